@@ -1,0 +1,1 @@
+//! Rookery exchange.
