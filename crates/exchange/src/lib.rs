@@ -1,1 +1,31 @@
-//! Rookery exchange.
+//! What passes between the Rookery server and an application: plain data with a `u64` id.
+//!
+//! The server (an I/O thread) and the application (R's main thread, or a test) meet in a [`Link`]. Up go
+//! [`Event`]s, down go [`Command`]s; an [`Exchange`] holds one request and its reply in one arena and has one
+//! owner at a time. This crate knows no socket, no async runtime and no R, so that the application may one day
+//! sit in another process.
+//!
+//! ```text
+//! server                              Link                              application
+//!   Exchange from its pool -- Event::Request --> bounded queue --> Link::next
+//!   Slot waits             <-- Command::Respond -- unbounded*   <-- Link::respond
+//! ```
+//! \* the down queue holds at most one `Respond` per exchange handed out, and WebSocket sends, which are bounded
+//! per connection by the server.
+
+mod body;
+mod event;
+mod exchange;
+mod headers;
+mod link;
+mod payload;
+mod reply;
+mod span;
+
+pub use body::{BodySource, RequestBody};
+pub use event::{Command, Event, MessageKind, SocketId};
+pub use exchange::{Exchange, ExchangeId, ListenerId, Version};
+pub use headers::{HeaderLine, KNOWN_HEADERS, KnownHeader, known_header};
+pub use link::{AppState, AppWaker, IoWaker, Limits, Link, PushError, Pushed};
+pub use payload::{Lease, Payload, Releases};
+pub use reply::{HeaderError, Reply, ReplyBody};

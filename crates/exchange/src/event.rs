@@ -1,0 +1,81 @@
+//! What goes up to the application and what comes down from it.
+
+use crate::exchange::{Exchange, ExchangeId, ListenerId};
+use crate::payload::Payload;
+
+/// Names a WebSocket: the id of the exchange that opened it.
+pub type SocketId = ExchangeId;
+
+/// Whether a message is text (valid UTF-8) or binary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageKind {
+    /// Text, valid UTF-8.
+    Text,
+    /// Any bytes.
+    Binary,
+}
+
+/// Up: what the application is told. Events of one connection keep their order.
+#[derive(Debug)]
+pub enum Event {
+    /// A whole request, or the opening handshake of a WebSocket ([`Exchange::is_upgrade`]). Answered by
+    /// [`Command::Respond`], once.
+    Request(Box<Exchange>),
+    /// A whole message.
+    Message {
+        /// The WebSocket.
+        socket: SocketId,
+        /// Its listener.
+        listener: ListenerId,
+        /// Text or binary.
+        kind: MessageKind,
+        /// Its bytes.
+        payload: Payload,
+    },
+    /// The WebSocket has ended: told exactly once for each that was accepted.
+    Closed {
+        /// The WebSocket.
+        socket: SocketId,
+        /// Its listener.
+        listener: ListenerId,
+        /// The peer's close code, 1005 without one, 1006 when the connection broke (RFC 6455, 7.4.1).
+        code: u16,
+    },
+    /// What was queued for this WebSocket has been written out, after a send had gone past the high-water mark.
+    Drained {
+        /// The WebSocket.
+        socket: SocketId,
+        /// Its listener.
+        listener: ListenerId,
+    },
+}
+
+/// Down: what the application wants done. Commands for a WebSocket that has ended are ignored.
+#[derive(Debug)]
+pub enum Command {
+    /// The exchange has its reply. Status 101 accepts a WebSocket.
+    Respond(Box<Exchange>),
+    /// Sends a message.
+    Send {
+        /// The WebSocket.
+        socket: SocketId,
+        /// Text or binary.
+        kind: MessageKind,
+        /// Its bytes; text is valid UTF-8.
+        payload: Payload,
+    },
+    /// Starts the closing handshake.
+    Close {
+        /// The WebSocket.
+        socket: SocketId,
+        /// The close code.
+        code: u16,
+        /// The reason, UTF-8, at most 123 bytes.
+        reason: Vec<u8>,
+    },
+    /// Drops the connection without a close frame.
+    Abort {
+        /// The WebSocket.
+        socket: SocketId,
+    },
+}

@@ -1,0 +1,405 @@
+//! The two queues between server and application, and who wakes whom.
+//!
+//! # The wake protocol
+//! *Up.* Only the step from an empty queue to a non-empty one wakes the application, and how depends on what it is
+//! doing ([`AppState`]): waiting here (the condition variable), parked in somebody else's wait (its [`AppWaker`]),
+//! or busy. When it is busy nobody is woken at once; the server looks again a millisecond later
+//! ([`Link::nudge`]), because "busy" may mean that the application went elsewhere and will not come back.
+//!
+//! *Down.* A reply wakes the server only if the server sleeps and the oldest unsent reply has waited
+//! [`COALESCE`], or the queue up is empty ([`Link::next`] says so by flushing). A server that has seen the
+//! application take longer than that sleeps in [`IoState::Immediate`] and is woken by every reply.
+//!
+//! # Why no wake-up is lost
+//! Each side publishes that it sleeps *before* it looks into its queue under the queue's mutex for the last time;
+//! the other side puts its item in under the same mutex *before* it reads that state. Whoever comes second in the
+//! mutex sees what the first did.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::event::{Command, Event};
+use crate::exchange::Exchange;
+use crate::payload::Releases;
+
+/// Wakes an application that is parked outside the link, or that went away. Called on the server's thread.
+pub trait AppWaker: Send + Sync {
+    /// Makes the application look into the link soon. Must not block.
+    fn wake(&self);
+}
+
+/// Wakes the server's thread. Called on the application's thread.
+pub trait IoWaker: Send + Sync {
+    /// Makes the server look into the link soon. Must not block.
+    fn wake(&self);
+}
+
+/// What the application is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum AppState {
+    /// Running a handler, or gone elsewhere.
+    Busy = 0,
+    /// In [`Link::wait`].
+    Waiting = 1,
+    /// In a wait of its own that its [`AppWaker`] ends.
+    Parked = 2,
+}
+
+/// Bounds of the queue up.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// HTTP requests (and opening handshakes) that may wait for the application: past that the server says 503.
+    /// Default 1,024: a second of work at a millisecond each, which is as long as a client should wait unasked.
+    pub requests: usize,
+    /// Bytes of WebSocket messages that may wait: past that the server stops reading WebSockets. Default 64 MiB.
+    pub message_bytes: usize,
+    /// WebSocket messages that may wait, likewise. Default 4,096.
+    pub messages: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { requests: 1024, message_bytes: 64 << 20, messages: 4096 }
+    }
+}
+
+/// Why an event was not taken.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PushError {
+    /// The queue of requests is full; the exchange comes back.
+    Full(Box<Exchange>),
+}
+
+/// What to do after an event was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Pushed {
+    /// Nothing.
+    Quiet,
+    /// The application is busy: call [`Link::nudge`] in a millisecond, and until it says that all is well.
+    Nudge,
+}
+
+/// How the server sleeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum IoState {
+    Awake = 0,
+    Coalesce = 1,
+    Immediate = 2,
+}
+
+/// How long a reply may wait for others to leave with it.
+const COALESCE: Duration = Duration::from_micros(100);
+
+/// Message buffers kept for reuse, and the largest that is: 256 of at most 64 KiB are 16 MiB at the very most.
+const KEPT_BUFFERS: usize = 256;
+const KEPT_BUFFER_BYTES: usize = 64 << 10;
+
+/// The meeting point of a server and an application.
+pub struct Link {
+    limits: Limits,
+    up: Mutex<Up>,
+    arrived: Condvar,
+    app_state: AtomicU8,
+    app_waker: Box<dyn AppWaker>,
+    taken: AtomicU64,
+    down: Mutex<Down>,
+    io_state: AtomicU8,
+    io_waker: Mutex<Option<Arc<dyn IoWaker>>>,
+    wants_room: AtomicBool,
+    buffers: Mutex<Vec<Vec<u8>>>,
+    releases: Arc<Releases>,
+}
+
+#[derive(Default)]
+struct Up {
+    events: VecDeque<Event>,
+    requests: usize,
+    messages: usize,
+    message_bytes: usize,
+}
+
+#[derive(Default)]
+struct Down {
+    commands: VecDeque<Command>,
+    oldest: Option<Instant>,
+}
+
+impl Link {
+    /// Makes a link. `app_waker` is how a parked or absent application is woken.
+    pub fn new(limits: Limits, app_waker: Box<dyn AppWaker>) -> Arc<Link> {
+        Arc::new(Link {
+            limits,
+            up: Mutex::default(),
+            arrived: Condvar::new(),
+            app_state: AtomicU8::new(AppState::Busy as u8),
+            app_waker,
+            taken: AtomicU64::new(0),
+            down: Mutex::default(),
+            io_state: AtomicU8::new(IoState::Awake as u8),
+            io_waker: Mutex::default(),
+            wants_room: AtomicBool::new(false),
+            buffers: Mutex::default(),
+            releases: Arc::default(),
+        })
+    }
+
+    // ---- the server's side ----
+
+    /// Sets how the server is woken; `None` when its thread has ended.
+    pub fn set_io_waker(&self, waker: Option<Arc<dyn IoWaker>>) {
+        *lock(&self.io_waker) = waker;
+        self.io_state.store(IoState::Awake as u8, Ordering::SeqCst);
+    }
+
+    /// Hands an event to the application. Closes and messages are always taken; ask [`has_room`](Self::has_room)
+    /// before reading a WebSocket further.
+    ///
+    /// # Errors
+    /// A request when [`Limits::requests`] wait already: it comes back, to be answered with 503.
+    pub fn push(&self, event: Event) -> Result<Pushed, PushError> {
+        let was_empty = {
+            let mut up = lock(&self.up);
+            match event {
+                Event::Request(exchange) if up.requests >= self.limits.requests => {
+                    return Err(PushError::Full(exchange));
+                }
+                Event::Request(_) => up.requests += 1,
+                Event::Message { ref payload, .. } => {
+                    up.messages += 1;
+                    up.message_bytes += payload.as_bytes().len();
+                }
+                Event::Closed { .. } | Event::Drained { .. } => {}
+            }
+            up.events.push_back(event);
+            up.events.len() == 1
+        };
+        if !was_empty {
+            return Ok(Pushed::Quiet);
+        }
+        Ok(match self.app_state.load(Ordering::SeqCst) {
+            state if state == AppState::Waiting as u8 => {
+                self.arrived.notify_one();
+                Pushed::Quiet
+            }
+            state if state == AppState::Parked as u8 => {
+                self.app_waker.wake();
+                Pushed::Quiet
+            }
+            _ => Pushed::Nudge,
+        })
+    }
+
+    /// Whether WebSockets may be read further. After `false` the server is woken when there is room again.
+    pub fn has_room(&self) -> bool {
+        let has_room =
+            |up: &Up| up.messages < self.limits.messages && up.message_bytes < self.limits.message_bytes;
+        if has_room(&lock(&self.up)) {
+            return true;
+        }
+        self.wants_room.store(true, Ordering::SeqCst);
+        // Looked at again: the application may have made room before it could see that it is wanted.
+        has_room(&lock(&self.up))
+    }
+
+    /// Looks whether a busy application has taken anything since `seen` (its earlier answer; start with
+    /// [`taken`](Self::taken)), and wakes it if not. `None` when nothing waits: stop looking.
+    pub fn nudge(&self, seen: u64) -> Option<u64> {
+        if lock(&self.up).events.is_empty() {
+            return None;
+        }
+        let taken = self.taken();
+        if taken == seen && self.app_state.load(Ordering::SeqCst) != AppState::Waiting as u8 {
+            self.app_waker.wake();
+        }
+        Some(taken)
+    }
+
+    /// How many events the application has taken in all.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Says that the server is about to sleep, and whether it may: `false` when commands wait. `is_app_slow`: the
+    /// application has kept the server waiting for a millisecond, so its next reply should wake the server at once.
+    pub fn may_sleep(&self, is_app_slow: bool) -> bool {
+        let state = if is_app_slow { IoState::Immediate } else { IoState::Coalesce };
+        self.io_state.store(state as u8, Ordering::SeqCst);
+        if lock(&self.down).commands.is_empty() {
+            return true;
+        }
+        self.io_state.store(IoState::Awake as u8, Ordering::SeqCst);
+        false
+    }
+
+    /// Says that the server is awake.
+    pub fn woke(&self) {
+        self.io_state.store(IoState::Awake as u8, Ordering::SeqCst);
+    }
+
+    /// Takes all commands into `out`, which is empty; the two buffers change places.
+    pub fn commands(&self, out: &mut VecDeque<Command>) {
+        debug_assert!(out.is_empty());
+        let mut down = lock(&self.down);
+        std::mem::swap(&mut down.commands, out);
+        down.oldest = None;
+    }
+
+    // ---- the application's side ----
+
+    /// Takes the next event. When there is none, what has been answered is sent.
+    pub fn next(&self) -> Option<Event> {
+        let event = self.pop();
+        if event.is_none() {
+            self.flush();
+        }
+        event
+    }
+
+    /// Whether an event waits.
+    pub fn is_empty(&self) -> bool {
+        lock(&self.up).events.is_empty()
+    }
+
+    /// Waits until an event waits, at most `timeout`; says whether one does.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        self.flush();
+        let mut up = lock(&self.up);
+        if up.events.is_empty() {
+            self.app_state.store(AppState::Waiting as u8, Ordering::SeqCst);
+            up = self
+                .arrived
+                .wait_timeout_while(up, timeout, |up| up.events.is_empty())
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+            self.app_state.store(AppState::Busy as u8, Ordering::SeqCst);
+        }
+        !up.events.is_empty()
+    }
+
+    /// Says that the application goes into a wait of its own, and whether it may: `false` when an event waits.
+    /// [`resume`](Self::resume) ends it.
+    pub fn park(&self) -> bool {
+        self.flush();
+        self.app_state.store(AppState::Parked as u8, Ordering::SeqCst);
+        if lock(&self.up).events.is_empty() {
+            return true;
+        }
+        self.resume();
+        false
+    }
+
+    /// Says that the application is back from its own wait.
+    pub fn resume(&self) {
+        self.app_state.store(AppState::Busy as u8, Ordering::SeqCst);
+    }
+
+    /// Gives a command to the server. It leaves soon, see [`flush`](Self::flush).
+    pub fn send(&self, command: Command) {
+        let is_due = {
+            let mut down = lock(&self.down);
+            down.commands.push_back(command);
+            match self.io_state.load(Ordering::SeqCst) {
+                state if state == IoState::Awake as u8 => false,
+                state if state == IoState::Immediate as u8 => true,
+                _ => {
+                    let now = Instant::now();
+                    now - *down.oldest.get_or_insert(now) >= COALESCE
+                }
+            }
+        };
+        if is_due {
+            self.wake_io();
+        }
+    }
+
+    /// Wakes the server if it sleeps and commands wait.
+    pub fn flush(&self) {
+        if self.io_state.load(Ordering::SeqCst) != IoState::Awake as u8
+            && !lock(&self.down).commands.is_empty()
+        {
+            self.wake_io();
+        }
+    }
+
+    /// Wakes the server, whatever waits.
+    pub fn wake_io(&self) {
+        self.io_state.store(IoState::Awake as u8, Ordering::SeqCst);
+        if let Some(waker) = &*lock(&self.io_waker) {
+            waker.wake();
+        }
+    }
+
+    /// Where the tokens of ended leases are collected.
+    pub fn releases(&self) -> &Arc<Releases> {
+        &self.releases
+    }
+
+    // ---- both sides ----
+
+    /// An empty buffer for a message.
+    pub fn buffer(&self) -> Vec<u8> {
+        lock(&self.buffers).pop().unwrap_or_default()
+    }
+
+    /// Gives a message's buffer back.
+    pub fn recycle(&self, mut buffer: Vec<u8>) {
+        if buffer.capacity() == 0 || buffer.capacity() > KEPT_BUFFER_BYTES {
+            return;
+        }
+        buffer.clear();
+        let mut buffers = lock(&self.buffers);
+        if buffers.len() < KEPT_BUFFERS {
+            buffers.push(buffer);
+        }
+    }
+
+    fn pop(&self) -> Option<Event> {
+        let (event, has_room) = {
+            let mut up = lock(&self.up);
+            let event = up.events.pop_front()?;
+            match &event {
+                Event::Request(_) => up.requests -= 1,
+                Event::Message { payload, .. } => {
+                    up.messages -= 1;
+                    up.message_bytes -= payload.as_bytes().len();
+                }
+                Event::Closed { .. } | Event::Drained { .. } => {}
+            }
+            // Half empty, so that reading does not stop and start for each message.
+            let limits = &self.limits;
+            (event, up.messages * 2 <= limits.messages && up.message_bytes * 2 <= limits.message_bytes)
+        };
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        if has_room && self.wants_room.load(Ordering::SeqCst) {
+            self.wants_room.store(false, Ordering::SeqCst);
+            self.wake_io();
+        }
+        Some(event)
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (up, down) = (lock(&self.up).events.len(), lock(&self.down).commands.len());
+        f.debug_struct("Link")
+            .field("limits", &self.limits)
+            .field("up", &up)
+            .field("down", &down)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A panic while a queue was held left it whole: every critical section above is a push or a pop.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+use std::sync::mpsc;
+
+use super::*;
+use crate::event::MessageKind;
+use crate::payload::Payload;
+
+struct Never;
+impl AppWaker for Never {
+    fn wake(&self) {}
+}
+
+struct Ring(Mutex<mpsc::Sender<()>>);
+impl AppWaker for Ring {
+    fn wake(&self) {
+        let _ = lock(&self.0).send(());
+    }
+}
+impl IoWaker for Ring {
+    fn wake(&self) {
+        let _ = lock(&self.0).send(());
+    }
+}
+
+fn message(bytes: usize) -> Event {
+    Event::Message {
+        socket: 1,
+        listener: 1,
+        kind: MessageKind::Binary,
+        payload: Payload::Pooled(vec![0; bytes]),
+    }
+}
+
+#[test]
+fn a_full_queue_gives_the_request_back_and_still_takes_closes() {
+    let link = Link::new(Limits { requests: 2, ..Limits::default() }, Box::new(Never));
+    for _ in 0..2 {
+        assert!(link.push(Event::Request(Exchange::new())).is_ok());
+    }
+    assert!(matches!(link.push(Event::Request(Exchange::new())), Err(PushError::Full(_))));
+    assert!(link.push(Event::Closed { socket: 1, listener: 1, code: 1006 }).is_ok());
+    assert!(matches!(link.next(), Some(Event::Request(_))));
+    assert!(link.push(Event::Request(Exchange::new())).is_ok(), "a place is free again");
+}
+
+#[test]
+fn reading_stops_at_the_limit_and_goes_on_at_half_of_it() {
+    let (ring, rung) = mpsc::channel();
+    let link = Link::new(Limits { messages: 100, message_bytes: 1000, requests: 1 }, Box::new(Never));
+    link.set_io_waker(Some(Arc::new(Ring(Mutex::new(ring)))));
+    for _ in 0..3 {
+        let _ = link.push(message(400));
+    }
+    assert!(!link.has_room());
+    link.next();
+    assert!(rung.try_recv().is_err(), "800 of 1000 bytes still wait");
+    link.next();
+    assert!(rung.try_recv().is_ok());
+    assert!(link.has_room());
+}
+
+#[test]
+fn a_busy_application_that_takes_nothing_is_woken_by_the_second_look() {
+    let (ring, rung) = mpsc::channel();
+    let link = Link::new(Limits::default(), Box::new(Ring(Mutex::new(ring))));
+    assert!(matches!(link.push(message(1)), Ok(Pushed::Nudge)));
+    assert!(matches!(link.push(message(1)), Ok(Pushed::Quiet)));
+    let seen = link.taken();
+    link.next();
+    let seen = link.nudge(seen).expect("one waits");
+    assert!(rung.try_recv().is_err(), "it was taking");
+    assert_eq!(link.nudge(seen), Some(seen));
+    assert!(rung.try_recv().is_ok());
+    link.next();
+    assert_eq!(link.nudge(seen), None);
+}
+
+#[test]
+fn replies_wait_for_each_other_but_not_past_an_empty_queue() {
+    let (ring, rung) = mpsc::channel();
+    let link = Link::new(Limits::default(), Box::new(Never));
+    link.set_io_waker(Some(Arc::new(Ring(Mutex::new(ring)))));
+    assert!(link.may_sleep(false));
+    link.send(Command::Abort { socket: 1 });
+    assert!(rung.try_recv().is_err(), "it may wait for others");
+    std::thread::sleep(COALESCE);
+    link.send(Command::Abort { socket: 2 });
+    assert!(rung.try_recv().is_ok(), "the first is due");
+    assert!(!link.may_sleep(false), "commands wait");
+    let mut commands = VecDeque::new();
+    link.commands(&mut commands);
+    assert_eq!(commands.len(), 2);
+    assert!(link.may_sleep(false));
+    link.send(Command::Abort { socket: 3 });
+    assert!(link.next().is_none());
+    assert!(rung.try_recv().is_ok(), "the queue up is empty");
+    commands.clear();
+    link.commands(&mut commands);
+    assert!(link.may_sleep(true));
+    link.send(Command::Abort { socket: 4 });
+    assert!(rung.try_recv().is_ok(), "a slow application's reply leaves at once");
+}
+
+/// A server and an application that sleep whenever they may pass a token to and fro; a lost wake-up hangs.
+#[test]
+fn no_wake_up_is_lost() {
+    const ROUNDS: u64 = 20_000;
+    let (app_ring, app_rung) = mpsc::channel();
+    let (io_ring, io_rung) = mpsc::channel();
+    let link = Link::new(Limits::default(), Box::new(Ring(Mutex::new(app_ring))));
+    link.set_io_waker(Some(Arc::new(Ring(Mutex::new(io_ring)))));
+    let app = {
+        let link = Arc::clone(&link);
+        std::thread::spawn(move || {
+            for round in 0..ROUNDS {
+                let event = loop {
+                    if let Some(event) = link.next() {
+                        break event;
+                    }
+                    // Both kinds of waiting in turn.
+                    if round % 2 == 0 {
+                        link.wait(Duration::from_secs(30));
+                    } else if link.park() {
+                        let _ = app_rung.recv_timeout(Duration::from_secs(30));
+                        link.resume();
+                    }
+                };
+                let Event::Request(exchange) = event else { panic!("a request was sent") };
+                link.send(Command::Respond(exchange));
+            }
+            link.flush();
+        })
+    };
+    let mut commands = VecDeque::new();
+    let mut exchange = Some(Exchange::new());
+    let start = Instant::now();
+    for round in 0..ROUNDS {
+        let mut seen = link.taken();
+        let mut nudge = match link.push(Event::Request(exchange.take().unwrap())).unwrap() {
+            Pushed::Nudge => true,
+            Pushed::Quiet => false,
+        };
+        while exchange.is_none() {
+            link.commands(&mut commands);
+            for command in commands.drain(..) {
+                let Command::Respond(back) = command else { panic!("a reply was sent") };
+                exchange = Some(back);
+            }
+            if exchange.is_none() && link.may_sleep(round % 3 == 0) {
+                if nudge {
+                    let _ = io_rung.recv_timeout(Duration::from_millis(1));
+                    nudge = link.nudge(seen).map(|taken| seen = taken).is_some();
+                } else {
+                    let _ = io_rung.recv_timeout(Duration::from_secs(30));
+                }
+                link.woke();
+            }
+        }
+        assert!(start.elapsed() < Duration::from_secs(25), "a wake-up was lost in round {round}");
+    }
+    app.join().unwrap();
+}

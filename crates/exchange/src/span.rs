@@ -1,0 +1,53 @@
+//! A piece of an exchange's arena, held beside the arena that owns it.
+//!
+//! # Ground rules
+//! A [`Span`] is made from memory of the arena in the same [`Exchange`](crate::Exchange) (or from `'static` data)
+//! and read only through a borrow of that exchange. The arena never moves what it has handed out, also when the
+//! exchange itself moves, until `reset`; `Exchange::reset` forgets every span first. Spans never leave this crate.
+
+use std::ptr::NonNull;
+
+/// A run of bytes in the arena of the exchange that holds it.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a span is an address and a length; the bytes are plain data, written before the span is made and owned
+// by the exchange that holds it, which has one owner at a time.
+unsafe impl Send for Span {}
+// SAFETY: as above; shared access only reads.
+unsafe impl Sync for Span {}
+
+impl Span {
+    /// No bytes.
+    pub(crate) const EMPTY: Span = Span { start: NonNull::dangling(), len: 0 };
+
+    /// Remembers `bytes`, which lie in the holder's arena or are `'static`.
+    pub(crate) fn of(bytes: &[u8]) -> Span {
+        Span { start: NonNull::from(bytes).cast(), len: bytes.len() }
+    }
+
+    /// Bytes in the span.
+    pub(crate) fn len(self) -> usize {
+        self.len
+    }
+
+    /// The bytes.
+    ///
+    /// # Safety
+    /// - The arena the span was made from has not been reset or dropped since.
+    /// - `'a` is bounded by a borrow of the exchange that owns that arena.
+    pub(crate) unsafe fn bytes<'a>(self) -> &'a [u8] {
+        // SAFETY: `start..start + len` was a valid slice in `of`, and the caller vouches that the memory is still
+        // the arena's and is not written to while borrowed.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl std::fmt::Debug for Span {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Span({} bytes)", self.len)
+    }
+}
