@@ -21,6 +21,9 @@ pub enum Event {
     /// A whole request, or the opening handshake of a WebSocket ([`Exchange::is_upgrade`]). Answered by
     /// [`Command::Respond`], once.
     Request(Box<Exchange>),
+    /// A request whose body has not been read, for an application that wants to see its head first. Answered by
+    /// [`Command::Proceed`], after which it comes again as [`Event::Request`], or by [`Command::Respond`].
+    Head(Box<Exchange>),
     /// A whole message.
     Message {
         /// The WebSocket.
@@ -55,6 +58,8 @@ pub enum Event {
 pub enum Command {
     /// The exchange has its reply. Status 101 accepts a WebSocket.
     Respond(Box<Exchange>),
+    /// The body may be read.
+    Proceed(Box<Exchange>),
     /// Sends a message.
     Send {
         /// The WebSocket.

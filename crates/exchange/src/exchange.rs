@@ -39,6 +39,7 @@ pub struct Exchange {
     id: ExchangeId,
     listener: ListenerId,
     slot: u32,
+    tag: u64,
     version: Version,
     is_upgrade: bool,
     method: Span,
@@ -61,6 +62,7 @@ impl Exchange {
             id: 0,
             listener: 0,
             slot: 0,
+            tag: 0,
             version: Version::Http11,
             is_upgrade: false,
             method: Span::EMPTY,
@@ -82,6 +84,7 @@ impl Exchange {
         self.id = id;
         self.listener = listener;
         self.slot = slot;
+        self.tag = 0;
     }
 
     /// Writes the request line. The query starts at the first `?` of `target` and includes it.
@@ -198,6 +201,16 @@ impl Exchange {
     /// Where the server waits for the reply.
     pub fn slot(&self) -> u32 {
         self.slot
+    }
+
+    /// A word of the application's own; 0 in a new exchange.
+    pub fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    /// Sets the application's own word.
+    pub fn set_tag(&mut self, tag: u64) {
+        self.tag = tag;
     }
 
     /// The version the client speaks.

@@ -167,10 +167,10 @@ impl Link {
         let was_empty = {
             let mut up = lock(&self.up);
             match event {
-                Event::Request(exchange) if up.requests >= self.limits.requests => {
+                Event::Request(exchange) | Event::Head(exchange) if up.requests >= self.limits.requests => {
                     return Err(PushError::Full(exchange));
                 }
-                Event::Request(_) => up.requests += 1,
+                Event::Request(_) | Event::Head(_) => up.requests += 1,
                 Event::Message { ref payload, .. } => {
                     up.messages += 1;
                     up.message_bytes += payload.as_bytes().len();
@@ -190,7 +190,8 @@ impl Link {
             }
             state if state == AppState::Parked as u8 => {
                 self.app_waker.wake();
-                Pushed::Quiet
+                // Looked after all the same: what it runs in that wait may be a loop that does not come back.
+                Pushed::Nudge
             }
             _ => Pushed::Nudge,
         })
@@ -365,7 +366,7 @@ impl Link {
             let mut up = lock(&self.up);
             let event = up.events.pop_front()?;
             match &event {
-                Event::Request(_) => up.requests -= 1,
+                Event::Request(_) | Event::Head(_) => up.requests -= 1,
                 Event::Message { payload, .. } => {
                     up.messages -= 1;
                     up.message_bytes -= payload.as_bytes().len();

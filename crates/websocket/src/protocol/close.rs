@@ -1,0 +1,85 @@
+//! Close frames (RFC 6455, 5.5.1 and 7.4).
+
+use crate::protocol::decoder::Violation;
+
+/// A close code that may stand in a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CloseCode(u16);
+
+impl CloseCode {
+    /// The purpose is fulfilled.
+    pub const NORMAL: CloseCode = CloseCode(1000);
+    /// The server goes down, or the browser navigates away.
+    pub const GOING_AWAY: CloseCode = CloseCode(1001);
+    /// The peer broke the protocol.
+    pub const PROTOCOL: CloseCode = CloseCode(1002);
+    /// Text that is not UTF-8.
+    pub const INVALID: CloseCode = CloseCode(1007);
+    /// A rule of the application.
+    pub const POLICY: CloseCode = CloseCode(1008);
+    /// A message too large.
+    pub const TOO_BIG: CloseCode = CloseCode(1009);
+    /// The server failed.
+    pub const INTERNAL: CloseCode = CloseCode(1011);
+
+    /// The code, if it may be sent: 1000 to 1014 less 1004, 1005 and 1006, and 3000 to 4999 (RFC 6455, 7.4.2).
+    pub fn new(code: u16) -> Option<CloseCode> {
+        matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999).then_some(CloseCode(code))
+    }
+
+    /// The number.
+    pub fn get(self) -> u16 {
+        self.0
+    }
+}
+
+/// What a close frame says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CloseReason<'a> {
+    /// The code; none in a frame without payload.
+    pub code: Option<CloseCode>,
+    /// Why, for a person.
+    pub reason: &'a str,
+}
+
+/// Bytes a reason may have: a control frame's 125 less the code.
+pub const REASON_MAX: usize = 123;
+
+impl<'a> CloseReason<'a> {
+    /// Reads a close frame's payload.
+    ///
+    /// # Errors
+    /// A payload of one byte, a code that must not be sent, a reason that is not UTF-8.
+    pub fn parse(payload: &'a [u8]) -> Result<CloseReason<'a>, Violation> {
+        match payload {
+            [] => Ok(CloseReason { code: None, reason: "" }),
+            [_] => Err(Violation::ClosePayload),
+            [high, low, reason @ ..] => {
+                let code = u16::from_be_bytes([*high, *low]);
+                let code = CloseCode::new(code).ok_or(Violation::CloseCode(code))?;
+                let reason = std::str::from_utf8(reason).map_err(|_| Violation::Utf8)?;
+                Ok(CloseReason { code: Some(code), reason })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_that_must_not_be_sent_are_refused() {
+        let allowed = |code: u16| {
+            matches!(code, 1000 | 1001 | 1002 | 1003 | 1007..=1014) || (3000..5000).contains(&code)
+        };
+        for code in 0..=u16::MAX {
+            assert_eq!(CloseCode::new(code).is_some(), allowed(code), "{code}");
+        }
+        assert_eq!(CloseReason::parse(&[3]), Err(Violation::ClosePayload));
+        assert_eq!(CloseReason::parse(&[0x03, 0xED]), Err(Violation::CloseCode(1005)));
+        assert_eq!(CloseReason::parse(&[0x03, 0xE8, 0xFF]), Err(Violation::Utf8));
+        let parsed = CloseReason::parse(&[0x03, 0xE8, b'o', b'k']).unwrap();
+        assert_eq!((parsed.code, parsed.reason), (Some(CloseCode::NORMAL), "ok"));
+    }
+}

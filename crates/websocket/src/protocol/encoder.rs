@@ -1,0 +1,69 @@
+//! Writing frames into a caller's buffer.
+
+use crate::protocol::close::{CloseCode, REASON_MAX};
+use crate::protocol::frame::{CONTROL_MAX, Header, MAX_HEADER, OpCode};
+use crate::protocol::mask::{MaskKey, unmask};
+
+/// Appends a frame. A client gives a fresh random `mask` for each; a server gives none.
+///
+/// # Allocation
+/// Only what `out` grows by.
+pub fn encode_frame(out: &mut Vec<u8>, opcode: OpCode, fin: bool, mask: Option<MaskKey>, payload: &[u8]) {
+    let mut header = [0; MAX_HEADER];
+    let n = Header { fin, rsv1: false, opcode, mask, len: payload.len() as u64 }.write(&mut header);
+    out.reserve(n + payload.len());
+    out.extend_from_slice(&header[..n]);
+    let start = out.len();
+    out.extend_from_slice(payload);
+    if let Some(mask) = mask {
+        unmask(mask, &mut out[start..]);
+    }
+}
+
+/// Appends a ping or pong; a payload of more than 125 bytes is cut.
+pub fn encode_control(out: &mut Vec<u8>, opcode: OpCode, mask: Option<MaskKey>, payload: &[u8]) {
+    debug_assert!(opcode.is_control());
+    encode_frame(out, opcode, true, mask, &payload[..payload.len().min(CONTROL_MAX as usize)]);
+}
+
+/// Appends a close frame; a reason of more than 123 bytes is cut between characters.
+pub fn encode_close(out: &mut Vec<u8>, code: Option<CloseCode>, reason: &str, mask: Option<MaskKey>) {
+    let mut payload = [0; CONTROL_MAX as usize];
+    let mut len = 0;
+    if let Some(code) = code {
+        let end =
+            (0..=REASON_MAX.min(reason.len())).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or(0);
+        payload[..2].copy_from_slice(&code.get().to_be_bytes());
+        payload[2..2 + end].copy_from_slice(&reason.as_bytes()[..end]);
+        len = 2 + end;
+    }
+    encode_frame(out, OpCode::Close, true, mask, &payload[..len]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_examples_of_the_rfc() {
+        // RFC 6455, 5.7.
+        let mut out = Vec::new();
+        encode_frame(&mut out, OpCode::Text, true, None, b"Hello");
+        assert_eq!(out, [0x81, 0x05, 0x48, 0x65, 0x6c, 0x6c, 0x6f]);
+        out.clear();
+        encode_frame(&mut out, OpCode::Text, true, Some(MaskKey([0x37, 0xfa, 0x21, 0x3d])), b"Hello");
+        assert_eq!(out, [0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58]);
+        out.clear();
+        encode_frame(&mut out, OpCode::Text, false, None, b"Hel");
+        encode_frame(&mut out, OpCode::Continuation, true, None, b"lo");
+        assert_eq!(out, [0x01, 0x03, 0x48, 0x65, 0x6c, 0x80, 0x02, 0x6c, 0x6f]);
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_between_characters() {
+        let mut out = Vec::new();
+        encode_close(&mut out, Some(CloseCode::NORMAL), &"é".repeat(100), None);
+        assert_eq!(out[1], 2 + 122);
+        assert!(std::str::from_utf8(&out[4..]).is_ok());
+    }
+}

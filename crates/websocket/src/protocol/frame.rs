@@ -1,0 +1,178 @@
+//! The frame header (RFC 6455, 5.2).
+
+use crate::protocol::decoder::Violation;
+use crate::protocol::mask::MaskKey;
+
+/// What a frame carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum OpCode {
+    /// More of the message before.
+    Continuation = 0,
+    /// Text.
+    Text = 1,
+    /// Binary.
+    Binary = 2,
+    /// The closing handshake.
+    Close = 8,
+    /// To be answered with a pong.
+    Ping = 9,
+    /// The answer to a ping.
+    Pong = 10,
+}
+
+impl OpCode {
+    /// Close, ping or pong: at most 125 bytes, never fragmented.
+    pub fn is_control(self) -> bool {
+        self as u8 >= 8
+    }
+
+    fn from_bits(bits: u8) -> Result<OpCode, Violation> {
+        Ok(match bits {
+            0 => OpCode::Continuation,
+            1 => OpCode::Text,
+            2 => OpCode::Binary,
+            8 => OpCode::Close,
+            9 => OpCode::Ping,
+            10 => OpCode::Pong,
+            other => return Err(Violation::OpCode(other)),
+        })
+    }
+}
+
+/// A frame's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Whether this is the last frame of its message.
+    pub fin: bool,
+    /// RSV1: compressed (RFC 7692, 6).
+    pub rsv1: bool,
+    /// What it carries.
+    pub opcode: OpCode,
+    /// The masking key: from a client, never from a server.
+    pub mask: Option<MaskKey>,
+    /// Bytes of payload.
+    pub len: u64,
+}
+
+/// The longest header: two bytes, a length of eight, a key of four.
+pub const MAX_HEADER: usize = 14;
+
+/// The most that a control frame carries (RFC 6455, 5.5).
+pub(crate) const CONTROL_MAX: u64 = 125;
+
+/// How many bytes the header has in all; ask again with that many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Incomplete(pub usize);
+
+impl Header {
+    /// Reads a header from the start of `bytes` without consuming anything; the header and its length.
+    ///
+    /// # Errors
+    /// The inner error: how many bytes are needed. The outer: the frame breaks RFC 6455. What can be said from the first two bytes is
+    /// said from them, so that a bad frame is refused before its length is waited for.
+    pub fn parse(bytes: &[u8]) -> Result<Result<(Header, usize), Incomplete>, Violation> {
+        let [first, second, rest @ ..] = bytes else { return Ok(Err(Incomplete(2))) };
+        let opcode = OpCode::from_bits(first & 0x0F)?;
+        let fin = first & 0x80 != 0;
+        if first & 0x30 != 0 {
+            return Err(Violation::ReservedBits);
+        }
+        let len7 = second & 0x7F;
+        if opcode.is_control() && (!fin || u64::from(len7) > CONTROL_MAX) {
+            return Err(if fin { Violation::LongControl } else { Violation::FragmentedControl });
+        }
+        let len_bytes = match len7 {
+            126 => 2,
+            127 => 8,
+            _ => 0,
+        };
+        let is_masked = second & 0x80 != 0;
+        let total = 2 + len_bytes + if is_masked { 4 } else { 0 };
+        if bytes.len() < total {
+            return Ok(Err(Incomplete(total)));
+        }
+        let len = match len_bytes {
+            0 => u64::from(len7),
+            2 => u64::from(u16::from_be_bytes([rest[0], rest[1]])),
+            _ => u64::from_be_bytes(rest[..8].try_into().expect("eight bytes")),
+        };
+        // RFC 6455, 5.2: the shortest form, and the top bit is 0.
+        let least = match len_bytes {
+            2 => 126,
+            8 => 1 << 16,
+            _ => 0,
+        };
+        if len < least || len >> 63 != 0 {
+            return Err(Violation::Length);
+        }
+        let key = &rest[len_bytes..];
+        let mask = is_masked.then(|| MaskKey([key[0], key[1], key[2], key[3]]));
+        Ok(Ok((Header { fin, rsv1: first & 0x40 != 0, opcode, mask, len }, total)))
+    }
+
+    /// Writes the header to the start of `out`; its length.
+    pub fn write(&self, out: &mut [u8; MAX_HEADER]) -> usize {
+        out[0] = u8::from(self.fin) << 7 | u8::from(self.rsv1) << 6 | self.opcode as u8;
+        let mask_bit = u8::from(self.mask.is_some()) << 7;
+        let mut at = 2;
+        if self.len <= CONTROL_MAX {
+            out[1] = mask_bit | self.len as u8;
+        } else if let Ok(len) = u16::try_from(self.len) {
+            out[1] = mask_bit | 126;
+            out[2..4].copy_from_slice(&len.to_be_bytes());
+            at = 4;
+        } else {
+            out[1] = mask_bit | 127;
+            out[2..10].copy_from_slice(&self.len.to_be_bytes());
+            at = 10;
+        }
+        if let Some(MaskKey(key)) = self.mask {
+            out[at..at + 4].copy_from_slice(&key);
+            at += 4;
+        }
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_no_prefix_is_enough() {
+        for len in [0, 1, 125, 126, 127, 65_535, 65_536, 1 << 40, (1 << 63) - 1] {
+            for mask in [None, Some(MaskKey([1, 2, 3, 4]))] {
+                for opcode in [OpCode::Text, OpCode::Binary, OpCode::Continuation] {
+                    let header = Header { fin: len % 2 == 0, rsv1: len > 200, opcode, mask, len };
+                    let mut bytes = [0; MAX_HEADER];
+                    let n = header.write(&mut bytes);
+                    assert_eq!(Header::parse(&bytes[..n]), Ok(Ok((header, n))));
+                    for short in 0..n {
+                        let needed = if short < 2 { 2 } else { n };
+                        assert_eq!(Header::parse(&bytes[..short]), Ok(Err(Incomplete(needed))));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bad_headers_are_named() {
+        let table: &[(&[u8], Violation)] = &[
+            (&[0x83, 0], Violation::OpCode(3)),
+            (&[0x8B, 0], Violation::OpCode(11)),
+            (&[0xA1, 0], Violation::ReservedBits),
+            (&[0x91, 0], Violation::ReservedBits),
+            (&[0x09, 0], Violation::FragmentedControl),
+            (&[0x89, 126, 0, 126], Violation::LongControl),
+            (&[0x88, 127], Violation::LongControl),
+            (&[0x82, 126, 0, 125], Violation::Length),
+            (&[0x82, 127, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF], Violation::Length),
+            (&[0x82, 127, 0x80, 0, 0, 0, 0, 1, 0, 0], Violation::Length),
+        ];
+        for (bytes, violation) in table {
+            assert_eq!(Header::parse(bytes), Err(*violation), "{bytes:x?}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! UTF-8 that comes in pieces.
+
+/// Checks text as it arrives: a bad byte is found in the piece that has it, not at the end of the message
+/// (RFC 6455, 8.1).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Utf8Stream {
+    /// The start of a character that the last piece cut.
+    carry: [u8; 4],
+    len: u8,
+}
+
+/// The text is not UTF-8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotUtf8;
+
+impl Utf8Stream {
+    /// Checks the next piece.
+    ///
+    /// # Errors
+    /// When no continuation could make the text UTF-8.
+    pub fn push(&mut self, mut piece: &[u8]) -> Result<(), NotUtf8> {
+        while self.len > 0 {
+            let Some((byte, rest)) = piece.split_first() else { return Ok(()) };
+            self.carry[usize::from(self.len)] = *byte;
+            self.len += 1;
+            piece = rest;
+            match std::str::from_utf8(&self.carry[..usize::from(self.len)]) {
+                Ok(_) => self.len = 0,
+                Err(error) if error.error_len().is_some() => return Err(NotUtf8),
+                Err(_) => {}
+            }
+        }
+        // simdutf8 says only yes or no quickly; the position is asked for when the answer is no.
+        if simdutf8::basic::from_utf8(piece).is_ok() {
+            return Ok(());
+        }
+        match std::str::from_utf8(piece) {
+            Ok(_) => Ok(()),
+            Err(error) if error.error_len().is_some() => Err(NotUtf8),
+            Err(error) => {
+                let cut = &piece[error.valid_up_to()..];
+                self.carry[..cut.len()].copy_from_slice(cut);
+                self.len = cut.len() as u8;
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends the text.
+    ///
+    /// # Errors
+    /// When it ends within a character.
+    pub fn end(&mut self) -> Result<(), NotUtf8> {
+        let is_cut = self.len > 0;
+        *self = Utf8Stream::default();
+        if is_cut { Err(NotUtf8) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(pieces: &[&[u8]]) -> bool {
+        let mut stream = Utf8Stream::default();
+        pieces.iter().all(|piece| stream.push(piece).is_ok()) && stream.end().is_ok()
+    }
+
+    #[test]
+    fn any_split_gives_what_the_whole_gives() {
+        let texts: &[&[u8]] = &[
+            "κόσμε 𐍈 € ascii".as_bytes(),
+            b"plain",
+            b"",
+            b"\xce\xba\xe1\xbd",
+            b"\xf4\x90\x80\x80",
+            b"\xed\xa0\x80",
+            b"\xc0\xaf",
+            b"a\xffb",
+            b"\xf0\x9f\x98",
+        ];
+        for text in texts {
+            let whole = std::str::from_utf8(text).is_ok();
+            for a in 0..=text.len() {
+                for b in a..=text.len() {
+                    assert_eq!(check(&[&text[..a], &text[a..b], &text[b..]]), whole, "{text:x?} at {a}, {b}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_bad_byte_is_found_in_its_own_piece() {
+        let mut stream = Utf8Stream::default();
+        assert_eq!(stream.push(b"\xf4"), Ok(()));
+        assert_eq!(stream.push(b"\x90"), Err(NotUtf8));
+    }
+}

@@ -1,0 +1,94 @@
+# An app as the server holds it, and what C calls back for.
+
+AppWrapper <- R6::R6Class(
+  "AppWrapper",
+  cloneable = FALSE,
+  public = list(
+    initialize = function(app) {
+      private$app <- if (is.function(app)) list(call = app) else app
+      # Looked up once: a reference class without the field raises an error for it.
+      private$has_on_headers <- isTRUE(try(!is.null(private$app$onHeaders), silent = TRUE))
+      private$wsconns <- new.env(parent = emptyenv())
+      self$staticPaths <- normalizeStaticPaths(private$field("staticPaths"))
+      self$staticPathOptions <- private$read_options(private$field("staticPathOptions"))
+    },
+    staticPaths = NULL,
+    staticPathOptions = NULL,
+    # What the C code calls, and whether it asks `onHeaders`.
+    handlers = function() {
+      list(app = private$app, has_on_headers = private$has_on_headers)
+    },
+    # The open WebSockets of `listener`.
+    connect = function(listener) {
+      assign(as.character(listener), private$wsconns, envir = .sockets)
+    }
+  ),
+  private = list(
+    app = NULL,
+    has_on_headers = FALSE,
+    wsconns = NULL,
+    field = function(name) {
+      tryCatch(private$app[[name]], error = function(error) NULL)
+    },
+    read_options = function(options) {
+      if (is.null(options)) {
+        return(staticPathOptions())
+      }
+      if (!inherits(options, "staticPathOptions")) {
+        stop("staticPathOptions must be an object of class staticPathOptions.", call. = FALSE)
+      }
+      normalizeStaticPathOptions(options)
+    }
+  )
+)
+
+# Binds the body of a request: `ticket` names the exchange to C.
+new_input <- function(req, ticket, size, fd) {
+  req$rook.input <- InputStream$new(body_reader(ticket), size)
+  delayedAssign(".bodyData", body_connection(ticket, size, fd), assign.env = req)
+}
+
+# A function that reads `n` bytes of a request's body from `offset` on.
+body_reader <- function(ticket) {
+  force(ticket)
+  function(offset, n) .Call(ffi_body_read, ticket, offset, n)
+}
+
+# The body as a connection, for those who read `req$.bodyData`: made when it is first looked at.
+body_connection <- function(ticket, size, fd) {
+  if (fd >= 0) {
+    # A spooled body has no name any more; its descriptor has.
+    return(file(file.path("/proc/self/fd", fd), open = "rb"))
+  }
+  rawConnection(.Call(ffi_body_read, ticket, 0, size), open = "rb")
+}
+
+new_socket <- function(handle, req, listener) {
+  ws <- WebSocket$new(handle, req)
+  conns <- .sockets[[as.character(listener)]]
+  key <- format(handle_id(handle), digits = 22)
+  assign(key, ws, envir = conns)
+  attr(ws, "rookery") <- NULL
+  reg <- conns
+  ws$.__enclos_env__$private$forget <- function() {
+    if (exists(key, envir = reg, inherits = FALSE)) rm(list = key, envir = reg)
+  }
+  ws
+}
+
+# The connection has ended: the object learns it, and its closing callbacks are handed to C.
+forget_socket <- function(ws) {
+  ws$handle <- NULL
+  ws$.__enclos_env__$private$forget()
+  ws$closeCallbacks
+}
+
+# Answers when the promise is settled.
+answer_later <- function(promise, ticket) {
+  promises::then(
+    promise,
+    onFulfilled = function(value) .Call(ffi_respond, ticket, value),
+    onRejected = function(reason) .Call(ffi_reject, ticket, reason)
+  )
+  NULL
+}

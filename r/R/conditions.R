@@ -1,0 +1,31 @@
+# What is said of an error: to the client, and on stderr.
+
+error_page <- function(condition) {
+  text <- if (inherits(condition, "condition")) conditionMessage(condition) else as.character(condition)
+  enc2utf8(paste0("ERROR: ", paste(text, collapse = "\n")))
+}
+
+# One line on stderr: where, the class of the condition when it says something, and its message.
+report <- function(where, condition, text) {
+  if (inherits(condition, "condition")) {
+    classes <- setdiff(class(condition), c("simpleError", "error", "condition"))
+    kind <- if (length(classes) > 0) paste0("<", classes[[1]], "> ") else ""
+    text <- paste0(kind, conditionMessage(condition))
+  } else if (!is.null(condition)) {
+    text <- paste(as.character(condition), collapse = "\n")
+  }
+  cat("rookery: ", where, ": ", text, "\n", sep = "", file = stderr())
+}
+
+# The condition of a stack that overflowed, which R tells no handler of; NULL when that is not what happened.
+overflow_condition <- function() {
+  text <- geterrmessage()
+  texts <- "nested too deeply|C stack usage|stack overflow|node stack"
+  if (!grepl(texts, text)) {
+    return(NULL)
+  }
+  # So that the same text is not found again after the next failure.
+  try(stop("none"), silent = TRUE)
+  text <- sub("^Error( in [^:]*)?: *", "", sub("\n$", "", text))
+  structure(class = c("stackOverflowError", "error", "condition"), list(message = text, call = NULL))
+}

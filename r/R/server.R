@@ -1,0 +1,271 @@
+#' Start a server
+#'
+#' Starts an HTTP and WebSocket server for an app. The server accepts connections as soon as this returns; the app is
+#' called whenever R serves, see [service()].
+#'
+#' @section The app:
+#' A list, environment, R6 or reference class object with some of these, or a function, which is taken as `call`:
+#' \describe{
+#'   \item{`call(req)`}{answers a request, see below.}
+#'   \item{`onHeaders(req)`}{sees a request before its body has been read. `NULL` lets it go on; a response ends it.}
+#'   \item{`onWSOpen(ws)`}{is given the [WebSocket] of each client that opens one.}
+#'   \item{`staticPaths`}{folders and files that are served without R, see [staticPath()].}
+#'   \item{`staticPathOptions`}{their options, see [staticPathOptions()].}
+#' }
+#'
+#' @section The request:
+#' An environment with `REQUEST_METHOD`, `PATH_INFO` (not decoded), `QUERY_STRING` (with its `?`), `HTTP_*` and
+#' `HEADERS`, `CONTENT_TYPE`, `CONTENT_LENGTH`, `SERVER_NAME`, `SERVER_PORT`, `REMOTE_ADDR`, `REMOTE_PORT`, and
+#' `rook.input`, whose `$read(l)`, `$read_lines(n)` and `$rewind()` read the body.
+#'
+#' @section The response:
+#' A list with `status` (a number), `headers` (a named list or character vector) and `body`: a string, a raw vector,
+#' `NULL`, or `list(file = path, owned = FALSE)`; or a promise of such a list. Anything else, and any error, is
+#' answered with status 500, and told on stderr with the route it happened on.
+#'
+#' A handler's conditions do not reach calling handlers established around `service()`.
+#'
+#' @param host A literal IPv4 or IPv6 address: `"127.0.0.1"` for this machine only, `"0.0.0.0"` or `"::"` for all.
+#' @param port A port from 0 to 65535; 0 lets the system choose one, which `$getPort()` tells.
+#' @param app The app.
+#' @param quiet Whether to say nothing on stderr when the server cannot be started.
+#' @return A server object with `$stop()`, `$isRunning()`, `$getHost()`, `$getPort()` and, for static paths,
+#'   `$getStaticPaths()`, `$setStaticPath()`, `$removeStaticPath()`, `$getStaticPathOptions()` and
+#'   `$setStaticPathOption()`.
+#' @examples
+#' server <- startServer("127.0.0.1", 0, function(req) {
+#'   list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")
+#' })
+#' server$getPort()
+#' server$stop()
+#' @export
+startServer <- function(host, port, app, quiet = FALSE) {
+  WebServer$new(host, port, app, quiet)
+}
+
+#' @param name The path of a Unix socket. A socket that nobody listens on any more is replaced.
+#' @param mask The umask for its creation, as an integer; `NULL` leaves the process's.
+#' @rdname startServer
+#' @export
+startPipeServer <- function(name, mask, app, quiet = FALSE) {
+  PipeServer$new(name, mask, app, quiet)
+}
+
+#' @rdname startServer
+#' @export
+startDaemonizedServer <- startServer
+
+#' Run a server until it is interrupted
+#'
+#' Starts a server, serves until [interrupt()] is called or Ctrl-C is pressed, and stops it.
+#'
+#' @inheritParams startServer
+#' @param interruptIntervalMs Ignored; for compatibility.
+#' @return `TRUE`, after `interrupt()`.
+#' @examples
+#' \dontrun{
+#' runServer("127.0.0.1", 8000, function(req) {
+#'   list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")
+#' })
+#' }
+#' @export
+runServer <- function(host, port, app, interruptIntervalMs = NULL) {
+  server <- startServer(host, port, app)
+  on.exit(stopServer(server))
+  service(0)
+}
+
+#' Stop servers
+#'
+#' Stops accepting, sends what has been answered, closes WebSockets with code 1001, and frees the port. Their
+#' `onClose` callbacks run at the next turn of [service()].
+#'
+#' @param server A server that [startServer()] or [startPipeServer()] returned.
+#' @return `NULL`, invisibly. `listServers()`: the servers that run, in the order of their start.
+#' @examples
+#' listServers()
+#' stopAllServers()
+#' @export
+stopServer <- function(server) {
+  if (!inherits(server, "Server")) {
+    stop("Object must be an object of class Server.")
+  }
+  server$stop()
+}
+
+#' @rdname stopServer
+#' @export
+stopDaemonizedServer <- stopServer
+
+#' @rdname stopServer
+#' @export
+stopAllServers <- function() {
+  for (server in .globals$servers) {
+    server$stop()
+  }
+  invisible()
+}
+
+#' @rdname stopServer
+#' @export
+listServers <- function() {
+  .globals$servers
+}
+
+registerServer <- function(server) {
+  .globals$servers <- c(.globals$servers, server)
+}
+
+deregisterServer <- function(server) {
+  is_it <- vapply(.globals$servers, identical, logical(1), server)
+  if (!any(is_it)) {
+    warning("The server is not in the list of running servers.", call. = FALSE)
+  }
+  .globals$servers <- .globals$servers[!is_it]
+}
+
+# What a server on a port and one on a Unix socket share.
+Server <- R6::R6Class(
+  "Server",
+  cloneable = FALSE,
+  public = list(
+    stop = function() {
+      if (!private$running) {
+        return(invisible())
+      }
+      private$running <- FALSE
+      deregisterServer(self)
+      .Call(ffi_stop, as.integer(private$handle))
+      invisible()
+    },
+    isRunning = function() {
+      private$running
+    },
+    getStaticPaths = function() {
+      if (private$running) site_paths(private$site)
+    },
+    setStaticPath = function(..., .list = NULL) {
+      if (!private$running) {
+        return(invisible())
+      }
+      site_set_paths(private$site, normalizeStaticPaths(c(list(...), .list)))
+      invisible(self$getStaticPaths())
+    },
+    removeStaticPath = function(path) {
+      if (!private$running) {
+        return(invisible())
+      }
+      site_remove_paths(private$site, as.character(path))
+      invisible(self$getStaticPaths())
+    },
+    getStaticPathOptions = function() {
+      if (private$running) site_options(private$site)
+    },
+    setStaticPathOption = function(..., .list = NULL) {
+      if (!private$running) {
+        return(invisible())
+      }
+      site_set_options(private$site, c(list(...), .list))
+      invisible(self$getStaticPathOptions())
+    }
+  ),
+  private = list(
+    appWrapper = NULL,
+    handle = NULL,
+    running = FALSE,
+    site = NULL,
+    # `bind` is the entry point that binds; a string that it returns says why it could not.
+    listen = function(app, quiet, what, bind) {
+      private$appWrapper <- AppWrapper$new(app)
+      private$site <- site_new(private$appWrapper$staticPaths, private$appWrapper$staticPathOptions)
+      handlers <- private$appWrapper$handlers()
+      bound <- bind(private$site, handlers$app, handlers$has_on_headers)
+      if (is.character(bound)) {
+        if (!quiet) {
+          cat(what, ": ", bound, "\n", sep = "", file = stderr())
+        }
+        stop("Failed to create server", call. = FALSE)
+      }
+      private$handle <- as.character(bound[[1]])
+      private$appWrapper$connect(private$handle)
+      private$running <- TRUE
+      registerServer(self)
+      bound
+    }
+  )
+)
+
+WebServer <- R6::R6Class(
+  "WebServer",
+  cloneable = FALSE,
+  inherit = Server,
+  public = list(
+    initialize = function(host, port, app, quiet = FALSE) {
+      check_host(host)
+      check_port(port)
+      private$host <- host
+      private$port <- port
+      bound <- private$listen(app, quiet, "createTcpServer", function(site, app, has_on_headers) {
+        .Call(ffi_listen_tcp, host, if (is.na(port)) 0 else port, site, app, has_on_headers)
+      })
+      if (is.na(port) || port == 0) {
+        private$port <- bound[[2]]
+      }
+    },
+    getHost = function() {
+      private$host
+    },
+    getPort = function() {
+      private$port
+    }
+  ),
+  private = list(
+    host = NULL,
+    port = NULL
+  )
+)
+
+PipeServer <- R6::R6Class(
+  "PipeServer",
+  cloneable = FALSE,
+  inherit = Server,
+  public = list(
+    initialize = function(name, mask, app, quiet = FALSE) {
+      if (!is.character(name) || length(name) != 1 || is.na(name)) {
+        stop("`name` must be the path of a socket, as one string.", call. = FALSE)
+      }
+      private$mask <- if (is.null(mask)) -1L else as.integer(mask)
+      path <- path.expand(name)
+      private$listen(app, quiet, "createPipeServer", function(site, app, has_on_headers) {
+        .Call(ffi_listen_unix, path, private$mask, site, app, has_on_headers)
+      })
+      private$name <- normalizePath(path)
+    },
+    getName = function() {
+      private$name
+    },
+    getMask = function() {
+      private$mask
+    }
+  ),
+  private = list(
+    name = NULL,
+    mask = NULL
+  )
+)
+
+check_host <- function(host) {
+  if (!is.character(host) || length(host) != 1 || is.na(host)) {
+    stop("`host` must be an IP address, as one string: \"127.0.0.1\" for this machine only.", call. = FALSE)
+  }
+}
+
+check_port <- function(port) {
+  is_number <- is.numeric(port) && length(port) == 1
+  if (!(is_number || (length(port) == 1 && is.logical(port) && is.na(port)))) {
+    stop("`port` must be one number, not ", class(port)[[1]], " of length ", length(port), ".", call. = FALSE)
+  }
+  if (!is.na(port) && (port < 0 || port > 65535)) {
+    stop("`port` must be from 0 to 65535, not ", format(port), ".", call. = FALSE)
+  }
+}

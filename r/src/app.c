@@ -1,0 +1,344 @@
+// A request's way through an app: req, onHeaders, call, reply; and what becomes of every failure on it.
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim.h"
+
+// What runs for a listener.
+struct app {
+    uint32_t listener;
+    uint64_t token;
+    bool has_on_headers;
+};
+
+static struct app* apps;
+static size_t app_count;
+
+static struct app* find_app(uint32_t listener) {
+    for (size_t i = 0; i < app_count; i++) {
+        if (apps[i].listener == listener) {
+            return &apps[i];
+        }
+    }
+    return NULL;
+}
+
+void app_set(uint32_t listener, SEXP app, bool has_on_headers) {
+    struct app* more = realloc(apps, sizeof(struct app) * (app_count + 1));
+    if (more == NULL) {
+        Rf_error("rookery: out of memory");
+    }
+    apps = more;
+    apps[app_count++] = (struct app){listener, keep(app), has_on_headers};
+}
+
+void app_remove(uint32_t listener) {
+    struct app* app = find_app(listener);
+    if (app != NULL) {
+        release(app->token);
+        *app = apps[--app_count];
+    }
+}
+
+// app$name, as R means it (R6, reference classes and lists alike), without matching a part of a name.
+SEXP app_field(SEXP app, SEXP name) {
+    if (TYPEOF(app) == VECSXP && !Rf_isObject(app)) {
+        SEXP names = Rf_getAttrib(app, R_NamesSymbol);
+        for (R_xlen_t i = 0; i < XLENGTH(app) && names != R_NilValue; i++) {
+            if (strcmp(CHAR(STRING_ELT(names, i)), CHAR(PRINTNAME(name))) == 0) {
+                return VECTOR_ELT(app, i);
+            }
+        }
+        return R_NilValue;
+    }
+    SEXP call = PROTECT(Rf_lang3(syms.dollar, app, name));
+    SEXP value = Rf_eval(call, R_BaseEnv);
+    UNPROTECT(1);
+    return value;
+}
+
+// Where a request is on its way.
+enum stage { STAGE_REQUEST, STAGE_ON_HEADERS, STAGE_CALL, STAGE_RESPONSE, STAGE_ON_WS_OPEN };
+
+static const char* const stage_names[] = {"reading the request", "onHeaders", "call", "the response", "onWSOpen"};
+
+struct visit {
+    const struct rk_event* event;
+    const struct app* app;
+    enum stage stage;
+    const char* problem;
+};
+
+static bool is_nothing(SEXP value) {
+    return value == R_NilValue || (TYPEOF(value) == VECSXP && XLENGTH(value) == 0);
+}
+
+static SEXP make_ticket(uint32_t slot, uint64_t id) {
+    SEXP ticket = Rf_allocVector(REALSXP, 2);
+    REAL(ticket)[0] = (double)slot;
+    REAL(ticket)[1] = (double)id;
+    return ticket;
+}
+
+// Takes what onHeaders or call returned: a response, or the promise of one.
+static void take_result(struct visit* visit, SEXP value) {
+    uint32_t slot = visit->event->slot;
+    uint64_t id = visit->event->id;
+    visit->stage = STAGE_RESPONSE;
+    if (Rf_inherits(value, "promise")) {
+        SEXP ticket = PROTECT(make_ticket(slot, id));
+        SEXP call = PROTECT(Rf_lang3(objs.then, value, ticket));
+        Rf_eval(call, R_BaseEnv);
+        UNPROTECT(2);
+        return;
+    }
+    visit->problem = response_write(slot, id, value);
+    if (visit->problem == NULL) {
+        rk_respond(slot, id);
+    }
+}
+
+static SEXP call_with(SEXP function, SEXP argument) {
+    SEXP call = PROTECT(Rf_lang2(function, argument));
+    SEXP value = Rf_eval(call, R_GlobalEnv);
+    UNPROTECT(1);
+    return value;
+}
+
+// onHeaders(req); whether it has answered.
+static bool ask_on_headers(struct visit* visit, SEXP app, SEXP req) {
+    if (!visit->app->has_on_headers) {
+        return false;
+    }
+    visit->stage = STAGE_ON_HEADERS;
+    SEXP function = PROTECT(app_field(app, syms.on_headers));
+    SEXP value = PROTECT(function == R_NilValue ? R_NilValue : call_with(function, req));
+    bool has_answered = !is_nothing(value);
+    if (has_answered) {
+        take_result(visit, value);
+    }
+    UNPROTECT(2);
+    return has_answered;
+}
+
+static void ask_call(struct visit* visit, SEXP app, SEXP req) {
+    visit->stage = STAGE_CALL;
+    SEXP function = PROTECT(app_field(app, syms.call));
+    if (function == R_NilValue) {
+        static const char page[] = "404 Not Found\n";
+        response_text(visit->event->slot, visit->event->id, 404, "text/plain", page, sizeof page - 1);
+        rk_respond(visit->event->slot, visit->event->id);
+    } else {
+        take_result(visit, PROTECT(call_with(function, req)));
+        UNPROTECT(1);
+    }
+    UNPROTECT(1);
+}
+
+// The guarded part of a visit: every R object of the exchange is made here.
+static SEXP run_visit(void* data) {
+    struct visit* visit = data;
+    const struct rk_event* event = visit->event;
+    SEXP app = PROTECT(kept(visit->app->token));
+    bool is_second = event->kind == RK_REQUEST && event->token != 0;
+    SEXP req = PROTECT(is_second ? kept(event->token) : request_new(event));
+    switch (event->kind) {
+    case RK_HEAD:
+        if (!ask_on_headers(visit, app, req)) {
+            uint64_t token = keep(req);
+            if (rk_proceed(event->slot, event->id, token) != RK_OK) {
+                release(token);
+            }
+        }
+        break;
+    case RK_HANDSHAKE:
+        if (!ask_on_headers(visit, app, req)) {
+            rk_reply_begin(event->slot, event->id, 101);
+            rk_respond(event->slot, event->id);
+            visit->stage = STAGE_ON_WS_OPEN;
+            socket_open(event, app, req);
+        }
+        break;
+    default:
+        request_input(req, event);
+        if (is_second || !ask_on_headers(visit, app, req)) {
+            ask_call(visit, app, req);
+        }
+        break;
+    }
+    UNPROTECT(2);
+    return R_NilValue;
+}
+
+// "GET /path (call)"
+static void route_of(const struct rk_event* event, const char* where, char* out, size_t len) {
+    snprintf(
+        out,
+        len,
+        "%.*s %.*s (%s)",
+        (int)(event->method.len > 16 ? 16 : event->method.len),
+        event->method.start,
+        (int)(event->path.len > 200 ? 200 : event->path.len),
+        event->path.start,
+        where);
+}
+
+// 500 with httpuv's two texts.
+static void answer_failure(uint32_t slot, uint64_t id, SEXP condition) {
+    static const char type[] = "text/plain; charset=UTF-8";
+    static const char plain[] = "An exception occurred.";
+    if (condition != R_NilValue) {
+        bool failed;
+        SEXP call = PROTECT(Rf_lang2(objs.message, condition));
+        SEXP text = PROTECT(call_quietly(call, &failed));
+        if (!failed && TYPEOF(text) == STRSXP && XLENGTH(text) == 1) {
+            response_text(slot, id, 500, type, CHAR(STRING_ELT(text, 0)), (size_t)LENGTH(STRING_ELT(text, 0)));
+            UNPROTECT(2);
+            rk_respond(slot, id);
+            return;
+        }
+        UNPROTECT(2);
+    }
+    response_text(slot, id, 500, type, plain, sizeof plain - 1);
+    rk_respond(slot, id);
+}
+
+static void handle_request(const struct rk_event* event) {
+    const struct app* app = find_app(event->listener);
+    struct visit visit = {.event = event, .app = app};
+    // The event's pointers, and `apps`, may be gone when R code has run: what a failure needs is copied first.
+    struct app copy;
+    char route[256];
+    if (app == NULL) {
+        // Its server was stopped with the request in the queue: nobody is there to answer, nobody to read it.
+        static const char page[] = "503 Service Unavailable\n";
+        response_text(event->slot, event->id, 503, "text/plain", page, sizeof page - 1);
+        rk_respond(event->slot, event->id);
+        return;
+    }
+    copy = *app;
+    visit.app = &copy;
+    route_of(event, "%s", route, sizeof route);
+    struct guard guard = {.body = run_visit, .data = &visit};
+    enum failure failure = guard_run(&guard);
+    if (event->kind == RK_REQUEST) {
+        release(event->token);
+    }
+    if (failure == FAILURE_NONE && visit.problem == NULL) {
+        return;
+    }
+    SEXP condition = PROTECT(kept(guard.token));
+    release(guard.token);
+    char where[320];
+    snprintf(where, sizeof where, "%.*s(%s)", (int)strcspn(route, "("), route, stage_names[visit.stage]);
+    const char* text = visit.problem;
+    if (failure == FAILURE_INTERRUPT) {
+        text = "interrupted";
+    } else if (text == NULL && condition == R_NilValue) {
+        text = "left by a restart or a condition that is no error";
+    }
+    report(where, condition, text);
+    if (visit.stage == STAGE_ON_WS_OPEN) {
+        static const char reason[] = "Error in onWSOpen";
+        rk_ws_close(event->id, 1011, reason, sizeof reason - 1);
+    } else {
+        bool is_apps = visit.stage == STAGE_CALL || visit.stage == STAGE_ON_HEADERS;
+        answer_failure(event->slot, event->id, is_apps ? condition : R_NilValue);
+    }
+    UNPROTECT(1);
+    if (failure == FAILURE_INTERRUPT) {
+        // The interrupt was meant for the loop as well: it is raised again at its next check.
+        raise(SIGINT);
+    }
+}
+
+void handle_event(const struct rk_event* event) {
+    // A handler may call service(), which overwrites what Rust lends: the event itself is ours.
+    struct rk_event copy = *event;
+    switch (event->kind) {
+    case RK_REQUEST:
+    case RK_HANDSHAKE:
+    case RK_HEAD:
+        handle_request(&copy);
+        break;
+    case RK_MESSAGE:
+        handle_message(&copy);
+        break;
+    case RK_CLOSED:
+        handle_closed(&copy);
+        break;
+    default:
+        break;
+    }
+}
+
+// The two ends of a promise: see then() in R/app.R.
+
+struct settled {
+    uint32_t slot;
+    uint64_t id;
+    SEXP value;
+    const char* problem;
+};
+
+static SEXP run_settled(void* data) {
+    struct settled* settled = data;
+    settled->problem = response_write(settled->slot, settled->id, settled->value);
+    return R_NilValue;
+}
+
+static void end_promise(uint32_t slot, uint64_t id, SEXP condition, const char* text, bool is_apps) {
+    char where[320];
+    size_t len = (size_t)rk_route(slot, id, where, 256);
+    snprintf(where + len, sizeof where - len, " (%s)", is_apps ? "a promise" : "the response of a promise");
+    report(where, condition, text);
+    answer_failure(slot, id, is_apps ? condition : R_NilValue);
+}
+
+SEXP ffi_respond(SEXP ticket, SEXP value) {
+    struct settled settled = {(uint32_t)REAL(ticket)[0], (uint64_t)REAL(ticket)[1], value, NULL};
+    if (!rk_is_held(settled.slot, settled.id)) {
+        return R_NilValue;
+    }
+    struct guard guard = {.body = run_settled, .data = &settled};
+    enum failure failure = guard_run(&guard);
+    SEXP condition = PROTECT(kept(guard.token));
+    release(guard.token);
+    if (failure == FAILURE_NONE && settled.problem == NULL) {
+        rk_respond(settled.slot, settled.id);
+    } else {
+        end_promise(settled.slot, settled.id, condition, settled.problem, false);
+    }
+    UNPROTECT(1);
+    rk_flush();
+    return R_NilValue;
+}
+
+SEXP ffi_reject(SEXP ticket, SEXP condition) {
+    uint32_t slot = (uint32_t)REAL(ticket)[0];
+    uint64_t id = (uint64_t)REAL(ticket)[1];
+    if (rk_is_held(slot, id)) {
+        end_promise(slot, id, condition, NULL, true);
+        rk_flush();
+    }
+    return R_NilValue;
+}
+
+SEXP ffi_body_read(SEXP ticket, SEXP offset, SEXP n) {
+    uint32_t slot = (uint32_t)REAL(ticket)[0];
+    uint64_t id = (uint64_t)REAL(ticket)[1];
+    R_xlen_t len = (R_xlen_t)Rf_asReal(n);
+    SEXP bytes = PROTECT(Rf_allocVector(RAWSXP, len));
+    int64_t read = rk_body_read(slot, id, (uint64_t)Rf_asReal(offset), RAW(bytes), (size_t)len);
+    if (read < 0) {
+        UNPROTECT(1);
+        Rf_error("the body of this request cannot be read: %s", rk_error());
+    }
+    if (read < len) {
+        bytes = Rf_xlengthgets(bytes, (R_xlen_t)read);
+    }
+    UNPROTECT(1);
+    return bytes;
+}

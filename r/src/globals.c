@@ -1,0 +1,172 @@
+// Symbols and objects made once, and the table of R objects that others hold.
+#include "shim.h"
+
+struct symbols syms;
+struct objects objs;
+
+static SEXP table;        // VECSXP of kept objects
+static uint64_t* spare;   // free indices, a stack
+static size_t spare_count;
+static const R_xlen_t first_table = 64;
+
+static void table_grow(void) {
+    R_xlen_t old = XLENGTH(table);
+    SEXP bigger = PROTECT(Rf_allocVector(VECSXP, old * 2));
+    uint64_t* more = realloc(spare, sizeof(uint64_t) * (size_t)old * 2);
+    if (more == NULL) {
+        Rf_error("rookery: out of memory for %ld kept objects", (long)old * 2);
+    }
+    for (R_xlen_t i = 0; i < old; i++) {
+        SET_VECTOR_ELT(bigger, i, VECTOR_ELT(table, i));
+    }
+    R_PreserveObject(bigger);
+    R_ReleaseObject(table);
+    table = bigger;
+    spare = more;
+    for (R_xlen_t i = old * 2; i > old; i--) {
+        spare[spare_count++] = (uint64_t)i - 1;
+    }
+    UNPROTECT(1);
+}
+
+// Tokens are the index plus one, so that 0 means nothing.
+uint64_t keep(SEXP object) {
+    if (spare_count == 0) {
+        PROTECT(object);
+        table_grow();
+        UNPROTECT(1);
+    }
+    uint64_t index = spare[--spare_count];
+    SET_VECTOR_ELT(table, (R_xlen_t)index, object);
+    return index + 1;
+}
+
+SEXP kept(uint64_t token) {
+    return token == 0 ? R_NilValue : VECTOR_ELT(table, (R_xlen_t)token - 1);
+}
+
+void release(uint64_t token) {
+    if (token != 0) {
+        SET_VECTOR_ELT(table, (R_xlen_t)token - 1, R_NilValue);
+        spare[spare_count++] = token - 1;
+    }
+}
+
+// Releases what Rust has sent and given back.
+void release_returned(void) {
+    uint64_t tokens[64];
+    size_t count;
+    while ((count = rk_released(tokens, 64)) > 0) {
+        for (size_t i = 0; i < count; i++) {
+            release(tokens[i]);
+        }
+    }
+}
+
+static SEXP constant_string(const char* text) {
+    SEXP string = Rf_mkString(text);
+    R_PreserveObject(string);
+    MARK_NOT_MUTABLE(string);
+    return string;
+}
+
+static SEXP shared_object(SEXP shared, const char* name) {
+    SEXP value = Rf_findVarInFrame(shared, Rf_install(name));
+    if (value == R_UnboundValue) {
+        Rf_error("rookery: internal error: `%s` is missing from the shared objects", name);
+    }
+    if (TYPEOF(value) == PROMSXP) {
+        PROTECT(value);
+        value = Rf_eval(value, R_BaseEnv);
+        UNPROTECT(1);
+    }
+    R_PreserveObject(value);
+    return value;
+}
+
+static void symbols_init(void) {
+    syms = (struct symbols){
+        .method = Rf_install("REQUEST_METHOD"),
+        .script_name = Rf_install("SCRIPT_NAME"),
+        .path_info = Rf_install("PATH_INFO"),
+        .query_string = Rf_install("QUERY_STRING"),
+        .rook_version = Rf_install("rook.version"),
+        .url_scheme = Rf_install("rook.url_scheme"),
+        .server_name = Rf_install("SERVER_NAME"),
+        .server_port = Rf_install("SERVER_PORT"),
+        .remote_addr = Rf_install("REMOTE_ADDR"),
+        .remote_port = Rf_install("REMOTE_PORT"),
+        .headers = Rf_install("HEADERS"),
+        .content_type = Rf_install("CONTENT_TYPE"),
+        .content_length = Rf_install("CONTENT_LENGTH"),
+        .input = Rf_install("rook.input"),
+        .errors = Rf_install("rook.errors"),
+        .httpuv_version = Rf_install("httpuv.version"),
+        .body_data = Rf_install(".bodyData"),
+        .call = Rf_install("call"),
+        .on_headers = Rf_install("onHeaders"),
+        .on_ws_open = Rf_install("onWSOpen"),
+        .message_callbacks = Rf_install("messageCallbacks"),
+        .close_callbacks = Rf_install("closeCallbacks"),
+        .handle = Rf_install("handle"),
+        .request = Rf_install("request"),
+        .paused = Rf_install("paused"),
+        .dollar = Rf_install("$"),
+    };
+}
+
+// Called once by .onLoad(): `shared` is an environment with the R objects and closures that C uses.
+SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
+    if (table != NULL) {
+        return R_NilValue;
+    }
+    symbols_init();
+    table = Rf_allocVector(VECSXP, first_table);
+    R_PreserveObject(table);
+    spare = malloc(sizeof(uint64_t) * (size_t)first_table);
+    if (spare == NULL) {
+        Rf_error("rookery: out of memory");
+    }
+    for (R_xlen_t i = first_table; i > 0; i--) {
+        spare[spare_count++] = (uint64_t)i - 1;
+    }
+
+    objs.ns = ns;
+    objs.globals = globals;
+    R_PreserveObject(ns);
+    R_PreserveObject(globals);
+    objs.empty_string = constant_string("");
+    objs.rook_version = constant_string("1.1-0");
+    objs.url_scheme = constant_string("http");
+    objs.no_headers = Rf_allocVector(STRSXP, 0);
+    R_PreserveObject(objs.no_headers);
+    Rf_setAttrib(objs.no_headers, R_NamesSymbol, PROTECT(Rf_allocVector(STRSXP, 0)));
+    UNPROTECT(1);
+    MARK_NOT_MUTABLE(objs.no_headers);
+    objs.null_input = shared_object(shared, "null_input");
+    objs.error_stream = shared_object(shared, "error_stream");
+    objs.httpuv_version = shared_object(shared, "httpuv_version");
+    MARK_NOT_MUTABLE(objs.httpuv_version);
+    objs.new_input = shared_object(shared, "new_input");
+    objs.new_socket = shared_object(shared, "new_socket");
+    objs.forget_socket = shared_object(shared, "forget_socket");
+    objs.then = shared_object(shared, "then");
+    objs.overflow = shared_object(shared, "overflow");
+    objs.message = shared_object(shared, "message");
+    objs.report = shared_object(shared, "report");
+    objs.run_now = shared_object(shared, "run_now");
+
+    strings_init();
+    guard_init();
+    service_init();
+    return R_NilValue;
+}
+
+SEXP ffi_rng_state(void) {
+    GetRNGstate();
+    return R_NilValue;
+}
+
+SEXP ffi_live_bytes(void) {
+    return Rf_ScalarReal((double)rk_live_bytes());
+}

@@ -1,0 +1,31 @@
+// Registration of the entry points.
+#include <R_ext/Visibility.h>
+
+#include "shim.h"
+
+#define ENTRY(name, arguments) {#name, (DL_FUNC)&name, arguments}
+
+static const R_CallMethodDef entries[] = {
+    ENTRY(ffi_init, 3),
+    ENTRY(ffi_listen_tcp, 5),
+    ENTRY(ffi_listen_unix, 5),
+    ENTRY(ffi_stop, 1),
+    ENTRY(ffi_drain, 2),
+    ENTRY(ffi_service, 2),
+    ENTRY(ffi_interrupt, 0),
+    ENTRY(ffi_close, 0),
+    ENTRY(ffi_respond, 2),
+    ENTRY(ffi_reject, 2),
+    ENTRY(ffi_body_read, 3),
+    ENTRY(ffi_ws_send, 2),
+    ENTRY(ffi_ws_close, 3),
+    ENTRY(ffi_rng_state, 0),
+    ENTRY(ffi_live_bytes, 0),
+    {NULL, NULL, 0},
+};
+
+attribute_visible void R_init_rookery(DllInfo* dll) {
+    R_registerRoutines(dll, NULL, entries, NULL, NULL);
+    R_useDynamicSymbols(dll, FALSE);
+    R_forceSymbols(dll, TRUE);
+}

@@ -1,0 +1,111 @@
+// The plain C interface between the R shim (C) and the core (Rust, src/rust).
+//
+// Ground rules
+//  - Rust never calls R. Every function here returns before R can run or raise again, so no longjmp ever
+//    passes a Rust frame.
+//  - All functions are called on R's main thread. The one callback that Rust calls from its own thread is
+//    the `schedule` of rk_init().
+//  - Pointers in an rk_event are valid until the next rk_next().
+//  - An exchange that R holds is named by a slot and an id; a stale pair is refused, never dereferenced.
+#ifndef ROOKERY_H
+#define ROOKERY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct rk_bytes {
+    const char* start;
+    size_t len;
+};
+
+struct rk_header {
+    struct rk_bytes name;  // lower case
+    struct rk_bytes cgi;   // HTTP_X_NAME
+    struct rk_bytes value;
+    int32_t symbol;        // index for the symbol and value caches; -1: not to be interned
+};
+
+enum rk_kind {
+    RK_NONE = 0,
+    RK_REQUEST = 1,    // slot, id, head, body
+    RK_HANDSHAKE = 2,  // the same, for a WebSocket
+    RK_MESSAGE = 3,    // id, is_text, data
+    RK_CLOSED = 4,     // id, code
+    RK_DRAINED = 5,    // id
+    RK_HEAD = 6        // as RK_REQUEST, before the body has been read
+};
+
+struct rk_event {
+    int32_t kind;
+    uint32_t listener;
+    uint32_t slot;
+    int32_t code;
+    uint64_t id;
+    uint64_t token;  // what rk_proceed() or rk_ws_bind() was given; 0: nothing
+    struct rk_bytes method;
+    struct rk_bytes path;
+    struct rk_bytes query;
+    struct rk_bytes remote_addr;
+    struct rk_bytes remote_port;
+    struct rk_bytes local_addr;
+    struct rk_bytes local_port;
+    const struct rk_header* headers;
+    size_t header_count;
+    uint64_t body_len;
+    int32_t body_fd;  // descriptor of a spooled body; -1: in memory
+    int32_t is_text;
+    struct rk_bytes data;
+};
+
+enum rk_refusal { RK_OK = 0, RK_BAD_NAME = 1, RK_BAD_VALUE = 2, RK_STALE = 3 };
+
+// life of servers
+void rk_init(void (*schedule)(void));
+int rk_listen_tcp(const char* host, int port, void* site, uint32_t* listener, int* bound_port);
+int rk_listen_unix(const char* path, int mask, void* site, uint32_t* listener);
+void rk_stop(uint32_t listener);
+void rk_drain(uint32_t listener, double seconds);
+void rk_stop_all(void);
+void rk_forked(void);
+const char* rk_error(void);
+int64_t rk_live_bytes(void);
+
+// events
+int rk_next(struct rk_event* event);
+int rk_is_empty(void);
+uint64_t rk_taken(void);
+int rk_wait(double seconds);
+int rk_park(void);
+void rk_resume(void);
+void rk_flush(void);
+
+// the exchange that R holds
+int rk_proceed(uint32_t slot, uint64_t id, uint64_t token);
+int64_t rk_body_read(uint32_t slot, uint64_t id, uint64_t offset, void* out, size_t len);
+int rk_reply_begin(uint32_t slot, uint64_t id, int status);
+int rk_reply_header(uint32_t slot, uint64_t id, struct rk_bytes name, struct rk_bytes value);
+int rk_reply_copy(uint32_t slot, uint64_t id, const void* start, size_t len);
+int rk_reply_lend(uint32_t slot, uint64_t id, const void* start, size_t len, uint64_t token);
+int rk_reply_file(uint32_t slot, uint64_t id, const char* path, int unlink_it);
+int rk_respond(uint32_t slot, uint64_t id);
+int rk_is_held(uint32_t slot, uint64_t id);
+int rk_route(uint32_t slot, uint64_t id, char* out, size_t len);
+
+// WebSockets
+void rk_ws_bind(uint64_t id, uint64_t token);
+void rk_ws_unbind(uint64_t id);
+void rk_ws_send(uint64_t id, int is_text, const void* start, size_t len);
+void rk_ws_lend(uint64_t id, int is_text, const void* start, size_t len, uint64_t token);
+void rk_ws_close(uint64_t id, int code, const char* reason, size_t len);
+void rk_ws_abort(uint64_t id);
+
+int rk_is_utf8(const char* start, size_t len);
+
+// memory lent to Rust that it has given back
+size_t rk_released(uint64_t* tokens, size_t capacity);
+
+// what a listener serves without R: opaque here, see static.c
+void* rk_site_new(void);
+void rk_site_free(void* site);
+
+#endif

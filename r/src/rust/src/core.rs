@@ -1,0 +1,139 @@
+//! The state of the package, on R's main thread.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::{CString, c_char};
+use std::sync::Arc;
+
+use rookery_exchange::{AppWaker, Exchange, Link};
+use rookery_server::{Config, Listener, Server};
+
+use crate::event::Header;
+use crate::names::Names;
+
+/// Everything the package knows. One per process, in the local storage of R's main thread.
+#[derive(Debug)]
+pub(crate) struct Core {
+    server: Server,
+    pub(crate) link: Arc<Link>,
+    pub(crate) listeners: HashMap<u32, Listener>,
+    /// Exchanges that R holds; an index is the slot that C names.
+    held: Vec<Option<Box<Exchange>>>,
+    free: Vec<u32>,
+    /// The R object of each WebSocket, as C's token.
+    pub(crate) sockets: HashMap<u64, u64>,
+    pub(crate) names: Names,
+    pub(crate) headers: Vec<Header>,
+    pub(crate) ends: [Vec<u8>; 4],
+    /// The message that C is reading.
+    pub(crate) message: Option<rookery_exchange::Payload>,
+    pub(crate) tokens: Vec<u64>,
+}
+
+impl Core {
+    fn new(schedule: extern "C" fn()) -> Core {
+        let server = Server::new(Config::default(), Box::new(Schedule(schedule)));
+        let link = Arc::clone(server.link());
+        Core {
+            server,
+            link,
+            listeners: HashMap::new(),
+            held: Vec::new(),
+            free: Vec::new(),
+            sockets: HashMap::new(),
+            names: Names::new(),
+            headers: Vec::new(),
+            ends: Default::default(),
+            message: None,
+            tokens: Vec::new(),
+        }
+    }
+
+    pub(crate) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Takes an exchange into R's hands.
+    pub(crate) fn hold(&mut self, exchange: Box<Exchange>) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            self.held[slot as usize] = Some(exchange);
+            slot
+        } else {
+            self.held.push(Some(exchange));
+            u32::try_from(self.held.len() - 1).expect("fewer exchanges than 2^32")
+        }
+    }
+
+    /// The exchange in a slot, if it is the one meant.
+    pub(crate) fn held(&mut self, slot: u32, id: u64) -> Option<&mut Exchange> {
+        self.held.get_mut(slot as usize)?.as_deref_mut().filter(|exchange| exchange.id() == id)
+    }
+
+    /// Takes an exchange out of R's hands.
+    pub(crate) fn give(&mut self, slot: u32, id: u64) -> Option<Box<Exchange>> {
+        self.held(slot, id)?;
+        self.free.push(slot);
+        self.held[slot as usize].take()
+    }
+}
+
+/// R's event loop, as the I/O thread wakes it.
+struct Schedule(extern "C" fn());
+
+impl AppWaker for Schedule {
+    fn wake(&self) {
+        (self.0)();
+    }
+}
+
+thread_local! {
+    static CORE: RefCell<Option<Core>> = const { RefCell::new(None) };
+    static ERROR: RefCell<CString> = RefCell::default();
+}
+
+/// Runs `body` with the core.
+///
+/// # Panics
+/// On a thread that is not R's, and before `rk_init`: both are bugs of the shim's.
+pub(crate) fn with<T>(body: impl FnOnce(&mut Core) -> T) -> T {
+    CORE.with_borrow_mut(|core| body(core.as_mut().expect("called on R's main thread after rk_init")))
+}
+
+/// Keeps a message for `rk_error`.
+pub(crate) fn set_error(text: &str) {
+    let text: String = text.chars().filter(|c| *c != '\0').collect();
+    ERROR.set(CString::new(text).unwrap_or_default());
+}
+
+/// Starts the package's state; `schedule` asks R's event loop for a turn and may be called on any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_init(schedule: extern "C" fn()) {
+    crate::entry((), || {
+        // A panic is reported where it is caught; the default hook would print it into the app's log as well.
+        CORE.with_borrow_mut(|core| {
+            core.get_or_insert_with(|| Core::new(schedule));
+        });
+    });
+}
+
+/// What went wrong last. Valid until the next call.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_error() -> *const c_char {
+    ERROR.with_borrow(|text| text.as_ptr())
+}
+
+/// In a forked child: the I/O thread is not there, and its descriptors are the parent's.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_forked() {
+    crate::entry((), || {
+        // A fork from another thread (or while the core is in use) has no core to give up.
+        let _ = CORE.try_with(|core| {
+            if let Ok(mut core) = core.try_borrow_mut() {
+                if let Some(Core { server, listeners, .. }) = core.take() {
+                    std::mem::forget(listeners);
+                    server.abandon();
+                }
+            }
+        });
+    });
+}

@@ -1,0 +1,268 @@
+//! From the link's events to `struct rk_event`.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rookery_exchange::{BodySource, Event, Exchange, MessageKind, Payload};
+
+use crate::core::{self, Core};
+use crate::names::Interned;
+use crate::{Bytes, entry};
+
+/// `struct rk_header`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Header {
+    name: Bytes,
+    cgi: Bytes,
+    value: Bytes,
+    symbol: i32,
+}
+
+/// `struct rk_event`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RawEvent {
+    kind: i32,
+    listener: u32,
+    slot: u32,
+    code: i32,
+    id: u64,
+    token: u64,
+    method: Bytes,
+    path: Bytes,
+    query: Bytes,
+    remote_addr: Bytes,
+    remote_port: Bytes,
+    local_addr: Bytes,
+    local_port: Bytes,
+    headers: *const Header,
+    header_count: usize,
+    body_len: u64,
+    body_fd: i32,
+    is_text: i32,
+    data: Bytes,
+}
+
+impl RawEvent {
+    const fn new(kind: i32) -> RawEvent {
+        RawEvent {
+            kind,
+            listener: 0,
+            slot: 0,
+            code: 0,
+            id: 0,
+            token: 0,
+            method: Bytes::EMPTY,
+            path: Bytes::EMPTY,
+            query: Bytes::EMPTY,
+            remote_addr: Bytes::EMPTY,
+            remote_port: Bytes::EMPTY,
+            local_addr: Bytes::EMPTY,
+            local_port: Bytes::EMPTY,
+            headers: std::ptr::null(),
+            header_count: 0,
+            body_len: 0,
+            body_fd: -1,
+            is_text: 0,
+            data: Bytes::EMPTY,
+        }
+    }
+}
+
+const REQUEST: i32 = 1;
+const HANDSHAKE: i32 = 2;
+const MESSAGE: i32 = 3;
+const CLOSED: i32 = 4;
+const DRAINED: i32 = 5;
+const HEAD: i32 = 6;
+
+impl Core {
+    fn show_exchange(&mut self, kind: i32, exchange: Box<Exchange>) -> RawEvent {
+        let mut event = RawEvent::new(kind);
+        event.listener = exchange.listener();
+        event.id = exchange.id();
+        event.token = exchange.tag();
+        self.headers.clear();
+        for header in exchange.headers() {
+            let symbol = if let Some(known) = header.known {
+                i32::from(known)
+            } else {
+                match self.names.intern(header.cgi) {
+                    Interned::Index(index) => index,
+                    Interned::FirstRefused => {
+                        eprintln!(
+                            "rookery: clients have sent more than {} different header names; \
+                             new ones are in `req$HEADERS` only",
+                            crate::names::NAMES
+                        );
+                        -1
+                    }
+                    Interned::Refused => -1,
+                }
+            };
+            self.headers.push(Header {
+                name: Bytes::of(header.name),
+                cgi: Bytes::of(header.cgi),
+                value: Bytes::of(header.value),
+                symbol,
+            });
+        }
+        event.headers = self.headers.as_ptr();
+        event.header_count = self.headers.len();
+        event.method = Bytes::of(exchange.method());
+        event.path = Bytes::of(exchange.path());
+        event.query = Bytes::of(exchange.query());
+        let [remote_addr, remote_port, local_addr, local_port] = &mut self.ends;
+        show_end(exchange.remote(), remote_addr, remote_port);
+        show_end(exchange.local(), local_addr, local_port);
+        event.remote_addr = Bytes::of(remote_addr);
+        event.remote_port = Bytes::of(remote_port);
+        event.local_addr = Bytes::of(local_addr);
+        event.local_port = Bytes::of(local_port);
+        event.body_len = exchange.body().len();
+        if let BodySource::File(file) = exchange.body().source() {
+            event.body_fd = std::os::fd::AsRawFd::as_raw_fd(file);
+        }
+        // The exchange is boxed: the bytes shown stay where they are while R holds it.
+        event.slot = self.hold(exchange);
+        event
+    }
+
+    fn show_message(&mut self, socket: u64, listener: u32, kind: MessageKind, payload: Payload) -> RawEvent {
+        let mut event = RawEvent::new(MESSAGE);
+        event.listener = listener;
+        event.id = socket;
+        event.token = self.sockets.get(&socket).copied().unwrap_or(0);
+        event.is_text = i32::from(kind == MessageKind::Text);
+        let payload = self.message.insert(payload);
+        event.data = Bytes::of(payload.as_bytes());
+        event
+    }
+
+    fn show(&mut self, event: Event) -> RawEvent {
+        match event {
+            Event::Request(exchange) if exchange.is_upgrade() => self.show_exchange(HANDSHAKE, exchange),
+            Event::Request(exchange) => self.show_exchange(REQUEST, exchange),
+            Event::Head(exchange) => self.show_exchange(HEAD, exchange),
+            Event::Message { socket, listener, kind, payload } => {
+                self.show_message(socket, listener, kind, payload)
+            }
+            Event::Closed { socket, listener, code } => {
+                let mut event = RawEvent::new(CLOSED);
+                event.listener = listener;
+                event.id = socket;
+                event.token = self.sockets.get(&socket).copied().unwrap_or(0);
+                event.code = i32::from(code);
+                event
+            }
+            Event::Drained { socket, listener } => {
+                let mut event = RawEvent::new(DRAINED);
+                event.listener = listener;
+                event.id = socket;
+                event
+            }
+        }
+    }
+
+    fn next(&mut self) -> Option<RawEvent> {
+        if let Some(Payload::Pooled(buffer)) = self.message.take() {
+            self.link.recycle(buffer);
+        }
+        loop {
+            let event = self.link.next()?;
+            match event {
+                // Nobody will read the reply: R is not called.
+                Event::Request(exchange) | Event::Head(exchange) if exchange.is_departed() => {
+                    self.link.send(rookery_exchange::Command::Respond(exchange));
+                }
+                event => return Some(self.show(event)),
+            }
+        }
+    }
+}
+
+/// An address and a port in text; `""` and `"0"` on a Unix socket.
+fn show_end(end: Option<SocketAddr>, addr: &mut Vec<u8>, port: &mut Vec<u8>) {
+    addr.clear();
+    port.clear();
+    // Writing to memory cannot fail.
+    let _ = match end {
+        Some(end) => write!(addr, "{}", end.ip().to_canonical()).and_then(|()| write!(port, "{}", end.port())),
+        None => write!(port, "0"),
+    };
+}
+
+/// Takes the next event; 0 when there is none.
+///
+/// # Safety
+/// - `event` is a `struct rk_event`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_next(event: *mut RawEvent) -> i32 {
+    entry(0, || {
+        let Some(next) = core::with(Core::next) else { return 0 };
+        // SAFETY: the caller's duty; `RawEvent` has the layout of `struct rk_event` and no destructor.
+        unsafe { event.write(next) };
+        1
+    })
+}
+
+/// Whether no event waits.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_is_empty() -> i32 {
+    entry(1, || i32::from(core::with(|core| core.link.is_empty())))
+}
+
+/// How many events R has taken in all.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_taken() -> u64 {
+    entry(0, || core::with(|core| core.link.taken()))
+}
+
+/// Waits for an event; whether one waits.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_wait(seconds: f64) -> i32 {
+    entry(0, || {
+        let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        i32::from(core::with(|core| core.link.wait(timeout)))
+    })
+}
+
+/// Says that R goes into a wait of its own; 0 when it must not.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_park() -> i32 {
+    entry(0, || i32::from(core::with(|core| core.link.park())))
+}
+
+/// Says that R is back.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_resume() {
+    entry((), || core::with(|core| core.link.resume()));
+}
+
+/// Sends what has been answered.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_flush() {
+    entry((), || core::with(|core| core.link.flush()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_shown_as_text() {
+        let table = [
+            (Some("127.0.0.1:80"), "127.0.0.1", "80"),
+            (Some("[::1]:8000"), "::1", "8000"),
+            (Some("[::ffff:10.0.0.1]:1"), "10.0.0.1", "1"),
+            (None, "", "0"),
+        ];
+        let (mut addr, mut port) = (b"old".to_vec(), b"old".to_vec());
+        for (end, want_addr, want_port) in table {
+            show_end(end.map(|end| end.parse().unwrap()), &mut addr, &mut port);
+            assert_eq!((addr.as_slice(), port.as_slice()), (want_addr.as_bytes(), want_port.as_bytes()));
+        }
+    }
+}

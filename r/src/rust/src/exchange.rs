@@ -1,0 +1,231 @@
+//! The exchange that R holds: its body, and the reply that is written into it.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
+use std::ptr::NonNull;
+
+use rookery_exchange::{Command, Exchange, HeaderError, Lease, ReplyBody};
+
+use crate::{Bytes, core, entry, refusal, slice};
+
+/// Runs `body` with the exchange in a slot; `STALE` when it is not there.
+fn with_held(slot: u32, id: u64, body: impl FnOnce(&mut Exchange) -> i32) -> i32 {
+    entry(refusal::STALE, || {
+        core::with(|core| core.held(slot, id).map_or(refusal::STALE, body))
+    })
+}
+
+/// Lets the body of a request be read; the request comes back with `token`.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_proceed(slot: u32, id: u64, token: u64) -> i32 {
+    entry(refusal::STALE, || {
+        core::with(|core| {
+            let Some(mut exchange) = core.give(slot, id) else { return refusal::STALE };
+            exchange.set_tag(token);
+            core.link.send(Command::Proceed(exchange));
+            refusal::OK
+        })
+    })
+}
+
+/// Reads from the body; the number of bytes, 0 at its end, -1 with an error.
+///
+/// # Safety
+/// - `out` has room for `len` bytes that nobody else reads or writes meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_body_read(slot: u32, id: u64, offset: u64, out: *mut u8, len: usize) -> i64 {
+    entry(-1, || {
+        if len == 0 {
+            return 0;
+        }
+        // SAFETY: the caller's duty, and R's raw vectors are initialised memory as far as reading goes here: the
+        // slice is only written to.
+        let out = unsafe { std::slice::from_raw_parts_mut(out, len) };
+        core::with(|core| {
+            // After the response there is nothing left to read.
+            let Some(exchange) = core.held(slot, id) else { return 0 };
+            let mut done = 0;
+            while done < out.len() {
+                match exchange.body().read_at(offset + done as u64, &mut out[done..]) {
+                    Ok(0) => break,
+                    Ok(n) => done += n,
+                    Err(error) => {
+                        core::set_error(&error.to_string());
+                        return -1;
+                    }
+                }
+            }
+            done.cast_signed() as i64
+        })
+    })
+}
+
+/// Starts a reply.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_reply_begin(slot: u32, id: u64, status: i32) -> i32 {
+    with_held(slot, id, |exchange| {
+        exchange.begin_reply(u16::try_from(status).unwrap_or(500));
+        refusal::OK
+    })
+}
+
+/// Adds a header line to a reply.
+///
+/// # Safety
+/// - `name` and `value` are readable for the length of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_reply_header(slot: u32, id: u64, name: Bytes, value: Bytes) -> i32 {
+    with_held(slot, id, |exchange| {
+        // SAFETY: the caller's duty.
+        let (name, value) = unsafe { (name.get(), value.get()) };
+        match exchange.push_reply_header(name, value) {
+            Ok(()) => refusal::OK,
+            Err(HeaderError::Name) => refusal::BAD_NAME,
+            Err(_) => refusal::BAD_VALUE,
+        }
+    })
+}
+
+/// Copies a reply's body.
+///
+/// # Safety
+/// - `start..start + len` is readable for the length of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_reply_copy(slot: u32, id: u64, start: *const u8, len: usize) -> i32 {
+    with_held(slot, id, |exchange| {
+        // SAFETY: the caller's duty.
+        exchange.set_reply_body(unsafe { slice(start, len) });
+        refusal::OK
+    })
+}
+
+/// Lends a reply's body.
+///
+/// # Safety
+/// - `start..start + len` stays readable and unwritten until `rk_released` has given `token` back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_reply_lend(slot: u32, id: u64, start: *const u8, len: usize, token: u64) -> i32 {
+    entry(refusal::STALE, || {
+        core::with(|core| {
+            let releases = core.link.releases().clone();
+            let Some(exchange) = core.held(slot, id) else { return refusal::STALE };
+            let Some(start) = NonNull::new(start.cast_mut()) else { return refusal::STALE };
+            // SAFETY: the caller's duty.
+            let lease = unsafe { Lease::new(start, len, token, &releases) };
+            exchange.reply_mut().set_body(ReplyBody::Lent(lease));
+            refusal::OK
+        })
+    })
+}
+
+/// Sets a file as a reply's body; `unlink_it` removes its name at once.
+///
+/// # Safety
+/// - `path` is a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_reply_file(slot: u32, id: u64, path: *const c_char, unlink_it: i32) -> i32 {
+    with_held(slot, id, |exchange| {
+        // SAFETY: the caller's duty.
+        let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+        let path: &std::path::Path = std::path::Path::new(std::os::unix::ffi::OsStrExt::from_bytes(path));
+        // O_NONBLOCK: a FIFO without a writer must not hold R up; it has no effect on a regular file.
+        let opened = File::options()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path)
+            .and_then(|file| file.metadata().map(|metadata| (file, metadata)));
+        match opened {
+            Ok((file, metadata)) if metadata.is_file() => {
+                if unlink_it != 0 {
+                    // It is open; a name that cannot be removed is the app's to keep.
+                    let _ = std::fs::remove_file(path);
+                }
+                exchange.reply_mut().set_body(ReplyBody::File { file, len: metadata.len() });
+                refusal::OK
+            }
+            Ok(_) => {
+                core::set_error(&format!("{} is not a regular file", path.display()));
+                refusal::BAD_VALUE
+            }
+            Err(error) => {
+                core::set_error(&format!("{} cannot be read: {error}", path.display()));
+                refusal::BAD_VALUE
+            }
+        }
+    })
+}
+
+/// Hands the reply to the server.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_respond(slot: u32, id: u64) -> i32 {
+    entry(refusal::STALE, || {
+        core::with(|core| {
+            let Some(exchange) = core.give(slot, id) else { return refusal::STALE };
+            core.link.send(Command::Respond(exchange));
+            refusal::OK
+        })
+    })
+}
+
+/// Whether the exchange still waits for its reply.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_is_held(slot: u32, id: u64) -> i32 {
+    entry(0, || i32::from(core::with(|core| core.held(slot, id).is_some())))
+}
+
+/// Writes `METHOD /path` as a C string; its length.
+///
+/// # Safety
+/// - `out` has room for `len` bytes, at least 1.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_route(slot: u32, id: u64, out: *mut c_char, len: usize) -> i32 {
+    entry(0, || {
+        core::with(|core| {
+            let mut text = Vec::new();
+            if let Some(exchange) = core.held(slot, id) {
+                text.extend_from_slice(exchange.method());
+                text.push(b' ');
+                text.extend_from_slice(exchange.path());
+            }
+            text.truncate(len - 1);
+            // SAFETY: the caller's duty: `text.len() < len`.
+            unsafe {
+                out.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
+                out.add(text.len()).write(0);
+            }
+            text.len() as i32
+        })
+    })
+}
+
+/// Collects the tokens of what was lent and has been sent; how many.
+///
+/// # Safety
+/// - `tokens` has room for `capacity` tokens.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_released(tokens: *mut u64, capacity: usize) -> usize {
+    entry(0, || {
+        core::with(|core| {
+            if core.tokens.is_empty() {
+                core.link.releases().take(&mut core.tokens);
+            }
+            let count = core.tokens.len().min(capacity);
+            let from = core.tokens.len() - count;
+            // SAFETY: the caller's duty; `count` is at most both lengths.
+            unsafe { tokens.copy_from_nonoverlapping(core.tokens[from..].as_ptr(), count) };
+            core.tokens.truncate(from);
+            count
+        })
+    })
+}
+
+/// Whether bytes are UTF-8.
+///
+/// # Safety
+/// - `start..start + len` is readable for the length of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_is_utf8(start: *const c_void, len: usize) -> i32 {
+    // SAFETY: the caller's duty.
+    entry(0, || i32::from(std::str::from_utf8(unsafe { slice(start.cast(), len) }).is_ok()))
+}

@@ -1,0 +1,200 @@
+// service(): R's turn. Events come one at a time from the shared queue, `later` is run beside them, and waiting is
+// done where either can end it. docs/DESIGN.md, "The wake protocol".
+#include <pthread.h>
+#include <time.h>
+
+#include "shim.h"
+
+// HTTP calls run back to back for at most this long before service() returns.
+static const double batch_seconds = 0.005;
+// run_now(0) costs 9 us, so it is not run more often than this while requests come.
+static const double later_seconds = 0.001;
+// How long an idle service() stays in one run_now(): `later` looks for Ctrl-C only when it returns.
+static const double park_seconds = 0.15;
+
+int interrupts;
+
+static int pumping;            // depth of run_now() calls made by service()
+static uint64_t declined_at;   // rk_taken() when the callback last left the work to service()
+static double later_at;        // when `later` was last run
+static SEXP later_call;        // later::run_now(0, all = FALSE)
+static SEXP later_wait;        // the same with room for the time
+
+// Of package later: runs `callback` from R's event loop; may be called on any thread.
+typedef void (*exec_later_t)(void (*callback)(void*), void* data, double seconds, int loop);
+static exec_later_t exec_later;
+static int is_scheduled;
+static int is_closed;
+
+static void schedule(void);
+static bool run_batch(double start);
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+// What `later` runs when Rust has asked for R. In a service() of ours the work is left to it, so that no frame lies
+// between service() and the app; unless it has not come back since we last did, because an app's own loop is running.
+static void service_callback(void* data) {
+    (void)data;
+    __atomic_store_n(&is_scheduled, 0, __ATOMIC_SEQ_CST);
+    if (pumping > 0 && declined_at != rk_taken() + 1) {
+        declined_at = rk_taken() + 1;
+        return;
+    }
+    int outer = pumping;
+    pumping = 0;
+    run_batch(now());
+    pumping = outer;
+    if (!rk_is_empty()) {
+        schedule();
+    }
+}
+
+// Called by Rust on the I/O thread, and by the callback above. No R here.
+static void schedule(void) {
+    if (__atomic_load_n(&is_closed, __ATOMIC_SEQ_CST) == 0 &&
+        __atomic_exchange_n(&is_scheduled, 1, __ATOMIC_SEQ_CST) == 0) {
+        exec_later(service_callback, NULL, 0, 0);
+    }
+}
+
+void service_init(void) {
+    SEXP zero = PROTECT(Rf_ScalarReal(0));
+    SEXP no = PROTECT(Rf_ScalarLogical(FALSE));
+    later_call = Rf_lang3(objs.run_now, zero, no);
+    R_PreserveObject(later_call);
+    later_wait = Rf_lang3(objs.run_now, zero, no);
+    R_PreserveObject(later_wait);
+    SET_TAG(CDDR(later_call), Rf_install("all"));
+    SET_TAG(CDDR(later_wait), Rf_install("all"));
+    exec_later = (exec_later_t)R_GetCCallable("later", "execLaterNative2");
+    rk_init(schedule);
+    pthread_atfork(NULL, NULL, rk_forked);
+    UNPROTECT(2);
+}
+
+// One event, or HTTP events for 5 ms. Returns false when there was none.
+static bool run_batch(double start) {
+    struct rk_event event;
+    if (!rk_next(&event)) {
+        return false;
+    }
+    int asked = interrupts;
+    guard_begin();
+    do {
+        handle_event(&event);
+        // Shiny flushes its reactives between passes: each message is a pass of its own.
+        bool is_http = event.kind == RK_REQUEST || event.kind == RK_HEAD;
+        if (!is_http || interrupts != asked || now() - start >= batch_seconds) {
+            break;
+        }
+    } while (rk_next(&event));
+    guard_end();
+    release_returned();
+    rk_flush();
+    return true;
+}
+
+// Runs `later` for up to `seconds`; whether it ran anything. May raise what a callback raised.
+static bool run_later(double seconds) {
+    SEXP call = later_call;
+    if (seconds > 0) {
+        // In place: this call is not evaluated again before it returns with the value read.
+        SETCADR(later_wait, PROTECT(Rf_ScalarReal(seconds)));
+        call = later_wait;
+        UNPROTECT(1);
+    }
+    pumping++;
+    SEXP ran = Rf_eval(call, R_BaseEnv);
+    pumping--;
+    later_at = now();
+    return TYPEOF(ran) == LGLSXP && XLENGTH(ran) == 1 && LOGICAL(ran)[0] == TRUE;
+}
+
+// Until something has happened, or for `seconds`.
+static void pass(double seconds) {
+    double start = now();
+    double deadline = start + seconds;
+    int asked = interrupts;
+    for (;;) {
+        if (run_batch(now())) {
+            return;
+        }
+        double time = now();
+        if (time - later_at >= later_seconds || seconds == 0) {
+            bool has_run = run_later(0);
+            if (run_batch(now()) || has_run || interrupts != asked) {
+                return;
+            }
+            time = now();
+        }
+        if (time >= deadline) {
+            return;
+        }
+        double rest = deadline - time;
+        if (rk_wait(rest < later_seconds ? rest : later_seconds)) {
+            continue;
+        }
+        rest = deadline - now();
+        if (rest > 0 && rk_park()) {
+            bool has_run = run_later(rest < park_seconds ? rest : park_seconds);
+            rk_resume();
+            R_CheckUserInterrupt();
+            if (run_batch(now()) || has_run || interrupts != asked) {
+                return;
+            }
+        }
+    }
+}
+
+struct service {
+    double seconds;
+    bool is_forever;
+    int pumping;
+};
+
+static SEXP run_service(void* data) {
+    struct service* service = data;
+    if (!service->is_forever) {
+        pass(service->seconds);
+        return R_NilValue;
+    }
+    while (Rf_asLogical(Rf_findVarInFrame(objs.globals, syms.paused)) != TRUE) {
+        pass(R_PosInf);
+        R_CheckUserInterrupt();
+    }
+    return R_NilValue;
+}
+
+// After a value and after a jump alike.
+static void end_service(void* data, Rboolean is_jump) {
+    struct service* service = data;
+    pumping = service->pumping;
+    rk_resume();
+    rk_flush();
+    (void)is_jump;
+}
+
+SEXP ffi_service(SEXP seconds, SEXP forever) {
+    struct service service = {Rf_asReal(seconds), Rf_asLogical(forever) == TRUE, pumping};
+    pumping = 0;
+    SEXP token = PROTECT(R_MakeUnwindCont());
+    R_UnwindProtect(run_service, &service, end_service, &service, token);
+    UNPROTECT(1);
+    return Rf_ScalarLogical(TRUE);
+}
+
+SEXP ffi_interrupt(void) {
+    interrupts++;
+    return R_NilValue;
+}
+
+// R is about to end, or the package to be unloaded: `later` must not be called any more.
+SEXP ffi_close(void) {
+    __atomic_store_n(&is_closed, 1, __ATOMIC_SEQ_CST);
+    rk_stop_all();
+    return R_NilValue;
+}

@@ -1,0 +1,136 @@
+// What the files of the shim share. See rookery.h for the interface to Rust.
+#ifndef SHIM_H
+#define SHIM_H
+
+#define R_NO_REMAP
+#include <R.h>
+#include <R_ext/Rdynload.h>
+#include <Rinternals.h>
+#include <stdbool.h>
+
+#include "rookery.h"
+
+// globals.c ---------------------------------------------------------------
+
+extern struct symbols {
+    SEXP method, script_name, path_info, query_string, rook_version, url_scheme;
+    SEXP server_name, server_port, remote_addr, remote_port;
+    SEXP headers, content_type, content_length;
+    SEXP input, errors, httpuv_version, body_data;
+    SEXP call, on_headers, on_ws_open, message_callbacks, close_callbacks;
+    SEXP handle, request, paused, dollar;
+} syms;
+
+// Objects made once: see globals_init().
+extern struct objects {
+    SEXP empty_string, rook_version, url_scheme, no_headers;
+    SEXP null_input, error_stream, httpuv_version;
+    SEXP globals, ns;
+    SEXP new_input, new_socket, forget_socket, then, overflow, message, report, run_now;
+} objs;
+
+SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared);
+
+// A table of R objects kept alive by index: O(1), unlike R_PreserveObject().
+uint64_t keep(SEXP object);
+SEXP kept(uint64_t token);
+void release(uint64_t token);
+void release_returned(void);
+
+// strings.c ---------------------------------------------------------------
+
+// Where the last value of each request field lies, so that an equal one is the same R object.
+enum field {
+    FIELD_METHOD,
+    FIELD_PATH,
+    FIELD_QUERY,
+    FIELD_REMOTE_ADDR,
+    FIELD_REMOTE_PORT,
+    FIELD_LOCAL_ADDR,
+    FIELD_LOCAL_PORT,
+    FIELD_COUNT
+};
+
+void strings_init(void);
+SEXP make_char(struct rk_bytes bytes);
+SEXP make_string(struct rk_bytes bytes);
+SEXP field_string(enum field field, struct rk_bytes bytes);
+SEXP header_string(const struct rk_header* header, bool* was_cached);
+SEXP header_symbol(const struct rk_header* header);
+SEXP header_name(const struct rk_header* header);
+
+// request.c ---------------------------------------------------------------
+
+SEXP request_new(const struct rk_event* event);
+void request_input(SEXP req, const struct rk_event* event);
+void request_end(SEXP req);
+
+// guard.c -----------------------------------------------------------------
+
+// How a guarded call ended without a value.
+enum failure {
+    FAILURE_NONE,
+    FAILURE_ERROR,     // a condition of class error
+    FAILURE_OVERFLOW,  // the stack was exhausted; the condition is made from the message
+    FAILURE_OTHER,     // a non-error condition, a restart
+    FAILURE_INTERRUPT  // Ctrl-C
+};
+
+struct guard {
+    SEXP (*body)(void* data);
+    void* data;
+    uint64_t token;  // of the condition
+    enum failure failure;
+};
+
+void guard_init(void);
+void watch_sigint(void);
+void guard_begin(void);
+void guard_end(void);
+enum failure guard_run(struct guard* guard);
+SEXP call_quietly(SEXP call, bool* failed);
+void report(const char* where, SEXP condition, const char* text);
+
+// response.c --------------------------------------------------------------
+
+// Writes what the app returned into the reply of an exchange. NULL, or what is wrong with it.
+const char* response_write(uint32_t slot, uint64_t id, SEXP value);
+void response_text(uint32_t slot, uint64_t id, int status, const char* type, const char* text, size_t len);
+
+// app.c -------------------------------------------------------------------
+
+SEXP app_field(SEXP app, SEXP name);
+void app_set(uint32_t listener, SEXP app, bool has_on_headers);
+void app_remove(uint32_t listener);
+void handle_event(const struct rk_event* event);
+
+// socket.c ----------------------------------------------------------------
+
+void socket_open(const struct rk_event* event, SEXP app, SEXP req);
+void handle_message(const struct rk_event* event);
+void handle_closed(const struct rk_event* event);
+
+// service.c ---------------------------------------------------------------
+
+void service_init(void);
+extern int interrupts;
+
+// entry points (init.c registers them) --------------------------------------
+
+SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP site, SEXP app, SEXP has_on_headers);
+SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP site, SEXP app, SEXP has_on_headers);
+SEXP ffi_stop(SEXP listener);
+SEXP ffi_drain(SEXP listener, SEXP seconds);
+
+SEXP ffi_service(SEXP seconds, SEXP forever);
+SEXP ffi_interrupt(void);
+SEXP ffi_close(void);
+SEXP ffi_respond(SEXP ticket, SEXP value);
+SEXP ffi_reject(SEXP ticket, SEXP condition);
+SEXP ffi_body_read(SEXP ticket, SEXP offset, SEXP n);
+SEXP ffi_ws_send(SEXP handle, SEXP message);
+SEXP ffi_ws_close(SEXP handle, SEXP code, SEXP reason);
+SEXP ffi_rng_state(void);
+SEXP ffi_live_bytes(void);
+
+#endif

@@ -1,0 +1,185 @@
+// WebSockets: the R object of each, and its callbacks.
+#include <string.h>
+
+#include "shim.h"
+
+static double handle_id(SEXP handle) {
+    return TYPEOF(handle) == EXTPTRSXP ? REAL(R_ExternalPtrTag(handle))[0] : -1;
+}
+
+// Makes the WebSocket object and calls onWSOpen. Runs guarded.
+void socket_open(const struct rk_event* event, SEXP app, SEXP req) {
+    SEXP tag = PROTECT(Rf_ScalarReal((double)event->id));
+    SEXP handle = PROTECT(R_MakeExternalPtr(NULL, tag, R_NilValue));
+    SEXP listener = PROTECT(Rf_ScalarInteger((int)event->listener));
+    SEXP make = PROTECT(Rf_lang4(objs.new_socket, handle, req, listener));
+    SEXP ws = PROTECT(Rf_eval(make, R_BaseEnv));
+    rk_ws_bind(event->id, keep(ws));
+    SEXP function = PROTECT(app_field(app, syms.on_ws_open));
+    if (function == R_NilValue) {
+        Rf_error("the app has no `onWSOpen`");
+    }
+    SEXP call = PROTECT(Rf_lang2(function, ws));
+    Rf_eval(call, R_GlobalEnv);
+    UNPROTECT(7);
+}
+
+struct delivery {
+    SEXP ws;
+    SEXP callbacks;
+    SEXP binary;
+    SEXP message;
+    R_xlen_t next;
+};
+
+static SEXP callbacks_of(SEXP ws, SEXP name) {
+    return TYPEOF(ws) == ENVSXP ? Rf_eval(PROTECT(Rf_lang3(syms.dollar, ws, name)), R_BaseEnv) : R_NilValue;
+}
+
+static SEXP run_message(void* data) {
+    struct delivery* delivery = data;
+    for (; delivery->next < XLENGTH(delivery->callbacks); delivery->next++) {
+        SEXP function = VECTOR_ELT(delivery->callbacks, delivery->next);
+        SEXP call = PROTECT(Rf_lang3(function, delivery->binary, delivery->message));
+        Rf_eval(call, R_GlobalEnv);
+        UNPROTECT(1);
+    }
+    return R_NilValue;
+}
+
+// The message as R sees it: text with a NUL, which R's strings cannot hold, is delivered as binary.
+static SEXP run_decode(void* data) {
+    struct delivery* delivery = ((void**)data)[0];
+    const struct rk_event* event = ((void**)data)[1];
+    struct rk_bytes bytes = event->data;
+    bool is_text = event->is_text && memchr(bytes.start, 0, bytes.len) == NULL;
+    SEXP message = PROTECT(is_text ? make_string(bytes) : Rf_allocVector(RAWSXP, (R_xlen_t)bytes.len));
+    if (!is_text && bytes.len > 0) {
+        memcpy(RAW(message), bytes.start, bytes.len);
+    }
+    delivery->binary = Rf_ScalarLogical(!is_text);
+    delivery->message = message;
+    SEXP callbacks = PROTECT(callbacks_of(delivery->ws, syms.message_callbacks));
+    delivery->callbacks = callbacks;
+    SEXP value = TYPEOF(callbacks) == VECSXP ? run_message(delivery) : R_NilValue;
+    UNPROTECT(2);
+    return value;
+}
+
+void handle_message(const struct rk_event* event) {
+    SEXP ws = PROTECT(kept(event->token));
+    if (ws == R_NilValue) {
+        UNPROTECT(1);
+        return;
+    }
+    struct delivery delivery = {.ws = ws};
+    void* both[] = {&delivery, (void*)event};
+    struct guard guard = {.body = run_decode, .data = both};
+    enum failure failure = guard_run(&guard);
+    if (failure != FAILURE_NONE) {
+        SEXP condition = PROTECT(kept(guard.token));
+        release(guard.token);
+        const char* text = condition == R_NilValue ? "interrupted, or left by a restart" : NULL;
+        report("a WebSocket's onMessage", condition, text);
+        if (failure == FAILURE_ERROR) {
+            static const char reason[] = "Error executing onWSMessage";
+            rk_ws_close(event->id, 1011, reason, sizeof reason - 1);
+        } else {
+            rk_ws_abort(event->id);
+        }
+        UNPROTECT(1);
+    }
+    UNPROTECT(1);
+}
+
+static SEXP run_close(void* data) {
+    struct delivery* delivery = data;
+    if (delivery->callbacks == NULL) {
+        SEXP call = PROTECT(Rf_lang2(objs.forget_socket, delivery->ws));
+        delivery->callbacks = Rf_eval(call, R_BaseEnv);
+        UNPROTECT(1);
+        return delivery->callbacks;
+    }
+    SEXP call = PROTECT(Rf_lang1(VECTOR_ELT(delivery->callbacks, delivery->next)));
+    Rf_eval(call, R_GlobalEnv);
+    UNPROTECT(1);
+    return R_NilValue;
+}
+
+// Each of the closing callbacks runs, whatever became of the one before.
+void handle_closed(const struct rk_event* event) {
+    SEXP ws = PROTECT(kept(event->token));
+    rk_ws_unbind(event->id);
+    release(event->token);
+    if (ws == R_NilValue) {
+        UNPROTECT(1);
+        return;
+    }
+    struct delivery delivery = {.ws = ws};
+    struct guard guard = {.body = run_close, .data = &delivery};
+    if (guard_run(&guard) == FAILURE_NONE && TYPEOF(delivery.callbacks) == VECSXP) {
+        PROTECT(delivery.callbacks);
+        for (; delivery.next < XLENGTH(delivery.callbacks); delivery.next++) {
+            if (guard_run(&guard) != FAILURE_NONE) {
+                SEXP condition = PROTECT(kept(guard.token));
+                release(guard.token);
+                report("a WebSocket's onClose", condition, condition == R_NilValue ? "interrupted" : NULL);
+                UNPROTECT(1);
+            }
+        }
+        UNPROTECT(1);
+    } else {
+        release(guard.token);
+    }
+    UNPROTECT(1);
+}
+
+// A longer message stays R's memory until it is sent.
+enum { LEND_BYTES = 64 * 1024 };
+
+SEXP ffi_ws_send(SEXP handle, SEXP message) {
+    double id = handle_id(handle);
+    if (id < 0) {
+        return R_NilValue;
+    }
+    bool is_text = TYPEOF(message) == STRSXP;
+    const void* start;
+    size_t len;
+    SEXP owner = message;
+    if (is_text) {
+        if (XLENGTH(message) == 0) {
+            Rf_error("`message` must be a string or a raw vector, not `character(0)`");
+        }
+        owner = STRING_ELT(message, 0);
+        start = Rf_translateCharUTF8(owner);
+        len = strlen(start);
+        // A string that had to be translated lies in R's transient memory, which goes with this call.
+        if (start != CHAR(owner) && len > LEND_BYTES) {
+            owner = Rf_mkCharLenCE(start, (int)len, CE_UTF8);
+            start = CHAR(owner);
+        }
+    } else if (TYPEOF(message) == RAWSXP) {
+        start = RAW(message);
+        len = (size_t)XLENGTH(message);
+    } else {
+        Rf_error("`message` must be a string or a raw vector");
+    }
+    PROTECT(owner);
+    if (len > LEND_BYTES) {
+        rk_ws_lend((uint64_t)id, is_text, start, len, keep(owner));
+    } else {
+        rk_ws_send((uint64_t)id, is_text, start, len);
+    }
+    UNPROTECT(1);
+    return R_NilValue;
+}
+
+SEXP ffi_ws_close(SEXP handle, SEXP code, SEXP reason) {
+    double id = handle_id(handle);
+    if (id >= 0) {
+        const char* text = Rf_translateCharUTF8(STRING_ELT(reason, 0));
+        rk_ws_close((uint64_t)id, Rf_asInteger(code), text, strlen(text));
+        rk_flush();
+    }
+    return R_NilValue;
+}
