@@ -1,0 +1,65 @@
+//! Every limit of the server, with its default and the reason for it.
+
+use std::time::Duration;
+
+/// How a server is set up.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    /// What peers may do.
+    pub limits: Limits,
+    /// What may wait for the application.
+    pub queue: rookery_exchange::Limits,
+}
+
+/// What peers may do. Past a limit a client gets the status named with it, or its connection is closed.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Bytes of a request's head: 431. Default 96 KiB: httpuv takes 80 KiB, and apps send cookies of that size.
+    pub head_bytes: usize,
+    /// Header lines of a request: 431. Default 2,000, as many as clients of httpuv have been seen to send.
+    pub header_lines: usize,
+    /// Bytes of a request's body: 413. Unlimited by default, as with httpuv: Shiny and plumber have limits of their own.
+    pub body_bytes: u64,
+    /// Bytes of a body kept in memory; a longer one goes to a temporary file. Default 1 MiB.
+    pub body_memory: usize,
+    /// What a spooled body must leave free on its disk: 507. Default 1 GiB.
+    pub disk_reserve: u64,
+    /// How long a head may take from its first byte to its last: the connection is closed. Default 30 s.
+    pub head_time: Duration,
+    /// How long a connection may be idle between requests, or a body or a reply make no progress: the connection is
+    /// closed. Default 120 s, twice what proxies keep connections for.
+    pub idle_time: Duration,
+    /// Connections at once; more are closed as they come. Default 10,000.
+    pub connections: usize,
+    /// Bytes of a WebSocket message: close code 1009. Default 64 MiB, what Shiny Server takes.
+    pub message_bytes: u64,
+    /// Bytes that may wait to be sent to one WebSocket: past that the connection is dropped, for its peer does not
+    /// read. Default 256 MiB.
+    pub socket_queue: usize,
+    /// How often a WebSocket is sent a ping, for the sake of proxies that cut what is silent. Default 20 s.
+    pub ping_time: Duration,
+    /// How long a peer may take to answer a close frame. Default 5 s.
+    pub close_time: Duration,
+    /// How long stopping a listener waits for replies that are on their way. Default 1 s.
+    pub stop_time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            head_bytes: 96 << 10,
+            header_lines: 2000,
+            body_bytes: u64::MAX,
+            body_memory: 1 << 20,
+            disk_reserve: 1 << 30,
+            head_time: Duration::from_secs(30),
+            idle_time: Duration::from_secs(120),
+            connections: 10_000,
+            message_bytes: 64 << 20,
+            socket_queue: 256 << 20,
+            ping_time: Duration::from_secs(20),
+            close_time: Duration::from_secs(5),
+            stop_time: Duration::from_secs(1),
+        }
+    }
+}

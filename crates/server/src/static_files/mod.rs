@@ -1,0 +1,1 @@
+//! Files served without the application.

@@ -1,0 +1,1 @@
+//! The bodies of the fuzz targets, one module per crate under test; `tests/replay.rs` runs them over `corpus/`.
