@@ -12,7 +12,7 @@ site_new <- function(paths, options) {
 
 # In the order of the keys' bytes, whatever the locale.
 sort_paths <- function(paths) {
-  paths[order(names(paths), method = "radix")]
+  if (length(paths) == 0) list() else paths[order(names(paths), method = "radix")]
 }
 
 # All paths, each with all its options: what is NULL is inherited.
