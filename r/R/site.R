@@ -12,12 +12,12 @@ site_new <- function(paths, options) {
 
 # In the order of the keys' bytes, whatever the locale.
 sort_paths <- function(paths) {
-  paths[order(names(paths), method = "radix")]
+  if (length(paths) == 0) list() else paths[order(names(paths), method = "radix")]
 }
 
 # All paths, each with all its options: what is NULL is inherited.
 site_update <- function(site, state) {
-  .Call(ffi_site_set, site, names(state$paths), lapply(state$paths, resolve_path, state$options))
+  .Call(ffi_site_set, site, as.character(names(state$paths)), lapply(state$paths, resolve_path, state$options))
 }
 
 resolve_path <- function(path, options) {
