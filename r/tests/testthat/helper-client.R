@@ -133,6 +133,7 @@ upgrade <- function(client, path = "/", also = raw(0), headers = character(0)) {
 
 # A masked frame, the mask being zero.
 frame <- function(payload, opcode = if (is.raw(payload)) 2 else 1) {
+  force(opcode)
   if (!is.raw(payload)) payload <- charToRaw(payload)
   n <- length(payload)
   size <- if (n < 126) {

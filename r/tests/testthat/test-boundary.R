@@ -197,11 +197,11 @@ test_that("errors in WebSocket callbacks close that WebSocket and nothing else",
 })
 
 test_that("an app may be a function, list, environment, R6 object or reference class object", {
-  Ref <- setRefClass("BoundaryRefApp", fields = list(tag = "character"), methods = list(call = function(req) ok(tag)), where = globalenv())
+  Ref <- setRefClass("BoundaryRefApp", fields = list(answer = "list"), methods = list(call = function(req) answer), where = globalenv())
   Six <- R6::R6Class("SixApp", public = list(call = function(req) ok("six")))
   environment_app <- new.env()
   environment_app$call <- function(req) ok("env")
-  apps <- list(function(req) ok("function"), list(call = function(req) ok("list")), environment_app, Six$new(), Ref$new(tag = "ref"))
+  apps <- list(function(req) ok("function"), list(call = function(req) ok("list")), environment_app, Six$new(), Ref$new(answer = ok("ref")))
   texts <- vapply(apps, function(app) get(local_client(local_server(app)))$text, "")
   expect_identical(texts, c("function", "list", "env", "six", "ref"))
   expect_identical(get(local_client(local_server(list())))$text, "404 Not Found\n")
