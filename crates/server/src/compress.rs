@@ -165,8 +165,20 @@ fn accepts_gzip(value: &[u8]) -> bool {
 /// The thousandths of a `q=` parameter (12.4.2); one that cannot be read is 0, which is safe.
 fn weight(parameter: &[u8]) -> Option<u16> {
     let value = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="))?;
-    let quality = std::str::from_utf8(value).ok().and_then(|text| text.parse::<f32>().ok()).unwrap_or(0.0);
-    Some((quality.clamp(0.0, 1.0) * 1000.0) as u16)
+    let (whole, decimals) = match value {
+        [whole, b'.', decimals @ ..] if decimals.len() <= 3 && decimals.iter().all(u8::is_ascii_digit) => {
+            (whole, decimals)
+        }
+        [whole] => (whole, &[][..]),
+        _ => return Some(0),
+    };
+    let digit = |place: usize| decimals.get(place).map_or(0, |digit| u16::from(digit - b'0'));
+    let fraction = digit(0) * 100 + digit(1) * 10 + digit(2);
+    Some(match whole {
+        b'0' => fraction,
+        b'1' if fraction == 0 => 1000,
+        _ => 0,
+    })
 }
 
 /// Whether a body of this type is likely to get smaller. What is not known to be compressed already is, but for plain

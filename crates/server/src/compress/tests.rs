@@ -40,6 +40,14 @@ fn what_clients_say_they_accept() {
         ("gzip;q=0, x-gzip;q=1", true),
         ("gzip;q=nonsense", false),
         ("gzip;q=-1", false),
+        ("gzip;q=1.000", true),
+        ("gzip;q=1.001", false),
+        ("gzip;q=0.0001", false),
+        ("gzip;q=0.", false),
+        ("gzip;q=1.", true),
+        ("gzip;q=", false),
+        ("gzip;Q=0", false),
+        ("gzip;level=6;q=0", false),
         ("identity", false),
         ("identity;q=1, *;q=0", false),
         ("identity;q=1, gzip;q=0.5", false),
@@ -160,7 +168,7 @@ fn every_body_comes_back_however_it_was_cut() {
     let text = b"The quick brown fox jumps over the lazy dog. ".repeat(3000);
     let noise = noise(100_000);
     let mut gzip = Gzip::new();
-    for body in [&b""[..], b"x", &text, &noise, &[0; 200_000]] {
+    for body in [&b""[..], b"x", &text, &noise, &vec![0; 200_000]] {
         let mut whole = Vec::new();
         gzip.compress(body, &mut whole);
         assert!(decode(&whole) == body, "{} bytes at once", body.len());

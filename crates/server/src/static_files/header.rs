@@ -96,30 +96,26 @@ mod tests {
 
     #[test]
     fn what_would_split_or_reframe_a_response_is_refused() {
-        let table: &[(&[u8], &[u8], Result<(), HeaderError>)] = &[
-            (b"Cache-Control", b"max-age=60", Ok(())),
-            (b"X-Tab", b"a\tb", Ok(())),
-            (b"X-Latin", b"\xe9", Ok(())),
-            (b"X-Empty", b"", Ok(())),
-            (b"", b"v", Err(HeaderError::Name)),
-            (b"X Y", b"v", Err(HeaderError::Name)),
-            (b"X:", b"v", Err(HeaderError::Name)),
-            (b"X\r\nSet-Cookie", b"v", Err(HeaderError::Name)),
-            (b"X", b"a\r\nSet-Cookie: b", Err(HeaderError::Value)),
-            (b"X", b"a\nb", Err(HeaderError::Value)),
-            (b"X", b"a\0b", Err(HeaderError::Value)),
-            (b"X", b"a\x7fb", Err(HeaderError::Value)),
-            (b"content-LENGTH", b"5", Err(HeaderError::Framing)),
-            (b"Transfer-Encoding", b"chunked", Err(HeaderError::Framing)),
-            (b"Content-Range", b"bytes 0-1/2", Err(HeaderError::Framing)),
+        let table: &[(&str, &str, Result<(), HeaderError>)] = &[
+            ("Cache-Control", "max-age=60", Ok(())),
+            ("X-Tab", "a\tb", Ok(())),
+            ("X-Latin", "\u{e9}", Ok(())),
+            ("X-Empty", "", Ok(())),
+            ("", "v", Err(HeaderError::Name)),
+            ("X Y", "v", Err(HeaderError::Name)),
+            ("X:", "v", Err(HeaderError::Name)),
+            ("X\r\nSet-Cookie", "v", Err(HeaderError::Name)),
+            ("X", "a\r\nSet-Cookie: b", Err(HeaderError::Value)),
+            ("X", "a\nb", Err(HeaderError::Value)),
+            ("X", "a\0b", Err(HeaderError::Value)),
+            ("X", "a\x7fb", Err(HeaderError::Value)),
+            ("content-LENGTH", "5", Err(HeaderError::Framing)),
+            ("Transfer-Encoding", "chunked", Err(HeaderError::Framing)),
+            ("Content-Range", "bytes 0-1/2", Err(HeaderError::Framing)),
         ];
         for (name, value, expected) in table {
-            assert_eq!(
-                Header::new(name, value).map(|_| ()),
-                *expected,
-                "{:?}",
-                name.escape_ascii().to_string()
-            );
+            let made = Header::new(name.as_bytes(), value.as_bytes()).map(|_| ());
+            assert_eq!(made, *expected, "{name:?}: {value:?}");
         }
     }
 

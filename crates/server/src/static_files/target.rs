@@ -131,21 +131,21 @@ mod tests {
 
     #[test]
     fn decoding_table() {
-        let table: &[(&str, Option<(&[u8], bool)>)] = &[
-            ("/", Some((b"/", false))),
-            ("/a%20b?x=%5c", Some((b"/a b", false))),
-            ("/a+b", Some((b"/a+b", false))),
-            ("/%73/a", Some((b"/s/a", false))),
-            ("/s%2fa", Some((b"/s/a", false))),
-            ("/a%zz%4", Some((b"/a%zz%4", false))),
-            ("/%252e%252e/x", Some((b"/%2e%2e/x", false))),
-            ("//a///b//", Some((b"/a/b", false))),
-            ("/./a/./.", Some((b"/a", false))),
-            ("/..foo/foo../...", Some((b"/..foo/foo../...", false))),
-            ("/a/%2e%2E/b", Some((b"/a/../b", true))),
-            ("/..", Some((b"/..", true))),
-            ("/a.txt%00", Some((b"/a.txt\0", true))),
-            ("/%c3%a9", Some(("/\u{e9}".as_bytes(), false))),
+        let table: &[(&str, Option<(&str, bool)>)] = &[
+            ("/", Some(("/", false))),
+            ("/a%20b?x=%5c", Some(("/a b", false))),
+            ("/a+b", Some(("/a+b", false))),
+            ("/%73/a", Some(("/s/a", false))),
+            ("/s%2fa", Some(("/s/a", false))),
+            ("/a%zz%4", Some(("/a%zz%4", false))),
+            ("/%252e%252e/x", Some(("/%2e%2e/x", false))),
+            ("//a///b//", Some(("/a/b", false))),
+            ("/./a/./.", Some(("/a", false))),
+            ("/..foo/foo../...", Some(("/..foo/foo../...", false))),
+            ("/a/%2e%2E/b", Some(("/a/../b", true))),
+            ("/..", Some(("/..", true))),
+            ("/a.txt%00", Some(("/a.txt\0", true))),
+            ("/%c3%a9", Some(("/\u{e9}", false))),
             ("/a\\b", None),
             ("/a%5Cb", None),
             ("*", None),
@@ -154,13 +154,12 @@ mod tests {
         ];
         for (raw, expected) in table {
             let ours = Target::decode(raw.as_bytes());
-            assert_eq!(
-                ours.as_ref().map(|target| (target.path(), target.is_hazardous())),
-                *expected,
-                "{raw}"
-            );
+            let seen = ours
+                .as_ref()
+                .map(|target| (std::str::from_utf8(target.path()).unwrap(), target.is_hazardous()));
+            assert_eq!(seen, *expected, "{raw}");
         }
-        assert!(!Target::decode(&[b'/'; INLINE * 400]).unwrap().path.spilled());
+        assert!(!Target::decode(&vec![b'/'; INLINE * 400]).unwrap().path.spilled());
         assert!(!Target::decode(b"/a/long/but/ordinary/path%20to/some/file.js").unwrap().path.spilled());
     }
 }

@@ -139,8 +139,12 @@ impl Site {
     /// A directory with these files, each holding its own name; static paths as given, relative to the directory.
     fn new(names: &[&str], paths: &[(&str, &str)]) -> Site {
         let site = Site { dir: tempfile::tempdir().unwrap(), files: StaticFiles::new() };
-        names.iter().for_each(|name| site.write(name, name.as_bytes()));
-        paths.iter().for_each(|(key, path)| site.map(key, path, Overrides::default()));
+        for name in names {
+            site.write(name, name.as_bytes());
+        }
+        for (key, path) in paths {
+            site.map(key, path, Overrides::default());
+        }
         site
     }
 

@@ -57,7 +57,7 @@ fn what_cannot_be_opened_is_500_even_with_fallthrough() {
     site.map("/f", "d", fallthrough());
     symlink("loop", site.path("d/loop")).unwrap();
     site.check(&[("/s/loop", "500"), ("/f/loop", "500")]);
-    fs::set_permissions(site.path("d/a"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(site.path("d/a"), fs::Permissions::from_mode(0o0)).unwrap();
     // SAFETY: asks for a number.
     let is_root = unsafe { libc::geteuid() } == 0;
     let expected = if is_root { "d/a" } else { "500" };
