@@ -110,7 +110,9 @@ fn join(root: &Path, rest: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(root.as_os_str().len() + 1 + rest.len());
     bytes.extend_from_slice(root.as_os_str().as_encoded_bytes());
     if !rest.is_empty() {
-        bytes.push(b'/');
+        if !bytes.ends_with(b"/") {
+            bytes.push(b'/');
+        }
         bytes.extend_from_slice(rest);
     }
     PathBuf::from(OsString::from_vec(bytes))

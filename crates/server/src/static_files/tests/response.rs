@@ -328,4 +328,10 @@ fn what_is_opened_is_what_was_asked_for() {
     assert_eq!(lookup.path(), site.path("d/sub/a.txt"));
     let Found::File { file, .. } = lookup.open() else { panic!("it is there") };
     assert_eq!(path_of(&file), site.path("d/sub/a.txt").canonicalize().unwrap());
+    // POSIX leaves open what a path with two slashes in front means.
+    site.map("/disk", "/", Overrides::default());
+    let Decision::Open(lookup) = Ask::get("/disk/etc/hosts").decide(&site.files) else {
+        panic!("there is such a path")
+    };
+    assert_eq!(lookup.path().as_os_str(), "/etc/hosts");
 }
