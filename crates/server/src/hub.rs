@@ -11,6 +11,7 @@ use http::HeaderName;
 use rookery_exchange::{Command, Event, Exchange, Link, ListenerId, PushError, Pushed, SocketId};
 use tokio::sync::Notify;
 
+use crate::compress::Gzip;
 use crate::config::Limits;
 use crate::connection::Connection;
 use crate::pending::Pending;
@@ -38,6 +39,8 @@ pub(crate) struct Hub {
     pub(crate) pending: Pending,
     /// Where WebSockets, and connections that are being closed, read into. One for all: idle ones hold none.
     pub(crate) scratch: RefCell<Box<[u8]>>,
+    /// Compresses small bodies; 300 KiB, made when first needed.
+    pub(crate) gzip: RefCell<Option<Gzip>>,
     /// Wakes the pulse, see [`crate::pulse`].
     pub(crate) pulse: Notify,
     pub(crate) is_pulsing: Cell<bool>,
@@ -93,6 +96,7 @@ impl Hub {
             limits,
             pending: Pending::default(),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into()),
+            gzip: RefCell::default(),
             pulse: Notify::new(),
             is_pulsing: Cell::new(false),
             is_app_slow: Cell::new(false),

@@ -26,7 +26,7 @@
 
 mod accept;
 mod answer;
-mod compress;
+pub mod compress;
 mod config;
 mod connection;
 mod descriptor;
