@@ -57,7 +57,7 @@ server <- function(input, output, session) {
   })
 
   output$summary <- renderText({
-    sprintf("%d eruptions in %d bins of %.2f minutes", nrow(faithful), input$bins, diff(breaks())[[1]])
+    sprintf("%d eruptions in %d bins of %.2f minutes", nrow(faithful), input$bins, diff(range(faithful$waiting)) / input$bins)
   })
 
   output$upload <- renderTable({

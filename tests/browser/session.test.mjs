@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { launch, open, shinyIdle, text } from './support/browser.mjs';
-import { Server, patience } from './support/server.mjs';
+import { Server, library, patience } from './support/server.mjs';
 
 const timeout = 4 * patience;
 let browser;
@@ -130,6 +130,9 @@ test('a download of 8 MB arrives byte for byte', { timeout }, async () => {
   await page.context().close();
 });
 
-test('nothing of all this was an error to R', () => {
-  assert.doesNotMatch(server.output, /^(Warning: )?Error|^Warning/m);
+test('nothing of all this was an error or a warning to R', () => {
+  // Debian's httpuv leaves the connection of the broken-off upload to R's collector, which says so.
+  const known = library ? /(?!)/ : /^Warning: closing unused connection/;
+  const told = server.matching(/^(Error|Warning|rookery:).*/).map(([line]) => line).filter((line) => !known.test(line));
+  assert.deepEqual(told, []);
 });
