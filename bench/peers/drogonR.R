@@ -6,18 +6,22 @@ library(drogonR)
 
 text <- list("Content-Type" = "text/plain")
 hello <- function(req) list(status = 200L, headers = text, body = "Hello, World!")
+idle <- function(req) {
+  gc()
+  list(status = 200L, headers = text, body = "Hello, World!")
+}
 json <- function(req) list(status = 200L, headers = list("Content-Type" = "application/json"), body = json_10k)
 post <- function(req) list(status = 200L, headers = text, body = as.character(nchar(req$body, "bytes")))
 
 app <- dr_app()
 app <- switch(workload,
   hello = ,
-  idle = ,
   headers = dr_get(app, "/", hello),
   json = dr_get(app, "/", json),
   post = dr_post(app, "/", post),
   static = dr_static(app, "/static", static_dir),
-  ws = dr_ws(dr_get(app, "/", hello), "/ws", on_message = function(conn, msg, binary) dr_ws_send(conn, msg)),
+  idle = dr_get(app, "/", idle),
+  ws = dr_ws(dr_get(app, "/", idle), "/ws", on_message = function(conn, msg, binary) dr_ws_send(conn, msg)),
   stop("drogonR has no workload ", workload)
 )
 dr_serve(app, port = port, threads = 1L)

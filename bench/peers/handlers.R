@@ -45,11 +45,15 @@ rook_handlers <- list(
   },
   static = function(req) list(status = 404L, headers = list(), body = "")
 )
+# Asked while connections are held idle: what they keep alive is counted, garbage that R has not collected yet is not.
+rook_handlers$idle <- function(req) {
+  gc()
+  list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")
+}
 rook_handlers$headers <- rook_handlers$hello
-rook_handlers$idle <- rook_handlers$hello
 
 rook_app <- function(as_static_path) {
-  app <- list(call = rook_handlers[[if (workload == "ws") "hello" else workload]])
+  app <- list(call = rook_handlers[[if (workload == "ws") "idle" else workload]])
   if (workload == "static") {
     app$staticPaths <- list("/static" = as_static_path(static_dir))
   }

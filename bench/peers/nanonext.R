@@ -6,17 +6,21 @@ library(nanonext)
 
 text <- c("Content-Type" = "text/plain")
 hello <- function(req) list(status = 200L, headers = text, body = "Hello, World!")
+idle <- function(req) {
+  gc()
+  list(status = 200L, headers = text, body = "Hello, World!")
+}
 json <- function(req) list(status = 200L, headers = c("Content-Type" = "application/json"), body = json_10k)
 post <- function(req) list(status = 200L, headers = text, body = as.character(length(req$body)))
 
 handlers <- switch(workload,
   hello = ,
-  idle = ,
   headers = list(handler("/", hello)),
   json = list(handler("/", json)),
   post = list(handler("/", post, method = "POST")),
   static = list(handler_directory("/static", static_dir)),
-  ws = list(handler("/", hello), handler_ws("/ws", function(ws, data) ws$send(data), textframes = TRUE)),
+  idle = list(handler("/", idle)),
+  ws = list(handler("/", idle), handler_ws("/ws", function(ws, data) ws$send(data), textframes = TRUE)),
   stop("nanonext has no workload ", workload)
 )
 server <- http_server(sprintf("http://127.0.0.1:%d", port), handlers)

@@ -1,6 +1,8 @@
 """Groups of kind `http`: requests per second, latency and the server's CPU time through wrk."""
 
-from . import wrk
+from collections.abc import Callable
+
+from . import allocations, wrk
 from .plan import Options, Servers, open_cells, prepare
 from .sampling import OK, Cell, interleave
 from .scenarios import Group, Scenario
@@ -9,7 +11,7 @@ from .scenarios import Group, Scenario
 WARM_UP_S = 1.0
 
 
-def run(group: Group, options: Options, isolate) -> list[Cell]:
+def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
     scenarios = options.chosen(group.scenarios)
     absent = prepare(scenarios)
     isolate()
@@ -17,14 +19,17 @@ def run(group: Group, options: Options, isolate) -> list[Cell]:
     with Servers(options) as servers:
         for scenario in scenarios:
             options.say(f"{group.name}: {scenario.name}")
-            servers.switch(scenario.workload)
             row = open_cells(scenario, absent)
-            _measure(row, scenario, servers, options)
+            if scenario.extra.get("measure") == "allocations":
+                allocations.measure(row, scenario, options)
+            else:
+                servers.switch(scenario.workload)
+                measure(row, scenario, servers, options)
             cells += row
     return cells
 
 
-def _measure(row: list[Cell], scenario: Scenario, servers: Servers, options: Options) -> None:
+def measure(row: list[Cell], scenario: Scenario, servers: Servers, options: Options) -> None:
     seconds = options.seconds(scenario)
 
     def load(cell: Cell, length: float) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from . import build, callgrind
@@ -17,7 +18,7 @@ TIMES = ("ns_per_op",)
 CALLGRIND_ITERATIONS = 2_000
 
 
-def run(group: Group, options: Options, isolate) -> list[Cell]:
+def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
     scenarios = options.chosen(group.scenarios)
     try:
         binaries = build.micro_binaries(group.name)

@@ -1,5 +1,6 @@
 """Groups of kind `websocket`: echo through R, and what an idle connection costs."""
 
+import http.client
 import json
 import subprocess
 import threading
@@ -18,7 +19,7 @@ WARM_UP_S = 0.3
 SETTLE_S = 1.0
 
 
-def run(group: Group, options: Options, isolate) -> list[Cell]:
+def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
     scenarios = options.chosen(group.scenarios)
     absent = prepare(scenarios)
     generator = str(build.c_program("wsload"))
@@ -103,13 +104,11 @@ def measure_idle(cell: Cell, server: Server, scenario: Scenario, generator: str,
     try:
         # A few connections first: what a server allocates once is not what a connection costs.
         _hold(line, 20, lambda: None)
-        time.sleep(SETTLE_S)
-        before = server.memory_bytes("VmRSS")
+        before = _settled_memory(server)
         figures: dict[str, float] = {}
 
         def read() -> None:
-            time.sleep(SETTLE_S)
-            resident = server.memory_bytes("VmRSS")
+            resident = _settled_memory(server)
             figures["resident_bytes"] = float(resident)
             figures["bytes_per_connection"] = max(0.0, (resident - before) / scenario.connections)
             spent = server.cpu_seconds()
@@ -123,6 +122,21 @@ def measure_idle(cell: Cell, server: Server, scenario: Scenario, generator: str,
     finally:
         if server.is_alive():
             server.pause()
+
+
+def _settled_memory(server: Server) -> int:
+    """The resident set after the handler of `/` has collected R's garbage, twice: the first frees what the second needs."""
+    for _ in range(2):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        try:
+            connection.request("GET", "/")
+            connection.getresponse().read()
+        except (OSError, http.client.HTTPException) as error:
+            raise RuntimeError(f"no answer while idle connections are open: {error!r}") from error
+        finally:
+            connection.close()
+        time.sleep(SETTLE_S / 2)
+    return server.memory_bytes("VmRSS")
 
 
 def _hold(line: list[str], connections: int, meanwhile: Callable[[], None]) -> None:
