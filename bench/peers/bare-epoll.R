@@ -27,6 +27,8 @@ input_of <- function(body) {
     rewind = function() at <<- 0L
   )
 }
-shape <- match(Sys.getenv("BARE_CALL", "trampoline"), c("trampoline", "evalq", "try_catch", "unwind")) - 1L
+# How the handler is called: a fourth argument, for the r-call group
+shape_name <- if (length(args) > 3L) args[[4]] else "trampoline"
+shape <- match(shape_name, c("trampoline", "evalq", "try_catch", "unwind")) - 1L
 constants <- list(null_input, errors, package_version("1.6.9"), input_of)
 .Call(getNativeSymbolInfo("bare_serve", library), port, rook_app(identity)$call, constants, shape)

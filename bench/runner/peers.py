@@ -4,6 +4,7 @@ Every server is its own process with its output in bench/out/log. While another 
 SIGSTOP, so that a peer that polls while idle takes nothing from its rivals.
 """
 
+import itertools
 import os
 import signal
 import socket
@@ -56,6 +57,10 @@ class Server:
                 return int(line.split()[1]) * 1024
         raise RuntimeError(f"{self.peer} has no {name}: the process ended")
 
+    def reset_peak(self) -> None:
+        """Lets `VmHWM` begin anew at what is resident now."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5", encoding="utf-8")
+
     def last_words(self) -> str:
         lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return " / ".join(lines[-4:])
@@ -63,12 +68,17 @@ class Server:
     def stop(self) -> None:
         if self.is_alive():
             self.resume()
-            self.process.terminate()
-            try:
-                self.process.wait(timeout=3)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+            end(self.process)
+
+
+def end(process: subprocess.Popen) -> None:
+    """Ends a program of ours; drogonR takes SIGTERM as the end of its own loop and leaves R running."""
+    process.terminate()
+    try:
+        process.wait(timeout=2)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def rookery_library() -> Path:
@@ -91,7 +101,11 @@ def _require_r_package(peer: str, package: str, library: Path | None) -> None:
 
 
 def command(peer: str, port: int, workload: str, files: Path) -> list[str]:
-    """The command line of a peer's server. Raises PeerMissing or BuildError when there is none here."""
+    """The command line of a peer's server; `bare-epoll/evalq` is bare-epoll with that way of calling the handler.
+
+    Raises PeerMissing or BuildError when there is none here.
+    """
+    peer, _, shape = peer.partition("/")
     if peer == "hyper":
         return [str(build.hyper()), str(port), workload]
     if peer == "bare-epoll":
@@ -105,7 +119,8 @@ def command(peer: str, port: int, workload: str, files: Path) -> list[str]:
     else:
         raise PeerMissing(f"unknown peer {peer}")
     script = build.BENCH / "peers" / f"{peer}.R"
-    return ["Rscript", "--vanilla", str(script), str(port), workload, str(files)]
+    shaped = [shape] if shape else []
+    return ["Rscript", "--vanilla", str(script), str(port), workload, str(files), *shaped]
 
 
 def version(peer: str) -> str:
@@ -137,7 +152,12 @@ def environment() -> dict[str, str]:
     )
 
 
-_next_port = FIRST_PORT
+_ports = itertools.count(FIRST_PORT)
+
+
+def next_port() -> int:
+    """Ports are not used twice in a run: a listener of a server that just ended may linger."""
+    return next(_ports)
 
 
 def start(
@@ -148,11 +168,9 @@ def start(
     variables: dict[str, str] | None = None,
 ) -> Server:
     """Starts the peer's server and waits until it accepts. Raises PeerMissing, BuildError or RuntimeError."""
-    global _next_port
-    port = _next_port
-    _next_port += 1
+    port = next_port()
     line = command(peer, port, workload, files)
-    log = build.OUT / "log" / f"{peer}-{workload}.log"
+    log = build.OUT / "log" / f"{peer.replace('/', '-')}-{workload}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     with log.open("wb") as output:

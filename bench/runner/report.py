@@ -96,11 +96,11 @@ def _turns(cell: Cell, cells: list[Cell], group: Group) -> list[float]:
 
 
 def ratio_metric(group: Group, cell: Cell) -> str | None:
-    """The group's own metric, or the scenario's first where it does not have that one."""
-    names = [name for name in cell.metrics() if name not in HIDDEN]
+    """The group's own metric, or the first column of the scenario where it does not have that one."""
+    names = cell.metrics()
     if group.metric in names:
         return group.metric
-    return names[0] if names else None
+    return next((name for name in COLUMNS if name in names), None)
 
 
 def markdown(group: Group, cells: list[Cell], verdicts: list[Verdict], machine: dict, options: Options) -> str:

@@ -83,6 +83,9 @@ enum call_shape {
 
 /* Runs `work` protected; returns true on success. On failure `*condition` is the condition object or R_NilValue. */
 bool call_protected(enum call_shape shape, SEXP (*work)(void *), void *data, SEXP *condition);
+/* Stand around each batch of calls: one turn of the loop. */
+void call_batch_begin(void);
+void call_batch_end(void);
 SEXP bare_trampoline(void);
 void call_init(void);
 

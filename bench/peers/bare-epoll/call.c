@@ -63,29 +63,32 @@ static void on_jump(void *data, Rboolean jump) {
     (void)jump;
 }
 
-/* options(error = ) would run for each caught error, as R_tryEval has it and tryCatch has not. */
-static SEXP hide_error_option(void) {
-    SEXP symbol = Rf_install("error");
-    SEXP option = Rf_GetOption1(symbol);
-    if (option != R_NilValue) {
-        PROTECT(option);
-        R_PreserveObject(option);
-        SEXP call = PROTECT(Rf_lang2(Rf_install("options"), R_NilValue));
-        SET_TAG(CDR(call), symbol);
-        Rf_eval(call, R_BaseEnv);
-        UNPROTECT(2);
-    }
-    return option;
+static SEXP hidden_option = NULL;
+
+static void set_error_option(SEXP value) {
+    SEXP quoted = PROTECT(Rf_lang2(Rf_install("quote"), value));
+    SEXP call = PROTECT(Rf_lang2(Rf_install("options"), quoted));
+    SET_TAG(CDR(call), Rf_install("error"));
+    Rf_eval(call, R_BaseEnv);
+    UNPROTECT(2);
 }
 
-static void restore_error_option(SEXP option) {
+/* options(error = ) would run for each caught error, as R_tryEval has it and tryCatch has not: it is out of the way
+ * while a batch of calls lasts. */
+void call_batch_begin(void) {
+    SEXP option = Rf_GetOption1(Rf_install("error"));
     if (option != R_NilValue) {
-        SEXP quoted = PROTECT(Rf_lang2(Rf_install("quote"), option));
-        SEXP call = PROTECT(Rf_lang2(Rf_install("options"), quoted));
-        SET_TAG(CDR(call), Rf_install("error"));
-        Rf_eval(call, R_BaseEnv);
-        R_ReleaseObject(option);
-        UNPROTECT(2);
+        R_PreserveObject(option);
+        hidden_option = option;
+        set_error_option(R_NilValue);
+    }
+}
+
+void call_batch_end(void) {
+    if (hidden_option != NULL) {
+        set_error_option(hidden_option);
+        R_ReleaseObject(hidden_option);
+        hidden_option = NULL;
     }
 }
 
@@ -95,12 +98,9 @@ bool call_protected(enum call_shape shape, SEXP (*work)(void *), void *data, SEX
     pending_data = data;
     pending_condition = R_NilValue;
     switch (shape) {
-    case CALL_TRAMPOLINE: {
-        SEXP option = hide_error_option();
+    case CALL_TRAMPOLINE:
         R_tryEvalSilent(trampoline_call, R_GlobalEnv, &failed);
-        restore_error_option(option);
         break;
-    }
     case CALL_EVALQ: {
         SEXP result = PROTECT(Rf_eval(evalq_call, R_GlobalEnv));
         if (Rf_inherits(result, "error") || Rf_inherits(result, "interrupt")) {
