@@ -125,7 +125,16 @@ pub unsafe extern "C" fn rk_site_free(site: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_site_add(site: *mut c_void, path: *const RawPath) -> i32 {
     // SAFETY: the caller's duty.
-    report(|| unsafe { with_site(site, |site| site.add(&*path)) })
+    report(|| unsafe {
+        with_site(site, |site| {
+            let added = site.add(&*path);
+            if added.is_err() {
+                // What was described before it is not to be served with what is described next.
+                site.next.clear();
+            }
+            added
+        })
+    })
 }
 
 /// Makes the paths described since the last time those that are served.
