@@ -17,7 +17,7 @@ use crate::config::Limits;
 use crate::connection::Connection;
 use crate::pending::Pending;
 use crate::rejection::Rejection;
-use crate::socket::Mailbox;
+use crate::socket::{self, Mailbox};
 
 /// Exchanges kept for reuse: as many as the default queue holds. With the 4 KiB an ordinary request leaves them,
 /// 4 MiB at most.
@@ -206,6 +206,9 @@ impl Hub {
     }
 
     fn hand_back(&self, exchange: Box<Exchange>, proceeds: bool) {
+        if exchange.is_upgrade() && exchange.reply().status() == 101 {
+            socket::open(self, &exchange);
+        }
         if let Some(unwanted) = self.pending.hand_back(exchange, proceeds) {
             self.disown(unwanted);
         }
@@ -216,6 +219,7 @@ impl Hub {
     pub(crate) fn disown(&self, exchange: Box<Exchange>) {
         if exchange.is_upgrade() && exchange.reply().status() == 101 {
             let (socket, listener) = (exchange.id(), exchange.listener());
+            self.close_socket(socket);
             self.tell(Event::Closed { socket, listener, code: 1006 });
         }
         self.recycle(exchange);
@@ -301,7 +305,7 @@ impl Hub {
         self.ended.notify_waiters();
     }
 
-    fn socket(&self, id: SocketId) -> Option<Rc<Mailbox>> {
+    pub(crate) fn socket(&self, id: SocketId) -> Option<Rc<Mailbox>> {
         self.sockets.borrow().get(&id).cloned()
     }
 

@@ -124,12 +124,12 @@ impl Mailbox {
     }
 }
 
-/// Starts a WebSocket on a connection whose handshake the application has accepted. `read` came with the request.
-pub(crate) fn spawn(connection: Rc<Connection>, exchange: Box<Exchange>, read: Bytes) {
-    let hub = Rc::clone(&connection.hub);
+/// Opens the WebSocket that an exchange has accepted, before its connection knows: what the application sends next
+/// is for it already.
+pub(crate) fn open(hub: &Hub, exchange: &Exchange) {
     let mailbox = Rc::new(Mailbox {
         id: exchange.id(),
-        listener: connection.listener,
+        listener: exchange.listener(),
         out: RefCell::default(),
         waker: RefCell::default(),
         state: Cell::new(State::Open),
@@ -138,9 +138,15 @@ pub(crate) fn spawn(connection: Rc<Connection>, exchange: Box<Exchange>, read: B
         was_high: Cell::new(false),
         is_blocked: Cell::new(false),
     });
-    mailbox.out.borrow_mut().push_raw(&switching_protocols(&exchange));
+    mailbox.out.borrow_mut().push_raw(&switching_protocols(exchange));
+    hub.open_socket(mailbox.id, mailbox);
+}
+
+/// Starts an open WebSocket on its connection. `read` came with the request.
+pub(crate) fn spawn(connection: Rc<Connection>, exchange: Box<Exchange>, read: &Bytes) {
+    let hub = Rc::clone(&connection.hub);
+    let mailbox = hub.socket(exchange.id()).expect("opened when it was accepted, closed only by its task");
     hub.finish(exchange);
-    hub.open_socket(mailbox.id, Rc::clone(&mailbox));
     let limits = Limits { message: hub.limits.message_bytes, ..Limits::default() };
     let mut driver = Driver {
         decoder: Decoder::new(Role::Server, limits),
