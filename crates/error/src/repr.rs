@@ -156,12 +156,15 @@ impl Repr {
 
     /// Copies `text` to the heap, behind the header that describes it: one allocation.
     pub(crate) fn text(text: &str) -> Repr {
-        let (layout, offset) = text_layout(text.len());
+        // SAFETY: a `str` is no longer than `isize::MAX`, so the sum does not wrap.
+        let size = unsafe { TEXT_OFFSET.unchecked_add(text.len()) };
+        let layout = Layout::from_size_align(size, align_of::<Heap<Text>>())
+            .expect("a text that leaves room for its header in the address space");
         // SAFETY: the layout holds at least a header, so its size is not zero.
         let Some(start) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
-        // SAFETY: `offset` lies within `layout`.
-        let tail = unsafe { start.add(offset) };
-        // SAFETY: the layout has `text.len()` bytes from `offset` on, in memory that nobody else knows of.
+        // SAFETY: the offset lies within the layout, or at its end.
+        let tail = unsafe { start.add(TEXT_OFFSET) };
+        // SAFETY: the layout has `text.len()` bytes from there on, in memory that nobody else knows of.
         unsafe { ptr::copy_nonoverlapping(text.as_ptr(), tail.as_ptr(), text.len()) };
         let bytes = NonNull::slice_from_raw_parts(tail, text.len());
         let heap = Heap {
@@ -271,22 +274,24 @@ impl Drop for Repr {
         if let Some(refs) = self.refs() {
             // `Release`: what this thread did with the error happens before its end on another thread.
             if refs.fetch_sub(1, Ordering::Release) == 1 {
-                self.drop_last();
+                // SAFETY: the count is zero, so this was the last handle of an object on the heap.
+                unsafe { drop_last(self.word) };
             }
         }
     }
 }
 
-impl Repr {
-    #[cold]
-    #[inline(never)]
-    fn drop_last(&mut self) {
-        // Pairs with the `Release` above on every other thread.
-        fence(Ordering::Acquire);
-        let header = self.header();
-        // SAFETY: the count is zero, so this is the only handle left, and it is being dropped.
-        unsafe { (header.as_ref().table.drop)(header) };
-    }
+/// Ends an object on the heap.
+///
+/// # Safety
+/// - `word` was the last handle of an object under tag 0, and is not used again.
+#[cold]
+#[inline(never)]
+unsafe fn drop_last(word: NonNull<Header>) {
+    // Pairs with the `Release` of the drops on every other thread.
+    fence(Ordering::Acquire);
+    // SAFETY: the caller says that the object is alive and given up; it is of the type of its own table.
+    unsafe { (word.as_ref().table.drop)(word) };
 }
 
 /// The start of everything that a word under tag 0 or 1 points to.
@@ -350,9 +355,12 @@ unsafe fn text_drop(header: NonNull<Header>) {
     let heap = header.cast::<Heap<Text>>();
     // SAFETY: the caller says that this is a live `Heap<Text>`.
     let length = unsafe { heap.as_ref() }.content.as_str().len();
-    // SAFETY: `Repr::text` allocated it with this layout; a `Text` needs no drop of its own, and the caller gives
-    // it up.
-    unsafe { dealloc(header.as_ptr().cast(), text_layout(length).0) };
+    // SAFETY: `Repr::text` checked this layout when it allocated with it.
+    let layout = unsafe {
+        Layout::from_size_align_unchecked(TEXT_OFFSET.unchecked_add(length), align_of::<Heap<Text>>())
+    };
+    // SAFETY: it was allocated with this layout; a `Text` needs no drop of its own, and the caller gives it up.
+    unsafe { dealloc(header.as_ptr().cast(), layout) };
 }
 
 unsafe fn text_take(header: NonNull<Header>) -> Box<Object> {
@@ -381,13 +389,8 @@ fn never_taken(_: NonNull<Header>) -> Box<Object> {
     unreachable!("a static error has no reference count");
 }
 
-/// The layout of a [`Heap<Text>`] with `length` bytes behind it, and where they start.
-fn text_layout(length: usize) -> (Layout, usize) {
-    let bytes = Layout::array::<u8>(length).expect("a `str` is shorter than `isize::MAX`");
-    let (layout, offset) =
-        Layout::new::<Heap<Text>>().extend(bytes).expect("likewise with 32 bytes before it");
-    (layout.pad_to_align(), offset)
-}
+/// Where the bytes behind a [`Heap<Text>`] start.
+const TEXT_OFFSET: usize = size_of::<Heap<Text>>();
 
 const HEAP: usize = 0;
 const STATIC_ERROR: usize = 1;

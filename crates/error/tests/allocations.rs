@@ -102,7 +102,7 @@ fn constructors() {
     assert_eq!(allocations(|| error!("plain literal")), 0);
 
     let text = String::from("a text that is not known before");
-    assert_eq!(cost(|| Error::from(text.as_str())), (1, 4 * size_of::<usize>() + text.len() + 1));
+    assert_eq!(cost(|| Error::from(text.as_str())), (1, 4 * size_of::<usize>() + text.len()));
     assert_eq!(allocations(|| Error::from(Cow::Borrowed(text.as_str()))), 1);
     let owned = text.clone();
     assert_eq!(allocations(|| Error::from(owned)), 1);

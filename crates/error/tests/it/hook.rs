@@ -348,6 +348,20 @@ fn guards_in_any_order() {
     assert!(hooks.iter().all(|hook| Arc::strong_count(hook) == 1));
 }
 
+/// A guard in a thread local ends after everything else of its thread.
+#[test]
+fn a_guard_that_lives_as_long_as_its_thread() {
+    let (count, hook) = Count::new();
+    let watched = hook.clone();
+    let thread = std::thread::spawn(move || {
+        KEPT.set(Some(set_hook(hook)));
+        throw("while it lives");
+    });
+    thread.join().expect("the thread's end does not panic");
+    assert_eq!(count.thrown(), 1);
+    assert_eq!(Arc::strong_count(&watched), 2);
+}
+
 /// The scope inside must not bring back the hook of a guard that has gone meanwhile.
 #[test]
 fn an_outer_guard_dropped_in_an_inner_scope() {
