@@ -18,6 +18,7 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::any::Any;
 use std::backtrace::Backtrace;
 use std::error::Error as StdError;
 use std::fmt;
@@ -39,6 +40,11 @@ pub(crate) trait Content: Send + Sync + 'static {
 
     /// The error that this one is a layer around.
     fn beneath(&self) -> Option<&Error> {
+        None
+    }
+
+    /// What this layer adds.
+    fn context(&self) -> Option<&dyn Any> {
         None
     }
 

@@ -110,6 +110,9 @@ fn downcast_looks_through_context_but_not_into_sources() {
 
     let relabelled = Error::new(io::Error::other("x")).context(Failure("context", None));
     assert!(relabelled.is::<io::Error>());
+    assert_eq!(relabelled.downcast_ref::<Failure>().expect("the context").0, "context");
+    let outermost = relabelled.context(Failure("outermost", None)).context("text");
+    assert_eq!(outermost.downcast_ref::<Failure>().expect("the context").0, "outermost");
 }
 
 #[test]
