@@ -50,6 +50,23 @@ fn typed() -> rookery_error::Error {
     rookery_error::Error::from_static_error(&STATIC)
 }
 
+/// A function of its own for each peer, as the function is that fails: what the compiler knows of the bytes and of what
+/// becomes of the error is the same for all.
+#[inline(never)]
+fn from_text<E: for<'a> From<&'a str>>(text: &str) -> E {
+    E::from(text)
+}
+
+#[inline(never)]
+fn anyhow_from_text(text: &str) -> anyhow::Error {
+    anyhow::Error::msg(text.to_owned())
+}
+
+#[inline(never)]
+fn arc_from_text(text: &str) -> Plain {
+    Box::<dyn StdError + Send + Sync>::from(text).into()
+}
+
 /// `operation` without the drop of what it made, which leaks.
 fn keep<T>(iterations: u64, operation: impl Fn() -> T) -> Figures {
     repeat(iterations, || {
@@ -93,17 +110,15 @@ pub fn cases() -> Vec<Case> {
             repeat(n, || -> Plain { Box::<dyn StdError + Send + Sync>::from(ThirtyTwo::new()).into() })
         }),
         case("from-text", "ours", "From of a &str of 29 bytes, and drop", |n| {
-            repeat(n, || rookery_error::Error::from(text()))
+            repeat(n, || from_text::<rookery_error::Error>(text()))
         }),
         case("from-text", "throw_error", "From of the same, and drop", |n| {
-            repeat(n, || throw_error::Error::from(text()))
+            repeat(n, || from_text::<throw_error::Error>(text()))
         }),
         case("from-text", "anyhow", "Error::msg of the same as a String, and drop", |n| {
-            repeat(n, || anyhow::Error::msg(text().to_owned()))
+            repeat(n, || anyhow_from_text(text()))
         }),
-        case("from-text", "arc", "From by way of a box, and drop", |n| {
-            repeat(n, || -> Plain { Box::<dyn StdError + Send + Sync>::from(text()).into() })
-        }),
+        case("from-text", "arc", "From by way of a box, and drop", |n| repeat(n, || arc_from_text(text()))),
         case("static", "empty", "a call that does nothing", |n| repeat(n, empty)),
         case("static", "ours", "a call that returns Error::from_static, and drop", |n| repeat(n, message)),
         case("static", "throw_error", "From of a literal, and drop", |n| {

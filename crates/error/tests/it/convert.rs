@@ -23,6 +23,19 @@ fn every_kind_of_text() {
     assert_eq!(Error::from(boxed).to_string(), local);
 }
 
+/// Short text is copied in blocks that overlap.
+#[test]
+fn text_of_every_length() {
+    let letters: String = (0..130).map(|at| char::from(b'!' + at % 90)).collect();
+    for length in 0..=letters.len() {
+        let text = &letters[..length];
+        let error = Error::from(text);
+        assert_eq!(error.to_string(), text);
+        assert_eq!(error.clone().into_boxed().to_string(), text);
+        assert_eq!(error.into_boxed().to_string(), text);
+    }
+}
+
 #[test]
 fn text_is_copied_not_borrowed() {
     let error = {
