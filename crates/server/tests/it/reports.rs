@@ -47,3 +47,34 @@ fn every_rejection_reaches_its_requests_hook_once() {
         assert!(reports.take().is_none(), "once");
     }
 }
+
+#[test]
+fn under_load_each_request_keeps_its_own_id_and_no_hook_is_counted() {
+    // That the hook's count stays two is asserted by the server itself, for each request, in debug builds.
+    let app = App::new(Limits::default(), |exchange| {
+        let id = exchange.id();
+        exchange.begin_reply(500);
+        exchange.reply_mut().set_failure();
+        exchange.set_reply_body(id.to_string().as_bytes());
+    });
+    app.server.reports().set_delivery(Delivery::Queue);
+    let mut answered = Vec::new();
+    let mut reported = Vec::new();
+    let mut clients: Vec<_> = (0..50).map(|_| app.connect()).collect();
+    for _ in 0..40 {
+        for client in &mut clients {
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        }
+        for client in &mut clients {
+            let body = client.reply().unwrap().body;
+            answered.push(String::from_utf8(body).unwrap().parse::<u64>().unwrap());
+        }
+        while let Some(report) = app.server.reports().take() {
+            reported.push(report.request);
+        }
+    }
+    answered.sort_unstable();
+    reported.sort_unstable();
+    assert_eq!(answered.len(), 2000);
+    assert_eq!(answered, reported);
+}
