@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use crate::compress::Gzip;
 use crate::config::Limits;
 use crate::connection::Connection;
+use crate::outbound::Buffers;
 use crate::pending::Pending;
 use crate::rejection::Rejection;
 use crate::socket::{self, Mailbox};
@@ -43,6 +44,8 @@ pub(crate) struct Hub {
     pub(crate) pending: Pending,
     /// Where WebSockets, and connections that are being closed, read into. One for all: idle ones hold none.
     pub(crate) scratch: RefCell<Box<[u8]>>,
+    /// What WebSockets write from.
+    pub(crate) buffers: Buffers,
     /// Compresses small bodies; 300 KiB, made when first needed.
     pub(crate) gzip: RefCell<Option<Gzip>>,
     /// Wakes the pulse, see [`crate::pulse`].
@@ -101,6 +104,7 @@ impl Hub {
             reports,
             pending: Pending::default(),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into()),
+            buffers: Buffers::default(),
             gzip: RefCell::default(),
             pulse: Notify::new(),
             is_pulsing: Cell::new(false),
@@ -288,7 +292,7 @@ impl Hub {
             connection.sweep(now);
         }
         for socket in self.sockets.borrow().values() {
-            socket.sweep(now, &self.ticks);
+            socket.sweep(self, now);
         }
         self.population() > 0
     }

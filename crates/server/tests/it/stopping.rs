@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::AppWaker;
-use rookery_server::{Config, ListenError, Limits, Server, Site};
+use rookery_server::{Config, Limits, ListenError, Server, Site};
 
 use crate::support::{App, PATIENCE, hello, masked};
 
@@ -21,7 +21,8 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task")
         .unwrap()
         .filter(|task| {
-            let name = std::fs::read_to_string(task.as_ref().unwrap().path().join("comm")).unwrap_or_default();
+            let name =
+                std::fs::read_to_string(task.as_ref().unwrap().path().join("comm")).unwrap_or_default();
             name.starts_with("rookery")
         })
         .count()

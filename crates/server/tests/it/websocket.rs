@@ -46,7 +46,9 @@ fn handshakes_that_proxies_have_changed_are_accepted() {
 fn an_upgrade_to_something_else_is_answered_as_a_request() {
     let app = App::new(Limits::default(), hello);
     let mut client = app.connect();
-    for upgrade in ["Upgrade: h2c\r\nConnection: Upgrade\r\n", "Upgrade: websocket\r\nConnection: Upgrade\r\n"] {
+    for upgrade in
+        ["Upgrade: h2c\r\nConnection: Upgrade\r\n", "Upgrade: websocket\r\nConnection: Upgrade\r\n"]
+    {
         client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{upgrade}\r\n"));
         assert_eq!(client.reply().unwrap().body, b"Hello, World!");
     }
@@ -54,12 +56,16 @@ fn an_upgrade_to_something_else_is_answered_as_a_request() {
 
 #[test]
 fn a_refused_handshake_is_answered_and_the_connection_kept() {
-    let app = App::with(Config::default(), Site::default(), Box::new(|link, event| {
-        let Event::Request(mut exchange) = event else { return };
-        exchange.begin_reply(403);
-        exchange.set_reply_body(b"no");
-        link.send(Command::Respond(exchange));
-    }));
+    let app = App::with(
+        Config::default(),
+        Site::default(),
+        Box::new(|link, event| {
+            let Event::Request(mut exchange) = event else { return };
+            exchange.begin_reply(403);
+            exchange.set_reply_body(b"no");
+            link.send(Command::Respond(exchange));
+        }),
+    );
     let mut client = app.connect();
     let reply = client.upgrade(b"");
     assert_eq!((reply.status, &reply.body[..]), (403, &b"no"[..]));
@@ -95,15 +101,19 @@ fn a_message_in_fragments_with_a_ping_between_is_one() {
 
 #[test]
 fn what_is_sent_with_the_acceptance_arrives() {
-    let app = App::with(Config::default(), Site::default(), Box::new(|link, event| {
-        let Event::Request(mut exchange) = event else { return };
-        let socket = exchange.id();
-        exchange.begin_reply(101);
-        link.send(Command::Respond(exchange));
-        let payload = Payload::Pooled(b"welcome".to_vec());
-        link.send(Command::Send { socket, kind: MessageKind::Text, payload });
-        link.send(Command::Close { socket, code: 1011, reason: Vec::new() });
-    }));
+    let app = App::with(
+        Config::default(),
+        Site::default(),
+        Box::new(|link, event| {
+            let Event::Request(mut exchange) = event else { return };
+            let socket = exchange.id();
+            exchange.begin_reply(101);
+            link.send(Command::Respond(exchange));
+            let payload = Payload::Pooled(b"welcome".to_vec());
+            link.send(Command::Send { socket, kind: MessageKind::Text, payload });
+            link.send(Command::Close { socket, code: 1011, reason: Vec::new() });
+        }),
+    );
     for _ in 0..100 {
         let mut client = app.connect();
         client.upgrade(b"");
@@ -124,7 +134,11 @@ fn a_breach_of_the_protocol_is_closed_with_its_code() {
         ("a close of one byte", masked(0x88, &[3]), 1002),
         ("a code that must not be sent", masked(0x88, &[0x03, 0xED]), 1002),
         ("a message past the limit", masked(0x82, &[0; 1001]), 1009),
-        ("2^63 bytes announced", vec![0x82, 0xFF, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0], 1009),
+        (
+            "2^63 bytes announced",
+            vec![0x82, 0xFF, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0],
+            1009,
+        ),
         ("fragments past the limit", [masked(0x02, &[0; 600]), masked(0x80, &[0; 600])].concat(), 1009),
     ];
     for (what, bytes, code) in table {
@@ -237,12 +251,16 @@ fn reading_pauses_while_the_application_does_not_take_messages() {
     let held = Arc::clone(&holds);
     let queue = rookery_exchange::Limits { messages: 16, ..Default::default() };
     let mut answer = echo(hello);
-    let app = App::with(Config { queue, ..Config::default() }, Site::default(), Box::new(move |link, event| {
-        while matches!(event, Event::Message { .. }) && held.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        answer(link, event);
-    }));
+    let app = App::with(
+        Config { queue, ..Config::default() },
+        Site::default(),
+        Box::new(move |link, event| {
+            while matches!(event, Event::Message { .. }) && held.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            answer(link, event);
+        }),
+    );
     let mut client = app.connect();
     client.upgrade(b"");
     let message = masked(0x82, &[1; 60_000]);
