@@ -3,14 +3,16 @@
 use core::alloc::Layout;
 use core::cell::{Cell, UnsafeCell};
 use core::fmt;
+use core::mem::MaybeUninit;
 use core::num::NonZero;
 use core::ptr::{self, NonNull};
 use core::slice;
 use core::str;
 
+use crate::chunk::Chunk;
 use crate::chunks::{Chunks, Opened};
 use crate::error::{AllocError, NO_LIMIT};
-use crate::layout::{self, DEFAULT_MAX_CHUNK, Growth};
+use crate::layout::{self, DEFAULT_MAX_CHUNK, Fit, Growth};
 use crate::zero::Zeroable;
 
 /// Memory for everything that lives as long as one request: handed out by moving a cursor, given back all at once.
@@ -37,9 +39,10 @@ use crate::zero::Zeroable;
 /// A method without `try_` in its name panics when the memory cannot be had; the message says the bytes asked for and
 /// the limit. Its `try_` twin returns that as an [`AllocError`].
 pub struct Arena {
-    /// Where the next allocation begins at the earliest. Only `reset` and `release` move it back.
-    cursor: Cell<NonNull<u8>>,
-    /// The end of the chunk the cursor is in. Beside the cursor, so that the common allocation reads one cache line.
+    /// The cursor: where the next allocation begins at the earliest. Only `reset` and `release` move it back.
+    cursor: Cell<usize>,
+    /// The end of the chunk the cursor is in, and the pointer all others are made from. Beside the cursor, so that the
+    /// common allocation reads one cache line.
     end: Cell<NonNull<u8>>,
     chunks: UnsafeCell<Chunks>,
 }
@@ -72,7 +75,7 @@ impl Arena {
     /// None until the first allocation.
     pub const fn with_growth(growth: Growth) -> Arena {
         Arena {
-            cursor: Cell::new(NonNull::dangling()),
+            cursor: Cell::new(NOWHERE),
             end: Cell::new(NonNull::dangling()),
             chunks: UnsafeCell::new(Chunks::new(growth)),
         }
@@ -88,18 +91,18 @@ impl Arena {
     /// next period allocates nothing.
     pub fn reset(&mut self) {
         let cursor = self.cursor.get();
-        let (cursor, end) =
-            self.chunks.get_mut().reset(cursor).unwrap_or((NonNull::dangling(), NonNull::dangling()));
-        self.cursor.set(cursor);
-        self.end.set(end);
+        if let Some(chunk) = self.chunks.get_mut().reset(cursor) {
+            self.enter(chunk);
+        }
     }
 
     /// Takes back everything that was handed out, and frees the memory. The limit and the growth stay, the high-water
     /// mark and the peak start again.
     pub fn release(&mut self) {
+        let empty = Arena::with_growth(self.growth());
         self.chunks.get_mut().release();
-        self.cursor.set(NonNull::dangling());
-        self.end.set(NonNull::dangling());
+        self.cursor.swap(&empty.cursor);
+        self.end.swap(&empty.end);
     }
 
     /// Sets the most bytes to hold from the allocator, or none. What is held already stays.
@@ -208,6 +211,32 @@ impl Arena {
         self.try_alloc_with(|| value)
     }
 
+    /// Allocates memory for a value, uninitialized.
+    ///
+    /// # Panics
+    /// When the memory cannot be had.
+    #[inline]
+    #[track_caller]
+    #[allow(clippy::mut_from_ref)] // each call hands out other memory
+    pub fn alloc_uninit<T>(&self) -> &mut MaybeUninit<T> {
+        match self.try_alloc_uninit() {
+            Ok(value) => value,
+            Err(error) => error.raise(),
+        }
+    }
+
+    /// As [`alloc_uninit`](Arena::alloc_uninit).
+    ///
+    /// # Errors
+    /// When the memory cannot be had.
+    #[inline]
+    #[allow(clippy::mut_from_ref)] // each call hands out other memory
+    pub fn try_alloc_uninit<T>(&self) -> Result<&mut MaybeUninit<T>, AllocError> {
+        let start = self.try_alloc_one::<MaybeUninit<T>>()?;
+        // SAFETY: fresh memory; no bytes need to be initialized.
+        Ok(unsafe { &mut *start.as_ptr() })
+    }
+
     /// Makes a value in place, which spares a large one the way over the stack. `make` may allocate in this arena.
     ///
     /// # Panics
@@ -216,11 +245,10 @@ impl Arena {
     #[track_caller]
     #[allow(clippy::mut_from_ref)] // each call hands out other memory
     pub fn alloc_with<T>(&self, make: impl FnOnce() -> T) -> &mut T {
-        if size_of::<T>() == 0 {
-            // SAFETY: a value without bytes needs no memory, only an aligned address.
-            return unsafe { init(NonNull::dangling(), make) };
-        }
-        let start = self.alloc_layout(Layout::new::<T>()).cast::<T>();
+        let start = match self.try_alloc_one::<T>() {
+            Ok(start) => start,
+            Err(error) => error.raise(),
+        };
         // SAFETY: fresh memory for a `T`.
         unsafe { init(start, make) }
     }
@@ -232,11 +260,7 @@ impl Arena {
     #[inline]
     #[allow(clippy::mut_from_ref)] // each call hands out other memory
     pub fn try_alloc_with<T>(&self, make: impl FnOnce() -> T) -> Result<&mut T, AllocError> {
-        if size_of::<T>() == 0 {
-            // SAFETY: a value without bytes needs no memory, only an aligned address.
-            return Ok(unsafe { init(NonNull::dangling(), make) });
-        }
-        let start = self.try_alloc_layout(Layout::new::<T>())?.cast::<T>();
+        let start = self.try_alloc_one::<T>()?;
         // SAFETY: fresh memory for a `T`.
         Ok(unsafe { init(start, make) })
     }
@@ -403,13 +427,12 @@ impl Arena {
         debug_assert!(new.size() >= old.size() && new.align() == old.align());
         let (cursor, end) = (self.cursor.get(), self.end.get());
         // No other chunk's allocation can end where the cursor is: a header lies before the first byte of a chunk.
-        if old.size() != 0 && start.addr().get() + old.size() == cursor.addr().get() {
+        if old.size() != 0 && start.addr().get() + old.size() == cursor {
             let more = new.size() - old.size();
-            if more <= end.addr().get() - cursor.addr().get() {
-                // SAFETY: `more` bytes are left before the end of the chunk.
-                self.cursor.set(unsafe { cursor.add(more) });
-                // The caller's pointer may be good for the old bytes only; the cursor's is for the whole chunk.
-                return Ok(cursor.map_addr(|_| start.addr()));
+            if more <= end.addr().get() - cursor {
+                self.cursor.set(cursor + more);
+                // The caller's pointer may be good for the old bytes only; the end's is for the whole chunk.
+                return Ok(end.map_addr(|_| start.addr()));
             }
         }
         // SAFETY: as the caller vouches.
@@ -422,19 +445,50 @@ impl Arena {
         if size_of::<T>() == 0 {
             return Ok(NonNull::dangling());
         }
-        Ok(self.try_alloc_layout(array::<T>(len)?)?.cast())
+        let layout = array::<T>(len)?;
+        match self.bump_whole(layout) {
+            Some(start) => Ok(start.cast()),
+            None => self.alloc_slow(layout).map(NonNull::cast),
+        }
+    }
+
+    /// Memory for a value, as [`try_alloc_array`](Arena::try_alloc_array) of one.
+    #[inline]
+    fn try_alloc_one<T>(&self) -> Result<NonNull<T>, AllocError> {
+        if size_of::<T>() == 0 {
+            return Ok(NonNull::dangling());
+        }
+        match self.bump_whole(Layout::new::<T>()) {
+            Some(start) => Ok(start.cast()),
+            None => self.alloc_slow(Layout::new::<T>()).map(NonNull::cast),
+        }
     }
 
     /// The allocation that moves the cursor and nothing else, if it fits.
     #[inline]
     fn bump(&self, layout: Layout) -> Option<NonNull<u8>> {
-        let cursor = self.cursor.get();
-        let fit = layout::fit(cursor.addr().get(), self.end.get().addr().get(), layout)?;
-        // SAFETY: `fit` lies between the cursor and the end of the current chunk, where both pointers are valid.
-        unsafe {
-            self.cursor.set(cursor.map_addr(|_| NonZero::new_unchecked(fit.end)));
-            Some(cursor.map_addr(|_| NonZero::new_unchecked(fit.start)))
-        }
+        let end = self.end.get();
+        let fit = layout::fit(self.cursor.get(), end.addr().get(), layout)?;
+        self.cursor.set(fit.end);
+        // SAFETY: `fit` is for this cursor and this end.
+        Some(unsafe { at(end, fit) })
+    }
+
+    /// As [`bump`](Arena::bump), for the layout of a type or of a slice.
+    #[inline]
+    fn bump_whole(&self, layout: Layout) -> Option<NonNull<u8>> {
+        let end = self.end.get();
+        let fit = layout::fit_whole(self.cursor.get(), end.addr().get(), layout)?;
+        self.cursor.set(fit.end);
+        // SAFETY: `fit` is for this cursor and this end.
+        Some(unsafe { at(end, fit) })
+    }
+
+    fn enter(&self, chunk: Chunk) {
+        // SAFETY: the chunk is one of this arena's.
+        let (data, end) = unsafe { (chunk.data(), chunk.end()) };
+        self.cursor.set(data.addr().get());
+        self.end.set(end);
     }
 
     #[cold]
@@ -447,9 +501,8 @@ impl Arena {
         let chunks = unsafe { &mut *self.chunks.get() };
         match chunks.open(self.cursor.get(), layout)? {
             Opened::Aside(start) => Ok(start),
-            Opened::Chunk { cursor, end } => {
-                self.cursor.set(cursor);
-                self.end.set(end);
+            Opened::Chunk(chunk) => {
+                self.enter(chunk);
                 Ok(self.bump(layout).expect("a chunk is opened with room for the request"))
             }
         }
@@ -469,7 +522,7 @@ impl Arena {
             // SAFETY: the arena is not `Sync`, and `grow_aside` calls nothing that could come back to this arena.
             let chunks = unsafe { &mut *self.chunks.get() };
             // SAFETY: as the caller vouches.
-            if let Some(grown) = unsafe { chunks.grow_aside(start, old.size(), new) } {
+            if let Some(grown) = unsafe { chunks.grow_aside(start, old, new) } {
                 return Ok(grown);
             }
         }
@@ -499,6 +552,19 @@ impl fmt::Debug for Arena {
             .field("chunks", &self.chunks())
             .finish_non_exhaustive()
     }
+}
+
+/// The address of `NonNull::<u8>::dangling()`, cursor and end of an arena without a chunk: nothing fits between them.
+const NOWHERE: usize = 1;
+
+/// The pointer to an allocation.
+///
+/// # Safety
+/// `fit` was found before the address of `end`, past a cursor in the same chunk.
+#[inline]
+unsafe fn at(end: NonNull<u8>, fit: Fit) -> NonNull<u8> {
+    // SAFETY: past a cursor, which is not null, and without wrapping: the end is not before it.
+    end.map_addr(|_| unsafe { NonZero::new_unchecked(fit.start) })
 }
 
 /// The layout of `len` values.
