@@ -257,6 +257,10 @@ impl Chunks {
                 if bytes > self.allowance(bytes) {
                     return Err(AllocError::over_limit(layout.size(), self.limit));
                 }
+                // The new one takes the place of kept ones that did not suit, so that both together stay at the mark.
+                let (held, mark) = (self.aside.bytes() + bytes, self.aside_mark);
+                // SAFETY: spare chunks hold nothing.
+                unsafe { self.spare.trim(|rest, size| held + rest + size > mark) };
                 Chunk::allocate(bytes).ok_or(AllocError::exhausted(layout.size()))?
             }
         };

@@ -2,8 +2,10 @@
 
 mod cursor;
 mod heap;
+mod limits;
 mod oracle;
 mod random;
+mod waste;
 
 #[global_allocator]
 static HEAP: heap::Counting = heap::Counting;
