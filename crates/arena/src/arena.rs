@@ -3,17 +3,14 @@
 use core::alloc::Layout;
 use core::cell::{Cell, UnsafeCell};
 use core::fmt;
-use core::mem::MaybeUninit;
 use core::num::NonZero;
 use core::ptr::{self, NonNull};
-use core::slice;
-use core::str;
 
 use crate::chunk::Chunk;
 use crate::chunks::{Chunks, Opened};
 use crate::error::{AllocError, NO_LIMIT};
 use crate::layout::{self, DEFAULT_MAX_CHUNK, Fit, Growth};
-use crate::zero::Zeroable;
+use crate::typed::{array, dangling, typed_methods};
 
 /// Memory for everything that lives as long as one request: handed out by moving a cursor, given back all at once.
 ///
@@ -190,223 +187,6 @@ impl Arena {
         }
     }
 
-    /// Moves `value` into the arena. It is never dropped.
-    ///
-    /// # Panics
-    /// When the memory cannot be had.
-    #[inline]
-    #[track_caller]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn alloc<T>(&self, value: T) -> &mut T {
-        self.alloc_with(|| value)
-    }
-
-    /// As [`alloc`](Arena::alloc).
-    ///
-    /// # Errors
-    /// When the memory cannot be had; `value` is dropped then.
-    #[inline]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn try_alloc<T>(&self, value: T) -> Result<&mut T, AllocError> {
-        self.try_alloc_with(|| value)
-    }
-
-    /// Allocates memory for a value, uninitialized.
-    ///
-    /// # Panics
-    /// When the memory cannot be had.
-    #[inline]
-    #[track_caller]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn alloc_uninit<T>(&self) -> &mut MaybeUninit<T> {
-        match self.try_alloc_uninit() {
-            Ok(value) => value,
-            Err(error) => error.raise(),
-        }
-    }
-
-    /// As [`alloc_uninit`](Arena::alloc_uninit).
-    ///
-    /// # Errors
-    /// When the memory cannot be had.
-    #[inline]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn try_alloc_uninit<T>(&self) -> Result<&mut MaybeUninit<T>, AllocError> {
-        let start = self.try_alloc_one::<MaybeUninit<T>>()?;
-        // SAFETY: fresh memory; no bytes need to be initialized.
-        Ok(unsafe { &mut *start.as_ptr() })
-    }
-
-    /// Makes a value in place, which spares a large one the way over the stack. `make` may allocate in this arena.
-    ///
-    /// # Panics
-    /// When the memory cannot be had, and with `make`; its memory then stays unused until the reset.
-    #[inline]
-    #[track_caller]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn alloc_with<T>(&self, make: impl FnOnce() -> T) -> &mut T {
-        let start = match self.try_alloc_one::<T>() {
-            Ok(start) => start,
-            Err(error) => error.raise(),
-        };
-        // SAFETY: fresh memory for a `T`.
-        unsafe { init(start, make) }
-    }
-
-    /// As [`alloc_with`](Arena::alloc_with).
-    ///
-    /// # Errors
-    /// When the memory cannot be had; `make` is not called then.
-    #[inline]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn try_alloc_with<T>(&self, make: impl FnOnce() -> T) -> Result<&mut T, AllocError> {
-        let start = self.try_alloc_one::<T>()?;
-        // SAFETY: fresh memory for a `T`.
-        Ok(unsafe { init(start, make) })
-    }
-
-    /// Copies `values` into the arena.
-    ///
-    /// # Panics
-    /// When the memory cannot be had.
-    #[inline]
-    #[track_caller]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn alloc_slice_copy<T: Copy>(&self, values: &[T]) -> &mut [T] {
-        let start = if size_of::<T>() == 0 {
-            NonNull::dangling()
-        } else {
-            self.alloc_layout(Layout::for_value(values)).cast()
-        };
-        // SAFETY: fresh memory for as many.
-        unsafe { copy(start, values) }
-    }
-
-    /// As [`alloc_slice_copy`](Arena::alloc_slice_copy).
-    ///
-    /// # Errors
-    /// When the memory cannot be had.
-    #[inline]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn try_alloc_slice_copy<T: Copy>(&self, values: &[T]) -> Result<&mut [T], AllocError> {
-        let start = self.try_alloc_array::<T>(values.len())?;
-        // SAFETY: fresh memory for as many.
-        Ok(unsafe { copy(start, values) })
-    }
-
-    /// Allocates `len` copies of `value`.
-    ///
-    /// # Panics
-    /// When the memory cannot be had.
-    #[inline]
-    #[track_caller]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn alloc_slice_fill<T: Copy>(&self, len: usize, value: T) -> &mut [T] {
-        match self.try_alloc_slice_fill(len, value) {
-            Ok(slice) => slice,
-            Err(error) => error.raise(),
-        }
-    }
-
-    /// As [`alloc_slice_fill`](Arena::alloc_slice_fill).
-    ///
-    /// # Errors
-    /// When the memory cannot be had.
-    #[inline]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn try_alloc_slice_fill<T: Copy>(&self, len: usize, value: T) -> Result<&mut [T], AllocError> {
-        let start = self.try_alloc_array::<T>(len)?;
-        // Copies without bytes need no loop, which a debug build would run `len` times.
-        let copies = if size_of::<T>() == 0 { 0 } else { len };
-        // SAFETY: fresh memory for `len` of them; without bytes all are initialized.
-        unsafe { fill(start, copies, |_| value) };
-        // SAFETY: just initialized.
-        Ok(unsafe { slice::from_raw_parts_mut(start.as_ptr(), len) })
-    }
-
-    /// Allocates `len` values, made in order by `make`, which is given the index and may allocate in this arena.
-    ///
-    /// # Panics
-    /// When the memory cannot be had, and with `make`; what was made before is then not dropped.
-    #[inline]
-    #[track_caller]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn alloc_slice_with<T>(&self, len: usize, make: impl FnMut(usize) -> T) -> &mut [T] {
-        match self.try_alloc_slice_with(len, make) {
-            Ok(slice) => slice,
-            Err(error) => error.raise(),
-        }
-    }
-
-    /// As [`alloc_slice_with`](Arena::alloc_slice_with).
-    ///
-    /// # Errors
-    /// When the memory cannot be had; `make` is not called then.
-    #[inline]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn try_alloc_slice_with<T>(
-        &self,
-        len: usize,
-        make: impl FnMut(usize) -> T,
-    ) -> Result<&mut [T], AllocError> {
-        let start = self.try_alloc_array::<T>(len)?;
-        // SAFETY: fresh memory for `len` of them.
-        Ok(unsafe { fill(start, len, make) })
-    }
-
-    /// Allocates `len` zeros. (Other allocations are not zeroed: `reset` leaves old contents behind.)
-    ///
-    /// # Panics
-    /// When the memory cannot be had.
-    #[inline]
-    #[track_caller]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn alloc_slice_zeroed<T: Zeroable>(&self, len: usize) -> &mut [T] {
-        match self.try_alloc_slice_zeroed(len) {
-            Ok(slice) => slice,
-            Err(error) => error.raise(),
-        }
-    }
-
-    /// As [`alloc_slice_zeroed`](Arena::alloc_slice_zeroed).
-    ///
-    /// # Errors
-    /// When the memory cannot be had.
-    #[inline]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn try_alloc_slice_zeroed<T: Zeroable>(&self, len: usize) -> Result<&mut [T], AllocError> {
-        let start = self.try_alloc_array::<T>(len)?;
-        // SAFETY: fresh memory for `len` of them.
-        unsafe { start.as_ptr().write_bytes(0, len) };
-        // SAFETY: just initialized, for `Zeroable` says that zeros are a value.
-        Ok(unsafe { slice::from_raw_parts_mut(start.as_ptr(), len) })
-    }
-
-    /// Copies `text` into the arena.
-    ///
-    /// # Panics
-    /// When the memory cannot be had.
-    #[inline]
-    #[track_caller]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn alloc_str(&self, text: &str) -> &mut str {
-        let bytes = self.alloc_slice_copy(text.as_bytes());
-        // SAFETY: a copy of text.
-        unsafe { str::from_utf8_unchecked_mut(bytes) }
-    }
-
-    /// As [`alloc_str`](Arena::alloc_str).
-    ///
-    /// # Errors
-    /// When the memory cannot be had.
-    #[inline]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn try_alloc_str(&self, text: &str) -> Result<&mut str, AllocError> {
-        let bytes = self.try_alloc_slice_copy(text.as_bytes())?;
-        // SAFETY: a copy of text.
-        Ok(unsafe { str::from_utf8_unchecked_mut(bytes) })
-    }
-
     /// Makes the allocation at `start` larger: in place when it is the last one of its chunk and the chunk has room, or
     /// the last one put aside; else by copying it, and the old memory stays unused until the reset.
     ///
@@ -538,6 +318,8 @@ impl Arena {
     }
 }
 
+typed_methods!(Arena);
+
 impl Default for Arena {
     fn default() -> Arena {
         Arena::new()
@@ -565,53 +347,4 @@ const NOWHERE: usize = 1;
 unsafe fn at(end: NonNull<u8>, fit: Fit) -> NonNull<u8> {
     // SAFETY: past a cursor, which is not null, and without wrapping: the end is not before it.
     end.map_addr(|_| unsafe { NonZero::new_unchecked(fit.start) })
-}
-
-/// The layout of `len` values.
-#[inline]
-pub(crate) fn array<T>(len: usize) -> Result<Layout, AllocError> {
-    Layout::array::<T>(len).map_err(|_| AllocError::too_large())
-}
-
-/// A pointer that is not null and aligned, for an empty layout.
-pub(crate) fn dangling(layout: Layout) -> NonNull<u8> {
-    NonNull::new(ptr::without_provenance_mut(layout.align())).expect("an alignment is not zero")
-}
-
-/// # Safety
-/// `start` is memory for a `T`, that nobody else refers to for `'a`.
-#[inline]
-pub(crate) unsafe fn init<'a, T>(start: NonNull<T>, make: impl FnOnce() -> T) -> &'a mut T {
-    // SAFETY: as the caller vouches.
-    unsafe {
-        start.write(make());
-        &mut *start.as_ptr()
-    }
-}
-
-/// # Safety
-/// `start` is memory for as many, that nobody else refers to for `'a`.
-#[inline]
-pub(crate) unsafe fn copy<'a, T: Copy>(start: NonNull<T>, values: &[T]) -> &'a mut [T] {
-    // SAFETY: as the caller vouches; `values` was there before the memory was handed out, so they are apart.
-    unsafe {
-        ptr::copy_nonoverlapping(values.as_ptr(), start.as_ptr(), values.len());
-        slice::from_raw_parts_mut(start.as_ptr(), values.len())
-    }
-}
-
-/// # Safety
-/// `start` is memory for `len` of them, that nobody else refers to for `'a`.
-#[inline]
-pub(crate) unsafe fn fill<'a, T>(
-    start: NonNull<T>,
-    len: usize,
-    mut make: impl FnMut(usize) -> T,
-) -> &'a mut [T] {
-    for index in 0..len {
-        // SAFETY: `index < len`.
-        unsafe { start.add(index).write(make(index)) };
-    }
-    // SAFETY: all `len` are initialized.
-    unsafe { slice::from_raw_parts_mut(start.as_ptr(), len) }
 }

@@ -1,4 +1,5 @@
 //! Request-scoped memory whose allocation is O(1) however many chunks are full.
+#![allow(unexpected_cfgs)] // `loom`, which only its model sets: see `sync/model.rs`
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 
 extern crate alloc;
@@ -9,9 +10,12 @@ mod chunks;
 mod error;
 #[doc(hidden)]
 pub mod layout;
+mod sync;
+mod typed;
 mod zero;
 
 pub use arena::Arena;
 pub use error::AllocError;
 pub use layout::Growth;
+pub use sync::SyncArena;
 pub use zero::Zeroable;

@@ -17,7 +17,7 @@ fn a_limit_refuses_and_names_itself() {
     assert_eq!(arena.allocation_limit(), Some(10_000));
     let error = arena.try_alloc_slice_fill(20_000, 0u8).unwrap_err();
     assert_eq!((error.requested(), error.limit()), (20_000, Some(10_000)));
-    let text = message(|| drop(arena.alloc_slice_fill(20_000, 0u8).len()));
+    let text = message(|| _ = arena.alloc_slice_fill(20_000, 0u8).len());
     assert_eq!(text, "arena: cannot allocate 20000 bytes: the arena may hold at most 10000");
 }
 
@@ -63,7 +63,7 @@ fn sizes_past_an_object_are_refused() {
     let arena = Arena::new();
     let error = arena.try_alloc_slice_fill(usize::MAX / 4, 0u64).unwrap_err();
     assert_eq!((error.requested(), error.limit()), (usize::MAX, None));
-    let text = message(|| drop(arena.alloc_slice_zeroed::<u64>(usize::MAX / 8).len()));
+    let text = message(|| _ = arena.alloc_slice_zeroed::<u64>(usize::MAX / 8).len());
     assert_eq!(text, "arena: cannot allocate more bytes than an object can have");
     for align in [1, 8, 4096] {
         let layout = Layout::from_size_align(isize::MAX as usize - (align - 1), align).unwrap();
@@ -78,7 +78,7 @@ fn memory_that_the_allocator_refuses_is_an_error() {
     let arena = Arena::new();
     let layout = Layout::from_size_align(1 << 62, 16).unwrap();
     assert_eq!(arena.try_alloc_layout(layout).map_err(|error| error.limit()), Err(None));
-    let text = message(|| drop(arena.alloc_layout(layout)));
+    let text = message(|| _ = arena.alloc_layout(layout));
     assert_eq!(
         text,
         format!("arena: cannot allocate {} bytes: the allocator has no memory left", 1u64 << 62)
@@ -95,7 +95,7 @@ fn the_error_is_two_words() {
 #[test]
 fn a_value_maker_that_panics_leaves_the_arena_usable() {
     let arena = Arena::new();
-    assert_eq!(message(|| drop(arena.alloc_with::<u32>(|| panic!("{}", "no value")))), "no value");
+    assert_eq!(message(|| _ = arena.alloc_with::<u32>(|| panic!("{}", "no value"))), "no value");
     assert_eq!(*arena.alloc(5u32), 5);
 }
 

@@ -5,6 +5,7 @@ mod heap;
 mod limits;
 mod oracle;
 mod random;
+mod sync;
 mod waste;
 
 #[global_allocator]

@@ -116,13 +116,12 @@ fn growth_costs_each_half_the_same_and_the_second_round_nothing() {
     for growth in [Growth::fixed(32 * 1024), Growth::default()] {
         let mut arena = Arena::with_growth(growth);
         let mut random = Random(1);
-        let mut half =
-            |arena: &Arena| heap::calls(|| drop(replay(arena, 480_000, || random.between(1, 12)))).0;
+        let mut half = |arena: &Arena| heap::calls(|| _ = replay(arena, 480_000, || random.between(1, 12))).0;
         let (first, second) = (half(&arena), half(&arena));
         assert!(second <= first, "{second} chunks after {first}");
         arena.reset();
         let mut random = Random(1);
-        let again = heap::calls(|| drop(replay(&arena, 960_000, || random.between(1, 12))));
+        let again = heap::calls(|| _ = replay(&arena, 960_000, || random.between(1, 12)));
         assert_eq!(again, (0, 0));
     }
 }
