@@ -2,9 +2,10 @@
 
 use std::alloc::Layout;
 use std::hint::black_box;
-use std::time::Duration;
+use std::sync::{Barrier, RwLock};
+use std::time::{Duration, Instant};
 
-use rookery_arena::{Arena, Growth};
+use rookery_arena::{Arena, Growth, SyncArena};
 
 use crate::heap;
 use crate::peers::{BumpScope, Bumpalo, Ours, OursFixed, Peer};
@@ -50,6 +51,16 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             ("ours-32k-first", half::<OursFixed, 0>),
             ("ours-32k-second", half::<OursFixed, 14_500_000>),
         ],
+    },
+    Scenario {
+        name: "dynamic-layout-repeated",
+        what: "as dynamic-layout, but the same 1,024 layouts over and over, which branch prediction learns by heart",
+        peers: &[("ours", repeated::<Ours>), ("bumpalo", repeated::<Bumpalo>), ("bump-scope", repeated::<BumpScope>)],
+    },
+    Scenario {
+        name: "concurrent",
+        what: "64 bytes from each of two threads, then a reset; wall time",
+        peers: &[("ours", concurrent)],
     },
 ];
 
@@ -141,6 +152,57 @@ fn dynamic<P: Peer>(iterations: u64) -> Outcome {
 
 /// Alignments as programs ask for them: mostly words and bytes.
 const ALIGN: [usize; 8] = [1, 1, 2, 4, 8, 8, 8, 16];
+
+fn repeated<P: Peer>(iterations: u64) -> Outcome {
+    let mut random = 1;
+    let layouts: Vec<Layout> = (0..PERIOD)
+        .map(|_| {
+            let bits = next(&mut random) as usize;
+            Layout::from_size_align(1 + bits % 64, ALIGN[bits >> 6 & 7]).expect("a small layout")
+        })
+        .collect();
+    let mut peer = P::make();
+    measure(1, || {
+        for _ in 0..iterations / PERIOD {
+            for layout in black_box(&layouts) {
+                black_box(peer.alloc(*layout));
+            }
+            peer.reset();
+        }
+    })
+}
+
+/// Allocations of each thread between two resets.
+const SHARE: u64 = 131_072;
+
+fn concurrent(iterations: u64) -> Outcome {
+    let arena = RwLock::new(SyncArena::new());
+    let barrier = Barrier::new(3);
+    let rounds = iterations / (2 * SHARE);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..rounds {
+                    barrier.wait();
+                    let arena = arena.read().expect("no panic");
+                    (0..SHARE).for_each(|_| _ = black_box(arena.alloc_uninit::<[u64; 8]>()));
+                    drop(arena);
+                    barrier.wait();
+                }
+            });
+        }
+        let start = Instant::now();
+        let mut outcome = measure(1, || {
+            for _ in 0..rounds {
+                barrier.wait();
+                barrier.wait();
+                arena.write().expect("no panic").reset();
+            }
+        });
+        outcome.nanoseconds = start.elapsed().as_nanos();
+        outcome
+    })
+}
 
 fn behind<const CHUNKS: usize>(iterations: u64) -> Outcome {
     let arena = Arena::with_growth(Growth::fixed(32 * 1024));

@@ -1,7 +1,8 @@
 //! The arena of several threads at once.
 //!
 //! # Ground rules
-//! - The nodes of the main chain are linked by `next` and only ever appended between resets; `current` only moves along
+//! - A thread allocates from the chain of its shard; threads that share one are correct, only slower.
+//! - The nodes of a chain are linked by `next` and only ever appended between resets; `current` only moves along
 //!   the chain. So a pointer that a thread has read stays good until `reset`, `release` or drop, which need `&mut`.
 //! - The cursor of a node is moved by compare-and-swap: what lies between the old and the new value belongs to whoever
 //!   moved it. The memory itself passes between threads by other means (a borrow that was sent), so the cursor is
@@ -15,6 +16,7 @@
 //! make one, and the slower gives its own back.
 
 mod node;
+mod shard;
 
 #[cfg(all(test, loom))]
 mod model;
@@ -27,6 +29,7 @@ use crate::error::{AllocError, NO_LIMIT};
 use crate::layout::{self, DEFAULT_FIRST_CHUNK, DEFAULT_MAX_CHUNK, Growth, Place};
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::sync::node::{HEADER, Node};
+use crate::sync::shard::{SHARDS, Shard};
 use crate::typed::{array, dangling, typed_methods};
 
 /// The atomics of `core`, or loom's when its model runs.
@@ -40,9 +43,10 @@ pub(crate) mod atomic {
 
 /// An [`Arena`](crate::Arena) that several threads allocate from at once, without locks.
 ///
-/// An allocation is a compare-and-swap of the cursor, repeated when another thread was faster. That costs several times
-/// what [`Arena`](crate::Arena) costs, and more the more threads meet: where each thread can have an arena of its own,
-/// give it one.
+/// An allocation is a compare-and-swap of the cursor, repeated when another thread was faster. Threads are spread over
+/// eight chains of chunks (one without the `std` feature), so that they rarely meet; the price is a last, unfilled chunk
+/// for each. Still an atomic operation costs several times what [`Arena`](crate::Arena) costs: where each thread can have
+/// an arena of its own, give it one.
 ///
 /// ```
 /// use rookery_arena::SyncArena;
@@ -58,25 +62,17 @@ pub(crate) mod atomic {
 /// # Panics
 /// As [`Arena`](crate::Arena): a method without `try_` in its name panics when the memory cannot be had.
 pub struct SyncArena {
-    /// The node whose cursor moves; null before the first allocation.
-    current: AtomicPtr<Node>,
-    /// The first node of the chain.
-    head: AtomicPtr<Node>,
+    shards: [Shard; SHARDS],
     /// Large requests since the last reset, the latest first.
     aside: AtomicPtr<Node>,
     /// Nodes for large requests from earlier periods: the first that may not be taken yet.
     spares: AtomicPtr<Node>,
     /// Bytes held from the allocator.
     reserved: AtomicUsize,
-    /// Nominal size of the next node to be made.
-    target: AtomicUsize,
-    /// Bytes put aside that were too large for the next node, since the cursor last moved on.
-    pressure: AtomicUsize,
     limit: usize,
     growth: Growth,
     /// All spares; `spares` is somewhere along this list.
     first_spare: *mut Node,
-    main_mark: usize,
     aside_mark: usize,
     peak: usize,
 }
@@ -101,17 +97,13 @@ impl SyncArena {
     /// Makes an empty arena whose chunks grow as `growth` says.
     pub fn with_growth(growth: Growth) -> SyncArena {
         SyncArena {
-            current: AtomicPtr::new(ptr::null_mut()),
-            head: AtomicPtr::new(ptr::null_mut()),
+            shards: core::array::from_fn(|_| Shard::new(growth)),
             aside: AtomicPtr::new(ptr::null_mut()),
             spares: AtomicPtr::new(ptr::null_mut()),
             reserved: AtomicUsize::new(0),
-            target: AtomicUsize::new(growth.first()),
-            pressure: AtomicUsize::new(0),
             limit: NO_LIMIT,
             growth,
             first_spare: ptr::null_mut(),
-            main_mark: 0,
             aside_mark: 0,
             peak: 0,
         }
@@ -121,21 +113,21 @@ impl SyncArena {
     /// [`Arena::reset`](crate::Arena::reset). Rewinds each chunk in use: one store per 128 KiB.
     pub fn reset(&mut self) {
         self.peak = self.peak.max(self.len());
-        let used = self.rewind();
-        self.main_mark = layout::decayed(self.main_mark, used);
-        self.trim_chain();
+        let mut freed = 0;
+        for shard in &mut self.shards {
+            // SAFETY: `&mut self` is at hand, so nothing handed out is in use.
+            freed += unsafe { shard.reset(self.growth) };
+        }
         let aside = node::reverse(self.aside.load(Ordering::Relaxed));
         // SAFETY: these lists are this arena's, and `&mut self` is at hand.
         let (spares, used) = unsafe { node::recycle(aside, self.first_spare) };
         self.aside_mark = layout::decayed(self.aside_mark, used);
         // SAFETY: as above; nothing in a spare is in use.
-        let freed = unsafe { node::trim_spares(spares, self.aside_mark) };
-        let (spares, freed) = freed;
-        self.reserved.store(self.reserved.load(Ordering::Relaxed) - freed, Ordering::Relaxed);
+        let (spares, trimmed) = unsafe { node::trim_spares(spares, self.aside_mark) };
+        self.reserved.fetch_sub(freed + trimmed, Ordering::Relaxed);
         self.first_spare = spares;
         self.spares.store(spares, Ordering::Relaxed);
         self.aside.store(ptr::null_mut(), Ordering::Relaxed);
-        self.pressure.store(0, Ordering::Relaxed);
     }
 
     /// Takes back everything that was handed out, and frees the memory. The limit and the growth stay.
@@ -158,18 +150,11 @@ impl SyncArena {
     /// Bytes handed out since the last reset, with the padding before aligned ones: walks the chunks. While other
     /// threads allocate, of some moment during the call.
     pub fn len(&self) -> usize {
-        let last = self.current.load(Ordering::Acquire);
-        let mut len = 0;
-        // SAFETY: nodes reached from this arena stay until `&mut self`.
-        for node in unsafe { node::iterate(self.head.load(Ordering::Acquire)) } {
-            len += node.used();
-            if ptr::eq(node, last) {
-                break;
-            }
-        }
+        let shared: usize = self.shards.iter().map(Shard::len).sum();
         let large = [self.aside.load(Ordering::Acquire), self.first_spare];
-        // SAFETY: as above. A spare that serves no request has no bytes in use.
-        len + large.into_iter().flat_map(|list| unsafe { node::iterate(list) }).map(Node::used).sum::<usize>()
+        // SAFETY: nodes reached from this arena stay until `&mut self`. A spare that serves no request has no bytes in use.
+        shared
+            + large.into_iter().flat_map(|list| unsafe { node::iterate(list) }).map(Node::used).sum::<usize>()
     }
 
     /// Whether nothing was handed out since the last reset.
@@ -189,9 +174,10 @@ impl SyncArena {
 
     /// Chunks held from the allocator.
     pub fn chunks(&self) -> usize {
-        let lists = [self.head.load(Ordering::Acquire), self.aside.load(Ordering::Acquire), self.first_spare];
+        let heads = self.shards.iter().map(Shard::head);
+        let lists = heads.chain([self.aside.load(Ordering::Acquire), self.first_spare]);
         // SAFETY: nodes reached from this arena stay until `&mut self`; a taken spare stays in its list.
-        lists.into_iter().map(|list| unsafe { node::iterate(list) }.count()).sum()
+        lists.map(|list| unsafe { node::iterate(list) }.count()).sum()
     }
 
     /// How the chunks grow.
@@ -218,11 +204,10 @@ impl SyncArena {
     /// When the memory cannot be had.
     #[inline]
     pub fn try_alloc_layout(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
-        let current = self.current.load(Ordering::Acquire);
-        // SAFETY: a node reached from this arena stays until `&mut self`.
-        match unsafe { current.as_ref() }.and_then(|node| node.bump(layout)) {
+        let shard = &self.shards[shard::index()];
+        match shard.current().and_then(|node| node.bump(layout)) {
             Some(start) => Ok(start),
-            None => self.alloc_slow(layout),
+            None => self.alloc_slow(shard, layout),
         }
     }
 
@@ -244,69 +229,45 @@ impl SyncArena {
 
     #[cold]
     #[inline(never)]
-    fn alloc_slow(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
+    fn alloc_slow(&self, shard: &Shard, layout: Layout) -> Result<NonNull<u8>, AllocError> {
         if layout.size() == 0 {
             return Ok(dangling(layout));
         }
         let room = layout::room_for(layout);
         loop {
-            let at = self.current.load(Ordering::Acquire);
-            // SAFETY: nodes reached from this arena stay until `&mut self`.
-            let current = unsafe { at.as_ref() };
+            let current = shard.current();
             if let Some(start) = current.and_then(|node| node.bump(layout)) {
                 return Ok(start);
             }
-            let kept = current.map_or(&self.head, Node::next).load(Ordering::Acquire);
-            let next = NonNull::new(kept)
-                // SAFETY: as above.
-                .map_or(Growth::asked(self.target.load(Ordering::Relaxed)), |kept| {
-                    unsafe { kept.as_ref() }.size()
-                })
-                - HEADER;
-            match self.place(current, room, next, !kept.is_null()) {
-                Place::Aside => return self.put_aside(layout, room, !kept.is_null()),
-                Place::Next => self.advance(at, layout, room)?,
+            let kept = shard.after(current);
+            match shard.place(current, kept, room) {
+                Place::Aside => return self.put_aside(shard, layout, room, kept.is_some()),
+                Place::Next => self.advance(shard, current, layout, room)?,
             }
         }
     }
 
-    fn place(&self, current: Option<&Node>, room: usize, next: usize, is_kept: bool) -> Place {
-        match current {
-            // A kept node that requests outgrew is entered and left again: it is too late to take it out of the chain.
-            Some(_) if is_kept && self.pressure.load(Ordering::Relaxed) >= next => Place::Next,
-            Some(node) => layout::place(room, node.tail(), next, node.detours().load(Ordering::Relaxed)),
-            None if room <= next || is_kept => Place::Next,
-            None => Place::Aside,
-        }
-    }
-
-    /// Moves `current` from the node `at` (null for none) to the one after it, which is made if there is none.
-    fn advance(&self, at: *mut Node, layout: Layout, room: usize) -> Result<(), AllocError> {
-        // SAFETY: nodes reached from this arena stay until `&mut self`.
-        let slot = unsafe { at.as_ref() }.map_or(&self.head, Node::next);
-        let mut next = slot.load(Ordering::Acquire);
-        if next.is_null() {
-            let nominal = self.target.load(Ordering::Relaxed);
+    /// Moves `shard` from the node `current` to the one after it, which is made if there is none.
+    fn advance(
+        &self,
+        shard: &Shard,
+        current: Option<&Node>,
+        layout: Layout,
+        room: usize,
+    ) -> Result<(), AllocError> {
+        if shard.after(current).is_none() {
             let exact = node::exact(room).ok_or(AllocError::too_large())?;
+            let nominal = shard.target();
             let fresh = self.make(Growth::asked(nominal), exact, layout)?;
-            match slot.compare_exchange(ptr::null_mut(), fresh.as_ptr(), Ordering::AcqRel, Ordering::Acquire)
-            {
-                Ok(_) => {
-                    next = fresh.as_ptr();
-                    self.target.store(self.growth.after(nominal), Ordering::Relaxed);
-                }
-                Err(other) => {
-                    // SAFETY: nobody else has seen it.
-                    let size = unsafe { node::free(fresh) };
-                    self.reserved.fetch_sub(size, Ordering::Relaxed);
-                    next = other;
-                }
+            if shard.append(current, fresh) {
+                shard.set_target(self.growth.after(nominal));
+            } else {
+                // SAFETY: another thread was faster; nobody has seen this one.
+                let size = unsafe { node::free(fresh) };
+                self.reserved.fetch_sub(size, Ordering::Relaxed);
             }
         }
-        // Whoever is first moves it; the others find it moved.
-        if self.current.compare_exchange(at, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            self.pressure.store(0, Ordering::Relaxed);
-        }
+        shard.move_on(current);
         Ok(())
     }
 
@@ -345,7 +306,13 @@ impl SyncArena {
     }
 
     /// Gives a request a node of its own, one kept from before or a new one.
-    fn put_aside(&self, layout: Layout, room: usize, is_kept: bool) -> Result<NonNull<u8>, AllocError> {
+    fn put_aside(
+        &self,
+        shard: &Shard,
+        layout: Layout,
+        room: usize,
+        is_kept: bool,
+    ) -> Result<NonNull<u8>, AllocError> {
         let start = match self.take_spare(room) {
             // SAFETY: a node of this arena that only this thread has taken.
             Some(node) => unsafe { node.as_ref() }.bump(layout),
@@ -359,7 +326,7 @@ impl SyncArena {
             }
         };
         if room <= self.growth.largest_shared() {
-            self.press(room, is_kept);
+            shard.press(room, is_kept, self.growth);
         }
         Ok(start.expect("a node made or chosen with room for the request"))
     }
@@ -404,71 +371,15 @@ impl SyncArena {
         }
         None
     }
-
-    /// Counts `room` bytes put aside for want of a larger node, as `Chunks::press` does.
-    fn press(&self, room: usize, is_kept: bool) {
-        // SAFETY: nodes reached from this arena stay until `&mut self`.
-        if let Some(node) = unsafe { self.current.load(Ordering::Acquire).as_ref() } {
-            node.detours().fetch_add(1, Ordering::Relaxed);
-        }
-        let pressure = self.pressure.fetch_add(room, Ordering::Relaxed) + room;
-        let target = self.target.load(Ordering::Relaxed);
-        if !is_kept && pressure >= target {
-            self.target.store(self.growth.after(target), Ordering::Relaxed);
-            self.pressure.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Rewinds every node in use and gives the bytes up to the cursor, headers and abandoned tails included.
-    fn rewind(&mut self) -> usize {
-        let last = self.current.load(Ordering::Relaxed);
-        let mut used = 0;
-        if !last.is_null() {
-            // SAFETY: the chain is this arena's.
-            for node in unsafe { node::iterate(self.head.load(Ordering::Relaxed)) } {
-                let is_last = ptr::eq(node, last);
-                used += if is_last { HEADER + node.used() } else { node.size() };
-                node.rewind();
-                if is_last {
-                    break;
-                }
-            }
-        }
-        self.current.store(self.head.load(Ordering::Relaxed), Ordering::Relaxed);
-        used
-    }
-
-    /// Frees the nodes of the chain past the mark, which nothing is in.
-    fn trim_chain(&mut self) {
-        let mut kept = 0;
-        let mut last = None;
-        // SAFETY: the chain is this arena's.
-        for node in unsafe { node::iterate(self.head.load(Ordering::Relaxed)) } {
-            if kept > 0 && kept >= self.main_mark {
-                break;
-            }
-            kept += node.size();
-            last = Some(node);
-        }
-        let Some(last) = last else { return };
-        let rest = last.next().load(Ordering::Relaxed);
-        if !rest.is_null() {
-            self.target.store(self.growth.after(last.size() + layout::ALLOCATOR_OVERHEAD), Ordering::Relaxed);
-            last.next().store(ptr::null_mut(), Ordering::Relaxed);
-            // SAFETY: taken out of the chain just now, and `&mut self` is at hand.
-            let freed = unsafe { node::free_list(rest) };
-            self.reserved.fetch_sub(freed, Ordering::Relaxed);
-        }
-    }
 }
 
 typed_methods!(SyncArena);
 
 impl Drop for SyncArena {
     fn drop(&mut self) {
-        let lists = [self.head.load(Ordering::Acquire), self.aside.load(Ordering::Acquire), self.first_spare];
-        for list in lists {
-            // SAFETY: the three lists hold every node once, and nothing borrows from a dropped arena.
+        let heads = self.shards.iter().map(Shard::head);
+        for list in heads.chain([self.aside.load(Ordering::Acquire), self.first_spare]) {
+            // SAFETY: these lists hold every node once, and nothing borrows from a dropped arena.
             unsafe { node::free_list(list) };
         }
     }

@@ -198,7 +198,7 @@ pub(crate) unsafe fn recycle(made: *mut Node, spares: *mut Node) -> (*mut Node, 
         node.rewind();
     }
     // SAFETY: both lists are whole.
-    (unsafe { taken.followed_by(left) }, used)
+    (unsafe { taken.followed_by(&left) }, used)
 }
 
 /// Frees the spares past the mark, as `layout::is_surplus_aside` says. Gives the rest and the bytes freed.
@@ -259,7 +259,7 @@ impl Chain {
 
     /// # Safety
     /// - The nodes of both lists are live and nobody else uses them.
-    unsafe fn followed_by(self, other: Chain) -> *mut Node {
+    unsafe fn followed_by(self, other: &Chain) -> *mut Node {
         // SAFETY: null or a node pushed before.
         match unsafe { self.last.as_ref() } {
             Some(last) => {

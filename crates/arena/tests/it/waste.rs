@@ -7,7 +7,12 @@ use crate::random::Random;
 
 /// The share of the reserved bytes (headers and the last chunk included) that no request asked for.
 fn waste(arena: &Arena, requested: usize) -> f64 {
-    1.0 - requested as f64 / arena.capacity() as f64
+    1.0 - share(requested, arena.capacity())
+}
+
+#[allow(clippy::cast_precision_loss)] // far below 2^52
+fn share(part: usize, whole: usize) -> f64 {
+    part as f64 / whole as f64
 }
 
 fn replay(arena: &Arena, count: usize, mut size: impl FnMut() -> usize) -> usize {
@@ -86,7 +91,7 @@ fn no_size_wastes_more_than_an_eighth_and_one_chunk() {
                     let unused = arena.capacity() - requested;
                     let bound = arena.capacity() / 8 + chunk;
                     assert!(unused <= bound, "{unused} of {} for {size} and {other}", arena.capacity());
-                    worst = worst.max(unused.saturating_sub(chunk) as f64 / arena.capacity() as f64);
+                    worst = worst.max(share(unused.saturating_sub(chunk), arena.capacity()));
                 }
             }
         }
