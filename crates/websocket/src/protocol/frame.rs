@@ -1,7 +1,7 @@
 //! The frame header (RFC 6455, 5.2).
 
-use crate::protocol::decoder::Violation;
 use crate::protocol::mask::MaskKey;
+use crate::protocol::violation::Violation;
 
 /// What a frame carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
