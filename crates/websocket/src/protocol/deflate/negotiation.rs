@@ -94,6 +94,16 @@ pub struct Agreed {
 }
 
 impl Agreed {
+    /// What a message compressed by itself needs.
+    #[cfg(feature = "tokio")]
+    pub(crate) const ALONE: Agreed = Agreed {
+        server_takeover: Takeover::None,
+        client_takeover: Takeover::None,
+        server_bits: WindowBits::MAX,
+        client_bits: WindowBits::MAX,
+        names_client_bits: false,
+    };
+
     /// The window and takeover of what `role` sends.
     pub fn sender(&self, role: Role) -> (WindowBits, Takeover) {
         match role {
