@@ -294,6 +294,3 @@ impl<S: fmt::Debug> fmt::Debug for Connection<S> {
         f.debug_struct("Connection").field("core", &self.core).field("inbound", &self.inbound).finish()
     }
 }
-
-#[cfg(test)]
-mod tests;

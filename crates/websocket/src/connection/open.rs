@@ -113,9 +113,10 @@ pub async fn connect(
     let (authority, target) = split_address(address).ok_or(Error::Address)?;
     let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
     let connecting = async {
-        let io = match has_port {
-            true => TcpStream::connect(authority).await?,
-            false => TcpStream::connect((authority.trim_matches(['[', ']']), 80)).await?,
+        let io = if has_port {
+            TcpStream::connect(authority).await?
+        } else {
+            TcpStream::connect((authority.trim_matches(['[', ']']), 80)).await?
         };
         // A message is written whole; waiting to fill a segment would only delay it.
         io.set_nodelay(true)?;

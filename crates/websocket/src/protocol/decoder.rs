@@ -220,6 +220,7 @@ impl Decoder {
     }
 
     /// Whether the decoder has a buffer to put a message together in.
+    #[cfg(feature = "tokio")]
     pub(crate) fn has_buffer(&self) -> bool {
         self.assembled.capacity() > 0
     }
@@ -231,15 +232,6 @@ impl Decoder {
             Place::Assembled => &self.assembled,
             Place::Control(len) => &self.control[..usize::from(*len)],
         }
-    }
-
-    /// The message that was put together, to be taken.
-    pub(crate) fn assembled_mut(&mut self) -> &mut Vec<u8> {
-        &mut self.assembled
-    }
-
-    pub(crate) fn role(&self) -> Role {
-        self.role
     }
 
     /// [`Decoder::decode`] without the borrow.

@@ -221,7 +221,7 @@ mod tests {
                 let extension = extension?;
                 let mut shown = extension.name().to_owned();
                 for (name, value) in extension.params() {
-                    shown += &format!("|{name}");
+                    shown.extend(["|", name]);
                     if let Some(value) = value {
                         shown.extend(['='].into_iter().chain(value.chars()));
                     }

@@ -1,4 +1,4 @@
-//! Masking (RFC 6455, 5.3): every payload byte is XORed with a byte of a four-byte key.
+//! Masking (RFC 6455, 5.3): every payload byte is combined by exclusive or with a byte of a four-byte key.
 
 /// A masking key, as the four bytes lie in the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -6,6 +6,7 @@ pub struct MaskKey(pub [u8; 4]);
 
 impl MaskKey {
     /// The key for the bytes after the first `n` of a payload.
+    #[must_use]
     pub fn advanced(self, n: usize) -> MaskKey {
         let mut key = self.0;
         key.rotate_left(n % 4);
@@ -60,7 +61,7 @@ mod tests {
         let key = MaskKey([0x37, 0xfa, 0x21, 0x3d]);
         for len in (0..70).chain(if cfg!(miri) { 0..0 } else { 70..300 }) {
             for phase in 0..4 {
-                let plain: Vec<u8> = (0..len).map(|n| (n * 7 + 3) as u8).collect();
+                let plain: Vec<u8> = (0..len).map(|n: usize| (n * 7 + 3) as u8).collect();
                 let expected: Vec<u8> =
                     plain.iter().enumerate().map(|(n, byte)| byte ^ key.0[(n + phase) % 4]).collect();
                 let mut got = plain.clone();

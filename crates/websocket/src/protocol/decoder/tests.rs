@@ -226,8 +226,9 @@ fn a_bomb_in_fragments_is_stopped_by_the_sum() {
     let agreed = config.choose(b"permessage-deflate").unwrap();
     let mut deflater = Deflater::new(&agreed, Role::Client, &config).unwrap();
     let mut out = Vec::new();
-    encode_message(&mut out, OpCode::Binary, Fin::More, KEY, &[0; 60_000], Some(&mut deflater));
-    encode_message(&mut out, OpCode::Continuation, Fin::Last, KEY, &[0; 60_000], Some(&mut deflater));
+    let zeros = vec![0; 60_000];
+    encode_message(&mut out, OpCode::Binary, Fin::More, KEY, &zeros, Some(&mut deflater));
+    encode_message(&mut out, OpCode::Continuation, Fin::Last, KEY, &zeros, Some(&mut deflater));
     for (limit, expected) in [(120_000, None), (119_999, Some(Violation::TooBig))] {
         let limits = Limits { message: limit, fragments: 10 };
         for wanted in [Wanted::Whole, Wanted::Pieces] {

@@ -23,7 +23,7 @@ pub enum Fin {
 /// Without takeover the state of zlib-rs is lent by the thread while a message is in hand; with it, the connection keeps
 /// its own from the first message on.
 pub struct Deflater {
-    state: Option<Box<Deflate>>,
+    state: Option<Deflate>,
     takeover: Takeover,
     kind: Kind,
     threshold: usize,
@@ -107,18 +107,18 @@ impl fmt::Debug for Deflater {
 }
 
 thread_local! {
-    static POOL: RefCell<Vec<(Kind, Box<Deflate>)>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Vec<(Kind, Deflate)>> = const { RefCell::new(Vec::new()) };
 }
 
-fn take_state(kind: Kind) -> Box<Deflate> {
+fn take_state(kind: Kind) -> Deflate {
     let pooled = POOL.with_borrow_mut(|pool| {
         let found = pool.iter().position(|(its, _)| *its == kind)?;
         Some(pool.swap_remove(found).1)
     });
-    pooled.unwrap_or_else(|| Box::new(Deflate::new(i32::from(kind.level), false, kind.bits)))
+    pooled.unwrap_or_else(|| Deflate::new(i32::from(kind.level), false, kind.bits))
 }
 
-fn give_state(kind: Kind, mut state: Box<Deflate>) {
+fn give_state(kind: Kind, mut state: Deflate) {
     POOL.with_borrow_mut(|pool| {
         if pool.len() == POOLED_STATES {
             pool.remove(0); // the least lately used, whose kind may no longer be asked for

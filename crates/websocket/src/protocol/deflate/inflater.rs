@@ -14,7 +14,7 @@ use crate::protocol::deflate::{POOLED_STATES, TAIL, Takeover};
 /// Without takeover the state of zlib-rs is lent by the thread while a message is in hand; with it, the connection keeps
 /// its own from the first message on. The output grows with what was inflated, by at most [`STEP`] at a time.
 pub struct Inflater {
-    state: Option<Box<Inflate>>,
+    state: Option<Inflate>,
     takeover: Takeover,
 }
 
@@ -89,15 +89,15 @@ fn inflate(state: &mut Inflate, mut piece: &[u8], out: &mut Vec<u8>, limit: u64)
 }
 
 thread_local! {
-    static POOL: RefCell<Vec<Box<Inflate>>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Vec<Inflate>> = const { RefCell::new(Vec::new()) };
 }
 
-fn take_state() -> Box<Inflate> {
+fn take_state() -> Inflate {
     // Always the largest window: it reads what any smaller one wrote, and one kind is easier to lend.
-    POOL.with_borrow_mut(Vec::pop).unwrap_or_else(|| Box::new(Inflate::new(false, 15)))
+    POOL.with_borrow_mut(Vec::pop).unwrap_or_else(|| Inflate::new(false, 15))
 }
 
-fn give_state(mut state: Box<Inflate>) {
+fn give_state(mut state: Inflate) {
     POOL.with_borrow_mut(|pool| {
         if pool.len() < POOLED_STATES {
             state.reset(false);

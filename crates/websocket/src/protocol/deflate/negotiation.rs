@@ -203,15 +203,16 @@ impl DeflateConfig {
         let offered = Parameters::read(offer)?;
         // A client that does not name its window can not be given a smaller one; a state of 32 KiB reads any.
         let client_bits = match offered.client_bits {
-            None => WindowBits::MAX,
-            Some(most) => most.unwrap_or(WindowBits::MAX).min(self.peer_bits),
+            ClientBits::Absent => WindowBits::MAX,
+            ClientBits::Any => self.peer_bits,
+            ClientBits::AtMost(most) => most.min(self.peer_bits),
         };
         Some(Agreed {
             server_takeover: if offered.server_no_takeover { Takeover::None } else { self.own_takeover },
             client_takeover: if offered.client_no_takeover { Takeover::None } else { self.peer_takeover },
             server_bits: offered.server_bits.unwrap_or(WindowBits::MAX).min(self.own_bits),
             client_bits,
-            names_client_bits: offered.client_bits.is_some() && client_bits < WindowBits::MAX,
+            names_client_bits: client_bits < WindowBits::MAX,
         })
     }
 
@@ -236,8 +237,9 @@ impl DeflateConfig {
             }
             // In an answer the parameter has a value (RFC 7692, 7.1.2.2).
             let most = match answer.client_bits {
-                None => WindowBits::MAX,
-                Some(bits) => bits.ok_or(Refused::Parameter)?,
+                ClientBits::Absent => WindowBits::MAX,
+                ClientBits::Any => return Err(Refused::Parameter),
+                ClientBits::AtMost(most) => most,
             };
             let is_alone = answer.client_no_takeover || self.own_takeover == Takeover::None;
             agreed = Some(Agreed {
@@ -258,8 +260,16 @@ struct Parameters {
     server_no_takeover: bool,
     client_no_takeover: bool,
     server_bits: Option<WindowBits>,
-    /// Present without a value in an offer: "any".
-    client_bits: Option<Option<WindowBits>>,
+    client_bits: ClientBits,
+}
+
+/// `client_max_window_bits`, which may have no value in an offer.
+#[derive(Default, PartialEq)]
+enum ClientBits {
+    #[default]
+    Absent,
+    Any,
+    AtMost(WindowBits),
 }
 
 impl Parameters {
@@ -278,10 +288,10 @@ impl Parameters {
                 read.server_bits.replace(WindowBits::new(value?.to_number()?)?).is_some()
             } else if name.eq_ignore_ascii_case("client_max_window_bits") {
                 let bits = match value {
-                    None => None,
-                    Some(value) => Some(WindowBits::new(value.to_number()?)?),
+                    None => ClientBits::Any,
+                    Some(value) => ClientBits::AtMost(WindowBits::new(value.to_number()?)?),
                 };
-                read.client_bits.replace(bits).is_some()
+                std::mem::replace(&mut read.client_bits, bits) != ClientBits::Absent
             } else {
                 return None;
             };

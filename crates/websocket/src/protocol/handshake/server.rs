@@ -136,28 +136,28 @@ impl ServerConfig {
         &self,
         headers: impl IntoIterator<Item = (&'h str, &'h [u8])>,
     ) -> Result<Accepted, Refusal> {
-        let mut upgrade = Upgrade::default();
+        let mut fields = Fields::default();
         for (name, value) in headers {
-            upgrade.add(self, name, value.trim_ascii())?;
+            fields.add(self, name, value.trim_ascii())?;
         }
-        upgrade.finish(self)
+        fields.finish(self)
     }
 }
 
 /// What the header fields say, gathered in one pass.
 #[derive(Debug, Default)]
-struct Upgrade<'h> {
+struct Fields<'h> {
     host: Option<&'h [u8]>,
     origin: Option<&'h [u8]>,
     key: Option<&'h [u8]>,
-    is_upgrade: bool,
-    is_connection: bool,
-    is_version_13: bool,
+    asks_upgrade: bool,
+    names_upgrade: bool,
+    speaks_13: bool,
     subprotocol: Option<&'h [u8]>,
     deflate: Option<Agreed>,
 }
 
-impl<'h> Upgrade<'h> {
+impl<'h> Fields<'h> {
     fn add(&mut self, config: &ServerConfig, name: &str, value: &'h [u8]) -> Result<(), Refusal> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         if is("host") {
@@ -165,9 +165,9 @@ impl<'h> Upgrade<'h> {
                 return Err(Refusal::Host);
             }
         } else if is("upgrade") {
-            self.is_upgrade |= elements(value).any(|element| element.eq_ignore_ascii_case(b"websocket"));
+            self.asks_upgrade |= elements(value).any(|element| element.eq_ignore_ascii_case(b"websocket"));
         } else if is("connection") {
-            self.is_connection |= elements(value).any(|element| element.eq_ignore_ascii_case(b"upgrade"));
+            self.names_upgrade |= elements(value).any(|element| element.eq_ignore_ascii_case(b"upgrade"));
         } else if is("origin") {
             // Two origins: neither is believed.
             if self.origin.replace(value).is_some() {
@@ -178,7 +178,7 @@ impl<'h> Upgrade<'h> {
                 return Err(Refusal::Key);
             }
         } else if is("sec-websocket-version") {
-            self.is_version_13 |= elements(value).any(|element| element == b"13");
+            self.speaks_13 |= elements(value).any(|element| element == b"13");
         } else if is("sec-websocket-protocol") {
             if self.subprotocol.is_none() {
                 self.subprotocol = elements(value)
@@ -196,10 +196,10 @@ impl<'h> Upgrade<'h> {
 
     fn finish(self, config: &ServerConfig) -> Result<Accepted, Refusal> {
         let host = self.host.ok_or(Refusal::Host)?;
-        if !self.is_upgrade || !self.is_connection {
+        if !self.asks_upgrade || !self.names_upgrade {
             return Err(Refusal::NoUpgrade);
         }
-        if !self.is_version_13 {
+        if !self.speaks_13 {
             return Err(Refusal::Version);
         }
         let key = self.key.filter(|key| is_key(key)).ok_or(Refusal::Key)?;

@@ -114,10 +114,12 @@ fn client(deflate: Option<DeflateConfig>) -> ClientRequest {
 
 #[test]
 fn both_sides_of_ours_agree() {
-    let mut small = DeflateConfig::default();
-    small.own_bits = WindowBits::new(10).unwrap();
-    small.peer_bits = WindowBits::new(9).unwrap();
-    small.own_takeover = Takeover::Kept;
+    let small = DeflateConfig {
+        own_bits: WindowBits::new(10).unwrap(),
+        peer_bits: WindowBits::new(9).unwrap(),
+        own_takeover: Takeover::Kept,
+        ..DeflateConfig::default()
+    };
     let kept = DeflateConfig {
         own_takeover: Takeover::Kept,
         peer_takeover: Takeover::Kept,
@@ -150,6 +152,10 @@ fn both_sides_of_ours_agree() {
     }
 }
 
+fn with(line: &str) -> [&str; 4] {
+    ["Upgrade: WebSocket", "Connection: upgrade", ACCEPT, line]
+}
+
 #[test]
 fn bad_responses_are_named() {
     let check = |lines: &[&str], deflate| {
@@ -157,9 +163,6 @@ fn bad_responses_are_named() {
         client(deflate).check(head.as_bytes())
     };
     let base = ["Upgrade: WebSocket", "Connection: upgrade", ACCEPT];
-    fn with(line: &str) -> [&str; 4] {
-        ["Upgrade: WebSocket", "Connection: upgrade", ACCEPT, line]
-    }
     assert!(check(&base, None).is_ok());
     assert_eq!(check(&base[1..], None), Err(HandshakeError::NoUpgrade));
     assert_eq!(check(&base[..2], None), Err(HandshakeError::Accept));
