@@ -29,6 +29,11 @@ impl Canceller {
         self.shared.waker.wake();
     }
 
+    /// Whether a read is to be cancelled.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.shared.is_cancelled.load(Ordering::Relaxed)
+    }
+
     /// Whether a read was cancelled; asking takes the answer away.
     pub(crate) fn take(&self) -> bool {
         self.shared.is_cancelled.load(Ordering::Acquire)

@@ -18,7 +18,7 @@ use crate::connection::error::Error;
 use crate::connection::keep_alive::Due;
 use crate::connection::message::{Kind, Message, Piece};
 use crate::connection::timer::Timer;
-use crate::protocol::{CloseCode, Decoder, OpCode, Place, Role, Step, StepKind, Violation, Wanted};
+use crate::protocol::{CloseCode, Decoder, OpCode, Place, Quick, Role, Step, StepKind, Violation, Wanted};
 
 #[derive(Debug)]
 pub(crate) struct Inbound {
@@ -122,6 +122,34 @@ impl Inbound {
             (Place::Fed(range), Some(buffer)) => &buffer[range.clone()],
             (place, _) => self.decoder.kept(place),
         }
+    }
+
+    /// A message that was read already and lies whole in the buffer: no wait, no clock, no transport.
+    #[inline]
+    pub(crate) fn quick<S>(&mut self, core: &mut Core<S>) -> Option<Quick> {
+        if self.start == self.end || self.held.is_some() || !matches!(self.phase, Phase::Open) {
+            return None;
+        }
+        if self.canceller.as_ref().is_some_and(Canceller::is_cancelled) {
+            return None;
+        }
+        let buffer = self.buffer.as_deref_mut()?;
+        let mut quick = self.decoder.quick(&mut buffer[self.start..self.end])?;
+        let base = self.start as u32;
+        quick.start += base;
+        quick.end += base;
+        self.start = quick.end as usize;
+        core.stats.messages_received += 1;
+        core.stats.payload_received += u64::from(quick.end - quick.start);
+        Some(quick)
+    }
+
+    /// Its bytes, until the next read.
+    #[inline]
+    pub(crate) fn quick_message(&self, quick: Quick) -> Message<'_> {
+        let kind = if quick.is_text { Kind::Text } else { Kind::Binary };
+        let buffer = self.buffer.as_deref().unwrap_or_default();
+        Message::new(kind, &buffer[quick.start as usize..quick.end as usize])
     }
 
     /// The next message, or piece of one; nothing when the connection has ended as it should.

@@ -106,6 +106,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// # Errors
     /// As [`Connection::read`].
     pub async fn receive(&mut self) -> Result<Option<(Message<'_>, Writer<'_, S>)>, Error> {
+        if let Some(quick) = self.inbound.quick(&mut self.core) {
+            let has_more = self.inbound.has_more();
+            let writer = Writer { core: &mut self.core, has_more };
+            return Ok(Some((self.inbound.quick_message(quick), writer)));
+        }
         self.inbound.set_wait(Wait::Forever);
         let step = poll_fn(|cx| self.inbound.poll_step(&mut self.core, cx, Wanted::Whole)).await?;
         let has_more = self.inbound.has_more();
@@ -216,6 +221,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     async fn read_with(&mut self, wait: Wait) -> Result<Option<Message<'_>>, Error> {
+        if let Some(quick) = self.inbound.quick(&mut self.core) {
+            return Ok(Some(self.inbound.quick_message(quick)));
+        }
         self.inbound.set_wait(wait);
         let step = poll_fn(|cx| self.inbound.poll_step(&mut self.core, cx, Wanted::Whole)).await?;
         Ok(step.map(|step| self.inbound.message(&step)))

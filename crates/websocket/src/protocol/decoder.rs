@@ -10,7 +10,7 @@ use std::ops::Range;
 use crate::protocol::close::CloseReason;
 use crate::protocol::deflate::Inflater;
 use crate::protocol::frame::{CONTROL_MAX, Header, Incomplete, MAX_HEADER, OpCode};
-use crate::protocol::mask::unmask;
+use crate::protocol::mask::{MaskKey, unmask};
 use crate::protocol::utf8::{Utf8Stream, is_utf8};
 use crate::protocol::violation::Violation;
 
@@ -133,6 +133,21 @@ pub(crate) enum StepKind {
     Control(OpCode),
 }
 
+/// A whole message in one plain frame: where its payload is in the input, whose frame ends where it does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Quick {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    pub(crate) is_text: bool,
+}
+
+impl Quick {
+    fn into_step(self) -> (usize, Step) {
+        let kind = StepKind::Data { is_text: self.is_text, is_last: true };
+        (self.end as usize, Step { kind, place: Place::Fed(self.start as usize..self.end as usize) })
+    }
+}
+
 /// Where the bytes of an event are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -243,8 +258,9 @@ impl Decoder {
         if self.is_shown {
             self.clear_shown();
         }
-        if let Some(found) = self.whole_frame(input)? {
-            return Ok(found);
+        if let Some(quick) = self.quick(input) {
+            let (n, step) = quick.into_step();
+            return Ok((n, Some(step)));
         }
         let mut at = 0;
         loop {
@@ -289,36 +305,55 @@ impl Decoder {
         }
     }
 
-    /// The common case: between two frames, and the next is plain and lies whole in `input`.
-    fn whole_frame(&mut self, input: &mut [u8]) -> Result<Option<(usize, Option<Step>)>, Violation> {
-        if self.partial_len != 0 || self.frame.is_some() {
-            return Ok(None);
+    /// The common case: between two messages, and the next is one plain frame that lies whole in `input`, with a length of two
+    /// bytes at most. Anything else, and anything wrong, changes nothing and is left to [`Decoder::step`].
+    #[inline]
+    pub(crate) fn quick(&mut self, input: &mut [u8]) -> Option<Quick> {
+        let [first, second, ..] = *input else { return None };
+        let is_masked = second & 0x80 != 0;
+        let is_text = first == 0x80 | OpCode::Text as u8;
+        if !(is_text || first == 0x80 | OpCode::Binary as u8)
+            || is_masked != (self.role == Role::Server)
+            || self.partial_len != 0
+            || self.frame.is_some()
+            || self.message.is_some()
+        {
+            return None;
         }
-        let Ok((header, start)) = Header::parse(input)? else { return Ok(None) };
-        let end = match usize::try_from(header.len) {
-            Ok(len) if len <= input.len() - start => start + len,
-            _ => return Ok(None),
-        };
-        let kind = match header.opcode {
-            OpCode::Text | OpCode::Binary if header.fin && !header.rsv1 && self.message.is_none() => {
-                StepKind::Data { is_text: header.opcode == OpCode::Text, is_last: true }
+        let (len, mut start) = match second & 0x7F {
+            0x7F => return None,
+            0x7E => {
+                let [_, _, high, low, ..] = *input else { return None };
+                let len = usize::from(u16::from_be_bytes([high, low]));
+                if len <= CONTROL_MAX as usize {
+                    return None;
+                }
+                (len, 4)
             }
-            OpCode::Ping | OpCode::Pong | OpCode::Close if !header.rsv1 => StepKind::Control(header.opcode),
-            _ => return Ok(None),
+            len => (usize::from(len), 2),
         };
-        if header.mask.is_some() != (self.role == Role::Server) {
-            return Err(Violation::Mask);
+        if len as u64 > self.limits.message {
+            return None;
         }
-        if header.len > self.limits.message && !header.opcode.is_control() {
-            return Err(Violation::TooBig);
+        let mut mask = None;
+        if is_masked {
+            let key = input.get(start..start + 4)?;
+            mask = Some(MaskKey([key[0], key[1], key[2], key[3]]));
+            start += 4;
         }
-        if let Some(mask) = header.mask {
-            unmask(mask, &mut input[start..end]);
+        let end = start + len;
+        let payload = input.get_mut(start..end)?;
+        if let Some(mask) = mask {
+            unmask(mask, payload);
         }
-        if header.opcode == OpCode::Text && !is_utf8(&input[start..end]) {
-            return Err(Violation::Utf8);
+        if is_text && !is_utf8(payload) {
+            // As it came, so that the error is found where it is told.
+            if let Some(mask) = mask {
+                unmask(mask, payload);
+            }
+            return None;
         }
-        Ok(Some((end, Some(Step { kind, place: Place::Fed(start..end) }))))
+        Some(Quick { start: start as u32, end: end as u32, is_text })
     }
 
     /// Adds a piece of payload to the message; a step if that completes it, or if pieces are wanted.

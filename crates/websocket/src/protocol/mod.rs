@@ -15,7 +15,8 @@ mod violation;
 pub use close::{CloseCode, CloseReason, REASON_MAX};
 pub use closing::{Answer, Closing, Ending};
 pub use decoder::{Decoder, Event, Limits, Payload, Role};
-pub(crate) use decoder::{KEPT_BYTES, Place, Step, StepKind, Wanted};
+#[cfg(feature = "tokio")]
+pub(crate) use decoder::{KEPT_BYTES, Place, Quick, Step, StepKind, Wanted};
 pub use encoder::{encode_close, encode_control, encode_frame, encode_message};
 pub use extensions::{Extension, Extensions, Malformed, Params, Value};
 pub use frame::{Header, Incomplete, MAX_HEADER, OpCode};
