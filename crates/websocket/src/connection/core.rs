@@ -56,12 +56,13 @@ pub(crate) struct Core<S> {
     is_blocked: bool,
     /// Whether the transport has to be flushed.
     is_unflushed: bool,
-    /// The pong that is to go out once the transport takes something; the newest wins (RFC 6455, 5.5.3).
-    pong: Option<Pong>,
+    /// The pong that is to go out once the transport takes something; the newest wins (RFC 6455, 5.5.3). On the heap: few
+    /// connections ever need it.
+    pong: Option<Box<Pong>>,
     pub(crate) closing: Closing,
     /// When the peer must have answered our close frame.
     pub(crate) close_deadline: Option<Instant>,
-    deflater: Option<Deflater>,
+    deflater: Option<Box<Deflater>>,
     pub(crate) writing: Writing,
     pub(crate) pings: Pings,
     pub(crate) stats: Statistics,
@@ -95,7 +96,7 @@ impl<S> Core<S> {
             pong: None,
             closing: Closing::default(),
             close_deadline: None,
-            deflater,
+            deflater: deflater.map(Box::new),
             writing: Writing::Nothing,
             pings: Pings::new(config.keep_alive),
             stats: Statistics::default(),
@@ -153,7 +154,7 @@ impl<S> Core<S> {
         let mask = self.mask();
         self.stats.payload_sent += payload.len() as u64;
         self.stats.messages_sent += u64::from(fin == Fin::Last);
-        encode_message(&mut self.out, opcode, fin, mask, payload, self.deflater.as_mut());
+        encode_message(&mut self.out, opcode, fin, mask, payload, self.deflater.as_deref_mut());
         Ok(())
     }
 
@@ -194,9 +195,9 @@ impl<S> Core<S> {
                 encode_control(&mut self.out, OpCode::Pong, mask, payload);
             }
             OpCode::Ping if self.closing.may_send() => {
-                let mut pong = Pong { len: payload.len() as u8, payload: [0; 125] };
+                let pong = self.pong.get_or_insert_with(|| Box::new(Pong { len: 0, payload: [0; 125] }));
+                pong.len = payload.len() as u8;
                 pong.payload[..payload.len()].copy_from_slice(payload);
-                self.pong = Some(pong);
             }
             OpCode::Pong => {
                 if let Some(round_trip) = self.pings.pong(payload) {
@@ -266,7 +267,7 @@ impl<S> Core<S> {
         self.stats.messages_sent += 1;
         self.stats.payload_sent += payload.len() as u64;
         if let (Outgoing::Prepared(prepared), Role::Server) = (message, self.role) {
-            self.out.extend_from_slice(prepared.frame(self.deflater.as_ref()));
+            self.out.extend_from_slice(prepared.frame(self.deflater.as_deref()));
             return;
         }
         let mask = self.mask();

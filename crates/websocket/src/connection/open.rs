@@ -83,7 +83,8 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
             Err(refusal) => refuse(&mut io, refusal).await,
         }
     };
-    let (accepted, leftover) = within(limit, handshake).await?;
+    // On the heap: what only the handshake needs must not stay in the task of an idle connection.
+    let (accepted, leftover) = Box::pin(within(limit, handshake)).await?;
     let deflate = accepted.deflate.zip(server.deflate);
     let parts = Parts { io, role: Role::Server, deflate, leftover };
     Ok((parts.connection(config), accepted))
@@ -122,7 +123,7 @@ pub async fn connect(
         io.set_nodelay(true)?;
         Ok(io)
     };
-    let io = within(config.connection.handshake_timeout, connecting).await?;
+    let io = Box::pin(within(config.connection.handshake_timeout, connecting)).await?;
     client(io, authority, &target, config).await
 }
 
@@ -153,7 +154,7 @@ pub async fn client<S: AsyncRead + AsyncWrite + Unpin>(
         let established = request.check(&head).map_err(Error::Handshake)?;
         Ok((established, leftover))
     };
-    let (established, leftover) = within(config.connection.handshake_timeout, handshake).await?;
+    let (established, leftover) = Box::pin(within(config.connection.handshake_timeout, handshake)).await?;
     let deflate = established.deflate.zip(config.deflate);
     let parts = Parts { io, role: Role::Client, deflate, leftover };
     Ok((parts.connection(config.connection.clone()), established))

@@ -81,7 +81,7 @@ pub enum Event<'a> {
 pub struct Decoder {
     role: Role,
     limits: Limits,
-    inflater: Option<Inflater>,
+    inflater: Option<Box<Inflater>>,
     /// Bytes of a header that has not come whole.
     partial: [u8; MAX_HEADER],
     partial_len: u8,
@@ -95,8 +95,8 @@ pub struct Decoder {
     assembled: Vec<u8>,
     /// Whether `assembled` was shown and is to be cleared.
     is_shown: bool,
-    /// The payload of a control frame that has not come whole.
-    control: [u8; CONTROL_MAX as usize],
+    /// The payload of a control frame that has not come whole. On the heap: few connections ever need it.
+    control: Option<Box<[u8; CONTROL_MAX as usize]>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -170,13 +170,13 @@ impl Decoder {
             message: None,
             assembled: Vec::new(),
             is_shown: false,
-            control: [0; CONTROL_MAX as usize],
+            control: None,
         }
     }
 
     /// A decoder at the start of a connection that agreed on permessage-deflate.
     pub fn with_inflater(role: Role, limits: Limits, inflater: Inflater) -> Decoder {
-        Decoder { inflater: Some(inflater), ..Decoder::new(role, limits) }
+        Decoder { inflater: Some(Box::new(inflater)), ..Decoder::new(role, limits) }
     }
 
     /// Reads from `input`, which it unmasks in place: how many bytes it consumed, and an event if one is complete.
@@ -245,7 +245,7 @@ impl Decoder {
         match place {
             Place::Fed(_) => &[],
             Place::Assembled => &self.assembled,
-            Place::Control(len) => &self.control[..usize::from(*len)],
+            Place::Control(len) => self.control.as_deref().map_or(&[], |kept| &kept[..usize::from(*len)]),
         }
     }
 
@@ -284,12 +284,16 @@ impl Decoder {
             let is_complete = self.done == frame.len;
             if frame.opcode.is_control() {
                 let read = self.done as usize;
-                self.control[read - (at - start)..read].copy_from_slice(&input[start..at]);
+                let is_whole = is_complete && read == at - start;
+                if !is_whole {
+                    let kept = self.control.get_or_insert_with(|| Box::new([0; CONTROL_MAX as usize]));
+                    kept[read - (at - start)..read].copy_from_slice(&input[start..at]);
+                }
                 if !is_complete {
                     return Ok((at, None));
                 }
                 self.frame = None;
-                let place = Place::Control(frame.len as u8);
+                let place = if is_whole { Place::Fed(start..at) } else { Place::Control(frame.len as u8) };
                 return Ok((at, Some(Step { kind: StepKind::Control(frame.opcode), place })));
             }
             if is_complete {
