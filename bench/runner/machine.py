@@ -63,7 +63,8 @@ def raise_descriptor_limit() -> None:
 def clean_environment() -> dict[str, str]:
     """The environment of everything measured: a backtrace per error would be measured along (2.9 us each)."""
     environment = dict(os.environ)
-    for name in ("RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "MALLOC_ARENA_MAX", "LD_PRELOAD"):
+    # R_LIBS could put a package that is only named httpuv (compat/httpuv) before the real one.
+    for name in ("RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "MALLOC_ARENA_MAX", "LD_PRELOAD", "R_LIBS", "R_LIBS_USER"):
         environment.pop(name, None)
     return environment
 

@@ -125,11 +125,11 @@ def measure_idle(cell: Cell, server: Server, scenario: Scenario, generator: str,
 
 
 def _settled_memory(server: Server) -> int:
-    """The resident set after the handler of `/` has collected R's garbage, twice: the first frees what the second needs."""
+    """The resident set after the handler of `/gc` has collected R's garbage, twice: the first frees what the second needs."""
     for _ in range(2):
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
         try:
-            connection.request("GET", "/")
+            connection.request("GET", "/gc")
             connection.getresponse().read()
         except (OSError, http.client.HTTPException) as error:
             raise RuntimeError(f"no answer while idle connections are open: {error!r}") from error
