@@ -42,10 +42,32 @@ AppWrapper <- R6::R6Class(
   )
 )
 
+# The requests whose bodies can be read, by the number of their exchange.
+.bodies <- new.env(parent = emptyenv())
+
 # Binds the body of a request: `ticket` names the exchange to C.
 new_input <- function(req, ticket, size, fd) {
+  body <- new.env(parent = emptyenv())
+  body$req <- req
+  assign(id_key(ticket[[2]]), body, envir = .bodies)
   req$rook.input <- InputStream$new(body_reader(ticket), size)
-  delayedAssign(".bodyData", body_connection(ticket, size, fd), assign.env = req)
+  delayedAssign(".bodyData", open_body(body, ticket, size, fd), assign.env = req)
+}
+
+# The request has been answered: its body is gone.
+forget_body <- function(id) {
+  key <- id_key(id)
+  body <- .bodies[[key]]
+  if (is.null(body)) {
+    return(FALSE)
+  }
+  rm(list = key, envir = .bodies)
+  # Without looking at the value, which would open it.
+  delayedAssign(".bodyData", NULL, assign.env = body$req)
+  if (!is.null(body$connection)) {
+    try(close(body$connection), silent = TRUE)
+  }
+  TRUE
 }
 
 # A function that reads `n` bytes of a request's body from `offset` on.
@@ -55,32 +77,34 @@ body_reader <- function(ticket) {
 }
 
 # The body as a connection, for those who read `req$.bodyData`: made when it is first looked at.
-body_connection <- function(ticket, size, fd) {
-  if (fd >= 0) {
+open_body <- function(body, ticket, size, fd) {
+  body$connection <- if (fd >= 0) {
     # A spooled body has no name any more; its descriptor has.
-    return(file(file.path("/proc/self/fd", fd), open = "rb"))
+    file(file.path("/proc/self/fd", fd), open = "rb")
+  } else {
+    rawConnection(.Call(ffi_body_read, ticket, 0, size), open = "rb")
   }
-  rawConnection(.Call(ffi_body_read, ticket, 0, size), open = "rb")
 }
 
 new_socket <- function(handle, req, listener) {
   ws <- WebSocket$new(handle, req)
-  conns <- .sockets[[as.character(listener)]]
-  key <- format(handle_id(handle), digits = 22)
-  assign(key, ws, envir = conns)
-  attr(ws, "rookery") <- NULL
-  reg <- conns
-  ws$.__enclos_env__$private$forget <- function() {
-    if (exists(key, envir = reg, inherits = FALSE)) rm(list = key, envir = reg)
-  }
+  assign(id_key(handle_id(handle)), ws, envir = .sockets[[as.character(listener)]])
   ws
 }
 
 # The connection has ended: the object learns it, and its closing callbacks are handed to C.
-forget_socket <- function(ws) {
+forget_socket <- function(ws, listener, id) {
   ws$handle <- NULL
-  ws$.__enclos_env__$private$forget()
+  conns <- .sockets[[as.character(listener)]]
+  key <- id_key(id)
+  if (exists(key, envir = conns, inherits = FALSE)) {
+    rm(list = key, envir = conns)
+  }
   ws$closeCallbacks
+}
+
+id_key <- function(id) {
+  format(id, digits = 22)
 }
 
 # Answers when the promise is settled.

@@ -71,6 +71,12 @@ struct visit {
     const char* problem;
 };
 
+// Sends the reply and lets go of what R held for the request.
+static void respond(uint32_t slot, uint64_t id) {
+    rk_respond(slot, id);
+    request_answered(id);
+}
+
 static bool is_nothing(SEXP value) {
     return value == R_NilValue || (TYPEOF(value) == VECSXP && XLENGTH(value) == 0);
 }
@@ -96,7 +102,7 @@ static void take_result(struct visit* visit, SEXP value) {
     }
     visit->problem = response_write(slot, id, value);
     if (visit->problem == NULL) {
-        rk_respond(slot, id);
+        respond(slot, id);
     }
 }
 
@@ -129,7 +135,7 @@ static void ask_call(struct visit* visit, SEXP app, SEXP req) {
     if (function == R_NilValue) {
         static const char page[] = "404 Not Found\n";
         response_text(visit->event->slot, visit->event->id, 404, "text/plain", page, sizeof page - 1);
-        rk_respond(visit->event->slot, visit->event->id);
+        respond(visit->event->slot, visit->event->id);
     } else {
         take_result(visit, PROTECT(call_with(function, req)));
         UNPROTECT(1);
@@ -156,7 +162,7 @@ static SEXP run_visit(void* data) {
     case RK_HANDSHAKE:
         if (!ask_on_headers(visit, app, req)) {
             rk_reply_begin(event->slot, event->id, 101);
-            rk_respond(event->slot, event->id);
+            respond(event->slot, event->id);
             visit->stage = STAGE_ON_WS_OPEN;
             socket_open(event, app, req);
         }
@@ -172,17 +178,16 @@ static SEXP run_visit(void* data) {
     return R_NilValue;
 }
 
-// "GET /path (call)"
-static void route_of(const struct rk_event* event, const char* where, char* out, size_t len) {
+// "GET /path", cut where it is longer than a line of a log should be.
+static void route_of(const struct rk_event* event, char* out, size_t len) {
     snprintf(
         out,
         len,
-        "%.*s %.*s (%s)",
+        "%.*s %.*s",
         (int)(event->method.len > 16 ? 16 : event->method.len),
         event->method.start,
         (int)(event->path.len > 200 ? 200 : event->path.len),
-        event->path.start,
-        where);
+        event->path.start);
 }
 
 // 500 with httpuv's two texts.
@@ -196,13 +201,15 @@ static void answer_failure(uint32_t slot, uint64_t id, SEXP condition) {
         if (!failed && TYPEOF(text) == STRSXP && XLENGTH(text) == 1) {
             response_text(slot, id, 500, type, CHAR(STRING_ELT(text, 0)), (size_t)LENGTH(STRING_ELT(text, 0)));
             UNPROTECT(2);
-            rk_respond(slot, id);
+            rk_reply_fail(slot, id);
+            respond(slot, id);
             return;
         }
         UNPROTECT(2);
     }
     response_text(slot, id, 500, type, plain, sizeof plain - 1);
-    rk_respond(slot, id);
+    rk_reply_fail(slot, id);
+    respond(slot, id);
 }
 
 static void handle_request(const struct rk_event* event) {
@@ -215,12 +222,12 @@ static void handle_request(const struct rk_event* event) {
         // Its server was stopped with the request in the queue: nobody is there to answer, nobody to read it.
         static const char page[] = "503 Service Unavailable\n";
         response_text(event->slot, event->id, 503, "text/plain", page, sizeof page - 1);
-        rk_respond(event->slot, event->id);
+        respond(event->slot, event->id);
         return;
     }
     copy = *app;
     visit.app = &copy;
-    route_of(event, "%s", route, sizeof route);
+    route_of(event, route, sizeof route);
     struct guard guard = {.body = run_visit, .data = &visit};
     enum failure failure = guard_run(&guard);
     if (event->kind == RK_REQUEST) {
@@ -232,7 +239,7 @@ static void handle_request(const struct rk_event* event) {
     SEXP condition = PROTECT(kept(guard.token));
     release(guard.token);
     char where[320];
-    snprintf(where, sizeof where, "%.*s(%s)", (int)strcspn(route, "("), route, stage_names[visit.stage]);
+    snprintf(where, sizeof where, "%s (%s)", route, stage_names[visit.stage]);
     const char* text = visit.problem;
     if (failure == FAILURE_INTERRUPT) {
         text = "interrupted";
@@ -307,7 +314,7 @@ SEXP ffi_respond(SEXP ticket, SEXP value) {
     SEXP condition = PROTECT(kept(guard.token));
     release(guard.token);
     if (failure == FAILURE_NONE && settled.problem == NULL) {
-        rk_respond(settled.slot, settled.id);
+        respond(settled.slot, settled.id);
     } else {
         end_promise(settled.slot, settled.id, condition, settled.problem, false);
     }

@@ -1,7 +1,8 @@
-//! File descriptors: how many there may be, and which ones the server takes.
+//! File descriptors: how many there may be, which ones the server takes, and what a forked child closes.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// R waits with `select()`, which cannot look at descriptors from here on: the low ones are left to it.
 const SELECT_LIMIT: i32 = 1024;
@@ -10,7 +11,8 @@ const SELECT_LIMIT: i32 = 1024;
 pub(crate) fn raise_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid rlimit to write to.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 && limit.rlim_cur < limit.rlim_max {
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 && limit.rlim_cur < limit.rlim_max
+    {
         limit.rlim_cur = limit.rlim_max;
         // SAFETY: `limit` is a valid rlimit. Failing leaves the limit as it was, which is what it was set to.
         unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
@@ -34,4 +36,53 @@ pub(crate) fn lift(fd: OwnedFd) -> OwnedFd {
 /// Whether accepting failed because descriptors or memory have run out: trying again at once would spin.
 pub(crate) fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+/// Descriptors up to here are remembered for a forked child; 8 KiB of bits. Linux gives no higher ones unless the
+/// hard limit was raised and all the lower are taken.
+const REMEMBERED: usize = 65_536;
+
+/// The descriptors of listeners and connections, for [`close_inherited`]. Bits, because a forked child may take no
+/// lock.
+static SERVED: [AtomicU64; REMEMBERED / 64] = [const { AtomicU64::new(0) }; REMEMBERED / 64];
+
+/// Marks a descriptor as the server's for as long as it lives. Drop it before the descriptor is closed.
+#[derive(Debug)]
+pub(crate) struct Served(RawFd);
+
+impl Served {
+    pub(crate) fn new(fd: &impl AsFd) -> Served {
+        let fd = fd.as_fd().as_raw_fd();
+        if let Some((word, bit)) = place(fd) {
+            SERVED[word].fetch_or(bit, Ordering::Relaxed);
+        }
+        Served(fd)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some((word, bit)) = place(self.0) {
+            SERVED[word].fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+}
+
+fn place(fd: RawFd) -> Option<(usize, u64)> {
+    let fd = usize::try_from(fd).ok().filter(|fd| *fd < REMEMBERED)?;
+    Some((fd / 64, 1 << (fd % 64)))
+}
+
+/// Closes, in a forked child, what the parent serves: a child must not keep a port or a connection open. Takes no
+/// lock and allocates nothing.
+pub(crate) fn close_inherited() {
+    for (word, bits) in SERVED.iter().enumerate() {
+        let mut bits = bits.swap(0, Ordering::Relaxed);
+        while bits != 0 {
+            let fd = word * 64 + bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            // SAFETY: in the child nobody uses this descriptor any more: the thread that did was not forked.
+            unsafe { libc::close(fd as RawFd) };
+        }
+    }
 }

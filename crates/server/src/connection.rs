@@ -1,0 +1,352 @@
+//! A connection: hyper driven over a [`Stream`], its deadlines, and the way out to a WebSocket.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::{Bytes, BytesMut};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use rookery_error::RequestHook;
+use rookery_exchange::{Exchange, ListenerId};
+
+use crate::answer::answer;
+use crate::descriptor::Served;
+use crate::hub::Hub;
+use crate::rejection::Rejection;
+use crate::server::Site;
+use crate::socket;
+use crate::stream::{Socket, Stream};
+
+/// What a connection is doing, which decides what it is given time for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Between requests.
+    Idle,
+    /// A head has begun to arrive.
+    Head,
+    /// A body is arriving.
+    Body,
+    /// The application works.
+    Application,
+    /// The reply is being made and written.
+    Reply,
+    /// The reply has been made; its last bytes are being written.
+    Flush,
+}
+
+/// Everything about a connection but its hyper state machine.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) hub: Rc<Hub>,
+    /// Knows which request is being served.
+    pub(crate) hook: Arc<RequestHook<Rejection>>,
+    pub(crate) listener: ListenerId,
+    pub(crate) site: Site,
+    // Before the socket: a descriptor that was closed may be somebody else's by now.
+    _served: Served,
+    pub(crate) socket: RefCell<Socket>,
+    pub(crate) remote: Option<SocketAddr>,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) phase: Cell<Phase>,
+    /// The tick of the last progress.
+    since: Cell<u32>,
+    is_write_blocked: Cell<bool>,
+    /// Whether the connection is to end: at once, or after the reply that the application owes.
+    end: Cell<End>,
+    waker: RefCell<Option<Waker>>,
+    /// Whether hyper's table of headers is still the small one.
+    is_small: Cell<bool>,
+    /// Whether hyper has written an answer of its own to a head it could not read. It is not sent: ours is.
+    is_refused: Cell<bool>,
+    /// Whether the peer is looked at while the application works: not after a FIN or with bytes waiting.
+    pub(crate) is_watched: Cell<bool>,
+    /// Whether the request's body was left unread.
+    pub(crate) has_rest: Cell<bool>,
+    /// The accepted handshake of a WebSocket.
+    pub(crate) upgrade: RefCell<Option<Box<Exchange>>>,
+    /// The bytes of replies: split off, sent, and used again.
+    pub(crate) out: RefCell<BytesMut>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    No,
+    AfterReply,
+    Now,
+    TimedOut,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        hub: &Rc<Hub>,
+        listener: ListenerId,
+        site: &Site,
+        socket: Socket,
+        served: Served,
+        ends: (Option<SocketAddr>, Option<SocketAddr>),
+    ) -> Rc<Connection> {
+        Rc::new(Connection {
+            hub: Rc::clone(hub),
+            hook: hub.reports.hook(),
+            listener,
+            site: site.clone(),
+            socket: RefCell::new(socket),
+            _served: served,
+            remote: ends.0,
+            local: ends.1,
+            phase: Cell::new(Phase::Idle),
+            since: Cell::new(hub.tick()),
+            is_write_blocked: Cell::new(false),
+            end: Cell::new(End::No),
+            waker: RefCell::default(),
+            is_small: Cell::new(true),
+            is_refused: Cell::new(false),
+            is_watched: Cell::new(true),
+            has_rest: Cell::new(false),
+            upgrade: RefCell::default(),
+            out: RefCell::default(),
+        })
+    }
+
+    /// Notes progress.
+    pub(crate) fn touch(&self) {
+        self.since.set(self.hub.tick());
+    }
+
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.phase.set(phase);
+        self.touch();
+    }
+
+    pub(crate) fn has_read(&self, n: usize) {
+        self.is_watched.set(n > 0);
+        match self.phase.get() {
+            Phase::Idle => self.enter(Phase::Head),
+            // A head has all of its time from its first byte on, however it trickles.
+            Phase::Head => {}
+            _ => self.touch(),
+        }
+    }
+
+    pub(crate) fn has_written(&self, written: &Poll<io::Result<usize>>) {
+        self.is_write_blocked.set(written.is_pending());
+        if written.is_ready() {
+            self.touch();
+        }
+    }
+
+    /// hyper has nothing more to write.
+    pub(crate) fn has_flushed(&self) {
+        if self.phase.get() == Phase::Flush {
+            self.enter(Phase::Idle);
+            if self.end.get() == End::AfterReply {
+                self.end.set(End::Now);
+            }
+        }
+    }
+
+    /// Whether what hyper writes is an answer of its own to a head it could not read: those are ours to give.
+    pub(crate) fn refuses(&self) -> bool {
+        let refuses = matches!(self.phase.get(), Phase::Idle | Phase::Head);
+        self.is_refused.set(self.is_refused.get() || refuses);
+        refuses
+    }
+
+    /// Looks at the deadlines; called each tick.
+    pub(crate) fn sweep(&self, now: u32) {
+        let ticks = &self.hub.ticks;
+        let limit = match self.phase.get() {
+            Phase::Application => return,
+            Phase::Head => ticks.head,
+            Phase::Reply | Phase::Flush if !self.is_write_blocked.get() => return,
+            Phase::Idle | Phase::Body | Phase::Reply | Phase::Flush => ticks.idle,
+        };
+        if now.wrapping_sub(self.since.get()) > limit {
+            self.end.set(if self.phase.get() == Phase::Head { End::TimedOut } else { End::Now });
+            self.wake();
+        }
+    }
+
+    /// Ends the connection: at once if no reply is owed, else after it. Says whether one is owed by the application.
+    pub(crate) fn stop(&self) -> bool {
+        let phase = self.phase.get();
+        let owes = matches!(phase, Phase::Application | Phase::Reply | Phase::Flush);
+        self.end.set(if owes { End::AfterReply } else { End::Now });
+        self.wake();
+        phase == Phase::Application
+    }
+
+    /// Ends the connection at once.
+    pub(crate) fn abort(&self) {
+        self.end.set(End::Now);
+        self.wake();
+    }
+
+    /// Whether a reply must tell the client that the connection ends with it.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.end.get() != End::No
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Whether the peer has reset the connection. Costs no system call unless the socket has something to tell.
+    pub(crate) fn is_reset(&self, cx: &mut Context<'_>) -> bool {
+        let socket = self.socket.borrow();
+        while self.is_watched.get() {
+            match socket.poll_read_ready(cx) {
+                Poll::Pending => return false,
+                Poll::Ready(Err(_)) => return true,
+                Poll::Ready(Ok(())) => match socket.try_peek() {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(_) => return true,
+                    // A half-close, or the next request: neither changes before this one is answered.
+                    Ok(_) => self.is_watched.set(false),
+                },
+            }
+        }
+        false
+    }
+}
+
+/// How driving hyper ended.
+enum Outcome {
+    Done,
+    Ended(End),
+    Failed(hyper::Error),
+    Upgrade(Box<Exchange>),
+}
+
+/// hyper's own table of headers lies on its stack; one of 2,000 lines would be allocated for each request. So a
+/// connection starts with the small one, and the rare head that does not fit is read again with the large one.
+const SMALL_TABLE: usize = 100;
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(connection: Rc<Connection>) {
+    let key = connection.hub.join(&connection);
+    let mut rewound = Bytes::new();
+    loop {
+        let limits = &connection.hub.limits;
+        let mut builder = http1::Builder::new();
+        builder.half_close(true).title_case_headers(true).max_buf_size(limits.head_bytes.max(MIN_BUFFER));
+        if !connection.is_small.get() || limits.header_lines < SMALL_TABLE {
+            builder.max_headers(limits.header_lines);
+        }
+        let stream = Stream { connection: Rc::clone(&connection), rewound: std::mem::take(&mut rewound) };
+        let service = service_fn(|request| answer(Rc::clone(&connection), request));
+        let mut http = builder.serve_connection(stream, service);
+        let outcome = {
+            let mut http = Pin::new(&mut http);
+            poll_fn(|cx| {
+                {
+                    let mut waker = connection.waker.borrow_mut();
+                    if waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
+                        *waker = Some(cx.waker().clone());
+                    }
+                }
+                if matches!(connection.end.get(), End::Now | End::TimedOut) {
+                    return Poll::Ready(Outcome::Ended(connection.end.get()));
+                }
+                match http.as_mut().poll(cx) {
+                    Poll::Ready(Ok(())) => Poll::Ready(Outcome::Done),
+                    Poll::Ready(Err(error)) => Poll::Ready(Outcome::Failed(error)),
+                    Poll::Pending => {
+                        if let Some(exchange) = connection.upgrade.borrow_mut().take() {
+                            return Poll::Ready(Outcome::Upgrade(exchange));
+                        }
+                        // A reply was flushed after `stop`: hyper waits for the next request, which is not wanted.
+                        match connection.end.get() {
+                            end @ (End::Now | End::TimedOut) => Poll::Ready(Outcome::Ended(end)),
+                            _ => Poll::Pending,
+                        }
+                    }
+                }
+            })
+            .await
+        };
+        match outcome {
+            Outcome::Done | Outcome::Ended(End::Now | End::AfterReply | End::No) => {}
+            Outcome::Ended(End::TimedOut) => reject(&connection, Rejection::HeadTimeout),
+            Outcome::Failed(error) if error.is_parse_too_large() && connection.is_refused.get() => {
+                if connection.is_small.replace(false) && limits.header_lines > SMALL_TABLE {
+                    connection.is_refused.set(false);
+                    rewound = http.into_parts().read_buf;
+                    continue;
+                }
+                reject(&connection, Rejection::HeadTooLarge);
+            }
+            Outcome::Failed(_) if connection.is_refused.get() => reject(&connection, Rejection::Unreadable),
+            Outcome::Failed(_) => {}
+            Outcome::Upgrade(exchange) => {
+                let read = http.into_parts().read_buf;
+                connection.hub.leave(key);
+                // A task of its own: the one that held hyper is large, and a WebSocket lives long.
+                socket::spawn(connection, exchange, read);
+                return;
+            }
+        }
+        break;
+    }
+    close(&connection).await;
+    connection.hub.leave(key);
+}
+
+/// hyper takes no smaller buffer.
+const MIN_BUFFER: usize = 8192;
+
+/// Writes the answer to a head that could not be read; the connection is closed after it. What does not fit the
+/// socket's buffer is lost, with a client that does not read.
+fn reject(connection: &Connection, rejection: Rejection) {
+    // What has no head has no id yet.
+    connection.hook.begin(Hub::next_id());
+    rookery_error::throw(rejection.error());
+    let text = rejection.text();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {len}\r\n\r\n",
+        status = rejection.status_line(),
+        date = httpdate::fmt_http_date(std::time::SystemTime::now()),
+        len = text.len(),
+    );
+    let _ = connection
+        .socket
+        .borrow()
+        .try_write_vectored(&[IoSlice::new(head.as_bytes()), IoSlice::new(text.as_bytes())]);
+    connection.has_rest.set(true);
+}
+
+/// Says goodbye: a FIN, and when the peer is still sending, reading on for a while, so that what was written is not
+/// thrown away by a reset (RFC 9112, 9.6).
+async fn close(connection: &Rc<Connection>) {
+    connection.socket.borrow().shut_down();
+    if !connection.has_rest.get() {
+        return;
+    }
+    connection.end.set(End::No);
+    connection.enter(Phase::Flush);
+    connection.is_write_blocked.set(true); // Counts as such: the sweep gives it `idle_time`, this loop less.
+    let patience = connection.hub.limits.close_time;
+    let mut left = LINGER_BYTES;
+    let rest = poll_fn(|cx| {
+        while left > 0 {
+            let mut scratch = connection.hub.scratch.borrow_mut();
+            match ready!(connection.socket.borrow_mut().poll_read(cx, &mut scratch)) {
+                Ok(n) if n > 0 => left = left.saturating_sub(n),
+                _ => break,
+            }
+        }
+        Poll::Ready(())
+    });
+    let _ = tokio::time::timeout(patience, rest).await;
+}
+
+/// What a client may send after its request was refused before the connection is reset all the same.
+const LINGER_BYTES: usize = 16 << 20;

@@ -1,0 +1,280 @@
+//! The I/O thread: its runtime, and the orders it carries out.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
+
+use rookery_error::Reports;
+use rookery_exchange::{IoWaker, Link, ListenerId};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::accept::{Bound, accept};
+use crate::config::Limits;
+use crate::connection::Phase;
+use crate::descriptor::Served;
+use crate::hub::Hub;
+use crate::pulse;
+use crate::rejection::Rejection;
+use crate::server::Site;
+
+/// Threads for what blocks: files and spools. More would only wait for the same disk.
+const BLOCKING_THREADS: usize = 4;
+
+/// How long an idle one of them is kept.
+const BLOCKING_IDLE: Duration = Duration::from_secs(2);
+
+/// The I/O thread's close code to WebSockets of a stopped listener: going away (RFC 6455, 7.4.1).
+const GOING_AWAY: u16 = 1001;
+
+/// What the I/O thread is told to do.
+#[derive(Debug)]
+pub(crate) enum Order {
+    Listen { listener: ListenerId, bound: Bound, site: Site },
+    Drain { listener: ListenerId, done: mpsc::Sender<()> },
+    Count { listener: ListenerId, done: mpsc::Sender<usize> },
+    Stop { listener: ListenerId, done: mpsc::Sender<()> },
+    Halt { done: mpsc::Sender<()> },
+}
+
+/// How orders reach the I/O thread.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    orders: Mutex<Orders>,
+    came: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Orders {
+    waiting: VecDeque<Order>,
+    /// The thread has decided to end and takes no more.
+    is_over: bool,
+}
+
+impl Control {
+    /// Gives an order; it comes back when the thread has ended.
+    pub(crate) fn push(&self, order: Order) -> Result<(), Order> {
+        let mut orders = self.orders();
+        if orders.is_over {
+            return Err(order);
+        }
+        orders.waiting.push_back(order);
+        drop(orders);
+        self.came.notify_one();
+        Ok(())
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.orders().is_over
+    }
+
+    fn pop(&self) -> Option<Order> {
+        self.orders().waiting.pop_front()
+    }
+
+    /// Ends the taking of orders, unless one waits.
+    fn finish(&self) -> bool {
+        let mut orders = self.orders();
+        orders.is_over = orders.waiting.is_empty();
+        orders.is_over
+    }
+
+    fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes the thread when commands wait.
+struct Wake(Arc<Notify>);
+
+impl IoWaker for Wake {
+    fn wake(&self) {
+        self.0.notify_one();
+    }
+}
+
+thread_local! {
+    /// For the hooks of the runtime, which must be `Send` and so cannot hold it.
+    static HUB: RefCell<Option<(Rc<Hub>, Arc<Notify>)>> = const { RefCell::new(None) };
+}
+
+/// Runs the I/O thread until there is no listener and no connection.
+pub(crate) fn run(link: Arc<Link>, limits: Limits, reports: Arc<Reports<Rejection>>, control: &Control) {
+    let hub = Hub::new(Arc::clone(&link), limits, reports);
+    let drain = Arc::new(Notify::new());
+    link.set_io_waker(Some(Arc::new(Wake(Arc::clone(&drain)))));
+    HUB.set(Some((Rc::clone(&hub), Arc::clone(&drain))));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_keep_alive(BLOCKING_IDLE)
+        .thread_name("rookery-disk")
+        .on_thread_park(before_sleep)
+        .on_thread_unpark(after_sleep)
+        .build_local(tokio::runtime::LocalOptions::default());
+    if let Ok(runtime) = runtime {
+        runtime.block_on(carry_out(&hub, &drain, control));
+        // Tasks, and with them sockets, end here; threads that block are waited for.
+        drop(runtime);
+    }
+    link.set_io_waker(None);
+    HUB.set(None);
+}
+
+/// The thread is about to sleep: carries out what the application sent, and says so if it may sleep.
+fn before_sleep() {
+    HUB.with_borrow(|shared| {
+        let Some((hub, drain)) = shared else { return };
+        loop {
+            if hub.deliver() {
+                // What was carried out may have woken no task, and then the runtime would sleep unannounced.
+                drain.notify_one();
+                return;
+            }
+            if hub.pending.len() > 0 {
+                hub.start_pulse();
+            }
+            if hub.link.may_sleep(hub.is_app_slow.get()) {
+                return;
+            }
+        }
+    });
+}
+
+fn after_sleep() {
+    HUB.with_borrow(|shared| {
+        if let Some((hub, _)) = shared {
+            hub.link.woke();
+        }
+    });
+}
+
+async fn carry_out(hub: &Rc<Hub>, drain: &Arc<Notify>, control: &Control) {
+    tokio::task::spawn_local(pulse::pulse(Rc::clone(hub)));
+    tokio::task::spawn_local(pulse::sweep(Rc::clone(hub)));
+    tokio::task::spawn_local({
+        let (hub, drain) = (Rc::clone(hub), Arc::clone(drain));
+        async move {
+            loop {
+                drain.notified().await;
+                hub.deliver();
+            }
+        }
+    });
+    let mut listeners: HashMap<ListenerId, Listening> = HashMap::new();
+    loop {
+        // Before the look, so that an end between the look and the wait is not missed.
+        let ended = hub.ended.notified();
+        while let Some(order) = control.pop() {
+            match order {
+                Order::Listen { listener, bound, site } => {
+                    let served = Served::new(&bound);
+                    let accepting = tokio::task::spawn_local(accept(Rc::clone(hub), bound, listener, site));
+                    listeners.insert(listener, Listening { served, accepting });
+                }
+                Order::Count { listener, done } => {
+                    let count = hub.connections_of(listener).len() + hub.sockets_of(listener).len();
+                    // Whoever asked waits for it.
+                    let _ = done.send(count);
+                }
+                Order::Drain { listener, done } => {
+                    if let Some(listening) = listeners.remove(&listener) {
+                        listening.end().await;
+                    }
+                    say_goodbye(hub, listener);
+                    let _ = done.send(());
+                }
+                Order::Stop { listener, done } => {
+                    if let Some(listening) = listeners.remove(&listener) {
+                        listening.end().await;
+                    }
+                    say_goodbye(hub, listener);
+                    stop(hub, listener, hub.limits.stop_time).await;
+                    if listeners.is_empty() && hub.population() == 0 && control.finish() {
+                        let _ = done.send(());
+                        return;
+                    }
+                    let _ = done.send(());
+                }
+                Order::Halt { done } => {
+                    for (_, listening) in listeners.drain() {
+                        listening.end().await;
+                    }
+                    let _ = control.finish();
+                    let _ = done.send(());
+                    return;
+                }
+            }
+        }
+        if listeners.is_empty() && hub.population() == 0 && control.finish() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = control.came.notified() => {}
+            () = ended => {}
+        }
+    }
+}
+
+/// A listener's task.
+struct Listening {
+    served: Served,
+    accepting: JoinHandle<()>,
+}
+
+impl Listening {
+    /// Stops accepting; when this returns the port is free.
+    async fn end(self) {
+        drop(self.served);
+        self.accepting.abort();
+        // Cancelled, as asked.
+        let _ = self.accepting.await;
+    }
+}
+
+/// Ends what is idle, and the rest when it is done.
+fn say_goodbye(hub: &Rc<Hub>, listener: ListenerId) {
+    for connection in hub.connections_of(listener) {
+        connection.stop();
+    }
+    for socket in hub.sockets_of(listener) {
+        socket.close(hub, GOING_AWAY, b"");
+    }
+}
+
+/// Waits for the end of all but the connections that the application owes a reply, and ends those that are late.
+async fn stop(hub: &Rc<Hub>, listener: ListenerId, patience: Duration) {
+    let is_ours = |phase: Phase| phase != Phase::Application;
+    let is_done = || {
+        hub.sockets_of(listener).is_empty()
+            && !hub.connections_of(listener).iter().any(|connection| is_ours(connection.phase.get()))
+    };
+    let all_done = async {
+        loop {
+            let ended = hub.ended.notified();
+            if is_done() {
+                return;
+            }
+            ended.await;
+        }
+    };
+    if tokio::time::timeout(patience, all_done).await.is_ok() {
+        return;
+    }
+    for connection in hub.connections_of(listener) {
+        if is_ours(connection.phase.get()) {
+            connection.abort();
+        }
+    }
+    for socket in hub.sockets_of(listener) {
+        socket.abort();
+    }
+    while !is_done() {
+        // Each of them ends when it is polled next.
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,143 @@
+//! What waits to be written to a WebSocket.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll, ready};
+
+use rookery_exchange::{Lease, MessageKind, Payload};
+use rookery_websocket::protocol::{Header, MAX_HEADER, OpCode, encode_frame};
+
+use crate::stream::Socket;
+
+/// Messages up to here are copied behind one another and leave in one write; larger ones are written from where
+/// they lie.
+const JOINED: usize = 16 << 10;
+
+/// Pieces written at once.
+const SLICES: usize = 16;
+
+/// Frames waiting to be written, in order. Empty, it holds no memory but its table.
+#[derive(Debug, Default)]
+pub(crate) struct Outbound {
+    pieces: VecDeque<Piece>,
+    /// Bytes of the first piece that have been written.
+    written: usize,
+    len: usize,
+    /// The last buffer, kept while the socket is busy.
+    spare: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Piece {
+    /// Frames, behind one another.
+    Frames(Vec<u8>),
+    /// A payload, after its header.
+    Pooled(Vec<u8>),
+    /// A payload that is the application's memory.
+    Lent(Lease),
+}
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Piece::Frames(bytes) | Piece::Pooled(bytes) => bytes,
+            Piece::Lent(lease) => lease.as_bytes(),
+        }
+    }
+}
+
+impl Outbound {
+    /// Bytes that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Appends bytes that are no frame: the answer to the handshake.
+    pub(crate) fn push_raw(&mut self, bytes: &[u8]) {
+        self.frames().extend_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// Appends what `encode` writes.
+    pub(crate) fn push_with(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        let frames = self.frames();
+        let before = frames.len();
+        encode(frames);
+        let grown = frames.len() - before;
+        self.len += grown;
+    }
+
+    /// Appends a message; gives its buffer back when it was copied.
+    pub(crate) fn push(&mut self, kind: MessageKind, payload: Payload) -> Option<Vec<u8>> {
+        let opcode = match kind {
+            MessageKind::Text => OpCode::Text,
+            MessageKind::Binary => OpCode::Binary,
+        };
+        let bytes = payload.as_bytes();
+        if bytes.len() <= JOINED {
+            self.push_with(|out| encode_frame(out, opcode, true, None, bytes));
+            return match payload {
+                Payload::Pooled(buffer) => Some(buffer),
+                Payload::Lent(_) => None,
+            };
+        }
+        let mut header = [0; MAX_HEADER];
+        let n =
+            Header { fin: true, rsv1: false, opcode, mask: None, len: bytes.len() as u64 }.write(&mut header);
+        self.push_raw(&header[..n]);
+        self.len += bytes.len();
+        self.pieces.push_back(match payload {
+            Payload::Pooled(bytes) => Piece::Pooled(bytes),
+            Payload::Lent(lease) => Piece::Lent(lease),
+        });
+        None
+    }
+
+    /// Writes all that waits.
+    pub(crate) fn poll_flush(&mut self, socket: &mut Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.len > 0 {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let mut count = 0;
+            for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
+                *slice = IoSlice::new(&piece.bytes()[if count == 0 { self.written } else { 0 }..]);
+                count += 1;
+            }
+            let n = ready!(socket.poll_write_vectored(cx, &slices[..count]))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.advance(n);
+        }
+        if self.spare.capacity() > 0 {
+            self.spare = Vec::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn advance(&mut self, n: usize) {
+        self.len -= n;
+        self.written += n;
+        while let Some(first) = self.pieces.front() {
+            let whole = first.bytes().len();
+            if self.written < whole {
+                break;
+            }
+            self.written -= whole;
+            if let Some(Piece::Frames(mut frames)) = self.pieces.pop_front() {
+                frames.clear();
+                self.spare = frames;
+            }
+        }
+    }
+
+    fn frames(&mut self) -> &mut Vec<u8> {
+        let joins = matches!(self.pieces.back(), Some(Piece::Frames(frames)) if frames.len() < 2 * JOINED);
+        if !joins {
+            self.pieces.push_back(Piece::Frames(std::mem::take(&mut self.spare)));
+        }
+        match self.pieces.back_mut() {
+            Some(Piece::Frames(frames)) => frames,
+            _ => unreachable!("the last piece is one of frames: it was pushed if it was not"),
+        }
+    }
+}

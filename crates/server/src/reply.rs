@@ -1,0 +1,410 @@
+//! A reply, from what the application wrote into the exchange to what hyper sends.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{BufMut as _, Bytes};
+use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
+use http_body::{Frame, SizeHint};
+use rookery_exchange::Exchange;
+use tokio::task::JoinHandle;
+
+use crate::compress::{self, Candidate, Gzip};
+use crate::connection::{Connection, Phase};
+use crate::rejection::Rejection;
+use crate::request;
+
+/// Bytes of a file read at once.
+const PIECE: usize = 64 << 10;
+
+/// Seconds a client is asked to wait when the queue is full: by then a second of work is done.
+const RETRY_SECONDS: &str = "1";
+
+/// What hyper is given to send. Dropped when it has been encoded, or when the connection ends before.
+#[derive(Debug)]
+pub(crate) struct ReplyBody {
+    connection: Rc<Connection>,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    Empty,
+    Whole(Bytes),
+    File(FileSource),
+    Gzip(Box<GzipSource>),
+}
+
+/// A file, read piece by piece on another thread: the next piece when the last has been taken.
+#[derive(Debug)]
+struct FileSource {
+    file: Arc<File>,
+    at: u64,
+    left: u64,
+    reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
+}
+
+/// What is compressed on its way out, on another thread: a piece takes milliseconds.
+#[derive(Debug)]
+struct GzipSource {
+    /// `None` while it is away, and when the end has come.
+    gzip: Option<Gzip>,
+    input: Input,
+    working: Option<JoinHandle<io::Result<Compressed>>>,
+}
+
+#[derive(Debug)]
+enum Input {
+    Whole(Bytes),
+    File { file: Arc<File>, at: u64, left: u64 },
+}
+
+#[derive(Debug)]
+struct Compressed {
+    gzip: Gzip,
+    input: Input,
+    out: Vec<u8>,
+    is_last: bool,
+}
+
+impl FileSource {
+    fn new(file: File, at: u64, left: u64) -> FileSource {
+        FileSource { file: Arc::new(file), at, left, reading: None }
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Vec<u8>>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        let reading = self.reading.get_or_insert_with(|| {
+            let (file, at) = (Arc::clone(&self.file), self.at);
+            let len = usize::try_from(self.left).unwrap_or(usize::MAX).min(PIECE);
+            tokio::task::spawn_blocking(move || {
+                let mut piece = vec![0; len];
+                // A file that has become shorter since its length was told: the reply cannot be completed.
+                file.read_exact_at(&mut piece, at).map(|()| piece)
+            })
+        });
+        let piece = ready!(Pin::new(reading).poll(cx));
+        self.reading = None;
+        Poll::Ready(Some(match piece {
+            Ok(Ok(piece)) => {
+                self.at += piece.len() as u64;
+                self.left -= piece.len() as u64;
+                Ok(piece)
+            }
+            Ok(Err(error)) => Err(error),
+            Err(error) => Err(io::Error::other(error)),
+        }))
+    }
+}
+
+/// Bodies up to here are compressed at once and keep a length; larger ones in pieces of this size.
+const GZIP_PIECE: usize = 64 << 10;
+
+impl Input {
+    /// Compresses pieces until something comes out.
+    fn compress(mut self, mut gzip: Gzip) -> io::Result<Compressed> {
+        let mut out = Vec::new();
+        loop {
+            let is_last = match &mut self {
+                Input::Whole(bytes) => {
+                    gzip.push(&bytes.split_to(bytes.len().min(GZIP_PIECE)), &mut out);
+                    bytes.is_empty()
+                }
+                Input::File { file, at, left } => {
+                    let mut piece = vec![0; usize::try_from(*left).unwrap_or(usize::MAX).min(GZIP_PIECE)];
+                    file.read_exact_at(&mut piece, *at)?;
+                    gzip.push(&piece, &mut out);
+                    *at += piece.len() as u64;
+                    *left -= piece.len() as u64;
+                    *left == 0
+                }
+            };
+            if is_last {
+                gzip.finish(&mut out);
+            }
+            if is_last || !out.is_empty() {
+                return Ok(Compressed { gzip, input: self, out, is_last });
+            }
+        }
+    }
+}
+
+impl GzipSource {
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Vec<u8>>>> {
+        if self.working.is_none() {
+            let Some(gzip) = self.gzip.take() else { return Poll::Ready(None) };
+            let input = std::mem::replace(&mut self.input, Input::Whole(Bytes::new()));
+            self.working = Some(tokio::task::spawn_blocking(move || input.compress(gzip)));
+        }
+        let Some(working) = &mut self.working else { return Poll::Ready(None) };
+        let compressed = ready!(Pin::new(working).poll(cx)).map_err(io::Error::other);
+        self.working = None;
+        Poll::Ready(Some(match compressed {
+            Ok(Ok(compressed)) => {
+                if !compressed.is_last {
+                    self.gzip = Some(compressed.gzip);
+                    self.input = compressed.input;
+                }
+                Ok(compressed.out)
+            }
+            Ok(Err(error)) | Err(error) => Err(error),
+        }))
+    }
+}
+
+impl http_body::Body for ReplyBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let piece = match &mut self.source {
+            Source::Empty => None,
+            Source::Whole(bytes) => {
+                let bytes = std::mem::take(bytes);
+                self.source = Source::Empty;
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
+            Source::File(file) => ready!(file.poll_piece(cx)),
+            Source::Gzip(gzip) => ready!(gzip.poll_piece(cx)),
+        };
+        Poll::Ready(piece.map(|piece| piece.map(|bytes| Frame::data(Bytes::from(bytes)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Empty => true,
+            Source::Whole(bytes) => bytes.is_empty(),
+            Source::File(file) => file.left == 0,
+            Source::Gzip(gzip) => gzip.gzip.is_none() && gzip.working.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Empty => SizeHint::with_exact(0),
+            Source::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Source::File(file) => SizeHint::with_exact(file.left),
+            Source::Gzip(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl Drop for ReplyBody {
+    fn drop(&mut self) {
+        if self.connection.phase.get() == Phase::Reply {
+            self.connection.enter(Phase::Flush);
+        }
+    }
+}
+
+/// What a reply's body is made of.
+#[derive(Debug)]
+pub(crate) enum Content {
+    Whole(Bytes),
+    File { file: File, at: u64, len: u64 },
+}
+
+impl Content {
+    fn len(&self) -> u64 {
+        match self {
+            Content::Whole(bytes) => bytes.len() as u64,
+            Content::File { len, .. } => *len,
+        }
+    }
+
+    fn source(self) -> Source {
+        match self {
+            Content::Whole(bytes) if bytes.is_empty() => Source::Empty,
+            Content::Whole(bytes) => Source::Whole(bytes),
+            Content::File { file, at, len } => Source::File(FileSource::new(file, at, len)),
+        }
+    }
+
+    /// The source of the compressed body; a small one is compressed here.
+    fn compressed(self, connection: &Connection) -> Source {
+        let input = match self {
+            Content::Whole(bytes) if bytes.len() <= GZIP_PIECE => {
+                let mut out = Vec::with_capacity(bytes.len() / 2 + 64);
+                connection.hub.gzip.borrow_mut().get_or_insert_default().compress(&bytes, &mut out);
+                return Source::Whole(out.into());
+            }
+            Content::Whole(bytes) => Input::Whole(bytes),
+            Content::File { file, at, len } => Input::File { file: Arc::new(file), at, left: len },
+        };
+        Source::Gzip(Box::new(GzipSource { gzip: Some(Gzip::new()), input, working: None }))
+    }
+}
+
+/// What the request says about the form of its reply.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) is_head: bool,
+    pub(crate) accepts_gzip: bool,
+}
+
+impl Terms {
+    pub(crate) fn of(head: &http::request::Parts) -> Terms {
+        let any = Candidate {
+            method: &head.method,
+            version: head.version,
+            status: StatusCode::OK,
+            headers: &HeaderMap::new(),
+            len: None,
+        };
+        let accepted = head.headers.get(ACCEPT_ENCODING).map(HeaderValue::as_bytes);
+        Terms {
+            is_head: head.method == Method::HEAD,
+            accepts_gzip: accepted.is_some() && compress::negotiate(accepted, &any),
+        }
+    }
+}
+
+/// Makes the response. `headers` is the request's table, emptied and used again; the bytes of the reply are copied
+/// into the connection's buffer, so that the exchange is free at once.
+pub(crate) fn build(
+    connection: &Rc<Connection>,
+    exchange: &mut Exchange,
+    mut headers: HeaderMap,
+    terms: Terms,
+) -> Response<ReplyBody> {
+    let Ok(status) = StatusCode::from_u16(exchange.reply().status()) else {
+        return reject(connection, headers, Rejection::Application);
+    };
+    let closes = connection.is_ending() || connection.has_rest.get();
+    headers.clear();
+    let mut facts = Facts { closes, told_length: None };
+    let body = {
+        let copied = exchange.reply_copied().unwrap_or_default();
+        let total = exchange.reply_headers().map(|(_, value)| value.len()).sum::<usize>() + copied.len();
+        let mut out = connection.out.borrow_mut();
+        out.reserve(total);
+        for (name, value) in exchange.reply_headers() {
+            let Some(name) = connection.hub.header_name(name) else { continue };
+            if facts.takes(&name, value) {
+                out.put_slice(value);
+                if let Ok(value) = HeaderValue::from_maybe_shared(out.split().freeze()) {
+                    headers.append(name, value);
+                }
+            }
+        }
+        out.put_slice(copied);
+        out.split().freeze()
+    };
+    let content = match exchange.reply_mut().take_body() {
+        rookery_exchange::ReplyBody::None => Content::Whole(Bytes::new()),
+        rookery_exchange::ReplyBody::Copied => Content::Whole(body),
+        rookery_exchange::ReplyBody::Lent(lease) => Content::Whole(Bytes::from_owner(lease)),
+        rookery_exchange::ReplyBody::File { file, len } => Content::File { file, at: 0, len },
+    };
+    finish(connection, status, headers, content, &facts, terms)
+}
+
+/// What the headers of a reply say about framing.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) closes: bool,
+    /// The application's Content-Length.
+    pub(crate) told_length: Option<u64>,
+}
+
+impl Facts {
+    /// Whether a header is sent as it is. Framing and the connection are the server's business (RFC 9110, 7.6.1).
+    fn takes(&mut self, name: &HeaderName, value: &[u8]) -> bool {
+        match name.as_str() {
+            "connection" => {
+                self.closes |= request::has_token(value, b"close");
+                false
+            }
+            "content-length" => {
+                self.told_length =
+                    std::str::from_utf8(value).ok().and_then(|value| value.trim().parse().ok());
+                false
+            }
+            "keep-alive" | "transfer-encoding" | "upgrade" | "proxy-connection" | "trailer" => false,
+            _ => true,
+        }
+    }
+}
+
+/// Adds what the server adds.
+pub(crate) fn finish(
+    connection: &Rc<Connection>,
+    status: StatusCode,
+    mut headers: HeaderMap,
+    content: Content,
+    facts: &Facts,
+    terms: Terms,
+) -> Response<ReplyBody> {
+    if facts.closes {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    let is_bodiless =
+        status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED || status.is_informational();
+    let is_gzip = terms.accepts_gzip
+        && compress::negotiate(
+            Some(b"gzip"),
+            &Candidate {
+                method: &Method::GET,
+                version: Version::HTTP_11,
+                status,
+                headers: &headers,
+                len: Some(content.len()),
+            },
+        );
+    let source = if is_bodiless {
+        if let (StatusCode::NOT_MODIFIED, Some(len)) = (status, facts.told_length) {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+        }
+        Source::Empty
+    } else if terms.is_head {
+        // The length that GET would tell, without the bytes (RFC 9110, 9.3.2).
+        let len = match content.len() {
+            0 => facts.told_length.unwrap_or(0),
+            len => len,
+        };
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+        Source::Empty
+    } else if is_gzip {
+        compress::mark(&mut headers);
+        content.compressed(connection)
+    } else {
+        content.source()
+    };
+    let body = ReplyBody { connection: Rc::clone(connection), source };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// Makes the answer to a request that is not served.
+pub(crate) fn reject(
+    connection: &Rc<Connection>,
+    mut headers: HeaderMap,
+    rejection: Rejection,
+) -> Response<ReplyBody> {
+    rookery_error::throw(rejection.error());
+    connection.enter(Phase::Reply);
+    headers.clear();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    if rejection == Rejection::Busy {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
+    }
+    let closes = rejection.ends_connection() || connection.is_ending() || connection.has_rest.get();
+    let facts = Facts { closes, told_length: None };
+    let status = StatusCode::from_u16(rejection.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let content = Content::Whole(Bytes::from_static(rejection.text().as_bytes()));
+    let terms = Terms { is_head: false, accepts_gzip: false };
+    finish(connection, status, headers, content, &facts, terms)
+}

@@ -1,0 +1,89 @@
+//! A request's head: what is refused, and what goes into the exchange.
+
+use http::Method;
+use http::header::{HOST, UPGRADE};
+use http::request::Parts;
+use rookery_exchange::{Exchange, Version};
+
+use crate::connection::Connection;
+use crate::rejection::Rejection;
+
+/// What hyper lets through and a server must not (RFC 9112, 3.2; RFC 9110, 9.3.6).
+pub(crate) fn check(head: &Parts) -> Result<(), Rejection> {
+    let mut hosts = head.headers.get_all(HOST).iter();
+    let is_fine = match (hosts.next(), hosts.next()) {
+        (None, _) => head.version < http::Version::HTTP_11,
+        (Some(_), Some(_)) => false,
+        (Some(_), None) => true,
+    };
+    if !is_fine {
+        return Err(Rejection::Host);
+    }
+    if head.method == Method::CONNECT {
+        return Err(Rejection::Target);
+    }
+    Ok(())
+}
+
+/// Whether the request opens a WebSocket, as leniently as clients of httpuv need: any method, any version, and
+/// whatever a proxy has made of `Connection` (docs/SECURITY-MODEL.md).
+pub(crate) fn is_websocket(head: &Parts) -> bool {
+    head.headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+        && head.headers.contains_key("sec-websocket-key")
+}
+
+/// Whether a comma-separated list has a token, in whatever case.
+pub(crate) fn has_token(list: &[u8], token: &[u8]) -> bool {
+    list.split(|byte| *byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
+}
+
+/// Writes the head into the exchange.
+pub(crate) fn fill(exchange: &mut Exchange, head: &Parts, connection: &Connection, is_upgrade: bool) {
+    let version = if head.version == http::Version::HTTP_10 { Version::Http10 } else { Version::Http11 };
+    let method = head.method.as_str().as_bytes();
+    if head.uri.scheme().is_some() {
+        // The absolute form keeps scheme and authority, as httpuv has it. Only proxies' clients send it.
+        exchange.set_request_line(method, head.uri.to_string().as_bytes(), version);
+    } else {
+        let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+        exchange.set_request_line(method, target.as_bytes(), version);
+    }
+    for (name, value) in &head.headers {
+        exchange.push_header(name.as_str().as_bytes(), value.as_bytes());
+    }
+    exchange.end_head(connection.remote, connection.local, is_upgrade);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_of_a_list() {
+        for (list, expected) in
+            [("close", true), ("Close", true), ("keep-alive, close", true), ("closed", false), ("", false)]
+        {
+            assert_eq!(has_token(list.as_bytes(), b"close"), expected, "{list}");
+        }
+    }
+
+    #[test]
+    fn host_rules_of_rfc_9112() {
+        let head = |version, hosts: &[&str]| {
+            let mut request = http::Request::builder().version(version).uri("/");
+            for host in hosts {
+                request = request.header(HOST, *host);
+            }
+            request.body(()).unwrap().into_parts().0
+        };
+        for (version, hosts, expected) in [
+            (http::Version::HTTP_11, &["a"][..], Ok(())),
+            (http::Version::HTTP_11, &[], Err(Rejection::Host)),
+            (http::Version::HTTP_11, &["a", "a"], Err(Rejection::Host)),
+            (http::Version::HTTP_10, &[], Ok(())),
+            (http::Version::HTTP_10, &["a", "b"], Err(Rejection::Host)),
+        ] {
+            assert_eq!(check(&head(version, hosts)), expected, "{version:?} {hosts:?}");
+        }
+    }
+}

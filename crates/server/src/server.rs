@@ -1,0 +1,336 @@
+//! Servers and listeners, as an application holds them.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+
+use rookery_error::Reports;
+use rookery_exchange::{AppWaker, Link, ListenerId};
+
+use crate::accept::{BACKLOG, Bound};
+use crate::config::Config;
+use crate::descriptor;
+use crate::io_thread::{Control, Order, run};
+use crate::rejection::Rejection;
+use crate::static_files::StaticFiles;
+
+/// What a listener serves.
+#[derive(Debug, Clone, Default)]
+pub struct Site {
+    /// Files served without the application. May be changed while the listener runs.
+    pub files: StaticFiles,
+    /// Whether the application sees the head of a request before its body is read
+    /// ([`Event::Head`](rookery_exchange::Event::Head)).
+    pub sees_heads: bool,
+}
+
+/// A server: any number of listeners, one link to the application, and one I/O thread, which runs while there is a
+/// listener or a connection.
+///
+/// Dropping it ends every connection and joins the thread.
+pub struct Server {
+    core: Arc<Core>,
+}
+
+struct Core {
+    link: Arc<Link>,
+    config: Config,
+    reports: Arc<Reports<Rejection>>,
+    thread: Mutex<Option<Thread>>,
+}
+
+/// Listeners' ids are unique in the process.
+static NEXT_LISTENER: AtomicU32 = AtomicU32::new(1);
+
+struct Thread {
+    control: Arc<Control>,
+    handle: JoinHandle<()>,
+}
+
+/// A listening socket. Dropping it stops it.
+#[derive(Debug)]
+pub struct Listener {
+    core: Arc<Core>,
+    id: ListenerId,
+    local: Option<SocketAddr>,
+    path: Option<PathBuf>,
+    is_stopped: bool,
+}
+
+/// Why a listener could not be started.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// The address is in use, or not this machine's, or not allowed.
+    Bind {
+        /// What was asked for.
+        address: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The I/O thread could not be started.
+    Thread(io::Error),
+}
+
+impl fmt::Display for ListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenError::Bind { address, source } => match source.kind() {
+                io::ErrorKind::AddrInUse => {
+                    write!(f, "{address} is in use by another server: stop that one, or choose another port")
+                }
+                io::ErrorKind::PermissionDenied => {
+                    write!(f, "{address} may not be listened on by this user: choose a port above 1023")
+                }
+                io::ErrorKind::AddrNotAvailable => {
+                    write!(f, "{address} is no address of this machine: use 127.0.0.1 or 0.0.0.0")
+                }
+                _ => write!(f, "cannot listen on {address}: {source}"),
+            },
+            ListenError::Thread(source) => write!(f, "cannot start the I/O thread: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for ListenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ListenError::Bind { source, .. } | ListenError::Thread(source) => Some(source),
+        }
+    }
+}
+
+impl Server {
+    /// Makes a server without listeners; no thread runs yet. `app_waker` is how an application that does not wait
+    /// on the link is woken.
+    pub fn new(config: Config, app_waker: Box<dyn AppWaker>) -> Server {
+        let link = Link::new(config.queue, app_waker);
+        let reports = Arc::new(Reports::new());
+        Server { core: Arc::new(Core { link, config, reports, thread: Mutex::new(None) }) }
+    }
+
+    /// Counts what was rejected, and queues it for an application that asks for it
+    /// ([`Reports::set_delivery`]): each with the id of its request.
+    pub fn reports(&self) -> &Arc<Reports<Rejection>> {
+        &self.core.reports
+    }
+
+    /// Where the application finds events and leaves commands. The same for all listeners.
+    pub fn link(&self) -> &Arc<Link> {
+        &self.core.link
+    }
+
+    /// Listens on a TCP address; port 0 takes a free one. When this returns, clients can connect.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub fn listen_tcp(&self, address: SocketAddr, site: Site) -> Result<Listener, ListenError> {
+        descriptor::raise_limit();
+        let bind = || {
+            let socket = TcpListener::bind(address)?;
+            socket.set_nonblocking(true)?;
+            deepen(&socket);
+            let local = socket.local_addr()?;
+            Ok((socket, local))
+        };
+        let (socket, local) =
+            bind().map_err(|source| ListenError::Bind { address: address.to_string(), source })?;
+        let id = self.core.start(Bound::Tcp(socket), site)?;
+        Ok(Listener { core: Arc::clone(&self.core), id, local: Some(local), path: None, is_stopped: false })
+    }
+
+    /// Listens on a Unix socket. A socket file that nobody listens on is replaced; the file is removed when the
+    /// listener stops. `mask` is the umask it is made with (none: the process's).
+    ///
+    /// # Errors
+    /// When the path cannot be bound.
+    pub fn listen_unix(&self, path: &Path, mask: Option<u32>, site: Site) -> Result<Listener, ListenError> {
+        descriptor::raise_limit();
+        let bind = || {
+            remove_stale(path)?;
+            let socket = UnixListener::bind(path)?;
+            if let Some(mask) = mask {
+                // Not by umask(), which is the whole process's and would race with other threads.
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777 & !mask))?;
+            }
+            socket.set_nonblocking(true)?;
+            deepen(&socket);
+            Ok(socket)
+        };
+        let socket =
+            bind().map_err(|source| ListenError::Bind { address: path.display().to_string(), source })?;
+        let id = self.core.start(Bound::Unix(socket), site)?;
+        let path = Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+        Ok(Listener { core: Arc::clone(&self.core), id, local: None, path, is_stopped: false })
+    }
+
+    /// In a forked child: closes the listeners and connections that the parent serves, of all servers. A child then
+    /// forgets (`std::mem::forget`) its copies of [`Server`] and [`Listener`] and may make new ones. Takes no lock and
+    /// allocates nothing.
+    pub fn close_inherited() {
+        descriptor::close_inherited();
+    }
+}
+
+impl Listener {
+    /// The id that events carry.
+    pub fn id(&self) -> ListenerId {
+        self.id
+    }
+
+    /// The address bound; `None` for a Unix socket.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.local
+    }
+
+    /// The path of a Unix socket.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Stops listening and ends connections as their replies are done; returns at once. Idle ones end now,
+    /// WebSockets are closed with 1001.
+    pub fn drain(&self) {
+        self.core.order(|done| Order::Drain { listener: self.id, done });
+    }
+
+    /// How many connections and WebSockets of this listener are left.
+    pub fn connections(&self) -> usize {
+        self.core.order(|done| Order::Count { listener: self.id, done }).unwrap_or(0)
+    }
+
+    /// Stops listening. Replies on their way are given
+    /// [`stop_time`](crate::Limits::stop_time), WebSockets are closed with 1001; a request that the application
+    /// still has is answered when it answers. When this returns the port is free.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        if std::mem::replace(&mut self.is_stopped, true) {
+            return;
+        }
+        self.core.order(|done| Order::Stop { listener: self.id, done });
+        self.core.join_if_over(false);
+        if let Some(path) = &self.path {
+            // Somebody may have removed it.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Core {
+    /// Gives a socket to the I/O thread, which is started if none runs.
+    fn start(&self, bound: Bound, site: Site) -> Result<ListenerId, ListenError> {
+        let listener = NEXT_LISTENER.fetch_add(1, Ordering::Relaxed);
+        let mut order = Order::Listen { listener, bound, site };
+        let mut thread = self.thread();
+        if let Some(running) = &*thread {
+            match running.control.push(order) {
+                Ok(()) => return Ok(listener),
+                Err(refused) => order = refused,
+            }
+        }
+        if let Some(over) = thread.take() {
+            // Its end was decided before; what it returns is nothing.
+            let _ = over.handle.join();
+        }
+        let control = Arc::new(Control::default());
+        // The first order is there before the thread looks: it ends when it finds nothing to do.
+        let _ = control.push(order);
+        let (link, limits) = (Arc::clone(&self.link), self.config.limits.clone());
+        let (reports, theirs) = (Arc::clone(&self.reports), Arc::clone(&control));
+        let handle = with_signals_blocked(|| {
+            std::thread::Builder::new()
+                .name("rookery-io".to_owned())
+                .spawn(move || run(link, limits, reports, &theirs))
+        })
+        .map_err(ListenError::Thread)?;
+        *thread = Some(Thread { control, handle });
+        Ok(listener)
+    }
+
+    /// Gives an order and waits until it has been carried out; `None` when there is no thread to carry it out.
+    fn order<T>(&self, order: impl FnOnce(mpsc::Sender<T>) -> Order) -> Option<T> {
+        let (done, wait) = mpsc::channel();
+        let control = Arc::clone(&self.thread().as_ref()?.control);
+        control.push(order(done)).ok()?;
+        wait.recv().ok()
+    }
+
+    /// Joins the thread if it has nothing left to do; `is_forced` waits for that.
+    fn join_if_over(&self, is_forced: bool) {
+        let mut thread = self.thread();
+        let is_over = thread.as_ref().is_some_and(|running| is_forced || running.control.is_over());
+        if is_over && let Some(over) = thread.take() {
+            let _ = over.handle.join();
+        }
+    }
+
+    fn thread(&self) -> MutexGuard<'_, Option<Thread>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.order(|done| Order::Halt { done });
+        self.join_if_over(true);
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("link", &self.core.link).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").finish_non_exhaustive()
+    }
+}
+
+/// Removes a socket file that nobody listens on; a busy one is left, and binding then fails.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// Asks for a longer queue than the standard library does.
+fn deepen(socket: &impl std::os::fd::AsRawFd) {
+    // SAFETY: an open, listening socket; failing leaves its queue as it was.
+    unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) };
+}
+
+/// Runs `start` with every signal blocked, so that the thread it starts never runs a handler of R's.
+fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both sets have room; sigfillset fills the first before it is read.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let started = start();
+    // SAFETY: the call above filled `before`.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    started
+}

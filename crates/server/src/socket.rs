@@ -1,0 +1,349 @@
+//! A WebSocket from the accepted handshake to its end.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use rookery_exchange::{Event, Exchange, ListenerId, MessageKind, Payload, SocketId};
+use rookery_websocket::protocol::{
+    CloseCode, Decoder, Event as Frame, Limits, OpCode, Payload as FramePayload, Role, accept_key,
+    encode_close, encode_control,
+};
+
+use crate::connection::Connection;
+use crate::hub::{Hub, Ticks};
+use crate::outbound::Outbound;
+
+/// Bytes waiting to be written past which the application is told when they have been.
+const HIGH_WATER: usize = 1 << 20;
+
+/// Bytes waiting past which pongs wait as well, the newest replacing the one before (RFC 6455, 5.5.3): a peer that
+/// pings and does not read must not fill memory.
+const PONG_WATER: usize = 64 << 10;
+
+/// Reads in a row before the other connections have their turn.
+const READS: usize = 4;
+
+/// Close codes that stand for what was not sent (RFC 6455, 7.4.1).
+const NO_STATUS: u16 = 1005;
+const ABNORMAL: u16 = 1006;
+
+/// A WebSocket as the rest of the I/O thread sees it.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    pub(crate) id: SocketId,
+    pub(crate) listener: ListenerId,
+    out: RefCell<Outbound>,
+    waker: RefCell<Option<Waker>>,
+    state: Cell<State>,
+    /// The tick at which the close frame was sent or the peer stopped reading.
+    since: Cell<u32>,
+    last_ping: Cell<u32>,
+    was_high: Cell<bool>,
+    is_blocked: Cell<bool>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// A close frame is on its way to the peer; its own is awaited.
+    Closing,
+    /// It is over, in order or not.
+    Over,
+}
+
+impl Mailbox {
+    /// Sends a message.
+    pub(crate) fn send(&self, hub: &Hub, kind: MessageKind, payload: Payload) {
+        if self.state.get() != State::Open {
+            return;
+        }
+        let mut out = self.out.borrow_mut();
+        if let Some(buffer) = out.push(kind, payload) {
+            hub.link.recycle(buffer);
+        }
+        if out.len() > HIGH_WATER {
+            self.was_high.set(true);
+        }
+        if out.len() > hub.limits.socket_queue {
+            // Its peer does not read: what waits will not arrive either.
+            self.state.set(State::Over);
+        }
+        drop(out);
+        self.wake();
+    }
+
+    /// Starts the closing handshake. A code that must not be sent becomes 1001, as with httpuv.
+    pub(crate) fn close(&self, hub: &Hub, code: u16, reason: &[u8]) {
+        let code = (code != NO_STATUS).then(|| CloseCode::new(code).unwrap_or(CloseCode::GOING_AWAY));
+        self.say_goodbye(hub, code, &String::from_utf8_lossy(reason));
+        self.wake();
+    }
+
+    /// Queues the one close frame.
+    fn say_goodbye(&self, hub: &Hub, code: Option<CloseCode>, reason: &str) {
+        if self.state.get() == State::Open {
+            self.out.borrow_mut().push_with(|out| encode_close(out, code, reason, None));
+            self.state.set(State::Closing);
+            self.since.set(hub.tick());
+        }
+    }
+
+    /// Drops the connection.
+    pub(crate) fn abort(&self) {
+        self.state.set(State::Over);
+        self.wake();
+    }
+
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Looks at the deadlines and sends the ping that is due; called each tick.
+    pub(crate) fn sweep(&self, now: u32, ticks: &Ticks) {
+        let passed = now.wrapping_sub(self.since.get());
+        let is_late = match self.state.get() {
+            State::Open => self.is_blocked.get() && passed > ticks.idle,
+            State::Closing => passed > ticks.close,
+            State::Over => false,
+        };
+        if is_late {
+            return self.abort();
+        }
+        if self.state.get() == State::Open && now.wrapping_sub(self.last_ping.get()) >= ticks.ping.max(1) {
+            self.last_ping.set(now);
+            if self.out.borrow().len() == 0 {
+                self.out.borrow_mut().push_with(|out| encode_control(out, OpCode::Ping, None, b""));
+                self.wake();
+            }
+        }
+    }
+}
+
+/// Starts a WebSocket on a connection whose handshake the application has accepted. `read` came with the request.
+pub(crate) fn spawn(connection: Rc<Connection>, exchange: Box<Exchange>, read: Bytes) {
+    let hub = Rc::clone(&connection.hub);
+    let mailbox = Rc::new(Mailbox {
+        id: exchange.id(),
+        listener: connection.listener,
+        out: RefCell::default(),
+        waker: RefCell::default(),
+        state: Cell::new(State::Open),
+        since: Cell::new(hub.tick()),
+        last_ping: Cell::new(hub.tick()),
+        was_high: Cell::new(false),
+        is_blocked: Cell::new(false),
+    });
+    mailbox.out.borrow_mut().push_raw(&switching_protocols(&exchange));
+    hub.finish(exchange);
+    hub.open_socket(mailbox.id, Rc::clone(&mailbox));
+    let limits = Limits { message: hub.limits.message_bytes, ..Limits::default() };
+    let mut driver = Driver {
+        decoder: Decoder::new(Role::Server, limits),
+        connection,
+        mailbox,
+        read: read.to_vec(),
+        pong: None,
+        code: None,
+        discards: false,
+        is_read_closed: false,
+    };
+    tokio::task::spawn_local(async move {
+        let code = poll_fn(|cx| driver.poll(cx)).await;
+        let Driver { connection, mailbox, .. } = driver;
+        connection.socket.borrow().shut_down();
+        mailbox.state.set(State::Over);
+        hub.close_socket(mailbox.id);
+        hub.tell(Event::Closed { socket: mailbox.id, listener: mailbox.listener, code });
+    });
+}
+
+/// The answer that accepts a handshake (RFC 6455, 4.2.2), with the application's headers.
+fn switching_protocols(exchange: &Exchange) -> Vec<u8> {
+    let key = exchange.header(b"sec-websocket-key").unwrap_or_default();
+    let mut head = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nDate: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {}\r\n",
+        httpdate::fmt_http_date(std::time::SystemTime::now()),
+        String::from_utf8_lossy(&accept_key(key)),
+    )
+    .into_bytes();
+    for (name, value) in exchange.reply_headers() {
+        let is_ours = [&b"date"[..], b"connection", b"upgrade", b"sec-websocket-accept", b"content-length"]
+            .iter()
+            .any(|ours| name.eq_ignore_ascii_case(ours));
+        if !is_ours {
+            for part in [name, b": ", value, b"\r\n"] {
+                head.extend_from_slice(part);
+            }
+        }
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+/// The task of one WebSocket. Idle, it holds no buffer.
+struct Driver {
+    connection: Rc<Connection>,
+    mailbox: Rc<Mailbox>,
+    decoder: Decoder,
+    /// What came in the same segments as the handshake.
+    read: Vec<u8>,
+    /// The pong that waits for the peer to read.
+    pong: Option<Vec<u8>>,
+    /// The close code of the peer.
+    code: Option<u16>,
+    /// Whether what the peer sends no longer counts.
+    discards: bool,
+    is_read_closed: bool,
+}
+
+impl Driver {
+    /// Drives reading and writing; ready with the code of the close.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<u16> {
+        {
+            let mut waker = self.mailbox.waker.borrow_mut();
+            if waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
+                *waker = Some(cx.waker().clone());
+            }
+        }
+        loop {
+            if self.mailbox.state.get() == State::Over {
+                self.connection.socket.borrow().reset_on_close();
+                return Poll::Ready(self.code.unwrap_or(ABNORMAL));
+            }
+            if self.poll_read(cx).is_err() {
+                return Poll::Ready(self.code.unwrap_or(ABNORMAL));
+            }
+            match self.poll_write(cx) {
+                Poll::Ready(Ok(again)) if again => {}
+                Poll::Ready(Ok(_)) => break,
+                Poll::Ready(Err(_)) => return Poll::Ready(self.code.unwrap_or(ABNORMAL)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        let is_closed = self.mailbox.state.get() == State::Closing && self.code.is_some() && !self.discards;
+        if is_closed || self.is_read_closed {
+            return Poll::Ready(self.code.unwrap_or(ABNORMAL));
+        }
+        if self.discards {
+            // All that was to be said has been written.
+            self.connection.socket.borrow().shut_down();
+        }
+        Poll::Pending
+    }
+
+    /// Reads what there is, as far as the application has room for it.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> std::io::Result<()> {
+        let connection = Rc::clone(&self.connection);
+        let hub = &connection.hub;
+        if !self.read.is_empty() {
+            let mut read = std::mem::take(&mut self.read);
+            self.take(&mut read);
+        }
+        for _ in 0..READS {
+            if self.is_read_closed || (self.code.is_some() && !self.discards) {
+                return Ok(());
+            }
+            if !hub.link.has_room() {
+                hub.await_room(&self.mailbox);
+                return Ok(());
+            }
+            let mut scratch = hub.scratch.borrow_mut();
+            match connection.socket.borrow_mut().poll_read(cx, &mut scratch) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Ready(Ok(0)) => self.is_read_closed = true,
+                Poll::Ready(Ok(n)) => self.take(&mut scratch[..n]),
+            }
+        }
+        cx.waker().wake_by_ref();
+        Ok(())
+    }
+
+    /// Writes what waits. Ready with whether writing brought up more to write.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<bool>> {
+        let mailbox = &self.mailbox;
+        let mut out = mailbox.out.borrow_mut();
+        let before = out.len();
+        let flushed = out.poll_flush(&mut self.connection.socket.borrow_mut(), cx);
+        let hub = &self.connection.hub;
+        if out.len() != before || !mailbox.is_blocked.get() {
+            mailbox.is_blocked.set(flushed.is_pending());
+            if mailbox.state.get() == State::Open {
+                mailbox.since.set(hub.tick());
+            }
+        }
+        std::task::ready!(flushed)?;
+        if mailbox.was_high.replace(false) {
+            hub.tell(Event::Drained { socket: mailbox.id, listener: mailbox.listener });
+        }
+        Poll::Ready(Ok(match self.pong.take() {
+            Some(payload) if mailbox.state.get() == State::Open => {
+                out.push_with(|out| encode_control(out, OpCode::Pong, None, &payload));
+                true
+            }
+            _ => false,
+        }))
+    }
+
+    /// Decodes what was read.
+    fn take(&mut self, mut input: &mut [u8]) {
+        while !input.is_empty() && !self.discards && self.code.is_none() {
+            let (n, frame) = match self.decoder.decode(input) {
+                Ok(decoded) => decoded,
+                Err(violation) => {
+                    self.mailbox.say_goodbye(
+                        &self.connection.hub,
+                        Some(violation.close_code()),
+                        &violation.to_string(),
+                    );
+                    self.discards = true;
+                    return;
+                }
+            };
+            match frame {
+                Some(Frame::Text(payload)) => {
+                    tell(&self.connection.hub, &self.mailbox, MessageKind::Text, payload)
+                }
+                Some(Frame::Binary(payload)) => {
+                    tell(&self.connection.hub, &self.mailbox, MessageKind::Binary, payload)
+                }
+                Some(Frame::Ping(payload)) if self.mailbox.state.get() == State::Open => {
+                    let mut out = self.mailbox.out.borrow_mut();
+                    if out.len() > PONG_WATER {
+                        self.pong = Some(payload.to_vec());
+                    } else {
+                        out.push_with(|out| encode_control(out, OpCode::Pong, None, payload));
+                    }
+                }
+                Some(Frame::Close(close)) => {
+                    self.code = Some(close.code.map_or(NO_STATUS, CloseCode::get));
+                    self.mailbox.say_goodbye(&self.connection.hub, close.code, "");
+                }
+                Some(Frame::Ping(_) | Frame::Pong(_)) | None => {}
+            }
+            input = &mut input[n..];
+        }
+    }
+}
+
+fn tell(hub: &Hub, mailbox: &Mailbox, kind: MessageKind, payload: FramePayload<'_>) {
+    let payload = match payload {
+        FramePayload::Fed(bytes) => {
+            let mut buffer = hub.link.buffer();
+            buffer.extend_from_slice(bytes);
+            buffer
+        }
+        FramePayload::Assembled(buffer) => std::mem::take(buffer),
+    };
+    hub.tell(Event::Message {
+        socket: mailbox.id,
+        listener: mailbox.listener,
+        kind,
+        payload: Payload::Pooled(payload),
+    });
+}

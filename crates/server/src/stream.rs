@@ -1,0 +1,167 @@
+//! A connection's socket, TCP or Unix, as hyper and the WebSocket driver use it.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::connection::Connection;
+
+/// A socket.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Socket::Tcp(socket) => socket.poll_read_ready(cx),
+            Socket::Unix(socket) => socket.poll_read_ready(cx),
+        }
+    }
+
+    /// Reads; a read that does not fill `buffer` leaves the socket known to be empty, without asking again.
+    pub(crate) fn poll_read_buf(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self {
+            Socket::Tcp(socket) => AsyncRead::poll_read(Pin::new(socket), cx, buffer),
+            Socket::Unix(socket) => AsyncRead::poll_read(Pin::new(socket), cx, buffer),
+        }
+    }
+
+    /// As [`poll_read_buf`](Self::poll_read_buf), into initialised memory.
+    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut buffer = ReadBuf::new(buffer);
+        ready!(self.poll_read_buf(cx, &mut buffer))?;
+        Poll::Ready(Ok(buffer.filled().len()))
+    }
+
+    pub(crate) fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Socket::Tcp(socket) => AsyncWrite::poll_write_vectored(Pin::new(socket), cx, buffers),
+            Socket::Unix(socket) => AsyncWrite::poll_write_vectored(Pin::new(socket), cx, buffers),
+        }
+    }
+
+    pub(crate) fn try_write_vectored(&self, buffers: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(socket) => socket.try_write_vectored(buffers),
+            Socket::Unix(socket) => socket.try_write_vectored(buffers),
+        }
+    }
+
+    /// Looks at the next byte without taking it: 0 after a FIN.
+    pub(crate) fn try_peek(&self) -> io::Result<usize> {
+        let fd = match self {
+            Socket::Tcp(socket) => socket.as_raw_fd(),
+            Socket::Unix(socket) => socket.as_raw_fd(),
+        };
+        let peek = || {
+            let mut byte = 0u8;
+            // SAFETY: `fd` is open, `byte` has room for one byte, and MSG_DONTWAIT keeps the call from blocking.
+            let n = unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
+            if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n.cast_unsigned()) }
+        };
+        match self {
+            Socket::Tcp(socket) => socket.try_io(Interest::READABLE, peek),
+            Socket::Unix(socket) => socket.try_io(Interest::READABLE, peek),
+        }
+    }
+
+    /// Sends a FIN.
+    pub(crate) fn shut_down(&self) {
+        let fd = match self {
+            Socket::Tcp(socket) => socket.as_raw_fd(),
+            Socket::Unix(socket) => socket.as_raw_fd(),
+        };
+        // SAFETY: `fd` is open. Failing means that the peer has gone.
+        unsafe { libc::shutdown(fd, libc::SHUT_WR) };
+    }
+
+    /// Makes the close that follows a reset, so that a peer that does not read holds nothing.
+    pub(crate) fn reset_on_close(&self) {
+        if let Socket::Tcp(socket) = self {
+            // Failing leaves an ordinary close.
+            let _ = socket.set_zero_linger();
+        }
+    }
+}
+
+/// The socket as hyper sees it. It keeps the connection's deadlines, at the cost of a cell written per read and
+/// write, and no timer.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) connection: Rc<Connection>,
+    /// Bytes that a first pass of hyper read and could not parse within its small table of headers.
+    pub(crate) rewound: Bytes,
+}
+
+impl Read for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.rewound.is_empty() {
+            let take = self.rewound.len().min(buffer.remaining());
+            let bytes = self.rewound.split_to(take);
+            buffer.put_slice(&bytes);
+            return Poll::Ready(Ok(()));
+        }
+        // SAFETY: the cursor's unfilled part is only written to, by the read, which initialises what it counts.
+        let mut unfilled = ReadBuf::uninit(unsafe { buffer.as_mut() });
+        ready!(self.connection.socket.borrow_mut().poll_read_buf(cx, &mut unfilled))?;
+        let n = unfilled.filled().len();
+        // SAFETY: `n` bytes of the unfilled part were initialised by the read.
+        unsafe { buffer.advance(n) };
+        self.connection.has_read(n);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.connection.refuses() {
+            return Poll::Ready(Ok(buffers.iter().map(|buffer| buffer.len()).sum()));
+        }
+        let written = self.connection.socket.borrow_mut().poll_write_vectored(cx, buffers);
+        self.connection.has_written(&written);
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.connection.has_flushed();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,314 @@
+//! A small application over the link, and a client of plain sockets.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rookery_exchange::{AppWaker, Command, Event, Exchange, Link};
+use rookery_server::{Config, Limits, Listener, Server, Site};
+
+/// Tests wait this long for what should come at once; the machine may be busy.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+struct NoWaker;
+
+impl AppWaker for NoWaker {
+    fn wake(&self) {}
+}
+
+/// A server with an application on a thread of its own.
+pub(crate) struct App {
+    pub(crate) server: Server,
+    listener: Option<Listener>,
+    pub(crate) address: SocketAddr,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    pub(crate) log: Arc<Mutex<Vec<String>>>,
+}
+
+/// What is done with an event; `true` when it has been dealt with.
+pub(crate) type Handler = Box<dyn FnMut(&Link, Event) + Send>;
+
+impl App {
+    /// Starts a server on a free port whose application answers by `reply`.
+    pub(crate) fn new(limits: Limits, reply: impl FnMut(&mut Exchange) + Send + 'static) -> App {
+        App::with(Config { limits, ..Config::default() }, Site::default(), echo(reply))
+    }
+
+    pub(crate) fn with(config: Config, site: Site, mut handler: Handler) -> App {
+        let server = Server::new(config, Box::new(NoWaker));
+        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
+        let address = listener.local_addr().unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let thread = std::thread::spawn({
+            let (link, is_over, log) = (Arc::clone(server.link()), Arc::clone(&is_over), Arc::clone(&log));
+            move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    link.wait(Duration::from_millis(20));
+                    while let Some(event) = link.next() {
+                        log.lock().unwrap().push(describe(&event));
+                        handler(&link, event);
+                    }
+                }
+            }
+        });
+        App { server, listener: Some(listener), address, is_over, thread: Some(thread), log }
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    pub(crate) fn listener(&self) -> &Listener {
+        self.listener.as_ref().unwrap()
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.listener.take().unwrap().stop();
+    }
+
+    /// Waits until the application has seen an event that starts so.
+    pub(crate) fn await_event(&self, start: &str) -> String {
+        let until = std::time::Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = self.log.lock().unwrap().iter().find(|line| line.starts_with(start)) {
+                return found.clone();
+            }
+            assert!(std::time::Instant::now() < until, "no {start:?} in {:?}", self.log.lock().unwrap());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    pub(crate) fn requests(&self) -> usize {
+        self.log.lock().unwrap().iter().filter(|line| line.starts_with("request")).count()
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().unwrap().join();
+        drop(self.listener.take());
+        if !std::thread::panicking() {
+            ended.unwrap();
+        }
+    }
+}
+
+fn describe(event: &Event) -> String {
+    match event {
+        Event::Request(exchange) => format!("request {}", String::from_utf8_lossy(exchange.path())),
+        Event::Head(exchange) => format!("head {}", String::from_utf8_lossy(exchange.path())),
+        Event::Message { payload, .. } => format!("message {}", payload.as_bytes().len()),
+        Event::Closed { code, .. } => format!("closed {code}"),
+        Event::Drained { .. } => "drained".to_owned(),
+    }
+}
+
+/// Answers requests by `reply`, accepts WebSockets and echoes their messages. A message `close` closes.
+pub(crate) fn echo(mut reply: impl FnMut(&mut Exchange) + Send + 'static) -> Handler {
+    Box::new(move |link, event| match event {
+        Event::Request(mut exchange) => {
+            if exchange.is_upgrade() {
+                exchange.begin_reply(101);
+            } else {
+                reply(&mut exchange);
+            }
+            link.send(Command::Respond(exchange));
+        }
+        Event::Head(exchange) => link.send(Command::Proceed(exchange)),
+        Event::Message { socket, kind, payload, .. } => {
+            if payload.as_bytes() == b"close" {
+                link.send(Command::Close { socket, code: 4000, reason: b"bye".to_vec() });
+            } else {
+                link.send(Command::Send { socket, kind, payload });
+            }
+        }
+        Event::Closed { .. } | Event::Drained { .. } => {}
+    })
+}
+
+/// The usual reply.
+pub(crate) fn hello(exchange: &mut Exchange) {
+    exchange.begin_reply(200);
+    exchange.push_reply_header(b"Content-Type", b"text/plain").unwrap();
+    exchange.set_reply_body(b"Hello, World!");
+}
+
+/// A client of plain sockets.
+pub(crate) struct Client {
+    pub(crate) socket: TcpStream,
+    pub(crate) read: Vec<u8>,
+}
+
+/// A reply as a client sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Client {
+        let socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_nodelay(true).unwrap();
+        Client { socket, read: Vec::new() }
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.socket.write_all(bytes.as_ref()).unwrap();
+    }
+
+    pub(crate) fn get(&mut self, path: &str) -> Reply {
+        self.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        self.reply().expect("a reply")
+    }
+
+    /// Reads one reply; `None` when the connection was closed before its first byte.
+    pub(crate) fn reply(&mut self) -> Option<Reply> {
+        self.reply_to("GET")
+    }
+
+    pub(crate) fn reply_to(&mut self, method: &str) -> Option<Reply> {
+        let head_len = loop {
+            if let Some(at) = self.read.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at + 4;
+            }
+            if !self.fill() {
+                assert!(self.read.is_empty(), "half a head: {:?}", String::from_utf8_lossy(&self.read));
+                return None;
+            }
+        };
+        let head = String::from_utf8(self.read.drain(..head_len).collect()).unwrap();
+        let status = head[9..12].parse().unwrap();
+        let mut reply = Reply { status, head, body: Vec::new() };
+        if method == "HEAD" || status == 204 || status == 304 || status < 200 {
+            return Some(reply);
+        }
+        if let Some(len) = reply.header("content-length") {
+            let len: usize = len.parse().unwrap();
+            while self.read.len() < len {
+                assert!(self.fill(), "half a body: {reply:?}");
+            }
+            reply.body = self.read.drain(..len).collect();
+        } else if reply.header("transfer-encoding").is_some() {
+            loop {
+                let line = loop {
+                    if let Some(at) = self.read.windows(2).position(|window| window == b"\r\n") {
+                        break at;
+                    }
+                    assert!(self.fill(), "half a chunk");
+                };
+                let len =
+                    usize::from_str_radix(std::str::from_utf8(&self.read[..line]).unwrap(), 16).unwrap();
+                while self.read.len() < line + 2 + len + 2 {
+                    assert!(self.fill(), "half a chunk");
+                }
+                reply.body.extend_from_slice(&self.read[line + 2..line + 2 + len]);
+                self.read.drain(..line + 2 + len + 2);
+                if len == 0 {
+                    break;
+                }
+            }
+        } else {
+            while self.fill() {}
+            reply.body = std::mem::take(&mut self.read);
+        }
+        Some(reply)
+    }
+
+    /// Whether the server has closed the connection, with a FIN or a reset.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        assert!(self.read.is_empty(), "unread: {:?}", String::from_utf8_lossy(&self.read));
+        !self.fill()
+    }
+
+    pub(crate) fn fill(&mut self) -> bool {
+        let mut buffer = [0; 65536];
+        match self.socket.read(&mut buffer) {
+            Ok(0) => false,
+            Ok(n) => {
+                self.read.extend_from_slice(&buffer[..n]);
+                true
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("reading: {error}"),
+        }
+    }
+
+    /// Opens a WebSocket, sending `also` in the same segment as the request.
+    pub(crate) fn upgrade(&mut self, also: &[u8]) -> Reply {
+        let mut bytes = b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+            Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+            .to_vec();
+        bytes.extend_from_slice(also);
+        self.send(bytes);
+        self.reply().expect("an answer to the handshake")
+    }
+
+    /// Reads one unmasked frame: opcode and payload; `None` at the end.
+    pub(crate) fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
+        let mut need = 2;
+        loop {
+            while self.read.len() < need {
+                if !self.fill() {
+                    return None;
+                }
+            }
+            let short = usize::from(self.read[1] & 0x7F);
+            let (header, len) = match short {
+                126 if self.read.len() >= 4 => {
+                    (4, usize::from(u16::from_be_bytes([self.read[2], self.read[3]])))
+                }
+                127 if self.read.len() >= 10 => {
+                    (10, usize::try_from(u64::from_be_bytes(self.read[2..10].try_into().unwrap())).unwrap())
+                }
+                126 => (4, 0),
+                127 => (10, 0),
+                len => (2, len),
+            };
+            need = header + len;
+            if self.read.len() >= need && (short < 126 || self.read.len() >= header) {
+                let opcode = self.read[0] & 0xF;
+                let payload = self.read[header..need].to_vec();
+                self.read.drain(..need);
+                return Some((opcode, payload));
+            }
+        }
+    }
+}
+
+/// A masked frame.
+pub(crate) fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mask = [1, 2, 3, 4];
+    let mut frame = vec![first];
+    match payload.len() {
+        len @ 0..126 => frame.push(0x80 | u8::try_from(len).unwrap()),
+        len @ 126..65536 => {
+            frame.push(0x80 | 126);
+            frame.extend_from_slice(&u16::try_from(len).unwrap().to_be_bytes());
+        }
+        len => {
+            frame.push(0x80 | 127);
+            frame.extend_from_slice(&(len as u64).to_be_bytes());
+        }
+    }
+    frame.extend_from_slice(&mask);
+    frame.extend(payload.iter().enumerate().map(|(at, byte)| byte ^ mask[at % 4]));
+    frame
+}

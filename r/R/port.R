@@ -1,0 +1,49 @@
+#' Find a free port
+#'
+#' Tries ports at random and returns the first that can be listened on. Ports that browsers refuse to connect to are
+#' never tried. The ports are drawn with [sample()], so that [set.seed()] makes them the same.
+#'
+#' @param min,max The range of ports; what is outside 1 to 65535 is left out.
+#' @param host The address to listen on, see [startServer()].
+#' @param n How many ports to try at most.
+#' @return A port, as an integer. If none was found, an error of class `httpuv_unavailable_port`.
+#' @examples
+#' randomPort()
+#' randomPort(8000, 9000, n = 5)
+#' @export
+randomPort <- function(min = 1024L, max = 49151L, host = "127.0.0.1", n = 20) {
+  call <- sys.call()
+  ends <- as.integer(pmin(pmax(c(check_count(min, "min"), check_count(max, "max")), 1), 65535))
+  ports <- setdiff(seq.int(ends[[1]], ends[[2]]), unsafe_ports)
+  # sample(ports) would take a single port as the end of a range.
+  ports <- ports[sample.int(length(ports), pmin(check_count(n, "n"), length(ports)))]
+  for (port in ports) {
+    if (is_port_available(port, host)) {
+      return(port)
+    }
+  }
+  stop(error_unavailable_port("Cannot find an available port.", call))
+}
+
+# Whether `host` can be listened on at `port`, found out by doing so for a moment.
+is_port_available <- function(port, host = "127.0.0.1") {
+  server <- tryCatch(startServer(host, port, list(), quiet = TRUE), error = function(error) NULL)
+  if (is.null(server)) {
+    return(FALSE)
+  }
+  server$stop()
+  TRUE
+}
+
+# plumber handles this class.
+error_unavailable_port <- function(message, call = NULL) {
+  structure(class = c("httpuv_unavailable_port", "error", "condition"), list(message = message, call = call))
+}
+
+# Where the Fetch standard, section 2.9 "Port blocking", has browsers refuse to connect to.
+unsafe_ports <- c(
+  0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110,
+  111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532,
+  540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061,
+  6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080
+)

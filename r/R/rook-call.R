@@ -1,0 +1,67 @@
+# Calls an app's function for a request made by hand: for code that runs an app without a server. The server itself
+# does this in C, see src/app.c.
+#
+# `data` is a connection with the request's body, `dataLength` its length in bytes. Returns the response with its
+# headers as strings, and a body that is a file as `bodyFile` and `bodyFileOwned`; NULL if the function returned
+# nothing; or the promise of either. An error becomes a response with status 500.
+rookCall <- function(func, req, data = NULL, dataLength = -1) {
+  req$rook.input <- if (is.null(data)) nullInputStream else InputStream$new(data, dataLength)
+  req$rook.errors <- stdErrStream
+  req$httpuv.version <- httpuv_version()
+  for (name in c("CONTENT_TYPE", "CONTENT_LENGTH")) {
+    # Only if they were sent.
+    value <- req[[paste0("HTTP_", name)]]
+    if (!is.null(value)) {
+      assign(name, value, envir = req)
+    }
+  }
+  tryCatch(
+    {
+      value <- func(req)
+      if (inherits(value, "promise")) {
+        promises::then(value, rook_response, rook_error)
+      } else {
+        rook_response(value)
+      }
+    },
+    error = rook_error
+  )
+}
+
+rook_response <- function(value) {
+  if (length(value) == 0) {
+    return(NULL)
+  }
+  if (!is.list(value)) {
+    stop("A response must be a list, not ", class(value)[[1]], ".", call. = FALSE)
+  }
+  value$headers <- lapply(as.list(value$headers), paste)
+  if (length(value$headers) == 0) {
+    value["headers"] <- list(structure(list(), names = character(0)))
+  }
+  file <- body_file(value$body)
+  if (!is.null(file)) {
+    value$body <- NULL
+    value$bodyFile <- file$path
+    value$bodyFileOwned <- file$is_owned
+  }
+  value
+}
+
+body_file <- function(body) {
+  if (is.list(body) && !is.null(body$file)) {
+    return(list(path = body$file, is_owned = isTRUE(body$owned)))
+  }
+  if (is.character(body) && "file" %in% names(body)) {
+    return(list(path = body[["file"]], is_owned = FALSE))
+  }
+  NULL
+}
+
+rook_error <- function(error) {
+  list(
+    status = 500L,
+    headers = list("Content-Type" = "text/plain; charset=UTF-8"),
+    body = charToRaw(error_page(error))
+  )
+}

@@ -1,0 +1,261 @@
+# Static paths and their options: made, checked and brought into the one form that the server is given.
+
+#' Serve files without R
+#'
+#' A static path is a folder, or a file, that the server sends by itself: on its own thread, whatever R is doing. An
+#' app names them in its `staticPaths`, and its `staticPathOptions` hold what is the same for all of them, see
+#' [startServer()]. A running server's can be changed: `server$setStaticPath()`, `server$setStaticPathOption()`.
+#'
+#' @section Names of static paths:
+#' `staticPaths` is a named list, or named character vector, of folders and files: the name is where the path appears
+#' in URLs. `/` before it is added and after it is taken away, so `"www"`, `"/www"` and `"www/"` are the same. Of two
+#' that are the same, the first counts. A request goes to the path with the longest name that matches whole segments.
+#'
+#' @section Options left `NULL`:
+#' An option of a static path that is `NULL` is taken from the server's `staticPathOptions`; never from another static
+#' path. `headers = list()`, `html_charset = ""` and `validation = character(0)` stand for none at all.
+#'
+#' @param path The folder or file. It must exist. For `as.staticPath()`, also what `staticPath()` returned.
+#' @param indexhtml Whether a folder is answered with its `index.html`.
+#' @param fallthrough Whether a file that is not there is R's to answer, rather than a 404.
+#' @param html_charset The charset that HTML files are said to have; `""` says none.
+#' @param headers Further headers of the answers, as a named list of strings or a named character vector.
+#' @param validation A header that a request must have, written as a comparison of two strings:
+#'   `'"X-Secret" == "abc"'`. Requests without it are answered with 403. `character(0)` asks for none.
+#' @param exclude Whether the path is R's, although it lies in a static one.
+#' @return An object of class `staticPath`, or `staticPathOptions`.
+#' @examples
+#' staticPath(tempdir(), indexhtml = FALSE, headers = list("Cache-Control" = "max-age=3600"))
+#'
+#' staticPathOptions(fallthrough = TRUE)
+#'
+#' app <- list(
+#'   call = function(req) list(status = 404L, headers = list(), body = "R has no such page."),
+#'   staticPaths = list("/files" = tempdir(), "/files/secret" = excludeStaticPath()),
+#'   staticPathOptions = staticPathOptions(fallthrough = TRUE)
+#' )
+#' @export
+staticPath <- function(path, indexhtml = NULL, fallthrough = NULL, html_charset = NULL, headers = NULL,
+                       validation = NULL) {
+  if (!is.character(path) || length(path) != 1 || is.na(path) || path == "") {
+    stop("`path` must be a non-empty string.", call. = FALSE)
+  }
+  path <- enc2utf8(normalizePath(path, winslash = "/", mustWork = TRUE))
+  new_static_path(path, staticPathOptions(indexhtml, fallthrough, html_charset, headers, validation, FALSE))
+}
+
+#' @rdname staticPath
+#' @export
+excludeStaticPath <- function() {
+  new_static_path("", staticPathOptions(NULL, NULL, NULL, NULL, NULL, TRUE))
+}
+
+#' @rdname staticPath
+#' @export
+staticPathOptions <- function(indexhtml = TRUE, fallthrough = FALSE, html_charset = "utf-8", headers = list(),
+                              validation = character(0), exclude = FALSE) {
+  options <- list(
+    indexhtml = indexhtml,
+    fallthrough = fallthrough,
+    html_charset = html_charset,
+    headers = headers,
+    validation = validation,
+    exclude = exclude
+  )
+  normalizeStaticPathOptions(structure(options, class = "staticPathOptions"))
+}
+
+#' @rdname staticPath
+#' @export
+as.staticPath <- function(path) {
+  UseMethod("as.staticPath")
+}
+
+#' @export
+as.staticPath.staticPath <- function(path) {
+  path
+}
+
+#' @export
+as.staticPath.character <- function(path) {
+  staticPath(path)
+}
+
+#' @export
+as.staticPath.default <- function(path) {
+  stop("Cannot convert object of class ", class(path)[[1]], " to a staticPath object.", call. = FALSE)
+}
+
+new_static_path <- function(path, options) {
+  structure(list(path = path, options = options), class = "staticPath")
+}
+
+# The named list of staticPath objects that `paths` means; keys are UTF-8, begin with "/", end with none and are unique.
+normalizeStaticPaths <- function(paths) {
+  if (length(paths) == 0 && (is.null(paths) || is.list(paths) || is.character(paths))) {
+    return(list())
+  }
+  keys <- names(paths)
+  if (!(is.list(paths) || is.character(paths)) || is.null(keys) || anyNA(keys) || any(keys == "")) {
+    stop(
+      "paths must be a named character vector, a named list containing strings and staticPath objects, or NULL.",
+      call. = FALSE
+    )
+  }
+  # A character vector's elements are strings, a list's may be anything.
+  paths <- lapply(unclass(paths), as.staticPath)
+  names(paths) <- static_path_key(keys)
+  paths[!duplicated(names(paths))]
+}
+
+static_path_key <- function(key) {
+  key <- sub("/+$", "", enc2utf8(key))
+  ifelse(startsWith(key, "/"), key, paste0("/", key))
+}
+
+# Checks options and gives each its one type: a flag, a string, a named character vector, or the three parts of a
+# validation. NULL stays NULL; options that are not in the list stay away.
+normalizeStaticPathOptions <- function(opts) {
+  if (isTRUE(attr(opts, "normalized"))) {
+    return(opts)
+  }
+  # `opts["x"] <- list(NULL)` keeps an option that is NULL, and the order.
+  for (name in intersect(names(opts), names(option_readers))) {
+    value <- opts[[name]]
+    if (!is.null(value)) {
+      opts[[name]] <- option_readers[[name]](value, name)
+    }
+  }
+  structure(opts, normalized = TRUE)
+}
+
+read_flag <- function(value, name) {
+  # Numbers are taken as R takes them in a condition.
+  if (!(is.logical(value) || is.numeric(value)) || length(value) != 1 || is.na(value)) {
+    stop("`", name, "` option must be TRUE or FALSE.", call. = FALSE)
+  }
+  as.logical(value)
+}
+
+# Unlike a flag, never a number: a path that is served by mistake is worse than an error.
+read_exclude <- function(value, name) {
+  if (!is.logical(value)) {
+    stop("`", name, "` option must be TRUE or FALSE.", call. = FALSE)
+  }
+  read_flag(value, name)
+}
+
+read_charset <- function(value, name) {
+  if (is.character(value) && length(value) == 0) {
+    return("")
+  }
+  if (!is.character(value) || length(value) != 1 || is.na(value) || grepl("[^\\x21-\\x7e]", value, perl = TRUE)) {
+    stop("`", name, "` option must be the name of a character set, as one string.", call. = FALSE)
+  }
+  value
+}
+
+# list(A = c("1", "2")) is a header sent twice.
+read_headers <- function(value, name) {
+  if (length(value) == 0 && (is.list(value) || is.character(value))) {
+    return(structure(character(0), names = character(0)))
+  }
+  keys <- names(value)
+  is_named <- !is.null(keys) && !anyNA(keys) && all(keys != "")
+  is_text <- is.character(value) || (is.list(value) && all(vapply(value, is_header_value, logical(1))))
+  if (!is_named || !is_text) {
+    stop("`", name, "` option must be a named list or character vector.", call. = FALSE)
+  }
+  keys <- rep(keys, lengths(value))
+  value <- as.character(unlist(value, use.names = FALSE))
+  # Either would let what is meant as a value become another header, or the body.
+  if (anyNA(value) || any(grepl("[\r\n]", value)) || any(!grepl("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", keys))) {
+    stop("`", name, "` option has a name or a value that a header cannot have.", call. = FALSE)
+  }
+  structure(enc2utf8(value), names = keys)
+}
+
+is_header_value <- function(value) {
+  is.null(value) || is.character(value)
+}
+
+# '"Name" == "value"' is R's own syntax, and read by R's own parser; never evaluated.
+read_validation <- function(value, name) {
+  if (!is.character(value) || anyNA(value)) {
+    stop("`", name, "` option must be a character vector with zero or one element.", call. = FALSE)
+  }
+  # As it is after a first reading.
+  if (length(value) == 3 && value[[1]] == "==") {
+    return(value)
+  }
+  if (length(value) > 1) {
+    stop("`", name, "` option must be a character vector with zero or one element.", call. = FALSE)
+  }
+  if (length(value) == 0 || value == "") {
+    return(character(0))
+  }
+  parsed <- tryCatch(parse(text = value, keep.source = FALSE, encoding = "UTF-8"), error = function(error) NULL)
+  comparison <- if (length(parsed) == 1) as.list(parsed[[1]])
+  is_comparison <- length(comparison) == 3 && identical(comparison[[1]], as.name("==")) &&
+    is.character(comparison[[2]]) && is.character(comparison[[3]])
+  if (!is_comparison) {
+    stop("`", name, "` must be a string of the form: '\"xxx\" == \"yyy\"'", call. = FALSE)
+  }
+  enc2utf8(c("==", comparison[[2]], comparison[[3]]))
+}
+
+option_readers <- list(
+  indexhtml = read_flag,
+  fallthrough = read_flag,
+  html_charset = read_charset,
+  headers = read_headers,
+  validation = read_validation,
+  exclude = read_exclude
+)
+
+#' @export
+print.staticPath <- function(x, ...) {
+  cat(format(x, ...))
+  invisible(x)
+}
+
+#' @export
+format.staticPath <- function(x, ...) {
+  paste0("<staticPath>\n", "  Local path:        ", x$path, "\n", format_options(x$options))
+}
+
+#' @export
+print.staticPathOptions <- function(x, ...) {
+  cat(format(x, ...))
+  invisible(x)
+}
+
+#' @export
+format.staticPathOptions <- function(x, ...) {
+  paste0("<staticPathOptions>\n", format_options(x))
+}
+
+format_options <- function(options) {
+  paste0(
+    "  Use index.html:    ", format_option(options$indexhtml), "\n",
+    "  Fallthrough to R:  ", format_option(options$fallthrough), "\n",
+    "  HTML charset:      ", format_option(options$html_charset), "\n",
+    "  Extra headers:     ", format_headers(options$headers), "\n",
+    "  Validation params: ", format_option(options$validation), "\n",
+    "  Exclude path:      ", format_option(options$exclude), "\n"
+  )
+}
+
+format_option <- function(value) {
+  if (is.null(value)) {
+    return("<inherit>")
+  }
+  if (length(value) == 0) "<none>" else paste(as.character(value), collapse = " ")
+}
+
+format_headers <- function(headers) {
+  if (length(headers) == 0) {
+    return(format_option(headers))
+  }
+  paste0("\n    \"", names(headers), "\" = \"", headers, "\"", collapse = "")
+}

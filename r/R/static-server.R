@@ -1,0 +1,54 @@
+#' Serve a folder
+#'
+#' Serves the files of a folder without further ado, to look at a site that was built into it.
+#'
+#' @param dir The folder.
+#' @param host,port Where to listen. `port = NULL` takes 7446 if it is free, or else a port from [randomPort()].
+#' @param ... Options of the folder, passed to [staticPath()].
+#' @param background Whether to return at once and serve whenever R is idle or [service()] is called; otherwise serves
+#'   until it is interrupted.
+#' @param browse Whether to open a browser on it.
+#' @return The server, invisibly, if `background` is `TRUE`. An error of class `httpuv_unavailable_port` if `port` is
+#'   taken.
+#' @examples
+#' site <- tempfile("site-")
+#' dir.create(site)
+#' writeLines("<h1>Hello, World!</h1>", file.path(site, "index.html"))
+#' server <- runStaticServer(site, background = TRUE, browse = FALSE)
+#' server$stop()
+#' @export
+runStaticServer <- function(dir = getwd(), host = "127.0.0.1", port = NULL, ..., background = FALSE,
+                            browse = interactive()) {
+  port <- static_server_port(port, host)
+  app <- list(staticPaths = list("/" = staticPath(dir, ...)))
+  server <- startServer(host, port, app)
+  # Until it is the caller's.
+  is_ours <- TRUE
+  on.exit(if (is_ours) server$stop())
+  url <- paste0("http://", if (ipFamily(host) == 6L) paste0("[", host, "]") else host, ":", server$getPort())
+  message("Serving: '", dir, "'")
+  message("View at: ", url)
+  if (browse) {
+    tryCatch(
+      utils::browseURL(url),
+      error = function(error) message("Cannot open a browser: ", conditionMessage(error))
+    )
+  }
+  if (background) {
+    is_ours <- FALSE
+    return(invisible(server))
+  }
+  message("Press Esc or Ctrl + C to stop the server")
+  service(0)
+}
+
+static_server_port <- function(port, host) {
+  if (is.null(port)) {
+    return(if (is_port_available(7446L, host)) 7446L else randomPort(host = host))
+  }
+  stopifnot(is.numeric(port), length(port) == 1, port == trunc(port), port > 0, port < 65536)
+  if (!is_port_available(port, host)) {
+    stop(error_unavailable_port(paste0("Port ", port, " is not available on host ", host)))
+  }
+  as.integer(port)
+}
