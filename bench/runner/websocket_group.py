@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from . import build
-from .machine import GENERATOR_CORE, clean_environment, pinned
+from .machine import GENERATOR_CORE, bystanders, clean_environment, pinned
 from .peers import Server
 from .plan import Options, Servers, open_cells, prepare
 from .sampling import OK, Cell, interleave
@@ -73,6 +73,7 @@ def _echo(server: Server, scenario: Scenario, seconds: float, placement: str, ge
         str(seconds),
         str(scenario.payload_bytes),
     ]
+    others = bystanders.sample()
     before = server.cpu_seconds()
     try:
         done = subprocess.run(
@@ -83,6 +84,7 @@ def _echo(server: Server, scenario: Scenario, seconds: float, placement: str, ge
     if done.returncode != 0:
         raise RuntimeError(f"{done.stderr.strip()[-200:]}; {server.last_words()}")
     spent = server.cpu_seconds() - before
+    others.end(spent)
     result = json.loads(done.stdout)
     if result["errors"] > 0:
         raise RuntimeError(f"{result['errors']} wrong answers among {result['messages']} messages")
