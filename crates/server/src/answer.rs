@@ -9,9 +9,10 @@ use rookery_exchange::{Event, Exchange, PushError};
 
 use crate::connection::{Connection, Phase};
 use crate::files;
+use crate::hub::Hub;
 use crate::pending::{Answer, Wait};
-use crate::refusal::Refusal;
-use crate::reply::{self, ReplyBody};
+use crate::rejection::Rejection;
+use crate::reply::{self, ReplyBody, Terms};
 use crate::{request, spool};
 
 /// The client has gone: there is nobody to answer.
@@ -33,28 +34,29 @@ pub(crate) async fn answer(
 ) -> Result<Response<ReplyBody>, Gone> {
     connection.enter(Phase::Body);
     connection.has_rest.set(false);
+    let id = Hub::next_id();
+    connection.hook.begin(id);
     let (head, body) = request.into_parts();
     let has_body = !body.is_end_stream();
-    if let Err(refusal) = request::check(&head) {
+    if let Err(rejection) = request::check(&head) {
         connection.has_rest.set(has_body);
-        return Ok(reply::refuse(&connection, head.headers, refusal));
+        return Ok(reply::reject(&connection, head.headers, rejection));
     }
+    let terms = Terms::of(&head);
     let is_upgrade = !has_body && request::is_websocket(&head);
     if !connection.site.files.is_empty() && !head.headers.contains_key(http::header::UPGRADE) {
         connection.enter(Phase::Reply);
-        if let Some(reply) = files::answer(&connection, &head, has_body).await {
+        if let Some(reply) = files::answer(&connection, &head, has_body, terms).await {
             return Ok(reply);
         }
         connection.enter(Phase::Body);
     }
     if body.size_hint().lower() > connection.hub.limits.body_bytes {
         connection.has_rest.set(true);
-        return Ok(reply::refuse(&connection, head.headers, Refusal::BodyTooLarge));
+        return Ok(reply::reject(&connection, head.headers, Rejection::BodyTooLarge));
     }
-    let mut exchange = connection.hub.begin(connection.listener);
+    let mut exchange = connection.hub.begin(id, connection.listener);
     request::fill(&mut exchange, &head, &connection, is_upgrade);
-    let is_head = head.method == http::Method::HEAD;
-    let accepts_gzip = reply::accepts_gzip(&head.headers);
     let headers = head.headers;
 
     if has_body {
@@ -65,7 +67,7 @@ pub(crate) async fn answer(
                 Ok(Answer::Reply(answered)) => {
                     // The body has not been read: nothing after it can be.
                     connection.has_rest.set(true);
-                    return Ok(respond(&connection, answered, headers, is_head, accepts_gzip));
+                    return Ok(respond(&connection, answered, headers, terms));
                 }
                 Ok(Answer::Gone) => return Err(Gone),
                 Err(unasked) => return Ok(busy(&connection, unasked, headers, true)),
@@ -78,9 +80,9 @@ pub(crate) async fn answer(
                 exchange = filled;
                 place.keep();
             }
-            Err(Some(refusal)) => {
+            Err(Some(rejection)) => {
                 connection.has_rest.set(true);
-                return Ok(reply::refuse(&connection, headers, refusal));
+                return Ok(reply::reject(&connection, headers, rejection));
             }
             Err(None) => return Err(Gone),
         }
@@ -93,7 +95,7 @@ pub(crate) async fn answer(
             // The connection is taken from hyper before this is polled again.
             std::future::pending().await
         }
-        Ok(Answer::Reply(answered)) => Ok(respond(&connection, answered, headers, is_head, accepts_gzip)),
+        Ok(Answer::Reply(answered)) => Ok(respond(&connection, answered, headers, terms)),
         Ok(Answer::Proceed(_) | Answer::Gone) => Err(Gone),
         Err(unasked) => Ok(busy(&connection, unasked, headers, false)),
     }
@@ -123,11 +125,13 @@ fn respond(
     connection: &Rc<Connection>,
     mut exchange: Box<Exchange>,
     headers: HeaderMap,
-    is_head: bool,
-    accepts_gzip: bool,
+    terms: Terms,
 ) -> Response<ReplyBody> {
     connection.enter(Phase::Reply);
-    let response = reply::build(connection, &mut exchange, headers, is_head, accepts_gzip);
+    if exchange.reply().is_failure() {
+        rookery_error::throw(Rejection::Application.error());
+    }
+    let response = reply::build(connection, &mut exchange, headers, terms);
     connection.hub.finish(exchange);
     response
 }
@@ -140,5 +144,5 @@ fn busy(
 ) -> Response<ReplyBody> {
     connection.hub.finish(exchange);
     connection.has_rest.set(has_body);
-    reply::refuse(connection, headers, Refusal::Busy)
+    reply::reject(connection, headers, Rejection::Busy)
 }

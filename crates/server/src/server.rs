@@ -10,12 +10,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
+use rookery_error::Reports;
 use rookery_exchange::{AppWaker, Link, ListenerId};
 
 use crate::accept::{BACKLOG, Bound};
 use crate::config::Config;
 use crate::descriptor;
 use crate::io_thread::{Control, Order, run};
+use crate::rejection::Rejection;
 use crate::static_files::StaticFiles;
 
 /// What a listener serves.
@@ -39,6 +41,7 @@ pub struct Server {
 struct Core {
     link: Arc<Link>,
     config: Config,
+    reports: Arc<Reports<Rejection>>,
     thread: Mutex<Option<Thread>>,
 }
 
@@ -108,7 +111,14 @@ impl Server {
     /// on the link is woken.
     pub fn new(config: Config, app_waker: Box<dyn AppWaker>) -> Server {
         let link = Link::new(config.queue, app_waker);
-        Server { core: Arc::new(Core { link, config, thread: Mutex::new(None) }) }
+        let reports = Arc::new(Reports::new());
+        Server { core: Arc::new(Core { link, config, reports, thread: Mutex::new(None) }) }
+    }
+
+    /// Counts what was rejected, and queues it for an application that asks for it
+    /// ([`Reports::set_delivery`]): each with the id of its request.
+    pub fn reports(&self) -> &Arc<Reports<Rejection>> {
+        &self.core.reports
     }
 
     /// Where the application finds events and leaves commands. The same for all listeners.
@@ -246,11 +256,11 @@ impl Core {
         // The first order is there before the thread looks: it ends when it finds nothing to do.
         let _ = control.push(order);
         let (link, limits) = (Arc::clone(&self.link), self.config.limits.clone());
-        let theirs = Arc::clone(&control);
+        let (reports, theirs) = (Arc::clone(&self.reports), Arc::clone(&control));
         let handle = with_signals_blocked(|| {
             std::thread::Builder::new()
                 .name("rookery-io".to_owned())
-                .spawn(move || run(link, limits, &theirs))
+                .spawn(move || run(link, limits, reports, &theirs))
         })
         .map_err(ListenError::Thread)?;
         *thread = Some(Thread { control, handle });
