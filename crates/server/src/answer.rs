@@ -34,6 +34,7 @@ pub(crate) async fn answer(
     connection.enter(Phase::Body);
     connection.has_rest.set(false);
     let (head, body) = request.into_parts();
+    connection.line.begin(&connection.hub.log, connection.remote, (&head.method, &head.uri, head.version));
     let has_body = !body.is_end_stream();
     if let Err(refusal) = request::check(&head) {
         connection.has_rest.set(has_body);

@@ -11,6 +11,7 @@ use http::HeaderName;
 use rookery_exchange::{Command, Event, Exchange, Link, ListenerId, PushError, Pushed, SocketId};
 use tokio::sync::Notify;
 
+use crate::access_log::Slot;
 use crate::config::Limits;
 use crate::connection::Connection;
 use crate::pending::Pending;
@@ -34,6 +35,8 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 pub(crate) struct Hub {
     pub(crate) link: Arc<Link>,
     pub(crate) limits: Limits,
+    /// Where lines of the access log go, if anywhere.
+    pub(crate) log: Arc<Slot>,
     pub(crate) ticks: Ticks,
     pub(crate) pending: Pending,
     /// Where WebSockets, and connections that are being closed, read into. One for all: idle ones hold none.
@@ -86,11 +89,12 @@ impl Ticks {
 }
 
 impl Hub {
-    pub(crate) fn new(link: Arc<Link>, limits: Limits) -> Rc<Hub> {
+    pub(crate) fn new(link: Arc<Link>, limits: Limits, log: Arc<Slot>) -> Rc<Hub> {
         Rc::new(Hub {
             ticks: Ticks::of(&limits),
             link,
             limits,
+            log,
             pending: Pending::default(),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into()),
             pulse: Notify::new(),

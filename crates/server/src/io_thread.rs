@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::accept::{Bound, accept};
+use crate::access_log::Slot;
 use crate::config::Limits;
 use crate::connection::Phase;
 use crate::descriptor::Served;
@@ -99,8 +100,8 @@ thread_local! {
 }
 
 /// Runs the I/O thread until there is no listener and no connection.
-pub(crate) fn run(link: Arc<Link>, limits: Limits, control: &Control) {
-    let hub = Hub::new(Arc::clone(&link), limits);
+pub(crate) fn run(link: Arc<Link>, limits: Limits, log: Arc<Slot>, control: &Control) {
+    let hub = Hub::new(Arc::clone(&link), limits, log);
     let drain = Arc::new(Notify::new());
     link.set_io_waker(Some(Arc::new(Wake(Arc::clone(&drain)))));
     HUB.set(Some((Rc::clone(&hub), Arc::clone(&drain))));
