@@ -5,11 +5,12 @@
 SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP site, SEXP app, SEXP has_on_headers) {
     uint32_t listener;
     int bound_port;
+    int heads = Rf_asLogical(has_on_headers) == TRUE;
     const char* address = CHAR(STRING_ELT(host, 0));
-    if (rk_listen_tcp(address, Rf_asInteger(port), R_ExternalPtrAddr(site), &listener, &bound_port) != RK_OK) {
+    if (rk_listen_tcp(address, Rf_asInteger(port), R_ExternalPtrAddr(site), heads, &listener, &bound_port) != RK_OK) {
         return Rf_mkString(rk_error());
     }
-    app_set(listener, app, Rf_asLogical(has_on_headers) == TRUE);
+    app_set(listener, app, heads);
     SEXP result = PROTECT(Rf_allocVector(INTSXP, 2));
     INTEGER(result)[0] = (int)listener;
     INTEGER(result)[1] = bound_port;
@@ -19,11 +20,12 @@ SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP site, SEXP app, SEXP has_on_heade
 
 SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP site, SEXP app, SEXP has_on_headers) {
     uint32_t listener;
+    int heads = Rf_asLogical(has_on_headers) == TRUE;
     const char* name = Rf_translateChar(STRING_ELT(path, 0));
-    if (rk_listen_unix(name, Rf_asInteger(mask), R_ExternalPtrAddr(site), &listener) != RK_OK) {
+    if (rk_listen_unix(name, Rf_asInteger(mask), R_ExternalPtrAddr(site), heads, &listener) != RK_OK) {
         return Rf_mkString(rk_error());
     }
-    app_set(listener, app, Rf_asLogical(has_on_headers) == TRUE);
+    app_set(listener, app, heads);
     return Rf_ScalarInteger((int)listener);
 }
 
@@ -34,7 +36,12 @@ SEXP ffi_stop(SEXP listener) {
     return R_NilValue;
 }
 
-SEXP ffi_drain(SEXP listener, SEXP seconds) {
-    rk_drain((uint32_t)Rf_asInteger(listener), Rf_asReal(seconds));
+// Stops accepting; connections end as their replies are done. ffi_connections() tells how many are left.
+SEXP ffi_drain(SEXP listener) {
+    rk_drain((uint32_t)Rf_asInteger(listener));
     return R_NilValue;
+}
+
+SEXP ffi_connections(SEXP listener) {
+    return Rf_ScalarInteger(rk_connections((uint32_t)Rf_asInteger(listener)));
 }

@@ -178,8 +178,18 @@ static void end_service(void* data, Rboolean is_jump) {
     (void)is_jump;
 }
 
-SEXP ffi_service(SEXP seconds, SEXP forever) {
-    struct service service = {Rf_asReal(seconds), Rf_asLogical(forever) == TRUE, pumping};
+// NA: what is there and no waiting. 0 and Inf: until interrupt(). Below 0: until something happens.
+SEXP ffi_service(SEXP timeout_ms) {
+    double ms = Rf_asReal(timeout_ms);
+    struct service service = {0, false, pumping};
+    if (ISNAN(ms)) {
+        service.seconds = 0;
+    } else if (ms == 0 || ms == R_PosInf) {
+        service.is_forever = true;
+        Rf_defineVar(syms.paused, Rf_ScalarLogical(FALSE), objs.globals);
+    } else {
+        service.seconds = ms < 0 ? R_PosInf : ms / 1000;
+    }
     pumping = 0;
     SEXP token = PROTECT(R_MakeUnwindCont());
     R_UnwindProtect(run_service, &service, end_service, &service, token);

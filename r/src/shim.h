@@ -120,9 +120,14 @@ extern int interrupts;
 SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP site, SEXP app, SEXP has_on_headers);
 SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP site, SEXP app, SEXP has_on_headers);
 SEXP ffi_stop(SEXP listener);
-SEXP ffi_drain(SEXP listener, SEXP seconds);
+SEXP ffi_drain(SEXP listener);
+SEXP ffi_connections(SEXP listener);
 
-SEXP ffi_service(SEXP seconds, SEXP forever);
+SEXP ffi_site_new(SEXP state);
+SEXP ffi_site_set(SEXP site, SEXP keys, SEXP paths);
+SEXP ffi_site_state(SEXP site);
+
+SEXP ffi_service(SEXP timeout_ms);
 SEXP ffi_interrupt(void);
 SEXP ffi_close(void);
 SEXP ffi_respond(SEXP ticket, SEXP value);
@@ -130,6 +135,7 @@ SEXP ffi_reject(SEXP ticket, SEXP condition);
 SEXP ffi_body_read(SEXP ticket, SEXP offset, SEXP n);
 SEXP ffi_ws_send(SEXP handle, SEXP message);
 SEXP ffi_ws_close(SEXP handle, SEXP code, SEXP reason);
+SEXP ffi_ws_id(SEXP handle);
 SEXP ffi_rng_state(void);
 SEXP ffi_live_bytes(void);
 

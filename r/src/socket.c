@@ -33,7 +33,12 @@ struct delivery {
 };
 
 static SEXP callbacks_of(SEXP ws, SEXP name) {
-    return TYPEOF(ws) == ENVSXP ? Rf_eval(PROTECT(Rf_lang3(syms.dollar, ws, name)), R_BaseEnv) : R_NilValue;
+    if (TYPEOF(ws) != ENVSXP) {
+        return R_NilValue;
+    }
+    SEXP value = Rf_eval(PROTECT(Rf_lang3(syms.dollar, ws, name)), R_BaseEnv);
+    UNPROTECT(1);
+    return value;
 }
 
 static SEXP run_message(void* data) {
@@ -182,4 +187,9 @@ SEXP ffi_ws_close(SEXP handle, SEXP code, SEXP reason) {
         rk_flush();
     }
     return R_NilValue;
+}
+
+// The id that the handle of a WebSocket carries.
+SEXP ffi_ws_id(SEXP handle) {
+    return Rf_ScalarReal(handle_id(handle));
 }

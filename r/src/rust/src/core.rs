@@ -130,7 +130,7 @@ pub extern "C" fn rk_forked() {
         let _ = CORE.try_with(|core| {
             if let Ok(mut core) = core.try_borrow_mut() {
                 if let Some(Core { server, listeners, .. }) = core.take() {
-                    std::mem::forget(listeners);
+                    listeners.into_values().for_each(Listener::abandon);
                     server.abandon();
                 }
             }

@@ -128,7 +128,7 @@ pub unsafe extern "C" fn rk_reply_file(slot: u32, id: u64, path: *const c_char, 
     with_held(slot, id, |exchange| {
         // SAFETY: the caller's duty.
         let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-        let path: &std::path::Path = std::path::Path::new(std::os::unix::ffi::OsStrExt::from_bytes(path));
+        let path: &std::path::Path = std::path::Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path));
         // O_NONBLOCK: a FIFO without a writer must not hold R up; it has no effect on a regular file.
         let opened = File::options()
             .read(true)

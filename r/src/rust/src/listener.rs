@@ -1,0 +1,151 @@
+//! Starting and stopping listeners.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use rookery_exchange::ListenerId;
+use rookery_server::{ListenError, Listener, Site};
+
+use crate::core::{self, Core};
+use crate::entry;
+
+/// What a function that starts a listener reports when it could not: `rk_error` says why.
+const FAILED: i32 = -1;
+const STARTED: i32 = 0;
+
+impl Core {
+    fn started(&mut self, listener: Result<Listener, ListenError>) -> Option<(ListenerId, Option<u16>)> {
+        match listener {
+            Ok(listener) => {
+                let (id, port) = (listener.id(), listener.local_addr().map(|address| address.port()));
+                self.listeners.insert(id, listener);
+                Some((id, port))
+            }
+            Err(error) => {
+                core::set_error(&error.to_string());
+                None
+            }
+        }
+    }
+}
+
+fn site_of(site: *const c_void, sees_heads: i32) -> Site {
+    // SAFETY: the callers' duty: a site of `rk_site_new`, not freed yet.
+    let files = unsafe { site.cast::<crate::site::Builder>().as_ref() };
+    Site { files: files.map(crate::site::Builder::files).unwrap_or_default(), sees_heads: sees_heads != 0 }
+}
+
+/// Listens on a literal IPv4 or IPv6 address.
+///
+/// # Safety
+/// - `host` is a C string, `site` one of `rk_site_new`, and `listener` and `bound_port` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_listen_tcp(
+    host: *const c_char,
+    port: i32,
+    site: *const c_void,
+    sees_heads: i32,
+    listener: *mut u32,
+    bound_port: *mut i32,
+) -> i32 {
+    entry(FAILED, || {
+        // SAFETY: the caller's duty.
+        let host = unsafe { CStr::from_ptr(host) }.to_string_lossy();
+        let site = site_of(site, sees_heads);
+        let (Ok(ip), Ok(port)) = (host.parse::<IpAddr>(), u16::try_from(port)) else {
+            core::set_error(&format!(
+                "\"{host}\" port {port} is no address: use an IP address like \"127.0.0.1\" (this machine only) or \
+                 \"0.0.0.0\" (all networks), and a port from 0 to 65535"
+            ));
+            return FAILED;
+        };
+        let address = SocketAddr::new(ip, port);
+        let Some((id, port)) = core::with(|core| {
+            let started = core.server().listen_tcp(address, site);
+            core.started(started)
+        }) else {
+            return FAILED;
+        };
+        // SAFETY: the caller's duty.
+        unsafe {
+            listener.write(id);
+            bound_port.write(port.map_or(0, i32::from));
+        }
+        STARTED
+    })
+}
+
+/// Listens on a Unix socket; a negative `mask` leaves the process's.
+///
+/// # Safety
+/// - `path` is a C string, `site` one of `rk_site_new`, and `listener` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_listen_unix(
+    path: *const c_char,
+    mask: i32,
+    site: *const c_void,
+    sees_heads: i32,
+    listener: *mut u32,
+) -> i32 {
+    entry(FAILED, || {
+        // SAFETY: the caller's duty.
+        let path = unsafe { CStr::from_ptr(path) };
+        let path = Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path.to_bytes()));
+        let site = site_of(site, sees_heads);
+        let Some((id, _)) = core::with(|core| {
+            let started = core.server().listen_unix(path, u32::try_from(mask).ok(), site);
+            core.started(started)
+        }) else {
+            return FAILED;
+        };
+        // SAFETY: the caller's duty.
+        unsafe { listener.write(id) };
+        STARTED
+    })
+}
+
+/// Stops a listener; its port is free when this returns.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_stop(listener: u32) {
+    entry((), || {
+        // Outside the borrow: stopping waits for the I/O thread.
+        let stopped = core::with(|core| core.listeners.remove(&listener));
+        if let Some(listener) = stopped {
+            listener.stop();
+        }
+    });
+}
+
+/// Stops accepting, and ends the connections of a listener as their replies are done.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_drain(listener: u32) {
+    entry((), || {
+        core::with(|core| {
+            if let Some(listener) = core.listeners.get(&listener) {
+                listener.drain();
+            }
+        });
+    });
+}
+
+/// How many connections and WebSockets a listener has; 0 when there is no such listener.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_connections(listener: u32) -> i32 {
+    entry(0, || {
+        core::with(|core| {
+            let count = core.listeners.get(&listener).map_or(0, Listener::connections);
+            i32::try_from(count).unwrap_or(i32::MAX)
+        })
+    })
+}
+
+/// Stops all listeners.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_stop_all() {
+    entry((), || {
+        for (_, listener) in core::with(|core| std::mem::take(&mut core.listeners)) {
+            listener.stop();
+        }
+    });
+}
