@@ -65,22 +65,23 @@ body_connection <- function(ticket, size, fd) {
 
 new_socket <- function(handle, req, listener) {
   ws <- WebSocket$new(handle, req)
-  conns <- .sockets[[as.character(listener)]]
-  key <- format(handle_id(handle), digits = 22)
-  assign(key, ws, envir = conns)
-  attr(ws, "rookery") <- NULL
-  reg <- conns
-  ws$.__enclos_env__$private$forget <- function() {
-    if (exists(key, envir = reg, inherits = FALSE)) rm(list = key, envir = reg)
-  }
+  assign(socket_key(handle_id(handle)), ws, envir = .sockets[[as.character(listener)]])
   ws
 }
 
 # The connection has ended: the object learns it, and its closing callbacks are handed to C.
-forget_socket <- function(ws) {
+forget_socket <- function(ws, listener, id) {
   ws$handle <- NULL
-  ws$.__enclos_env__$private$forget()
+  conns <- .sockets[[as.character(listener)]]
+  key <- socket_key(id)
+  if (exists(key, envir = conns, inherits = FALSE)) {
+    rm(list = key, envir = conns)
+  }
   ws$closeCallbacks
+}
+
+socket_key <- function(id) {
+  format(id, digits = 22)
 }
 
 # Answers when the promise is settled.

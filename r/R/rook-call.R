@@ -5,7 +5,7 @@
 # headers as strings, and a body that is a file as `bodyFile` and `bodyFileOwned`; NULL if the function returned
 # nothing; or the promise of either. An error becomes a response with status 500.
 rookCall <- function(func, req, data = NULL, dataLength = -1) {
-  req$rook.input <- if (is.null(data)) nullInputStream else InputStream$new(data, data_length(data, dataLength))
+  req$rook.input <- if (is.null(data)) nullInputStream else InputStream$new(data, dataLength)
   req$rook.errors <- stdErrStream
   req$httpuv.version <- httpuv_version()
   for (name in c("CONTENT_TYPE", "CONTENT_LENGTH")) {
@@ -26,11 +26,6 @@ rookCall <- function(func, req, data = NULL, dataLength = -1) {
     },
     error = rook_error
   )
-}
-
-# Where a connection that has just been written to ends.
-data_length <- function(data, length) {
-  if (length >= 0) length else seek(data, 0, rw = "write")
 }
 
 rook_response <- function(value) {

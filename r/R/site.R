@@ -2,40 +2,37 @@
 # external pointer keeps; C is told the outcome, the whole of it at once, each time it changes.
 
 site_new <- function(paths, options) {
-  state <- new.env(parent = emptyenv())
-  site <- .Call(ffi_site_new, state)
-  state$paths <- sort_paths(paths)
-  state$options <- options
-  site_update(site, state)
+  site <- .Call(ffi_site_new, new.env(parent = emptyenv()))
+  site_update(site, paths, options)
   site
 }
 
-# In the order of the keys' bytes, whatever the locale.
-sort_paths <- function(paths) {
-  paths[order(names(paths), method = "radix")]
+# If C refuses the paths with an error, everything is as it was.
+site_update <- function(site, paths, options) {
+  # In the order of the keys' bytes, whatever the locale.
+  paths <- if (length(paths) == 0) list() else paths[order(names(paths), method = "radix")]
+  .Call(ffi_site_set, site, as.character(names(paths)), lapply(paths, resolve_path, options))
+  state <- .Call(ffi_site_state, site)
+  state$paths <- paths
+  state$options <- options
 }
 
-# All paths, each with all its options: what is NULL is inherited.
-site_update <- function(site, state) {
-  .Call(ffi_site_set, site, names(state$paths), lapply(state$paths, resolve_path, state$options))
-}
-
+# A path with all its options: those that are NULL are the server's, and if these are NULL too, what
+# staticPathOptions() says when it is not asked.
 resolve_path <- function(path, options) {
-  own <- path$options
-  # An option of the server that is NULL as well is what staticPathOptions() says when it is not asked.
-  inherited <- function(name, default) {
-    value <- own[[name]]
+  option <- function(name, default) {
+    value <- path$options[[name]]
     if (is.null(value)) value <- options[[name]]
     if (is.null(value)) default else value
   }
   list(
     path = path$path,
-    exclude = isTRUE(own$exclude),
-    indexhtml = inherited("indexhtml", TRUE),
-    fallthrough = inherited("fallthrough", FALSE),
-    html_charset = inherited("html_charset", "utf-8"),
-    headers = inherited("headers", character(0)),
-    validation = inherited("validation", character(0))
+    exclude = isTRUE(path$options$exclude),
+    indexhtml = option("indexhtml", TRUE),
+    fallthrough = option("fallthrough", FALSE),
+    html_charset = option("html_charset", "utf-8"),
+    headers = option("headers", structure(character(0), names = character(0))),
+    validation = option("validation", character(0))
   )
 }
 
@@ -46,16 +43,14 @@ site_paths <- function(site) {
 # Adds `paths`, in the form of normalizeStaticPaths(); those of the same name are replaced.
 site_set_paths <- function(site, paths) {
   state <- .Call(ffi_site_state, site)
-  kept <- state$paths[setdiff(names(state$paths), names(paths))]
-  state$paths <- sort_paths(c(kept, paths))
-  site_update(site, state)
+  others <- state$paths[setdiff(names(state$paths), names(paths))]
+  site_update(site, c(others, paths), state$options)
 }
 
 # `keys` as they are in names(site_paths()): no "/" is added, none is taken away, and unknown ones are passed over.
 site_remove_paths <- function(site, keys) {
   state <- .Call(ffi_site_state, site)
-  state$paths <- state$paths[!(names(state$paths) %in% enc2utf8(keys))]
-  site_update(site, state)
+  site_update(site, state$paths[!(names(state$paths) %in% enc2utf8(keys))], state$options)
 }
 
 site_options <- function(site) {
@@ -64,19 +59,20 @@ site_options <- function(site) {
   options
 }
 
-# Sets those of `options` that are not NULL; of two of the same name the first.
-site_set_options <- function(site, options) {
+# Sets those of `changes` that are not NULL; of two of the same name the first.
+site_set_options <- function(site, changes) {
   state <- .Call(ffi_site_state, site)
-  names <- names(options)
-  if (length(options) > 0 && (is.null(names) || anyNA(names) || any(names == ""))) {
+  keys <- names(changes)
+  if (length(changes) > 0 && (is.null(keys) || anyNA(keys) || any(keys == ""))) {
     stop("All items must be named.", call. = FALSE)
   }
-  unknown <- setdiff(names, names(option_readers))
+  unknown <- setdiff(keys, names(option_readers))
   if (length(unknown) > 0) {
     stop("Unknown options: ", paste0(unknown, " , ", collapse = ""), call. = FALSE)
   }
-  options <- options[!duplicated(names)]
-  options <- normalizeStaticPathOptions(options[!vapply(options, is.null, logical(1))])
-  state$options[names(options)] <- options
-  site_update(site, state)
+  changes <- changes[!duplicated(keys)]
+  changes <- normalizeStaticPathOptions(changes[!vapply(changes, is.null, logical(1))])
+  options <- state$options
+  options[names(changes)] <- changes
+  site_update(site, state$paths, options)
 }

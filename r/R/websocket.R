@@ -63,8 +63,5 @@ WebSocket <- R6::R6Class(
     messageCallbacks = list(),
     closeCallbacks = list(),
     request = NULL
-  ),
-  private = list(
-    forget = function() NULL
   )
 )

@@ -25,6 +25,7 @@ void socket_open(const struct rk_event* event, SEXP app, SEXP req) {
 }
 
 struct delivery {
+    const struct rk_event* event;
     SEXP ws;
     SEXP callbacks;
     SEXP binary;
@@ -54,10 +55,9 @@ static SEXP run_message(void* data) {
 
 // The message as R sees it: text with a NUL, which R's strings cannot hold, is delivered as binary.
 static SEXP run_decode(void* data) {
-    struct delivery* delivery = ((void**)data)[0];
-    const struct rk_event* event = ((void**)data)[1];
-    struct rk_bytes bytes = event->data;
-    bool is_text = event->is_text && memchr(bytes.start, 0, bytes.len) == NULL;
+    struct delivery* delivery = data;
+    struct rk_bytes bytes = delivery->event->data;
+    bool is_text = delivery->event->is_text && memchr(bytes.start, 0, bytes.len) == NULL;
     SEXP message = PROTECT(is_text ? make_string(bytes) : Rf_allocVector(RAWSXP, (R_xlen_t)bytes.len));
     if (!is_text && bytes.len > 0) {
         memcpy(RAW(message), bytes.start, bytes.len);
@@ -77,9 +77,8 @@ void handle_message(const struct rk_event* event) {
         UNPROTECT(1);
         return;
     }
-    struct delivery delivery = {.ws = ws};
-    void* both[] = {&delivery, (void*)event};
-    struct guard guard = {.body = run_decode, .data = both};
+    struct delivery delivery = {.event = event, .ws = ws};
+    struct guard guard = {.body = run_decode, .data = &delivery};
     enum failure failure = guard_run(&guard);
     if (failure != FAILURE_NONE) {
         SEXP condition = PROTECT(kept(guard.token));
@@ -100,9 +99,11 @@ void handle_message(const struct rk_event* event) {
 static SEXP run_close(void* data) {
     struct delivery* delivery = data;
     if (delivery->callbacks == NULL) {
-        SEXP call = PROTECT(Rf_lang2(objs.forget_socket, delivery->ws));
+        SEXP listener = PROTECT(Rf_ScalarInteger((int)delivery->event->listener));
+        SEXP id = PROTECT(Rf_ScalarReal((double)delivery->event->id));
+        SEXP call = PROTECT(Rf_lang4(objs.forget_socket, delivery->ws, listener, id));
         delivery->callbacks = Rf_eval(call, R_BaseEnv);
-        UNPROTECT(1);
+        UNPROTECT(3);
         return delivery->callbacks;
     }
     SEXP call = PROTECT(Rf_lang1(VECTOR_ELT(delivery->callbacks, delivery->next)));
@@ -120,7 +121,7 @@ void handle_closed(const struct rk_event* event) {
         UNPROTECT(1);
         return;
     }
-    struct delivery delivery = {.ws = ws};
+    struct delivery delivery = {.event = event, .ws = ws};
     struct guard guard = {.body = run_close, .data = &delivery};
     if (guard_run(&guard) == FAILURE_NONE && TYPEOF(delivery.callbacks) == VECSXP) {
         PROTECT(delivery.callbacks);

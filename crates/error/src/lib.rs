@@ -1,1 +1,70 @@
-//! Rookery error.
+//! An error of one word and one allocation, and hooks that follow a future.
+//!
+//! - [`Error`] holds any error, or a message, in one machine word: [`Error::new`] allocates once,
+//!   [`Error::from_static`] not at all.
+//! - [`throw`] hands an error to the [`ErrorHook`] in force, which [`with_hook`], [`set_hook`] or the future wrapper
+//!   [`ErrorHookFuture`] put there. The wrapper lends its hook to each poll: no reference count is touched.
+//! - [`RequestHook`] is the hook of a server: it knows the id of the request being served, counts, and queues what
+//!   was thrown for the application.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::sync::atomic::{AtomicUsize, Ordering};
+//! use rookery_error::{Error, ErrorHook, ErrorId, throw, with_hook};
+//!
+//! #[derive(Default)]
+//! struct Count(AtomicUsize);
+//! impl ErrorHook for Count {
+//!     fn throw(&self, _: Error) -> ErrorId {
+//!         ErrorId::from(1 + self.0.fetch_add(1, Ordering::Relaxed))
+//!     }
+//!     fn clear(&self, _: &ErrorId) {}
+//! }
+//!
+//! let count = Arc::new(Count::default());
+//! let hook: Arc<dyn ErrorHook> = count.clone();
+//! let id = with_hook(&hook, || throw("not found"));
+//! assert_eq!(id, ErrorId::from(1));
+//! assert_eq!(count.0.load(Ordering::Relaxed), 1);
+//! ```
+//!
+//! # Features
+//! None is on by default, and without them the crate depends on nothing.
+//! - `stream`: a wrapper for streams (`futures-core`).
+//! - `tracing`: a hook that writes events (`tracing`, without its defaults).
+
+#![deny(unsafe_code)]
+
+mod chain;
+mod context;
+mod convert;
+mod error;
+mod hook;
+mod message;
+mod repr;
+mod request;
+#[cfg(feature = "tracing")]
+mod tracing;
+
+pub use chain::Chain;
+pub use context::Context;
+pub use error::Error;
+#[cfg(feature = "stream")]
+pub use hook::ErrorHookStream;
+pub use hook::{
+    ErrorHook, ErrorHookFuture, ErrorId, HookGuard, clear, current_hook, set_hook, throw, with_hook,
+    with_hook_option,
+};
+pub use repr::StaticError;
+pub use request::{Delivery, Kind, QUEUED_REPORTS, Report, Reports, RequestHook};
+#[cfg(feature = "tracing")]
+pub use tracing::{TracingHook, trace_request};
+
+/// `std`'s, with [`Error`] unless another is named.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// For the macros.
+#[doc(hidden)]
+pub mod private {
+    pub use crate::message::is_plain;
+}

@@ -11,7 +11,7 @@ use crate::connection::{Connection, Phase};
 use crate::files;
 use crate::pending::{Answer, Wait};
 use crate::refusal::Refusal;
-use crate::reply::{self, ReplyBody};
+use crate::reply::{self, ReplyBody, Terms};
 use crate::{request, spool};
 
 /// The client has gone: there is nobody to answer.
@@ -40,10 +40,11 @@ pub(crate) async fn answer(
         connection.has_rest.set(has_body);
         return Ok(reply::refuse(&connection, head.headers, refusal));
     }
+    let terms = Terms::of(&head);
     let is_upgrade = !has_body && request::is_websocket(&head);
     if !connection.site.files.is_empty() && !head.headers.contains_key(http::header::UPGRADE) {
         connection.enter(Phase::Reply);
-        if let Some(reply) = files::answer(&connection, &head, has_body).await {
+        if let Some(reply) = files::answer(&connection, &head, has_body, terms).await {
             return Ok(reply);
         }
         connection.enter(Phase::Body);
@@ -54,8 +55,6 @@ pub(crate) async fn answer(
     }
     let mut exchange = connection.hub.begin(connection.listener);
     request::fill(&mut exchange, &head, &connection, is_upgrade);
-    let is_head = head.method == http::Method::HEAD;
-    let accepts_gzip = reply::accepts_gzip(&head.headers);
     let headers = head.headers;
 
     if has_body {
@@ -66,7 +65,7 @@ pub(crate) async fn answer(
                 Ok(Answer::Reply(answered)) => {
                     // The body has not been read: nothing after it can be.
                     connection.has_rest.set(true);
-                    return Ok(respond(&connection, answered, headers, is_head, accepts_gzip));
+                    return Ok(respond(&connection, answered, headers, terms));
                 }
                 Ok(Answer::Gone) => return Err(Gone),
                 Err(unasked) => return Ok(busy(&connection, unasked, headers, true)),
@@ -94,7 +93,7 @@ pub(crate) async fn answer(
             // The connection is taken from hyper before this is polled again.
             std::future::pending().await
         }
-        Ok(Answer::Reply(answered)) => Ok(respond(&connection, answered, headers, is_head, accepts_gzip)),
+        Ok(Answer::Reply(answered)) => Ok(respond(&connection, answered, headers, terms)),
         Ok(Answer::Proceed(_) | Answer::Gone) => Err(Gone),
         Err(unasked) => Ok(busy(&connection, unasked, headers, false)),
     }
@@ -124,11 +123,10 @@ fn respond(
     connection: &Rc<Connection>,
     mut exchange: Box<Exchange>,
     headers: HeaderMap,
-    is_head: bool,
-    accepts_gzip: bool,
+    terms: Terms,
 ) -> Response<ReplyBody> {
     connection.enter(Phase::Reply);
-    let response = reply::build(connection, &mut exchange, headers, is_head, accepts_gzip);
+    let response = reply::build(connection, &mut exchange, headers, terms);
     connection.hub.finish(exchange);
     response
 }

@@ -1,20 +1,232 @@
-//! TEMP
+//! gzip of responses: when, and how.
+//!
+//! Like httpuv, whatever a client that takes gzip is sent is compressed at level 6, from the first byte on. Unlike it,
+//! what the client says is read as RFC 9110 (12.5.3) has it, what is compressed already is left alone, and so are
+//! responses whose framing gzip would break: no body, a part of a file, HTTP/1.0.
+
+use flate2::{Compress, Compression, FlushCompress, Status};
+use http::header::{ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, VARY};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+
+/// What decides whether a response is compressed, besides the client's Accept-Encoding.
+#[derive(Debug, Clone, Copy)]
+pub struct Candidate<'a> {
+    /// The method of the request.
+    pub method: &'a Method,
+    /// The version of the request: the length is not known in advance, and HTTP/1.0 has no chunks.
+    pub version: Version,
+    /// The status of the response.
+    pub status: StatusCode,
+    /// The headers of the response. An application that wants no compression sets any Content-Encoding.
+    pub headers: &'a HeaderMap,
+    /// Bytes of the body; `None` while it is still being made.
+    pub len: Option<u64>,
+}
+
+/// Whether to compress a response.
+pub fn negotiate(accept_encoding: Option<&[u8]>, response: &Candidate<'_>) -> bool {
+    let Some(accept_encoding) = accept_encoding else { return false };
+    let has_whole_body = !response.status.is_informational()
+        && !matches!(
+            response.status,
+            StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED | StatusCode::PARTIAL_CONTENT
+        )
+        && response.method != Method::HEAD
+        && response.len.is_none_or(|len| len >= SMALLEST);
+    has_whole_body
+        && response.version >= Version::HTTP_11
+        && !response.headers.contains_key(CONTENT_ENCODING)
+        && response.headers.get(CONTENT_TYPE).is_none_or(|kind| is_compressible(kind.as_bytes()))
+        && accepts_gzip(accept_encoding)
+}
+
+/// Bytes from which a body is compressed. Below 20 it only grows, but httpuv compresses a body of one byte and tests of
+/// applications look for the Content-Encoding.
+const SMALLEST: u64 = 1;
+
+/// Makes the headers of a response those of its compressed form: the length is no longer known, a cache must tell the two
+/// forms apart, and a strong `ETag` names the bytes of the other one.
+pub fn mark(headers: &mut HeaderMap) {
+    headers.remove(CONTENT_LENGTH);
+    headers.remove(ACCEPT_RANGES);
+    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    let names_it = |value: &HeaderValue| {
+        let mut names = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        names.any(|name| name == b"*" || name.eq_ignore_ascii_case(b"accept-encoding"))
+    };
+    if !headers.get_all(VARY).iter().any(names_it) {
+        headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+    if let Some(etag) = headers.get_mut(ETAG) {
+        if etag.as_bytes().starts_with(b"\"") {
+            let weak = [b"W/", etag.as_bytes()].concat();
+            *etag = HeaderValue::from_bytes(&weak).expect("a value with two letters in front is a value");
+        }
+    }
+}
+
+/// One gzip stream after another (RFC 1952), fed in pieces. Owns about 300 KiB, which are used again for the next stream.
 #[derive(Debug)]
-pub(crate) struct Gzip;
+pub struct Gzip {
+    deflate: Compress,
+}
+
 impl Gzip {
-    pub(crate) fn new() -> Gzip {
-        Gzip
+    /// A fresh stream.
+    pub fn new() -> Gzip {
+        Gzip { deflate: Compress::new_gzip(Compression::new(LEVEL), WINDOW_BITS) }
     }
-    pub(crate) fn write(&mut self, _: &[u8]) -> std::io::Result<Vec<u8>> {
-        Ok(vec![])
+
+    /// Compresses `input`; what comes out now is appended to `out`, the rest stays within.
+    pub fn push(&mut self, input: &[u8], out: &mut Vec<u8>) {
+        self.run(input, out, FlushCompress::None);
     }
-    pub(crate) fn finish(self) -> std::io::Result<Vec<u8>> {
-        Ok(vec![])
+
+    /// Appends all that has been pushed, so that the peer can decode it: for bodies that are made bit by bit. Costs five
+    /// bytes and some of the ratio.
+    pub fn flush(&mut self, out: &mut Vec<u8>) {
+        self.run(&[], out, FlushCompress::Sync);
+    }
+
+    /// Appends the end of the stream and begins the next.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        self.run(&[], out, FlushCompress::Finish);
+        self.deflate.reset();
+    }
+
+    /// Compresses a whole body.
+    pub fn compress(&mut self, body: &[u8], out: &mut Vec<u8>) {
+        self.run(body, out, FlushCompress::Finish);
+        self.deflate.reset();
+    }
+
+    fn run(&mut self, mut input: &[u8], out: &mut Vec<u8>, flush: FlushCompress) {
+        loop {
+            if out.capacity() - out.len() < ROOM {
+                out.reserve(STEP);
+            }
+            let before = self.deflate.total_in();
+            // Fails only for a stream that is not set up, or that is finished: `finish` resets it.
+            let status =
+                self.deflate.compress_vec(input, out, flush).expect("the stream is set up and not finished");
+            input = &input[(self.deflate.total_in() - before) as usize..];
+            let has_room = out.len() < out.capacity();
+            let is_done = match flush {
+                FlushCompress::Finish => status == Status::StreamEnd,
+                _ => input.is_empty() && has_room,
+            };
+            if is_done {
+                return;
+            }
+        }
     }
 }
-pub(crate) fn accepts(_: &[u8]) -> bool {
-    false
+
+impl Default for Gzip {
+    fn default() -> Gzip {
+        Gzip::new()
+    }
 }
-pub(crate) fn is_worth(_: u64, _: Option<&[u8]>) -> bool {
-    false
+
+/// What httpuv uses.
+const LEVEL: u32 = 6;
+
+/// The largest window: 32 KiB, which every gzip decoder has.
+const WINDOW_BITS: u8 = 15;
+
+/// Output is grown by this many bytes at a time, a quarter of the piece of a file that is read at once.
+const STEP: usize = 16 << 10;
+
+/// Zlib writes a block's header at once: with less room than this it is called for nothing.
+const ROOM: usize = 64;
+
+/// RFC 9110, 12.5.3: whether gzip is acceptable, and not less so than no coding where that is named.
+fn accepts_gzip(value: &[u8]) -> bool {
+    let (mut gzip, mut any, mut identity) = (None, None, None);
+    for item in value.split(|byte| *byte == b',') {
+        let mut parts = item.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        let coding = parts.next().unwrap_or_default();
+        let quality = parts.find_map(weight).unwrap_or(1000);
+        let slot = if coding.eq_ignore_ascii_case(b"gzip") || coding.eq_ignore_ascii_case(b"x-gzip") {
+            &mut gzip
+        } else if coding == b"*" {
+            &mut any
+        } else if coding.eq_ignore_ascii_case(b"identity") {
+            &mut identity
+        } else {
+            continue;
+        };
+        *slot = (*slot).max(Some(quality));
+    }
+    let gzip = gzip.or(any).unwrap_or(0);
+    gzip > 0 && gzip >= identity.unwrap_or(0)
 }
+
+/// The thousandths of a `q=` parameter (12.4.2); one that cannot be read is 0, which is safe.
+fn weight(parameter: &[u8]) -> Option<u16> {
+    let value = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="))?;
+    let (whole, decimals) = match value {
+        [whole, b'.', decimals @ ..] if decimals.len() <= 3 && decimals.iter().all(u8::is_ascii_digit) => {
+            (whole, decimals)
+        }
+        [whole] => (whole, &[][..]),
+        _ => return Some(0),
+    };
+    let digit = |place: usize| decimals.get(place).map_or(0, |digit| u16::from(digit - b'0'));
+    let fraction = digit(0) * 100 + digit(1) * 10 + digit(2);
+    Some(match whole {
+        b'0' => fraction,
+        b'1' if fraction == 0 => 1000,
+        _ => 0,
+    })
+}
+
+/// Whether a body of this type is likely to get smaller. What is not known to be compressed already is, but for plain
+/// bytes (downloads, which lose their length and the means to go on where they stopped) and event streams, of which every
+/// event would need a flush.
+fn is_compressible(content_type: &[u8]) -> bool {
+    let kind =
+        content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
+    let Some(slash) = kind.iter().position(|byte| *byte == b'/') else { return true };
+    let (group, name) = (&kind[..slash], &kind[slash + 1..]);
+    match group {
+        b"audio" | b"video" => false,
+        b"image" => COMPRESSIBLE_IMAGES.contains(&name),
+        b"font" => !matches!(name, b"woff" | b"woff2"),
+        b"text" => name != b"event-stream",
+        b"application" => {
+            !COMPRESSED_APPLICATIONS.contains(&name)
+                && !name.starts_with(b"vnd.openxmlformats-officedocument.")
+                && !name.starts_with(b"vnd.oasis.opendocument.")
+                && !name.ends_with(b"+zip")
+                && !name.ends_with(b"+gzip")
+        }
+        _ => true,
+    }
+}
+
+const COMPRESSIBLE_IMAGES: &[&[u8]] = &[b"bmp", b"svg+xml", b"vnd.microsoft.icon", b"x-icon", b"x-ms-bmp"];
+
+const COMPRESSED_APPLICATIONS: &[&[u8]] = &[
+    b"font-woff",
+    b"font-woff2",
+    b"gzip",
+    b"java-archive",
+    b"octet-stream",
+    b"pdf",
+    b"vnd.apache.parquet",
+    b"vnd.rar",
+    b"x-7z-compressed",
+    b"x-bzip",
+    b"x-bzip2",
+    b"x-compress",
+    b"x-font-woff",
+    b"x-gzip",
+    b"x-rar-compressed",
+    b"x-xz",
+    b"zip",
+    b"zstd",
+];
+
+#[cfg(test)]
+mod tests;

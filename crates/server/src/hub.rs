@@ -12,6 +12,7 @@ use rookery_exchange::{Command, Event, Exchange, Link, ListenerId, PushError, Pu
 use tokio::sync::Notify;
 
 use crate::access_log::Slot;
+use crate::compress::Gzip;
 use crate::config::Limits;
 use crate::connection::Connection;
 use crate::pending::Pending;
@@ -41,6 +42,8 @@ pub(crate) struct Hub {
     pub(crate) pending: Pending,
     /// Where WebSockets, and connections that are being closed, read into. One for all: idle ones hold none.
     pub(crate) scratch: RefCell<Box<[u8]>>,
+    /// Compresses small bodies; 300 KiB, made when first needed.
+    pub(crate) gzip: RefCell<Option<Gzip>>,
     /// Wakes the pulse, see [`crate::pulse`].
     pub(crate) pulse: Notify,
     pub(crate) is_pulsing: Cell<bool>,
@@ -97,6 +100,7 @@ impl Hub {
             log,
             pending: Pending::default(),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into()),
+            gzip: RefCell::default(),
             pulse: Notify::new(),
             is_pulsing: Cell::new(false),
             is_app_slow: Cell::new(false),

@@ -27,7 +27,7 @@
 mod accept;
 pub mod access_log;
 mod answer;
-mod compress;
+pub mod compress;
 mod config;
 mod connection;
 mod descriptor;

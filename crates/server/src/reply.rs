@@ -9,16 +9,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{BufMut as _, Bytes};
-use http::header::{
-    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName,
-    HeaderValue, RETRY_AFTER, VARY,
-};
-use http::{Response, StatusCode};
+use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
 use http_body::{Frame, SizeHint};
 use rookery_exchange::Exchange;
 use tokio::task::JoinHandle;
 
-use crate::compress::Gzip;
+use crate::compress::{self, Candidate, Gzip};
 use crate::connection::{Connection, Phase};
 use crate::refusal::Refusal;
 use crate::request;
@@ -53,12 +50,27 @@ struct FileSource {
     reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
 }
 
-/// What is compressed on its way out.
+/// What is compressed on its way out, on another thread: a piece takes milliseconds.
 #[derive(Debug)]
 struct GzipSource {
+    /// `None` while it is away, and when the end has come.
     gzip: Option<Gzip>,
-    whole: Bytes,
-    file: Option<FileSource>,
+    input: Input,
+    working: Option<JoinHandle<io::Result<Compressed>>>,
+}
+
+#[derive(Debug)]
+enum Input {
+    Whole(Bytes),
+    File { file: Arc<File>, at: u64, left: u64 },
+}
+
+#[derive(Debug)]
+struct Compressed {
+    gzip: Gzip,
+    input: Input,
+    out: Vec<u8>,
+    is_last: bool,
 }
 
 impl FileSource {
@@ -93,34 +105,58 @@ impl FileSource {
     }
 }
 
-/// Bytes compressed between two looks at the connections: some milliseconds at the slowest.
+/// Bodies up to here are compressed at once and keep a length; larger ones in pieces of this size.
 const GZIP_PIECE: usize = 64 << 10;
+
+impl Input {
+    /// Compresses pieces until something comes out.
+    fn compress(mut self, mut gzip: Gzip) -> io::Result<Compressed> {
+        let mut out = Vec::new();
+        loop {
+            let is_last = match &mut self {
+                Input::Whole(bytes) => {
+                    gzip.push(&bytes.split_to(bytes.len().min(GZIP_PIECE)), &mut out);
+                    bytes.is_empty()
+                }
+                Input::File { file, at, left } => {
+                    let mut piece = vec![0; usize::try_from(*left).unwrap_or(usize::MAX).min(GZIP_PIECE)];
+                    file.read_exact_at(&mut piece, *at)?;
+                    gzip.push(&piece, &mut out);
+                    *at += piece.len() as u64;
+                    *left -= piece.len() as u64;
+                    *left == 0
+                }
+            };
+            if is_last {
+                gzip.finish(&mut out);
+            }
+            if is_last || !out.is_empty() {
+                return Ok(Compressed { gzip, input: self, out, is_last });
+            }
+        }
+    }
+}
 
 impl GzipSource {
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Vec<u8>>>> {
-        loop {
-            let Some(gzip) = &mut self.gzip else { return Poll::Ready(None) };
-            let piece = if !self.whole.is_empty() {
-                let take = self.whole.len().min(GZIP_PIECE);
-                self.whole.split_to(take)
-            } else if let Some(file) = &mut self.file {
-                match ready!(file.poll_piece(cx)) {
-                    Some(Ok(piece)) => Bytes::from(piece),
-                    Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                    None => Bytes::new(),
-                }
-            } else {
-                Bytes::new()
-            };
-            if piece.is_empty() {
-                return Poll::Ready(self.gzip.take().map(Gzip::finish));
-            }
-            match gzip.write(&piece) {
-                Ok(out) if out.is_empty() => {}
-                Ok(out) => return Poll::Ready(Some(Ok(out))),
-                Err(error) => return Poll::Ready(Some(Err(error))),
-            }
+        if self.working.is_none() {
+            let Some(gzip) = self.gzip.take() else { return Poll::Ready(None) };
+            let input = std::mem::replace(&mut self.input, Input::Whole(Bytes::new()));
+            self.working = Some(tokio::task::spawn_blocking(move || input.compress(gzip)));
         }
+        let Some(working) = &mut self.working else { return Poll::Ready(None) };
+        let compressed = ready!(Pin::new(working).poll(cx)).map_err(io::Error::other);
+        self.working = None;
+        Poll::Ready(Some(match compressed {
+            Ok(Ok(compressed)) => {
+                if !compressed.is_last {
+                    self.gzip = Some(compressed.gzip);
+                    self.input = compressed.input;
+                }
+                Ok(compressed.out)
+            }
+            Ok(Err(error)) | Err(error) => Err(error),
+        }))
     }
 }
 
@@ -154,7 +190,7 @@ impl http_body::Body for ReplyBody {
             Source::Empty => true,
             Source::Whole(bytes) => bytes.is_empty(),
             Source::File(file) => file.left == 0,
-            Source::Gzip(gzip) => gzip.gzip.is_none(),
+            Source::Gzip(gzip) => gzip.gzip.is_none() && gzip.working.is_none(),
         }
     }
 
@@ -199,18 +235,43 @@ impl Content {
         }
     }
 
-    fn compressed(self) -> Source {
-        let (whole, file) = match self {
-            Content::Whole(bytes) => (bytes, None),
-            Content::File { file, at, len } => (Bytes::new(), Some(FileSource::new(file, at, len))),
+    /// The source of the compressed body; a small one is compressed here.
+    fn compressed(self, connection: &Connection) -> Source {
+        let input = match self {
+            Content::Whole(bytes) if bytes.len() <= GZIP_PIECE => {
+                let mut out = Vec::with_capacity(bytes.len() / 2 + 64);
+                connection.hub.gzip.borrow_mut().get_or_insert_default().compress(&bytes, &mut out);
+                return Source::Whole(out.into());
+            }
+            Content::Whole(bytes) => Input::Whole(bytes),
+            Content::File { file, at, len } => Input::File { file: Arc::new(file), at, left: len },
         };
-        Source::Gzip(Box::new(GzipSource { gzip: Some(Gzip::new()), whole, file }))
+        Source::Gzip(Box::new(GzipSource { gzip: Some(Gzip::new()), input, working: None }))
     }
 }
 
-/// Whether the client takes gzip.
-pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
-    headers.get(ACCEPT_ENCODING).is_some_and(|value| crate::compress::accepts(value.as_bytes()))
+/// What the request says about the form of its reply.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) is_head: bool,
+    pub(crate) accepts_gzip: bool,
+}
+
+impl Terms {
+    pub(crate) fn of(head: &http::request::Parts) -> Terms {
+        let any = Candidate {
+            method: &head.method,
+            version: head.version,
+            status: StatusCode::OK,
+            headers: &HeaderMap::new(),
+            len: None,
+        };
+        let accepted = head.headers.get(ACCEPT_ENCODING).map(HeaderValue::as_bytes);
+        Terms {
+            is_head: head.method == Method::HEAD,
+            accepts_gzip: accepted.is_some() && compress::negotiate(accepted, &any),
+        }
+    }
 }
 
 /// Makes the response. `headers` is the request's table, emptied and used again; the bytes of the reply are copied
@@ -219,8 +280,7 @@ pub(crate) fn build(
     connection: &Rc<Connection>,
     exchange: &mut Exchange,
     mut headers: HeaderMap,
-    is_head: bool,
-    accepts_gzip: bool,
+    terms: Terms,
 ) -> Response<ReplyBody> {
     let Ok(status) = StatusCode::from_u16(exchange.reply().status()) else {
         return refuse(connection, headers, Refusal::Application);
@@ -251,7 +311,7 @@ pub(crate) fn build(
         rookery_exchange::ReplyBody::Lent(lease) => Content::Whole(Bytes::from_owner(lease)),
         rookery_exchange::ReplyBody::File { file, len } => Content::File { file, at: 0, len },
     };
-    finish(connection, status, headers, content, &facts, is_head, accepts_gzip)
+    finish(connection, status, headers, content, &facts, terms)
 }
 
 /// What the headers of a reply say about framing.
@@ -288,8 +348,7 @@ pub(crate) fn finish(
     mut headers: HeaderMap,
     content: Content,
     facts: &Facts,
-    is_head: bool,
-    accepts_gzip: bool,
+    terms: Terms,
 ) -> Response<ReplyBody> {
     connection.line.set_status(status.as_u16());
     if facts.closes {
@@ -297,17 +356,23 @@ pub(crate) fn finish(
     }
     let is_bodiless =
         status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED || status.is_informational();
-    let is_gzip = accepts_gzip
-        && !is_bodiless
-        && !headers.contains_key(CONTENT_ENCODING)
-        && status != StatusCode::PARTIAL_CONTENT
-        && crate::compress::is_worth(content.len(), headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes));
+    let is_gzip = terms.accepts_gzip
+        && compress::negotiate(
+            Some(b"gzip"),
+            &Candidate {
+                method: &Method::GET,
+                version: Version::HTTP_11,
+                status,
+                headers: &headers,
+                len: Some(content.len()),
+            },
+        );
     let source = if is_bodiless {
         if let (StatusCode::NOT_MODIFIED, Some(len)) = (status, facts.told_length) {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
         }
         Source::Empty
-    } else if is_head {
+    } else if terms.is_head {
         // The length that GET would tell, without the bytes (RFC 9110, 9.3.2).
         let len = match content.len() {
             0 => facts.told_length.unwrap_or(0),
@@ -316,9 +381,8 @@ pub(crate) fn finish(
         headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
         Source::Empty
     } else if is_gzip {
-        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
-        content.compressed()
+        compress::mark(&mut headers);
+        content.compressed(connection)
     } else {
         content.source()
     };
@@ -345,5 +409,6 @@ pub(crate) fn refuse(
     let facts = Facts { closes, told_length: None };
     let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let content = Content::Whole(Bytes::from_static(refusal.text().as_bytes()));
-    finish(connection, status, headers, content, &facts, false, false)
+    let terms = Terms { is_head: false, accepts_gzip: false };
+    finish(connection, status, headers, content, &facts, terms)
 }

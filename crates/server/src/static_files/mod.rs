@@ -1,8 +1,40 @@
 //! Files served without the application.
-#[derive(Debug, Clone, Default)]
-pub struct StaticFiles;
-impl StaticFiles {
-    pub fn is_empty(&self) -> bool {
-        true
-    }
-}
+//!
+//! [`StaticFiles`] maps paths of requests to files and directories. The application's thread changes the map while the
+//! I/O thread asks it about every request: [`StaticFiles::decide`] makes no system call and takes no lock, and where
+//! there are no static paths it is one load of an atomic. Everything that may wait for a disk is [`Lookup::open`], made
+//! for a thread that may block. Neither knows the HTTP implementation or the application.
+//!
+//! # A request, in this order
+//! 1. An `Upgrade` header: [`Decision::Application`].
+//! 2. The target up to `?` is percent-decoded once; `//` and `/./` are collapsed; a backslash is the application's.
+//! 3. The longest key that is a whole-segment prefix decides; none, or an exclusion: the application.
+//! 4. A missing or wrong validation header: 403, also where a miss would fall through.
+//! 5. A method other than GET and HEAD: 400, or the application where misses fall through.
+//! 6. A request body: 400.
+//! 7. A `..` segment or a NUL: 400, or the application where misses fall through.
+//! 8. [`Lookup::open`]: a missing file, or a directory without index: 404, or the application where misses fall through;
+//!    a file that cannot be opened: 500.
+//! 9. Conditions and ranges (RFC 9110, sections 13 and 14): 304, 206, 416; else 200.
+//!
+//! # What it does not do
+//! Redirect to add a slash, list directories, keep files in memory, follow exclusions through symbolic links or through a
+//! file system that ignores case: an exclusion is a path of requests, not a permission of a file.
+
+mod condition;
+mod decision;
+mod files;
+mod header;
+mod lookup;
+mod media_type;
+mod options;
+mod target;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use decision::{BodyFraming, Decision, RequestHead, RequestHeaders};
+pub use files::StaticFiles;
+pub use header::{Header, HeaderError};
+pub use lookup::{Found, Lookup, error_body};
+pub use options::{Charset, Overrides, PathError, RequiredHeader, StaticOptions, StaticPath, Validation};

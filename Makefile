@@ -1,0 +1,56 @@
+# Everything a newcomer, a maintainer and CI do, each by one name. `make` alone lists the names.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# The library both R packages are installed in; never one on R's default path.
+LIB ?= .local/lib
+# Where `make run` serves.
+PORT ?= 8000
+# Seconds each fuzz target runs.
+SECONDS_EACH ?= 30
+
+# One target folder for everything that cargo builds here: cargo's own, R's build of the package, the fuzz replay.
+export CARGO_TARGET_DIR := $(CURDIR)/target
+export ROOKERY_LIB := $(abspath $(LIB))
+
+.PHONY: help setup install run test check bench fuzz conformance soundness docs clean
+
+help: ## this list
+	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 14
+
+setup: ## install what is missing: R and Debian packages, crates, the browser tests' packages
+	@scripts/setup
+
+install: setup ## install both R packages into LIB (default .local/lib)
+	@scripts/install "$(ROOKERY_LIB)"
+
+run: install ## serve examples/shiny at http://127.0.0.1:PORT (default 8000) until Ctrl-C
+	@exec scripts/with-rookery "$(ROOKERY_LIB)" Rscript scripts/run-example.R examples/shiny "$(PORT)"
+
+test: install ## all tests: Rust, fuzz corpora, R, Chromium
+	@scripts/test
+
+check: install ## formatting, lints, docs, R CMD check, file sizes
+	@scripts/check
+
+bench: install ## measure every claim beside its peers (GROUP=name, QUICK=1, GOALS=1, ALLOW_MISSING=1)
+	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/run.py $(if $(GROUP),--group $(GROUP)) $(if $(QUICK),--quick) \
+	  $(if $(GOALS),--goals) $(if $(ALLOW_MISSING),--allow-missing)
+
+fuzz: ## run each fuzz target for SECONDS_EACH seconds (default 30); needs the nightly toolchain
+	@scripts/fuzz $(SECONDS_EACH) $(TARGET)
+
+conformance: ## the Autobahn suite over the WebSocket crate, both roles
+	@scripts/conformance
+
+soundness: ## Miri, AddressSanitizer and ThreadSanitizer; needs the nightly toolchain
+	@scripts/soundness
+
+docs: install ## API documentation of the crates, reference pages of the R package
+	@scripts/docs
+
+clean: ## remove what was built here and .local
+	cargo clean
+	rm -rf .local fuzz/target bench/target tests/browser/node_modules r/src/*.o r/src/*.so r.Rcheck

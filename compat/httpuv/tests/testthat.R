@@ -1,0 +1,4 @@
+library(testthat)
+library(httpuv)
+
+test_check("httpuv")

@@ -1,0 +1,47 @@
+# As httpuv 1.6.17 has them: those of 1.6.9, and as.staticPath and runStaticServer.
+exported <- c(
+  "WebSocket", "as.staticPath", "decodeURI", "decodeURIComponent", "encodeURI", "encodeURIComponent",
+  "excludeStaticPath", "getRNGState", "interrupt", "ipFamily", "listServers", "randomPort", "rawToBase64", "runServer",
+  "runStaticServer", "service", "startDaemonizedServer", "startPipeServer", "startServer", "staticPath",
+  "staticPathOptions", "stopAllServers", "stopDaemonizedServer", "stopServer"
+)
+
+test_that("what is exported is what httpuv exports, and is rookery's", {
+  expect_setequal(getNamespaceExports("httpuv"), exported)
+  for (name in exported) {
+    expect_identical(getExportedValue("httpuv", name), getExportedValue("rookery", name))
+  }
+})
+
+test_that("internal names are reached with `:::`, exported ones as well, and are the same objects", {
+  for (name in c(httpuv:::internal_names, exported)) {
+    expect_identical(
+      get(name, envir = asNamespace("httpuv"), inherits = FALSE),
+      get(name, envir = asNamespace("rookery"), inherits = FALSE)
+    )
+  }
+  expect_identical(httpuv:::.globals, asNamespace("rookery")$.globals)
+  expect_type(asNamespace("httpuv")[["unsafe_ports"]], "double")
+})
+
+test_that("its version is that of the httpuv it stands for, which requests tell as well", {
+  expect_identical(httpuv:::httpuv_version(), packageVersion("httpuv"))
+})
+
+test_that("its classes can be inherited from", {
+  Live <- R6::R6Class("Live", inherit = httpuv:::WebServer)
+  expect_identical(class(Live$get_inherit()), "R6ClassGenerator")
+  expect_identical(Live$get_inherit()$classname, "WebServer")
+})
+
+test_that("methods are found for static paths", {
+  path <- httpuv::as.staticPath(tempdir())
+  expect_s3_class(path, "staticPath")
+  expect_match(format(path), "<staticPath>", fixed = TRUE)
+  expect_match(format(httpuv::staticPathOptions()), "<staticPathOptions>", fixed = TRUE)
+})
+
+test_that("the example site is there", {
+  site <- system.file("example-static-site", package = "httpuv")
+  expect_true(all(file.exists(file.path(site, c("index.html", "office.html")))))
+})

@@ -1,0 +1,135 @@
+//! Layers around an error: what was being done, and where.
+
+use std::backtrace::Backtrace;
+use std::error::Error as StdError;
+use std::fmt::{self, Display};
+
+use crate::Error;
+use crate::repr::{Content, Object, Repr};
+
+/// Adds context to the error of a `Result`, or makes one of a `None`.
+///
+/// ```
+/// use rookery_error::{Context, Result};
+///
+/// fn port(text: &str) -> Result<u16> {
+///     text.parse::<u16>().with_context(|| format!("reading the port from {text:?}"))
+/// }
+/// assert_eq!(port("http").unwrap_err().to_string(), "reading the port from \"http\"");
+/// ```
+pub trait Context<T>: Sized {
+    /// As [`Error::context`].
+    ///
+    /// # Errors
+    /// The error that was there, with `context` around it.
+    fn context<C: Display + Send + Sync + 'static>(self, context: C) -> Result<T, Error> {
+        self.with_context(|| context)
+    }
+
+    /// Likewise, with a context that is only made if there is an error.
+    ///
+    /// # Errors
+    /// The error that was there, with `context()` around it.
+    fn with_context<C: Display + Send + Sync + 'static>(
+        self,
+        context: impl FnOnce() -> C,
+    ) -> Result<T, Error>;
+}
+
+impl<T, E: Into<Error>> Context<T> for Result<T, E> {
+    fn with_context<C: Display + Send + Sync + 'static>(
+        self,
+        context: impl FnOnce() -> C,
+    ) -> Result<T, Error> {
+        self.map_err(|error| error.into().context(context()))
+    }
+}
+
+/// There is no error to keep: the context is the whole message.
+impl<T> Context<T> for Option<T> {
+    fn with_context<C: Display + Send + Sync + 'static>(
+        self,
+        context: impl FnOnce() -> C,
+    ) -> Result<T, Error> {
+        self.ok_or_else(|| Error::from_repr(Repr::new(Layer { context: context(), around: None })))
+    }
+}
+
+/// A context, and the error it is around.
+pub(crate) struct Layer<C> {
+    context: C,
+    around: Option<Error>,
+}
+
+impl<C> Layer<C> {
+    pub(crate) fn new(context: C, around: Error) -> Layer<C> {
+        Layer { context, around: Some(around) }
+    }
+}
+
+impl<C: Display> Display for Layer<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.context.fmt(f)
+    }
+}
+
+impl<C: Display> fmt::Debug for Layer<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut layer = f.debug_struct("Context");
+        layer.field("context", &format_args!("{}", self.context));
+        if let Some(source) = &self.around {
+            layer.field("source", &source.object());
+        }
+        layer.finish()
+    }
+}
+
+impl<C: Display> StdError for Layer<C> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.around.as_ref().map(|error| error.object() as &(dyn StdError + 'static))
+    }
+}
+
+impl<C: Display + Send + Sync + 'static> Content for Layer<C> {
+    fn object(&self) -> &Object {
+        self
+    }
+
+    fn beneath(&self) -> Option<&Error> {
+        self.around.as_ref()
+    }
+
+    fn into_boxed(self) -> Box<Object> {
+        Box::new(self)
+    }
+}
+
+/// An error and a backtrace, otherwise invisible.
+pub(crate) struct Traced {
+    backtrace: Backtrace,
+    error: Error,
+}
+
+impl Traced {
+    pub(crate) fn new(backtrace: Backtrace, error: Error) -> Traced {
+        Traced { backtrace, error }
+    }
+}
+
+impl Content for Traced {
+    fn object(&self) -> &Object {
+        self.error.object()
+    }
+
+    fn beneath(&self) -> Option<&Error> {
+        Some(&self.error)
+    }
+
+    fn backtrace(&self) -> Option<&Backtrace> {
+        Some(&self.backtrace)
+    }
+
+    fn into_boxed(self) -> Box<Object> {
+        self.error.into_boxed()
+    }
+}

@@ -1,0 +1,163 @@
+//! From whatever came, and to whatever is asked for.
+
+#![allow(unsafe_code)]
+
+use std::any::TypeId;
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::{self, ManuallyDrop};
+use std::sync::Arc;
+
+use crate::Error;
+use crate::message::Owned;
+use crate::repr::{Boxed, Object, Repr};
+
+/// Anything that converts to a boxed error, so that `?` takes it.
+///
+/// # Allocation
+/// One for a `&str`, a `String`, a `Cow<str>` and a `Box<dyn Error + Send + Sync>`; two for a concrete error, which
+/// [`Error::new`] makes one.
+impl<T: Into<Box<dyn StdError + Send + Sync + 'static>>> From<T> for Error {
+    #[inline]
+    fn from(value: T) -> Error {
+        match cast::<T, &str>(value) {
+            Ok(text) => from_str(text),
+            Err(value) => match cast::<T, String>(value) {
+                Ok(text) => from_string(text),
+                Err(value) => match cast::<T, Cow<'_, str>>(value) {
+                    Ok(Cow::Borrowed(text)) => from_str(text),
+                    Ok(Cow::Owned(text)) => from_string(text),
+                    Err(value) => from_box(value.into()),
+                },
+            },
+        }
+    }
+}
+
+impl Error {
+    /// The error in a box, for interfaces that ask for one. Back again is `From`.
+    ///
+    /// If this is the only handle of an error on the heap, and no context was put around it, the box holds the very
+    /// error that was given to [`Error::new`], or is the box that was converted. Else it holds a wrapper around this
+    /// handle, which shows the same and has the same source, but is not of the error's type.
+    ///
+    /// # Allocation
+    /// One, or none if the error came in a box.
+    ///
+    /// ```
+    /// use rookery_error::Error;
+    ///
+    /// let boxed = Error::new(std::fmt::Error).into_boxed();
+    /// assert!(boxed.is::<std::fmt::Error>());
+    /// assert!(Error::from(boxed).is::<std::fmt::Error>());
+    /// ```
+    pub fn into_boxed(self) -> Box<dyn StdError + Send + Sync + 'static> {
+        if self.is_layer() {
+            // Its layers would no longer be seen as such after the way back.
+            return Box::new(Handle(self));
+        }
+        self.into_repr().into_boxed().unwrap_or_else(|repr| Box::new(Handle(Error::from_repr(repr))))
+    }
+
+    /// The error in an `Arc`, as `throw_error` has it.
+    ///
+    /// # Allocation
+    /// One.
+    pub fn into_inner(self) -> Arc<dyn StdError + Send + Sync + 'static> {
+        Arc::new(Handle(self))
+    }
+}
+
+/// A handle where a `std::error::Error` is asked for.
+struct Handle(Error);
+
+impl fmt::Display for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl StdError for Handle {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source()
+    }
+}
+
+fn from_str(text: &str) -> Error {
+    Error::from_repr(Repr::text(text))
+}
+
+fn from_string(text: String) -> Error {
+    Error::from_repr(Repr::new(Owned(text)))
+}
+
+fn from_box(error: Box<Object>) -> Error {
+    match error.downcast::<Handle>() {
+        Ok(handle) => handle.0,
+        Err(error) => Error::from_repr(Repr::new(Boxed(error))),
+    }
+}
+
+/// `value` as a `To`, if that is what `From` is, lifetimes aside. `To` is chosen so that these do not matter: text that
+/// is read before this returns to code that knows the lifetime.
+#[inline]
+fn cast<From, To: Text>(value: From) -> Result<To, From> {
+    if type_id::<From>() == TypeId::of::<To::Static>() && size_of::<From>() == size_of::<To>() {
+        let value = ManuallyDrop::new(value);
+        // SAFETY: the types are equal up to lifetimes, so that layout and validity are; the value is not used again.
+        // The lifetime of `To` is free for the caller to choose, who (above) ends it within `from`, during which
+        // every lifetime in `From` is alive.
+        return Ok(unsafe { mem::transmute_copy::<ManuallyDrop<From>, To>(&value) });
+    }
+    Err(value)
+}
+
+/// The kinds of text that would otherwise be allocated twice or three times by way of a box.
+trait Text {
+    type Static: 'static;
+}
+
+impl Text for &str {
+    type Static = &'static str;
+}
+
+impl Text for String {
+    type Static = String;
+}
+
+impl Text for Cow<'_, str> {
+    type Static = Cow<'static, str>;
+}
+
+/// The id of `T` with every lifetime in it made `'static`.
+#[inline]
+fn type_id<T>() -> TypeId {
+    let erased: &dyn Identified = &PhantomData::<T>;
+    // SAFETY: only the bound of the trait object changes. A `PhantomData` holds nothing that could be too short-lived,
+    // and type ids know no lifetimes, so `id` returns the same for every choice of them.
+    let erased = unsafe { mem::transmute::<&dyn Identified, &(dyn Identified + 'static)>(erased) };
+    erased.id()
+}
+
+trait Identified {
+    fn id(&self) -> TypeId
+    where
+        Self: 'static;
+}
+
+impl<T> Identified for PhantomData<T> {
+    fn id(&self) -> TypeId
+    where
+        Self: 'static,
+    {
+        TypeId::of::<T>()
+    }
+}

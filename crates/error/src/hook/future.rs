@@ -1,0 +1,99 @@
+//! Futures and streams that take their hook along.
+
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::{ErrorHook, current_hook, stack};
+
+macro_rules! hooked {
+    ($(#[$doc:meta])* $name:ident, $what:ident) => {
+        $(#[$doc])*
+        #[must_use]
+        pub struct $name<$what> {
+            hook: Option<Arc<dyn ErrorHook>>,
+            /// Structurally pinned. `hook` is not; there is no `Drop`, and `Unpin` is left to the compiler.
+            inner: $what,
+        }
+
+        impl<$what> $name<$what> {
+            /// Captures the hook in force, which may be none.
+            pub fn new(inner: $what) -> Self {
+                Self::with_hook(current_hook(), inner)
+            }
+
+            /// Takes `hook` instead of the one in force.
+            pub fn with_hook(hook: Option<Arc<dyn ErrorHook>>, inner: $what) -> Self {
+                Self { hook, inner }
+            }
+
+            /// The captured hook.
+            pub fn hook(&self) -> Option<&Arc<dyn ErrorHook>> {
+                self.hook.as_ref()
+            }
+
+            #[inline]
+            fn project(self: Pin<&mut Self>) -> (Option<&Arc<dyn ErrorHook>>, Pin<&mut $what>) {
+                // SAFETY: nothing is moved out of the reference.
+                let this = unsafe { self.get_unchecked_mut() };
+                // SAFETY: `inner` is pinned whenever `self` is: it is never moved or handed out unpinned.
+                (this.hook.as_ref(), unsafe { Pin::new_unchecked(&mut this.inner) })
+            }
+        }
+
+        impl<$what: fmt::Debug> fmt::Debug for $name<$what> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name))
+                    .field("hooked", &self.hook.is_some())
+                    .field("inner", &self.inner)
+                    .finish()
+            }
+        }
+    };
+}
+
+hooked! {
+    /// A future that has the hook it captured in force during each of its polls, on whatever thread.
+    ///
+    /// The captured hook overrides the one of the thread, also when it is none. The thread's is back after the poll,
+    /// and after a panic in it. A poll touches no reference count and allocates nothing: the hook is lent.
+    ///
+    /// # Cancel safety
+    /// That of the inner future. Its destructor runs under the hook of whoever drops it.
+    ErrorHookFuture, F
+}
+
+impl<F: Future> Future for ErrorHookFuture<F> {
+    type Output = F::Output;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let (hook, inner) = self.project();
+        stack::lend(hook, || inner.poll(cx))
+    }
+}
+
+#[cfg(feature = "stream")]
+hooked! {
+    /// As [`ErrorHookFuture`], for a stream.
+    ErrorHookStream, S
+}
+
+#[cfg(feature = "stream")]
+impl<S: futures_core::Stream> futures_core::Stream for ErrorHookStream<S> {
+    type Item = S::Item;
+
+    #[inline]
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<S::Item>> {
+        let (hook, inner) = self.project();
+        stack::lend(hook, || inner.poll_next(cx))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.inner.size_hint()
+    }
+}

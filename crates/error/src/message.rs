@@ -1,0 +1,172 @@
+//! Errors that are nothing but a text.
+
+#![allow(unsafe_code)]
+
+use std::error::Error as StdError;
+use std::fmt::{self, Write};
+use std::ptr::NonNull;
+
+use crate::Error;
+use crate::repr::{Content, Object, Repr};
+
+/// A text that was there before the program started.
+#[repr(transparent)]
+pub(crate) struct Message(&'static str);
+
+/// A text on the heap that came as a `String`, whose buffer is kept.
+pub(crate) struct Owned(pub(crate) String);
+
+/// A text on the heap behind its own header: it points into the allocation it is in.
+pub(crate) struct Text(NonNull<str>);
+
+impl Text {
+    /// # Safety
+    /// - `text` is valid for reads as long as the result and everything made of it is used.
+    /// - Nobody writes to it.
+    pub(crate) unsafe fn new(text: NonNull<str>) -> Text {
+        Text(text)
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        // SAFETY: `new`'s caller said that it is valid and not written to.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+// SAFETY: it is a shared `str`, which is `Send` and `Sync`.
+unsafe impl Send for Text {}
+// SAFETY: as above.
+unsafe impl Sync for Text {}
+
+macro_rules! text_error {
+    ($name:ident, $self:ident => $text:expr) => {
+        impl fmt::Display for $name {
+            fn fmt(&$self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt($text, f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&$self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt($text, f)
+            }
+        }
+
+        impl StdError for $name {}
+
+        impl Content for $name {
+            fn object(&self) -> &Object {
+                self
+            }
+
+            fn into_boxed($self) -> Box<Object> {
+                String::from($text).into()
+            }
+        }
+    };
+}
+
+text_error!(Message, self => self.0);
+text_error!(Owned, self => &self.0[..]);
+text_error!(Text, self => self.as_str());
+
+/// Formats into one allocation if the text fits the buffer on the stack, else by way of a `String`.
+#[cold]
+pub(crate) fn format(arguments: fmt::Arguments<'_>) -> Error {
+    let mut line = Line { bytes: [0; LINE], length: 0, rest: None };
+    // The only failure is that of an argument's own `Display`: what it wrote until then is still the best message.
+    let _ = line.write_fmt(arguments);
+    Error::from_repr(match line.rest {
+        Some(long) => Repr::new(Owned(long)),
+        None => {
+            Repr::text(std::str::from_utf8(&line.bytes[..line.length]).expect("whole `str`s were written"))
+        }
+    })
+}
+
+/// Bytes of a formatted message that are collected on the stack. Most are one line of a log; 256 cost 16 stores.
+const LINE: usize = 256;
+
+/// The text so far: in `bytes`, or all of it in `rest` once it did not fit.
+struct Line {
+    bytes: [u8; LINE],
+    /// Invariant: `length <= LINE`, and the bytes before it are whole characters.
+    length: usize,
+    rest: Option<String>,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if let Some(rest) = &mut self.rest {
+            rest.push_str(text);
+        } else if let Some(room) = self.bytes[self.length..].get_mut(..text.len()) {
+            room.copy_from_slice(text.as_bytes());
+            self.length += text.len();
+        } else {
+            let begun = std::str::from_utf8(&self.bytes[..self.length]).expect("whole `str`s were written");
+            self.rest = Some([begun, text].concat());
+        }
+        Ok(())
+    }
+}
+
+/// An [`Error`] of a message, formatted only if it must be.
+///
+/// A literal without braces becomes a static message: no allocation. Anything else is formatted, into one allocation
+/// up to 256 bytes and two above.
+///
+/// ```
+/// use rookery_error::error;
+///
+/// let name = "x-y";
+/// assert_eq!(error!("no such header").to_string(), "no such header");
+/// assert_eq!(error!("no such header: {name}").to_string(), "no such header: x-y");
+/// assert_eq!(error!("no such header: {}", name).to_string(), "no such header: x-y");
+/// ```
+#[macro_export]
+macro_rules! error {
+    ($message:literal $(,)?) => {{
+        static MESSAGE: &str = $message;
+        if const { $crate::private::is_plain($message) } {
+            $crate::Error::from_static(&MESSAGE)
+        } else {
+            $crate::Error::format(::core::format_args!($message))
+        }
+    }};
+    ($($argument:tt)+) => {
+        $crate::Error::format(::core::format_args!($($argument)+))
+    };
+}
+
+/// Returns early with an [`error!`].
+///
+/// ```
+/// use rookery_error::{Result, bail};
+///
+/// fn even(n: u32) -> Result<u32> {
+///     if n % 2 == 1 {
+///         bail!("{n} is odd");
+///     }
+///     Ok(n / 2)
+/// }
+/// assert_eq!(even(3).unwrap_err().to_string(), "3 is odd");
+/// ```
+#[macro_export]
+macro_rules! bail {
+    ($($argument:tt)+) => {
+        return ::core::result::Result::Err($crate::error!($($argument)+).into())
+    };
+}
+
+/// Whether `format_args!` would show `format` as it is.
+pub const fn is_plain(format: &str) -> bool {
+    let bytes = format.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at] == b'{' || bytes[at] == b'}' {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}

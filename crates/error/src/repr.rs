@@ -1,0 +1,400 @@
+//! The one word an [`Error`] is made of, and every line of `unsafe` that it takes.
+//!
+//! The low two bits of the word say where the error lives:
+//!
+//! | tag | the rest points to | owned |
+//! |---|---|---|
+//! | 0 | [`Heap<T>`], shared by a reference count | yes |
+//! | 1 | a `&'static` [`StaticError<E>`] | no |
+//! | 2 | a `&'static &'static str` | no |
+//!
+//! So a static error is cloned and dropped without a look at memory, and `Option<Error>` is still one word.
+//!
+//! # Ground rules
+//! - Under tag 0 the word holds one of the `refs` of a live `Heap<T>`; only the last holder touches it mutably.
+//! - Under tags 0 and 1 the object starts with a [`Header`], whose table belongs to exactly that type.
+//! - The word keeps the provenance of the whole object; it is only ever re-tagged by `map_addr` or byte offsets.
+
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::backtrace::Backtrace;
+use std::error::Error as StdError;
+use std::fmt;
+use std::mem;
+use std::process;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+
+use crate::Error;
+use crate::message::{Message, Text};
+
+/// What every error is underneath.
+pub(crate) type Object = dyn StdError + Send + Sync + 'static;
+
+/// What an error holds: usually just a foreign error, sometimes a layer around another [`Error`].
+pub(crate) trait Content: Send + Sync + 'static {
+    /// The error that is shown, whose source is followed, and that is downcast.
+    fn object(&self) -> &Object;
+
+    /// The error that this one is a layer around.
+    fn beneath(&self) -> Option<&Error> {
+        None
+    }
+
+    /// The backtrace of this very layer.
+    fn backtrace(&self) -> Option<&Backtrace> {
+        None
+    }
+
+    /// Gives the error up to a box of its own.
+    fn into_boxed(self) -> Box<Object>;
+}
+
+/// A foreign error by value.
+#[repr(transparent)]
+pub(crate) struct Concrete<E>(pub(crate) E);
+
+impl<E: StdError + Send + Sync + 'static> Content for Concrete<E> {
+    fn object(&self) -> &Object {
+        &self.0
+    }
+
+    fn into_boxed(self) -> Box<Object> {
+        Box::new(self.0)
+    }
+}
+
+/// A foreign error that arrived in a box. The box is kept: nothing is known of its content, so moving it would cost
+/// a copy and a free, and save nothing but one pointer.
+pub(crate) struct Boxed(pub(crate) Box<Object>);
+
+impl Content for Boxed {
+    fn object(&self) -> &Object {
+        &*self.0
+    }
+
+    fn into_boxed(self) -> Box<Object> {
+        self.0
+    }
+}
+
+/// An error that exists before the program starts: making an [`Error`] of it allocates nothing, and a clone or a drop
+/// of that touches no memory.
+///
+/// ```
+/// use rookery_error::{Error, StaticError};
+///
+/// #[derive(Debug, PartialEq)]
+/// enum Rejection {
+///     HeadTooLarge,
+/// }
+/// # impl std::fmt::Display for Rejection {
+/// #     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// #         f.write_str("the head is too large")
+/// #     }
+/// # }
+/// # impl std::error::Error for Rejection {}
+///
+/// static HEAD_TOO_LARGE: StaticError<Rejection> = StaticError::new(Rejection::HeadTooLarge);
+///
+/// let error = Error::from_static_error(&HEAD_TOO_LARGE);
+/// assert_eq!(error.downcast_ref(), Some(&Rejection::HeadTooLarge));
+/// ```
+#[repr(C)]
+pub struct StaticError<E> {
+    header: Header,
+    content: Concrete<E>,
+}
+
+impl<E: StdError + Send + Sync + 'static> StaticError<E> {
+    const TABLE: Table = Table { content: static_content::<E>, drop: never_dropped, take: never_taken };
+
+    /// An error to be put in a `static`.
+    pub const fn new(error: E) -> StaticError<E> {
+        StaticError { header: Header { table: &Self::TABLE }, content: Concrete(error) }
+    }
+}
+
+impl<E> StaticError<E> {
+    /// The error itself.
+    pub const fn error(&self) -> &E {
+        &self.content.0
+    }
+}
+
+impl<E: fmt::Debug> fmt::Debug for StaticError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("StaticError").field(&self.content.0).finish()
+    }
+}
+
+/// The owner of the word.
+#[repr(transparent)]
+pub(crate) struct Repr {
+    word: NonNull<Header>,
+}
+
+// SAFETY: what the word points to is immutable while it is shared, except the reference count, which is atomic, and
+// every `Content` is `Send + Sync`; so is every `E` of a `StaticError`, and `str`.
+unsafe impl Send for Repr {}
+// SAFETY: as above.
+unsafe impl Sync for Repr {}
+
+impl Repr {
+    /// Puts `content` on the heap: one allocation.
+    #[inline]
+    pub(crate) fn new<T: Content>(content: T) -> Repr {
+        let heap = Box::new(Heap {
+            counted: Counted { header: Header { table: &Heap::<T>::TABLE }, refs: AtomicUsize::new(1) },
+            content,
+        });
+        // SAFETY: a box is never null.
+        let word = unsafe { NonNull::new_unchecked(Box::into_raw(heap)) };
+        Repr { word: word.cast() }
+    }
+
+    /// Copies `text` to the heap, behind the header that describes it: one allocation.
+    pub(crate) fn text(text: &str) -> Repr {
+        let (layout, offset) = text_layout(text.len());
+        // SAFETY: the layout holds at least a header, so its size is not zero.
+        let Some(start) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
+        // SAFETY: `offset` lies within `layout`.
+        let tail = unsafe { start.add(offset) };
+        // SAFETY: the layout has `text.len()` bytes from `offset` on, in memory that nobody else knows of.
+        unsafe { ptr::copy_nonoverlapping(text.as_ptr(), tail.as_ptr(), text.len()) };
+        let bytes = NonNull::slice_from_raw_parts(tail, text.len());
+        let heap = Heap {
+            counted: Counted { header: Header { table: &TEXT_TABLE }, refs: AtomicUsize::new(1) },
+            // SAFETY: the bytes are those of a `str`, never written again, and freed only with this content.
+            content: unsafe { Text::new(NonNull::new_unchecked(bytes.as_ptr() as *mut str)) },
+        };
+        // SAFETY: the layout begins with that of a `Heap<Text>`, alignment included.
+        unsafe { start.cast::<Heap<Text>>().write(heap) };
+        Repr { word: start.cast() }
+    }
+
+    #[inline]
+    pub(crate) const fn from_static<E>(error: &'static StaticError<E>) -> Repr {
+        Repr::tagged(ptr::from_ref(error).cast(), STATIC_ERROR)
+    }
+
+    #[inline]
+    pub(crate) const fn from_static_str(message: &'static &'static str) -> Repr {
+        Repr::tagged(ptr::from_ref(message).cast(), STATIC_STR)
+    }
+
+    const fn tagged(pointer: *const Header, tag: usize) -> Repr {
+        let word = pointer.wrapping_byte_add(tag).cast_mut();
+        // SAFETY: the pointer came from a reference with an alignment above the tag, so the sum is not zero.
+        Repr { word: unsafe { NonNull::new_unchecked(word) } }
+    }
+
+    /// What is held.
+    pub(crate) fn content(&self) -> &dyn Content {
+        match self.tag() {
+            STATIC_STR => {
+                let message = self.pointer::<Message>();
+                // SAFETY: this tag is only given to a `&'static &'static str`, and `Message` is transparent over
+                // a `&'static str`.
+                unsafe { &*message }
+            }
+            _ => {
+                let header = self.header();
+                // SAFETY: the header belongs to an object that lives as long as `self`, which the table is of.
+                let content = unsafe { (header.as_ref().table.content)(header) };
+                // SAFETY: it points into that object, of which nobody has a mutable reference.
+                unsafe { content.as_ref() }
+            }
+        }
+    }
+
+    /// The boxed content, if it is on the heap and nobody else holds it.
+    pub(crate) fn into_boxed(self) -> Result<Box<Object>, Repr> {
+        // `Acquire` pairs with the `Release` of the drops that made this handle the last one.
+        match self.refs() {
+            Some(refs) if refs.load(Ordering::Acquire) == 1 => {
+                let header = self.header();
+                mem::forget(self);
+                // SAFETY: ours was the only handle, nobody can make another one, and it is forgotten.
+                Ok(unsafe { (header.as_ref().table.take)(header) })
+            }
+            _ => Err(self),
+        }
+    }
+
+    pub(crate) fn same(&self, other: &Repr) -> bool {
+        self.word == other.word
+    }
+
+    fn tag(&self) -> usize {
+        self.word.addr().get() & TAG_BITS
+    }
+
+    fn pointer<T>(&self) -> *const T {
+        self.word.as_ptr().map_addr(|address| address & !TAG_BITS).cast()
+    }
+
+    /// The header, under any tag but that of a static `str`.
+    fn header(&self) -> NonNull<Header> {
+        debug_assert_ne!(self.tag(), STATIC_STR);
+        // SAFETY: the word without its tag is the address of an object.
+        unsafe { NonNull::new_unchecked(self.pointer::<Header>().cast_mut()) }
+    }
+
+    #[inline]
+    fn refs(&self) -> Option<&AtomicUsize> {
+        if self.tag() != HEAP {
+            return None;
+        }
+        // SAFETY: under this tag the word points to a live `Heap<T>`, which starts with a `Counted`.
+        Some(unsafe { &(*self.word.cast::<Counted>().as_ptr()).refs })
+    }
+}
+
+impl Clone for Repr {
+    #[inline]
+    fn clone(&self) -> Repr {
+        if let Some(refs) = self.refs() {
+            // `Relaxed`: whoever clones holds a reference already, so the count cannot reach zero meanwhile.
+            if refs.fetch_add(1, Ordering::Relaxed) > MAX_REFS {
+                process::abort();
+            }
+        }
+        Repr { word: self.word }
+    }
+}
+
+impl Drop for Repr {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(refs) = self.refs() {
+            // `Release`: what this thread did with the error happens before its end on another thread.
+            if refs.fetch_sub(1, Ordering::Release) == 1 {
+                self.drop_last();
+            }
+        }
+    }
+}
+
+impl Repr {
+    #[cold]
+    #[inline(never)]
+    fn drop_last(&mut self) {
+        // Pairs with the `Release` above on every other thread.
+        fence(Ordering::Acquire);
+        let header = self.header();
+        // SAFETY: the count is zero, so this is the only handle left, and it is being dropped.
+        unsafe { (header.as_ref().table.drop)(header) };
+    }
+}
+
+/// The start of everything that a word under tag 0 or 1 points to.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Header {
+    table: &'static Table,
+}
+
+/// What can be done with an object of which only the header is known.
+struct Table {
+    /// Caller: the header is that of a live object of this table's type.
+    content: unsafe fn(NonNull<Header>) -> NonNull<dyn Content>,
+    /// Drops and frees. Caller: as above, and nobody uses the object again.
+    drop: unsafe fn(NonNull<Header>),
+    /// Moves the content out and frees the rest. Caller: as above.
+    take: unsafe fn(NonNull<Header>) -> Box<Object>,
+}
+
+/// The start of every object on the heap.
+#[repr(C)]
+struct Counted {
+    header: Header,
+    /// Handles alive. Invariant: at least 1 while there is one.
+    refs: AtomicUsize,
+}
+
+#[repr(C)]
+struct Heap<T> {
+    counted: Counted,
+    content: T,
+}
+
+impl<T: Content> Heap<T> {
+    const TABLE: Table = Table { content: heap_content::<T>, drop: heap_drop::<T>, take: heap_take::<T> };
+}
+
+/// A [`Heap<Text>`] is followed by its bytes, so it is freed with another layout; otherwise it is like any other.
+static TEXT_TABLE: Table = Table { content: heap_content::<Text>, drop: text_drop, take: text_take };
+
+unsafe fn heap_content<T: Content>(header: NonNull<Header>) -> NonNull<dyn Content> {
+    let heap = header.cast::<Heap<T>>().as_ptr();
+    // SAFETY: the caller says that the header is that of a live `Heap<T>`.
+    let content: *mut dyn Content = unsafe { &raw mut (*heap).content };
+    // SAFETY: a field of a live object is not at null.
+    unsafe { NonNull::new_unchecked(content) }
+}
+
+unsafe fn heap_drop<T: Content>(header: NonNull<Header>) {
+    // SAFETY: the object came from a box of this type, and the caller gives it up.
+    drop(unsafe { Box::from_raw(header.cast::<Heap<T>>().as_ptr()) });
+}
+
+unsafe fn heap_take<T: Content>(header: NonNull<Header>) -> Box<Object> {
+    // SAFETY: the object came from a box of this type, and the caller gives it up.
+    let heap = unsafe { Box::from_raw(header.cast::<Heap<T>>().as_ptr()) };
+    heap.content.into_boxed()
+}
+
+unsafe fn text_drop(header: NonNull<Header>) {
+    let heap = header.cast::<Heap<Text>>();
+    // SAFETY: the caller says that this is a live `Heap<Text>`.
+    let length = unsafe { heap.as_ref() }.content.as_str().len();
+    // SAFETY: `Repr::text` allocated it with this layout; a `Text` needs no drop of its own, and the caller gives
+    // it up.
+    unsafe { dealloc(header.as_ptr().cast(), text_layout(length).0) };
+}
+
+unsafe fn text_take(header: NonNull<Header>) -> Box<Object> {
+    // SAFETY: the caller says that this is a live `Heap<Text>`.
+    let text = unsafe { header.cast::<Heap<Text>>().as_ref() }.content.as_str().to_owned();
+    // SAFETY: the caller gives the object up, and the text was copied.
+    unsafe { text_drop(header) };
+    text.into()
+}
+
+unsafe fn static_content<E: StdError + Send + Sync + 'static>(
+    header: NonNull<Header>,
+) -> NonNull<dyn Content> {
+    let error = header.cast::<StaticError<E>>().as_ptr();
+    // SAFETY: the caller says that the header is that of a `&'static StaticError<E>`.
+    let content: *const dyn Content = unsafe { &raw const (*error).content };
+    // SAFETY: a field of a live object is not at null.
+    unsafe { NonNull::new_unchecked(content.cast_mut()) }
+}
+
+fn never_dropped(_: NonNull<Header>) {
+    unreachable!("a static error has no reference count");
+}
+
+fn never_taken(_: NonNull<Header>) -> Box<Object> {
+    unreachable!("a static error has no reference count");
+}
+
+/// The layout of a [`Heap<Text>`] with `length` bytes behind it, and where they start.
+fn text_layout(length: usize) -> (Layout, usize) {
+    let bytes = Layout::array::<u8>(length).expect("a `str` is shorter than `isize::MAX`");
+    let (layout, offset) =
+        Layout::new::<Heap<Text>>().extend(bytes).expect("likewise with 32 bytes before it");
+    (layout.pad_to_align(), offset)
+}
+
+const HEAP: usize = 0;
+const STATIC_ERROR: usize = 1;
+const STATIC_STR: usize = 2;
+const TAG_BITS: usize = 3;
+
+/// Past this many clones, all leaked, the process ends, as with `Arc`: the count must not wrap.
+const MAX_REFS: usize = isize::MAX as usize;
+
+const _: () = assert!(align_of::<Header>() > TAG_BITS && align_of::<&'static str>() > TAG_BITS);

@@ -1,0 +1,119 @@
+//! Who answers a request: decided from its head alone.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use http::{HeaderMap, StatusCode};
+
+use super::condition::Conditions;
+use super::lookup::Lookup;
+use super::options::{Mapping, Validation};
+use super::target::Target;
+use super::tree::Tree;
+
+/// What [`StaticFiles::decide`](super::StaticFiles::decide) looks at.
+#[derive(Clone, Copy)]
+pub struct RequestHead<'a> {
+    /// The method as sent.
+    pub method: &'a str,
+    /// The raw target. A query may still be there; it is ignored.
+    pub target: &'a [u8],
+    /// Whether there is an `Upgrade` header, whatever its value.
+    pub is_upgrade: bool,
+    /// What the head says about a body.
+    pub body: BodyFraming,
+    /// The headers.
+    pub headers: &'a dyn RequestHeaders,
+}
+
+impl std::fmt::Debug for RequestHead<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RequestHead({} {}, {:?})", self.method, self.target.escape_ascii(), self.body)
+    }
+}
+
+/// What a head says about the body (RFC 9112, 6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyFraming {
+    /// Nothing.
+    Absent,
+    /// There is a `Transfer-Encoding`.
+    Chunked,
+    /// There is a `Content-Length`.
+    Length(u64),
+}
+
+/// The headers of a request.
+pub trait RequestHeaders {
+    /// The value of the header with this name, given in lower case; several lines either joined by commas or as if absent.
+    fn value(&self, lower_name: &str) -> Option<&[u8]>;
+}
+
+impl RequestHeaders for HeaderMap {
+    /// Several lines are as if absent: none of the headers looked at here may be sent twice but If-None-Match, which is
+    /// only an optimisation.
+    fn value(&self, lower_name: &str) -> Option<&[u8]> {
+        let mut lines = self.get_all(lower_name).iter();
+        let first = lines.next()?;
+        lines.next().is_none().then(|| first.as_bytes())
+    }
+}
+
+/// Who answers.
+#[derive(Debug)]
+pub enum Decision {
+    /// The application.
+    Application,
+    /// The server, with 400 or 403 and the body of [`error_body`](super::error_body). A request body was not read: the
+    /// connection cannot go on where there is one.
+    Refuse(StatusCode),
+    /// The file, if it is there.
+    Open(Lookup),
+}
+
+/// The steps of the [module](super) up to the first that needs the disk.
+pub(crate) fn decide(tree: &Tree<Arc<Mapping>>, request: &RequestHead<'_>) -> Decision {
+    if request.is_upgrade {
+        return Decision::Application;
+    }
+    let Some(target) = Target::decode(request.target) else { return Decision::Application };
+    let Some((mapping, rest)) = tree.longest_prefix(target.path()) else { return Decision::Application };
+    let options = &mapping.options;
+    if options.exclude {
+        return Decision::Application;
+    }
+    if let Validation::Require(required) = &options.validation {
+        if !required.is_met_by(request.headers.value(required.lower_name())) {
+            return Decision::Refuse(StatusCode::FORBIDDEN);
+        }
+    }
+    let miss = || {
+        if options.fallthrough { Decision::Application } else { Decision::Refuse(StatusCode::BAD_REQUEST) }
+    };
+    if !matches!(request.method, "GET" | "HEAD") {
+        return miss();
+    }
+    if !matches!(request.body, BodyFraming::Absent | BodyFraming::Length(0)) {
+        return Decision::Refuse(StatusCode::BAD_REQUEST);
+    }
+    if target.is_hazardous() {
+        return miss();
+    }
+    let path = join(&mapping.root, rest);
+    Decision::Open(Lookup::new(Arc::clone(mapping), path, Conditions::of(request)))
+}
+
+/// `PathBuf::join` would let a `rest` with a leading `/` replace the root; `rest` has none, and this cannot.
+fn join(root: &Path, rest: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(root.as_os_str().len() + 1 + rest.len());
+    bytes.extend_from_slice(root.as_os_str().as_encoded_bytes());
+    if !rest.is_empty() {
+        if !bytes.ends_with(b"/") {
+            bytes.push(b'/');
+        }
+        bytes.extend_from_slice(rest);
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}

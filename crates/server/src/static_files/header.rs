@@ -1,0 +1,129 @@
+//! Headers added to static files.
+
+use std::fmt;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+
+/// A header line that may stand in a response: the name is a token (RFC 9110, 5.1), the value has no control bytes
+/// (5.5), and it is not one of those that frame the message. Cloning counts references.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Header {
+    name: Bytes,
+    value: Bytes,
+}
+
+/// Why a header was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeaderError {
+    /// Content-Length, Transfer-Encoding and Content-Range describe one message: the server writes them.
+    Framing,
+    /// The name is empty or has a byte that is no token character.
+    Name,
+    /// The value has CR, LF, NUL or another control byte.
+    Value,
+}
+
+impl Header {
+    /// Takes a header as an application gives it; the spelling of the name is kept.
+    ///
+    /// # Errors
+    /// See [`HeaderError`].
+    pub fn new(name: &[u8], value: &[u8]) -> Result<Header, HeaderError> {
+        let parsed = HeaderName::from_bytes(name).map_err(|_| HeaderError::Name)?;
+        if [http::header::CONTENT_LENGTH, http::header::TRANSFER_ENCODING, http::header::CONTENT_RANGE]
+            .contains(&parsed)
+        {
+            return Err(HeaderError::Framing);
+        }
+        HeaderValue::from_bytes(value).map_err(|_| HeaderError::Value)?;
+        Ok(Header { name: Bytes::copy_from_slice(name), value: Bytes::copy_from_slice(value) })
+    }
+
+    /// A header of ours. `value` is made of numbers, dates, checked charsets and constants.
+    pub(crate) fn own(name: &'static str, value: impl Into<Bytes>) -> Header {
+        let value = value.into();
+        debug_assert!(HeaderValue::from_bytes(&value).is_ok(), "{name}: {value:?}");
+        Header { name: Bytes::from_static(name.as_bytes()), value }
+    }
+
+    /// The name as it was given.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// The value.
+    pub fn value(&self) -> &[u8] {
+        &self.value
+    }
+
+    /// The header for a header map, which spells names in lower case. The value is not copied.
+    pub fn into_http(self) -> (HeaderName, HeaderValue) {
+        let name = HeaderName::from_bytes(&self.name).expect("checked when the header was made");
+        let value = HeaderValue::from_maybe_shared(self.value).expect("checked when the header was made");
+        (name, value)
+    }
+
+    pub(crate) fn is(&self, lower_name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(lower_name.as_bytes())
+    }
+}
+
+impl fmt::Debug for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name.escape_ascii(), self.value.escape_ascii())
+    }
+}
+
+impl fmt::Display for HeaderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            HeaderError::Framing => {
+                "Content-Length, Transfer-Encoding and Content-Range are written by the server"
+            }
+            HeaderError::Name => "a header's name must be a token (letters, digits, - and _)",
+            HeaderError::Value => "a header's value must not contain line breaks or control bytes",
+        })
+    }
+}
+
+impl std::error::Error for HeaderError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_split_or_reframe_a_response_is_refused() {
+        let table: &[(&str, &str, Result<(), HeaderError>)] = &[
+            ("Cache-Control", "max-age=60", Ok(())),
+            ("X-Tab", "a\tb", Ok(())),
+            ("X-Latin", "\u{e9}", Ok(())),
+            ("X-Empty", "", Ok(())),
+            ("", "v", Err(HeaderError::Name)),
+            ("X Y", "v", Err(HeaderError::Name)),
+            ("X:", "v", Err(HeaderError::Name)),
+            ("X\r\nSet-Cookie", "v", Err(HeaderError::Name)),
+            ("X", "a\r\nSet-Cookie: b", Err(HeaderError::Value)),
+            ("X", "a\nb", Err(HeaderError::Value)),
+            ("X", "a\0b", Err(HeaderError::Value)),
+            ("X", "a\x7fb", Err(HeaderError::Value)),
+            ("content-LENGTH", "5", Err(HeaderError::Framing)),
+            ("Transfer-Encoding", "chunked", Err(HeaderError::Framing)),
+            ("Content-Range", "bytes 0-1/2", Err(HeaderError::Framing)),
+        ];
+        for (name, value, expected) in table {
+            let made = Header::new(name.as_bytes(), value.as_bytes()).map(|_| ());
+            assert_eq!(made, *expected, "{name:?}: {value:?}");
+        }
+    }
+
+    #[test]
+    fn the_spelling_is_kept_and_the_map_form_is_lower_case() {
+        let header = Header::new(b"X-Mixed-Case", b"Value").unwrap();
+        assert_eq!(header.name(), b"X-Mixed-Case");
+        let (name, value) = header.into_http();
+        assert_eq!((name.as_str(), value.as_bytes()), ("x-mixed-case", &b"Value"[..]));
+    }
+}

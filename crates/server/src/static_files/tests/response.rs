@@ -1,0 +1,337 @@
+//! 5.2, steps 10 to 13: what is sent.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+
+use super::*;
+
+#[test]
+fn directories_are_served_by_their_index() {
+    let site = Site::new(&["d/index.html", "d/sub/index.html", "d/none/x"], &[("/s", "d")]);
+    site.map("/off", "d", Overrides { index: Some(false), ..Overrides::default() });
+    site.map("/f", "d", fallthrough());
+    site.check(&[
+        ("/s", "d/index.html"),
+        ("/s/", "d/index.html"),
+        ("/s/sub", "d/sub/index.html"),
+        ("/s/none", "404"),
+        ("/s/none/", "404"),
+        ("/f/none", "app"),
+        ("/off", "404"),
+        ("/off/sub", "404"),
+        ("/off/index.html", "d/index.html"),
+    ]);
+    fs::create_dir(site.path("d/odd")).unwrap();
+    fs::create_dir(site.path("d/odd/index.html")).unwrap();
+    site.check(&[("/s/odd", "404")]);
+}
+
+#[test]
+fn what_is_not_there_is_404_or_falls_through() {
+    let site = Site::new(&["d/a"], &[("/s", "d"), ("/file", "d/a"), ("/gone", "nowhere")]);
+    site.map("/f", "d", fallthrough());
+    site.map("/ffile", "d/a", fallthrough());
+    let long = "n".repeat(300);
+    let (long_static, long_fallthrough) = (format!("/s/{long}"), format!("/f/{long}"));
+    site.check(&[
+        ("/s/nope", "404"),
+        ("/s/no/pe", "404"),
+        ("/f/nope", "app"),
+        ("/gone", "404"),
+        ("/gone/x", "404"),
+        // httpuv: 500 for these four, also where misses fall through.
+        ("/file/x", "404"),
+        ("/ffile/x", "app"),
+        (&long_static, "404"),
+        (&long_fallthrough, "app"),
+    ]);
+    assert_eq!(site.get("/s/nope"), Answer::Status(404, vec![]), "no extra headers, no Content-Type");
+    assert_eq!(error_body(StatusCode::NOT_FOUND), "404 Not Found\n");
+}
+
+#[test]
+fn what_cannot_be_opened_is_500_even_with_fallthrough() {
+    let site = Site::new(&["d/a"], &[("/s", "d")]);
+    site.map("/f", "d", fallthrough());
+    symlink("loop", site.path("d/loop")).unwrap();
+    site.check(&[("/s/loop", "500"), ("/f/loop", "500")]);
+    fs::set_permissions(site.path("d/a"), fs::Permissions::from_mode(0o0)).unwrap();
+    // SAFETY: asks for a number.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let expected = if is_root { "d/a" } else { "500" };
+    site.check(&[("/s/a", expected), ("/f/a", expected)]);
+    assert_eq!(error_body(StatusCode::INTERNAL_SERVER_ERROR), "500 Internal Server Error\n");
+}
+
+/// A FIFO without a writer would hold an ordinary `open` for ever; the test would not end.
+#[test]
+fn only_regular_files_are_served() {
+    let site = Site::new(&["d/a"], &[("/s", "d"), ("/null", "/dev/null"), ("/zero", "/dev/zero")]);
+    let fifo = CString::new(site.path("d/fifo").as_os_str().as_bytes()).unwrap();
+    // SAFETY: `fifo` is a C string that outlives the call.
+    assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+    let _socket = UnixListener::bind(site.path("d/socket")).unwrap();
+    site.check(&[
+        ("/s/fifo", "404"),
+        ("/s/socket", "404"),
+        ("/null", "404"),
+        ("/zero", "404"),
+        ("/s/a", "d/a"),
+    ]);
+}
+
+#[test]
+fn symbolic_links_and_dotfiles_are_served() {
+    let site = Site::new(&["d/.hidden", "elsewhere/index.html"], &[("/s", "d")]);
+    symlink(site.path("elsewhere"), site.path("d/link")).unwrap();
+    symlink("nowhere", site.path("d/dangling")).unwrap();
+    site.check(&[("/s/.hidden", "d/.hidden"), ("/s/link", "elsewhere/index.html"), ("/s/dangling", "404")]);
+}
+
+#[test]
+fn types_go_by_the_extension_in_any_case() {
+    let site = Site::new(&[], &[("/s", "d")]);
+    for (name, expected) in [
+        ("a.html", "text/html; charset=utf-8"),
+        ("A.HTM", "text/html; charset=utf-8"),
+        ("a.js", "text/javascript"),
+        ("a.MJS", "text/javascript"),
+        ("a.css", "text/css"),
+        ("a.json", "application/json"),
+        ("a.svg", "image/svg+xml"),
+        ("a.ico", "image/vnd.microsoft.icon"),
+        ("a.wasm", "application/wasm"),
+        ("a.woff", "font/woff"),
+        ("a.woff2", "font/woff2"),
+        ("a.xml", "application/xml"),
+        ("a.xhtml", "application/xhtml+xml"),
+        ("a.csv", "text/csv"),
+        ("a.txt", "text/plain"),
+        ("a.md", "text/markdown"),
+        ("a.png", "image/png"),
+        ("a.jpeg", "image/jpeg"),
+        ("a.gif", "image/gif"),
+        ("a.webp", "image/webp"),
+        ("a.pdf", "application/pdf"),
+        ("a.mp4", "video/mp4"),
+        ("a.min.js", "text/javascript"),
+        ("a.js.map", "application/octet-stream"),
+        ("a.Rmd", "application/octet-stream"),
+        ("a.R", "application/octet-stream"),
+        ("a.parquet", "application/octet-stream"),
+        ("a.html.unheard-of", "application/octet-stream"),
+        ("none", "application/octet-stream"),
+        (".html", "application/octet-stream"),
+        ("a.", "application/octet-stream"),
+        ("dir.html/none", "application/octet-stream"),
+    ] {
+        site.write(&format!("d/{name}"), b"x");
+        assert_eq!(site.get(&format!("/s/{name}")).header("Content-Type"), Some(expected), "{name}");
+    }
+    // The type is that of the file, not of the key.
+    site.map("/page.txt", "d/a.html", Overrides::default());
+    assert_eq!(site.get("/page.txt").header("Content-Type"), Some("text/html; charset=utf-8"));
+}
+
+#[test]
+fn a_whole_file_has_these_headers_in_this_order() {
+    let site = Site::new(&["d/index.html"], &[]);
+    let headers = vec![header("X-Twice", "1"), header("X-Twice", "2"), header("cache-control", "no-cache")];
+    site.map("/s", "d", Overrides { headers: Some(headers), ..Overrides::default() });
+    let Answer::File { status: 200, headers, body } = site.get("/s") else { panic!("it is there") };
+    assert_eq!(body, b"d/index.html");
+    let nanos = u128::from(MODIFIED) * 1_000_000_000;
+    let expected = [
+        "X-Twice: 1".into(),
+        "X-Twice: 2".into(),
+        "cache-control: no-cache".into(),
+        "Content-Type: text/html; charset=utf-8".into(),
+        format!("Last-Modified: {MODIFIED_DATE}"),
+        format!("ETag: \"{nanos:x}-c\""),
+        "Accept-Ranges: bytes".into(),
+    ];
+    assert_eq!(headers, expected);
+}
+
+#[test]
+fn what_the_application_says_about_the_file_stands_alone() {
+    let site = Site::new(&["d/a.txt"], &[]);
+    let headers = ["content-type", "LAST-MODIFIED", "Etag", "accept-ranges"]
+        .map(|name| header(name, "\"mine\""))
+        .into();
+    site.map("/s", "d", Overrides { headers: Some(headers), ..Overrides::default() });
+    let expected =
+        ["content-type: \"mine\"", "LAST-MODIFIED: \"mine\"", "Etag: \"mine\"", "accept-ranges: \"mine\""];
+    assert_eq!(site.get("/s/a.txt").headers(), expected);
+    let conditional = Ask::get("/s/a.txt").with("if-none-match", "W/\"mine\"");
+    assert_eq!(conditional.of(&site.files), Answer::NotModified(vec!["Etag: \"mine\"".into()]));
+}
+
+#[test]
+fn not_modified_by_date() {
+    let site = Site::new(&["d/a.txt"], &[]);
+    let names = ["Cache-Control", "content-location", "Expires", "Vary", "X-Other", "Content-Language"];
+    let headers = names.map(|name| header(name, "v")).into();
+    site.map("/s", "d", Overrides { headers: Some(headers), ..Overrides::default() });
+    let etag = site.get("/s/a.txt").header("ETag").map(String::from).unwrap();
+    for (date, is_modified) in [
+        (MODIFIED_DATE, false),
+        ("Fri, 01 Jan 2100 00:00:00 GMT", false),
+        ("Sun, 06 Nov 1994 08:49:36 GMT", true),
+        ("Sunday, 06-Nov-94 08:49:37 GMT", true),
+        ("Fri, 1 Jan 2100 00:00:00 GMT", true),
+        ("fri, 01 jan 2100 00:00:00 gmt", true),
+        ("tomorrow", true),
+        ("", true),
+    ] {
+        for method in ["GET", "HEAD"] {
+            let answer = Ask::new(method, "/s/a.txt").with("if-modified-since", date).of(&site.files);
+            assert_eq!(answer.brief() == "304", !is_modified, "{method} {date}");
+            if !is_modified {
+                let kept = [
+                    "Cache-Control: v",
+                    "content-location: v",
+                    "Expires: v",
+                    "Vary: v",
+                    &format!("ETag: {etag}"),
+                ];
+                assert_eq!(answer.headers(), kept);
+            }
+        }
+    }
+    // Parts of a second do not count: a client can only repeat what it was told.
+    site.touch("d/a.txt", UNIX_EPOCH + Duration::from_millis(MODIFIED * 1000 + 999));
+    let answer = Ask::get("/s/a.txt").with("if-modified-since", MODIFIED_DATE).of(&site.files);
+    assert_eq!(answer.brief(), "304");
+}
+
+#[test]
+fn not_modified_by_tag() {
+    let site = Site::new(&["d/a.txt"], &[("/s", "d")]);
+    let etag = site.get("/s/a.txt").header("ETag").map(String::from).unwrap();
+    let ask = |tags: &str| Ask::get("/s/a.txt").with("if-none-match", tags).of(&site.files);
+    assert_eq!(ask(&etag), Answer::NotModified(vec![format!("ETag: {etag}")]));
+    assert_eq!(ask(&format!("\"x\", W/{etag}")).brief(), "304", "as a compressed answer has it");
+    assert_eq!(ask("\"x\"").brief(), "d/a.txt");
+    site.write("d/a.txt", b"longer than before");
+    assert_eq!(ask(&etag).brief(), "longer than before");
+    let both = Ask::get("/s/a.txt").with("if-none-match", "\"x\"").with("if-modified-since", MODIFIED_DATE);
+    assert_eq!(both.of(&site.files).brief(), "longer than before");
+}
+
+#[test]
+fn one_range_is_a_part_and_anything_else_the_whole() {
+    let site = Site::new(&[], &[("/s", "d")]);
+    site.write("d/ten", b"0123456789");
+    site.write("d/empty", b"");
+    let whole = site.get("/s/ten");
+    for (range, expected) in [
+        ("bytes=2-4", Some(("234", "bytes 2-4/10"))),
+        ("bytes=0-", Some(("0123456789", "bytes 0-9/10"))),
+        ("bytes=8-100", Some(("89", "bytes 8-9/10"))),
+        ("bytes=-3", Some(("789", "bytes 7-9/10"))),
+        ("bytes=0-1,3-4", None),
+        ("lines=0-1", None),
+        ("bytes=4-2", None),
+    ] {
+        let answer = Ask::get("/s/ten").with("range", range).of(&site.files);
+        let Some((body, content_range)) = expected else {
+            assert_eq!(answer, whole, "{range}");
+            continue;
+        };
+        assert_eq!(
+            (answer.brief().as_str(), answer.header("Content-Range")),
+            (body, Some(content_range)),
+            "{range}"
+        );
+        assert!(matches!(answer, Answer::File { status: 206, .. }));
+        assert_eq!(answer.headers()[..4], whole.headers()[..4], "a part is described as the whole is");
+        assert_eq!(Ask::new("HEAD", "/s/ten").with("range", range).of(&site.files), whole, "HEAD {range}");
+    }
+    let beyond = Ask::get("/s/ten").with("range", "bytes=10-").of(&site.files);
+    assert_eq!(beyond, Answer::Status(416, vec!["Content-Range: bytes */10".into()]));
+    assert_eq!(error_body(StatusCode::RANGE_NOT_SATISFIABLE), "416 Range Not Satisfiable\n");
+    let nothing = Ask::get("/s/empty").with("range", "bytes=0-").of(&site.files);
+    assert!(matches!(nothing, Answer::File { status: 200, ref body, .. } if body.is_empty()));
+}
+
+#[test]
+fn a_download_goes_on_only_with_the_same_file() {
+    let site = Site::new(&[], &[("/s", "d")]);
+    site.write("d/ten", b"0123456789");
+    let etag = site.get("/s/ten").header("ETag").map(String::from).unwrap();
+    let rest = |if_range: &str| {
+        Ask::get("/s/ten").with("range", "bytes=5-").with("if-range", if_range).of(&site.files).brief()
+    };
+    assert_eq!(rest(&etag), "56789");
+    assert_eq!(rest(MODIFIED_DATE), "56789");
+    assert_eq!(rest("\"other\""), "0123456789");
+    site.write("d/ten", b"9876543210");
+    site.touch("d/ten", UNIX_EPOCH + Duration::from_secs(MODIFIED - 60));
+    assert_eq!(rest(&etag), "9876543210");
+    assert_eq!(rest(MODIFIED_DATE), "9876543210");
+}
+
+/// Within two seconds of a change another one may leave the time as it is.
+#[test]
+fn validators_of_a_file_just_changed_are_weak() {
+    let site = Site::new(&["d/a"], &[("/s", "d")]);
+    let at = |millis| Ask {
+        now: UNIX_EPOCH + Duration::from_millis(MODIFIED * 1000 + millis),
+        ..Ask::get("/s/a")
+    };
+    let fresh = at(1999).of(&site.files).header("ETag").map(String::from).unwrap();
+    let settled = at(2000).of(&site.files).header("ETag").map(String::from).unwrap();
+    assert_eq!(fresh, format!("W/{settled}"));
+    assert_eq!(at(5000).with("if-none-match", &fresh).of(&site.files).brief(), "304");
+    assert_eq!(at(5000).with("range", "bytes=0-0").with("if-range", &fresh).of(&site.files).brief(), "d/a");
+    assert_eq!(
+        at(1999).with("range", "bytes=0-0").with("if-range", MODIFIED_DATE).of(&site.files).brief(),
+        "d/a"
+    );
+}
+
+#[test]
+fn times_that_no_date_can_say_do_no_harm() {
+    let site = Site::new(&["d/old", "d/future", "d/far"], &[("/s", "d")]);
+    site.touch("d/old", UNIX_EPOCH - Duration::from_secs(100));
+    site.touch("d/future", UNIX_EPOCH + Duration::from_secs(MODIFIED + 1_000_000));
+    site.touch("d/far", UNIX_EPOCH + Duration::from_secs(15_000_000_000));
+    let old = Ask::get("/s/old").with("if-modified-since", MODIFIED_DATE).of(&site.files);
+    assert_eq!((old.brief().as_str(), old.header("Last-Modified")), ("d/old", None));
+    // Never later than the answer itself.
+    for target in ["/s/future", "/s/far"] {
+        let answer = site.get(target);
+        assert_eq!(answer.header("Last-Modified"), Some("Mon, 07 Nov 1994 08:49:37 GMT"), "{target}");
+        assert!(answer.header("ETag").unwrap().starts_with("W/"), "{target}");
+    }
+}
+
+#[test]
+fn names_need_not_be_text() {
+    let site = Site::new(&[], &[("/s", "d")]);
+    fs::create_dir(site.path("d")).unwrap();
+    let name = std::ffi::OsStr::from_bytes(b"\xff.txt");
+    fs::write(site.path("d").join(name), "latin").unwrap();
+    site.check(&[("/s/%ff.txt", "latin")]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_opened_is_what_was_asked_for() {
+    let site = Site::new(&["d/sub/a.txt"], &[("/s", "d")]);
+    let Decision::Open(lookup) = Ask::get("/s//sub/./a.txt").decide(&site.files) else {
+        panic!("there is such a path")
+    };
+    assert_eq!(lookup.path(), site.path("d/sub/a.txt"));
+    let Found::File { file, .. } = lookup.open() else { panic!("it is there") };
+    assert_eq!(path_of(&file), site.path("d/sub/a.txt").canonicalize().unwrap());
+    // POSIX leaves open what a path with two slashes in front means.
+    site.map("/disk", "/", Overrides::default());
+    let Decision::Open(lookup) = Ask::get("/disk/etc/hosts").decide(&site.files) else {
+        panic!("there is such a path")
+    };
+    assert_eq!(lookup.path().as_os_str(), "/etc/hosts");
+}

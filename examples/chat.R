@@ -1,0 +1,48 @@
+# A chat room: whoever has the page open sees what anybody writes.
+#
+#   Rscript examples/chat.R         then open http://127.0.0.1:8000 in two windows; PORT=9000 in front for another port
+
+library(rookery)
+
+port <- as.integer(Sys.getenv("PORT", "8000"))
+
+# The page lies beside this script.
+script <- sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE))
+page <- file.path(if (length(script) == 1) dirname(script) else "examples", "chat")
+
+# Characters of a message that are passed on; the rest is cut off.
+longest <- 500L
+
+# The open WebSockets, each under its number.
+sockets <- list()
+opened <- 0L
+
+broadcast <- function(text) {
+  for (ws in sockets) ws$send(text)
+}
+
+# Lines that begin with a star are the room's own; the page shows them in another style.
+announce <- function() {
+  broadcast(sprintf("* %d in the room", length(sockets)))
+}
+
+app <- list(
+  # Served without R: the page is there even while R is busy.
+  staticPaths = list("/" = page),
+  onWSOpen = function(ws) {
+    opened <<- opened + 1L
+    number <- as.character(opened)
+    sockets[[number]] <<- ws
+    ws$onMessage(function(binary, message) {
+      if (!binary && nzchar(message)) broadcast(paste0("> ", substr(message, 1L, longest)))
+    })
+    ws$onClose(function() {
+      sockets[[number]] <<- NULL
+      announce()
+    })
+    announce()
+  }
+)
+
+cat("http://127.0.0.1:", port, " (Ctrl-C stops)\n", sep = "")
+runServer("127.0.0.1", port, app)

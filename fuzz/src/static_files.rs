@@ -1,0 +1,225 @@
+//! Targets of requests against static paths, and gzip.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use flate2::read::GzDecoder;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
+use rookery_server::compress::{Candidate, Gzip, mark, negotiate};
+use rookery_server::static_files::{
+    BodyFraming, Decision, Found, Header, Overrides, RequestHead, RequiredHeader, StaticFiles, StaticPath,
+    Validation,
+};
+
+/// A request: its first line is the method, a space and the target; each further one a header.
+///
+/// Whatever is asked for, what is opened lies under the directory that was mapped, is not excluded, and is described by
+/// headers that can be sent.
+pub fn static_files_decide(data: &[u8]) {
+    static SITE: OnceLock<Site> = OnceLock::new();
+    let site = SITE.get_or_init(Site::new);
+    let mut lines = data.split(|byte| *byte == b'\n');
+    let mut first = lines.next().unwrap_or_default().splitn(2, |byte| *byte == b' ');
+    let (method, target) = (first.next().unwrap_or_default(), first.next().unwrap_or_default());
+    let Ok(method) = std::str::from_utf8(method) else { return };
+    let headers: HeaderMap = lines.filter_map(header_line).collect();
+    let body = match headers.get("content-length").map(|value| value.to_str().ok()?.parse().ok()) {
+        Some(Some(length)) => BodyFraming::Length(length),
+        Some(None) => return,
+        None if headers.contains_key("transfer-encoding") => BodyFraming::Chunked,
+        None => BodyFraming::Absent,
+    };
+    let is_upgrade = headers.contains_key("upgrade");
+    let request = RequestHead { method, target, is_upgrade, body, headers: &headers };
+
+    match site.files.decide(&request) {
+        Decision::Application => {}
+        Decision::Refuse(status) => {
+            assert!(matches!(status, StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN))
+        }
+        Decision::Open(lookup) => {
+            assert!(!is_upgrade && matches!(method, "GET" | "HEAD"));
+            assert!(matches!(body, BodyFraming::Absent | BodyFraming::Length(0)));
+            site.check_path(lookup.path());
+            site.check_found(lookup.open(), &request);
+        }
+    }
+}
+
+/// An Accept-Encoding, and after a line break a Content-Type.
+///
+/// Gzip is chosen only where the client names it or anything, and marking the headers twice changes nothing.
+pub fn static_files_negotiate(data: &[u8]) {
+    let mut lines = data.splitn(2, |byte| *byte == b'\n');
+    let accepted = lines.next().unwrap_or_default();
+    let mut headers = HeaderMap::new();
+    if let Some(kind) = lines.next().and_then(|line| HeaderValue::from_bytes(line).ok()) {
+        headers.insert("content-type", kind.clone());
+        headers.insert("vary", kind.clone());
+        headers.insert("etag", kind);
+    }
+    let candidate = Candidate {
+        method: &Method::GET,
+        version: Version::HTTP_11,
+        status: StatusCode::OK,
+        headers: &headers,
+        len: None,
+    };
+    if negotiate(Some(accepted), &candidate) {
+        let lower = accepted.to_ascii_lowercase();
+        assert!(lower.contains(&b'*') || lower.windows(4).any(|window| window == b"gzip"));
+        mark(&mut headers);
+        let once = headers.clone();
+        mark(&mut headers);
+        assert_eq!(headers, once);
+    }
+}
+
+/// Pieces: a byte whose low six bits are the length, whose highest asks for a flush, and the next for the end of the
+/// stream.
+///
+/// What comes out of a decoder is what went in, whole at each end and so far at each flush.
+pub fn static_files_gzip(mut data: &[u8]) {
+    let mut gzip = Gzip::new();
+    let (mut out, mut sent) = (Vec::new(), Vec::new());
+    while let Some((&control, rest)) = data.split_first() {
+        let (piece, rest) = rest.split_at(rest.len().min(usize::from(control & 0x3F)));
+        data = rest;
+        gzip.push(piece, &mut out);
+        sent.extend_from_slice(piece);
+        if control & 0x80 != 0 {
+            gzip.flush(&mut out);
+            let mut seen = vec![0; sent.len()];
+            std::io::Read::read_exact(&mut GzDecoder::new(&out[..]), &mut seen)
+                .expect("what was flushed can be decoded");
+            assert_eq!(seen, sent);
+        }
+        if control & 0x40 != 0 {
+            finish(&mut gzip, &mut out, &mut sent);
+        }
+    }
+    finish(&mut gzip, &mut out, &mut sent);
+}
+
+fn finish(gzip: &mut Gzip, out: &mut Vec<u8>, sent: &mut Vec<u8>) {
+    gzip.finish(out);
+    let mut seen = Vec::new();
+    std::io::Read::read_to_end(&mut GzDecoder::new(&out[..]), &mut seen)
+        .expect("a whole stream can be decoded");
+    assert_eq!(seen, *sent);
+    out.clear();
+    sent.clear();
+}
+
+fn header_line(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
+    let colon = line.iter().position(|byte| *byte == b':')?;
+    let name = HeaderName::from_bytes(&line[..colon]).ok()?;
+    Some((name, HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?))
+}
+
+/// `public` is mapped five times; `public/priv` is excluded each time; `secret.txt` lies beside it. The one link inside
+/// leads to a directory inside.
+struct Site {
+    _dir: tempfile::TempDir,
+    public: PathBuf,
+    files: StaticFiles,
+}
+
+impl Site {
+    fn new() -> Site {
+        let dir = tempfile::tempdir().expect("there is a directory for temporary files");
+        let public = dir.path().canonicalize().expect("it was just made").join("public");
+        let write = |name: &str, content: &str| {
+            let path = public.join(name);
+            fs::create_dir_all(path.parent().expect("it is joined")).expect("it is ours");
+            fs::write(path, content).expect("it is ours");
+        };
+        for name in ["a.txt", "sub/index.html", "sub/deep/x.js", "priv/x", "..foo", ".dot", "a b", "a%zz"] {
+            write(name, name);
+        }
+        write("empty", "");
+        write("../secret.txt", "secret");
+        symlink("sub", public.join("link")).expect("it is ours");
+        let fifo = std::process::Command::new("mkfifo").arg(public.join("fifo")).status();
+        assert!(fifo.is_ok_and(|status| status.success()), "mkfifo");
+
+        let at = |path: &str, overrides| StaticPath { path: public.join(path), overrides };
+        let exclude = || at("", Overrides { exclude: Some(true), ..Overrides::default() });
+        let fallthrough =
+            || Overrides { fallthrough: Some(true), index: Some(false), ..Overrides::default() };
+        let secret = RequiredHeader::new("X-Key", b"secret").expect("a token");
+        let validated = Overrides { validation: Some(Validation::Require(secret)), ..Overrides::default() };
+        let files = StaticFiles::new();
+        let paths = [
+            ("/s", at("", Overrides::default())),
+            ("/f", at("", fallthrough())),
+            ("/v", at("", validated)),
+            ("/file", at("a.txt", Overrides::default())),
+            ("/", at("", Overrides::default())),
+            ("/s/priv", exclude()),
+            ("/f/priv", exclude()),
+            ("/v/priv", exclude()),
+            ("/priv", exclude()),
+        ];
+        files.set(paths.map(|(key, path)| (key.into(), path))).expect("keys and paths are well formed");
+        Site { _dir: dir, public, files }
+    }
+
+    /// What is about to be opened, as it is spelt.
+    fn check_path(&self, path: &Path) {
+        let text = path.as_os_str().as_encoded_bytes();
+        assert!(path.starts_with(&self.public), "{path:?}");
+        assert!(!text.contains(&0) && !text.windows(2).any(|window| window == b"//"), "{path:?}");
+        assert!(
+            text.split(|byte| *byte == b'/').all(|segment| segment != b".." && segment != b"."),
+            "{path:?}"
+        );
+        if let Ok(real) = path.canonicalize() {
+            self.check_real(&real);
+        }
+    }
+
+    /// What the file system makes of it.
+    fn check_real(&self, real: &Path) {
+        assert!(real.starts_with(&self.public), "{real:?} is outside");
+        assert!(!real.starts_with(self.public.join("priv")), "{real:?} is excluded");
+    }
+
+    fn check_found(&self, found: Found, request: &RequestHead<'_>) {
+        let has_range = |headers: &[Header]| headers.iter().any(|header| header.name() == b"Content-Range");
+        match found {
+            Found::Application => {}
+            Found::NotModified { headers } => {
+                let is_conditional =
+                    ["if-none-match", "if-modified-since"].map(|name| request.headers.value(name).is_some());
+                assert!(is_conditional.contains(&true) && !has_range(&headers));
+            }
+            Found::Status { status, headers } => {
+                assert_eq!(status == StatusCode::RANGE_NOT_SATISFIABLE, has_range(&headers));
+                assert_ne!(status, StatusCode::OK);
+            }
+            Found::File { file, offset, len, status, headers } => {
+                let metadata = file.metadata().expect("it is open");
+                assert!(
+                    metadata.is_file() && offset.checked_add(len).is_some_and(|end| end <= metadata.len())
+                );
+                #[cfg(target_os = "linux")]
+                self.check_real(&path_of(&file));
+                let is_part = status == StatusCode::PARTIAL_CONTENT;
+                assert_eq!(is_part, has_range(&headers));
+                assert!(
+                    is_part && len > 0 && request.method == "GET" || (offset, len) == (0, metadata.len())
+                );
+                headers.into_iter().for_each(|header| drop(header.into_http()));
+            }
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn path_of(file: &fs::File) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("Linux has /proc")
+}

@@ -1,0 +1,36 @@
+//! Runs the seeds of the static file targets, and pieces of them, on stable.
+
+use std::fs;
+use std::path::Path;
+
+use rookery_fuzz::static_files::{static_files_decide, static_files_gzip, static_files_negotiate};
+
+#[test]
+fn decide() {
+    replay("static_files_decide", static_files_decide, 20);
+}
+
+#[test]
+fn gzip() {
+    replay("static_files_gzip", static_files_gzip, 5);
+}
+
+#[test]
+fn negotiate() {
+    replay("static_files_negotiate", static_files_negotiate, 7);
+}
+
+/// Every seed, and every seed without one of its bytes.
+fn replay(target: &str, run: fn(&[u8]), at_least: usize) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    let mut seeds = 0;
+    for entry in fs::read_dir(corpus).unwrap() {
+        let seed = fs::read(entry.unwrap().path()).unwrap();
+        run(&seed);
+        for index in 0..seed.len() {
+            run(&[&seed[..index], &seed[index + 1..]].concat());
+        }
+        seeds += 1;
+    }
+    assert!(seeds >= at_least, "{seeds} seeds of {target}");
+}

@@ -1,0 +1,4 @@
+library(testthat)
+library(rookery)
+
+test_check("rookery")

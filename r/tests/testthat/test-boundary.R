@@ -1,0 +1,208 @@
+# The boundary to R: nothing an app does ends the loop, and what it did is told on stderr.
+
+failing <- function(handler) {
+  list(call = function(req) if (req$PATH_INFO == "/ok") ok() else handler(req))
+}
+
+expect_failure <- function(handler, body, log, path = "/fails") {
+  server <- local_server(failing(handler))
+  client <- local_client(server)
+  answer <- NULL
+  lines <- stderr_of(answer <- get(client, path))
+  expect_identical(answer$status, 500L)
+  expect_identical(answer$text, body)
+  expect_identical(answer$headers[["content-type"]], "text/plain; charset=UTF-8")
+  expect_match(lines, log, fixed = TRUE, all = FALSE)
+  # The loop goes on, and so does the connection.
+  expect_identical(get(client, "/ok")$text, "ok")
+}
+
+test_that("an error is a 500 with its message, and a line with route, stage and class", {
+  expect_failure(function(req) stop("b\u00f6"), "ERROR: b\u00f6", "GET /fails (call): b\u00f6")
+  expect_failure(
+    function(req) stop(structure(class = c("my_error", "error", "condition"), list(message = "mine", call = NULL))),
+    "ERROR: mine", "GET /fails (call): <my_error> mine"
+  )
+  expect_failure(function(req) undefined_thing(), "ERROR: could not find function \"undefined_thing\"", "undefined_thing")
+  expect_failure(function(req) log(-1:"a"), "ERROR: NA/NaN argument", "NA/NaN")
+  expect_failure(function(req) base::get("nowhere", mode = "function"), "ERROR: object 'nowhere' of mode 'function' was not found", "nowhere")
+})
+
+test_that("conditions that are no errors, and restarts, are answered", {
+  odd <- structure(class = c("odd", "condition"), list(message = "odd", call = NULL))
+  expect_failure(function(req) stop(odd), "An exception occurred.", "GET /fails (call)")
+  expect_failure(function(req) invokeRestart("abort"), "An exception occurred.", "GET /fails (call)")
+})
+
+test_that("what is no response is a 500 that says so", {
+  bad <- list(
+    NULL, list(), list(headers = list()), list(status = "200"), list(status = NA_integer_), list(status = 99999),
+    list(status = 200L, headers = list("A" = c("1", "2"))), list(status = 200L, headers = list("x")),
+    list(status = 200L, body = list(1)), list(status = 200L, body = quote(x)),
+    list(status = 200L, headers = list("X-Split" = "a\r\nSet-Cookie: b")), list(status = 200L, headers = list("A B" = "x"))
+  )
+  for (value in bad) {
+    expect_failure(function(req) value, "An exception occurred.", "GET /fails (the response)")
+  }
+  expect_failure(function(req) "abc", "An exception occurred.", "GET /fails (the response)")
+})
+
+test_that("first trap: options(error=) does not run, and is there afterwards", {
+  ran <- 0
+  before <- options(error = quote(ran <<- ran + 1))
+  withr::defer(options(before))
+  server <- local_server(failing(function(req) stop("no")))
+  client <- local_client(server)
+  stderr_of(answer <- get(client, "/fails"))
+  expect_identical(answer$text, "ERROR: no")
+  expect_identical(ran, 0)
+  expect_identical(getOption("error"), quote(ran <<- ran + 1))
+})
+
+test_that("second trap: a stack overflow is an error of its own", {
+  deep <- function(n) deep(n + 1)
+  server <- local_server(failing(function(req) deep(0)))
+  client <- local_client(server)
+  lines <- stderr_of(answer <- get(client, "/fails"))
+  expect_identical(answer$status, 500L)
+  expect_match(answer$text, "nested too deeply|stack usage|stack overflow")
+  expect_match(lines, "tackOverflowError", all = FALSE)
+  expect_identical(get(client, "/ok")$text, "ok")
+})
+
+test_that("third trap: an interrupt in a handler is a 500, and ends the loop", {
+  server <- local_server(failing(function(req) {
+    tools::pskill(Sys.getpid(), tools::SIGINT)
+    Sys.sleep(5)
+  }))
+  client <- local_client(server)
+  send(client, request("/fails"))
+  interrupted <- 0
+  lines <- stderr_of(tryCatch(serve_until(function() FALSE), interrupt = function(e) interrupted <<- interrupted + 1))
+  expect_identical(interrupted, 1)
+  expect_match(lines, "GET /fails (call): interrupted", fixed = TRUE, all = FALSE)
+  expect_identical(reply(client)$status, 500L)
+  expect_identical(get(client, "/ok")$text, "ok")
+})
+
+test_that("fourth fact: calling handlers around service() do not see a handler's conditions", {
+  server <- local_server(list(call = function(req) {
+    message("inside")
+    warning("inside")
+    ok(as.character(sys.nframe()))
+  }))
+  client <- local_client(server)
+  seen <- character(0)
+  send(client, request())
+  answer <- NULL
+  lines <- stderr_of(withCallingHandlers(
+    answer <- reply(client),
+    message = function(m) seen <<- c(seen, "message"),
+    warning = function(w) seen <<- c(seen, "warning")
+  ))
+  expect_identical(answer$status, 200L)
+  expect_identical(seen, character(0))
+})
+
+test_that("no frame stands between service() and the app", {
+  frames <- NULL
+  server <- local_server(list(call = function(req) {
+    frames <<- sys.calls()
+    ok()
+  }))
+  client <- local_client(server)
+  send(client, request())
+  Sys.sleep(0.2)
+  depth <- sys.nframe()
+  service(1000)
+  expect_false(is.null(frames))
+  expect_identical(length(frames), depth + 2L)
+  expect_identical(as.character(frames[[depth + 1L]][[1]]), "service")
+})
+
+test_that("errors in onHeaders are answered", {
+  server <- local_server(list(
+    call = function(req) ok(),
+    onHeaders = function(req) {
+      switch(
+        req$PATH_INFO,
+        "/error" = stop("early"), "/odd" = list(a = 1), "/promise" = promises::promise_resolve(ok("promised")), NULL
+      )
+    }
+  ))
+  client <- local_client(server)
+  lines <- stderr_of({
+    answers <- list(get(client, "/error"), get(client, "/odd"), get(client, "/promise"), get(client, "/"))
+    upload <- post(client, "/error", body = "abc")
+  })
+  expect_identical(vapply(answers, `[[`, "", "text"), c("ERROR: early", "An exception occurred.", "promised", "ok"))
+  expect_identical(upload$status, 500L)
+  expect_match(lines, "GET /error (onHeaders): early", fixed = TRUE, all = FALSE)
+  expect_match(lines, "GET /odd (the response)", fixed = TRUE, all = FALSE)
+})
+
+test_that("promises: fulfilled, rejected, and settled with what is no response", {
+  promise <- function(path) {
+    promises::promise(function(resolve, reject) {
+      later::later(function() {
+        switch(path, "/good" = resolve(ok("late")), "/bad" = reject("nope"), "/null" = resolve(NULL), resolve("x"))
+      }, 0.01)
+    })
+  }
+  server <- local_server(list(call = function(req) promise(req$PATH_INFO)))
+  client <- local_client(server)
+  lines <- stderr_of(answers <- lapply(c("/good", "/bad", "/null", "/text"), function(path) get(client, path)))
+  expect_identical(
+    vapply(answers, `[[`, "", "text"),
+    c("late", "ERROR: nope", "An exception occurred.", "An exception occurred.")
+  )
+  expect_match(lines, "GET /bad (a promise): nope", fixed = TRUE, all = FALSE)
+  expect_match(lines, "GET /null (the response of a promise)", fixed = TRUE, all = FALSE)
+})
+
+test_that("errors in WebSocket callbacks close that WebSocket and nothing else", {
+  closed <- character(0)
+  server <- local_server(list(
+    call = function(req) ok(),
+    onWSOpen = function(ws) {
+      if (ws$request$PATH_INFO == "/open") stop("at open")
+      ws$onMessage(function(binary, message) if (message == "fail") stop("at message") else ws$send(message))
+      ws$onMessage(function(binary, message) if (message == "fail") closed <<- c(closed, "second handler ran"))
+      ws$onClose(function() closed <<- c(closed, ws$request$PATH_INFO))
+      ws$onClose(function() stop("at close"))
+    }
+  ))
+  lines <- stderr_of({
+    client <- local_client(server)
+    expect_identical(upgrade(client, "/open")$status, 101L)
+    at_open <- next_frame(client)
+    other <- local_client(server)
+    upgrade(other, "/message")
+    send(other, frame("hello"))
+    echoed <- next_frame(other)
+    send(other, frame("fail"))
+    at_message <- next_frame(other)
+    send(other, frame(at_message$payload, 8))
+    serve_until(function() length(closed) > 0)
+    for (i in 1:5) service(5)
+  })
+  expect_identical(at_open$payload, c(as.raw(c(0x03, 0xF3)), charToRaw("Error in onWSOpen")))
+  expect_identical(rawToChar(echoed$payload), "hello")
+  expect_identical(at_message$payload, c(as.raw(c(0x03, 0xF3)), charToRaw("Error executing onWSMessage")))
+  expect_identical(closed, "/message")
+  expect_match(lines, "at open", all = FALSE)
+  expect_match(lines, "at message", all = FALSE)
+  expect_match(lines, "at close", all = FALSE)
+  expect_identical(get(local_client(server))$text, "ok")
+})
+
+test_that("an app may be a function, list, environment, R6 object or reference class object", {
+  Ref <- setRefClass("BoundaryRefApp", fields = list(answer = "list"), methods = list(call = function(req) answer), where = globalenv())
+  Six <- R6::R6Class("SixApp", public = list(call = function(req) ok("six")))
+  environment_app <- new.env()
+  environment_app$call <- function(req) ok("env")
+  apps <- list(function(req) ok("function"), list(call = function(req) ok("list")), environment_app, Six$new(), Ref$new(answer = ok("ref")))
+  texts <- vapply(apps, function(app) get(local_client(local_server(app)))$text, "")
+  expect_identical(texts, c("function", "list", "env", "six", "ref"))
+  expect_identical(get(local_client(local_server(list())))$text, "404 Not Found\n")
+})

@@ -1,0 +1,11 @@
+test_that("the level is set and told as httpuv 1.6.9 does", {
+  withr::defer(logLevel("ERROR"))
+  expect_identical(expect_visible(logLevel()), "ERROR")
+  expect_identical(expect_invisible(logLevel("OFF")), "ERROR")
+  expect_identical(logLevel(), "OFF")
+  expect_identical(logLevel("DE"), "OFF")
+  expect_identical(logLevel(), "DEBUG")
+  expect_error(logLevel("debug"), "should be one of")
+  expect_error(logLevel(1), "'arg' must be NULL or a character vector")
+  expect_identical(logLevel(), "DEBUG")
+})

@@ -1,0 +1,87 @@
+# What a running server's static paths are and become. Expected values are those of httpuv 1.6.9.
+
+new_site <- function(..., options = staticPathOptions()) {
+  site_new(normalizeStaticPaths(list(...)), options)
+}
+
+test_that("paths are in the order of their keys' bytes", {
+  dir <- tempdir()
+  site <- new_site("/z" = dir, a = dir, "B/" = dir, e = excludeStaticPath())
+  expect_identical(names(site_paths(site)), c("/B", "/a", "/e", "/z"))
+  expect_identical(site_paths(site)[["/a"]], staticPath(dir))
+  expect_identical(site_paths(new_site()), list())
+  site_remove_paths(site, names(site_paths(site)))
+  expect_identical(site_paths(site), list())
+})
+
+test_that("paths are added and replaced", {
+  dirs <- normalizePath(c(withr::local_tempdir(), withr::local_tempdir()))
+  site <- new_site(a = dirs[[1]])
+  site_set_paths(site, normalizeStaticPaths(list(b = dirs[[1]], a = staticPath(dirs[[2]], indexhtml = FALSE))))
+  expect_identical(names(site_paths(site)), c("/a", "/b"))
+  expect_identical(site_paths(site)[["/a"]]$path, dirs[[2]])
+  expect_false(site_paths(site)[["/a"]]$options$indexhtml)
+  site_set_paths(site, list())
+  expect_identical(names(site_paths(site)), c("/a", "/b"))
+})
+
+test_that("paths are removed by their exact keys", {
+  dir <- tempdir()
+  site <- new_site(a = dir, b = dir, c = dir)
+  for (keys in list("a", "/a/", character(0), NA_character_, "/unknown")) {
+    site_remove_paths(site, keys)
+    expect_identical(names(site_paths(site)), c("/a", "/b", "/c"))
+  }
+  site_remove_paths(site, c("/a", "/c"))
+  expect_identical(names(site_paths(site)), "/b")
+})
+
+test_that("options are set one by one, NULL leaves them, and of two the first counts", {
+  site <- new_site(options = staticPathOptions(headers = list(a = "b")))
+  expect_null(attr(site_options(site), "normalized"))
+  expect_s3_class(site_options(site), "staticPathOptions", exact = TRUE)
+  site_set_options(site, list(indexhtml = FALSE))
+  site_set_options(site, list(indexhtml = NULL))
+  site_set_options(site, list())
+  expect_false(site_options(site)$indexhtml)
+  site_set_options(site, list(indexhtml = TRUE, indexhtml = FALSE))
+  expect_true(site_options(site)$indexhtml)
+  expect_identical(site_options(site)$headers, c(a = "b"))
+  site_set_options(site, list(headers = list(), validation = "\"a\" == \"b\"", html_charset = character(0)))
+  expect_identical(site_options(site)$headers, structure(character(0), names = character(0)))
+  expect_identical(site_options(site)$validation, c("==", "a", "b"))
+  expect_identical(site_options(site)$html_charset, "")
+  site_set_options(site, c(list(), staticPathOptions()))
+  expect_identical(site_options(site)$html_charset, "utf-8")
+  expect_identical(site_options(site)$validation, character(0))
+  expect_setequal(names(site_options(site)), names(staticPathOptions()))
+})
+
+test_that("options that there are none of are refused, and nothing is changed", {
+  site <- new_site()
+  before <- site_options(site)
+  expect_error(site_set_options(site, list(FALSE)), "All items must be named.", fixed = TRUE)
+  expect_error(site_set_options(site, list(indexhtml = FALSE, 1)), "All items must be named.", fixed = TRUE)
+  expect_error(site_set_options(site, list(foo = 1)), "Unknown options: foo , ", fixed = TRUE)
+  expect_error(site_set_options(site, list(foo = 1, bar = 2)), "Unknown options: foo , bar , ", fixed = TRUE)
+  expect_error(site_set_options(site, list(exclude = 5)), "`exclude` option must be TRUE or FALSE.", fixed = TRUE)
+  expect_identical(site_options(site), before)
+})
+
+test_that("what a path does not say is the server's, never another path's", {
+  dir <- normalizePath(tempdir())
+  options <- staticPathOptions(fallthrough = TRUE, headers = list(a = "b"), validation = "\"x\" == \"y\"")
+  path <- staticPath(dir, indexhtml = FALSE, headers = list())
+  expect_identical(
+    resolve_path(path, options),
+    list(
+      path = dir, exclude = FALSE, indexhtml = FALSE, fallthrough = TRUE, html_charset = "utf-8",
+      headers = structure(character(0), names = character(0)), validation = c("==", "x", "y")
+    )
+  )
+  resolved <- resolve_path(excludeStaticPath(), staticPathOptions(NULL, NULL, NULL, NULL, NULL))
+  expect_identical(resolved$exclude, TRUE)
+  expect_identical(resolved$indexhtml, TRUE)
+  expect_identical(resolved$fallthrough, FALSE)
+  expect_identical(resolved$validation, character(0))
+})

@@ -1,0 +1,132 @@
+# Expected values are what httpuv 1.6.9 returned, unless a test says how they differ.
+
+# A stream over `body` that checks that nobody reads past its end.
+stream_of <- function(body) {
+  bytes <- if (is.raw(body)) body else charToRaw(body)
+  InputStream$new(
+    function(offset, n) {
+      stopifnot(n > 0, offset + n <= length(bytes))
+      bytes[offset + seq_len(n)]
+    },
+    length(bytes)
+  )
+}
+
+test_that("read() gives what is left, and nothing at the end", {
+  input <- stream_of("0123456789")
+  expect_identical(rawToChar(input$read(4)), "0123")
+  expect_identical(rawToChar(input$read(4)), "4567")
+  expect_identical(rawToChar(input$read(4)), "89")
+  expect_identical(input$read(4), raw(0))
+  expect_identical(input$rewind(), 10)
+  expect_identical(input$rewind(), 0)
+  expect_identical(rawToChar(input$read(2)), "01")
+  expect_identical(input$read(0), raw(0))
+  expect_identical(rawToChar(input$read(-5)), "23456789")
+  expect_identical(input$read(2^16), raw(0))
+  input$rewind()
+  expect_identical(rawToChar(input$read(2.9)), "01")
+  expect_identical(rawToChar(input$read()), "23456789")
+})
+
+test_that("read_lines() knows all three line ends", {
+  lines_of <- function(body) stream_of(body)$read_lines()
+  expect_identical(lines_of("l1\nl2\r\nl3"), c("l1", "l2", "l3"))
+  expect_identical(lines_of("a\rb\r\rc\n\nd\n"), c("a", "b", "", "c", "", "d"))
+  expect_identical(lines_of("\n"), "")
+  expect_identical(lines_of("\n\n"), c("", ""))
+  expect_identical(lines_of("ab\n"), "ab")
+  expect_identical(lines_of("ab\r\ncd\r"), c("ab", "cd"))
+})
+
+test_that("reading bytes and lines can be mixed", {
+  input <- stream_of("l1\nl2\r\nl3")
+  expect_identical(input$read_lines(), c("l1", "l2", "l3"))
+  expect_identical(input$read_lines(), character(0))
+  expect_identical(input$rewind(), 9)
+  expect_identical(input$read_lines(1), "l1")
+  expect_identical(rawToChar(input$read(2)), "l2")
+  expect_identical(input$read_lines(1), "")
+  expect_identical(rawToChar(input$read()), "l3")
+  input$rewind()
+  expect_identical(rawToChar(input$read(3)), "l1\n")
+  expect_identical(input$read_lines(0), character(0))
+  expect_identical(input$read_lines(), c("l2", "l3"))
+})
+
+test_that("a lone carriage return takes no byte of the next line (httpuv: takes one)", {
+  input <- stream_of("ab\rcd\r")
+  expect_identical(input$read_lines(1), "ab")
+  expect_identical(rawToChar(input$read()), "cd\r")
+})
+
+test_that("lines are found across the blocks that a body is read in", {
+  # The pairs of CR and LF lie at every place of a block's end.
+  text <- vapply(1:300, function(i) strrep("x", i %% 97), character(1))
+  for (n in c(1, 7, 299, 300, 1000)) {
+    input <- stream_of(paste0(text, "\r\n", collapse = ""))
+    lines <- character(0)
+    repeat {
+      more <- input$read_lines(n)
+      if (length(more) == 0) break
+      lines <- c(lines, more)
+    }
+    expect_identical(lines, text)
+  }
+  long <- paste0(strrep("a", 3 * line_block - 1), "\r\nb")
+  expect_identical(nchar(stream_of(long)$read_lines(1)), 3L * as.integer(line_block) - 1L)
+})
+
+test_that("lines are UTF-8 if their bytes are, without the mark that UTF-8 may start with", {
+  lines <- stream_of(c(as.raw(c(0xc3, 0xa9, 0x0a, 0xff, 0x0a)), charToRaw("abc")))$read_lines()
+  expect_identical(lapply(lines, charToRaw), list(as.raw(c(0xc3, 0xa9)), as.raw(0xff), charToRaw("abc")))
+  expect_identical(Encoding(lines), c("UTF-8", "unknown", "unknown"))
+  marked <- stream_of(as.raw(c(0xef, 0xbb, 0xbf, 0x61, 0x62, 0x0a)))
+  expect_identical(charToRaw(marked$read_lines()), charToRaw("ab"))
+  marked$rewind()
+  expect_identical(length(marked$read()), 6L)
+})
+
+test_that("a line with a NUL ends before it", {
+  expect_identical(stream_of(as.raw(c(97, 0, 98, 10, 99)))$read_lines(), c("a", "c"))
+})
+
+test_that("what is no number is refused", {
+  input <- stream_of("abc")
+  for (n in list(NA, NULL, c(1, 2), "2")) {
+    expect_error(input$read(n), "`l` must be one number.", fixed = TRUE)
+    expect_error(input$read_lines(n), "`n` must be one number.", fixed = TRUE)
+  }
+})
+
+test_that("a stream can be made of a connection", {
+  file <- withr::local_tempfile()
+  writeBin(charToRaw("hello\nyou"), file)
+  connection <- file(file, "rb")
+  withr::defer(close(connection))
+  input <- InputStream$new(connection, 9)
+  expect_identical(input$read_lines(1), "hello")
+  expect_identical(rawToChar(input$read()), "you")
+  expect_identical(input$rewind(), 9)
+})
+
+test_that("streams have httpuv's classes", {
+  expect_identical(class(stream_of("a")), c("InputStream", "R6"))
+  expect_identical(class(nullInputStream), c("NullInputStream", "R6"))
+  expect_identical(class(stdErrStream), c("ErrorStream", "R6"))
+})
+
+test_that("there is nothing in the body of a request that has none", {
+  expect_identical(nullInputStream$read(), raw(0))
+  expect_identical(nullInputStream$read(5), raw(0))
+  expect_identical(nullInputStream$read_lines(), character(0))
+  expect_identical(nullInputStream$read_lines(2), character(0))
+  expect_invisible(expect_null(nullInputStream$rewind()))
+  expect_invisible(expect_null(nullInputStream$close()))
+})
+
+test_that("rook.errors writes on stderr", {
+  said <- utils::capture.output(stdErrStream$cat("a", "b\n", sep = "-"), type = "message")
+  expect_identical(said, "a-b")
+  expect_null(stdErrStream$flush())
+})

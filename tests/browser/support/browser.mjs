@@ -1,0 +1,51 @@
+// Debian's Chromium, and the few things that more than one test does with a page.
+
+import { chromium } from 'playwright-core';
+
+import { patience } from './server.mjs';
+
+/** One browser for a file of tests; each test opens contexts of its own in it, which share nothing. */
+export async function launch() {
+  return chromium.launch({
+    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+    timeout: patience,
+    args: [
+      '--no-sandbox', // CI runs as root
+      '--disable-gpu',
+      '--disable-dev-shm-usage',
+      // Without these Chromium looks for its maker's hosts at every start.
+      '--disable-quic',
+      '--no-first-run',
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--disable-sync',
+    ],
+  });
+}
+
+/** A page in a context of its own. Closing the page's context is closing a browser, as far as a server can tell. */
+export async function open(browser, url) {
+  const context = await browser.newContext({ acceptDownloads: true });
+  context.setDefaultTimeout(patience);
+  context.setDefaultNavigationTimeout(patience);
+  const page = await context.newPage();
+  await page.goto(url);
+  return page;
+}
+
+/** Waits until a Shiny page is connected and has shown its outputs once. */
+export async function shinyIdle(page) {
+  await page.waitForFunction(
+    () => window.Shiny?.shinyapp?.isConnected() && !document.documentElement.classList.contains('shiny-busy')
+      && !document.querySelector('.recalculating') && window.Shiny.shinyapp.$values
+      && Object.keys(window.Shiny.shinyapp.$values).length > 0,
+  );
+}
+
+/** Waits until an element's text is `text`. */
+export async function text(page, selector, expected) {
+  await page.waitForFunction(
+    ([where, wanted]) => document.querySelector(where)?.textContent.trim() === wanted,
+    [selector, expected],
+  );
+}
