@@ -49,7 +49,12 @@ probe <- function(address) {
       } else {
         startPipeServer(address$socket, NULL, list())
       },
-      error = function(error) reason <<- conditionMessage(error)
+      error = function(error) {
+        reason <<- conditionMessage(error)
+        if (reason != "Failed to create server") {
+          stop(error)
+        }
+      }
     )
   )
   if (is.null(server)) {
