@@ -69,11 +69,18 @@ log_open <- function(target) {
 # every 150 ms. An error of the function's is told, and the next line goes to it all the same.
 log_pump <- function() {
   call <- .globals$log_call
-  if (is.null(call)) {
+  # The function may serve, and would be called in itself.
+  if (is.null(call) || isTRUE(.globals$is_pumping)) {
     return(invisible())
   }
+  .globals$is_pumping <- TRUE
+  on.exit(.globals$is_pumping <- FALSE)
   while (!is.null(line <- .Call(ffi_log_next))) {
     tryCatch(call(line), error = function(error) report("access log", error, NULL))
+  }
+  lost <- .Call(ffi_log_lost)
+  if (lost > 0) {
+    report("access log", NULL, paste(lost, "lines were lost: R did not come to them in time"))
   }
   invisible()
 }

@@ -29,7 +29,7 @@ ipv4_pattern <- local({
 is_ipv6 <- function(ip) {
   last <- sub(".*:", "", ip)
   if (grepl(".", last, fixed = TRUE)) {
-    if (!grepl(ipv4_pattern, last, perl = TRUE) || last == ip) {
+    if (!grepl(ipv4_pattern, last, perl = TRUE)) {
       return(FALSE)
     }
     ip <- paste0(substr(ip, 1, nchar(ip) - nchar(last)), "0:0")

@@ -172,17 +172,16 @@ static SEXP run_visit(void* data) {
     return R_NilValue;
 }
 
-// "GET /path (call)"
-static void route_of(const struct rk_event* event, const char* where, char* out, size_t len) {
+// "GET /path", cut where it is longer than a line of a log should be.
+static void route_of(const struct rk_event* event, char* out, size_t len) {
     snprintf(
         out,
         len,
-        "%.*s %.*s (%s)",
+        "%.*s %.*s",
         (int)(event->method.len > 16 ? 16 : event->method.len),
         event->method.start,
         (int)(event->path.len > 200 ? 200 : event->path.len),
-        event->path.start,
-        where);
+        event->path.start);
 }
 
 // 500 with httpuv's two texts.
@@ -196,12 +195,14 @@ static void answer_failure(uint32_t slot, uint64_t id, SEXP condition) {
         if (!failed && TYPEOF(text) == STRSXP && XLENGTH(text) == 1) {
             response_text(slot, id, 500, type, CHAR(STRING_ELT(text, 0)), (size_t)LENGTH(STRING_ELT(text, 0)));
             UNPROTECT(2);
+            rk_reply_fail(slot, id);
             rk_respond(slot, id);
             return;
         }
         UNPROTECT(2);
     }
     response_text(slot, id, 500, type, plain, sizeof plain - 1);
+    rk_reply_fail(slot, id);
     rk_respond(slot, id);
 }
 
@@ -220,7 +221,7 @@ static void handle_request(const struct rk_event* event) {
     }
     copy = *app;
     visit.app = &copy;
-    route_of(event, "%s", route, sizeof route);
+    route_of(event, route, sizeof route);
     struct guard guard = {.body = run_visit, .data = &visit};
     enum failure failure = guard_run(&guard);
     if (event->kind == RK_REQUEST) {
@@ -232,7 +233,7 @@ static void handle_request(const struct rk_event* event) {
     SEXP condition = PROTECT(kept(guard.token));
     release(guard.token);
     char where[320];
-    snprintf(where, sizeof where, "%.*s(%s)", (int)strcspn(route, "("), route, stage_names[visit.stage]);
+    snprintf(where, sizeof where, "%s (%s)", route, stage_names[visit.stage]);
     const char* text = visit.problem;
     if (failure == FAILURE_INTERRUPT) {
         text = "interrupted";

@@ -85,6 +85,7 @@ void rk_flush(void);
 int rk_proceed(uint32_t slot, uint64_t id, uint64_t token);
 int64_t rk_body_read(uint32_t slot, uint64_t id, uint64_t offset, void* out, size_t len);
 int rk_reply_begin(uint32_t slot, uint64_t id, int status);
+int rk_reply_fail(uint32_t slot, uint64_t id);
 int rk_reply_header(uint32_t slot, uint64_t id, struct rk_bytes name, struct rk_bytes value);
 int rk_reply_copy(uint32_t slot, uint64_t id, const void* start, size_t len);
 int rk_reply_lend(uint32_t slot, uint64_t id, const void* start, size_t len, uint64_t token);
@@ -127,7 +128,22 @@ uint64_t rk_log_lost(void);
 void rk_log_close(void);
 
 // what a listener serves without R: opaque here, see static.c
+struct rk_static_path {
+    struct rk_bytes key;
+    struct rk_bytes path;
+    struct rk_bytes html_charset;
+    struct rk_bytes validation_name;   // empty: none
+    struct rk_bytes validation_value;
+    const struct rk_bytes* headers;    // name, value, name, value
+    size_t header_count;
+    int32_t is_excluded;
+    int32_t has_index;
+    int32_t falls_through;
+};
+
 void* rk_site_new(void);
 void rk_site_free(void* site);
+int rk_site_add(void* site, const struct rk_static_path* path);  // -1: see rk_error()
+int rk_site_publish(void* site);                                 // what was added is what is served
 
 #endif

@@ -1,5 +1,7 @@
 // What a listener serves without R: the site behind an external pointer. R keeps what was asked for in `state`, C and
 // Rust are told the outcome.
+#include <string.h>
+
 #include "shim.h"
 
 static void site_free(SEXP site) {
@@ -19,9 +21,61 @@ SEXP ffi_site_state(SEXP site) {
     return R_ExternalPtrProtected(site);
 }
 
+static SEXP element(SEXP list, const char* name) {
+    SEXP names = Rf_getAttrib(list, R_NamesSymbol);
+    for (R_xlen_t i = 0; i < XLENGTH(list); i++) {
+        if (strcmp(CHAR(STRING_ELT(names, i)), name) == 0) {
+            return VECTOR_ELT(list, i);
+        }
+    }
+    Rf_error("rookery: internal error: a static path without `%s`", name);
+}
+
+// The bytes of a string in UTF-8; "" for character(0). In R's transient memory, which lives until .Call() returns.
+static struct rk_bytes utf8_at(SEXP strings, R_xlen_t at) {
+    const char* text = TYPEOF(strings) == STRSXP && XLENGTH(strings) > at
+        ? Rf_translateCharUTF8(STRING_ELT(strings, at))
+        : "";
+    return (struct rk_bytes){text, strlen(text)};
+}
+
+static void add_path(void* site, SEXP keys, R_xlen_t at, SEXP options) {
+    SEXP headers = element(options, "headers");
+    SEXP header_names = PROTECT(Rf_getAttrib(headers, R_NamesSymbol));
+    size_t count = header_names == R_NilValue ? 0 : (size_t)XLENGTH(headers);
+    struct rk_bytes* lines = (struct rk_bytes*)R_alloc(count * 2 + 1, sizeof(struct rk_bytes));
+    for (size_t i = 0; i < count; i++) {
+        lines[2 * i] = utf8_at(header_names, (R_xlen_t)i);
+        lines[2 * i + 1] = utf8_at(headers, (R_xlen_t)i);
+    }
+    // c("==", name, value), or nothing.
+    SEXP validation = element(options, "validation");
+    struct rk_static_path path = {
+        .key = utf8_at(keys, at),
+        .path = utf8_at(element(options, "path"), 0),
+        .html_charset = utf8_at(element(options, "html_charset"), 0),
+        .validation_name = utf8_at(validation, 1),
+        .validation_value = utf8_at(validation, 2),
+        .headers = lines,
+        .header_count = count,
+        .is_excluded = Rf_asLogical(element(options, "exclude")) == TRUE,
+        .has_index = Rf_asLogical(element(options, "indexhtml")) == TRUE,
+        .falls_through = Rf_asLogical(element(options, "fallthrough")) == TRUE,
+    };
+    UNPROTECT(1);
+    if (rk_site_add(site, &path) != 0) {
+        Rf_error("%s", rk_error());
+    }
+}
+
+// The whole of it at once: `keys`, and for each the list of its options, none of them left to be inherited.
 SEXP ffi_site_set(SEXP site, SEXP keys, SEXP paths) {
-    (void)site;
-    (void)keys;
-    (void)paths;
+    void* address = R_ExternalPtrAddr(site);
+    for (R_xlen_t i = 0; i < XLENGTH(paths); i++) {
+        add_path(address, keys, i, VECTOR_ELT(paths, i));
+    }
+    if (rk_site_publish(address) != 0) {
+        Rf_error("%s", rk_error());
+    }
     return R_NilValue;
 }

@@ -13,6 +13,7 @@ pub struct Reply {
     headers: Vec<(Span, Span)>,
     body: ReplyBody,
     copied: Option<Span>,
+    is_failure: bool,
 }
 
 /// The body of a reply.
@@ -48,6 +49,16 @@ impl Reply {
     /// The status code; 101 accepts a WebSocket.
     pub fn status(&self) -> u16 {
         self.status
+    }
+
+    /// Whether the reply stands for a failure of the application, see [`set_failure`](Self::set_failure).
+    pub fn is_failure(&self) -> bool {
+        self.is_failure
+    }
+
+    /// Says that the application failed: the server reports it to the request's hook.
+    pub fn set_failure(&mut self) {
+        self.is_failure = true;
     }
 
     /// The body.
@@ -93,6 +104,7 @@ impl Reply {
         self.headers.shrink_to(KEPT_HEADERS);
         self.body = ReplyBody::None;
         self.copied = None;
+        self.is_failure = false;
     }
 }
 

@@ -5,8 +5,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
+use rookery_error::{ErrorHook, ErrorHookFuture};
 use rookery_exchange::ListenerId;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -105,7 +107,8 @@ fn welcome(hub: &Rc<Hub>, accepted: Accepted, listener: ListenerId, site: &Site)
         }
     };
     let connection = Connection::new(hub, listener, site, socket, served, ends);
-    tokio::task::spawn_local(connection::serve(connection));
+    let hook: Arc<dyn ErrorHook> = Arc::clone(&connection.hook) as _;
+    tokio::task::spawn_local(ErrorHookFuture::with_hook(Some(hook), connection::serve(connection)));
     Ok(())
 }
 

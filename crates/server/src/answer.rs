@@ -9,8 +9,9 @@ use rookery_exchange::{Event, Exchange, PushError};
 
 use crate::connection::{Connection, Phase};
 use crate::files;
+use crate::hub::Hub;
 use crate::pending::{Answer, Wait};
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 use crate::reply::{self, ReplyBody, Terms};
 use crate::{request, spool};
 
@@ -33,12 +34,14 @@ pub(crate) async fn answer(
 ) -> Result<Response<ReplyBody>, Gone> {
     connection.enter(Phase::Body);
     connection.has_rest.set(false);
+    let id = Hub::next_id();
+    connection.hook.begin(id);
     let (head, body) = request.into_parts();
     connection.line.begin(&connection.hub.log, connection.remote, (&head.method, &head.uri, head.version));
     let has_body = !body.is_end_stream();
-    if let Err(refusal) = request::check(&head) {
+    if let Err(rejection) = request::check(&head) {
         connection.has_rest.set(has_body);
-        return Ok(reply::refuse(&connection, head.headers, refusal));
+        return Ok(reply::reject(&connection, head.headers, rejection));
     }
     let terms = Terms::of(&head);
     let is_upgrade = !has_body && request::is_websocket(&head);
@@ -51,9 +54,9 @@ pub(crate) async fn answer(
     }
     if body.size_hint().lower() > connection.hub.limits.body_bytes {
         connection.has_rest.set(true);
-        return Ok(reply::refuse(&connection, head.headers, Refusal::BodyTooLarge));
+        return Ok(reply::reject(&connection, head.headers, Rejection::BodyTooLarge));
     }
-    let mut exchange = connection.hub.begin(connection.listener);
+    let mut exchange = connection.hub.begin(id, connection.listener);
     request::fill(&mut exchange, &head, &connection, is_upgrade);
     let headers = head.headers;
 
@@ -78,9 +81,9 @@ pub(crate) async fn answer(
                 exchange = filled;
                 place.keep();
             }
-            Err(Some(refusal)) => {
+            Err(Some(rejection)) => {
                 connection.has_rest.set(true);
-                return Ok(reply::refuse(&connection, headers, refusal));
+                return Ok(reply::reject(&connection, headers, rejection));
             }
             Err(None) => return Err(Gone),
         }
@@ -126,6 +129,9 @@ fn respond(
     terms: Terms,
 ) -> Response<ReplyBody> {
     connection.enter(Phase::Reply);
+    if exchange.reply().is_failure() {
+        rookery_error::throw(Rejection::Application.error());
+    }
     let response = reply::build(connection, &mut exchange, headers, terms);
     connection.hub.finish(exchange);
     response
@@ -139,5 +145,5 @@ fn busy(
 ) -> Response<ReplyBody> {
     connection.hub.finish(exchange);
     connection.has_rest.set(has_body);
-    reply::refuse(connection, headers, Refusal::Busy)
+    reply::reject(connection, headers, Rejection::Busy)
 }

@@ -14,7 +14,8 @@ pub struct Config {
 /// What peers may do. Past a limit a client gets the status named with it, or its connection is closed.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Bytes of a request's head: 431. Default 96 KiB: httpuv takes 80 KiB, and apps send cookies of that size.
+    /// Bytes of a request's head: 431. Default 96 KiB: httpuv takes 80 KiB, and apps send cookies of that size. Looked
+    /// at when the buffer is full, so that a head whose end comes with its last read may be that read longer.
     pub head_bytes: usize,
     /// Header lines of a request: 431. Default 2,000, as many as clients of httpuv have been seen to send.
     pub header_lines: usize,

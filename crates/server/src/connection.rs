@@ -6,18 +6,20 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Bytes, BytesMut};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use rookery_error::RequestHook;
 use rookery_exchange::{Exchange, ListenerId};
 
 use crate::access_log::Line;
 use crate::answer::answer;
 use crate::descriptor::Served;
 use crate::hub::Hub;
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 use crate::server::Site;
 use crate::socket;
 use crate::stream::{Socket, Stream};
@@ -43,6 +45,8 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) hub: Rc<Hub>,
+    /// Knows which request is being served.
+    pub(crate) hook: Arc<RequestHook<Rejection>>,
     pub(crate) listener: ListenerId,
     pub(crate) site: Site,
     // Before the socket: a descriptor that was closed may be somebody else's by now.
@@ -92,6 +96,7 @@ impl Connection {
     ) -> Rc<Connection> {
         Rc::new(Connection {
             hub: Rc::clone(hub),
+            hook: hub.reports.hook(),
             listener,
             site: site.clone(),
             socket: RefCell::new(socket),
@@ -275,16 +280,16 @@ pub(crate) async fn serve(connection: Rc<Connection>) {
         };
         match outcome {
             Outcome::Done | Outcome::Ended(End::Now | End::AfterReply | End::No) => {}
-            Outcome::Ended(End::TimedOut) => refuse(&connection, Refusal::HeadTimeout),
+            Outcome::Ended(End::TimedOut) => reject(&connection, Rejection::HeadTimeout),
             Outcome::Failed(error) if error.is_parse_too_large() && connection.is_refused.get() => {
                 if connection.is_small.replace(false) && limits.header_lines > SMALL_TABLE {
                     connection.is_refused.set(false);
                     rewound = http.into_parts().read_buf;
                     continue;
                 }
-                refuse(&connection, Refusal::HeadTooLarge);
+                reject(&connection, Rejection::HeadTooLarge);
             }
-            Outcome::Failed(_) if connection.is_refused.get() => refuse(&connection, Refusal::Unreadable),
+            Outcome::Failed(_) if connection.is_refused.get() => reject(&connection, Rejection::Unreadable),
             Outcome::Failed(_) => {}
             Outcome::Upgrade(exchange) => {
                 let read = http.into_parts().read_buf;
@@ -309,13 +314,16 @@ const MIN_BUFFER: usize = 8192;
 
 /// Writes the answer to a head that could not be read; the connection is closed after it. What does not fit the
 /// socket's buffer is lost, with a client that does not read.
-fn refuse(connection: &Connection, refusal: Refusal) {
-    let text = refusal.text();
-    connection.line.begin_unreadable(&connection.hub.log, connection.remote, refusal.status());
+fn reject(connection: &Connection, rejection: Rejection) {
+    // What has no head has no id yet.
+    connection.hook.begin(Hub::next_id());
+    rookery_error::throw(rejection.error());
+    let text = rejection.text();
+    connection.line.begin_unreadable(&connection.hub.log, connection.remote, rejection.status());
     connection.line.add_bytes(text.len());
     let head = format!(
         "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {len}\r\n\r\n",
-        status = refusal.status_line(),
+        status = rejection.status_line(),
         date = httpdate::fmt_http_date(std::time::SystemTime::now()),
         len = text.len(),
     );

@@ -7,7 +7,7 @@ use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 
 use crate::connection::Connection;
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 use crate::reply::{self, Content, Facts, ReplyBody, Terms};
 use crate::spool::blocking;
 use crate::static_files::{BodyFraming, Decision, Found, Header, RequestHead, error_body};
@@ -41,7 +41,7 @@ pub(crate) async fn answer(
                 let (status, headers) = parts_of(found);
                 return Some(finish(connection, status, headers, Content::Whole(bytes.into()), terms));
             }
-            Err(_) => return Some(reply::refuse(connection, HeaderMap::new(), Refusal::Application)),
+            Err(_) => return Some(reply::reject(connection, HeaderMap::new(), Rejection::Application)),
         },
     };
     let (status, headers, content) = match found {

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::HeaderName;
-use rookery_exchange::{Command, Event, Exchange, Link, ListenerId, PushError, Pushed, SocketId};
+use rookery_error::Reports;
+use rookery_exchange::{Command, Event, Exchange, ExchangeId, Link, ListenerId, PushError, Pushed, SocketId};
 use tokio::sync::Notify;
 
 use crate::access_log::Slot;
@@ -16,6 +17,7 @@ use crate::compress::Gzip;
 use crate::config::Limits;
 use crate::connection::Connection;
 use crate::pending::Pending;
+use crate::rejection::Rejection;
 use crate::socket::Mailbox;
 
 /// Exchanges kept for reuse: as many as the default queue holds. With the 4 KiB an ordinary request leaves them,
@@ -38,6 +40,8 @@ pub(crate) struct Hub {
     pub(crate) limits: Limits,
     /// Where lines of the access log go, if anywhere.
     pub(crate) log: Arc<Slot>,
+    /// Where errors go.
+    pub(crate) reports: Arc<Reports<Rejection>>,
     pub(crate) ticks: Ticks,
     pub(crate) pending: Pending,
     /// Where WebSockets, and connections that are being closed, read into. One for all: idle ones hold none.
@@ -92,12 +96,18 @@ impl Ticks {
 }
 
 impl Hub {
-    pub(crate) fn new(link: Arc<Link>, limits: Limits, log: Arc<Slot>) -> Rc<Hub> {
+    pub(crate) fn new(
+        link: Arc<Link>,
+        limits: Limits,
+        log: Arc<Slot>,
+        reports: Arc<Reports<Rejection>>,
+    ) -> Rc<Hub> {
         Rc::new(Hub {
             ticks: Ticks::of(&limits),
             link,
             limits,
             log,
+            reports,
             pending: Pending::default(),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into()),
             gzip: RefCell::default(),
@@ -123,10 +133,14 @@ impl Hub {
 
     // ---- exchanges ----
 
-    /// An exchange with a new id and a place in [`pending`](Self::pending).
-    pub(crate) fn begin(&self, listener: ListenerId) -> Box<Exchange> {
+    /// A new id.
+    pub(crate) fn next_id() -> ExchangeId {
+        NEXT_ID.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// An exchange and a place in [`pending`](Self::pending).
+    pub(crate) fn begin(&self, id: ExchangeId, listener: ListenerId) -> Box<Exchange> {
         let mut exchange = self.exchanges.borrow_mut().pop().unwrap_or_else(Exchange::new);
-        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         exchange.begin(id, listener, self.pending.open(id));
         exchange
     }

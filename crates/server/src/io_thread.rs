@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
+use rookery_error::Reports;
 use rookery_exchange::{IoWaker, Link, ListenerId};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -17,6 +18,7 @@ use crate::connection::Phase;
 use crate::descriptor::Served;
 use crate::hub::Hub;
 use crate::pulse;
+use crate::rejection::Rejection;
 use crate::server::Site;
 
 /// Threads for what blocks: files and spools. More would only wait for the same disk.
@@ -100,8 +102,14 @@ thread_local! {
 }
 
 /// Runs the I/O thread until there is no listener and no connection.
-pub(crate) fn run(link: Arc<Link>, limits: Limits, log: Arc<Slot>, control: &Control) {
-    let hub = Hub::new(Arc::clone(&link), limits, log);
+pub(crate) fn run(
+    link: Arc<Link>,
+    limits: Limits,
+    log: Arc<Slot>,
+    reports: Arc<Reports<Rejection>>,
+    control: &Control,
+) {
+    let hub = Hub::new(Arc::clone(&link), limits, log, reports);
     let drain = Arc::new(Notify::new());
     link.set_io_waker(Some(Arc::new(Wake(Arc::clone(&drain)))));
     HUB.set(Some((Rc::clone(&hub), Arc::clone(&drain))));

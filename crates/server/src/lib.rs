@@ -1,6 +1,6 @@
 //! An HTTP/1.1 and WebSocket server that hands exchanges to an application over a [`Link`](rookery_exchange::Link).
 //!
-//! It knows no R. One I/O thread owns every connection; hyper reads and writes HTTP behind the seam of `connection`
+//! It knows no R. What it rejects is thrown to the hook of the request ([`Server::reports`]). One I/O thread owns every connection; hyper reads and writes HTTP behind the seam of `connection`
 //! and `stream`.
 //!
 //! ```no_run
@@ -37,7 +37,7 @@ mod io_thread;
 mod outbound;
 mod pending;
 mod pulse;
-mod refusal;
+mod rejection;
 mod reply;
 mod request;
 mod server;
@@ -47,4 +47,5 @@ pub mod static_files;
 mod stream;
 
 pub use config::{Config, Limits};
+pub use rejection::Rejection;
 pub use server::{ListenError, Listener, Server, Site};

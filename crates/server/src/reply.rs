@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::compress::{self, Candidate, Gzip};
 use crate::connection::{Connection, Phase};
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 use crate::request;
 
 /// Bytes of a file read at once.
@@ -283,7 +283,7 @@ pub(crate) fn build(
     terms: Terms,
 ) -> Response<ReplyBody> {
     let Ok(status) = StatusCode::from_u16(exchange.reply().status()) else {
-        return refuse(connection, headers, Refusal::Application);
+        return reject(connection, headers, Rejection::Application);
     };
     let closes = connection.is_ending() || connection.has_rest.get();
     headers.clear();
@@ -394,21 +394,22 @@ pub(crate) fn finish(
 }
 
 /// Makes the answer to a request that is not served.
-pub(crate) fn refuse(
+pub(crate) fn reject(
     connection: &Rc<Connection>,
     mut headers: HeaderMap,
-    refusal: Refusal,
+    rejection: Rejection,
 ) -> Response<ReplyBody> {
+    rookery_error::throw(rejection.error());
     connection.enter(Phase::Reply);
     headers.clear();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
-    if refusal == Refusal::Busy {
+    if rejection == Rejection::Busy {
         headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
     }
-    let closes = refusal.ends_connection() || connection.is_ending() || connection.has_rest.get();
+    let closes = rejection.ends_connection() || connection.is_ending() || connection.has_rest.get();
     let facts = Facts { closes, told_length: None };
-    let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let content = Content::Whole(Bytes::from_static(refusal.text().as_bytes()));
+    let status = StatusCode::from_u16(rejection.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let content = Content::Whole(Bytes::from_static(rejection.text().as_bytes()));
     let terms = Terms { is_head: false, accepts_gzip: false };
     finish(connection, status, headers, content, &facts, terms)
 }

@@ -6,10 +6,10 @@ use http::request::Parts;
 use rookery_exchange::{Exchange, Version};
 
 use crate::connection::Connection;
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 
 /// What hyper lets through and a server must not (RFC 9112, 3.2; RFC 9110, 9.3.6).
-pub(crate) fn check(head: &Parts) -> Result<(), Refusal> {
+pub(crate) fn check(head: &Parts) -> Result<(), Rejection> {
     let mut hosts = head.headers.get_all(HOST).iter();
     let is_fine = match (hosts.next(), hosts.next()) {
         (None, _) => head.version < http::Version::HTTP_11,
@@ -17,10 +17,10 @@ pub(crate) fn check(head: &Parts) -> Result<(), Refusal> {
         (Some(_), None) => true,
     };
     if !is_fine {
-        return Err(Refusal::Host);
+        return Err(Rejection::Host);
     }
     if head.method == Method::CONNECT {
-        return Err(Refusal::Target);
+        return Err(Rejection::Target);
     }
     Ok(())
 }
@@ -78,10 +78,10 @@ mod tests {
         };
         for (version, hosts, expected) in [
             (http::Version::HTTP_11, &["a"][..], Ok(())),
-            (http::Version::HTTP_11, &[], Err(Refusal::Host)),
-            (http::Version::HTTP_11, &["a", "a"], Err(Refusal::Host)),
+            (http::Version::HTTP_11, &[], Err(Rejection::Host)),
+            (http::Version::HTTP_11, &["a", "a"], Err(Rejection::Host)),
             (http::Version::HTTP_10, &[], Ok(())),
-            (http::Version::HTTP_10, &["a", "b"], Err(Refusal::Host)),
+            (http::Version::HTTP_10, &["a", "b"], Err(Rejection::Host)),
         ] {
             assert_eq!(check(&head(version, hosts)), expected, "{version:?} {hosts:?}");
         }

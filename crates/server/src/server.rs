@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
+use rookery_error::Reports;
 use rookery_exchange::{AppWaker, Link, ListenerId};
 
 use crate::accept::{BACKLOG, Bound};
@@ -17,6 +18,7 @@ use crate::access_log::{AccessLog, Slot};
 use crate::config::Config;
 use crate::descriptor;
 use crate::io_thread::{Control, Order, run};
+use crate::rejection::Rejection;
 use crate::static_files::StaticFiles;
 
 /// What a listener serves.
@@ -41,6 +43,7 @@ struct Core {
     link: Arc<Link>,
     config: Config,
     log: Arc<Slot>,
+    reports: Arc<Reports<Rejection>>,
     thread: Mutex<Option<Thread>>,
 }
 
@@ -110,7 +113,16 @@ impl Server {
     /// on the link is woken.
     pub fn new(config: Config, app_waker: Box<dyn AppWaker>) -> Server {
         let link = Link::new(config.queue, app_waker);
-        Server { core: Arc::new(Core { link, config, log: Arc::default(), thread: Mutex::new(None) }) }
+        let reports = Arc::new(Reports::new());
+        Server {
+            core: Arc::new(Core { link, config, log: Arc::default(), reports, thread: Mutex::new(None) }),
+        }
+    }
+
+    /// Counts what was rejected, and queues it for an application that asks for it
+    /// ([`Reports::set_delivery`]): each with the id of its request.
+    pub fn reports(&self) -> &Arc<Reports<Rejection>> {
+        &self.core.reports
     }
 
     /// Where the application finds events and leaves commands. The same for all listeners.
@@ -254,11 +266,11 @@ impl Core {
         // The first order is there before the thread looks: it ends when it finds nothing to do.
         let _ = control.push(order);
         let (link, limits, log) = (Arc::clone(&self.link), self.config.limits.clone(), Arc::clone(&self.log));
-        let theirs = Arc::clone(&control);
+        let (reports, theirs) = (Arc::clone(&self.reports), Arc::clone(&control));
         let handle = with_signals_blocked(|| {
             std::thread::Builder::new()
                 .name("rookery-io".to_owned())
-                .spawn(move || run(link, limits, log, &theirs))
+                .spawn(move || run(link, limits, log, reports, &theirs))
         })
         .map_err(ListenError::Thread)?;
         *thread = Some(Thread { control, handle });

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use rookery_exchange::Exchange;
 
 use crate::connection::Connection;
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 
 /// Bytes gathered before they are written to the file in one go, on another thread: a fraction of a millisecond of
 /// disk, and 4,000 hand-overs for a gigabyte.
@@ -26,18 +26,18 @@ pub(crate) async fn read(
     mut body: Incoming,
     mut exchange: Box<Exchange>,
     connection: &Connection,
-) -> Result<Box<Exchange>, Option<Refusal>> {
+) -> Result<Box<Exchange>, Option<Rejection>> {
     let limits = &connection.hub.limits;
     let mut spool: Option<Spool> = None;
     let mut len = 0u64;
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         let frame =
-            frame.map_err(|error| (!error.is_incomplete_message()).then_some(Refusal::BodyUnreadable))?;
+            frame.map_err(|error| (!error.is_incomplete_message()).then_some(Rejection::BodyUnreadable))?;
         // Trailers are read and dropped, as with httpuv.
         let Ok(data) = frame.into_data() else { continue };
         len += data.len() as u64;
         if len > limits.body_bytes {
-            return Err(Some(Refusal::BodyTooLarge));
+            return Err(Some(Rejection::BodyTooLarge));
         }
         if spool.is_none() && len <= limits.body_memory as u64 {
             exchange.push_body(&data);
@@ -46,22 +46,22 @@ pub(crate) async fn read(
         let file = match spool.take() {
             Some(file) => file,
             None => {
-                Spool::start(&exchange, limits.disk_reserve).await.map_err(|error| Some(refusal(&error)))?
+                Spool::start(&exchange, limits.disk_reserve).await.map_err(|error| Some(rejection(&error)))?
             }
         };
-        spool = Some(file.push(&data).await.map_err(|error| Some(refusal(&error)))?);
+        spool = Some(file.push(&data).await.map_err(|error| Some(rejection(&error)))?);
     }
     if let Some(spool) = spool {
-        let file = spool.finish().await.map_err(|error| Some(refusal(&error)))?;
+        let file = spool.finish().await.map_err(|error| Some(rejection(&error)))?;
         exchange.body_mut().set_file(file, len);
     }
     Ok(exchange)
 }
 
-fn refusal(error: &io::Error) -> Refusal {
+fn rejection(error: &io::Error) -> Rejection {
     match error.kind() {
-        io::ErrorKind::StorageFull => Refusal::DiskFull,
-        _ => Refusal::Application,
+        io::ErrorKind::StorageFull => Rejection::DiskFull,
+        _ => Rejection::Application,
     }
 }
 

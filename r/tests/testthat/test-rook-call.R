@@ -45,6 +45,11 @@ test_that("nothing is NULL, and an error is a response", {
   expect_null(rookCall(function(req) NULL, new_req()))
   expect_null(rookCall(function(req) list(), new_req()))
   expect_identical(rookCall(function(req) stop("bo"), new_req()), failure("ERROR: bo"))
+})
+
+test_that("an error's text is UTF-8", {
+  # R itself puts an error's text into the locale's encoding.
+  skip_if_not(l10n_info()[["UTF-8"]])
   expect_identical(rookCall(function(req) stop("b\u00f6"), new_req())$body, charToRaw(enc2utf8("ERROR: b\u00f6")))
 })
 

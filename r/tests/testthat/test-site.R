@@ -85,3 +85,42 @@ test_that("what a path does not say is the server's, never another path's", {
   expect_identical(resolved$fallthrough, FALSE)
   expect_identical(resolved$validation, character(0))
 })
+
+test_that("a server tells and changes its static paths", {
+  dir <- normalizePath(tempdir())
+  server <- startServer("127.0.0.1", 0, list(
+    staticPaths = list("b/" = dir, a = staticPath(dir, headers = list())),
+    staticPathOptions = staticPathOptions(headers = list(x = "y"))
+  ))
+  withr::defer(server$stop())
+  expect_identical(names(server$getStaticPaths()), c("/a", "/b"))
+  expect_null(server$getStaticPaths()[["/b"]]$options$headers)
+  expect_identical(names(expect_invisible(server$setStaticPath(c = dir))), c("/a", "/b", "/c"))
+  # As Shiny does.
+  expect_identical(names(server$setStaticPath(.list = c(d = dir))), c("/a", "/b", "/c", "/d"))
+  expect_identical(names(server$setStaticPath(e = dir, .list = list(f = dir))), paste0("/", letters[1:6]))
+  expect_identical(names(expect_invisible(server$removeStaticPath("a"))), paste0("/", letters[1:6]))
+  expect_identical(names(server$removeStaticPath(c("/a", "/f"))), paste0("/", letters[2:5]))
+  expect_identical(expect_invisible(server$setStaticPathOption(indexhtml = FALSE))$indexhtml, FALSE)
+  expect_identical(server$getStaticPathOptions()$headers, c(x = "y"))
+  expect_identical(server$setStaticPathOption(.list = list(html_charset = "q"))$html_charset, "q")
+})
+
+test_that("a server that was stopped has no static paths and takes none", {
+  server <- startServer("127.0.0.1", 0, list(staticPaths = c(a = tempdir())))
+  server$stop()
+  expect_null(server$getStaticPaths())
+  expect_null(server$getStaticPathOptions())
+  expect_null(expect_invisible(server$setStaticPath(a = tempdir())))
+  expect_null(expect_invisible(server$removeStaticPath("/a")))
+  expect_null(expect_invisible(server$setStaticPathOption(unknown = 1)))
+})
+
+test_that("static paths and options that are none keep a server from starting", {
+  expect_error(startServer("127.0.0.1", 0, list(staticPaths = list(tempdir()))), "paths must be a named")
+  expect_error(
+    startServer("127.0.0.1", 0, list(staticPathOptions = list(indexhtml = TRUE))),
+    "staticPathOptions must be an object of class staticPathOptions.",
+    fixed = TRUE
+  )
+})

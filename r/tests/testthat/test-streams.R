@@ -61,7 +61,6 @@ test_that("a lone carriage return takes no byte of the next line (httpuv: takes 
 })
 
 test_that("lines are found across the blocks that a body is read in", {
-  # The pairs of CR and LF lie at every place of a block's end.
   text <- vapply(1:300, function(i) strrep("x", i %% 97), character(1))
   for (n in c(1, 7, 299, 300, 1000)) {
     input <- stream_of(paste0(text, "\r\n", collapse = ""))
@@ -75,6 +74,10 @@ test_that("lines are found across the blocks that a body is read in", {
   }
   long <- paste0(strrep("a", 3 * line_block - 1), "\r\nb")
   expect_identical(nchar(stream_of(long)$read_lines(1)), 3L * as.integer(line_block) - 1L)
+  # The first block ends between the two.
+  split <- stream_of(paste0(strrep("a", line_block - 1), "\r\n", strrep("b", line_block)))
+  split$read_lines(1)
+  expect_identical(rawToChar(split$read(1)), "b")
 })
 
 test_that("lines are UTF-8 if their bytes are, without the mark that UTF-8 may start with", {

@@ -85,7 +85,7 @@ test_that("decoding undoes encoding", {
 test_that("bad escapes are kept, with the two characters after the percent sign", {
   kept <- c(
     "%4", "%", "%zz", "+", "a%", "a%4", "%%41", "%4g", "%g4", "%%%", "% 41", "%-1", "%+4", "%0x41", "%z%41", "%4%41",
-    "%%%41", "a%b", "%2"
+    "%%%41", "a%b", "%2", "%\n%41"
   )
   expect_identical(decodeURI(kept), kept)
   expect_identical(decodeURIComponent(kept), kept)

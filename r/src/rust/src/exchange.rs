@@ -92,6 +92,15 @@ pub extern "C" fn rk_reply_begin(slot: u32, id: u64, status: i32) -> i32 {
     })
 }
 
+/// Says that the reply begun stands for a failure of the app's.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_reply_fail(slot: u32, id: u64) -> i32 {
+    with_held(slot, id, |exchange| {
+        exchange.reply_mut().set_failure();
+        refusal::OK
+    })
+}
+
 /// Adds a header line to a reply.
 ///
 /// # Safety

@@ -1,21 +1,100 @@
 //! What a listener serves without R, as C describes it.
 
-use std::ffi::c_void;
+use std::ffi::{OsStr, c_void};
+use std::os::unix::ffi::OsStrExt as _;
 
-use rookery_server::static_files::StaticFiles;
+use rookery_server::static_files::{
+    Charset, Header, Overrides, RequiredHeader, StaticFiles, StaticPath, Validation,
+};
 
-use crate::entry;
+use crate::{Bytes, core, entry};
 
-/// A site of `rk_site_new`.
+/// What a function that takes a description reports when it is none: `rk_error` says why.
+const FAILED: i32 = -1;
+const TAKEN: i32 = 0;
+
+/// A site of `rk_site_new`: what is served, and what has been described since it was last published.
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     files: StaticFiles,
+    next: Vec<(String, StaticPath)>,
+}
+
+/// `struct rk_static_path`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RawPath {
+    key: Bytes,
+    path: Bytes,
+    html_charset: Bytes,
+    validation_name: Bytes,
+    validation_value: Bytes,
+    headers: *const Bytes,
+    header_count: usize,
+    is_excluded: i32,
+    has_index: i32,
+    falls_through: i32,
 }
 
 impl Builder {
     /// The files, shared: changing the site changes what the listener serves.
     pub(crate) fn files(&self) -> StaticFiles {
         self.files.clone()
+    }
+
+    /// Takes a path with all its options, none of them inherited.
+    ///
+    /// # Safety
+    /// - Every address in `raw` is readable for its length.
+    unsafe fn add(&mut self, raw: &RawPath) -> Result<(), String> {
+        // SAFETY: the caller's duty, here and below.
+        let text = |bytes: Bytes| String::from_utf8_lossy(unsafe { bytes.get() }).into_owned();
+        let key = text(raw.key);
+        let refused = |what: &str, error: &dyn std::fmt::Display| format!("static path \"{key}\": {what}: {error}");
+        let mut headers = Vec::new();
+        for at in 0..raw.header_count {
+            // SAFETY: `headers` has `header_count` pairs.
+            let (name, value) = unsafe { (*raw.headers.add(2 * at), *raw.headers.add(2 * at + 1)) };
+            // SAFETY: the caller's duty.
+            let (name, value) = unsafe { (name.get(), value.get()) };
+            headers.push(Header::new(name, value).map_err(|error| refused("header", &error))?);
+        }
+        let validation = if raw.validation_name.len == 0 {
+            Validation::Off
+        } else {
+            let name = text(raw.validation_name);
+            // SAFETY: the caller's duty.
+            let value = unsafe { raw.validation_value.get() };
+            Validation::Require(
+                RequiredHeader::new(&name, value).map_err(|error| refused("validation", &error))?,
+            )
+        };
+        let charset =
+            Charset::new(&text(raw.html_charset)).map_err(|error| refused("html_charset", &error))?;
+        let overrides = Overrides {
+            index: Some(raw.has_index != 0),
+            fallthrough: Some(raw.falls_through != 0),
+            html_charset: Some(charset),
+            headers: Some(headers),
+            validation: Some(validation),
+            exclude: Some(raw.is_excluded != 0),
+        };
+        // SAFETY: the caller's duty.
+        let path = OsStr::from_bytes(unsafe { raw.path.get() }).into();
+        self.next.push((key, StaticPath { path, overrides }));
+        Ok(())
+    }
+
+    fn publish(&mut self) -> Result<(), String> {
+        let next = std::mem::take(&mut self.next);
+        let is_kept = |key: &str| next.iter().any(|(kept, _)| kept == key);
+        let gone: Vec<String> =
+            self.files.paths().into_iter().map(|(key, _)| key).filter(|key| !is_kept(key)).collect();
+        self.files.set(next).map_err(|error| error.to_string())?;
+        for key in gone {
+            self.files.remove(&key);
+        }
+        Ok(())
     }
 }
 
@@ -37,4 +116,54 @@ pub unsafe extern "C" fn rk_site_free(site: *mut c_void) {
             drop(unsafe { Box::from_raw(site.cast::<Builder>()) });
         }
     });
+}
+
+/// Describes a path of the site, in force when it is published.
+///
+/// # Safety
+/// - `site` is one of `rk_site_new`, and every address in `path` is readable for its length.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_site_add(site: *mut c_void, path: *const RawPath) -> i32 {
+    // SAFETY: the caller's duty.
+    report(|| unsafe {
+        with_site(site, |site| {
+            let added = site.add(&*path);
+            if added.is_err() {
+                // What was described before it is not to be served with what is described next.
+                site.next.clear();
+            }
+            added
+        })
+    })
+}
+
+/// Makes the paths described since the last time those that are served.
+///
+/// # Safety
+/// - `site` is one of `rk_site_new`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_site_publish(site: *mut c_void) -> i32 {
+    // SAFETY: the caller's duty.
+    report(|| unsafe { with_site(site, Builder::publish) })
+}
+
+/// # Safety
+/// - `site` is one of `rk_site_new`, or NULL.
+unsafe fn with_site(
+    site: *mut c_void,
+    body: impl FnOnce(&mut Builder) -> Result<(), String>,
+) -> Result<(), String> {
+    // SAFETY: the caller's duty; C calls on one thread, so nobody else has it.
+    let site = unsafe { site.cast::<Builder>().as_mut() };
+    site.map_or_else(|| Err("the site has been freed".to_owned()), body)
+}
+
+fn report(body: impl FnOnce() -> Result<(), String>) -> i32 {
+    entry(FAILED, || match body() {
+        Ok(()) => TAKEN,
+        Err(error) => {
+            core::set_error(&error);
+            FAILED
+        }
+    })
 }

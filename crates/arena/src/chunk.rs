@@ -1,0 +1,229 @@
+//! Chunks: runs of memory from the global allocator, each beginning with a header, in doubly linked lists.
+//!
+//! # Ground rules
+//! - A chunk belongs to one [`List`] at a time, or to nobody between `pop`/`remove` and `push`; whoever holds the list
+//!   (by `&mut`) may read and write the headers in it. Nothing else ever does.
+//! - The bytes after the header belong to whoever the arena handed them to. A list never touches them.
+//! - Dropping a list frees its chunks.
+
+use alloc::alloc::{alloc, dealloc, realloc};
+use core::alloc::Layout;
+use core::ptr::NonNull;
+
+use crate::layout::{CHUNK_ALIGN, HEADER};
+
+/// A chunk, named by its first byte: a word, copied freely. What may be done with it is said by the list it is in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chunk(NonNull<Header>);
+
+/// What a chunk begins with.
+#[repr(C, align(16))]
+struct Header {
+    previous: Option<Chunk>,
+    next: Option<Chunk>,
+    /// Bytes of the chunk, header included, as asked from the allocator.
+    size: usize,
+}
+
+const _: () = assert!(size_of::<Header>() == HEADER && align_of::<Header>() == CHUNK_ALIGN);
+
+impl Chunk {
+    /// Asks the allocator for `size` bytes, at least [`HEADER`] and at most `isize::MAX - 16`. `None` when it refuses.
+    pub(crate) fn allocate(size: usize) -> Option<Chunk> {
+        debug_assert!(size >= HEADER && size <= isize::MAX as usize - CHUNK_ALIGN);
+        // SAFETY: the layout is not empty: `size >= HEADER`.
+        let start = NonNull::new(unsafe { alloc(Chunk::layout(size)) })?.cast::<Header>();
+        // SAFETY: the block is fresh, aligned for `Header` and at least as large.
+        unsafe { start.write(Header { previous: None, next: None, size }) };
+        Some(Chunk(start))
+    }
+
+    /// Bytes of the chunk, header included.
+    ///
+    /// # Safety
+    /// The chunk has not been freed, and the caller holds its list.
+    pub(crate) unsafe fn size(self) -> usize {
+        // SAFETY: a live chunk begins with an initialized header.
+        unsafe { (*self.0.as_ptr()).size }
+    }
+
+    /// The chunk after this one in its list.
+    ///
+    /// # Safety
+    /// As for [`size`](Chunk::size).
+    pub(crate) unsafe fn next(self) -> Option<Chunk> {
+        // SAFETY: a live chunk begins with an initialized header.
+        unsafe { (*self.0.as_ptr()).next }
+    }
+
+    /// The first byte that can be handed out, a multiple of [`CHUNK_ALIGN`], valid for the whole chunk.
+    ///
+    /// # Safety
+    /// The chunk has not been freed.
+    pub(crate) unsafe fn data(self) -> NonNull<u8> {
+        // SAFETY: a chunk has at least `HEADER` bytes.
+        unsafe { self.0.cast::<u8>().add(HEADER) }
+    }
+
+    /// The byte after the last.
+    ///
+    /// # Safety
+    /// As for [`size`](Chunk::size).
+    pub(crate) unsafe fn end(self) -> NonNull<u8> {
+        // SAFETY: `size` is the size of the block that begins here.
+        unsafe { self.0.cast::<u8>().add(self.size()) }
+    }
+
+    /// Gives the memory back.
+    ///
+    /// # Safety
+    /// - The chunk has not been freed and is in no list.
+    /// - Nothing in it is used afterwards.
+    unsafe fn free(self) {
+        // SAFETY: allocated in `allocate` or `resize` with the layout of this size.
+        unsafe { dealloc(self.0.as_ptr().cast(), Chunk::layout(self.size())) }
+    }
+
+    fn layout(size: usize) -> Layout {
+        Layout::from_size_align(size, CHUNK_ALIGN).expect("allocate bounds the size by isize::MAX - 16")
+    }
+}
+
+/// Chunks in order, with their number and their bytes.
+pub(crate) struct List {
+    head: Option<Chunk>,
+    tail: Option<Chunk>,
+    bytes: usize,
+    count: usize,
+}
+
+impl List {
+    pub(crate) const fn new() -> List {
+        List { head: None, tail: None, bytes: 0, count: 0 }
+    }
+
+    /// Adds a chunk that is in no list.
+    pub(crate) fn push_back(&mut self, chunk: Chunk) {
+        // SAFETY: the chunk and the tail are live, and this list holds both headers now.
+        unsafe {
+            (*chunk.0.as_ptr()).previous = self.tail;
+            (*chunk.0.as_ptr()).next = None;
+            match self.tail {
+                Some(tail) => (*tail.0.as_ptr()).next = Some(chunk),
+                None => self.head = Some(chunk),
+            }
+            self.bytes += chunk.size();
+        }
+        self.tail = Some(chunk);
+        self.count += 1;
+    }
+
+    /// Takes `chunk`, which is in this list, out of it.
+    ///
+    /// # Safety
+    /// The chunk is in this list.
+    pub(crate) unsafe fn remove(&mut self, chunk: Chunk) {
+        // SAFETY: the chunk is in this list, so it and its neighbours are live and their headers this list's.
+        unsafe {
+            let (previous, next) = ((*chunk.0.as_ptr()).previous, (*chunk.0.as_ptr()).next);
+            match previous {
+                Some(previous) => (*previous.0.as_ptr()).next = next,
+                None => self.head = next,
+            }
+            match next {
+                Some(next) => (*next.0.as_ptr()).previous = previous,
+                None => self.tail = previous,
+            }
+            self.bytes -= chunk.size();
+        }
+        self.count -= 1;
+    }
+
+    /// Puts all of `other`, in its order, before the chunks of this list.
+    pub(crate) fn prepend(&mut self, other: &mut List) {
+        let (Some(first), Some(last)) = (other.head, other.tail) else { return };
+        match self.head {
+            Some(head) => {
+                // SAFETY: both chunks are live and both lists are held here.
+                unsafe {
+                    (*last.0.as_ptr()).next = Some(head);
+                    (*head.0.as_ptr()).previous = Some(last);
+                }
+            }
+            None => self.tail = Some(last),
+        }
+        self.head = Some(first);
+        self.bytes += other.bytes;
+        self.count += other.count;
+        // The chunks have moved: `other` must not free them.
+        (other.head, other.tail, other.bytes, other.count) = (None, None, 0, 0);
+    }
+
+    /// Makes the last chunk `size` bytes large, in place or by moving it with its contents up to the smaller size.
+    /// `None`, and nothing changes, when the allocator refuses.
+    ///
+    /// # Safety
+    /// - The list is not empty.
+    /// - Nothing in that chunk is used through an older pointer afterwards.
+    /// - `size` is as for [`Chunk::allocate`].
+    pub(crate) unsafe fn resize_back(&mut self, size: usize) -> Option<Chunk> {
+        let old = self.tail?;
+        // SAFETY: the tail is live and this list holds it.
+        let old_size = unsafe { old.size() };
+        // SAFETY: allocated with this layout; the new size is not zero and, rounded up, at most `isize::MAX`.
+        let moved = unsafe { realloc(old.0.as_ptr().cast(), Chunk::layout(old_size), size) };
+        let chunk = Chunk(NonNull::new(moved)?.cast::<Header>());
+        // SAFETY: the header moved along, and its neighbour is live and this list's.
+        unsafe {
+            (*chunk.0.as_ptr()).size = size;
+            match (*chunk.0.as_ptr()).previous {
+                Some(previous) => (*previous.0.as_ptr()).next = Some(chunk),
+                None => self.head = Some(chunk),
+            }
+        }
+        self.tail = Some(chunk);
+        self.bytes = self.bytes - old_size + size;
+        Some(chunk)
+    }
+
+    /// Frees chunks from the back as long as `is_surplus`, given the bytes of all chunks before it and its own, says so.
+    ///
+    /// # Safety
+    /// Nothing in this list is in use.
+    pub(crate) unsafe fn trim(&mut self, is_surplus: impl Fn(usize, usize) -> bool) {
+        while let Some(tail) = self.tail {
+            // SAFETY: the tail is live and this list holds it.
+            let size = unsafe { tail.size() };
+            if !is_surplus(self.bytes - size, size) {
+                return;
+            }
+            // SAFETY: it is the tail of this list.
+            unsafe { self.remove(tail) };
+            // SAFETY: just taken out, and nothing in it is in use, as the caller vouches.
+            unsafe { tail.free() };
+        }
+    }
+
+    pub(crate) fn head(&self) -> Option<Chunk> {
+        self.head
+    }
+
+    pub(crate) fn tail(&self) -> Option<Chunk> {
+        self.tail
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        // SAFETY: the owner of the list drops it with everything that was handed out.
+        unsafe { self.trim(|_, _| true) };
+    }
+}

@@ -1,0 +1,237 @@
+//! The arithmetic of the arena: where an allocation fits, which chunk serves it, how chunks grow and what is kept.
+//!
+//! Everything here is a pure function of integers, without pointers and without unsafe code, so that it is tested and
+//! fuzzed alone (`fuzz/fuzz_targets/arena_layout.rs`). The unsafe modules do what these functions say.
+//!
+//! # The bound on waste
+//! The cursor leaves a chunk only towards a chunk at least eight times as large as the request that did not fit
+//! ([`place`]), and what it leaves behind is smaller than that request. So every abandoned tail is paid for by the
+//! chunk opened because of it: all tails together stay below an eighth of what is reserved, whatever the sizes.
+#![forbid(unsafe_code)]
+
+use core::alloc::Layout;
+
+/// Alignment of a chunk and of the first byte in it that can be handed out. What malloc gives without asking.
+pub const CHUNK_ALIGN: usize = 16;
+
+/// Bytes at the start of a chunk that hold its links and its size.
+pub const HEADER: usize = 4 * size_of::<usize>();
+
+/// What a chunk asks for less than its nominal size, so that the allocator's own header does not push it into the
+/// next size class or over glibc's mmap threshold (128 KiB, which would cost a page per chunk).
+pub const ALLOCATOR_OVERHEAD: usize = 32;
+
+/// Nominal size of the first chunk of an arena made without a size: as bumpalo's, and small beside a large request.
+pub const DEFAULT_FIRST_CHUNK: usize = 512;
+
+/// Nominal size at which chunks stop to double. The unfilled last chunk costs at most this; past it a chunk costs
+/// one malloc per 128 KiB handed out, which is far below the page faults of those 128 KiB.
+pub const DEFAULT_MAX_CHUNK: usize = 128 * 1024;
+
+/// The smallest nominal chunk: a header and a few words.
+pub const MIN_CHUNK: usize = 128;
+
+/// The largest nominal chunk, so that sums of a few chunk sizes never overflow.
+pub const MAX_CHUNK: usize = 1 << (usize::BITS - 4);
+
+/// A request for more than `capacity / EIGHTH` of the next chunk never moves the cursor.
+const EIGHTH: usize = 8;
+
+/// A tail of at most this, or of `capacity / SCRAP_SHARE` of the next chunk if that is more, is abandoned without a
+/// second thought: keeping it for smaller requests is not worth one malloc.
+const SCRAP: usize = 512;
+const SCRAP_SHARE: usize = 256;
+
+/// How many requests that might have moved the cursor go aside to save a larger tail. After that it is abandoned: a
+/// run of equal requests, for which no tail is ever of use, pays for few chunks of its own.
+const ASIDE_PER_TAIL: usize = 16;
+
+/// The high-water mark loses an eighth at each reset that stays below it: a burst ten times the usual is forgotten
+/// after 18 resets.
+const DECAY: usize = 8;
+
+/// A side chunk is used again for a request of `n` bytes when it has at most `n + n / SLACK`.
+const SLACK: usize = 8;
+
+/// Where an allocation lies, as addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fit {
+    /// Address of the first byte; a multiple of the alignment.
+    pub start: usize,
+    /// Address after the last byte: the cursor from now on.
+    pub end: usize,
+}
+
+/// Fits `layout` between the addresses `cursor` and `end`, `cursor <= end`, of one object.
+///
+/// One comparison: `end - start` is negative when the padding alone passes the end, and a size is at most
+/// `isize::MAX`, so the signed comparison is right for both. When `cursor + align - 1` wraps, `cursor` (so `end`) is
+/// in the upper half of the address space, `start` is 0 and `end - start` is negative too.
+#[inline]
+#[must_use]
+#[allow(clippy::cast_possible_wrap)] // wrapping is what the comparison is about
+pub const fn fit(cursor: usize, end: usize, layout: Layout) -> Option<Fit> {
+    let mask = layout.align() - 1;
+    let start = cursor.wrapping_add(mask) & !mask;
+    if (end.wrapping_sub(start) as isize) < layout.size() as isize {
+        return None;
+    }
+    Some(Fit { start, end: start.wrapping_add(layout.size()) })
+}
+
+/// Bytes of an empty chunk that surely hold `layout`: its data start at a multiple of [`CHUNK_ALIGN`].
+#[must_use]
+pub const fn room_for(layout: Layout) -> usize {
+    // `Layout` promises that size + align - 1 does not pass `isize::MAX`.
+    layout.size() + layout.align().saturating_sub(CHUNK_ALIGN)
+}
+
+/// Bytes to ask the allocator for, for a chunk that holds `room` bytes and nothing else. `None` past `isize::MAX`.
+#[must_use]
+pub const fn exact_chunk(room: usize) -> Option<usize> {
+    let Some(bytes) = room.checked_add(HEADER + CHUNK_ALIGN - 1) else { return None };
+    let bytes = bytes & !(CHUNK_ALIGN - 1);
+    if bytes > isize::MAX as usize - CHUNK_ALIGN { None } else { Some(bytes) }
+}
+
+/// What to do with a request that does not fit before the end of the current chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Abandon the tail and go on to the next chunk.
+    Next,
+    /// Give the request a chunk of its own and leave the cursor where it is.
+    Aside,
+}
+
+/// Decides where a request of `room` bytes goes when the current chunk has `tail` bytes left, fewer than `room`, and
+/// the next one `next` bytes; `aside` requests went aside since the cursor last moved on.
+///
+/// A request over an eighth of `next` goes aside. A smaller one goes aside too while the tail is worth keeping for
+/// smaller requests, at most 16 times per chunk.
+#[must_use]
+pub const fn place(room: usize, tail: usize, next: usize, aside: usize) -> Place {
+    let scrap = if next / SCRAP_SHARE > SCRAP { next / SCRAP_SHARE } else { SCRAP };
+    if room > next / EIGHTH {
+        Place::Aside
+    } else if tail <= scrap || aside >= ASIDE_PER_TAIL {
+        Place::Next
+    } else {
+        Place::Aside
+    }
+}
+
+/// Whether a side chunk kept for reuse, with `capacity` bytes, may serve a request of `room` bytes: it holds it and
+/// wastes at most an eighth of it.
+#[must_use]
+pub const fn suits(capacity: usize, room: usize) -> bool {
+    capacity >= room && capacity - room <= room / SLACK + CHUNK_ALIGN
+}
+
+/// The high-water mark after a period that used `used` bytes.
+#[must_use]
+pub const fn decayed(mark: usize, used: usize) -> usize {
+    let faded = mark - mark.div_ceil(DECAY);
+    if used > faded { used } else { faded }
+}
+
+/// Whether the last chunk of those the cursor walks can go: it is not the first, and those before it, `rest` bytes,
+/// reach the high-water mark.
+#[must_use]
+pub const fn is_surplus(rest: usize, mark: usize) -> bool {
+    rest > 0 && rest >= mark
+}
+
+/// Whether the last of the chunks kept for large requests can go: with those before it, `rest` bytes, it passes the
+/// mark by half of its `size`.
+#[must_use]
+pub const fn is_surplus_aside(rest: usize, size: usize, mark: usize) -> bool {
+    rest.saturating_add(size / 2) >= mark
+}
+
+/// How chunks grow: the first has `first` bytes, each further one twice the last, up to `max`.
+///
+/// Sizes are nominal: a chunk asks the allocator for a little less, and a few words of it are its header.
+///
+/// ```
+/// use rookery_arena::Growth;
+///
+/// let growth = Growth::new(4096, 65_536);
+/// assert_eq!((growth.first(), growth.max()), (4096, 65_536));
+/// assert_eq!(Growth::fixed(32_768), Growth::new(32_768, 32_768));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Growth {
+    first: usize,
+    max: usize,
+}
+
+impl Growth {
+    /// Doubling from `first` to `max` bytes. `first` is raised to 128 bytes, rounded up to a multiple of 16 and
+    /// lowered to a sixteenth of the address space; a `max` below `first` means `first`.
+    #[must_use]
+    pub const fn new(first: usize, max: usize) -> Growth {
+        let first = Growth::nominal(first);
+        let max = Growth::nominal(max);
+        Growth { first, max: if max < first { first } else { max } }
+    }
+
+    /// Chunks of one size.
+    #[must_use]
+    pub const fn fixed(size: usize) -> Growth {
+        Growth::new(size, size)
+    }
+
+    /// Nominal bytes of the first chunk.
+    #[must_use]
+    pub const fn first(self) -> usize {
+        self.first
+    }
+
+    /// Nominal bytes at which chunks stop to double.
+    #[must_use]
+    pub const fn max(self) -> usize {
+        self.max
+    }
+
+    /// The nominal size that follows `nominal`.
+    #[must_use]
+    pub const fn after(self, nominal: usize) -> usize {
+        let doubled = nominal.saturating_mul(2);
+        if doubled > self.max {
+            self.max
+        } else if doubled < self.first {
+            self.first
+        } else {
+            doubled
+        }
+    }
+
+    /// Bytes to ask the allocator for, for a chunk of `nominal` bytes.
+    #[must_use]
+    pub const fn asked(nominal: usize) -> usize {
+        nominal - ALLOCATOR_OVERHEAD
+    }
+
+    /// The largest request that could ever move the cursor. A larger one says nothing about how chunks should grow.
+    #[must_use]
+    pub const fn largest_shared(self) -> usize {
+        (Growth::asked(self.max) - HEADER) / EIGHTH
+    }
+
+    const fn nominal(size: usize) -> usize {
+        if size < MIN_CHUNK {
+            MIN_CHUNK
+        } else if size > MAX_CHUNK {
+            MAX_CHUNK
+        } else {
+            (size + CHUNK_ALIGN - 1) & !(CHUNK_ALIGN - 1)
+        }
+    }
+}
+
+impl Default for Growth {
+    /// From [`DEFAULT_FIRST_CHUNK`] to [`DEFAULT_MAX_CHUNK`].
+    fn default() -> Growth {
+        Growth::new(DEFAULT_FIRST_CHUNK, DEFAULT_MAX_CHUNK)
+    }
+}

@@ -1,0 +1,152 @@
+//! What the server answers by itself when a request cannot be served, and how that is reported.
+
+use std::fmt;
+
+use rookery_error::{Error, Kind, StaticError};
+
+/// Why a request is not served. Each is an [`Error`] that costs no allocation, thrown to the hook of its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// The head is not HTTP/1.1 (RFC 9112, 3 and 5): 400.
+    Unreadable,
+    /// HTTP/1.1 without exactly one Host (RFC 9112, 3.2): 400.
+    Host,
+    /// CONNECT (RFC 9110, 9.3.6): 400.
+    Target,
+    /// The body was framed wrongly: 400.
+    BodyUnreadable,
+    /// The head took longer than its time: 408.
+    HeadTimeout,
+    /// The body has more bytes than its limit: 413.
+    BodyTooLarge,
+    /// The head has more bytes or lines than its limits: 431.
+    HeadTooLarge,
+    /// The application failed: 500.
+    Application,
+    /// The queue to the application is full: 503.
+    Busy,
+    /// The disk of temporary files is full, or keeps its reserve: 507.
+    DiskFull,
+}
+
+/// All of them, in the order of their numbers.
+const ALL: [Rejection; 10] = [
+    Rejection::Unreadable,
+    Rejection::Host,
+    Rejection::Target,
+    Rejection::BodyUnreadable,
+    Rejection::HeadTimeout,
+    Rejection::BodyTooLarge,
+    Rejection::HeadTooLarge,
+    Rejection::Application,
+    Rejection::Busy,
+    Rejection::DiskFull,
+];
+
+static ERRORS: [StaticError<Rejection>; ALL.len()] = {
+    let mut errors = [const { StaticError::new(Rejection::Application) }; ALL.len()];
+    let mut at = 0;
+    while at < ALL.len() {
+        errors[at] = StaticError::new(ALL[at]);
+        at += 1;
+    }
+    errors
+};
+
+impl Rejection {
+    /// The status it is answered with.
+    pub fn status(self) -> u16 {
+        match self {
+            Rejection::Unreadable | Rejection::Host | Rejection::Target | Rejection::BodyUnreadable => 400,
+            Rejection::HeadTimeout => 408,
+            Rejection::BodyTooLarge => 413,
+            Rejection::HeadTooLarge => 431,
+            Rejection::Application => 500,
+            Rejection::Busy => 503,
+            Rejection::DiskFull => 507,
+        }
+    }
+
+    /// As an error. Allocates nothing.
+    pub fn error(self) -> Error {
+        Error::from_static_error(&ERRORS[self as usize])
+    }
+
+    /// The status line, for what is answered without hyper.
+    pub(crate) fn status_line(self) -> &'static str {
+        match self {
+            Rejection::HeadTimeout => "408 Request Timeout",
+            Rejection::HeadTooLarge => "431 Request Header Fields Too Large",
+            _ => "400 Bad Request",
+        }
+    }
+
+    /// The body of the answer: what a person with `curl` needs to find the remedy.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Rejection::Unreadable => "400 Bad Request\n",
+            Rejection::Host => "400 Bad Request: an HTTP/1.1 request needs exactly one Host header\n",
+            Rejection::Target => "400 Bad Request: this server is no proxy\n",
+            Rejection::BodyUnreadable => "400 Bad Request: the body could not be read\n",
+            Rejection::HeadTimeout => "408 Request Timeout\n",
+            Rejection::BodyTooLarge => "413 Content Too Large\n",
+            Rejection::HeadTooLarge => "431 Request Header Fields Too Large\n",
+            Rejection::Application => "500 Internal Server Error\n",
+            Rejection::Busy => "503 Service Unavailable\n",
+            Rejection::DiskFull => "507 Insufficient Storage\n",
+        }
+    }
+
+    /// Whether the connection must end with the answer: the rest of the request is not wanted.
+    pub(crate) fn ends_connection(self) -> bool {
+        !matches!(self, Rejection::Busy | Rejection::Application)
+    }
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rejection::Unreadable => "the head of the request is not HTTP/1.1",
+            Rejection::Host => "an HTTP/1.1 request needs exactly one Host header",
+            Rejection::Target => "this server is no proxy",
+            Rejection::BodyUnreadable => "the body of the request could not be read",
+            Rejection::HeadTimeout => "the head of the request took too long",
+            Rejection::BodyTooLarge => "the body of the request is too large",
+            Rejection::HeadTooLarge => "the head of the request is too large",
+            Rejection::Application => "the application failed",
+            Rejection::Busy => "the queue of requests is full",
+            Rejection::DiskFull => "the disk of temporary files is full",
+        })
+    }
+}
+
+impl std::error::Error for Rejection {}
+
+impl Kind for Rejection {
+    const COUNT: usize = ALL.len();
+
+    /// What is no rejection of the server's is a failure of the application.
+    fn of(error: &Error) -> Rejection {
+        error.downcast_ref::<Rejection>().copied().unwrap_or(Rejection::Application)
+    }
+
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rejection_is_its_own_error() {
+        for (index, rejection) in ALL.into_iter().enumerate() {
+            assert_eq!(rejection.index(), index);
+            assert_eq!(rejection.error().downcast_ref(), Some(&rejection));
+            assert_eq!(Rejection::of(&rejection.error()), rejection);
+            assert!(rejection.text().starts_with(&rejection.status().to_string()));
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Every limit, exceeded over a real socket.
+
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rookery_exchange::{Command, Event};
+use rookery_server::{Config, Limits, Rejection, Site};
+
+use crate::support::{App, Client, PATIENCE, echo, hello};
+
+#[test]
+fn head_bytes() {
+    let app = App::new(Limits { head_bytes: 16 << 10, ..Limits::default() }, hello);
+    let get = |len: usize| {
+        let mut client = app.connect();
+        // Reset while writing counts as refused too.
+        let _ = client
+            .socket
+            .write_all(format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(len)).as_bytes());
+        client.reply().map(|reply| reply.status)
+    };
+    assert_eq!(get(10_000), Some(200));
+    assert_eq!(get(20_000), Some(431));
+    assert_eq!(app.server.reports().count(Rejection::HeadTooLarge), 1);
+    assert_eq!(app.requests(), 1);
+}
+
+#[test]
+fn the_default_head_takes_a_value_of_80000_bytes_and_not_one_of_200000() {
+    let app = App::new(Limits::default(), hello);
+    for (len, status) in [(80_000, 200), (200_000, 431)] {
+        let mut client = app.connect();
+        let _ = client
+            .socket
+            .write_all(format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(len)).as_bytes());
+        assert_eq!(client.reply().unwrap().status, status, "{len}");
+    }
+}
+
+#[test]
+fn header_lines() {
+    for (limit, lines, status) in
+        [(2000, 2000, 200), (2000, 2001, 431), (50, 50, 200), (50, 51, 431), (150, 151, 431)]
+    {
+        let app = App::new(Limits { header_lines: limit, ..Limits::default() }, hello);
+        let mut client = app.connect();
+        let head: String = (1..lines).map(|at| format!("X-{at}: {at}\r\n")).collect();
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{head}\r\n"));
+        assert_eq!(client.reply().unwrap().status, status, "{lines} of {limit}");
+    }
+}
+
+#[test]
+fn body_bytes() {
+    let app = App::new(Limits { body_bytes: 1000, ..Limits::default() }, hello);
+    let mut client = app.connect();
+    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{}", "a".repeat(1000)));
+    assert_eq!(client.reply().unwrap().status, 200);
+    // By its length before it came, and by what came.
+    for request in [
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n".to_owned(),
+        format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n{}\r\n0\r\n\r\n",
+            "a".repeat(1001)
+        ),
+    ] {
+        let mut client = app.connect();
+        client.send(request);
+        assert_eq!(client.reply().unwrap().status, 413);
+    }
+    assert_eq!(app.server.reports().count(Rejection::BodyTooLarge), 2);
+    assert_eq!(app.requests(), 1);
+}
+
+#[test]
+fn disk_reserve() {
+    let limits = Limits { body_memory: 10, disk_reserve: u64::MAX / 2, ..Limits::default() };
+    let app = App::new(limits, hello);
+    let mut client = app.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789");
+    assert_eq!(client.reply().unwrap().status, 200);
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n0123456789a");
+    assert_eq!(client.reply().unwrap().status, 507);
+}
+
+#[test]
+fn head_time() {
+    let app = App::new(Limits { head_time: Duration::from_millis(200), ..Limits::default() }, hello);
+    let mut client = app.connect();
+    let began = Instant::now();
+    client.send("GET / HTTP/1.1\r\n");
+    // Trickling does not buy time.
+    while began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(30));
+        if client.socket.write_all(b"X: a\r\n").is_err() {
+            break;
+        }
+    }
+    assert!(began.elapsed() < PATIENCE, "the head went on");
+    assert_eq!(app.server.reports().count(Rejection::HeadTimeout), 1);
+    let mut client = app.connect();
+    client.send("GET / HTTP/1.1\r\n");
+    assert_eq!(client.reply().unwrap().status, 408);
+    assert!(client.is_closed());
+}
+
+#[test]
+fn idle_time() {
+    let app = App::new(Limits { idle_time: Duration::from_millis(200), ..Limits::default() }, |exchange| {
+        // The application has all the time it wants.
+        std::thread::sleep(Duration::from_millis(if exchange.path() == b"/slow" { 600 } else { 0 }));
+        hello(exchange);
+    });
+    let mut client = app.connect();
+    assert_eq!(client.get("/slow").status, 200);
+    assert_eq!(client.get("/").status, 200);
+    assert!(client.is_closed());
+    // A connection on which nothing is ever sent, and a body that stops coming.
+    assert!(app.connect().is_closed());
+    let mut client = app.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
+    assert!(client.is_closed());
+}
+
+#[test]
+fn a_client_that_does_not_read_is_given_up() {
+    let limits = Limits { idle_time: Duration::from_millis(300), ..Limits::default() };
+    let page = vec![0u8; 30_000_000];
+    let app = App::new(limits, move |exchange| {
+        exchange.begin_reply(200);
+        exchange.set_reply_body(&page);
+    });
+    let mut client = app.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let until = Instant::now() + PATIENCE;
+    while app.listener().connections() > 0 {
+        assert!(Instant::now() < until, "still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn connections() {
+    let app = App::new(Limits { connections: 3, ..Limits::default() }, hello);
+    let mut seated: Vec<Client> = (0..3).map(|_| app.connect()).collect();
+    for client in &mut seated {
+        assert_eq!(client.get("/").status, 200);
+    }
+    let mut late = app.connect();
+    let reply = late.reply().unwrap();
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
+    assert!(late.is_closed());
+    drop(seated.pop());
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let mut client = app.connect();
+        // Turned away while the one before has not been missed yet.
+        let _ = client.socket.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        if client.reply().is_some_and(|reply| reply.status == 200) {
+            break;
+        }
+        assert!(Instant::now() < until, "no seat came free");
+    }
+}
+
+#[test]
+fn the_queue_of_requests() {
+    let holds = Arc::new(AtomicBool::new(true));
+    let held = Arc::clone(&holds);
+    let queue = rookery_exchange::Limits { requests: 4, ..Default::default() };
+    let mut answer = echo(hello);
+    let app = App::with(
+        Config { queue, ..Config::default() },
+        Site::default(),
+        Box::new(move |link, event| {
+            while held.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            answer(link, event);
+        }),
+    );
+    let mut first = app.connect();
+    first.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+    app.await_event("request /held");
+    // The application is busy with the first; four wait; the others are told to come again.
+    let mut clients: Vec<Client> = (0..8).map(|_| app.connect()).collect();
+    for client in &mut clients {
+        client.send("GET /queued HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    let until = Instant::now() + PATIENCE;
+    while app.server.reports().count(Rejection::Busy) < 4 {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    holds.store(false, Ordering::Relaxed);
+    let replies: Vec<_> = clients.iter_mut().map(|client| client.reply().unwrap()).collect();
+    assert_eq!(replies.iter().filter(|reply| reply.status == 200).count(), 4);
+    for reply in replies.iter().filter(|reply| reply.status != 200) {
+        assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
+    }
+    assert_eq!(first.reply().unwrap().status, 200);
+    // A connection that was told so is not lost.
+    assert!(clients.iter_mut().all(|client| client.get("/again").status == 200));
+}
+
+#[test]
+fn a_request_whose_client_has_been_reset_is_not_for_the_application() {
+    let (seen, count) = (Arc::new(std::sync::Mutex::new(Vec::new())), Arc::new(AtomicBool::new(true)));
+    let (log, holds) = (Arc::clone(&seen), Arc::clone(&count));
+    let app = App::with(
+        Config::default(),
+        Site::default(),
+        Box::new(move |link, event| {
+            let Event::Request(mut exchange) = event else { return };
+            log.lock().unwrap().push((exchange.path().to_vec(), exchange.is_departed()));
+            while exchange.path() == b"/held" && holds.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            hello(&mut exchange);
+            link.send(Command::Respond(exchange));
+        }),
+    );
+    let mut first = app.connect();
+    first.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+    app.await_event("request /held");
+    let mut gone = app.connect();
+    gone.send("GET /gone HTTP/1.1\r\nHost: a\r\n\r\n");
+    std::thread::sleep(Duration::from_millis(50));
+    reset(gone.socket);
+    std::thread::sleep(Duration::from_millis(100));
+    count.store(false, Ordering::Relaxed);
+    assert_eq!(first.reply().unwrap().status, 200);
+    app.await_event("request /gone");
+    assert_eq!(app.connect().get("/after").status, 200);
+    assert!(seen.lock().unwrap().contains(&(b"/gone".to_vec(), true)), "{:?}", seen.lock().unwrap());
+}
+
+/// Closes so that the peer sees a reset.
+fn reset(socket: TcpStream) {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    // SAFETY: an open socket and a valid option of the size said.
+    unsafe {
+        libc::setsockopt(
+            std::os::fd::AsRawFd::as_raw_fd(&socket),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            libc::socklen_t::try_from(size_of::<libc::linger>()).unwrap(),
+        );
+    }
+    drop(socket);
+}
