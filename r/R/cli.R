@@ -163,8 +163,10 @@ install_cli <- function(dir = "~/.local/bin", overwrite = FALSE) {
     abort_serve(paste0("`", dir, "` cannot be written: choose another folder with `dir =`."), "rookery_no_cli")
   }
   command <- file.path(normalizePath(dir, winslash = "/"), "rookery")
-  is_there <- file.exists(command) || nzchar(Sys.readlink(command))
-  is_ours <- grepl("/rookery/exec/rookery$", Sys.readlink(command))
+  # NA for what is not there; a link whose package has gone is there, though file.exists() says no.
+  link <- Sys.readlink(command)
+  is_there <- file.exists(command) || (!is.na(link) && nzchar(link))
+  is_ours <- grepl("/rookery/exec/rookery$", link)
   if (is_there && !is_ours && !overwrite) {
     abort_serve(paste0("`", command, "` exists already and is not rookery's: see `overwrite`."), "rookery_no_cli")
   }

@@ -74,8 +74,8 @@ print.rookery_which <- function(x, ...) {
 
 # Whether the httpuv in this folder is ours: it says so in its DESCRIPTION.
 is_compat <- function(path) {
-  fields <- tryCatch(read.dcf(file.path(path, "DESCRIPTION"), fields = "Config/rookery/compat"), error = function(e) NA)
-  identical(tolower(as.character(fields)), "true")
+  description <- file.path(path, "DESCRIPTION")
+  file.exists(description) && identical(read.dcf(description, fields = "Config/rookery/compat")[[1]], "true")
 }
 
 # The library that holds the compat package. Installing rookery installs it; where that was not possible it is
