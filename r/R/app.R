@@ -42,10 +42,32 @@ AppWrapper <- R6::R6Class(
   )
 )
 
+# The requests whose bodies can be read, by the number of their exchange.
+.bodies <- new.env(parent = emptyenv())
+
 # Binds the body of a request: `ticket` names the exchange to C.
 new_input <- function(req, ticket, size, fd) {
+  body <- new.env(parent = emptyenv())
+  body$req <- req
+  assign(id_key(ticket[[2]]), body, envir = .bodies)
   req$rook.input <- InputStream$new(body_reader(ticket), size)
-  delayedAssign(".bodyData", body_connection(ticket, size, fd), assign.env = req)
+  delayedAssign(".bodyData", open_body(body, ticket, size, fd), assign.env = req)
+}
+
+# The request has been answered: its body is gone.
+forget_body <- function(id) {
+  key <- id_key(id)
+  body <- .bodies[[key]]
+  if (is.null(body)) {
+    return(FALSE)
+  }
+  rm(list = key, envir = .bodies)
+  # Without looking at the value, which would open it.
+  delayedAssign(".bodyData", NULL, assign.env = body$req)
+  if (!is.null(body$connection)) {
+    try(close(body$connection), silent = TRUE)
+  }
+  TRUE
 }
 
 # A function that reads `n` bytes of a request's body from `offset` on.
@@ -55,17 +77,18 @@ body_reader <- function(ticket) {
 }
 
 # The body as a connection, for those who read `req$.bodyData`: made when it is first looked at.
-body_connection <- function(ticket, size, fd) {
-  if (fd >= 0) {
+open_body <- function(body, ticket, size, fd) {
+  body$connection <- if (fd >= 0) {
     # A spooled body has no name any more; its descriptor has.
-    return(file(file.path("/proc/self/fd", fd), open = "rb"))
+    file(file.path("/proc/self/fd", fd), open = "rb")
+  } else {
+    rawConnection(.Call(ffi_body_read, ticket, 0, size), open = "rb")
   }
-  rawConnection(.Call(ffi_body_read, ticket, 0, size), open = "rb")
 }
 
 new_socket <- function(handle, req, listener) {
   ws <- WebSocket$new(handle, req)
-  assign(socket_key(handle_id(handle)), ws, envir = .sockets[[as.character(listener)]])
+  assign(id_key(handle_id(handle)), ws, envir = .sockets[[as.character(listener)]])
   ws
 }
 
@@ -73,14 +96,14 @@ new_socket <- function(handle, req, listener) {
 forget_socket <- function(ws, listener, id) {
   ws$handle <- NULL
   conns <- .sockets[[as.character(listener)]]
-  key <- socket_key(id)
+  key <- id_key(id)
   if (exists(key, envir = conns, inherits = FALSE)) {
     rm(list = key, envir = conns)
   }
   ws$closeCallbacks
 }
 
-socket_key <- function(id) {
+id_key <- function(id) {
   format(id, digits = 22)
 }
 

@@ -13,6 +13,7 @@
   shared$error_stream <- stdErrStream
   shared$httpuv_version <- httpuv_version()
   shared$new_input <- new_input
+  shared$forget_body <- forget_body
   shared$new_socket <- new_socket
   shared$forget_socket <- forget_socket
   shared$then <- answer_later

@@ -71,6 +71,12 @@ struct visit {
     const char* problem;
 };
 
+// Sends the reply and lets go of what R held for the request.
+static void respond(uint32_t slot, uint64_t id) {
+    rk_respond(slot, id);
+    request_answered(id);
+}
+
 static bool is_nothing(SEXP value) {
     return value == R_NilValue || (TYPEOF(value) == VECSXP && XLENGTH(value) == 0);
 }
@@ -96,7 +102,7 @@ static void take_result(struct visit* visit, SEXP value) {
     }
     visit->problem = response_write(slot, id, value);
     if (visit->problem == NULL) {
-        rk_respond(slot, id);
+        respond(slot, id);
     }
 }
 
@@ -129,7 +135,7 @@ static void ask_call(struct visit* visit, SEXP app, SEXP req) {
     if (function == R_NilValue) {
         static const char page[] = "404 Not Found\n";
         response_text(visit->event->slot, visit->event->id, 404, "text/plain", page, sizeof page - 1);
-        rk_respond(visit->event->slot, visit->event->id);
+        respond(visit->event->slot, visit->event->id);
     } else {
         take_result(visit, PROTECT(call_with(function, req)));
         UNPROTECT(1);
@@ -156,7 +162,7 @@ static SEXP run_visit(void* data) {
     case RK_HANDSHAKE:
         if (!ask_on_headers(visit, app, req)) {
             rk_reply_begin(event->slot, event->id, 101);
-            rk_respond(event->slot, event->id);
+            respond(event->slot, event->id);
             visit->stage = STAGE_ON_WS_OPEN;
             socket_open(event, app, req);
         }
@@ -196,14 +202,14 @@ static void answer_failure(uint32_t slot, uint64_t id, SEXP condition) {
             response_text(slot, id, 500, type, CHAR(STRING_ELT(text, 0)), (size_t)LENGTH(STRING_ELT(text, 0)));
             UNPROTECT(2);
             rk_reply_fail(slot, id);
-            rk_respond(slot, id);
+            respond(slot, id);
             return;
         }
         UNPROTECT(2);
     }
     response_text(slot, id, 500, type, plain, sizeof plain - 1);
     rk_reply_fail(slot, id);
-    rk_respond(slot, id);
+    respond(slot, id);
 }
 
 static void handle_request(const struct rk_event* event) {
@@ -216,7 +222,7 @@ static void handle_request(const struct rk_event* event) {
         // Its server was stopped with the request in the queue: nobody is there to answer, nobody to read it.
         static const char page[] = "503 Service Unavailable\n";
         response_text(event->slot, event->id, 503, "text/plain", page, sizeof page - 1);
-        rk_respond(event->slot, event->id);
+        respond(event->slot, event->id);
         return;
     }
     copy = *app;
@@ -308,7 +314,7 @@ SEXP ffi_respond(SEXP ticket, SEXP value) {
     SEXP condition = PROTECT(kept(guard.token));
     release(guard.token);
     if (failure == FAILURE_NONE && settled.problem == NULL) {
-        rk_respond(settled.slot, settled.id);
+        respond(settled.slot, settled.id);
     } else {
         end_promise(settled.slot, settled.id, condition, settled.problem, false);
     }

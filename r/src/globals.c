@@ -148,6 +148,7 @@ SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
     objs.httpuv_version = shared_object(shared, "httpuv_version");
     MARK_NOT_MUTABLE(objs.httpuv_version);
     objs.new_input = shared_object(shared, "new_input");
+    objs.forget_body = shared_object(shared, "forget_body");
     objs.new_socket = shared_object(shared, "new_socket");
     objs.forget_socket = shared_object(shared, "forget_socket");
     objs.then = shared_object(shared, "then");

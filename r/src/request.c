@@ -113,6 +113,9 @@ SEXP request_new(const struct rk_event* event) {
     return req;
 }
 
+// Requests with a body that have not been answered.
+static size_t open_bodies;
+
 // Binds rook.input and .bodyData of a request that has a body.
 void request_input(SEXP req, const struct rk_event* event) {
     if (event->body_len == 0) {
@@ -125,5 +128,21 @@ void request_input(SEXP req, const struct rk_event* event) {
     SEXP fd = PROTECT(Rf_ScalarInteger(event->body_fd));
     SEXP call = PROTECT(Rf_lang5(objs.new_input, req, ticket, len, fd));
     Rf_eval(call, R_BaseEnv);
+    open_bodies++;
     UNPROTECT(4);
+}
+
+// A request has been answered: if it had a body, what R opened to read it is closed.
+void request_answered(uint64_t id) {
+    if (open_bodies == 0) {
+        return;
+    }
+    bool failed;
+    SEXP number = PROTECT(Rf_ScalarReal((double)id));
+    SEXP call = PROTECT(Rf_lang2(objs.forget_body, number));
+    SEXP was_open = call_quietly(call, &failed);
+    if (!failed && Rf_asLogical(was_open) == TRUE) {
+        open_bodies--;
+    }
+    UNPROTECT(2);
 }

@@ -61,6 +61,12 @@ static void schedule(void) {
     }
 }
 
+// In a forked child: what the parent's I/O thread asked for is not asked for here.
+static void forked(void) {
+    is_scheduled = 0;
+    rk_forked();
+}
+
 void service_init(void) {
     SEXP zero = PROTECT(Rf_ScalarReal(0));
     SEXP no = PROTECT(Rf_ScalarLogical(FALSE));
@@ -72,7 +78,7 @@ void service_init(void) {
     SET_TAG(CDDR(later_wait), Rf_install("all"));
     exec_later = (exec_later_t)R_GetCCallable("later", "execLaterNative2");
     rk_init(schedule);
-    pthread_atfork(NULL, NULL, rk_forked);
+    pthread_atfork(NULL, NULL, forked);
     UNPROTECT(2);
 }
 

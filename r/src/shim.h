@@ -26,7 +26,7 @@ extern struct objects {
     SEXP empty_string, rook_version, url_scheme, no_headers;
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
-    SEXP new_input, new_socket, forget_socket, then, overflow, message, report, run_now, heed;
+    SEXP new_input, forget_body, new_socket, forget_socket, then, overflow, message, report, run_now, heed;
 } objs;
 
 SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared);
@@ -63,7 +63,7 @@ SEXP header_name(const struct rk_header* header);
 
 SEXP request_new(const struct rk_event* event);
 void request_input(SEXP req, const struct rk_event* event);
-void request_end(SEXP req);
+void request_answered(uint64_t id);
 
 // guard.c -----------------------------------------------------------------
 

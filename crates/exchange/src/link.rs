@@ -154,6 +154,10 @@ impl Link {
 
     /// Sets how the server is woken; `None` when its thread has ended.
     pub fn set_io_waker(&self, waker: Option<Arc<dyn IoWaker>>) {
+        if waker.is_none() {
+            // Which of the two buffers of `commands` stays here is chance: an idle link keeps none.
+            lock(&self.down).commands.shrink_to_fit();
+        }
         *lock(&self.io_waker) = waker;
         self.io_state.store(IoState::Awake as u8, Ordering::SeqCst);
     }

@@ -65,7 +65,16 @@ pub fn mark(headers: &mut HeaderMap) {
     }
 }
 
-/// One gzip stream after another (RFC 1952), fed in pieces. Owns about 300 KiB, which are used again for the next stream.
+/// One gzip stream after another (RFC 1952), fed in pieces. Owns about 370 KiB, which are used again for the next stream.
+///
+/// ```
+/// let mut gzip = rookery_server::compress::Gzip::new();
+/// let mut out = Vec::new();
+/// gzip.push(b"one piece ", &mut out);
+/// gzip.push(b"and another", &mut out);
+/// gzip.finish(&mut out);
+/// assert_eq!(out[..2], [0x1F, 0x8B]);
+/// ```
 #[derive(Debug)]
 pub struct Gzip {
     deflate: Compress,

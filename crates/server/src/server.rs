@@ -180,11 +180,11 @@ impl Server {
         Ok(Listener { core: Arc::clone(&self.core), id, local: None, path, is_stopped: false })
     }
 
-    /// Leaves everything to the process this one was forked from: closes the inherited descriptors and forgets the
-    /// rest. Takes no lock.
-    pub fn abandon(self) {
+    /// In a forked child: closes the listeners and connections that the parent serves, of all servers. A child then
+    /// forgets (`std::mem::forget`) its copies of [`Server`] and [`Listener`] and may make new ones. Takes no lock and
+    /// allocates nothing.
+    pub fn close_inherited() {
         descriptor::close_inherited();
-        std::mem::forget(self);
     }
 }
 
@@ -220,11 +220,6 @@ impl Listener {
     /// still has is answered when it answers. When this returns the port is free.
     pub fn stop(mut self) {
         self.end();
-    }
-
-    /// Forgets the listener in a forked child.
-    pub fn abandon(self) {
-        std::mem::forget(self);
     }
 
     fn end(&mut self) {

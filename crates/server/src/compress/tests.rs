@@ -209,6 +209,16 @@ fn what_was_flushed_can_be_decoded() {
         GzDecoder::new(&out[4..]).read_exact(&mut seen).unwrap();
         assert_eq!(seen, sent);
     }
+    // More than there is room for at once: a flush goes on until all is out.
+    for event in noise(400_000).chunks(50_000) {
+        sent.extend_from_slice(event);
+        out.shrink_to_fit();
+        gzip.push(event, &mut out);
+        gzip.flush(&mut out);
+        let mut seen = vec![0; sent.len()];
+        GzDecoder::new(&out[4..]).read_exact(&mut seen).unwrap();
+        assert!(seen == sent, "{} bytes", sent.len());
+    }
     gzip.finish(&mut out);
     assert_eq!(&out[..4], b"head", "appended to");
     assert_eq!(decode(&out[4..]), sent);

@@ -51,8 +51,9 @@ enum ByteRange {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum IfRange {
     Date(u64),
-    /// Neither a date nor a tag that can match: the range is off.
+    /// Neither a date nor a strong tag: the range is off.
     Never,
+    /// A strong tag, which a weak one does not equal.
     Tag(Box<[u8]>),
 }
 
@@ -95,7 +96,7 @@ impl Conditions {
             None => true,
             Some(IfRange::Date(date)) => representation.is_settled && representation.modified == Some(*date),
             Some(IfRange::Never) => false,
-            Some(IfRange::Tag(tag)) => **tag == *representation.etag && tag.starts_with(b"\""),
+            Some(IfRange::Tag(tag)) => **tag == *representation.etag,
         }
     }
 }

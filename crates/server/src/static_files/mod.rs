@@ -17,6 +17,24 @@
 //!    a file that cannot be opened: 500.
 //! 9. Conditions and ranges (RFC 9110, sections 13 and 14): 304, 206, 416; else 200.
 //!
+//! ```
+//! use rookery_server::static_files::{BodyFraming, Decision, Found, RequestHead, StaticFiles, StaticPath};
+//!
+//! let dir = tempfile::tempdir()?;
+//! std::fs::write(dir.path().join("a.txt"), "hello")?;
+//! let files = StaticFiles::new();
+//! files.set([("/s".to_owned(), StaticPath { path: dir.path().into(), ..StaticPath::default() })])?;
+//!
+//! let headers = http::HeaderMap::new();
+//! let (target, body) = (&b"/s/a.txt"[..], BodyFraming::Absent);
+//! let request = RequestHead { method: "GET", target, is_upgrade: false, body, headers: &headers };
+//! let Decision::Open(lookup) = files.decide(&request) else { panic!("`/s` is a prefix") };
+//! let Found::File { len, headers, .. } = lookup.open() else { panic!("the file is there") };
+//! assert_eq!(len, 5);
+//! assert_eq!((headers[0].name(), headers[0].value()), (&b"Content-Type"[..], &b"text/plain"[..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # What it does not do
 //! Redirect to add a slash, list directories, keep files in memory, follow exclusions through symbolic links or through a
 //! file system that ignores case: an exclusion is a path of requests, not a permission of a file.

@@ -1,6 +1,6 @@
 //! The state of the package, on R's main thread.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::{CString, c_char};
 use std::sync::Arc;
@@ -103,15 +103,19 @@ impl AppWaker for Schedule {
 
 thread_local! {
     static CORE: RefCell<Option<Core>> = const { RefCell::new(None) };
+    static SCHEDULE: Cell<Option<extern "C" fn()>> = const { Cell::new(None) };
     static ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Runs `body` with the core.
+/// Runs `body` with the core, which a forked child makes anew when it first needs it.
 ///
 /// # Panics
 /// On a thread that is not R's, and before `rk_init`: both are bugs of the shim's.
 pub(crate) fn with<T>(body: impl FnOnce(&mut Core) -> T) -> T {
-    CORE.with_borrow_mut(|core| body(core.as_mut().expect("called on R's main thread after rk_init")))
+    CORE.with_borrow_mut(|core| {
+        let new = || Core::new(SCHEDULE.get().expect("called on R's main thread after rk_init"));
+        body(core.get_or_insert_with(new))
+    })
 }
 
 /// Keeps a message for `rk_error`.
@@ -124,10 +128,8 @@ pub(crate) fn set_error(text: &str) {
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_init(schedule: extern "C" fn()) {
     crate::entry((), || {
-        // A panic is reported where it is caught; the default hook would print it into the app's log as well.
-        CORE.with_borrow_mut(|core| {
-            core.get_or_insert_with(|| Core::new(schedule));
-        });
+        SCHEDULE.set(Some(schedule));
+        with(|_| ());
     });
 }
 
@@ -144,9 +146,10 @@ pub extern "C" fn rk_forked() {
         // A fork from another thread (or while the core is in use) has no core to give up.
         let _ = CORE.try_with(|core| {
             if let Ok(mut core) = core.try_borrow_mut() {
-                if let Some(Core { server, listeners, .. }) = core.take() {
-                    listeners.into_values().for_each(Listener::abandon);
-                    server.abandon();
+                if let Some(core) = core.take() {
+                    Server::close_inherited();
+                    // Nothing of it is dropped: its locks may be held by a thread that was not forked.
+                    std::mem::forget(core);
                 }
             }
         });

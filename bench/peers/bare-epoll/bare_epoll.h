@@ -1,0 +1,92 @@
+/* The ceiling of the r-http group: one thread, one epoll, R called directly.
+ *
+ * It does per request what a drop-in for httpuv has to do: a fresh environment with every binding of the Rook
+ * specification that httpuv makes, the handler under a protected call that yields the condition object, and a reply
+ * that is checked before it is written. It leaves out what a server needs and a benchmark does not: chunked requests,
+ * limits, timeouts, static files, later, WebSockets. A server that does those too cannot be faster than this program,
+ * which is why it is called the ceiling. */
+#ifndef BARE_EPOLL_H
+#define BARE_EPOLL_H
+
+#define R_NO_REMAP
+#define STRICT_R_HEADERS
+#include <R.h>
+#include <Rinternals.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Enough for the scenario of 200 header lines with room; a request with more is answered 431. */
+#define MAX_HEADERS 512
+/* R never frees a symbol, so a peer may not choose more than this many of them in the life of the process. */
+#define MAX_NAMES 4096
+/* One megabyte of body, its head, and room: the largest request of any scenario. */
+#define MAX_REQUEST (4u << 20)
+
+struct span {
+    const char *start;
+    uint32_t length;
+};
+
+struct header {
+    struct span name; /* lower-cased in place by the parser */
+    struct span value;
+};
+
+struct request {
+    struct span method;
+    struct span path;
+    struct span query; /* with its question mark; empty without one */
+    struct span body;
+    int header_count;
+    bool keep_alive;
+    struct header headers[MAX_HEADERS];
+};
+
+enum parse_status { PARSE_WHOLE, PARSE_PARTIAL, PARSE_BAD };
+
+/* parse.c: reads one request from `data`; `*used` is its whole length, head and body. Lower-cases names in place. */
+enum parse_status parse_request(char *data, size_t length, struct request *request, size_t *used);
+
+struct buffer {
+    char *data;
+    size_t length;
+    size_t capacity;
+};
+
+void buffer_reserve(struct buffer *buffer, size_t extra);
+void buffer_append(struct buffer *buffer, const char *data, size_t length);
+
+/* The two addresses of a connection, as R strings that every request of the connection shares. */
+struct peer {
+    SEXP address;
+    SEXP port;
+};
+
+/* req.c */
+void req_init(SEXP constants, const char *server_name, int server_port);
+SEXP req_build(const struct request *request, const struct peer *peer);
+
+/* reply.c: appends a whole response. Raises an R error for a reply that is not one. */
+void reply_write(SEXP reply, bool keep_alive, struct buffer *out);
+void reply_write_error(int status, struct buffer *out);
+
+/* call.c: the four ways from the loop to the handler that the r-call group compares. */
+enum call_shape {
+    CALL_TRAMPOLINE,  /* R_tryEvalSilent over .Call over R_withCallingErrorHandler: Rookery's way */
+    CALL_EVALQ,       /* R's tryCatch(evalq(...)), built and evaluated per call: the way of httpuv issue 244 */
+    CALL_TRY_CATCH,   /* R_tryCatchError of the C API */
+    CALL_UNWIND       /* R_UnwindProtect alone: nothing is caught, so this is a floor and no alternative */
+};
+
+/* Runs `work` protected; returns true on success. On failure `*condition` is the condition object or R_NilValue. */
+bool call_protected(enum call_shape shape, SEXP (*work)(void *), void *data, SEXP *condition);
+/* Stand around each batch of calls: one turn of the loop. */
+void call_batch_begin(void);
+void call_batch_end(void);
+SEXP bare_trampoline(void);
+void call_init(void);
+
+#endif

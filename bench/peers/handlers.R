@@ -1,0 +1,66 @@
+# What the peers with a Rook interface are asked to do, one handler per workload, so that no peer pays for a router.
+#
+# Command line of every server script: Rscript --vanilla <peer>.R <port> <workload> <folder of static files>
+
+args <- commandArgs(trailingOnly = TRUE)
+port <- as.integer(args[[1]])
+workload <- args[[2]]
+static_dir <- args[[3]]
+
+# Ten kilobytes of JSON, made once: the group measures servers, not jsonlite.
+json_10k <- local({
+  rows <- sprintf('{"id":%04d,"name":"row %04d","value":%08.3f,"flag":true}', 1:170, 1:170, (1:170) / 7)
+  text <- paste0("[", paste(rows, collapse = ","), "]")
+  paste0(text, strrep(" ", 10240L - nchar(text)))
+})
+
+rook_handlers <- list(
+  hello = function(req) {
+    list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")
+  },
+  json = function(req) {
+    list(status = 200L, headers = list("Content-Type" = "application/json"), body = json_10k)
+  },
+  post = function(req) {
+    size <- length(req$rook.input$read())
+    list(status = 200L, headers = list("Content-Type" = "text/plain"), body = as.character(size))
+  },
+  # 1 GB in, read as an application reads what does not fit: a piece at a time
+  `body-in` = function(req) {
+    size <- 0
+    while (length(piece <- req$rook.input$read(65536L)) > 0L) size <- size + length(piece)
+    list(status = 200L, headers = list("Content-Type" = "text/plain"), body = format(size, scientific = FALSE))
+  },
+  `body-out` = function(req) {
+    list(
+      status = 200L,
+      headers = list("Content-Type" = "application/octet-stream"),
+      body = c(file = file.path(static_dir, "1g.bin"))
+    )
+  },
+  promise = function(req) {
+    promises::promise(function(resolve, reject) {
+      resolve(list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!"))
+    })
+  },
+  static = function(req) list(status = 404L, headers = list(), body = "")
+)
+# Asked while connections are held idle: what they keep alive is counted, garbage that R has not collected yet is not.
+rook_handlers$idle <- function(req) {
+  gc()
+  list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")
+}
+rook_handlers$headers <- rook_handlers$hello
+
+rook_app <- function(as_static_path) {
+  app <- list(call = rook_handlers[[if (workload == "ws") "idle" else workload]])
+  if (workload == "static") {
+    app$staticPaths <- list("/static" = as_static_path(static_dir))
+  }
+  if (workload == "ws") {
+    app$onWSOpen <- function(ws) {
+      ws$onMessage(function(binary, message) ws$send(message))
+    }
+  }
+  app
+}

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Measures what this project claims, beside its peers.
+
+    python3 bench/run.py                         every group
+    python3 bench/run.py --group r-http --quick  one group, short samples
+    python3 bench/run.py --gate                  the regression gate of the micro groups (--gate-write stores it)
+
+Exit status: 0; 1 a goal's floor is missed (with --goals), a cell FAILED or the gate differs; 2 wrong arguments;
+3 a peer is MISSING (unless --allow-missing).
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from runner import build, gate, goals, machine, plot, report
+from runner import call_group, http_group, memory_group, micro_group, startup_group, websocket_group
+from runner.plan import Options
+from runner.sampling import FAILED, MISSING, Cell
+from runner.scenarios import Group, ScenarioError, group_names, load_group
+
+KINDS = {
+    "micro": micro_group.run,
+    "http": http_group.run,
+    "websocket": websocket_group.run,
+    "memory": memory_group.run,
+    "startup": startup_group.run,
+    "call": call_group.run,
+}
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--group", action="append", default=[], help="a group to run (again for more); default: all")
+    parser.add_argument("--scenario", action="append", default=[], help="only this scenario (again for more)")
+    parser.add_argument("--quick", action="store_true", help="short samples and the quick scenarios only")
+    parser.add_argument("--goals", action="store_true", help="exit 1 unless every floor is met")
+    parser.add_argument("--allow-missing", action="store_true", help="a MISSING peer is no failure")
+    parser.add_argument("--placement", choices=("pinned", "free"), default=machine.default_placement())
+    parser.add_argument("--peer", action="append", default=[], help="only this peer (again for more)")
+    parser.add_argument("--out", type=Path, default=report.DEFAULT_FOLDER, help="where .json, .md and .svg go")
+    parser.add_argument("--gate", action="store_true", help="compare with bench/gate.json")
+    parser.add_argument("--gate-write", action="store_true", help="write bench/gate.json")
+    parser.add_argument("--readme", type=Path, help="put the short table of the last results into this file and stop")
+    parser.add_argument("--list", action="store_true", help="name the groups and their scenarios")
+    return parser.parse_args()
+
+
+def say(text: str) -> None:
+    print(f"  {text}", file=sys.stderr, flush=True)
+
+
+def run_group(group: Group, options: Options, out: Path) -> tuple[list[Cell], list[goals.Verdict]]:
+    about = machine.describe()
+    about.update({f"peer {name}": text for name, text in report.peer_versions(group).items()})
+    about["other programs' share of the cores before the run"] = f"{machine.busy_share():.0%}"
+    isolated: list[bool] = []
+    began = time.monotonic()
+    cells = KINDS[group.kind](group, options, lambda: isolated.append(isolate()))
+    about["network"] = "a namespace of its own" if isolated and isolated[0] else "the machine's loopback"
+    about["took"] = f"{time.monotonic() - began:.0f} s"
+    measured = {cell.scenario for cell in cells}
+    verdicts = goals.judge(group, cells, measured)
+    text = report.markdown(group, cells, verdicts, about, options)
+    results = report.as_json(group, cells, verdicts, about, options)
+    report.write(out, group.name, results, text, plot.svg(group, cells, report.conditions(group, options)))
+    print(text, flush=True)
+    return cells, verdicts
+
+
+_isolated: bool | None = None
+
+
+def isolate() -> bool:
+    """Into a network of its own, once: what needs the network (cargo) was built before."""
+    global _isolated
+    if _isolated is None:
+        _isolated = machine.own_network()
+    return _isolated
+
+
+def main() -> int:
+    asked = arguments()
+    machine.raise_descriptor_limit()
+    if asked.readme is not None:
+        report.put_into_readme(asked.readme, asked.out)
+        return 0
+    if asked.gate or asked.gate_write:
+        return gate.run(asked.gate_write, asked.allow_missing, machine.describe().get("rustc", ""), say)
+    known = group_names(build.SCENARIOS)
+    unknown = [name for name in asked.group if name not in known]
+    if unknown:
+        print(f"no group {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
+        # A micro group whose scenarios are not written yet is a missing peer, not a wrong argument.
+        return 2
+    try:
+        groups = [load_group(build.SCENARIOS / f"{name}.toml") for name in asked.group or known]
+    except ScenarioError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if asked.list:
+        for group in groups:
+            print(f"{group.name} ({group.kind}): {', '.join(scenario.name for scenario in group.scenarios)}")
+        return 0
+    options = Options(asked.quick, asked.placement, asked.scenario, asked.peer, say)
+    cells: list[Cell] = []
+    verdicts: list[goals.Verdict] = []
+    for group in sorted(groups, key=lambda group: group.kind != "micro"):
+        more_cells, more_verdicts = run_group(group, options, asked.out)
+        cells += more_cells
+        verdicts += more_verdicts
+    return finish(asked, cells, verdicts)
+
+
+def finish(asked: argparse.Namespace, cells: list[Cell], verdicts: list[goals.Verdict]) -> int:
+    for verdict in verdicts:
+        print(verdict.line())
+    print(goals.count_line(verdicts))
+    missing = sorted({cell.peer for cell in cells if cell.status == MISSING})
+    failed = sorted({f"{cell.peer} in {cell.scenario}" for cell in cells if cell.status == FAILED})
+    if missing:
+        print(f"MISSING: {', '.join(missing)}")
+    if failed:
+        print(f"FAILED: {', '.join(failed)}")
+    if missing and not asked.allow_missing:
+        return 3
+    if failed or (asked.goals and not goals.all_floors_met(verdicts)):
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The benchmark runner: scenarios are data (bench/scenarios/*.toml), this package runs them and prints the tables."""

@@ -1,0 +1,98 @@
+"""Compiles what the groups need, into bench/out and bench/target. What does not compile is MISSING, with the reason."""
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+BENCH = Path(__file__).resolve().parent.parent
+TREE = BENCH.parent
+OUT = BENCH / "out"
+TARGET = BENCH / "target"
+SCENARIOS = BENCH / "scenarios"
+
+
+class BuildError(Exception):
+    """A program that could not be built; the text is the end of the compiler's output."""
+
+
+def _run(command: list[str], cwd: Path, extra: dict[str, str] | None = None) -> None:
+    environment = dict(os.environ, **(extra or {}))
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-12:])
+        raise BuildError(f"`{' '.join(command)}` failed:\n{tail}")
+
+
+def _is_current(target: Path, sources: list[Path]) -> bool:
+    return target.exists() and all(source.stat().st_mtime <= target.stat().st_mtime for source in sources)
+
+
+@functools.cache
+def bare_epoll() -> Path:
+    folder = BENCH / "peers" / "bare-epoll"
+    target = OUT / "bare_epoll.so"
+    sources = sorted(folder.glob("*.c"))
+    if not _is_current(target, [*sources, folder / "bare_epoll.h"]):
+        OUT.mkdir(exist_ok=True)
+        if shutil.which("R") is None:
+            raise BuildError("R is not installed")
+        # Objects are built in a folder of their own, so that the sources stay clean.
+        work = OUT / "bare-epoll"
+        shutil.rmtree(work, ignore_errors=True)
+        shutil.copytree(folder, work)
+        flags = {"PKG_CFLAGS": "-O2 -D_GNU_SOURCE -I."}
+        _run(["R", "CMD", "SHLIB", "-o", str(target), *[source.name for source in sources]], work, flags)
+    return target
+
+
+@functools.cache
+def c_program(name: str) -> Path:
+    source = BENCH / "load" / f"{name}.c"
+    target = OUT / name
+    if not _is_current(target, [source]):
+        OUT.mkdir(exist_ok=True)
+        _run(["cc", "-O2", "-o", str(target), str(source)], BENCH)
+    return target
+
+
+@functools.cache
+def c_preload(name: str) -> Path:
+    source = BENCH / "load" / f"{name}.c"
+    target = OUT / f"{name}.so"
+    if not _is_current(target, [source]):
+        OUT.mkdir(exist_ok=True)
+        _run(["cc", "-O2", "-shared", "-fPIC", "-o", str(target), str(source)], BENCH)
+    return target
+
+
+@functools.cache
+def hyper() -> Path:
+    folder = BENCH / "peers" / "hyper"
+    _run(["cargo", "build", "--release", "--locked", "--target-dir", str(TARGET)], folder)
+    return TARGET / "release" / "rookery-bench-hyper"
+
+
+@functools.cache
+def micro_binaries(group: str) -> list[Path]:
+    """The Rust binary of a micro group and, where the group has one, its Go binary."""
+    folder = BENCH / "micro" / group
+    if not (folder / "Cargo.toml").exists():
+        raise BuildError(f"bench/micro/{group} does not exist")
+    name = f"rookery-bench-{group}"
+    _run(["cargo", "build", "--release", "-p", name], BENCH)
+    binaries = [TARGET / "release" / name]
+    if (folder / "go" / "go.mod").exists() and shutil.which("go") is not None:
+        target = OUT / "go" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _run(["go", "build", "-o", str(target), "."], folder / "go")
+        binaries.append(target)
+    return binaries
+
+
+def micro_cases(binary: Path) -> list[tuple[str, str]]:
+    done = subprocess.run([str(binary), "list"], capture_output=True, text=True, check=True)
+    entries = [json.loads(line) for line in done.stdout.splitlines() if line.strip()]
+    return [(entry["scenario"], entry["peer"]) for entry in entries]

@@ -1,0 +1,48 @@
+"""Instructions per operation: two runs under callgrind, N and 2N operations, and their difference.
+
+The difference leaves out start-up, the peer's own warm-up and the reading of arguments. The figure does not depend on
+the machine's mood; it does depend on the compiler, which is why bench/gate.json names it.
+"""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from .machine import clean_environment
+
+# callgrind is some fifty times slower than the machine.
+TIME_LIMIT_S = 120
+
+
+def is_here() -> bool:
+    return shutil.which("valgrind") is not None
+
+
+def instructions_per_op(binary: Path, scenario: str, peer: str, iterations: int) -> float:
+    once = _count(binary, scenario, peer, iterations)
+    twice = _count(binary, scenario, peer, 2 * iterations)
+    return (twice - once) / iterations
+
+
+def _count(binary: Path, scenario: str, peer: str, iterations: int) -> int:
+    line = [
+        "valgrind",
+        "--tool=callgrind",
+        "--callgrind-out-file=/dev/null",
+        str(binary),
+        "run",
+        scenario,
+        peer,
+        str(iterations),
+    ]
+    try:
+        done = subprocess.run(
+            line, env=clean_environment(), capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"callgrind took more than {TIME_LIMIT_S} s") from error
+    found = re.search(r"Collected\s*:\s*(\d+)", done.stderr)
+    if done.returncode != 0 or found is None:
+        raise RuntimeError(f"callgrind failed: {done.stderr.strip()[-200:]}")
+    return int(found[1])

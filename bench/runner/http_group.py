@@ -1,0 +1,58 @@
+"""Groups of kind `http`: requests per second, latency and the server's CPU time through wrk."""
+
+from collections.abc import Callable
+
+from . import allocations, wrk
+from .plan import Options, Servers, open_cells, prepare
+from .sampling import OK, Cell, interleave
+from .scenarios import Group, Scenario
+
+# R compiles a closure at its second call and the allocators settle; this much load goes unmeasured first.
+WARM_UP_S = 1.0
+
+
+def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
+    scenarios = options.chosen(group.scenarios)
+    absent = prepare(scenarios)
+    isolate()
+    cells: list[Cell] = []
+    with Servers(options) as servers:
+        for scenario in scenarios:
+            options.say(f"{group.name}: {scenario.name}")
+            row = open_cells(scenario, absent)
+            if scenario.extra.get("measure") == "allocations":
+                allocations.measure(row, scenario, options)
+            else:
+                servers.switch(scenario.workload)
+                measure(row, scenario, servers, options)
+            cells += row
+    return cells
+
+
+def measure(row: list[Cell], scenario: Scenario, servers: Servers, options: Options) -> None:
+    seconds = options.seconds(scenario)
+
+    def load(cell: Cell, length: float) -> dict[str, float]:
+        server = servers.running[cell.peer]
+        server.resume()
+        try:
+            return wrk.run(server, scenario, length, options.placement)
+        finally:
+            if server.is_alive():
+                server.pause()
+
+    for cell in row:
+        if cell.status != OK or (server := servers.get(cell)) is None:
+            continue
+        try:
+            server.resume()
+            wrk.check(server, scenario)
+            load(cell, WARM_UP_S)
+        except (RuntimeError, OSError) as error:
+            cell.fail(str(error))
+            if server.is_alive():
+                server.pause()
+    interleave(row, lambda cell: load(cell, seconds))
+    for cell in row:
+        if cell.status == OK:
+            cell.single["peak_bytes"] = float(servers.running[cell.peer].memory_bytes("VmHWM"))

@@ -1,0 +1,128 @@
+"""Where the run happens: cores, versions, and a network of its own."""
+
+import ctypes
+import fcntl
+import os
+import platform
+import resource
+import shutil
+import socket
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+SERVER_CORE = 0
+GENERATOR_CORE = 1
+# The 10,000 idle connections of the memory group, with room; wsload and each server need one descriptor a connection.
+DESCRIPTORS = 16_384
+
+CLONE_NEWNET = 0x40000000
+SIOCGIFFLAGS, SIOCSIFFLAGS, SIOCSIFADDR, IFF_UP = 0x8913, 0x8914, 0x8916, 0x1
+
+
+def pinned(core: int, placement: str) -> list[str]:
+    """The command prefix that ties a program to a core; empty where the run leaves placement to the kernel."""
+    return ["taskset", "-c", str(core)] if placement == "pinned" else []
+
+
+def default_placement() -> str:
+    enough = len(os.sched_getaffinity(0)) >= 2
+    return "pinned" if enough and shutil.which("taskset") else "free"
+
+
+def own_network() -> bool:
+    """Moves this process, and all it starts, into a network namespace that has only a loopback.
+
+    Some peers listen on every address; here nothing outside the machine can reach them, and no other program's port
+    is in the way. Without the right to do it the run goes on in the network it is in.
+    """
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.unshare(CLONE_NEWNET) != 0:
+            return False
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+            request = struct.pack("16sh", b"lo", 0)
+            flags = struct.unpack("16sh", fcntl.ioctl(control, SIOCGIFFLAGS, request)[:18])[1]
+            fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh", b"lo", flags | IFF_UP))
+            # glibc's AI_ADDRCONFIG, which nanonext asks for, finds no IPv4 where 127.0.0.1 is the only address.
+            second = struct.pack("16sHH4s8x", b"lo:1", socket.AF_INET, 0, socket.inet_aton("127.0.0.2"))
+            fcntl.ioctl(control, SIOCSIFADDR, second)
+        return True
+    except OSError:
+        return False
+
+
+def raise_descriptor_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def clean_environment() -> dict[str, str]:
+    """The environment of everything measured: a backtrace per error would be measured along (2.9 us each)."""
+    environment = dict(os.environ)
+    for name in ("RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "MALLOC_ARENA_MAX", "LD_PRELOAD"):
+        environment.pop(name, None)
+    return environment
+
+
+def busy_share(seconds: float = 0.5) -> float:
+    """The share of all cores that programs use while this one sleeps: what would disturb a measurement."""
+    before = _cpu_times()
+    time.sleep(seconds)
+    after = _cpu_times()
+    total = sum(after) - sum(before)
+    # Fields 3 and 4 of the `cpu` line: idle, and idle while waiting for a disk.
+    idle = after[3] + after[4] - before[3] - before[4]
+    return 1 - idle / total if total > 0 else 0.0
+
+
+def _cpu_times() -> list[int]:
+    line = Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0]
+    return [int(field) for field in line.split()[1:]]
+
+
+def describe() -> dict[str, str]:
+    info = {
+        "processor": _processor(),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "memory": _memory(),
+        "kernel": platform.release(),
+    }
+    commands = {
+        "rustc": ["rustc", "--version"],
+        "go": ["go", "version"],
+        "R": ["Rscript", "--version"],
+        "wrk": ["wrk", "-v"],
+        "valgrind": ["valgrind", "--version"],
+        "cc": ["cc", "--version"],
+    }
+    for name, command in commands.items():
+        line = _first_line(command)
+        if line:
+            info[name] = line
+    return info
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _memory() -> str:
+    for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("MemTotal"):
+            return f"{int(line.split()[1]) / 1048576:.0f} GiB"
+    return "unknown"
+
+
+def _first_line(command: list[str]) -> str:
+    if shutil.which(command[0]) is None:
+        return ""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return lines[0].split(" Copyright")[0].strip() if lines else ""

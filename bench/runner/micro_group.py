@@ -1,0 +1,91 @@
+"""Groups of kind `micro`: one binary per group (and one in Go where the peer is), run by the contract of bench/README.md."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from . import build, callgrind
+from .machine import SERVER_CORE, clean_environment, pinned
+from .plan import Options
+from .sampling import MISSING, OK, Cell, interleave
+from .scenarios import Group, Scenario
+
+TIME_LIMIT_S = 120
+# What a sample is; everything else that a run prints is deterministic and kept once.
+TIMES = ("ns_per_op",)
+# Iterations under callgrind where the scenario does not say: the difference of N and 2N settles early.
+CALLGRIND_ITERATIONS = 2_000
+
+
+def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
+    scenarios = options.chosen(group.scenarios)
+    try:
+        binaries = build.micro_binaries(group.name)
+        homes = {case: binary for binary in reversed(binaries) for case in build.micro_cases(binary)}
+        absent = ""
+    except (build.BuildError, OSError, subprocess.CalledProcessError, ValueError) as error:
+        binaries, homes, absent = [], {}, str(error)
+    isolate()
+    cells: list[Cell] = []
+    for scenario in scenarios:
+        options.say(f"{group.name}: {scenario.name}")
+        row = []
+        for peer in scenario.peers:
+            cell = Cell(scenario.name, peer)
+            if (scenario.name, peer) not in homes:
+                cell.status = MISSING
+                cell.reason = absent or f"no binary of the group offers {scenario.name} with {peer}"
+            row.append(cell)
+        _measure(row, scenario, homes, binaries, options)
+        cells += row
+    return cells
+
+
+def _measure(
+    row: list[Cell],
+    scenario: Scenario,
+    homes: dict[tuple[str, str], Path],
+    binaries: list[Path],
+    options: Options,
+) -> None:
+    iterations = options.iterations(scenario)
+
+    def take(cell: Cell) -> dict[str, float]:
+        figures = run_once(homes[cell.scenario, cell.peer], cell.scenario, cell.peer, iterations, options.placement)
+        for name, value in figures.items():
+            if name not in TIMES:
+                cell.single[name] = value
+        return {name: value for name, value in figures.items() if name in TIMES}
+
+    interleave(row, take)
+    for cell in row:
+        if cell.status == OK and callgrind.is_here() and homes[cell.scenario, cell.peer] == binaries[0]:
+            try:
+                cell.single["instructions"] = instructions(binaries[0], scenario, cell.peer)
+            except RuntimeError as error:
+                cell.reason = str(error)
+
+
+def instructions(binary: Path, scenario: Scenario, peer: str) -> float:
+    wanted = scenario.extra.get("callgrind_iterations", CALLGRIND_ITERATIONS)
+    return callgrind.instructions_per_op(binary, scenario.name, peer, min(wanted, scenario.iterations))
+
+
+def run_once(binary: Path, scenario: str, peer: str, iterations: int, placement: str) -> dict[str, float]:
+    line = [*pinned(SERVER_CORE, placement), str(binary), "run", scenario, peer, str(iterations)]
+    try:
+        done = subprocess.run(
+            line, env=clean_environment(), capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"one sample took more than {TIME_LIMIT_S} s") from error
+    if done.returncode != 0:
+        raise RuntimeError(f"status {done.returncode}: {done.stderr.strip()[-200:]}")
+    printed = json.loads(done.stdout.strip().splitlines()[-1])
+    left_out = ("iterations",)
+    return {
+        name: float(value)
+        for name, value in printed.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and name not in left_out
+    }

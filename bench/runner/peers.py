@@ -1,0 +1,195 @@
+"""The servers of the R groups: how each is started, watched and stopped.
+
+Every server is its own process with its output in bench/out/log. While another peer is measured it is stopped with
+SIGSTOP, so that a peer that polls while idle takes nothing from its rivals.
+"""
+
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import build
+from .machine import SERVER_CORE, clean_environment, pinned
+
+FIRST_PORT = 18_400
+# R with its packages loads in under a second on the reference machine; a loaded one may take ten times as long.
+START_LIMIT_S = 20.0
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class PeerMissing(Exception):
+    """The peer is not installed here; the text says what was looked for."""
+
+
+@dataclass
+class Server:
+    peer: str
+    port: int
+    process: subprocess.Popen
+    log: Path
+    started_in_s: float = 0.0
+    extra: dict[str, str] = field(default_factory=dict)
+
+    def pause(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def cpu_seconds(self) -> float:
+        """CPU time of all its threads so far, from /proc/<pid>/stat (steps of 10 ms)."""
+        text = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8")
+        fields = text.rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def memory_bytes(self, name: str) -> int:
+        """`VmHWM` (the most it ever held) or `VmRSS` (what it holds now)."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith(name + ":"):
+                return int(line.split()[1]) * 1024
+        raise RuntimeError(f"{self.peer} has no {name}: the process ended")
+
+    def reset_peak(self) -> None:
+        """Lets `VmHWM` begin anew at what is resident now."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5", encoding="utf-8")
+
+    def last_words(self) -> str:
+        lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return " / ".join(lines[-4:])
+
+    def stop(self) -> None:
+        if self.is_alive():
+            self.resume()
+            end(self.process)
+
+
+def end(process: subprocess.Popen) -> None:
+    """Ends a program of ours; drogonR takes SIGTERM as the end of its own loop and leaves R running."""
+    process.terminate()
+    try:
+        process.wait(timeout=2)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def rookery_library() -> Path:
+    return Path(os.environ.get("ROOKERY_LIB") or build.TREE / ".local" / "lib")
+
+
+def peers_library() -> Path:
+    return Path(os.environ.get("ROOKERY_PEERS") or "/work/peers/lib")
+
+
+def _require_r_package(peer: str, package: str, library: Path | None) -> None:
+    if library is not None:
+        if not (library / package / "DESCRIPTION").exists():
+            raise PeerMissing(f"no {package} in {library}")
+        return
+    script = f"cat(requireNamespace('{package}', quietly = TRUE))"
+    done = subprocess.run(["Rscript", "--vanilla", "-e", script], capture_output=True, text=True, check=False)
+    if done.stdout.strip() != "TRUE":
+        raise PeerMissing(f"R has no package {package}")
+
+
+def command(peer: str, port: int, workload: str, files: Path) -> list[str]:
+    """The command line of a peer's server; `bare-epoll/evalq` is bare-epoll with that way of calling the handler.
+
+    Raises PeerMissing or BuildError when there is none here.
+    """
+    peer, _, shape = peer.partition("/")
+    if peer == "hyper":
+        return [str(build.hyper()), str(port), workload]
+    if peer == "bare-epoll":
+        build.bare_epoll()
+    elif peer == "rookery":
+        _require_r_package(peer, "rookery", rookery_library())
+    elif peer == "httpuv":
+        _require_r_package(peer, "httpuv", None)
+    elif peer in ("nanonext", "drogonR"):
+        _require_r_package(peer, peer, peers_library())
+    else:
+        raise PeerMissing(f"unknown peer {peer}")
+    script = build.BENCH / "peers" / f"{peer}.R"
+    shaped = [shape] if shape else []
+    return ["Rscript", "--vanilla", str(script), str(port), workload, str(files), *shaped]
+
+
+def version(peer: str) -> str:
+    """What the table of versions says of a peer; empty for the programs of this tree."""
+    libraries = {
+        "rookery": str(rookery_library()),
+        "nanonext": str(peers_library()),
+        "drogonR": str(peers_library()),
+        "httpuv": "",
+    }
+    if peer == "hyper":
+        lock = (build.BENCH / "peers" / "hyper" / "Cargo.lock").read_text(encoding="utf-8")
+        found = [part for part in lock.split("[[package]]") if '\nname = "hyper"\n' in part]
+        return found[0].split('version = "', 1)[1].split('"', 1)[0] if found else ""
+    if peer not in libraries:
+        return ""
+    paths = f".libPaths(c('{libraries[peer]}', .libPaths()));" if libraries[peer] else ""
+    own = f"{paths} cat(as.character(packageVersion('{peer}')), ', later ', as.character(packageVersion('later')), sep='')"
+    done = subprocess.run(["Rscript", "--vanilla", "-e", own], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def environment() -> dict[str, str]:
+    return dict(
+        clean_environment(),
+        ROOKERY_LIB=str(rookery_library()),
+        ROOKERY_PEERS=str(peers_library()),
+        ROOKERY_BENCH_OUT=str(build.OUT),
+    )
+
+
+_ports = itertools.count(FIRST_PORT)
+
+
+def next_port() -> int:
+    """Ports are not used twice in a run: a listener of a server that just ended may linger."""
+    return next(_ports)
+
+
+def start(
+    peer: str,
+    workload: str,
+    files: Path,
+    placement: str,
+    variables: dict[str, str] | None = None,
+) -> Server:
+    """Starts the peer's server and waits until it accepts. Raises PeerMissing, BuildError or RuntimeError."""
+    port = next_port()
+    line = command(peer, port, workload, files)
+    log = build.OUT / "log" / f"{peer.replace('/', '-')}-{workload}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*pinned(SERVER_CORE, placement), *line],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=dict(environment(), **(variables or {})),
+        )
+    server = Server(peer, port, process, log)
+    while time.monotonic() - began < START_LIMIT_S:
+        if not server.is_alive():
+            raise RuntimeError(f"{peer} ended at once: {server.last_words()}")
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            server.started_in_s = time.monotonic() - began
+            return server
+        except OSError:
+            time.sleep(0.02)
+    server.stop()
+    raise RuntimeError(f"{peer} did not listen within {START_LIMIT_S:.0f} s: {server.last_words()}")

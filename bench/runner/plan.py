@@ -1,0 +1,125 @@
+"""What every kind of group shares: the options of a run, the cells of a scenario, and the files that are served."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from . import build, peers
+from .peers import PeerMissing, Server
+from .sampling import FAILED, MISSING, Cell
+from .scenarios import Scenario
+
+STATIC_FILES = {"10k.txt": 10 * 1024, "10m.bin": 10 * 1024 * 1024}
+ONE_GIB = 1 << 30
+
+
+@dataclass
+class Options:
+    quick: bool
+    placement: str
+    only: list[str]
+    only_peers: list[str]
+    say: Callable[[str], None]
+
+    def seconds(self, scenario: Scenario) -> float:
+        return scenario.quick_seconds if self.quick else scenario.seconds
+
+    def iterations(self, scenario: Scenario) -> int:
+        return scenario.quick_iterations if self.quick else scenario.iterations
+
+    def chosen(self, scenarios: list[Scenario]) -> list[Scenario]:
+        """The scenarios of this run, with the peers of this run."""
+        wanted = [scenario for scenario in scenarios if self.wants(scenario)]
+        if not self.only_peers:
+            return wanted
+        kept = [replace(one, peers=[peer for peer in one.peers if peer in self.only_peers]) for one in wanted]
+        return [scenario for scenario in kept if scenario.peers]
+
+    def wants(self, scenario: Scenario) -> bool:
+        if self.only:
+            return scenario.name in self.only
+        return scenario.quick or not self.quick
+
+
+def static_folder() -> Path:
+    """A folder with the files that the static scenarios ask for, made once: text that does not compress to nothing."""
+    folder = build.OUT / "static"
+    folder.mkdir(parents=True, exist_ok=True)
+    line = b"0123456789 abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ\n"
+    for name, size in STATIC_FILES.items():
+        path = folder / name
+        if not path.exists() or path.stat().st_size != size:
+            path.write_bytes((line * (size // len(line) + 1))[:size])
+    return folder
+
+
+def one_gib_file() -> Path:
+    """One GiB of zeros without blocks on the disk: what is measured is the server, not the disk."""
+    path = static_folder() / "1g.bin"
+    with path.open("ab") as file:
+        file.truncate(ONE_GIB)
+    return path
+
+
+def prepare(scenarios: list[Scenario]) -> dict[str, tuple[str, str]]:
+    """Builds what the scenarios' servers need. Returns, for each peer that cannot run, its status and the reason."""
+    absent: dict[str, tuple[str, str]] = {}
+    for peer in {peer for scenario in scenarios for peer in scenario.peers}:
+        try:
+            peers.command(peer, 0, "hello", Path())
+        except (PeerMissing, build.BuildError, OSError) as error:
+            absent[peer] = (MISSING, str(error))
+    return absent
+
+
+def open_cells(scenario: Scenario, absent: dict[str, tuple[str, str]]) -> list[Cell]:
+    cells = []
+    for peer in scenario.peers:
+        cell = Cell(scenario.name, peer)
+        if peer in absent:
+            cell.status, cell.reason = absent[peer]
+        cells.append(cell)
+    return cells
+
+
+class Servers:
+    """The servers of one workload, started when first asked for, all stopped at the end."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.workload = ""
+        self.running: dict[str, Server] = {}
+        self.broken: dict[str, str] = {}
+
+    def __enter__(self) -> "Servers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop_all()
+
+    def switch(self, workload: str) -> None:
+        if workload != self.workload:
+            self.stop_all()
+            self.workload = workload
+
+    def get(self, cell: Cell, variables: dict[str, str] | None = None) -> Server | None:
+        """The running server of the cell's peer, or None after marking the cell FAILED."""
+        if cell.peer in self.running and not self.running[cell.peer].is_alive():
+            self.running.pop(cell.peer)
+        if cell.peer not in self.running and cell.peer not in self.broken:
+            try:
+                server = peers.start(cell.peer, self.workload, static_folder(), self.options.placement, variables)
+                server.pause()
+                self.running[cell.peer] = server
+            except (RuntimeError, OSError) as error:
+                self.broken[cell.peer] = str(error)
+        if cell.peer in self.broken:
+            cell.status, cell.reason = FAILED, self.broken[cell.peer]
+            return None
+        return self.running[cell.peer]
+
+    def stop_all(self) -> None:
+        for server in self.running.values():
+            server.stop()
+        self.running.clear()
+        self.broken.clear()

@@ -1,0 +1,244 @@
+"""The results of a run as JSON and as Markdown tables. Tables are printed, never typed."""
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+
+from . import build, peers
+from .goals import Verdict, count_line, number
+from .plan import Options
+from .sampling import OK, SAMPLES, Cell, pairwise, ratio
+from .scenarios import Group
+
+# What each metric is called at the head of a column, in the order of the columns.
+COLUMNS = {
+    "requests_per_second": "requests/s",
+    "messages_per_second": "messages/s",
+    "ns_per_op": "ns/op",
+    "instructions": "instructions/op",
+    "allocs_per_op": "allocs/op",
+    "bytes_per_op": "bytes/op",
+    "p50_us": "p50 us",
+    "p99_us": "p99 us",
+    "p999_us": "p99.9 us",
+    "cpu_us_per_request": "CPU us/request",
+    "cpu_us_per_message": "CPU us/message",
+    "seconds": "seconds",
+    "microseconds_per_call": "us/call",
+    "frames": "R frames",
+    "allocs_per_request": "allocs/request, I/O thread",
+    "first_answer_ms": "first answer ms",
+    "load_ms": "load ms",
+    "installed_bytes": "installed",
+    "bytes_per_connection": "bytes/connection",
+    "idle_cpu_ms_per_second": "idle CPU ms/s",
+    "resident_bytes": "resident",
+    "growth_bytes": "growth",
+    "peak_bytes": "peak memory",
+}
+HIDDEN = ("failed",)
+# Where more is better; everywhere else less is.
+MORE_IS_BETTER = ("requests_per_second", "messages_per_second")
+SIZES = ("resident_bytes", "peak_bytes", "growth_bytes", "installed_bytes")
+
+
+def as_json(group: Group, cells: list[Cell], verdicts: list[Verdict], machine: dict, options: Options) -> dict:
+    names = {scenario.name: scenario for scenario in group.scenarios}
+    measured = list(dict.fromkeys(cell.scenario for cell in cells))
+    return {
+        "group": group.name,
+        "what": group.what,
+        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "quick": options.quick,
+        "placement": options.placement,
+        "machine": machine,
+        "scenarios": [
+            {
+                "name": name,
+                "what": names[name].what,
+                "cells": [_cell_json(cell, cells, group) for cell in cells if cell.scenario == name],
+            }
+            for name in measured
+        ],
+        "goals": [
+            dict(asdict(verdict.goal), status=verdict.status, figure=_finite(verdict.figure), reason=verdict.reason)
+            for verdict in verdicts
+        ],
+    }
+
+
+def _finite(value: float | None) -> float | str | None:
+    return value if value is None or abs(value) != float("inf") else str(value)
+
+
+def _cell_json(cell: Cell, cells: list[Cell], group: Group) -> dict:
+    entry: dict = {"peer": cell.peer, "status": cell.status}
+    if cell.reason:
+        entry["reason"] = cell.reason
+    if cell.status == OK:
+        entry["median"] = {name: cell.middle(name) for name in cell.metrics()}
+        entry["spread"] = {name: cell.spread(name) for name in cell.metrics() if name not in cell.single}
+        entry["samples"] = cell.samples
+        turns = _turns(cell, cells, group)
+        if turns:
+            entry["ratio_of_ours"] = {"metric": group.metric, "turns": [_finite(turn) for turn in turns]}
+    return entry
+
+
+def _turns(cell: Cell, cells: list[Cell], group: Group) -> list[float]:
+    ours = [other for other in cells if other.scenario == cell.scenario and other.peer == group.ours]
+    if not ours or ours[0] is cell:
+        return []
+    metric = ratio_metric(group, ours[0])
+    return pairwise(ours[0], cell, metric, ratio) if metric else []
+
+
+def ratio_metric(group: Group, cell: Cell) -> str | None:
+    """The group's own metric, or the first column of the scenario where it does not have that one."""
+    names = cell.metrics()
+    if group.metric in names:
+        return group.metric
+    return next((name for name in COLUMNS if name in names), None)
+
+
+def markdown(group: Group, cells: list[Cell], verdicts: list[Verdict], machine: dict, options: Options) -> str:
+    lines = [f"## {group.name}", ""]
+    if group.what:
+        lines += [group.what, ""]
+    lines += [conditions(group, options), ""]
+    for scenario in group.scenarios:
+        row = [cell for cell in cells if cell.scenario == scenario.name]
+        if row:
+            lines += [f"### {scenario.name}", ""]
+            lines += [scenario.what, ""] if scenario.what else []
+            lines += table(group, row)
+            lines += [f"- {cell.peer}: {cell.status}: {_one_line(cell.reason)}" for cell in row if cell.reason]
+            lines.append("")
+    lines += ["### Machine and versions", ""]
+    lines += [f"- {name}: {value}" for name, value in machine.items()]
+    if verdicts:
+        lines += ["", "### Goals", "", "```", *[verdict.line() for verdict in verdicts], count_line(verdicts), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def conditions(group: Group, options: Options) -> str:
+    turns = f"{SAMPLES} interleaved samples (A B C A B C); median (lowest..highest); the ratio is taken turn by turn."
+    if group.kind == "micro":
+        where = "Each run is pinned to core 0." if options.placement == "pinned" else "Runs are not pinned to a core."
+    elif group.kind in ("http", "websocket", "memory"):
+        where = "The server, with all its threads, is pinned to core 0 and the load generator to core 1."
+        if options.placement != "pinned":
+            where = "Server and load generator share the cores as the kernel places them."
+    else:
+        where = ""
+    short = "Quick run: short samples, for a look and not for a claim." if options.quick else ""
+    return " ".join(part for part in (turns, where, short) if part)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:300]
+
+
+def table(group: Group, row: list[Cell]) -> list[str]:
+    shown = [name for name in COLUMNS if any(name in cell.metrics() for cell in row)]
+    shown += sorted({name for cell in row for name in cell.metrics()} - set(shown) - set(HIDDEN))
+    ours = next((cell for cell in row if cell.peer == group.ours and cell.status == OK), None)
+    metric = ratio_metric(group, ours) if ours is not None else None
+    head = ["peer", *[COLUMNS.get(name, name.replace("_", " ")) for name in shown]]
+    if metric is not None and len(row) > 1:
+        head.insert(2, f"{group.ours} / it")
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for cell in row:
+        fields = [cell.peer]
+        for position, name in enumerate(shown):
+            fields.append(_field(cell, name))
+            if position == 0 and metric is not None and len(row) > 1:
+                fields.append(_ratio_field(ours, cell, metric))
+        lines.append("| " + " | ".join(fields) + " |")
+    return lines
+
+
+def _field(cell: Cell, name: str) -> str:
+    if cell.status != OK:
+        return cell.status
+    middle, spread = cell.middle(name), cell.spread(name)
+    if middle is None or spread is None:
+        return "-"
+    text = size(middle) if name in SIZES else number(middle)
+    if name in cell.single or len(cell.values(name)) == 1:
+        return text
+    if name in ("p50_us", "p99_us", "p999_us", "cpu_us_per_request", "cpu_us_per_message"):
+        return text
+    return f"{text} ({number(spread[0])}..{number(spread[1])})"
+
+
+def _ratio_field(ours: Cell | None, cell: Cell, metric: str) -> str:
+    if ours is None or cell is ours:
+        return "1" if cell is ours else "-"
+    turns = pairwise(ours, cell, metric, ratio)
+    if not turns:
+        return "-"
+    middle = number(median(turns))
+    return middle if len(set(turns)) == 1 else f"{middle} ({number(min(turns))}..{number(max(turns))})"
+
+
+def size(value: float) -> str:
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if abs(value) >= factor:
+            return f"{value / factor:.1f} {unit}"
+    return f"{value:.0f} B"
+
+
+def peer_versions(group: Group) -> dict[str, str]:
+    if group.kind in ("micro", "call"):
+        return {}
+    names = sorted({peer for scenario in group.scenarios for peer in scenario.peers})
+    return {peer: text for peer in names if (text := peers.version(peer))}
+
+
+def write(folder: Path, name: str, results: dict, text: str, picture: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    (folder / f"{name}.md").write_text(text, encoding="utf-8")
+    (folder / f"{name}.svg").write_text(picture, encoding="utf-8")
+
+
+def readme_table(folder: Path) -> str:
+    """The short table of the README, from the JSON of the groups' last runs: the goals, and what was measured."""
+    lines = ["| group | scenario | against | measured | floor | aim | |", "|---|---|---|---|---|---|---|"]
+    for path in sorted(folder.glob("*.json")):
+        results = json.loads(path.read_text(encoding="utf-8"))
+        for goal in results["goals"]:
+            figure = goal["figure"]
+            if figure is None or goal["against"] is None or goal["kind"] not in ("ratio_min", "ratio_max"):
+                continue
+            value = float(figure)
+            times = value if goal["kind"] == "ratio_min" else (1 / value if value > 0 else float("inf"))
+            floor = goal["floor"] if goal["kind"] == "ratio_min" else (1 / goal["floor"] if goal["floor"] else None)
+            aim = goal["aim"]
+            if aim is not None and goal["kind"] == "ratio_max":
+                aim = 1 / aim if aim else None
+            shown = ["" if part is None else number(part) + " times" for part in (times, floor, aim)]
+            lines.append(
+                f"| {results['group']} | {goal['scenario']} ({COLUMNS.get(goal['metric'], goal['metric'])}) "
+                f"| {goal['against']} | {shown[0]} | {shown[1]} | {shown[2]} | {goal['status']} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+README_BEGIN, README_END = "<!-- bench:begin -->", "<!-- bench:end -->"
+
+
+def put_into_readme(path: Path, folder: Path) -> None:
+    """Replaces what stands between the two marks in `path` by the short table."""
+    text = path.read_text(encoding="utf-8")
+    if README_BEGIN not in text or README_END not in text:
+        raise ValueError(f"{path} has no lines {README_BEGIN} and {README_END}")
+    head, rest = text.split(README_BEGIN, 1)
+    tail = rest.split(README_END, 1)[1]
+    path.write_text(f"{head}{README_BEGIN}\n{readme_table(folder)}{README_END}{tail}", encoding="utf-8")
+
+
+DEFAULT_FOLDER = build.OUT

@@ -1,0 +1,134 @@
+"""Groups, scenarios and goals as bench/scenarios/<group>.toml states them.
+
+A file that says something this module does not know is an error: a misspelt goal that is silently not checked would be
+worse than no goal.
+"""
+
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+KINDS = ("micro", "http", "websocket", "memory", "startup", "call")
+GOAL_KINDS = ("ratio_max", "ratio_min", "difference_max", "max", "min")
+
+
+class ScenarioError(Exception):
+    """A scenario file that cannot be run as written."""
+
+
+@dataclass
+class Scenario:
+    name: str
+    what: str
+    peers: list[str]
+    # How much of it: iterations for micro groups, seconds a sample for the others.
+    iterations: int = 0
+    quick_iterations: int = 0
+    seconds: float = 2.0
+    quick_seconds: float = 0.6
+    # Whether a quick run includes it at all.
+    quick: bool = True
+    # What the server answers (a name that bench/peers/handlers.R knows) and how it is asked.
+    workload: str = ""
+    path: str = "/"
+    connections: int = 1
+    headers: int = 0
+    body_bytes: int = 0
+    # What one answer must be: status 200 and this many bytes of body.
+    answer_bytes: int | None = None
+    payload_bytes: int = 0
+    # Anything else the kind of group reads itself.
+    extra: dict = field(default_factory=dict)
+
+
+@dataclass
+class Goal:
+    scenario: str
+    metric: str
+    kind: str
+    floor: float
+    source: str
+    ours: str
+    aim: float | None = None
+    against: str | None = None
+
+
+@dataclass
+class Group:
+    name: str
+    kind: str
+    what: str
+    # The peer that the ratios are for, and the metric whose ratio the tables show.
+    ours: str
+    metric: str
+    scenarios: list[Scenario]
+    goals: list[Goal]
+
+
+def group_names(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.toml"))
+
+
+def load_group(path: Path) -> Group:
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    kind = data.get("kind", "micro")
+    if kind not in KINDS:
+        raise ScenarioError(f"{path}: unknown kind {kind!r}")
+    ours = data.get("ours", "ours" if kind == "micro" else "rookery")
+    scenarios = [_scenario(path, entry) for entry in data.get("scenario", [])]
+    names = [scenario.name for scenario in scenarios]
+    if len(set(names)) != len(names):
+        raise ScenarioError(f"{path}: two scenarios of one name")
+    goals = [_goal(path, entry, ours, scenarios) for entry in data.get("goal", [])]
+    return Group(
+        name=path.stem,
+        kind=kind,
+        what=data.get("what", ""),
+        ours=ours,
+        metric=data.get("metric", "ns_per_op" if kind == "micro" else "requests_per_second"),
+        scenarios=scenarios,
+        goals=goals,
+    )
+
+
+def _scenario(path: Path, entry: dict) -> Scenario:
+    known = {name: entry[name] for name in Scenario.__dataclass_fields__ if name in entry and name != "extra"}
+    extra = {name: value for name, value in entry.items() if name not in known}
+    for required in ("name", "peers"):
+        if required not in known:
+            raise ScenarioError(f"{path}: a scenario without {required}")
+    known.setdefault("what", "")
+    scenario = Scenario(**known, extra=extra)
+    if scenario.quick_iterations == 0:
+        scenario.quick_iterations = max(1, scenario.iterations // 10)
+    return scenario
+
+
+def _goal(path: Path, entry: dict, ours: str, scenarios: list[Scenario]) -> Goal:
+    unknown = set(entry) - {"scenario", "metric", "kind", "floor", "aim", "source", "ours", "against"}
+    if unknown:
+        raise ScenarioError(f"{path}: a goal with unknown keys {sorted(unknown)}")
+    for required in ("scenario", "metric", "kind", "floor"):
+        if required not in entry:
+            raise ScenarioError(f"{path}: a goal without {required}")
+    goal = Goal(
+        scenario=entry["scenario"],
+        metric=entry["metric"],
+        kind=entry["kind"],
+        floor=float(entry["floor"]),
+        aim=float(entry["aim"]) if "aim" in entry else None,
+        source=entry.get("source", ""),
+        ours=entry.get("ours", ours),
+        against=entry.get("against"),
+    )
+    if goal.kind not in GOAL_KINDS:
+        raise ScenarioError(f"{path}: unknown kind of goal {goal.kind!r}")
+    if (goal.against is None) != (goal.kind in ("max", "min")):
+        raise ScenarioError(f"{path}: goal {goal.scenario}/{goal.metric}: {goal.kind} and `against` do not fit")
+    by_name = {scenario.name: scenario for scenario in scenarios}
+    if goal.scenario not in by_name:
+        raise ScenarioError(f"{path}: a goal for the unknown scenario {goal.scenario!r}")
+    for peer in (goal.ours, goal.against):
+        if peer is not None and peer not in by_name[goal.scenario].peers:
+            raise ScenarioError(f"{path}: scenario {goal.scenario} has no peer {peer!r}, but a goal names it")
+    return goal

@@ -1,0 +1,85 @@
+"""Groups of kind `startup`: the installed size of a package, the time to load it, and the time to its first answer."""
+
+import http.client
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from . import peers
+from .machine import SERVER_CORE, pinned
+from .plan import Options, open_cells, prepare, static_folder
+from .sampling import OK, Cell, interleave
+from .scenarios import Group
+
+
+def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
+    scenarios = options.chosen(group.scenarios)
+    absent = prepare(scenarios)
+    isolate()
+    cells: list[Cell] = []
+    for scenario in scenarios:
+        options.say(f"{group.name}: {scenario.name}")
+        row = open_cells(scenario, absent)
+        for cell in row:
+            if cell.status == OK:
+                cell.single["installed_bytes"] = float(_installed_bytes(cell.peer))
+        interleave(row, lambda cell: _one(cell.peer, options.placement))
+        cells += row
+    return cells
+
+
+def _library_of(peer: str) -> str:
+    named = {"rookery": peers.rookery_library(), "nanonext": peers.peers_library(), "drogonR": peers.peers_library()}
+    return f".libPaths(c('{named[peer]}', .libPaths()));" if peer in named else ""
+
+
+def _script(code: str, placement: str) -> str:
+    line = [*pinned(SERVER_CORE, placement), "Rscript", "--vanilla", "-e", code]
+    done = subprocess.run(line, env=peers.environment(), capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip()[-200:])
+    return done.stdout.strip()
+
+
+def _installed_bytes(peer: str) -> int:
+    folder = Path(_script(f"{_library_of(peer)} cat(find.package('{peer}'))", "free"))
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _one(peer: str, placement: str) -> dict[str, float]:
+    code = (
+        f"{_library_of(peer)} "
+        f"took <- system.time(suppressPackageStartupMessages(library('{peer}', character.only = TRUE)), gcFirst = FALSE); "
+        "cat(took[['elapsed']] * 1000)"
+    )
+    loaded = float(_script(code, placement))
+    return {"load_ms": loaded, "first_answer_ms": _first_answer_ms(peer, placement)}
+
+
+def _first_answer_ms(peer: str, placement: str) -> float:
+    """From the start of Rscript to the whole answer to a first GET, asked again every 2 ms until it comes."""
+    port = peers.next_port()
+    line = [*pinned(SERVER_CORE, placement), *peers.command(peer, port, "hello", static_folder())]
+    began = time.monotonic()
+    process = subprocess.Popen(
+        line,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=peers.environment(),
+    )
+    try:
+        while time.monotonic() - began < peers.START_LIMIT_S:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=peers.START_LIMIT_S)
+            try:
+                connection.request("GET", "/")
+                if connection.getresponse().read() == b"Hello, World!":
+                    return (time.monotonic() - began) * 1000
+            except (OSError, http.client.HTTPException):
+                time.sleep(0.002)
+            finally:
+                connection.close()
+        raise RuntimeError(f"no answer within {peers.START_LIMIT_S:.0f} s")
+    finally:
+        peers.end(process)

@@ -1,0 +1,160 @@
+"""Groups of kind `websocket`: echo through R, and what an idle connection costs."""
+
+import http.client
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+
+from . import build
+from .machine import GENERATOR_CORE, clean_environment, pinned
+from .peers import Server
+from .plan import Options, Servers, open_cells, prepare
+from .sampling import OK, Cell, interleave
+from .scenarios import Group, Scenario
+
+WARM_UP_S = 0.3
+# How long R gets to come to rest before its memory is read.
+SETTLE_S = 1.0
+
+
+def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
+    scenarios = options.chosen(group.scenarios)
+    absent = prepare(scenarios)
+    generator = str(build.c_program("wsload"))
+    isolate()
+    cells: list[Cell] = []
+    for scenario in scenarios:
+        options.say(f"{group.name}: {scenario.name}")
+        row = open_cells(scenario, absent)
+        # A fresh server for each scenario: memory is compared, and one scenario must not leave its heap to the next.
+        with Servers(options) as servers:
+            servers.switch(scenario.workload)
+            ready = [cell for cell in row if cell.status == OK and servers.get(cell) is not None]
+            if scenario.extra.get("idle"):
+                for cell in ready:
+                    measure_idle(cell, servers.running[cell.peer], scenario, generator, "idle")
+            else:
+                _measure_echo(ready, scenario, servers, options, generator)
+        cells += row
+    return cells
+
+
+def _measure_echo(row: list[Cell], scenario: Scenario, servers: Servers, options: Options, generator: str) -> None:
+    def load(cell: Cell, seconds: float) -> dict[str, float]:
+        server = servers.running[cell.peer]
+        server.resume()
+        try:
+            return _echo(server, scenario, seconds, options.placement, generator)
+        finally:
+            if server.is_alive():
+                server.pause()
+
+    for cell in row:
+        try:
+            load(cell, WARM_UP_S)
+        except (RuntimeError, OSError) as error:
+            cell.fail(str(error))
+    interleave(row, lambda cell: load(cell, options.seconds(scenario)))
+    for cell in row:
+        if cell.status == OK:
+            cell.single["peak_bytes"] = float(servers.running[cell.peer].memory_bytes("VmHWM"))
+
+
+def _echo(server: Server, scenario: Scenario, seconds: float, placement: str, generator: str) -> dict[str, float]:
+    line = [
+        *pinned(GENERATOR_CORE, placement),
+        generator,
+        "echo",
+        str(server.port),
+        scenario.path,
+        str(scenario.connections),
+        str(seconds),
+        str(scenario.payload_bytes),
+    ]
+    before = server.cpu_seconds()
+    try:
+        done = subprocess.run(
+            line, env=clean_environment(), capture_output=True, text=True, timeout=seconds + 30, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"the load did not end; {server.last_words()}") from error
+    if done.returncode != 0:
+        raise RuntimeError(f"{done.stderr.strip()[-200:]}; {server.last_words()}")
+    spent = server.cpu_seconds() - before
+    result = json.loads(done.stdout)
+    if result["errors"] > 0:
+        raise RuntimeError(f"{result['errors']} wrong answers among {result['messages']} messages")
+    if result["messages"] == 0:
+        raise RuntimeError("no message came back")
+    return {
+        "messages_per_second": result["messages"] / result["seconds"],
+        "p50_us": float(result["p50"]),
+        "p99_us": float(result["p99"]),
+        "p999_us": float(result["p999"]),
+        "cpu_us_per_message": spent / result["messages"] * 1e6,
+    }
+
+
+def measure_idle(cell: Cell, server: Server, scenario: Scenario, generator: str, mode: str) -> None:
+    """Resident memory and CPU time of the server with `connections` open and silent, less what it was without them."""
+    server.resume()
+    line = [generator, mode, str(server.port), scenario.path]
+    try:
+        # A few connections first: what a server allocates once is not what a connection costs.
+        _hold(line, 20, lambda: None)
+        before = _settled_memory(server)
+        figures: dict[str, float] = {}
+
+        def read() -> None:
+            resident = _settled_memory(server)
+            figures["resident_bytes"] = float(resident)
+            figures["bytes_per_connection"] = max(0.0, (resident - before) / scenario.connections)
+            spent = server.cpu_seconds()
+            time.sleep(1.0)
+            figures["idle_cpu_ms_per_second"] = (server.cpu_seconds() - spent) * 1000
+
+        _hold(line, scenario.connections, read)
+        cell.single.update(figures)
+    except (RuntimeError, OSError) as error:
+        cell.fail(str(error))
+    finally:
+        if server.is_alive():
+            server.pause()
+
+
+def _settled_memory(server: Server) -> int:
+    """The resident set after the handler of `/` has collected R's garbage, twice: the first frees what the second needs."""
+    for _ in range(2):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        try:
+            connection.request("GET", "/")
+            connection.getresponse().read()
+        except (OSError, http.client.HTTPException) as error:
+            raise RuntimeError(f"no answer while idle connections are open: {error!r}") from error
+        finally:
+            connection.close()
+        time.sleep(SETTLE_S / 2)
+    return server.memory_bytes("VmRSS")
+
+
+def _hold(line: list[str], connections: int, meanwhile: Callable[[], None]) -> None:
+    holder = subprocess.Popen(
+        [*line, str(connections)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environment(),
+    )
+    timer = threading.Timer(60, holder.kill)
+    timer.start()
+    try:
+        opened = holder.stdout.readline()
+        if not opened:
+            raise RuntimeError(f"the connections could not be opened: {holder.stderr.read().strip()[-200:]}")
+        meanwhile()
+    finally:
+        timer.cancel()
+        holder.communicate("\n", timeout=10)

@@ -1,0 +1,83 @@
+"""HTTP load: one request checked by hand, then wrk."""
+
+import http.client
+import json
+import os
+import subprocess
+
+from . import build
+from .machine import GENERATOR_CORE, clean_environment, pinned
+from .peers import Server
+from .scenarios import Scenario
+
+# A sample with more failed requests than this share is no sample.
+FAILURE_SHARE = 0.001
+
+
+def check(server: Server, scenario: Scenario) -> None:
+    """One request whose answer is looked at: a server that answers fast and wrongly is not fast."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    headers = {f"X-Header-{i:03d}": f"value-{i:03d}" for i in range(1, scenario.headers + 1)}
+    body = b"x" * scenario.body_bytes if scenario.body_bytes else None
+    try:
+        connection.request("POST" if body else "GET", scenario.path, body=body, headers=headers)
+        response = connection.getresponse()
+        answer = response.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise RuntimeError(f"no answer to the first request: {error!r}; {server.last_words()}") from error
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise RuntimeError(f"status {response.status} to the first request")
+    if body is not None and answer != str(scenario.body_bytes).encode():
+        raise RuntimeError(f"the handler saw {answer[:40]!r} bytes, not {scenario.body_bytes}")
+    if scenario.answer_bytes is not None and len(answer) != scenario.answer_bytes:
+        raise RuntimeError(f"an answer of {len(answer)} bytes, not {scenario.answer_bytes}")
+
+
+def run(server: Server, scenario: Scenario, seconds: float, placement: str) -> dict[str, float]:
+    """One run of wrk with one thread, and what the server spent during it."""
+    environment = clean_environment()
+    environment["BENCH_HEADERS"] = str(scenario.headers)
+    environment["BENCH_BODY_BYTES"] = str(scenario.body_bytes)
+    # wrk counts in whole seconds only; the run is cut short by `timeout` in no other way than by its own clock.
+    whole = max(1, round(seconds))
+    line = [
+        *pinned(GENERATOR_CORE, placement),
+        "wrk",
+        "-t1",
+        f"-c{scenario.connections}",
+        f"-d{whole}s",
+        "--timeout",
+        "10s",
+        "-s",
+        str(build.BENCH / "load" / "wrk.lua"),
+        f"http://127.0.0.1:{server.port}{scenario.path}",
+    ]
+    before = server.cpu_seconds()
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=whole + 40, check=False)
+    if not server.is_alive():
+        raise RuntimeError(f"the server ended: {server.last_words()}")
+    spent = server.cpu_seconds() - before
+    found = [text for text in done.stdout.splitlines() if text.startswith("BENCH ")]
+    if not found:
+        raise RuntimeError(f"wrk printed no result: {(done.stdout + done.stderr).strip()[-200:]}")
+    result = json.loads(found[0].removeprefix("BENCH "))
+    requests = result["requests"]
+    failed = sum(result[name] for name in ("connect_errors", "read_errors", "write_errors", "status_errors", "timeouts"))
+    if requests == 0:
+        raise RuntimeError("no request was answered")
+    if failed > max(1, requests * FAILURE_SHARE):
+        raise RuntimeError(f"{failed} of {requests} requests failed")
+    return {
+        "requests_per_second": requests / result["seconds"],
+        "p50_us": float(result["p50"]),
+        "p99_us": float(result["p99"]),
+        "p999_us": float(result["p999"]),
+        "cpu_us_per_request": spent / requests * 1e6,
+        "failed": float(failed),
+    }
+
+
+def is_here() -> bool:
+    return any(os.access(os.path.join(folder, "wrk"), os.X_OK) for folder in os.environ.get("PATH", "").split(":"))
