@@ -62,6 +62,9 @@ pub(crate) struct Hub {
     connections: RefCell<Vec<Option<Rc<Connection>>>>,
     free: RefCell<Vec<usize>>,
     sockets: RefCell<HashMap<SocketId, Rc<Mailbox>>>,
+    /// Accepted handshakes whose task has not run yet, each with what the application has sent to its WebSocket since:
+    /// the answer to the handshake and a greeting come in one batch.
+    opening: RefCell<HashMap<SocketId, Vec<Command>>>,
     /// WebSockets that wait for the application to take messages.
     crowded: RefCell<Vec<Rc<Mailbox>>>,
     names: RefCell<Vec<(Box<[u8]>, HeaderName)>>,
@@ -122,6 +125,7 @@ impl Hub {
             connections: RefCell::default(),
             free: RefCell::default(),
             sockets: RefCell::default(),
+            opening: RefCell::default(),
             crowded: RefCell::default(),
             names: RefCell::default(),
         })
@@ -189,19 +193,8 @@ impl Hub {
             match command {
                 Command::Respond(exchange) => self.hand_back(exchange, false),
                 Command::Proceed(exchange) => self.hand_back(exchange, true),
-                Command::Send { socket, kind, payload } => match self.socket(socket) {
-                    Some(socket) => socket.send(self, kind, payload),
-                    None => self.discard(payload),
-                },
-                Command::Close { socket, code, reason } => {
-                    if let Some(socket) = self.socket(socket) {
-                        socket.close(self, code, &reason);
-                    }
-                }
-                Command::Abort { socket } => {
-                    if let Some(socket) = self.socket(socket) {
-                        socket.abort();
-                    }
+                Command::Send { socket, .. } | Command::Close { socket, .. } | Command::Abort { socket } => {
+                    self.instruct(socket, command)
                 }
             }
         }
@@ -215,16 +208,41 @@ impl Hub {
     }
 
     fn hand_back(&self, exchange: Box<Exchange>, proceeds: bool) {
+        let opens = (!proceeds && is_accepted(&exchange)).then(|| exchange.id());
         if let Some(unwanted) = self.pending.hand_back(exchange, proceeds) {
             self.disown(unwanted);
+        } else if let Some(socket) = opens {
+            self.opening.borrow_mut().insert(socket, Vec::new());
+        }
+    }
+
+    /// Carries out a command for a WebSocket, or keeps it for one that is about to open.
+    fn instruct(&self, socket: SocketId, command: Command) {
+        let Some(mailbox) = self.socket(socket) else {
+            match (self.opening.borrow_mut().get_mut(&socket), command) {
+                (Some(waiting), command) => waiting.push(command),
+                (None, Command::Send { payload, .. }) => self.discard(payload),
+                // It has ended.
+                (None, _) => {}
+            }
+            return;
+        };
+        match command {
+            Command::Send { kind, payload, .. } => mailbox.send(self, kind, payload),
+            Command::Close { code, reason, .. } => mailbox.close(self, code, &reason),
+            Command::Abort { .. } => mailbox.abort(),
+            Command::Respond(_) | Command::Proceed(_) => {
+                unreachable!("deliver() hands on what is for a WebSocket")
+            }
         }
     }
 
     /// Takes an exchange back whose client has gone. A WebSocket that was accepted in vain has ended: each one that
     /// is accepted does, once.
     pub(crate) fn disown(&self, exchange: Box<Exchange>) {
-        if exchange.is_upgrade() && exchange.reply().status() == 101 {
+        if is_accepted(&exchange) {
             let (socket, listener) = (exchange.id(), exchange.listener());
+            self.opening.borrow_mut().remove(&socket);
             self.tell(Event::Closed { socket, listener, code: 1006 });
         }
         self.recycle(exchange);
@@ -302,6 +320,10 @@ impl Hub {
 
     pub(crate) fn open_socket(&self, id: SocketId, mailbox: Rc<Mailbox>) {
         self.sockets.borrow_mut().insert(id, mailbox);
+        let waiting = self.opening.borrow_mut().remove(&id);
+        for command in waiting.into_iter().flatten() {
+            self.instruct(id, command);
+        }
         self.sweep.notify_one();
     }
 
@@ -341,4 +363,9 @@ impl Hub {
         }
         Some(known)
     }
+}
+
+/// Whether this is a handshake that the application has accepted.
+fn is_accepted(exchange: &Exchange) -> bool {
+    exchange.is_upgrade() && exchange.reply().status() == 101
 }
