@@ -279,7 +279,6 @@ pub(crate) async fn serve(connection: Rc<Connection>) {
             .await
         };
         match outcome {
-            Outcome::Done | Outcome::Ended(End::Now | End::AfterReply | End::No) => {}
             Outcome::Ended(End::TimedOut) => reject(&connection, Rejection::HeadTimeout),
             Outcome::Failed(error) if error.is_parse_too_large() && connection.is_refused.get() => {
                 if connection.is_small.replace(false) && limits.header_lines > SMALL_TABLE {
@@ -290,7 +289,7 @@ pub(crate) async fn serve(connection: Rc<Connection>) {
                 reject(&connection, Rejection::HeadTooLarge);
             }
             Outcome::Failed(_) if connection.is_refused.get() => reject(&connection, Rejection::Unreadable),
-            Outcome::Failed(_) => {}
+            Outcome::Done | Outcome::Ended(_) | Outcome::Failed(_) => {}
             Outcome::Upgrade(exchange) => {
                 let read = http.into_parts().read_buf;
                 connection.line.set_status(101);

@@ -81,8 +81,9 @@ pub(crate) fn close_inherited() {
         while bits != 0 {
             let fd = word * 64 + bits.trailing_zeros() as usize;
             bits &= bits - 1;
+            let Ok(fd) = RawFd::try_from(fd) else { continue };
             // SAFETY: in the child nobody uses this descriptor any more: the thread that did was not forked.
-            unsafe { libc::close(fd as RawFd) };
+            unsafe { libc::close(fd) };
         }
     }
 }

@@ -60,6 +60,8 @@ pub(crate) struct Hub {
     /// Told whenever a connection or a WebSocket has ended.
     pub(crate) ended: Notify,
     tick: Cell<u32>,
+    // Boxed once and for all: an exchange keeps its place wherever it goes.
+    #[allow(clippy::vec_box)]
     exchanges: RefCell<Vec<Box<Exchange>>>,
     commands: RefCell<VecDeque<Command>>,
     connections: RefCell<Vec<Option<Rc<Connection>>>>,

@@ -103,13 +103,13 @@ thread_local! {
 
 /// Runs the I/O thread until there is no listener and no connection.
 pub(crate) fn run(
-    link: Arc<Link>,
+    link: &Arc<Link>,
     limits: Limits,
     log: Arc<Slot>,
     reports: Arc<Reports<Rejection>>,
     control: &Control,
 ) {
-    let hub = Hub::new(Arc::clone(&link), limits, log, reports);
+    let hub = Hub::new(Arc::clone(link), limits, log, reports);
     let drain = Arc::new(Notify::new());
     link.set_io_waker(Some(Arc::new(Wake(Arc::clone(&drain)))));
     HUB.set(Some((Rc::clone(&hub), Arc::clone(&drain))));

@@ -265,7 +265,7 @@ impl Core {
         let handle = with_signals_blocked(|| {
             std::thread::Builder::new()
                 .name("rookery-io".to_owned())
-                .spawn(move || run(link, limits, log, reports, &theirs))
+                .spawn(move || run(&link, limits, log, reports, &theirs))
         })
         .map_err(ListenError::Thread)?;
         *thread = Some(Thread { control, handle });

@@ -314,10 +314,10 @@ impl Driver {
             };
             match frame {
                 Some(Frame::Text(payload)) => {
-                    tell(&self.connection.hub, &self.mailbox, MessageKind::Text, payload)
+                    tell(&self.connection.hub, &self.mailbox, MessageKind::Text, payload);
                 }
                 Some(Frame::Binary(payload)) => {
-                    tell(&self.connection.hub, &self.mailbox, MessageKind::Binary, payload)
+                    tell(&self.connection.hub, &self.mailbox, MessageKind::Binary, payload);
                 }
                 Some(Frame::Ping(payload)) if self.mailbox.state.get() == State::Open => {
                     let mut out = self.mailbox.out.borrow_mut();

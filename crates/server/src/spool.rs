@@ -76,7 +76,7 @@ impl Spool {
     /// Makes the file and moves into it what is in memory.
     async fn start(exchange: &Exchange, reserve: u64) -> io::Result<Spool> {
         let batch: Vec<u8> = exchange.body().segments().flatten().copied().collect();
-        blocking(move || Ok(Spool { file: tempfile::tempfile()?, batch, reserve }.written()?)).await
+        blocking(move || Spool { file: tempfile::tempfile()?, batch, reserve }.written()).await
     }
 
     async fn push(mut self, data: &[u8]) -> io::Result<Spool> {

@@ -75,7 +75,7 @@ impl Socket {
             let mut byte = 0u8;
             // SAFETY: `fd` is open, `byte` has room for one byte, and MSG_DONTWAIT keeps the call from blocking.
             let n = unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
-            if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n.cast_unsigned()) }
+            usize::try_from(n).map_err(|_| io::Error::last_os_error())
         };
         match self {
             Socket::Tcp(socket) => socket.try_io(Interest::READABLE, peek),

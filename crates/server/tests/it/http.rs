@@ -34,7 +34,7 @@ fn mirror(exchange: &mut Exchange) {
         exchange.body().len()
     );
     for header in exchange.headers() {
-        page += &format!("{}={}\n", text(header.cgi), text(header.value));
+        page += &[&text(header.cgi), "=", &text(header.value), "\n"].concat();
     }
     exchange.begin_reply(200);
     exchange.set_reply_body(page.as_bytes());
@@ -286,7 +286,7 @@ fn a_head_of_two_thousand_lines_is_read_and_the_connection_goes_on() {
     let app = App::new(Limits::default(), mirror);
     let mut client = app.connect();
     assert_eq!(client.get("/before").status, 200);
-    let lines: String = (0..1999).map(|at| format!("X-{at}: {at}\r\n")).collect();
+    let lines: String = (0..1999).map(|at| format!("X-{at}: {at}\r\n")).collect::<Vec<_>>().concat();
     client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
     let reply = body(&client.reply().unwrap());
     assert_eq!(reply.lines().count(), 2001);

@@ -47,7 +47,7 @@ fn header_lines() {
     {
         let app = App::new(Limits { header_lines: limit, ..Limits::default() }, hello);
         let mut client = app.connect();
-        let head: String = (1..lines).map(|at| format!("X-{at}: {at}\r\n")).collect();
+        let head: String = (1..lines).map(|at| format!("X-{at}: {at}\r\n")).collect::<Vec<_>>().concat();
         client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{head}\r\n"));
         assert_eq!(client.reply().unwrap().status, status, "{lines} of {limit}");
     }

@@ -239,7 +239,7 @@ impl Client {
     }
 
     pub(crate) fn fill(&mut self) -> bool {
-        let mut buffer = [0; 65536];
+        let mut buffer = vec![0; 65536];
         match self.socket.read(&mut buffer) {
             Ok(0) => false,
             Ok(n) => {
@@ -300,11 +300,11 @@ pub(crate) fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     match payload.len() {
         len @ 0..126 => frame.push(0x80 | u8::try_from(len).unwrap()),
         len @ 126..65536 => {
-            frame.push(0x80 | 126);
+            frame.push(0x80 | 0x7E);
             frame.extend_from_slice(&u16::try_from(len).unwrap().to_be_bytes());
         }
         len => {
-            frame.push(0x80 | 127);
+            frame.push(0x80 | 0x7F);
             frame.extend_from_slice(&(len as u64).to_be_bytes());
         }
     }

@@ -263,7 +263,7 @@ fn reading_pauses_while_the_application_does_not_take_messages() {
     );
     let mut client = app.connect();
     client.upgrade(b"");
-    let message = masked(0x82, &[1; 60_000]);
+    let message = masked(0x82, &vec![1; 60_000]);
     client.socket.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     let mut sent = 0;
     let mut partly = 0;

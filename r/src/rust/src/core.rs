@@ -73,6 +73,7 @@ impl Core {
     }
 
     /// Takes all exchanges of a listener out of R's hands.
+    #[allow(clippy::vec_box)] // An exchange keeps its place wherever it goes.
     pub(crate) fn take_held(&mut self, listener: u32) -> Vec<Box<Exchange>> {
         let mut taken = Vec::new();
         for (slot, held) in self.held.iter_mut().enumerate() {

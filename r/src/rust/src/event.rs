@@ -189,7 +189,9 @@ fn show_end(end: Option<SocketAddr>, addr: &mut Vec<u8>, port: &mut Vec<u8>) {
     port.clear();
     // Writing to memory cannot fail.
     let _ = match end {
-        Some(end) => write!(addr, "{}", end.ip().to_canonical()).and_then(|()| write!(port, "{}", end.port())),
+        Some(end) => {
+            write!(addr, "{}", end.ip().to_canonical()).and_then(|()| write!(port, "{}", end.port()))
+        }
         None => write!(port, "0"),
     };
 }

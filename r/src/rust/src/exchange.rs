@@ -11,9 +11,7 @@ use crate::{Bytes, core, entry, refusal, slice};
 
 /// Runs `body` with the exchange in a slot; `STALE` when it is not there.
 fn with_held(slot: u32, id: u64, body: impl FnOnce(&mut Exchange) -> i32) -> i32 {
-    entry(refusal::STALE, || {
-        core::with(|core| core.held(slot, id).map_or(refusal::STALE, body))
-    })
+    entry(refusal::STALE, || core::with(|core| core.held(slot, id).map_or(refusal::STALE, body)))
 }
 
 /// Lets the body of a request be read; the request comes back with `token`.
@@ -56,7 +54,7 @@ pub unsafe extern "C" fn rk_body_read(slot: u32, id: u64, offset: u64, out: *mut
                     }
                 }
             }
-            done.cast_signed() as i64
+            i64::try_from(done).unwrap_or(i64::MAX)
         })
     })
 }
@@ -159,7 +157,8 @@ pub unsafe extern "C" fn rk_reply_file(slot: u32, id: u64, path: *const c_char, 
     with_held(slot, id, |exchange| {
         // SAFETY: the caller's duty.
         let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-        let path: &std::path::Path = std::path::Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path));
+        let path: &std::path::Path =
+            std::path::Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path));
         // O_NONBLOCK: a FIFO without a writer must not hold R up; it has no effect on a regular file.
         let opened = File::options()
             .read(true)
@@ -225,7 +224,7 @@ pub unsafe extern "C" fn rk_route(slot: u32, id: u64, out: *mut c_char, len: usi
                 out.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
                 out.add(text.len()).write(0);
             }
-            text.len() as i32
+            i32::try_from(text.len()).unwrap_or(0)
         })
     })
 }

@@ -76,7 +76,8 @@ pub unsafe extern "C" fn rk_log_next(out: *mut RawRecord) -> i32 {
             let log = &mut core.log;
             log.record = log.open.as_ref().and_then(|open| open.take());
             let Some(record) = &log.record else { return 0 };
-            log.remote = record.remote.map(|remote| remote.ip().to_canonical().to_string()).unwrap_or_default();
+            log.remote =
+                record.remote.map(|remote| remote.ip().to_canonical().to_string()).unwrap_or_default();
             let raw = RawRecord {
                 time: record.time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
                 seconds: record.elapsed.as_secs_f64(),

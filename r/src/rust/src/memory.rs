@@ -11,12 +11,17 @@ struct Counting;
 
 static LIVE: AtomicI64 = AtomicI64::new(0);
 
+/// No allocation is larger than `isize::MAX`.
+fn signed(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
 fn add(bytes: usize) {
-    LIVE.fetch_add(bytes.cast_signed() as i64, Ordering::Relaxed);
+    LIVE.fetch_add(signed(bytes), Ordering::Relaxed);
 }
 
 fn subtract(bytes: usize) {
-    LIVE.fetch_sub(bytes.cast_signed() as i64, Ordering::Relaxed);
+    LIVE.fetch_sub(signed(bytes), Ordering::Relaxed);
 }
 
 // SAFETY: every call is handed to the system's allocator as it came.

@@ -50,7 +50,8 @@ impl Builder {
         // SAFETY: the caller's duty, here and below.
         let text = |bytes: Bytes| String::from_utf8_lossy(unsafe { bytes.get() }).into_owned();
         let key = text(raw.key);
-        let refused = |what: &str, error: &dyn std::fmt::Display| format!("static path \"{key}\": {what}: {error}");
+        let refused =
+            |what: &str, error: &dyn std::fmt::Display| format!("static path \"{key}\": {what}: {error}");
         let mut headers = Vec::new();
         for at in 0..raw.header_count {
             // SAFETY: `headers` has `header_count` pairs.

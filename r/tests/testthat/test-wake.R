@@ -1,0 +1,156 @@
+# The wake protocol: who wakes whom, and that nobody waits for long.
+
+# An R process that talks to the server of this one: `code` is run there with `port`.
+talk <- function(server, code) {
+  skip_if_not_installed("callr")
+  callr::r_bg(code, list(port = server$getPort()))
+}
+
+test_that("an idle server leaves later::loop_empty() TRUE and uses no processor time", {
+  server <- local_server(list(call = function(req) ok()))
+  client <- local_client(server)
+  expect_identical(get(client)$text, "ok")
+  service(NA)
+  expect_true(later::loop_empty())
+  # The I/O thread while R sleeps: nothing ticks. (Package later's timer thread does; it may have been started by ours
+  # and bear its name, but is the younger.)
+  tasks <- list.files("/proc/self/task", full.names = TRUE)
+  ours <- Filter(function(task) identical(readLines(file.path(task, "comm")), "rookery-io"), tasks)
+  ours <- ours[[which.min(as.numeric(basename(ours)))]]
+  ticks <- function() {
+    fields <- strsplit(sub(".*\\) ", "", readLines(file.path(ours, "stat"))), " ")[[1]]
+    sum(as.numeric(fields[12:13]))
+  }
+  switches <- function() {
+    lines <- grep("ctxt_switches", readLines(file.path(ours, "status")), value = TRUE)
+    sum(as.numeric(sub(".*:\\s*", "", lines)))
+  }
+  disconnect(client)
+  for (i in 1:5) service(20)
+  Sys.sleep(1.2)
+  before <- c(ticks(), switches())
+  Sys.sleep(2)
+  expect_identical(ticks(), before[[1]])
+  # Without a connection nothing wakes it at all.
+  expect_lte(switches(), before[[2]] + 2)
+})
+
+test_that("50 messages in one write are 50 returns of service()", {
+  seen <- 0
+  server <- local_server(list(onWSOpen = function(ws) ws$onMessage(function(binary, message) seen <<- seen + 1)))
+  client <- local_client(server)
+  upgrade(client)
+  send(client, do.call(c, lapply(1:50, function(i) frame(as.character(i)))))
+  Sys.sleep(0.3)
+  returns <- 0
+  at_return <- numeric(0)
+  while (seen < 50 && returns < 200) {
+    service(1000)
+    returns <- returns + 1
+    at_return <- c(at_return, seen)
+  }
+  expect_identical(seen, 50)
+  # No return found more than one message handled.
+  expect_true(all(diff(c(0, at_return)) <= 1))
+})
+
+test_that("a nested service() inside a handler completes, and sees the rest of the queue", {
+  inner <- character(0)
+  server <- local_server(list(call = function(req) {
+    if (req$PATH_INFO == "/outer") {
+      until <- Sys.time() + 20
+      while (length(inner) == 0 && Sys.time() < until) service(10)
+      ok("outer")
+    } else {
+      inner <<- c(inner, req$PATH_INFO)
+      ok("inner")
+    }
+  }))
+  one <- local_client(server)
+  two <- local_client(server)
+  send(one, request("/outer"))
+  send(two, request("/inner"))
+  expect_identical(reply(one)$text, "outer")
+  expect_identical(reply(two)$text, "inner")
+  expect_identical(inner, "/inner")
+})
+
+test_that("a loop that only calls later::run_now() is served, with WebSockets", {
+  server <- local_server(list(
+    call = function(req) ok(),
+    onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(message))
+  ))
+  answers <- talk(server, function(port) {
+    url <- paste0("http://127.0.0.1:", port, "/")
+    began <- Sys.time()
+    texts <- vapply(1:50, function(i) rawToChar(curl::curl_fetch_memory(url)$content), "")
+    list(texts = texts, seconds = as.numeric(Sys.time() - began, units = "secs"))
+  })
+  until <- Sys.time() + 60
+  while (answers$is_alive() && Sys.time() < until) later::run_now(0.05)
+  result <- answers$get_result()
+  expect_identical(result$texts, rep("ok", 50))
+})
+
+test_that("a promise that is settled by a foreign process is answered", {
+  server <- local_server(list(call = function(req) {
+    promises::promise(function(resolve, reject) later::later(function() resolve(ok("later")), 0.05))
+  }))
+  client <- local_client(server)
+  expect_identical(get(client)$text, "later")
+})
+
+test_that("an interactive R at its prompt is served", {
+  skip_if_not_installed("processx")
+  port <- randomPort()
+  paths <- paste(deparse(.libPaths()), collapse = "")
+  # A pseudo terminal: R waits for input there in its event loop, as at a desk.
+  process <- processx::process$new(
+    file.path(R.home("bin"), "R"), c("--interactive", "--no-save", "--no-readline", "--quiet"),
+    pty = TRUE, poll_connection = FALSE
+  )
+  withr::defer(process$kill())
+  process$write_input(paste0(
+    ".libPaths(", paths, "); library(rookery); s <- startServer('127.0.0.1', ", port,
+    ", function(req) list(status = 200L, headers = list(), body = 'prompt'))\n"
+  ))
+  answer <- NULL
+  until <- Sys.time() + 30
+  while (is.null(answer) && Sys.time() < until) {
+    process$read_output()
+    answer <- tryCatch(
+      rawToChar(curl::curl_fetch_memory(
+        paste0("http://127.0.0.1:", port, "/"), curl::new_handle(timeout = 5)
+      )$content),
+      error = function(e) {
+        Sys.sleep(0.1)
+        NULL
+      }
+    )
+  }
+  expect_identical(answer, "prompt")
+})
+
+test_that("stopServer() inside a handler lets its answer out", {
+  server <- NULL
+  server <- startServer("127.0.0.1", 0, list(call = function(req) {
+    stopServer(server)
+    ok("bye")
+  }))
+  client <- local_client(server)
+  answer <- get(client)
+  expect_identical(answer$text, "bye")
+  expect_identical(answer$headers[["connection"]], "close")
+  expect_false(server$isRunning())
+})
+
+test_that("interrupt() ends service(0) after the handler that calls it", {
+  server <- local_server(list(call = function(req) {
+    interrupt()
+    ok("interrupted")
+  }))
+  client <- local_client(server)
+  send(client, request())
+  expect_true(service(0))
+  expect_identical(reply(client)$text, "interrupted")
+})
