@@ -1,1 +1,3 @@
 //! The bodies of the fuzz targets, one module per crate under test; `tests/replay.rs` runs them over `corpus/`.
+
+pub mod arena;

@@ -72,7 +72,9 @@ fn limits_bound_what_waits() {
     let limits = Limits { max_bytes: 100_000, max_arenas: 3, max_keys: 2 };
     let pool = Pool::with_limits(limits);
     let taken: Vec<_> = (0..5).map(|_| pool.take("many")).collect();
-    taken.iter().for_each(|arena| _ = arena.alloc(1u8));
+    for arena in &taken {
+        arena.alloc(1u8);
+    }
     drop(taken);
     assert_eq!(pool.arenas(), 3);
     use_bytes(&pool, "large", 99_900);
