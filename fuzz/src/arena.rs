@@ -4,7 +4,7 @@ use std::alloc::Layout;
 use std::io::{BufRead, Read, Write};
 use std::ptr::NonNull;
 
-use rookery_arena::layout::{self, Place};
+use rookery_arena::layout::{self, CHUNK_ALIGN, Place};
 use rookery_arena::{Arena, Buffer, Growth, Vec as ArenaVec};
 
 /// Numbers drawn from the input; zeros once it is used up.
@@ -42,9 +42,7 @@ pub fn arena_layout(data: &[u8]) {
         assert!(room >= layout.size());
         if let Some(bytes) = layout::exact_chunk(room) {
             assert!(
-                bytes >= room + layout::HEADER
-                    && bytes % layout::CHUNK_ALIGN == 0
-                    && bytes < isize::MAX as usize
+                bytes >= room + layout::HEADER && bytes % CHUNK_ALIGN == 0 && bytes < isize::MAX as usize
             );
         }
 
@@ -56,7 +54,7 @@ pub fn arena_layout(data: &[u8]) {
 
         let capacity = input.word();
         if layout::suits(capacity, room) {
-            assert!(capacity >= room && capacity - room <= room / 8 + layout::CHUNK_ALIGN);
+            assert!(capacity >= room && capacity - room <= room / 8 + CHUNK_ALIGN);
         }
         let (mark, used) = (input.word(), input.word());
         let decayed = layout::decayed(mark, used);
@@ -71,7 +69,7 @@ pub fn arena_layout(data: &[u8]) {
         for _ in 0..usize::BITS {
             let after = growth.after(nominal);
             assert!(after >= nominal && after <= max && (after == max || after == 2 * nominal));
-            assert!(Growth::asked(after) % layout::CHUNK_ALIGN == 0 && Growth::asked(after) > layout::HEADER);
+            assert!(Growth::asked(after) % CHUNK_ALIGN == 0 && Growth::asked(after) > layout::HEADER);
             nominal = after;
         }
         assert_eq!(nominal, max);
@@ -94,7 +92,7 @@ fn check_fit(cursor: usize, end: usize, layout: Layout) {
     }
 }
 
-/// A live allocation: every byte of it holds `mark` plus its index.
+/// A live allocation: every byte of it holds `mark`.
 struct Live {
     start: NonNull<u8>,
     layout: Layout,
@@ -104,18 +102,18 @@ struct Live {
 impl Live {
     fn fill(self, from: usize) -> Live {
         assert_eq!(self.start.addr().get() % self.layout.align(), 0);
-        for at in from..self.layout.size() {
-            // SAFETY: inside a live allocation of this size.
-            unsafe { self.start.add(at).write(self.mark.wrapping_add(at as u8)) };
-        }
+        // SAFETY: a live allocation of this size, of which the bytes before `from` are written already.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut(self.start.as_ptr().add(from), self.layout.size() - from)
+        };
+        bytes.fill(self.mark);
         self
     }
 
     fn check(&self) {
-        for at in 0..self.layout.size() {
-            // SAFETY: inside a live allocation of this size, which `fill` has written.
-            assert_eq!(unsafe { self.start.add(at).read() }, self.mark.wrapping_add(at as u8));
-        }
+        // SAFETY: a live allocation of this size, which `fill` has written.
+        let bytes = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.layout.size()) };
+        assert!(bytes.iter().all(|byte| *byte == self.mark), "{:?}", self.layout);
     }
 }
 
@@ -131,6 +129,7 @@ pub fn arena_operations(data: &[u8]) {
     let mut live: Vec<Live> = Vec::new();
     // Until something moved or was kept from before, all that is reserved serves what lives.
     let mut is_fresh = true;
+    let (mut requested, mut padding) = (0, 0);
     while !input.0.is_empty() {
         let operation = input.byte();
         match operation % 8 {
@@ -139,7 +138,10 @@ pub fn arena_operations(data: &[u8]) {
                 let size = (usize::from(input.byte()) << 8 | usize::from(input.byte())) % scale;
                 let layout = Layout::from_size_align(size, 1 << (input.byte() % 13)).expect("small");
                 if let Ok(start) = arena.try_alloc_layout(layout) {
-                    live.push(Live { start, layout, mark: operation }.fill(0));
+                    requested += size;
+                    // Padding is the request's: each may pass its alignment once, and end before its chunk does.
+                    padding += layout.align() + 2 * CHUNK_ALIGN;
+                    live.push(Live { start, layout, mark: live.len() as u8 }.fill(0));
                 }
             }
             5 => {
@@ -149,7 +151,10 @@ pub fn arena_operations(data: &[u8]) {
                 let layout = Layout::from_size_align(size, old.layout.align()).expect("small");
                 // SAFETY: live, taken out of the list, and the new layout is no smaller.
                 match unsafe { arena.try_grow(old.start, old.layout, layout) } {
-                    Ok(start) => live.push(Live { start, layout, mark: old.mark }.fill(old.layout.size())),
+                    Ok(start) => {
+                        requested += size - old.layout.size();
+                        live.push(Live { start, layout, mark: old.mark }.fill(old.layout.size()));
+                    }
                     Err(_) => live.push(old),
                 }
                 live.iter().rev().take(2).for_each(Live::check);
@@ -161,6 +166,7 @@ pub fn arena_operations(data: &[u8]) {
             _ => {
                 verify(&arena, &live);
                 live.clear();
+                requested = 0;
                 if input.byte() % 4 == 0 {
                     arena.release()
                 } else {
@@ -170,13 +176,10 @@ pub fn arena_operations(data: &[u8]) {
                 assert!(arena.is_empty());
             }
         }
-        let requested: usize = live.iter().map(|live| live.layout.size()).sum();
         assert!(arena.len() >= requested && arena.capacity() >= arena.len() && arena.peak() >= arena.len());
         assert!(arena.allocation_limit().is_none_or(|limit| arena.capacity() <= limit));
         if is_fresh {
-            // Padding is the request's: each may pass its alignment once, in the cursor's chunk or in one of its own.
-            let padding: usize = live.iter().map(|live| live.layout.align() + 2 * layout::CHUNK_ALIGN).sum();
-            let chunks = arena.chunks() * (layout::HEADER + layout::CHUNK_ALIGN);
+            let chunks = arena.chunks() * (layout::HEADER + CHUNK_ALIGN);
             let bound = arena.capacity() / 8 + growth.max() + padding + chunks;
             assert!(arena.capacity() - requested <= bound, "{arena:?} for {requested} bytes");
         }
@@ -234,6 +237,8 @@ pub fn arena_collections(data: &[u8]) {
                 buffer_model.drain(..count);
             }
         }
-        assert!(array.as_slice() == array_model && buffer.unread().iter().eq(&buffer_model));
+        assert_eq!((array.len(), buffer.unread().len()), (array_model.len(), buffer_model.len()));
+        assert!(array.last() == array_model.last() && buffer.unread().first() == buffer_model.front());
     }
+    assert!(array.as_slice() == array_model && buffer.unread().iter().eq(&buffer_model));
 }
