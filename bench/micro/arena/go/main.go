@@ -42,6 +42,7 @@ type outcome struct {
 	BytesPerOp  float64 `json:"bytes_per_op"`
 	Peak        int     `json:"peak_bytes"`
 	Resident    int     `json:"resident_bytes"`
+	Waste       float64 `json:"waste_percent,omitempty"`
 }
 
 type scenario struct {
@@ -59,6 +60,9 @@ var scenarios = []scenario{
 	{"full-chunks", "go-arena-before-100", "before the cursor, with 100", func(n int) outcome { return behind(beforeCursor(), 100, n) }},
 	{"full-chunks", "go-arena-before-1000", "before the cursor, with 1,000", func(n int) outcome { return behind(beforeCursor(), 1000, n) }},
 	{"workload", "go-arena", "1 to 12 bytes (188 MB for 29 million), twice with a reset between", func(n int) outcome { return workload(cursor(), n) }},
+	{"waste-mixed", "go-arena", "8 to 512 bytes: the share of the reserved bytes that no request asked for", func(n int) outcome { return waste(n, mixed) }},
+	{"waste-bimodal", "go-arena", "8 to 64 bytes and 1 in 16 of 4 to 12 KiB: the same share", func(n int) outcome { return waste(n, bimodal) }},
+	{"waste-large", "go-arena", "10 bytes, 1 MB, 10 bytes (3 iterations): the same share", func(n int) outcome { return waste(n, large) }},
 	{"concurrent", "go-arena", "64 bytes from each of two threads, then a reset; wall time", concurrent},
 }
 
@@ -147,8 +151,60 @@ func small(a allocator, n int) {
 	}
 }
 
+// What n allocations leave unused, the last buffer included.
+func waste(n int, size func(i int, state *uint64) uint64) outcome {
+	a := cursor()
+	state := uint64(1)
+	requested := uint64(0)
+	result := measure(n, processorTime, func() {
+		for i := range n {
+			bytes := size(i, &state)
+			sink = a.Alloc(uintptr(bytes), 1)
+			requested += bytes
+		}
+	})
+	result.Waste = 100 * (1 - float64(requested)/float64(a.Cap()))
+	return result
+}
+
+func mixed(_ int, state *uint64) uint64 { return 8 + next(state)%505 }
+
+func bimodal(_ int, state *uint64) uint64 {
+	if next(state)%16 == 0 {
+		return 4096 + next(state)%8193
+	}
+	return 8 + next(state)%57
+}
+
+func large(i int, _ *uint64) uint64 {
+	if i%3 == 1 {
+		return 1_000_000
+	}
+	return 10
+}
+
+// The runner pins a micro benchmark to one core, which every thread of the process inherits. The row for two threads
+// needs two: widen this thread's set and start over, for only a new process has it in all threads.
+func useAllProcessors() {
+	if os.Getenv(widened) != "" {
+		return
+	}
+	runtime.LockOSThread()
+	var all [128]byte
+	for i := range all {
+		all[i] = 0xff
+	}
+	syscall.RawSyscall(syscall.SYS_SCHED_SETAFFINITY, 0, uintptr(len(all)), uintptr(unsafe.Pointer(&all)))
+	if self, err := os.Executable(); err == nil {
+		_ = syscall.Exec(self, os.Args, append(os.Environ(), widened+"=1"))
+	}
+}
+
+const widened = "ROOKERY_BENCH_ALL_PROCESSORS"
+
 // Two goroutines on one arena.
 func concurrent(n int) outcome {
+	useAllProcessors()
 	runtime.GOMAXPROCS(2)
 	a := arena.NewConcurrentArena(cursorLarge())
 	start := time.Now()

@@ -20,6 +20,11 @@ pub(crate) fn peak() -> usize {
     PEAK.load(Relaxed)
 }
 
+/// The bytes that are held now.
+pub(crate) fn live() -> usize {
+    LIVE.load(Relaxed)
+}
+
 fn grown(size: usize) {
     CALLS.fetch_add(1, Relaxed);
     BYTES.fetch_add(size, Relaxed);

@@ -20,7 +20,10 @@ fn main() -> ExitCode {
         ["list"] => {
             for scenario in SCENARIOS {
                 for (peer, _) in scenario.peers {
-                    println!(r#"{{"scenario":"{}","peer":"{peer}","what":"{}"}}"#, scenario.name, scenario.what);
+                    println!(
+                        r#"{{"scenario":"{}","peer":"{peer}","what":"{}"}}"#,
+                        scenario.name, scenario.what
+                    );
                 }
             }
             ExitCode::SUCCESS

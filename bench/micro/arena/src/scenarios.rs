@@ -20,12 +20,20 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "const-layout",
         what: "64 bytes aligned to 8, known to the compiler; a reset every 1,024 allocations",
-        peers: &[("ours", constant::<Ours>), ("bumpalo", constant::<Bumpalo>), ("bump-scope", constant::<BumpScope>)],
+        peers: &[
+            ("ours", constant::<Ours>),
+            ("bumpalo", constant::<Bumpalo>),
+            ("bump-scope", constant::<BumpScope>),
+        ],
     },
     Scenario {
         name: "dynamic-layout",
         what: "1 to 64 bytes aligned to 1, 2, 4, 8 or 16, in an order that does not repeat; a reset every 1,024 allocations",
-        peers: &[("ours", dynamic::<Ours>), ("bumpalo", dynamic::<Bumpalo>), ("bump-scope", dynamic::<BumpScope>)],
+        peers: &[
+            ("ours", dynamic::<Ours>),
+            ("bumpalo", dynamic::<Bumpalo>),
+            ("bump-scope", dynamic::<BumpScope>),
+        ],
     },
     Scenario {
         name: "full-chunks",
@@ -55,12 +63,43 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "dynamic-layout-repeated",
         what: "as dynamic-layout, but the same 1,024 layouts over and over, which branch prediction learns by heart",
-        peers: &[("ours", repeated::<Ours>), ("bumpalo", repeated::<Bumpalo>), ("bump-scope", repeated::<BumpScope>)],
+        peers: &[
+            ("ours", repeated::<Ours>),
+            ("bumpalo", repeated::<Bumpalo>),
+            ("bump-scope", repeated::<BumpScope>),
+        ],
     },
     Scenario {
         name: "concurrent",
         what: "64 bytes from each of two threads, then a reset; wall time",
         peers: &[("ours", concurrent)],
+    },
+    Scenario {
+        name: "waste-mixed",
+        what: "8 to 512 bytes: the share of what was asked from the allocator that no request asked for",
+        peers: &[
+            ("ours", |count| waste::<Ours>(count, mixed)),
+            ("bumpalo", |count| waste::<Bumpalo>(count, mixed)),
+            ("bump-scope", |count| waste::<BumpScope>(count, mixed)),
+        ],
+    },
+    Scenario {
+        name: "waste-bimodal",
+        what: "8 to 64 bytes and 1 in 16 of 4 to 12 KiB: the same share",
+        peers: &[
+            ("ours", |count| waste::<Ours>(count, bimodal)),
+            ("bumpalo", |count| waste::<Bumpalo>(count, bimodal)),
+            ("bump-scope", |count| waste::<BumpScope>(count, bimodal)),
+        ],
+    },
+    Scenario {
+        name: "waste-large",
+        what: "10 bytes, 1 MB, 10 bytes (3 iterations): the same share",
+        peers: &[
+            ("ours", |count| waste::<Ours>(count, large)),
+            ("bumpalo", |count| waste::<Bumpalo>(count, large)),
+            ("bump-scope", |count| waste::<BumpScope>(count, large)),
+        ],
     },
 ];
 
@@ -71,6 +110,7 @@ pub(crate) struct Outcome {
     bytes: usize,
     /// Measured operations per iteration.
     rounds: u64,
+    waste_percent: Option<f64>,
 }
 
 impl Outcome {
@@ -79,7 +119,7 @@ impl Outcome {
         format!(
             concat!(
                 r#"{{"scenario":"{}","peer":"{}","iterations":{},"ns_per_op":{:.3},"allocs_per_op":{:.7},"#,
-                r#""bytes_per_op":{:.4},"peak_bytes":{},"resident_bytes":{}}}"#
+                r#""bytes_per_op":{:.4},"peak_bytes":{},"resident_bytes":{}{}}}"#
             ),
             scenario,
             peer,
@@ -89,6 +129,7 @@ impl Outcome {
             per_op(self.bytes as f64),
             heap::peak(),
             resident_peak(),
+            self.waste_percent.map_or(String::new(), |share| format!(r#","waste_percent":{share:.4}"#)),
         )
     }
 }
@@ -115,7 +156,7 @@ fn measure(rounds: u64, work: impl FnOnce()) -> Outcome {
     work();
     let nanoseconds = (processor_time() - start).as_nanos();
     let after = heap::totals();
-    Outcome { nanoseconds, calls: after.0 - before.0, bytes: after.1 - before.1, rounds }
+    Outcome { nanoseconds, calls: after.0 - before.0, bytes: after.1 - before.1, rounds, waste_percent: None }
 }
 
 /// Allocations between two resets.
@@ -175,7 +216,48 @@ fn repeated<P: Peer>(iterations: u64) -> Outcome {
 /// Allocations of each thread between two resets.
 const SHARE: u64 = 131_072;
 
+/// What `count` allocations of the sizes that `size` draws leave unused, headers and the last chunk included.
+fn waste<P: Peer>(count: u64, size: fn(u64, &mut u64) -> u64) -> Outcome {
+    let before = heap::live();
+    let peer = P::make();
+    let mut requested = 0;
+    let mut random = 1;
+    let mut outcome = measure(1, || {
+        for n in 0..count {
+            let size = size(n, &mut random);
+            black_box(peer.alloc(Layout::from_size_align(size as usize, 1).expect("a small layout")));
+            requested += size;
+        }
+    });
+    outcome.waste_percent = Some(100.0 * (1.0 - requested as f64 / (heap::live() - before) as f64));
+    drop(peer);
+    outcome
+}
+
+fn mixed(_: u64, random: &mut u64) -> u64 {
+    8 + next(random) % 505
+}
+
+fn bimodal(_: u64, random: &mut u64) -> u64 {
+    if next(random) % 16 == 0 { 4096 + next(random) % 8193 } else { 8 + next(random) % 57 }
+}
+
+fn large(n: u64, _: &mut u64) -> u64 {
+    if n % 3 == 1 { 1_000_000 } else { 10 }
+}
+
+/// The runner pins a micro benchmark to one core. This one needs two.
+fn use_all_processors() {
+    // SAFETY: an empty set is all zeros; a set with every bit is cut down to what there is.
+    unsafe {
+        let mut all: libc::cpu_set_t = std::mem::zeroed();
+        (0..libc::CPU_SETSIZE as usize).for_each(|cpu| libc::CPU_SET(cpu, &mut all));
+        libc::sched_setaffinity(0, size_of_val(&all), &raw const all);
+    }
+}
+
 fn concurrent(iterations: u64) -> Outcome {
+    use_all_processors();
     let arena = RwLock::new(SyncArena::new());
     let barrier = Barrier::new(3);
     let rounds = iterations / (2 * SHARE);

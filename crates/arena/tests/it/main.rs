@@ -9,6 +9,7 @@ mod pool;
 mod random;
 mod sync;
 mod waste;
+mod workload;
 
 #[global_allocator]
 static HEAP: heap::Counting = heap::Counting;
