@@ -1,4 +1,5 @@
-//! The bodies of the fuzz targets, one module per crate under test; `tests/replay.rs` runs them over `corpus/`.
+//! The bodies of the fuzz targets, one module per crate under test; `tests/` runs them over `corpus/`.
 
-pub mod static_files;
 pub mod arena;
+pub mod static_files;
+pub mod websocket;

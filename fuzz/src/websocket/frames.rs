@@ -1,0 +1,210 @@
+//! The decoder: against itself in pieces, and against tungstenite.
+
+use std::io;
+
+use rookery_websocket::protocol::deflate::{Inflater, Takeover};
+use rookery_websocket::protocol::{Decoder, Event, Limits, Payload, Role, Violation};
+use tungstenite::Message;
+use tungstenite::error::{CapacityError, Error, ProtocolError};
+use tungstenite::protocol::WebSocketConfig;
+
+const LIMITS: Limits = Limits { message: 10_000, fragments: 20 };
+
+/// What was read, in one shape for all readers.
+#[derive(Debug, PartialEq)]
+enum Read {
+    Text(Vec<u8>),
+    Binary(Vec<u8>),
+    Ping(Vec<u8>),
+    Pong(Vec<u8>),
+    Close(Option<u16>, String),
+}
+
+impl Read {
+    fn new(event: &Event<'_>) -> Read {
+        let bytes = |payload: &Payload<'_>| payload.as_bytes().to_vec();
+        match event {
+            Event::Text(payload) => Read::Text(bytes(payload)),
+            Event::Binary(payload) => Read::Binary(bytes(payload)),
+            Event::Ping(payload) => Read::Ping(payload.to_vec()),
+            Event::Pong(payload) => Read::Pong(payload.to_vec()),
+            Event::Close(close) => Read::Close(close.code.map(|code| code.get()), close.reason.to_owned()),
+        }
+    }
+}
+
+fn decode(
+    mut decoder: Decoder,
+    bytes: &[u8],
+    mut piece: impl FnMut(usize) -> usize,
+) -> (Vec<Read>, Option<Violation>) {
+    let mut bytes = bytes.to_vec();
+    let mut rest = &mut bytes[..];
+    let mut read = Vec::new();
+    while !rest.is_empty() {
+        let n = piece(rest.len()).clamp(1, rest.len());
+        let (mut now, later) = rest.split_at_mut(n);
+        rest = later;
+        while !now.is_empty() {
+            let len = now.len();
+            let (n, event) = match decoder.decode(now) {
+                Ok(decoded) => decoded,
+                Err(violation) => return (read, Some(violation)),
+            };
+            assert!(event.is_some() || n == len, "without an event all is consumed");
+            let is_close = matches!(event, Some(Event::Close(_)));
+            read.extend(event.iter().map(Read::new));
+            if is_close {
+                return (read, None);
+            }
+            now = &mut now[n..];
+        }
+    }
+    (read, None)
+}
+
+/// The first byte chooses the role and the extension, the second the pieces: any pieces read what the whole does, text is
+/// UTF-8, and the limits hold.
+pub fn websocket_frames(data: &[u8]) {
+    let [choice, step, bytes @ ..] = data else { return };
+    let role = if choice & 1 == 0 { Role::Server } else { Role::Client };
+    let decoder = || match choice >> 1 & 3 {
+        0 | 1 => Decoder::new(role, LIMITS),
+        2 => Decoder::with_inflater(role, LIMITS, Inflater::new(Takeover::None)),
+        _ => Decoder::with_inflater(role, LIMITS, Inflater::new(Takeover::Kept)),
+    };
+    let (whole, violation) = decode(decoder(), bytes, |all| all);
+    let (each, each_violation) = decode(decoder(), bytes, |_| 1);
+    assert_eq!(whole, each, "byte by byte");
+    assert!(is_same(violation, each_violation), "{violation:?} and {each_violation:?} byte by byte");
+    let mut state = usize::from(*step) + 1;
+    let (pieces, pieces_violation) = decode(decoder(), bytes, |_| {
+        state = state.wrapping_mul(75).wrapping_add(74) % 65_537;
+        state % 40
+    });
+    assert_eq!(whole, pieces, "in pieces");
+    assert!(is_same(violation, pieces_violation), "{violation:?} and {pieces_violation:?} in pieces");
+    for read in &whole {
+        match read {
+            Read::Text(text) => {
+                assert!(std::str::from_utf8(text).is_ok());
+                assert!(text.len() as u64 <= LIMITS.message);
+            }
+            Read::Binary(binary) => assert!(binary.len() as u64 <= LIMITS.message),
+            Read::Ping(payload) | Read::Pong(payload) => assert!(payload.len() <= 125),
+            Read::Close(code, reason) => {
+                assert!(reason.len() <= 123);
+                assert!(code.is_none_or(|code| matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)));
+            }
+        }
+    }
+}
+
+/// A compressed message with several faults is refused for the one that its pieces show first.
+fn is_same(one: Option<Violation>, other: Option<Violation>) -> bool {
+    let is_of_payload =
+        |violation| matches!(violation, Some(Violation::Inflate | Violation::Utf8 | Violation::TooBig));
+    one == other || (is_of_payload(one) && is_of_payload(other))
+}
+
+/// Gives bytes, takes anything.
+struct Bytes<'a>(&'a [u8]);
+
+impl io::Read for Bytes<'_> {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        io::Read::read(&mut self.0, target)
+    }
+}
+
+impl io::Write for Bytes<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A server's decoder and tungstenite's read the same messages from the same bytes, and both find fault or neither does.
+///
+/// Known differences, which are left out: tungstenite takes lengths that are not in their shortest form, knows no limit of
+/// fragments, closes for codes it does not know where we refuse them, and looks at a close frame's reason later.
+pub fn websocket_differential(data: &[u8]) {
+    let limits = Limits { message: 10_000, fragments: u32::MAX };
+    let (ours, violation) = decode(Decoder::new(Role::Server, limits), data, |all| all);
+    if matches!(violation, Some(Violation::Length | Violation::CloseCode(_) | Violation::ClosePayload)) {
+        return;
+    }
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(10_000))
+        .max_frame_size(Some(10_000))
+        .read_buffer_size(512);
+    let role = tungstenite::protocol::Role::Server;
+    let mut socket = tungstenite::WebSocket::from_raw_socket(Bytes(data), role, Some(config));
+    for expected in &ours {
+        let theirs = match socket.read() {
+            Ok(Message::Text(text)) => Read::Text(text.as_bytes().to_vec()),
+            Ok(Message::Binary(bytes)) => Read::Binary(bytes.to_vec()),
+            Ok(Message::Ping(bytes)) => Read::Ping(bytes.to_vec()),
+            Ok(Message::Pong(bytes)) => Read::Pong(bytes.to_vec()),
+            Ok(Message::Close(close)) => {
+                let (code, reason) = close.map_or((None, String::new()), |close| {
+                    (Some(close.code.into()), close.reason.to_string())
+                });
+                Read::Close(code, reason)
+            }
+            Ok(Message::Frame(_)) => panic!("tungstenite shows no frames"),
+            Err(error) => panic!("tungstenite fails with {error} where we read {expected:?}"),
+        };
+        assert_eq!(&theirs, expected);
+        if matches!(theirs, Read::Close(..)) {
+            return;
+        }
+    }
+    let ended = match socket.read() {
+        Err(Error::Protocol(ProtocolError::ResetWithoutClosingHandshake)) | Err(Error::Io(_)) => None,
+        other => Some(other),
+    };
+    match (violation, ended) {
+        (None, None) => {}
+        // A frame whose fault shows before it is whole, and text whose fault shows before its message is.
+        (Some(_), None) => {}
+        (Some(Violation::Utf8), Some(Err(Error::Utf8(_)))) => {}
+        (Some(Violation::TooBig), Some(Err(Error::Capacity(CapacityError::MessageTooLong { .. })))) => {}
+        (Some(_), Some(Err(Error::Protocol(_) | Error::Capacity(_) | Error::Utf8(_)))) => {}
+        (ours, theirs) => panic!("we end with {ours:?}, tungstenite with {theirs:?}"),
+    }
+}
+
+/// Any bytes as a compressed message, in any pieces: no more than the limit comes out, and no more is reserved.
+pub fn websocket_inflate(data: &[u8]) {
+    let [choice, limit, bytes @ ..] = data else { return };
+    let takeover = if choice & 1 == 0 { Takeover::None } else { Takeover::Kept };
+    let limit = u64::from(*limit) * 97;
+    let inflate = |size: usize| {
+        let mut inflater = Inflater::new(takeover);
+        let mut messages = Vec::new();
+        // Two messages, so that what the first leaves behind is seen by the second.
+        for message in [&bytes[..bytes.len() / 2], &bytes[bytes.len() / 2..]] {
+            let mut out = Vec::new();
+            let mut result = Ok(());
+            for piece in message.chunks(size) {
+                result = result.and_then(|()| inflater.push(piece, &mut out, limit));
+            }
+            result = result.and_then(|()| inflater.finish(&mut out, limit));
+            assert!(out.len() as u64 <= limit + 1 && out.capacity() as u64 <= 2 * limit + (64 << 10));
+            if let Err(violation) = result {
+                assert!(matches!(violation, Violation::TooBig | Violation::Inflate));
+                messages.push(Err(()));
+                return messages;
+            }
+            messages.push(Ok(out));
+        }
+        messages
+    };
+    let whole = inflate(usize::MAX);
+    for size in [1, 3, 100] {
+        assert_eq!(inflate(size), whole, "in pieces of {size}");
+    }
+}

@@ -1,0 +1,101 @@
+//! A transport that reads and writes as the input says.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Both ends of one pipe, and what happens at each of its reads and writes.
+pub struct Wire {
+    pub channels: [VecDeque<u8>; 2],
+    pub is_closed: [bool; 2],
+    /// One byte for each read and write; none left: everything goes at once.
+    pub behaviour: VecDeque<u8>,
+    pub has_failed: bool,
+}
+
+pub struct End {
+    pub wire: Rc<RefCell<Wire>>,
+    /// The channel it reads.
+    pub side: usize,
+}
+
+/// What the next read or write does.
+enum Act {
+    Pend,
+    Fail,
+    AtMost(usize),
+}
+
+impl Wire {
+    fn act(&mut self) -> Act {
+        match self.behaviour.pop_front() {
+            None => Act::AtMost(usize::MAX),
+            Some(0..=63) => Act::Pend,
+            Some(64) => {
+                self.has_failed = true;
+                Act::Fail
+            }
+            Some(n) => Act::AtMost(usize::from(n) - 64),
+        }
+    }
+}
+
+impl AsyncRead for End {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        target: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut wire = self.wire.borrow_mut();
+        // Driven by polling: whoever is pending is polled again.
+        cx.waker().wake_by_ref();
+        let most = match wire.act() {
+            Act::Pend => return Poll::Pending,
+            Act::Fail => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+            Act::AtMost(most) => most,
+        };
+        let is_closed = wire.is_closed[self.side];
+        let channel = &mut wire.channels[self.side];
+        let n = channel.len().min(most).min(target.remaining());
+        if n == 0 && !is_closed {
+            return Poll::Pending;
+        }
+        for byte in channel.drain(..n) {
+            target.put_slice(&[byte]);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for End {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut wire = self.wire.borrow_mut();
+        cx.waker().wake_by_ref();
+        let most = match wire.act() {
+            Act::Pend => return Poll::Pending,
+            Act::Fail => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            Act::AtMost(most) => most,
+        };
+        let other = 1 - self.side;
+        let n = bytes.len().min(most).min(4096_usize.saturating_sub(wire.channels[other].len()));
+        if n == 0 {
+            return Poll::Pending;
+        }
+        wire.channels[other].extend(&bytes[..n]);
+        Poll::Ready(Ok(n))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.wire.borrow_mut().is_closed[1 - self.side] = true;
+        Poll::Ready(Ok(()))
+    }
+}
