@@ -40,6 +40,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--placement", choices=("pinned", "free"), default=machine.default_placement())
     parser.add_argument("--peer", action="append", default=[], help="only this peer (again for more)")
     parser.add_argument("--out", type=Path, default=report.DEFAULT_FOLDER, help="where .json, .md and .svg go")
+    parser.add_argument("--flame", action="store_true", help="draw a flame graph of each server of an HTTP scenario")
     parser.add_argument("--gate", action="store_true", help="compare with bench/gate.json")
     parser.add_argument("--gate-write", action="store_true", help="write bench/gate.json")
     parser.add_argument("--readme", type=Path, help="put the short table of the last results into this file and stop")
@@ -106,7 +107,7 @@ def main() -> int:
         for group in groups:
             print(f"{group.name} ({group.kind}): {', '.join(scenario.name for scenario in group.scenarios)}")
         return 0
-    options = Options(asked.quick, asked.placement, asked.scenario, asked.peer, say)
+    options = Options(asked.quick, asked.placement, asked.scenario, asked.peer, say, asked.out, asked.flame)
     cells: list[Cell] = []
     verdicts: list[goals.Verdict] = []
     for group in sorted(groups, key=lambda group: group.kind != "micro"):

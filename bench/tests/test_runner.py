@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from runner import gate, goals, plot, report  # noqa: E402
+from runner import flame, gate, goals, plot, report  # noqa: E402
 from runner.allocations import _size  # noqa: E402
 from runner.plan import Options  # noqa: E402
 from runner.sampling import FAILED, MISSING, Cell, interleave, pairwise, ratio  # noqa: E402
@@ -183,6 +183,29 @@ class Reports(unittest.TestCase):
         self.assertIn("| r-http | hello (requests/s) | httpuv | 2.50 times |", text)
         self.assertNotIn("old", text)
         self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
+
+
+class Flames(unittest.TestCase):
+    PRINTED = """R  100
+\t  1a2b flush+0x54 (inlined)
+\t  1a2c bare_serve+0x368 (/x/bare_epoll.so)
+\t  ff6c [unknown] (/usr/lib/R/lib/libR.so)
+\t  ff6d [unknown] (/usr/lib/R/lib/libR.so)
+\tffffffffffffffff [unknown] ([unknown])
+
+R  100
+\t  1a2c bare_serve+0x368 (/x/bare_epoll.so)
+\t  ff6c [unknown] (/usr/lib/R/lib/libR.so)
+"""
+
+    def test_stacks_fold_into_a_tree(self):
+        root = flame.fold(self.PRINTED)
+        library = root.inner["R"].inner["[libR.so]"]
+        self.assertEqual((root.samples, library.samples), (2, 2))
+        self.assertEqual(library.inner["bare_serve"].inner["flush"].samples, 1)
+
+    def test_the_picture_shows_shares(self):
+        self.assertIn("<title>flush: 1 samples, 50.0%</title>", flame.svg(flame.fold(self.PRINTED), "x"))
 
 
 class Answers(unittest.TestCase):
