@@ -12,12 +12,14 @@ use rookery_error::Reports;
 use rookery_exchange::{Command, Event, Exchange, ExchangeId, Link, ListenerId, PushError, Pushed, SocketId};
 use tokio::sync::Notify;
 
+use crate::access_log::Slot;
 use crate::compress::Gzip;
 use crate::config::Limits;
 use crate::connection::Connection;
+use crate::outbound::Buffers;
 use crate::pending::Pending;
 use crate::rejection::Rejection;
-use crate::socket::Mailbox;
+use crate::socket::{self, Mailbox};
 
 /// Exchanges kept for reuse: as many as the default queue holds. With the 4 KiB an ordinary request leaves them,
 /// 4 MiB at most.
@@ -37,12 +39,16 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 pub(crate) struct Hub {
     pub(crate) link: Arc<Link>,
     pub(crate) limits: Limits,
+    /// Where lines of the access log go, if anywhere.
+    pub(crate) log: Arc<Slot>,
     /// Where errors go.
     pub(crate) reports: Arc<Reports<Rejection>>,
     pub(crate) ticks: Ticks,
     pub(crate) pending: Pending,
     /// Where WebSockets, and connections that are being closed, read into. One for all: idle ones hold none.
     pub(crate) scratch: RefCell<Box<[u8]>>,
+    /// What WebSockets write from.
+    pub(crate) buffers: Buffers,
     /// Compresses small bodies; 300 KiB, made when first needed.
     pub(crate) gzip: RefCell<Option<Gzip>>,
     /// Wakes the pulse, see [`crate::pulse`].
@@ -93,14 +99,21 @@ impl Ticks {
 }
 
 impl Hub {
-    pub(crate) fn new(link: Arc<Link>, limits: Limits, reports: Arc<Reports<Rejection>>) -> Rc<Hub> {
+    pub(crate) fn new(
+        link: Arc<Link>,
+        limits: Limits,
+        log: Arc<Slot>,
+        reports: Arc<Reports<Rejection>>,
+    ) -> Rc<Hub> {
         Rc::new(Hub {
             ticks: Ticks::of(&limits),
             link,
             limits,
+            log,
             reports,
             pending: Pending::default(),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into()),
+            buffers: Buffers::default(),
             gzip: RefCell::default(),
             pulse: Notify::new(),
             is_pulsing: Cell::new(false),
@@ -206,6 +219,9 @@ impl Hub {
     }
 
     fn hand_back(&self, exchange: Box<Exchange>, proceeds: bool) {
+        if !proceeds && is_accepted(&exchange) {
+            socket::open(self, &exchange);
+        }
         if let Some(unwanted) = self.pending.hand_back(exchange, proceeds) {
             self.disown(unwanted);
         }
@@ -214,8 +230,9 @@ impl Hub {
     /// Takes an exchange back whose client has gone. A WebSocket that was accepted in vain has ended: each one that
     /// is accepted does, once.
     pub(crate) fn disown(&self, exchange: Box<Exchange>) {
-        if exchange.is_upgrade() && exchange.reply().status() == 101 {
+        if is_accepted(&exchange) {
             let (socket, listener) = (exchange.id(), exchange.listener());
+            self.close_socket(socket);
             self.tell(Event::Closed { socket, listener, code: 1006 });
         }
         self.recycle(exchange);
@@ -284,7 +301,7 @@ impl Hub {
             connection.sweep(now);
         }
         for socket in self.sockets.borrow().values() {
-            socket.sweep(now, &self.ticks);
+            socket.sweep(self, now);
         }
         self.population() > 0
     }
@@ -301,7 +318,7 @@ impl Hub {
         self.ended.notify_waiters();
     }
 
-    fn socket(&self, id: SocketId) -> Option<Rc<Mailbox>> {
+    pub(crate) fn socket(&self, id: SocketId) -> Option<Rc<Mailbox>> {
         self.sockets.borrow().get(&id).cloned()
     }
 
@@ -332,4 +349,9 @@ impl Hub {
         }
         Some(known)
     }
+}
+
+/// Whether this is a handshake that the application has accepted.
+fn is_accepted(exchange: &Exchange) -> bool {
+    exchange.is_upgrade() && exchange.reply().status() == 101
 }

@@ -63,7 +63,8 @@ fn a_connection_is_kept_and_requests_may_be_pipelined() {
 #[test]
 fn a_request_split_at_every_byte_is_the_same_request() {
     let app = App::new(Limits::default(), mirror);
-    let request = b"POST /a%20b?c=d HTTP/1.1\r\nHost: a\r\nX-Foo: 1\r\nx-foo: 2\r\nContent-Length: 3\r\n\r\nabc";
+    let request =
+        b"POST /a%20b?c=d HTTP/1.1\r\nHost: a\r\nX-Foo: 1\r\nx-foo: 2\r\nContent-Length: 3\r\n\r\nabc";
     let mut whole = app.connect();
     whole.send(request);
     let expected = body(&whole.reply().unwrap());
@@ -154,10 +155,16 @@ fn what_two_parsers_could_read_differently_is_refused_and_never_reaches_the_appl
     }
     // What a body contains is never a second request: one answer each, and the end.
     for request in [
-        format!("{head}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"),
+        format!(
+            "{head}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+        ),
         format!("{head}Transfer-Encoding: chunked\r\n\r\nzz\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"),
-        format!("{head}Transfer-Encoding: chunked\r\n\r\n-1\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"),
-        format!("{head}Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"),
+        format!(
+            "{head}Transfer-Encoding: chunked\r\n\r\n-1\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+        ),
+        format!(
+            "{head}Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+        ),
     ] {
         let mut client = app.connect();
         client.send(&request);
@@ -175,7 +182,9 @@ fn what_two_parsers_could_read_differently_is_refused_and_never_reaches_the_appl
 fn bodies_of_every_size_and_framing_arrive_whole() {
     let app = App::new(Limits { body_memory: 100_000, ..Limits::default() }, mirror);
     let mut client = app.connect();
-    for (len, place) in [(0, "empty"), (1, "memory"), (100_000, "memory"), (100_001, "file"), (3_000_000, "file")] {
+    for (len, place) in
+        [(0, "empty"), (1, "memory"), (100_000, "memory"), (100_001, "file"), (3_000_000, "file")]
+    {
         let bytes: Vec<u8> = (0..len).map(|at: u32| (at % 251) as u8).collect();
         let sum: u64 = bytes.iter().map(|byte| u64::from(*byte)).sum();
         let expected = format!("POST /  {len} {place} {sum}\n");

@@ -42,7 +42,9 @@ fn the_default_head_takes_a_value_of_80000_bytes_and_not_one_of_200000() {
 
 #[test]
 fn header_lines() {
-    for (limit, lines, status) in [(2000, 2000, 200), (2000, 2001, 431), (50, 50, 200), (50, 51, 431), (150, 151, 431)] {
+    for (limit, lines, status) in
+        [(2000, 2000, 200), (2000, 2001, 431), (50, 50, 200), (50, 51, 431), (150, 151, 431)]
+    {
         let app = App::new(Limits { header_lines: limit, ..Limits::default() }, hello);
         let mut client = app.connect();
         let head: String = (1..lines).map(|at| format!("X-{at}: {at}\r\n")).collect();
@@ -60,7 +62,10 @@ fn body_bytes() {
     // By its length before it came, and by what came.
     for request in [
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n".to_owned(),
-        format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n{}\r\n0\r\n\r\n", "a".repeat(1001)),
+        format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n{}\r\n0\r\n\r\n",
+            "a".repeat(1001)
+        ),
     ] {
         let mut client = app.connect();
         client.send(request);
@@ -167,12 +172,16 @@ fn the_queue_of_requests() {
     let held = Arc::clone(&holds);
     let queue = rookery_exchange::Limits { requests: 4, ..Default::default() };
     let mut answer = echo(hello);
-    let app = App::with(Config { queue, ..Config::default() }, Site::default(), Box::new(move |link, event| {
-        while held.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        answer(link, event);
-    }));
+    let app = App::with(
+        Config { queue, ..Config::default() },
+        Site::default(),
+        Box::new(move |link, event| {
+            while held.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            answer(link, event);
+        }),
+    );
     let mut first = app.connect();
     first.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
     app.await_event("request /held");
@@ -201,15 +210,19 @@ fn the_queue_of_requests() {
 fn a_request_whose_client_has_been_reset_is_not_for_the_application() {
     let (seen, count) = (Arc::new(std::sync::Mutex::new(Vec::new())), Arc::new(AtomicBool::new(true)));
     let (log, holds) = (Arc::clone(&seen), Arc::clone(&count));
-    let app = App::with(Config::default(), Site::default(), Box::new(move |link, event| {
-        let Event::Request(mut exchange) = event else { return };
-        log.lock().unwrap().push((exchange.path().to_vec(), exchange.is_departed()));
-        while exchange.path() == b"/held" && holds.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        hello(&mut exchange);
-        link.send(Command::Respond(exchange));
-    }));
+    let app = App::with(
+        Config::default(),
+        Site::default(),
+        Box::new(move |link, event| {
+            let Event::Request(mut exchange) = event else { return };
+            log.lock().unwrap().push((exchange.path().to_vec(), exchange.is_departed()));
+            while exchange.path() == b"/held" && holds.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            hello(&mut exchange);
+            link.send(Command::Respond(exchange));
+        }),
+    );
     let mut first = app.connect();
     first.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
     app.await_event("request /held");
