@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from runner import build, gate, goals, machine, plot, report
-from runner import call_group, http_group, memory_group, micro_group, startup_group, websocket_group
+from runner import ablation_group, call_group, http_group, memory_group, micro_group, startup_group, websocket_group
 from runner.plan import Options
 from runner.sampling import FAILED, MISSING, Cell
 from runner.scenarios import Group, ScenarioError, group_names, load_group
@@ -27,7 +27,23 @@ KINDS = {
     "memory": memory_group.run,
     "startup": startup_group.run,
     "call": call_group.run,
+    "ablation": ablation_group.run,
 }
+
+
+# The groups that the project promises: one that is not there is MISSING, not forgotten.
+PROMISED = (
+    "ablation",
+    "arena",
+    "error",
+    "frames",
+    "memory",
+    "r-call",
+    "r-http",
+    "r-websocket",
+    "startup",
+    "websocket",
+)
 
 
 def arguments() -> argparse.Namespace:
@@ -40,6 +56,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--placement", choices=("pinned", "free"), default=machine.default_placement())
     parser.add_argument("--peer", action="append", default=[], help="only this peer (again for more)")
     parser.add_argument("--out", type=Path, default=report.DEFAULT_FOLDER, help="where .json, .md and .svg go")
+    parser.add_argument("--flame", action="store_true", help="draw a flame graph of each server of an HTTP scenario")
     parser.add_argument("--gate", action="store_true", help="compare with bench/gate.json")
     parser.add_argument("--gate-write", action="store_true", help="write bench/gate.json")
     parser.add_argument("--readme", type=Path, help="put the short table of the last results into this file and stop")
@@ -92,13 +109,14 @@ def main() -> int:
     if asked.gate or asked.gate_write:
         return gate.run(asked.gate_write, asked.allow_missing, machine.describe().get("rustc", ""), say)
     known = group_names(build.SCENARIOS)
-    unknown = [name for name in asked.group if name not in known]
+    wanted = asked.group or sorted({*known, *PROMISED})
+    unknown = [name for name in wanted if name not in known and name not in PROMISED]
     if unknown:
         print(f"no group {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
-        # A micro group whose scenarios are not written yet is a missing peer, not a wrong argument.
         return 2
+    absent = [name for name in wanted if name not in known]
     try:
-        groups = [load_group(build.SCENARIOS / f"{name}.toml") for name in asked.group or known]
+        groups = [load_group(build.SCENARIOS / f"{name}.toml") for name in wanted if name in known]
     except ScenarioError as error:
         print(error, file=sys.stderr)
         return 2
@@ -106,21 +124,24 @@ def main() -> int:
         for group in groups:
             print(f"{group.name} ({group.kind}): {', '.join(scenario.name for scenario in group.scenarios)}")
         return 0
-    options = Options(asked.quick, asked.placement, asked.scenario, asked.peer, say)
+    options = Options(asked.quick, asked.placement, asked.scenario, asked.peer, say, asked.out, asked.flame)
     cells: list[Cell] = []
     verdicts: list[goals.Verdict] = []
-    for group in sorted(groups, key=lambda group: group.kind != "micro"):
+    for group in sorted(groups, key=lambda group: group.kind not in ("micro", "ablation")):
         more_cells, more_verdicts = run_group(group, options, asked.out)
         cells += more_cells
         verdicts += more_verdicts
-    return finish(asked, cells, verdicts)
+    return finish(asked, cells, verdicts, absent)
 
 
-def finish(asked: argparse.Namespace, cells: list[Cell], verdicts: list[goals.Verdict]) -> int:
+def finish(
+    asked: argparse.Namespace, cells: list[Cell], verdicts: list[goals.Verdict], absent: list[str]
+) -> int:
     for verdict in verdicts:
         print(verdict.line())
     print(goals.count_line(verdicts))
-    missing = sorted({cell.peer for cell in cells if cell.status == MISSING})
+    missing = sorted({f"{cell.peer} in {cell.scenario}" for cell in cells if cell.status == MISSING})
+    missing += [f"group {name} (no bench/scenarios/{name}.toml)" for name in absent]
     failed = sorted({f"{cell.peer} in {cell.scenario}" for cell in cells if cell.status == FAILED})
     if missing:
         print(f"MISSING: {', '.join(missing)}")

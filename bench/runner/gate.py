@@ -21,7 +21,7 @@ EXACT = ("allocs_per_op", "bytes_per_op", "peak_bytes")
 
 def groups() -> list[Group]:
     found = [load_group(path) for path in sorted(build.SCENARIOS.glob("*.toml"))]
-    return [group for group in found if group.kind == "micro"]
+    return [group for group in found if group.kind in ("micro", "ablation")]
 
 
 def measure(group: Group, say: Callable[[str], None]) -> dict[str, dict[str, float]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from . import allocations, wrk
+from . import allocations, flame, wrk
 from .plan import Options, Servers, open_cells, prepare
 from .sampling import OK, Cell, interleave
 from .scenarios import Group, Scenario
@@ -53,6 +53,22 @@ def measure(row: list[Cell], scenario: Scenario, servers: Servers, options: Opti
             if server.is_alive():
                 server.pause()
     interleave(row, lambda cell: load(cell, seconds))
+    if options.flame:
+        draw_flames(row, scenario, servers, options)
     for cell in row:
         if cell.status == OK:
             cell.single["peak_bytes"] = float(servers.running[cell.peer].memory_bytes("VmHWM"))
+
+
+def draw_flames(row: list[Cell], scenario: Scenario, servers: Servers, options: Options) -> None:
+    """A flame graph of each server that was measured, beside the tables: flame-<scenario>-<peer>.svg."""
+    for cell in row:
+        if cell.status != OK:
+            continue
+        server = servers.running[cell.peer]
+        name = f"flame-{scenario.name}-{cell.peer.replace('/', '-')}.svg"
+        server.resume()
+        why_not = flame.record(server, scenario, options.placement, options.out / name)
+        options.say(f"{name}: {why_not}" if why_not else name)
+        if server.is_alive():
+            server.pause()

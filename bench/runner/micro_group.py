@@ -18,28 +18,41 @@ TIME_LIMIT_S = 120
 TIMES = ("ns_per_op",)
 
 
+class Binaries:
+    """The programs of a group and which of them has which case; `absent` says why there are none."""
+
+    def __init__(self, group: str) -> None:
+        self.all: list[Path] = []
+        self.homes: dict[tuple[str, str], Path] = {}
+        self.absent = ""
+        try:
+            self.all = build.micro_binaries(group)
+            self.homes = {case: binary for binary in reversed(self.all) for case in build.micro_cases(binary)}
+        except (build.BuildError, OSError, subprocess.CalledProcessError, ValueError) as error:
+            self.absent = str(error)
+
+
 def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
     scenarios = options.chosen(group.scenarios)
-    try:
-        binaries = build.micro_binaries(group.name)
-        homes = {case: binary for binary in reversed(binaries) for case in build.micro_cases(binary)}
-        absent = ""
-    except (build.BuildError, OSError, subprocess.CalledProcessError, ValueError) as error:
-        binaries, homes, absent = [], {}, str(error)
+    binaries = Binaries(group.name)
     isolate()
     cells: list[Cell] = []
     for scenario in scenarios:
         options.say(f"{group.name}: {scenario.name}")
-        row = []
-        for peer in scenario.peers:
-            cell = Cell(scenario.name, peer)
-            if (scenario.name, peer) not in homes:
-                cell.status = MISSING
-                cell.reason = absent or f"no binary of the group offers {scenario.name} with {peer}"
-            row.append(cell)
-        _measure(row, scenario, homes, binaries, options)
-        cells += row
+        cells += measure(scenario, binaries, options)
     return cells
+
+
+def measure(scenario: Scenario, binaries: Binaries, options: Options) -> list[Cell]:
+    row = []
+    for peer in scenario.peers:
+        cell = Cell(scenario.name, peer)
+        if (scenario.name, peer) not in binaries.homes:
+            cell.status = MISSING
+            cell.reason = binaries.absent or f"no binary of the group offers {scenario.name} with {peer}"
+        row.append(cell)
+    _measure(row, scenario, binaries.homes, binaries.all, options)
+    return row
 
 
 def _measure(

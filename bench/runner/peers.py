@@ -102,13 +102,16 @@ def _require_r_package(peer: str, package: str, library: Path | None) -> None:
 
 
 def command(peer: str, port: int, workload: str, files: Path) -> list[str]:
-    """The command line of a peer's server; `bare-epoll/evalq` is bare-epoll with that way of calling the handler.
+    """The command line of a peer's server; `bare-epoll/evalq` is bare-epoll with that way of calling the handler,
+    and `ablation/timer` the ablation's echo server with that cost.
 
     Raises PeerMissing or BuildError when there is none here.
     """
     peer, _, shape = peer.partition("/")
     if peer == "hyper":
         return [str(build.hyper()), str(port), workload]
+    if peer == "ablation":
+        return [str(build.micro_binaries("ablation")[0]), "serve", str(port), shape]
     if peer == "bare-epoll":
         build.bare_epoll()
     elif peer == "rookery":
@@ -136,7 +139,7 @@ def version(peer: str) -> str:
         lock = (build.BENCH / "peers" / "hyper" / "Cargo.lock").read_text(encoding="utf-8")
         found = [part for part in lock.split("[[package]]") if '\nname = "hyper"\n' in part]
         return found[0].split('version = "', 1)[1].split('"', 1)[0] if found else ""
-    if peer not in libraries:
+    if peer not in libraries or "/" in peer:
         return ""
     paths = f".libPaths(c('{libraries[peer]}', .libPaths()));" if libraries[peer] else ""
     own = f"{paths} cat(as.character(packageVersion('{peer}')), ', later ', as.character(packageVersion('later')), sep='')"

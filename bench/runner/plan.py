@@ -20,6 +20,9 @@ class Options:
     only: list[str]
     only_peers: list[str]
     say: Callable[[str], None]
+    # Where tables and graphs go, and whether to draw flame graphs.
+    out: Path = build.OUT
+    flame: bool = False
     # The share of the machine that other programs used during the samples of the group that ran last.
     others: float = 0.0
 

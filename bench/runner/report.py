@@ -99,7 +99,7 @@ def _turns(cell: Cell, cells: list[Cell], group: Group) -> list[float]:
 def ratio_metric(group: Group, cell: Cell) -> str | None:
     """The group's own metric, or the first column of the scenario where it does not have that one."""
     names = cell.metrics()
-    if group.metric in names:
+    if group.metric in names and group.kind != "ablation":
         return group.metric
     return next((name for name in COLUMNS if name in names), None)
 
@@ -118,6 +118,8 @@ def markdown(
             lines += [scenario.what, ""] if scenario.what else []
             lines += table(group, row)
             lines += [f"- {cell.peer}: {cell.status}: {_one_line(cell.reason)}" for cell in row if cell.reason]
+            if group.kind == "ablation":
+                lines += _without_difference(row)
             lines.append("")
     lines += ["### Machine and versions", ""]
     lines += [f"- {name}: {value}" for name, value in about.items()]
@@ -128,9 +130,11 @@ def markdown(
 
 def conditions(group: Group, options: Options) -> str:
     turns = f"{SAMPLES} interleaved samples (A B C A B C); median (lowest..highest); the ratio is taken turn by turn."
-    if group.kind == "micro":
+    if group.kind in ("micro", "ablation"):
         where = "Each run is pinned to core 0." if options.placement == "pinned" else "Runs are not pinned to a core."
-    elif group.kind in ("http", "websocket", "memory"):
+        if group.kind == "ablation" and options.placement == "pinned":
+            where = "Each run and each server is pinned to core 0, the load generators to core 1."
+    elif group.kind in ("http", "websocket", "memory", "call"):
         where = "The server, with all its threads, is pinned to core 0 and the load generator to core 1."
         if options.placement != "pinned":
             where = "Server and load generator share the cores as the kernel places them."
@@ -152,11 +156,12 @@ def _one_line(text: str) -> str:
 def table(group: Group, row: list[Cell]) -> list[str]:
     shown = [name for name in COLUMNS if any(name in cell.metrics() for cell in row)]
     shown += sorted({name for cell in row for name in cell.metrics()} - set(shown) - set(HIDDEN))
-    ours = next((cell for cell in row if cell.peer == group.ours and cell.status == OK), None)
+    base = group.ours if any(cell.peer == group.ours for cell in row) else row[0].peer
+    ours = next((cell for cell in row if cell.peer == base and cell.status == OK), None)
     metric = ratio_metric(group, ours) if ours is not None else None
     head = ["peer", *[COLUMNS.get(name, name.replace("_", " ")) for name in shown]]
     if metric is not None and len(row) > 1:
-        head.insert(2, f"{group.ours} / it")
+        head.insert(2, f"{base} / it")
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for cell in row:
         fields = [cell.peer]
@@ -165,6 +170,17 @@ def table(group: Group, row: list[Cell]) -> list[str]:
             if position == 0 and metric is not None and len(row) > 1:
                 fields.append(_ratio_field(ours, cell, metric))
         lines.append("| " + " | ".join(fields) + " |")
+    return lines
+
+
+def _without_difference(row: list[Cell]) -> list[str]:
+    """A cost that does not show in its row is named: the ratio's turns lie on both sides of one."""
+    metric = next((name for name in COLUMNS if name in row[0].metrics()), None)
+    lines = []
+    for cell in row[1:]:
+        turns = pairwise(row[0], cell, metric, ratio) if metric else []
+        if turns and min(turns) <= 1 <= max(turns):
+            lines.append(f"- {cell.peer}: no difference in {COLUMNS[metric]} beyond the spread of the samples")
     return lines
 
 
@@ -200,7 +216,7 @@ def size(value: float) -> str:
 
 
 def peer_versions(group: Group) -> dict[str, str]:
-    if group.kind in ("micro", "call"):
+    if group.kind in ("micro", "call", "ablation"):
         return {}
     names = sorted({peer for scenario in group.scenarios for peer in scenario.peers})
     return {peer: text for peer in names if (text := peers.version(peer))}

@@ -8,7 +8,7 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-KINDS = ("micro", "http", "websocket", "memory", "startup", "call")
+KINDS = ("micro", "http", "websocket", "memory", "startup", "call", "ablation")
 GOAL_KINDS = ("ratio_max", "ratio_min", "difference_max", "max", "min")
 
 
@@ -74,7 +74,7 @@ def load_group(path: Path) -> Group:
     kind = data.get("kind", "micro")
     if kind not in KINDS:
         raise ScenarioError(f"{path}: unknown kind {kind!r}")
-    ours = data.get("ours", "ours" if kind == "micro" else "rookery")
+    ours = data.get("ours", "ours" if kind in ("micro", "ablation") else "rookery")
     scenarios = [_scenario(path, entry) for entry in data.get("scenario", [])]
     names = [scenario.name for scenario in scenarios]
     if len(set(names)) != len(names):
@@ -85,7 +85,7 @@ def load_group(path: Path) -> Group:
         kind=kind,
         what=data.get("what", ""),
         ours=ours,
-        metric=data.get("metric", "ns_per_op" if kind == "micro" else "requests_per_second"),
+        metric=data.get("metric", "ns_per_op" if kind in ("micro", "ablation") else "requests_per_second"),
         scenarios=scenarios,
         goals=goals,
     )

@@ -36,12 +36,12 @@ def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cel
                 for cell in ready:
                     measure_idle(cell, servers.running[cell.peer], scenario, generator, "idle")
             else:
-                _measure_echo(ready, scenario, servers, options, generator)
+                measure_echo(ready, scenario, servers, options, generator)
         cells += row
     return cells
 
 
-def _measure_echo(row: list[Cell], scenario: Scenario, servers: Servers, options: Options, generator: str) -> None:
+def measure_echo(row: list[Cell], scenario: Scenario, servers: Servers, options: Options, generator: str) -> None:
     def load(cell: Cell, seconds: float) -> dict[str, float]:
         server = servers.running[cell.peer]
         server.resume()

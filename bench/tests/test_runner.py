@@ -1,0 +1,218 @@
+"""Tests of the runner's judgement: python3 -m unittest discover -s bench/tests"""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from runner import flame, gate, goals, plot, report  # noqa: E402
+from runner.allocations import _size  # noqa: E402
+from runner.plan import Options  # noqa: E402
+from runner.sampling import FAILED, MISSING, Cell, interleave, pairwise, ratio  # noqa: E402
+from runner.scenarios import ScenarioError, group_names, load_group  # noqa: E402
+
+SCENARIOS = Path(__file__).resolve().parent.parent / "scenarios"
+
+TEXT = """
+kind = "http"
+[[scenario]]
+name = "hello"
+peers = ["rookery", "httpuv"]
+[[goal]]
+scenario = "hello"
+metric = "requests_per_second"
+kind = "{kind}"
+against = "{against}"
+floor = {floor}
+aim = {aim}
+"""
+
+
+def group_of(text: str):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "r-http.toml"
+        path.write_text(text, encoding="utf-8")
+        return load_group(path)
+
+
+def cell_of(peer: str, *rates: float) -> Cell:
+    return Cell("hello", peer, samples=[{"requests_per_second": rate, "p50_us": 1e6 / rate} for rate in rates])
+
+
+class Scenarios(unittest.TestCase):
+    def test_every_file_of_the_tree_loads(self):
+        names = group_names(SCENARIOS)
+        self.assertIn("r-http", names)
+        for name in names:
+            group = load_group(SCENARIOS / f"{name}.toml")
+            self.assertTrue(group.scenarios, name)
+
+    def test_a_goal_for_a_peer_that_is_not_there_is_refused(self):
+        with self.assertRaisesRegex(ScenarioError, "nginx"):
+            group_of(TEXT.format(kind="ratio_min", against="nginx", floor=1, aim=2))
+
+    def test_an_unknown_kind_of_goal_is_refused(self):
+        with self.assertRaisesRegex(ScenarioError, "ratio_mean"):
+            group_of(TEXT.format(kind="ratio_mean", against="httpuv", floor=1, aim=2))
+
+    def test_a_misspelt_key_is_refused(self):
+        text = TEXT.format(kind="ratio_min", against="httpuv", floor=1, aim=2).replace("floor", "flour")
+        with self.assertRaisesRegex(ScenarioError, "flour"):
+            group_of(text)
+
+
+class Ratios(unittest.TestCase):
+    def test_ratios_are_taken_turn_by_turn(self):
+        # The machine slows to a tenth in the second turn: the medians' ratio would be 20, each turn's is 2.
+        ours, other = cell_of("rookery", 2000, 200, 200), cell_of("httpuv", 1000, 100, 100)
+        self.assertEqual(pairwise(ours, other, "requests_per_second", ratio), [2, 2, 2])
+
+    def test_nothing_against_nothing_is_as_much(self):
+        self.assertEqual(ratio(0, 0), 1)
+        self.assertEqual(ratio(1, 0), float("inf"))
+
+    def test_a_missing_peer_gives_no_ratio(self):
+        other = Cell("hello", "httpuv", status=MISSING)
+        self.assertEqual(pairwise(cell_of("rookery", 1), other, "requests_per_second", ratio), [])
+
+    def test_samples_are_interleaved_and_a_failure_ends_its_cell_only(self):
+        order = []
+        row = [Cell("hello", "a"), Cell("hello", "b")]
+
+        def take(cell: Cell) -> dict[str, float]:
+            order.append(cell.peer)
+            if cell.peer == "b" and order.count("b") == 2:
+                raise RuntimeError("gone")
+            return {"requests_per_second": 1.0}
+
+        interleave(row, take, samples=3)
+        self.assertEqual(order, ["a", "b", "a", "b", "a"])
+        self.assertEqual((row[0].status, row[1].status, row[1].reason), ("ok", FAILED, "gone"))
+
+
+class Goals(unittest.TestCase):
+    def judge(self, floor: float, aim: float, *cells: Cell, kind: str = "ratio_min"):
+        group = group_of(TEXT.format(kind=kind, against="httpuv", floor=floor, aim=aim))
+        return goals.judge(group, list(cells), {"hello"})[0]
+
+    def test_floor_and_aim(self):
+        cells = cell_of("rookery", 200, 300, 250), cell_of("httpuv", 100, 100, 100)
+        self.assertEqual(self.judge(3, 4, *cells).status, goals.MISSED)
+        self.assertEqual(self.judge(2, 4, *cells).status, goals.MET)
+        self.assertEqual(self.judge(2, 2.5, *cells).status, goals.MET_AIM)
+        self.assertEqual(self.judge(2.5, 2.5, *cells, kind="ratio_max").status, goals.MET_AIM)
+        self.assertEqual(self.judge(2.4, 2, *cells, kind="ratio_max").status, goals.MISSED)
+        self.assertEqual(self.judge(150, 0, *cells, kind="difference_max").status, goals.MET)
+        self.assertEqual(self.judge(149, 0, *cells, kind="difference_max").status, goals.MISSED)
+
+    def test_what_was_not_measured_is_not_met(self):
+        verdict = self.judge(1, 2, cell_of("rookery", 1), Cell("hello", "httpuv", status=MISSING))
+        self.assertEqual(verdict.status, goals.NOT_MEASURED)
+        self.assertFalse(goals.all_floors_met([verdict]))
+        self.assertIn("httpuv MISSING", verdict.line())
+
+    def test_a_peer_left_out_is_not_met(self):
+        self.assertEqual(self.judge(1, 2, cell_of("rookery", 1)).status, goals.NOT_MEASURED)
+
+    def test_the_counting_line(self):
+        cells = cell_of("rookery", 200), cell_of("httpuv", 100)
+        line = goals.count_line([self.judge(1, 2, *cells), self.judge(3, 4, *cells)])
+        self.assertEqual(line, "goals: 1 of 2 floors met, 1 of 2 aims met, 1 missed, 0 not measured")
+
+
+class Gate(unittest.TestCase):
+    STORED = {"error": {"new/ours": {"allocs_per_op": 1.0, "instructions": 100.0}}}
+
+    def differs(self, **now: float) -> list[str]:
+        return gate.compare(self.STORED, {"error": {"new/ours": now}})
+
+    def test_two_per_cent_of_instructions_pass(self):
+        self.assertEqual(self.differs(allocs_per_op=1.0, instructions=101.9), [])
+        self.assertEqual(self.differs(allocs_per_op=1.0, instructions=98.1), [])
+
+    def test_more_and_less_both_differ(self):
+        self.assertIn("worse", self.differs(allocs_per_op=1.0, instructions=102.1)[0])
+        self.assertIn("--gate-write", self.differs(allocs_per_op=1.0, instructions=97.9)[0])
+
+    def test_allocations_are_exact(self):
+        self.assertEqual(len(self.differs(allocs_per_op=1.001, instructions=100.0)), 1)
+
+    def test_a_case_or_metric_that_comes_or_goes_differs(self):
+        self.assertEqual(len(gate.compare(self.STORED, {"error": {}})), 1)
+        self.assertEqual(len(gate.compare({}, self.STORED)), 1)
+        self.assertEqual(len(self.differs(allocs_per_op=1.0)), 1)
+
+
+class Reports(unittest.TestCase):
+    def setUp(self):
+        self.group = group_of(TEXT.format(kind="ratio_min", against="httpuv", floor=1, aim=2))
+        self.cells = [cell_of("rookery", 2000, 3000), Cell("hello", "httpuv", status=MISSING, reason="no httpuv")]
+        self.verdicts = goals.judge(self.group, self.cells, {"hello"})
+
+    def options(self, others: float) -> Options:
+        return Options(quick=False, placement="pinned", only=[], only_peers=[], say=print, others=others)
+
+    def test_the_table_says_what_is_missing_and_why(self):
+        text = report.markdown(self.group, self.cells, self.verdicts, {"kernel": "6"}, self.options(0.0))
+        self.assertIn("| rookery | 2,500 (2,000..3,000) | 1 |", text)
+        self.assertIn("| httpuv | MISSING |", text)
+        self.assertIn("no httpuv", text)
+        self.assertNotIn("NOT TO BE QUOTED", text)
+
+    def test_a_noisy_machine_is_named(self):
+        self.assertIn("NOT TO BE QUOTED", report.conditions(self.group, self.options(0.5)))
+
+    def test_the_plot_has_a_bar_for_what_was_measured_only(self):
+        picture = plot.svg(self.group, self.cells, "conditions & such")
+        self.assertEqual(picture.count("<rect"), 2)  # the background and one bar
+        self.assertIn("MISSING", picture)
+        self.assertIn("conditions &amp; such", picture)
+
+    def test_the_short_table_goes_between_its_marks(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            verdicts = goals.judge(self.group, [self.cells[0], cell_of("httpuv", 1000, 1000)], {"hello"})
+            results = report.as_json(self.group, self.cells, verdicts, {}, self.options(0.0))
+            report.write(folder, "r-http", results, "", "")
+            readme = folder / "README.md"
+            readme.write_text(f"before\n{report.README_BEGIN}\nold\n{report.README_END}\nafter\n", encoding="utf-8")
+            report.put_into_readme(readme, folder)
+            text = readme.read_text(encoding="utf-8")
+        self.assertIn("| r-http | hello (requests/s) | httpuv | 2.50 times |", text)
+        self.assertNotIn("old", text)
+        self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
+
+
+class Flames(unittest.TestCase):
+    PRINTED = """R  100
+\t  1a2b flush+0x54 (inlined)
+\t  1a2c bare_serve+0x368 (/x/bare_epoll.so)
+\t  ff6c [unknown] (/usr/lib/R/lib/libR.so)
+\t  ff6d [unknown] (/usr/lib/R/lib/libR.so)
+\tffffffffffffffff [unknown] ([unknown])
+
+R  100
+\t  1a2c bare_serve+0x368 (/x/bare_epoll.so)
+\t  ff6c [unknown] (/usr/lib/R/lib/libR.so)
+"""
+
+    def test_stacks_fold_into_a_tree(self):
+        root = flame.fold(self.PRINTED)
+        library = root.inner["R"].inner["[libR.so]"]
+        self.assertEqual((root.samples, library.samples), (2, 2))
+        self.assertEqual(library.inner["bare_serve"].inner["flush"].samples, 1)
+
+    def test_the_picture_shows_shares(self):
+        self.assertIn("<title>flush: 1 samples, 50.0%</title>", flame.svg(flame.fold(self.PRINTED), "x"))
+
+
+class Answers(unittest.TestCase):
+    def test_the_length_of_an_answer(self):
+        self.assertIsNone(_size(b"HTTP/1.1 200 OK\r\nContent-"))
+        self.assertEqual(_size(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab"), 41)
+
+
+if __name__ == "__main__":
+    unittest.main()
