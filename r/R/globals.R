@@ -21,6 +21,7 @@
   shared$message <- error_page
   shared$report <- report
   shared$run_now <- later::run_now
+  shared$heed <- heed
   .Call(ffi_init, topenv(), .globals, shared)
   # When R ends, the I/O thread has to end before package later's memory goes.
   reg.finalizer(.globals, function(globals) .Call(ffi_close), onexit = TRUE)

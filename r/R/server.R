@@ -114,6 +114,10 @@ listServers <- function() {
 
 registerServer <- function(server) {
   .globals$servers <- c(.globals$servers, server)
+  # What serve() says once a server listens.
+  if (!is.null(.globals$on_listen)) {
+    .globals$on_listen(server)
+  }
 }
 
 deregisterServer <- function(server) {

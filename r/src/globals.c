@@ -156,6 +156,7 @@ SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
     objs.message = shared_object(shared, "message");
     objs.report = shared_object(shared, "report");
     objs.run_now = shared_object(shared, "run_now");
+    objs.heed = shared_object(shared, "heed");
 
     strings_init();
     guard_init();

@@ -104,6 +104,11 @@ void guard_end(void) {
     }
 }
 
+// Whether a handler is being run: a jump past it would be stopped there.
+bool guard_is_in(void) {
+    return depth > 0;
+}
+
 // Evaluates a call of ours, with all conditions stopped and dropped.
 SEXP call_quietly(SEXP call, bool* failed) {
     int error = 0;

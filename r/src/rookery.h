@@ -66,6 +66,7 @@ int rk_listen_unix(const char* path, int mask, const void* site, int sees_heads,
 void rk_stop(uint32_t listener);
 void rk_drain(uint32_t listener);
 int rk_connections(uint32_t listener);
+int rk_refuse_held(uint32_t listener);  // answers 503 to the requests that R holds; how many there were
 void rk_stop_all(void);
 void rk_forked(void);
 const char* rk_error(void);
@@ -105,6 +106,26 @@ int rk_is_utf8(const char* start, size_t len);
 
 // memory lent to Rust that it has given back
 size_t rk_released(uint64_t* tokens, size_t capacity);
+
+// the access log
+
+enum rk_log_format { RK_LOG_COMMON = 0, RK_LOG_JSON = 1 };
+
+struct rk_log_record {
+    double time;  // since 1970
+    double seconds;
+    uint64_t bytes;
+    int32_t status;
+    struct rk_bytes remote;  // empty for a Unix socket
+    struct rk_bytes method;
+    struct rk_bytes path;
+    struct rk_bytes query;
+};
+
+int rk_log_open(int fd, int format);  // takes the descriptor; -1: for rk_log_next()
+int rk_log_next(struct rk_log_record* record);
+uint64_t rk_log_lost(void);
+void rk_log_close(void);
 
 // what a listener serves without R: opaque here, see static.c
 struct rk_static_path {

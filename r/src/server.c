@@ -45,3 +45,10 @@ SEXP ffi_drain(SEXP listener) {
 SEXP ffi_connections(SEXP listener) {
     return Rf_ScalarInteger(rk_connections((uint32_t)Rf_asInteger(listener)));
 }
+
+// From now on the requests of a listener that R comes to are answered with 503, and so are those that R holds, for a
+// promise that is not settled: the number of these.
+SEXP ffi_refuse(SEXP listener) {
+    app_remove((uint32_t)Rf_asInteger(listener));
+    return Rf_ScalarInteger(rk_refuse_held((uint32_t)Rf_asInteger(listener)));
+}

@@ -120,12 +120,28 @@ static bool run_later(double seconds) {
     return TYPEOF(ran) == LGLSXP && XLENGTH(ran) == 1 && LOGICAL(ran)[0] == TRUE;
 }
 
+// A signal that serve() watches for, and an access log that is an R function: see heed() in R/serve-stop.R. Not
+// below a handler, where ending would be taken for the handler's failure. May jump.
+static void heed(void) {
+    bool is_asked = stop_is_asked();
+    if ((is_asked || log_is_read()) && !guard_is_in()) {
+        if (is_asked) {
+            stop_take();
+        }
+        SEXP asked = PROTECT(Rf_ScalarLogical(is_asked));
+        SEXP call = PROTECT(Rf_lang2(objs.heed, asked));
+        Rf_eval(call, R_BaseEnv);
+        UNPROTECT(2);
+    }
+}
+
 // Until something has happened, or for `seconds`.
 static void pass(double seconds) {
     double start = now();
     double deadline = start + seconds;
     int asked = interrupts;
     for (;;) {
+        heed();
         if (run_batch(now())) {
             return;
         }
@@ -166,6 +182,7 @@ static SEXP run_service(void* data) {
     struct service* service = data;
     if (!service->is_forever) {
         pass(service->seconds);
+        heed();
         return R_NilValue;
     }
     while (Rf_asLogical(Rf_findVarInFrame(objs.globals, syms.paused)) != TRUE) {

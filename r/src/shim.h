@@ -26,7 +26,7 @@ extern struct objects {
     SEXP empty_string, rook_version, url_scheme, no_headers;
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
-    SEXP new_input, forget_body, new_socket, forget_socket, then, overflow, message, report, run_now;
+    SEXP new_input, forget_body, new_socket, forget_socket, then, overflow, message, report, run_now, heed;
 } objs;
 
 SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared);
@@ -87,6 +87,7 @@ void guard_init(void);
 void watch_sigint(void);
 void guard_begin(void);
 void guard_end(void);
+bool guard_is_in(void);
 enum failure guard_run(struct guard* guard);
 SEXP call_quietly(SEXP call, bool* failed);
 void report(const char* where, SEXP condition, const char* text);
@@ -115,6 +116,18 @@ void handle_closed(const struct rk_event* event);
 void service_init(void);
 extern int interrupts;
 
+// signals.c -----------------------------------------------------------------
+
+bool stop_is_asked(void);
+bool stop_take(void);
+void signals_pass_to(int pid);
+int signals_passed(void);
+
+// log.c ---------------------------------------------------------------------
+
+// Whether the access log's lines are an R function's.
+bool log_is_read(void);
+
 // entry points (init.c registers them) --------------------------------------
 
 SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP site, SEXP app, SEXP has_on_headers);
@@ -122,6 +135,22 @@ SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP site, SEXP app, SEXP has_on_head
 SEXP ffi_stop(SEXP listener);
 SEXP ffi_drain(SEXP listener);
 SEXP ffi_connections(SEXP listener);
+SEXP ffi_refuse(SEXP listener);
+
+SEXP ffi_signals_watch(SEXP seconds);
+SEXP ffi_signals_unwatch(void);
+SEXP ffi_signals_seen(void);
+SEXP ffi_signals_left(void);
+SEXP ffi_child_start(SEXP program, SEXP arguments);
+SEXP ffi_child_wait(SEXP pid, SEXP seconds);
+SEXP ffi_child_signal(SEXP pid, SEXP signal_number);
+SEXP ffi_child_forget(void);
+SEXP ffi_child_become(SEXP program, SEXP arguments);
+SEXP ffi_child_follow(SEXP parent);
+SEXP ffi_log_open(SEXP path, SEXP format);
+SEXP ffi_log_next(void);
+SEXP ffi_log_lost(void);
+SEXP ffi_log_close(void);
 
 SEXP ffi_site_new(SEXP state);
 SEXP ffi_site_set(SEXP site, SEXP keys, SEXP paths);

@@ -40,6 +40,7 @@ pub(crate) async fn answer(
     // The hook is lent to each poll, never counted: the connection has one, the task's wrapper the other.
     debug_assert_eq!(Arc::strong_count(&connection.hook), 2);
     let (head, body) = request.into_parts();
+    connection.line.begin(&connection.hub.log, connection.remote, (&head.method, &head.uri, head.version));
     let has_body = !body.is_end_stream();
     if let Err(rejection) = request::check(&head) {
         connection.has_rest.set(has_body);

@@ -15,6 +15,7 @@ use hyper::service::service_fn;
 use rookery_error::RequestHook;
 use rookery_exchange::{Exchange, ListenerId};
 
+use crate::access_log::Line;
 use crate::answer::answer;
 use crate::descriptor::Served;
 use crate::hub::Hub;
@@ -72,6 +73,8 @@ pub(crate) struct Connection {
     pub(crate) upgrade: RefCell<Option<Box<Exchange>>>,
     /// The bytes of replies: split off, sent, and used again.
     pub(crate) out: RefCell<BytesMut>,
+    /// The access log's line of the request under way.
+    pub(crate) line: Line,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +114,7 @@ impl Connection {
             has_rest: Cell::new(false),
             upgrade: RefCell::default(),
             out: RefCell::default(),
+            line: Line::default(),
         })
     }
 
@@ -145,6 +149,7 @@ impl Connection {
     pub(crate) fn has_flushed(&self) {
         if self.phase.get() == Phase::Flush {
             self.enter(Phase::Idle);
+            self.line.end(self.remote);
             if self.end.get() == End::AfterReply {
                 self.end.set(End::Now);
             }
@@ -288,6 +293,8 @@ pub(crate) async fn serve(connection: Rc<Connection>) {
             Outcome::Failed(_) => {}
             Outcome::Upgrade(exchange) => {
                 let read = http.into_parts().read_buf;
+                connection.line.set_status(101);
+                connection.line.end(connection.remote);
                 connection.hub.leave(key);
                 // A task of its own: the one that held hyper is large, and a WebSocket lives long.
                 socket::spawn(connection, exchange, &read);
@@ -296,6 +303,8 @@ pub(crate) async fn serve(connection: Rc<Connection>) {
         }
         break;
     }
+    // Of a request whose client went away, or that was refused.
+    connection.line.end(connection.remote);
     close(&connection).await;
     connection.hub.leave(key);
 }
@@ -310,6 +319,8 @@ fn reject(connection: &Connection, rejection: Rejection) {
     connection.hook.begin(Hub::next_id());
     rookery_error::throw(rejection.error());
     let text = rejection.text();
+    connection.line.begin_unreadable(&connection.hub.log, connection.remote, rejection.status());
+    connection.line.add_bytes(text.len());
     let head = format!(
         "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {len}\r\n\r\n",
         status = rejection.status_line(),

@@ -12,6 +12,7 @@ use rookery_error::Reports;
 use rookery_exchange::{Command, Event, Exchange, ExchangeId, Link, ListenerId, PushError, Pushed, SocketId};
 use tokio::sync::Notify;
 
+use crate::access_log::Slot;
 use crate::compress::Gzip;
 use crate::config::Limits;
 use crate::connection::Connection;
@@ -38,6 +39,8 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 pub(crate) struct Hub {
     pub(crate) link: Arc<Link>,
     pub(crate) limits: Limits,
+    /// Where lines of the access log go, if anywhere.
+    pub(crate) log: Arc<Slot>,
     /// Where errors go.
     pub(crate) reports: Arc<Reports<Rejection>>,
     pub(crate) ticks: Ticks,
@@ -96,11 +99,17 @@ impl Ticks {
 }
 
 impl Hub {
-    pub(crate) fn new(link: Arc<Link>, limits: Limits, reports: Arc<Reports<Rejection>>) -> Rc<Hub> {
+    pub(crate) fn new(
+        link: Arc<Link>,
+        limits: Limits,
+        log: Arc<Slot>,
+        reports: Arc<Reports<Rejection>>,
+    ) -> Rc<Hub> {
         Rc::new(Hub {
             ticks: Ticks::of(&limits),
             link,
             limits,
+            log,
             reports,
             pending: Pending::default(),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into()),
@@ -210,7 +219,7 @@ impl Hub {
     }
 
     fn hand_back(&self, exchange: Box<Exchange>, proceeds: bool) {
-        if exchange.is_upgrade() && exchange.reply().status() == 101 {
+        if !proceeds && is_accepted(&exchange) {
             socket::open(self, &exchange);
         }
         if let Some(unwanted) = self.pending.hand_back(exchange, proceeds) {
@@ -221,7 +230,7 @@ impl Hub {
     /// Takes an exchange back whose client has gone. A WebSocket that was accepted in vain has ended: each one that
     /// is accepted does, once.
     pub(crate) fn disown(&self, exchange: Box<Exchange>) {
-        if exchange.is_upgrade() && exchange.reply().status() == 101 {
+        if is_accepted(&exchange) {
             let (socket, listener) = (exchange.id(), exchange.listener());
             self.close_socket(socket);
             self.tell(Event::Closed { socket, listener, code: 1006 });
@@ -340,4 +349,9 @@ impl Hub {
         }
         Some(known)
     }
+}
+
+/// Whether this is a handshake that the application has accepted.
+fn is_accepted(exchange: &Exchange) -> bool {
+    exchange.is_upgrade() && exchange.reply().status() == 101
 }

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::accept::{Bound, accept};
+use crate::access_log::Slot;
 use crate::config::Limits;
 use crate::connection::Phase;
 use crate::descriptor::Served;
@@ -101,8 +102,14 @@ thread_local! {
 }
 
 /// Runs the I/O thread until there is no listener and no connection.
-pub(crate) fn run(link: Arc<Link>, limits: Limits, reports: Arc<Reports<Rejection>>, control: &Control) {
-    let hub = Hub::new(Arc::clone(&link), limits, reports);
+pub(crate) fn run(
+    link: Arc<Link>,
+    limits: Limits,
+    log: Arc<Slot>,
+    reports: Arc<Reports<Rejection>>,
+    control: &Control,
+) {
+    let hub = Hub::new(Arc::clone(&link), limits, log, reports);
     let drain = Arc::new(Notify::new());
     link.set_io_waker(Some(Arc::new(Wake(Arc::clone(&drain)))));
     HUB.set(Some((Rc::clone(&hub), Arc::clone(&drain))));

@@ -25,6 +25,7 @@
 //! ```
 
 mod accept;
+pub mod access_log;
 mod answer;
 pub mod compress;
 mod config;

@@ -173,11 +173,15 @@ impl http_body::Body for ReplyBody {
             Source::Whole(bytes) => {
                 let bytes = std::mem::take(bytes);
                 self.source = Source::Empty;
+                self.connection.line.add_bytes(bytes.len());
                 return Poll::Ready(Some(Ok(Frame::data(bytes))));
             }
             Source::File(file) => ready!(file.poll_piece(cx)),
             Source::Gzip(gzip) => ready!(gzip.poll_piece(cx)),
         };
+        if let Some(Ok(bytes)) = &piece {
+            self.connection.line.add_bytes(bytes.len());
+        }
         Poll::Ready(piece.map(|piece| piece.map(|bytes| Frame::data(Bytes::from(bytes)))))
     }
 
@@ -346,6 +350,7 @@ pub(crate) fn finish(
     facts: &Facts,
     terms: Terms,
 ) -> Response<ReplyBody> {
+    connection.line.set_status(status.as_u16());
     if facts.closes {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }

@@ -14,6 +14,7 @@ use rookery_error::Reports;
 use rookery_exchange::{AppWaker, Link, ListenerId};
 
 use crate::accept::{BACKLOG, Bound};
+use crate::access_log::{AccessLog, Slot};
 use crate::config::Config;
 use crate::descriptor;
 use crate::io_thread::{Control, Order, run};
@@ -41,6 +42,7 @@ pub struct Server {
 struct Core {
     link: Arc<Link>,
     config: Config,
+    log: Arc<Slot>,
     reports: Arc<Reports<Rejection>>,
     thread: Mutex<Option<Thread>>,
 }
@@ -112,7 +114,9 @@ impl Server {
     pub fn new(config: Config, app_waker: Box<dyn AppWaker>) -> Server {
         let link = Link::new(config.queue, app_waker);
         let reports = Arc::new(Reports::new());
-        Server { core: Arc::new(Core { link, config, reports, thread: Mutex::new(None) }) }
+        Server {
+            core: Arc::new(Core { link, config, log: Arc::default(), reports, thread: Mutex::new(None) }),
+        }
     }
 
     /// Counts what was rejected, and queues it for an application that asks for it
@@ -124,6 +128,12 @@ impl Server {
     /// Where the application finds events and leaves commands. The same for all listeners.
     pub fn link(&self) -> &Arc<Link> {
         &self.core.link
+    }
+
+    /// Logs the requests of all listeners from now on; `None` ends that. The log before is dropped when the requests
+    /// under way have been logged to it.
+    pub fn set_access_log(&self, log: Option<Arc<AccessLog>>) {
+        self.core.log.set(log);
     }
 
     /// Listens on a TCP address; port 0 takes a free one. When this returns, clients can connect.
@@ -250,12 +260,12 @@ impl Core {
         let control = Arc::new(Control::default());
         // The first order is there before the thread looks: it ends when it finds nothing to do.
         let _ = control.push(order);
-        let (link, limits) = (Arc::clone(&self.link), self.config.limits.clone());
+        let (link, limits, log) = (Arc::clone(&self.link), self.config.limits.clone(), Arc::clone(&self.log));
         let (reports, theirs) = (Arc::clone(&self.reports), Arc::clone(&control));
         let handle = with_signals_blocked(|| {
             std::thread::Builder::new()
                 .name("rookery-io".to_owned())
-                .spawn(move || run(link, limits, reports, &theirs))
+                .spawn(move || run(link, limits, log, reports, &theirs))
         })
         .map_err(ListenError::Thread)?;
         *thread = Some(Thread { control, handle });
@@ -321,7 +331,7 @@ fn deepen(socket: &impl std::os::fd::AsRawFd) {
 }
 
 /// Runs `start` with every signal blocked, so that the thread it starts never runs a handler of R's.
-fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
+pub(crate) fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: both sets have room; sigfillset fills the first before it is read.

@@ -9,6 +9,7 @@ use rookery_exchange::{AppWaker, Exchange, Link};
 use rookery_server::{Config, Listener, Server};
 
 use crate::event::Header;
+use crate::log::Log;
 use crate::names::Names;
 
 /// Everything the package knows. One per process, in the local storage of R's main thread.
@@ -28,6 +29,7 @@ pub(crate) struct Core {
     /// The message that C is reading.
     pub(crate) message: Option<rookery_exchange::Payload>,
     pub(crate) tokens: Vec<u64>,
+    pub(crate) log: Log,
 }
 
 impl Core {
@@ -46,6 +48,7 @@ impl Core {
             ends: Default::default(),
             message: None,
             tokens: Vec::new(),
+            log: Log::default(),
         }
     }
 
@@ -67,6 +70,18 @@ impl Core {
     /// The exchange in a slot, if it is the one meant.
     pub(crate) fn held(&mut self, slot: u32, id: u64) -> Option<&mut Exchange> {
         self.held.get_mut(slot as usize)?.as_deref_mut().filter(|exchange| exchange.id() == id)
+    }
+
+    /// Takes all exchanges of a listener out of R's hands.
+    pub(crate) fn take_held(&mut self, listener: u32) -> Vec<Box<Exchange>> {
+        let mut taken = Vec::new();
+        for (slot, held) in self.held.iter_mut().enumerate() {
+            if let Some(exchange) = held.take_if(|exchange| exchange.listener() == listener) {
+                self.free.push(u32::try_from(slot).expect("fewer exchanges than 2^32"));
+                taken.push(exchange);
+            }
+        }
+        taken
     }
 
     /// Takes an exchange out of R's hands.

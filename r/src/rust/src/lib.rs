@@ -14,6 +14,7 @@ mod core;
 mod event;
 mod exchange;
 mod listener;
+mod log;
 mod memory;
 mod names;
 mod site;

@@ -1,0 +1,224 @@
+//! The access log over real connections: one line for each request, whoever answered it.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rookery_exchange::{AppWaker, Command, Event};
+use rookery_server::access_log::{AccessLog, Format, OwnedRecord};
+use rookery_server::{Config, Listener, Server, Site};
+
+struct NoWaker;
+
+impl AppWaker for NoWaker {
+    fn wake(&self) {}
+}
+
+/// A server whose application answers `/gone` not at all, `/slow` after 100 ms, a handshake with 101, and the rest
+/// with the path.
+struct Fixture {
+    server: Server,
+    listener: Option<Listener>,
+    address: SocketAddr,
+    is_over: Arc<AtomicBool>,
+    app: Option<JoinHandle<()>>,
+}
+
+impl Fixture {
+    fn new(log: &Arc<AccessLog>) -> Fixture {
+        let server = Server::new(Config::default(), Box::new(NoWaker));
+        server.set_access_log(Some(Arc::clone(log)));
+        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (link, over) = (Arc::clone(server.link()), Arc::clone(&is_over));
+        let app = std::thread::spawn(move || {
+            let mut kept = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                link.wait(Duration::from_millis(20));
+                while let Some(event) = link.next() {
+                    let Event::Request(mut exchange) = event else { continue };
+                    let path = exchange.path().to_vec();
+                    if path == b"/gone" {
+                        kept.push(exchange);
+                        continue;
+                    }
+                    if path == b"/slow" {
+                        std::thread::sleep(Duration::from_millis(100));
+                    }
+                    exchange.begin_reply(if exchange.is_upgrade() { 101 } else { 200 });
+                    exchange.set_reply_body(&path);
+                    link.send(Command::Respond(exchange));
+                }
+                link.flush();
+            }
+        });
+        Fixture { server, listener: Some(listener), address, is_over, app: Some(app) }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream
+    }
+
+    /// Sends bytes and reads to the end of the connection.
+    fn send(&self, request: &str) -> String {
+        let mut stream = self.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(app) = self.app.take() {
+            app.join().unwrap();
+        }
+        self.listener.take();
+    }
+}
+
+/// The next `count` records.
+fn records(log: &AccessLog, count: usize) -> Vec<OwnedRecord> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut records = Vec::new();
+    while records.len() < count && Instant::now() < deadline {
+        match log.take() {
+            Some(record) => records.push(record),
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    }
+    assert_eq!(records.len(), count, "{records:?}");
+    records
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn each_request_of_a_connection_has_its_line() {
+    let log = Arc::new(AccessLog::read());
+    let fixture = Fixture::new(&log);
+    // Pipelined, so that the next head is there before the reply before has been flushed.
+    fixture.send(
+        "GET /a?x=1 HTTP/1.1\r\nHost: h\r\n\r\nHEAD /bb HTTP/1.1\r\nHost: h\r\n\r\n\
+         POST /slow HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc",
+    );
+    let records = records(&log, 3);
+    let seen: Vec<_> =
+        records.iter().map(|r| (text(&r.method), text(&r.path), text(&r.query), r.status, r.bytes)).collect();
+    assert_eq!(
+        seen,
+        [("GET", "/a", "?x=1", 200, 2), ("HEAD", "/bb", "", 200, 0), ("POST", "/slow", "", 200, 5)]
+    );
+    assert!(records[2].elapsed >= Duration::from_millis(100), "{:?}", records[2].elapsed);
+    assert!(records[0].remote.unwrap().ip().is_loopback());
+    assert_eq!(log.take(), None);
+}
+
+#[test]
+fn what_the_server_refuses_is_logged() {
+    let log = Arc::new(AccessLog::read());
+    let fixture = Fixture::new(&log);
+    assert!(fixture.send("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    assert!(fixture.send("nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    let records = records(&log, 2);
+    assert_eq!((text(&records[0].path), records[0].status), ("/", 400));
+    assert_eq!((text(&records[1].method), text(&records[1].path), records[1].status), ("", "", 400));
+    assert!(records[1].bytes > 0);
+}
+
+#[test]
+fn a_client_that_goes_away_is_logged_as_such() {
+    let log = Arc::new(AccessLog::read());
+    let fixture = Fixture::new(&log);
+    let mut stream = fixture.connect();
+    stream.write_all(b"GET /gone HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    // With unsent bytes dropped this is a reset, which the server notices while the application works.
+    reset(stream);
+    let records = records(&log, 1);
+    assert_eq!((text(&records[0].path), records[0].status, records[0].bytes), ("/gone", 499, 0));
+}
+
+#[test]
+fn a_websocket_is_logged_once_open() {
+    let log = Arc::new(AccessLog::read());
+    let fixture = Fixture::new(&log);
+    let mut stream = fixture.connect();
+    stream
+        .write_all(
+            b"GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        )
+        .unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 101");
+    assert_eq!(records(&log, 1)[0].status, 101);
+    stream.shutdown(Shutdown::Both).unwrap();
+}
+
+#[test]
+fn a_log_may_be_changed_while_the_server_runs() {
+    let first = Arc::new(AccessLog::read());
+    let fixture = Fixture::new(&first);
+    let get = "GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    fixture.send(get);
+    assert_eq!(records(&first, 1).len(), 1);
+    fixture.server.set_access_log(None);
+    fixture.send(get);
+    let second = Arc::new(AccessLog::read());
+    fixture.server.set_access_log(Some(Arc::clone(&second)));
+    fixture.send(get);
+    assert_eq!(records(&second, 1).len(), 1);
+    assert_eq!((first.take(), second.take()), (None, None));
+}
+
+#[test]
+fn lines_go_to_a_file_descriptor() {
+    let (mut reader, writer) = UnixStream::pair().unwrap();
+    let log = Arc::new(AccessLog::written(File::from(OwnedFd::from(writer)), Format::Json).unwrap());
+    let fixture = Fixture::new(&log);
+    for _ in 0..3 {
+        fixture.send("GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    }
+    fixture.server.set_access_log(None);
+    log.close();
+    drop(log);
+    let mut lines = String::new();
+    reader.read_to_string(&mut lines).unwrap();
+    assert_eq!(lines.lines().count(), 3, "{lines}");
+    assert!(
+        lines.lines().all(|line| line.contains("\"path\":\"/x\",\"query\":\"\",\"status\":200,\"bytes\":2,"))
+    );
+}
+
+/// Closes a connection with a RST instead of a FIN.
+fn reset(stream: TcpStream) {
+    use std::os::fd::AsRawFd as _;
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    // SAFETY: an open socket, and a linger structure of the length given.
+    let set = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            libc::socklen_t::try_from(size_of::<libc::linger>()).unwrap(),
+        )
+    };
+    assert_eq!(set, 0);
+    drop(stream);
+}

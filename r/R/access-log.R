@@ -1,0 +1,86 @@
+# The access log: where its lines go. The lines themselves are made by the server, on a thread of its own, when the
+# last byte of a reply has been handed to the system: so static files and refusals are in it as well, and R pays
+# nothing for them.
+
+log_formats <- c("common", "json")
+
+# Checks `log` and `log_format`, as serve() takes them, and says where lines go.
+log_target <- function(log, format = "common") {
+  if (!is.character(format) || length(format) != 1 || !format %in% log_formats) {
+    names <- paste0("\"", log_formats, "\"", collapse = " or ")
+    abort_serve(paste0("`log_format` must be ", names, "."), "rookery_bad_log")
+  }
+  target <- function(to, path = NULL, call = NULL) list(to = to, path = path, call = call, format = format)
+  if (is.function(log)) {
+    return(target("call", call = log))
+  }
+  if (isTRUE(log) || isFALSE(log)) {
+    return(target(if (log) "stdout" else "nothing"))
+  }
+  if (is.character(log) && length(log) == 1 && !is.na(log) && nzchar(log)) {
+    return(target("file", path = log_path(log)))
+  }
+  abort_serve(
+    paste0(
+      "`log` must be TRUE (lines on stdout), FALSE, the path of a file, ",
+      "or a function that is called with the fields of each line."
+    ),
+    "rookery_bad_log"
+  )
+}
+
+# Absolute, for a child starts in another folder; and checked now, not at the first request.
+log_path <- function(log) {
+  path <- path.expand(log)
+  dir <- dirname(path)
+  if (!dir.exists(dir)) {
+    abort_serve(paste0("The folder of the access log, `", dir, "`, does not exist."), "rookery_bad_log")
+  }
+  path <- file.path(normalizePath(dir, winslash = "/"), basename(path))
+  if (dir.exists(path) || file.access(if (file.exists(path)) path else dir, mode = 2) != 0) {
+    abort_serve(paste0("The access log `", path, "` cannot be written."), "rookery_bad_log")
+  }
+  path
+}
+
+# Opens the log for all servers of this process. Returns what ends it.
+log_open <- function(target) {
+  if (target$to == "nothing") {
+    return(function() NULL)
+  }
+  if (target$to == "call") {
+    .Call(ffi_log_open, NA_character_, target$format)
+    .globals$log_call <- target$call
+  } else {
+    problem <- .Call(ffi_log_open, if (target$to == "stdout") "" else target$path, target$format)
+    if (is.character(problem)) {
+      abort_serve(paste0("The access log `", target$path, "` cannot be opened: ", problem), "rookery_bad_log")
+    }
+  }
+  function() {
+    log_pump()
+    .globals$log_call <- NULL
+    .Call(ffi_log_close)
+    invisible()
+  }
+}
+
+# Hands what has been answered since to the function of `log =`. service() calls it between events, at the latest
+# every 150 ms. An error of the function's is told, and the next line goes to it all the same.
+log_pump <- function() {
+  call <- .globals$log_call
+  # The function may serve, and would be called in itself.
+  if (is.null(call) || isTRUE(.globals$is_pumping)) {
+    return(invisible())
+  }
+  .globals$is_pumping <- TRUE
+  on.exit(.globals$is_pumping <- FALSE)
+  while (!is.null(line <- .Call(ffi_log_next))) {
+    tryCatch(call(line), error = function(error) report("access log", error, NULL))
+  }
+  lost <- .Call(ffi_log_lost)
+  if (lost > 0) {
+    report("access log", NULL, paste(lost, "lines were lost: R did not come to them in time"))
+  }
+  invisible()
+}

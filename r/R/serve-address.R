@@ -1,0 +1,161 @@
+# The address to serve on, and what to say when it cannot be had.
+
+# list(host =, port =, socket =): a socket's path, or a host and a port.
+serve_address <- function(host, port) {
+  if (!is.character(host) || length(host) != 1 || is.na(host) || !nzchar(host)) {
+    abort_serve(
+      "`host` must be one string: an IP address such as \"127.0.0.1\", or \"unix:/path/of/a/socket\".",
+      "rookery_bad_address"
+    )
+  }
+  if (startsWith(host, "unix:")) {
+    return(list(host = NULL, port = NULL, socket = socket_path(sub("^unix:", "", host))))
+  }
+  if (ipFamily(host) == -1L) {
+    hint <- if (host == "localhost") " For this machine only it is \"127.0.0.1\"." else ""
+    abort_serve(
+      paste0(
+        "`host` must be an IP address of this machine, not \"", host, "\": \"127.0.0.1\" is for this machine only, ",
+        "\"0.0.0.0\" and \"::\" are for all its networks.", if (nzchar(hint)) paste0("\n", trimws(hint))
+      ),
+      "rookery_bad_address"
+    )
+  }
+  is_number <- is.numeric(port) && length(port) == 1 && !is.na(port) && port == round(port)
+  if (!is_number || port < 0 || port > 65535) {
+    abort_serve("`port` must be one whole number from 0 to 65535; 0 lets the system choose.", "rookery_bad_address")
+  }
+  list(host = host, port = as.integer(port), socket = NULL)
+}
+
+socket_path <- function(path) {
+  path <- path.expand(path)
+  dir <- dirname(path)
+  if (!nzchar(path) || !dir.exists(dir)) {
+    abort_serve(paste0("The folder of the socket, `", dir, "`, does not exist."), "rookery_bad_address")
+  }
+  file.path(normalizePath(dir, winslash = "/"), basename(path))
+}
+
+# Binds and lets go again: a framework that fails to bind says much less. A port of 0 becomes one that was free.
+probe <- function(address) {
+  reason <- NULL
+  server <- NULL
+  said <- utils::capture.output(
+    type = "message",
+    tryCatch(
+      server <- if (is.null(address$socket)) {
+        startServer(address$host, address$port, list())
+      } else {
+        startPipeServer(address$socket, NULL, list())
+      },
+      error = function(error) {
+        reason <<- conditionMessage(error)
+        if (reason != "Failed to create server") {
+          stop(error)
+        }
+      }
+    )
+  )
+  if (is.null(server)) {
+    abort_address(address, sub("^create(Tcp|Pipe)Server: ", "", c(said, reason)[[1]]))
+  }
+  if (is.null(address$socket) && address$port == 0) {
+    address$port <- as.integer(server$getPort())
+  }
+  stopServer(server)
+  address
+}
+
+abort_address <- function(address, reason) {
+  if (!is.null(address$socket)) {
+    abort_serve(paste0("Cannot listen on the socket `", address$socket, "`: ", reason, "."), "rookery_no_address")
+  }
+  holder <- if (address$port > 0) port_holder(address$port)
+  if (grepl("in use", reason, fixed = TRUE)) {
+    by <- if (is.null(holder)) {
+      paste0("by a process of another user, or one that cannot be seen from here; ", port_question(address$port))
+    } else {
+      paste0("by ", holder)
+    }
+    abort_serve(
+      paste0(
+        "Port ", address$port, " of ", address$host, " is in use, ", by, ".\nChoose another one, with `port = ",
+        next_port(address$port), "` (`--port ", next_port(address$port), "`), or let the system choose: `port = 0`."
+      ),
+      "rookery_port_in_use"
+    )
+  }
+  hint <- if (grepl("denied", reason)) {
+    "\nPorts below 1024 are for the administrator on most systems: choose a higher one."
+  } else if (grepl("not available|assign", reason)) {
+    paste0("\nNo network interface of this machine has the address ", address$host, "; \"0.0.0.0\" is for all of them.")
+  }
+  abort_serve(
+    paste0("Cannot listen on ", address$host, " port ", address$port, ": ", reason, ".", hint),
+    "rookery_no_address"
+  )
+}
+
+next_port <- function(port) {
+  if (port < 65535) port + 1L else 8000L
+}
+
+port_question <- function(port) {
+  if (Sys.info()[["sysname"]] == "Windows") {
+    paste0("`netstat -ano | findstr :", port, "` may tell")
+  } else if (Sys.info()[["sysname"]] == "Darwin") {
+    paste0("`sudo lsof -nP -iTCP:", port, " -sTCP:LISTEN` may tell")
+  } else {
+    paste0("`sudo ss -ltnp 'sport = :", port, "'` may tell")
+  }
+}
+
+# "R (process 1234: command line)" for the process that listens on a port, or NULL: from /proc, so on Linux, and for
+# the processes whose descriptors this user may see.
+port_holder <- function(port) {
+  inodes <- listening_inodes(port)
+  if (length(inodes) == 0) {
+    return(NULL)
+  }
+  wanted <- paste0("socket:[", inodes, "]")
+  for (pid in list.files("/proc", "^[0-9]+$")) {
+    links <- suppressWarnings(Sys.readlink(list.files(file.path("/proc", pid, "fd"), full.names = TRUE)))
+    if (any(links %in% wanted)) {
+      return(describe_process(pid))
+    }
+  }
+  NULL
+}
+
+listening_inodes <- function(port) {
+  tables <- Filter(file.exists, c("/proc/net/tcp", "/proc/net/tcp6"))
+  rows <- unlist(lapply(tables, function(table) readLines(table, warn = FALSE)[-1]))
+  fields <- strsplit(trimws(rows), "[[:space:]]+")
+  local <- sprintf(":%04X", as.integer(port))
+  # State 0A is LISTEN; the tenth field is the inode.
+  is_it <- vapply(fields, function(row) length(row) > 9 && endsWith(row[[2]], local) && row[[4]] == "0A", logical(1))
+  vapply(fields[is_it], function(row) row[[10]], character(1))
+}
+
+describe_process <- function(pid) {
+  name <- tryCatch(readLines(file.path("/proc", pid, "comm"), warn = FALSE), error = function(error) "a process")
+  bytes <- tryCatch(readBin(file.path("/proc", pid, "cmdline"), "raw", 4096), error = function(error) raw())
+  bytes[bytes == as.raw(0)] <- charToRaw(" ")
+  command <- trimws(rawToChar(bytes))
+  if (nchar(command, "bytes") > 120) {
+    command <- paste0(substr(command, 1, 117), "...")
+  }
+  whose <- if (pid == as.character(Sys.getpid())) "this R session" else name[[1]]
+  paste0(whose, " (process ", pid, if (nzchar(command)) paste0(": ", command), ")")
+}
+
+url_of <- function(host, port) {
+  if (host == "0.0.0.0") {
+    host <- "127.0.0.1"
+  }
+  if (host == "::") {
+    host <- "::1"
+  }
+  paste0("http://", if (ipFamily(host) == 6L) paste0("[", host, "]") else host, ":", port)
+}

@@ -1,0 +1,119 @@
+# A path is served by an R of its own: started in the app's folder, so that its .Rprofile is read, with this session's
+# libraries and rookery's httpuv in front of them.
+
+# Runs the child and waits for it. Its stdout and stderr are this process's; SIGINT, SIGTERM and SIGHUP are passed on.
+serve_in_child <- function(found, address, dots, log) {
+  command <- child_command(found, address, dots, log, parent = Sys.getpid())
+  pid <- with_child_environment(command, .Call(ffi_child_start, command$program, command$arguments))
+  if (is.character(pid)) {
+    abort_serve(paste0("R could not be started (", command$program, "): ", pid), "rookery_exit")
+  }
+  status <- wait_for_child(pid)
+  if (status$signal == 15L && interactive()) {
+    quit(save = "no", status = status$code)
+  }
+  if (status$code != 0) {
+    abort_serve(
+      paste0("The R that served ", found$label, " ended with status ", status$code, ": see its output above."),
+      "rookery_exit",
+      status = status$code
+    )
+  }
+  NULL
+}
+
+# Becomes the child, in this process: its id, signals and exit status are then the app's own. For the command line.
+serve_as_child <- function(found, address, dots, log) {
+  command <- child_command(found, address, dots, log)
+  with_child_environment(command, {
+    # An R that is replaced does not tidy up.
+    unlink(tempdir(), recursive = TRUE)
+    problem <- .Call(ffi_child_become, command$program, command$arguments)
+  })
+  abort_serve(paste0("R could not be started (", command$program, "): ", problem), "rookery_exit", status = 1L)
+}
+
+child_command <- function(found, address, dots, log, parent = NULL) {
+  home <- system.file(package = "rookery")
+  spec <- list(library = dirname(home), found = unclass(found), address = address, dots = dots, log = log, parent = parent)
+  list(
+    program = file.path(R.home("bin"), "R"),
+    arguments = c("--no-echo", "--no-restore", "--no-save", paste0("--file=", file.path(home, "serve", "child.R"))),
+    dir = found$dir,
+    environment = c(
+      ROOKERY_SERVE = child_spec_write(spec),
+      R_LIBS = paste(unique(c(compat_library(), .libPaths())), collapse = .Platform$path.sep),
+      # Set by R CMD check for its own R, and not to be had by others.
+      R_TESTS = ""
+    )
+  )
+}
+
+# What the child is to do, as text for an environment variable; Linux takes 128 KiB in one.
+child_spec_write <- function(spec) {
+  text <- rawToChar(serialize(spec, NULL, ascii = TRUE))
+  if (nchar(text, "bytes") > 100e3) {
+    abort_serve("The arguments are too large to be passed to another R: serve an object instead.", "rookery_bad_target")
+  }
+  text
+}
+
+child_spec_read <- function(text) {
+  spec <- unserialize(charToRaw(text))
+  class(spec$found) <- "rookery_target"
+  spec
+}
+
+# Evaluates `body` with the child's working directory and environment: a process takes both from its parent.
+with_child_environment <- function(command, body) {
+  names <- names(command$environment)
+  before <- Sys.getenv(names, unset = NA)
+  dir <- setwd(command$dir)
+  on.exit({
+    setwd(dir)
+    Sys.unsetenv(names[is.na(before)])
+    if (!all(is.na(before))) {
+      do.call(Sys.setenv, as.list(before[!is.na(before)]))
+    }
+  })
+  do.call(Sys.setenv, as.list(command$environment))
+  body
+}
+
+# list(code =, signal =): the exit status, as a shell counts it, and the last signal that was passed on, or 0.
+wait_for_child <- function(pid) {
+  on.exit(.Call(ffi_child_forget))
+  repeat {
+    status <- tryCatch(
+      .Call(ffi_child_wait, pid, 0.2),
+      # RStudio's stop sign interrupts R without a signal.
+      interrupt = function(interrupt) {
+        .Call(ffi_child_signal, pid, 2L)
+        NULL
+      }
+    )
+    if (!is.null(status)) {
+      return(list(code = status[[1]], signal = status[[2]]))
+    }
+  }
+}
+
+# What inst/serve/child.R calls.
+child_main <- function(text) {
+  spec <- child_spec_read(text)
+  if (!is.null(spec$parent)) {
+    # A parent that is killed takes its child along.
+    .Call(ffi_child_follow, spec$parent)
+  }
+  status <- tryCatch(
+    {
+      serve_here(spec$found, NULL, spec$address, spec$dots, spec$log)
+      0L
+    },
+    rookery_error = function(error) {
+      cat("rookery: ", conditionMessage(error), "\n", sep = "", file = stderr())
+      error$status %||% 1L
+    }
+  )
+  quit(save = "no", status = status)
+}

@@ -1,0 +1,205 @@
+# What a path or an object is, and so what has to run it. Nothing of the app is evaluated here: files are read, never
+# sourced, because this runs in the session of the caller.
+
+# A target: `kind` says what runs it, `path` which file or folder, `dir` where the child R starts, `label` what is
+# printed.
+new_target <- function(kind, path, dir, label, engine = NULL) {
+  structure(list(kind = kind, path = path, dir = dir, label = label, engine = engine), class = "rookery_target")
+}
+
+detect_target <- function(path) {
+  if (!is.character(path) || length(path) != 1 || is.na(path) || !nzchar(path)) {
+    abort_serve("`target` must be a path, as one string, or an app.", "rookery_bad_target")
+  }
+  full <- path.expand(path)
+  if (!file.exists(full)) {
+    abort_no_path(path)
+  }
+  full <- normalizePath(full, winslash = "/", mustWork = TRUE)
+  if (dir.exists(full)) detect_folder(full) else detect_file(full)
+}
+
+detect_folder <- function(dir) {
+  entries <- list.files(dir)
+  has <- function(name) tolower(name) %in% tolower(entries)
+  actual <- function(name) file.path(dir, entries[match(tolower(name), tolower(entries))])
+  if (has("_server.yml")) {
+    return(detect_server_yml(actual("_server.yml")))
+  }
+  if (has("app.R")) {
+    return(detect_file(actual("app.R")))
+  }
+  if (has("server.R")) {
+    return(new_target("shiny", dir, dir, "Shiny app (server.R)"))
+  }
+  for (name in c("entrypoint.R", "plumber.R")) {
+    if (has(name)) {
+      return(new_target("plumber", actual(name), dir, paste0("plumber API (", basename(actual(name)), ")")))
+    }
+  }
+  documents <- Filter(is_shiny_document, file.path(dir, entries[grepl("[.](rmd|qmd)$", entries, ignore.case = TRUE)]))
+  if (length(documents) > 1) {
+    index <- tolower(basename(documents)) == "index.rmd"
+    documents <- if (any(index)) documents[index][1] else documents
+  }
+  if (length(documents) == 1) {
+    return(detect_file(documents))
+  }
+  if (length(documents) > 1) {
+    abort_unknown(dir, paste0("it holds several documents with `runtime: shiny`: name one of ", quote_names(documents)))
+  }
+  abort_unknown(dir, if (length(entries) == 0) "the folder is empty" else "none of these is in the folder")
+}
+
+detect_file <- function(file) {
+  dir <- dirname(file)
+  name <- basename(file)
+  extension <- tolower(sub("^.*[.]", "", name))
+  if (tolower(name) %in% c("_server.yml", "_server.yaml")) {
+    return(detect_server_yml(file))
+  }
+  if (extension %in% c("rmd", "qmd")) {
+    if (extension == "qmd" && is_shiny_document(file)) {
+      abort_unknown(file, "a Quarto document with `server: shiny` is run by `quarto serve`, which starts its own R")
+    }
+    if (!is_shiny_document(file)) {
+      abort_unknown(file, "its front matter has no `runtime: shiny`")
+    }
+    return(new_target("rmarkdown", file, dir, paste0("R Markdown document with Shiny (", name, ")")))
+  }
+  if (extension != "r") {
+    abort_unknown(file, paste0("a file named .", extension, " is none of them"))
+  }
+  if (tolower(name) == "server.r") {
+    return(new_target("shiny", dir, dir, "Shiny app (server.R)"))
+  }
+  detect_script(file)
+}
+
+# An R file: plumber's annotations are comments, a Shiny app calls shinyApp(); anything else is run for its value.
+detect_script <- function(file) {
+  name <- basename(file)
+  lines <- readLines(file, warn = FALSE, encoding = "UTF-8")
+  annotation <- "^\\s*#[*']\\s*@(get|post|put|delete|patch|head|options|use|filter|assets|plumber|api[A-Z]\\w*)\\b"
+  if (any(grepl(annotation, lines, useBytes = TRUE))) {
+    return(new_target("plumber", file, dirname(file), paste0("plumber API (", name, ")")))
+  }
+  parsed <- tryCatch(
+    parse(text = lines, keep.source = FALSE, encoding = "UTF-8"),
+    error = function(error) {
+      abort_serve(
+        paste0("`", file, "` is not valid R:\n", conditionMessage(error)),
+        "rookery_bad_target"
+      )
+    }
+  )
+  calls <- all.names(parsed)
+  if (any(c("shinyApp", "shinyAppDir", "shinyAppFile", "shinyUI", "shinyServer") %in% calls)) {
+    return(new_target("shiny", file, dirname(file), paste0("Shiny app (", name, ")")))
+  }
+  if (length(parsed) == 0) {
+    abort_unknown(file, "the file has no code")
+  }
+  new_target("script", file, dirname(file), paste0("the app that ", name, " ends with"))
+}
+
+# plumber2's convention: `engine` names the package whose launch_server() runs the folder.
+detect_server_yml <- function(file) {
+  engine <- yaml_field(readLines(file, warn = FALSE, encoding = "UTF-8"), "engine")
+  if (is.null(engine) || !grepl("^[A-Za-z][A-Za-z0-9.]*$", engine)) {
+    abort_unknown(file, "it has no `engine:` that names a package")
+  }
+  new_target("engine", file, dirname(file), paste0(basename(file), " (engine ", engine, ")"), engine)
+}
+
+is_shiny_document <- function(file) {
+  lines <- readLines(file, n = 200L, warn = FALSE, encoding = "UTF-8")
+  if (length(lines) == 0 || !grepl("^---\\s*$", lines[[1]])) {
+    return(FALSE)
+  }
+  end <- which(grepl("^(---|[.]{3})\\s*$", lines))[2]
+  front <- if (is.na(end)) lines[-1] else lines[seq_len(end - 1)[-1]]
+  runtime <- yaml_field(front, "runtime")
+  server <- yaml_field(front, "server")
+  isTRUE(grepl("^shiny", runtime)) || identical(server, "shiny")
+}
+
+# The value of a top-level field of a YAML file, as far as a plain word goes: all that is asked of one here.
+yaml_field <- function(lines, name) {
+  pattern <- paste0("^", name, "\\s*:\\s*(.*?)\\s*(#.*)?$")
+  line <- grep(pattern, lines, value = TRUE, perl = TRUE)
+  if (length(line) == 0) {
+    return(NULL)
+  }
+  value <- sub(pattern, "\\1", line[[1]], perl = TRUE)
+  value <- gsub("^([\"'])(.*)\\1$", "\\2", value)
+  if (nzchar(value)) value else NULL
+}
+
+# What an object is.
+detect_object <- function(object) {
+  if (inherits(object, "shiny.appobj")) {
+    return(new_target("shiny", NULL, NULL, "Shiny app"))
+  }
+  if (inherits(object, "Plumber") || inherits(object, "plumber")) {
+    return(new_target("plumber", NULL, NULL, "plumber API"))
+  }
+  if (is.function(object)) {
+    return(new_target("app", NULL, NULL, "a function of the request"))
+  }
+  is_holder <- is.list(object) || is.environment(object)
+  call <- if (is_holder) tryCatch(object$call, error = function(error) NULL)
+  if (is.function(call)) {
+    return(new_target("app", NULL, NULL, "an app with `call`"))
+  }
+  opens <- if (is_holder) tryCatch(object$onWSOpen, error = function(error) NULL)
+  if (is.function(opens)) {
+    return(new_target("app", NULL, NULL, "an app with `onWSOpen`"))
+  }
+  NULL
+}
+
+what_is_served <- c(
+  "a folder with _server.yml (with `engine:`), app.R, server.R, entrypoint.R, plumber.R, or one R Markdown document",
+  "a .R file with plumber's annotations, with a call of shinyApp(), or whose last value is an app",
+  "an .Rmd file with `runtime: shiny`",
+  "a Shiny app object, a plumber router, a function of the request, or a list with `call`"
+)
+
+abort_unknown <- function(path, reason) {
+  abort_serve(
+    paste0(
+      "`", path, "` is nothing that can be served: ", reason, ".\nLooked for:\n",
+      paste0("  - ", what_is_served, collapse = "\n")
+    ),
+    "rookery_bad_target"
+  )
+}
+
+abort_no_path <- function(path) {
+  parent <- dirname(path.expand(path))
+  near <- if (dir.exists(parent)) close_names(basename(path), list.files(parent))
+  hint <- if (length(near) > 0) {
+    paste0("\nDid you mean ", quote_names(file.path(if (parent == ".") "" else parent, near)), "?")
+  }
+  hint <- if (!is.null(hint) && parent == ".") gsub("`/", "`", hint, fixed = TRUE) else hint
+  where <- if (grepl("^(/|~|[A-Za-z]:)", path)) "" else paste0(" (looked in ", getwd(), ")")
+  abort_serve(paste0("`", path, "` does not exist", where, ".", hint), "rookery_no_target")
+}
+
+# Names that differ by little: at most a third of the letters.
+close_names <- function(name, candidates) {
+  if (length(candidates) == 0) {
+    return(character())
+  }
+  distance <- utils::adist(name, candidates, ignore.case = TRUE)[1, ]
+  utils::head(candidates[order(distance)][sort(distance) <= max(1, nchar(name) / 3)], 3)
+}
+
+quote_names <- function(paths) {
+  paste0("`", paths, "`", collapse = ", ")
+}
+
+abort_serve <- function(message, class, ...) {
+  stop(structure(list(message = message, call = NULL, ...), class = c(class, "rookery_error", "error", "condition")))
+}

@@ -1,0 +1,219 @@
+#' Serve any R web app
+#'
+#' Works out what `target` is, serves it, and ends when Ctrl-C is pressed or the process is sent SIGTERM: it stops
+#' accepting, finishes what is in hand within 10 s, closes WebSockets with code 1001, and returns. A second signal ends
+#' the process at once.
+#'
+#' @section What can be served:
+#' \describe{
+#'   \item{A folder}{with `_server.yml` (its `engine` is the package that runs it, as with plumber2), `app.R` or
+#'     `server.R` (Shiny), `entrypoint.R` or `plumber.R` (plumber), or one R Markdown document with
+#'     `runtime: shiny`.}
+#'   \item{A file}{of one of these kinds, or any `.R` file that ends with one of the following objects.}
+#'   \item{An object}{a Shiny app, a plumber router, a function of the request, or a list, environment or R6 object
+#'     with `call`, see [startServer()].}
+#' }
+#'
+#' A path is served by an R of its own, started in the folder of the app with this session's libraries; its output
+#' comes out here. An object is served by this R, and for a Shiny app or a plumber router that takes
+#' [use_compat()] before their packages were loaded.
+#'
+#' @section The access log:
+#' One line per request, written when the last byte of the reply is out, static files and refused requests included:
+#' client, time, request line, status, bytes of the body, and seconds from the head of the request to the end of the
+#' reply. `log_format = "common"` is the Common Log Format with the seconds behind it, `"json"` one JSON object per
+#' line. A function is called with a list of `time`, `remote`, `method`, `path`, `query`, `status`, `bytes` and
+#' `seconds`, at the latest 0.2 s after the request. A log that cannot keep up loses lines rather than holding the
+#' server up, and then says how many.
+#'
+#' @param target What to serve, see below.
+#' @param host The address to listen on: `"127.0.0.1"` for this machine only, `"0.0.0.0"` or `"::"` for all, or
+#'   `"unix:/path/of/a/socket"`.
+#' @param port The port; 0 lets the system choose one.
+#' @param ... For what runs the app: [shiny::runApp()], the `run()` method of a plumber router, [rmarkdown::run()], or
+#'   the engine's `launch_server()`.
+#' @param log Where access-log lines go: `TRUE` is stdout, `FALSE` nowhere, a string a file that is appended to, a
+#'   function is called with each line's fields.
+#' @param log_format `"common"` or `"json"`.
+#' @return What the app returned when it ended by itself, otherwise `NULL`; invisibly. An error of class `rookery_exit`
+#'   with a `status` when the R that served a path ended with another exit status than 0.
+#' @examples
+#' \dontrun{
+#' rookery::serve("app/")
+#' rookery::serve("plumber.R", host = "0.0.0.0", port = 80)
+#' rookery::serve(function(req) list(status = 200L, headers = list(), body = "hello"))
+#' }
+#' @export
+serve <- function(target, host = "127.0.0.1", port = 8000L, ..., log = TRUE, log_format = "common") {
+  address <- serve_address(host, port)
+  log <- log_target(log, log_format)
+  if (is.character(target)) {
+    found <- detect_target(target)
+    return(invisible(serve_in_child(found, address, list(...), log)))
+  }
+  found <- detect_object(target)
+  if (is.null(found)) {
+    abort_serve(
+      paste0(
+        "An object of class ", class(target)[[1]], " cannot be served. What can be:\n",
+        paste0("  - ", what_is_served, collapse = "\n")
+      ),
+      "rookery_bad_target"
+    )
+  }
+  invisible(serve_here(found, target, address, list(...), log))
+}
+
+#' Serve a folder that has a `_server.yml`
+#'
+#' What deployment tools call for a folder whose `_server.yml` says `engine: rookery`. Its `app:` names the file or
+#' folder to serve, relative to it, and `options:` may name `host` and `port`; both are overruled by the arguments.
+#'
+#' @param settings The path of the `_server.yml`.
+#' @param host,port As in [serve()]; `NULL` for what the file says.
+#' @param ... Passed to [serve()].
+#' @return As [serve()].
+#' @keywords internal
+launch_server <- function(settings, host = NULL, port = NULL, ...) {
+  lines <- readLines(settings, warn = FALSE, encoding = "UTF-8")
+  app <- yaml_field(lines, "app")
+  if (is.null(app)) {
+    abort_unknown(settings, "it has `engine: rookery` but no `app:` that names a file or a folder")
+  }
+  nested <- sub("^\\s+", "", lines[grepl("^\\s+(host|port)\\s*:", lines)])
+  found <- detect_target(file.path(dirname(settings), app))
+  if (identical(found$engine, "rookery")) {
+    abort_unknown(settings, "its `app:` names a folder with `engine: rookery` again")
+  }
+  address <- serve_address(
+    host %||% yaml_field(nested, "host") %||% "127.0.0.1",
+    port %||% as.numeric(yaml_field(nested, "port") %||% 8000)
+  )
+  invisible(serve_here(found, NULL, address, list(...), log_target(FALSE)))
+}
+
+# Runs an app in this R until it ends or is told to: the body of serve() for an object, and of the child for a path.
+serve_here <- function(found, object, address, dots, log) {
+  if (found$kind %in% c("shiny", "plumber", "rmarkdown", "engine")) {
+    use_compat(quiet = TRUE)
+    check_installed(found)
+  }
+  address <- probe(address)
+  log_end <- log_open(log)
+  on.exit(log_end())
+  announce(found, address)
+  on.exit(.globals$on_listen <- NULL, add = TRUE)
+  with_graceful_stop(run_target(found, object, address, dots))
+}
+
+run_target <- function(found, object, address, dots) {
+  switch(
+    found$kind,
+    shiny = run_shiny(object %||% found$path, address, dots),
+    plumber = run_plumber(object %||% plumber::plumb(found$path), address, dots),
+    rmarkdown = run_rmarkdown(found$path, address, dots),
+    engine = run_engine(found, address, dots),
+    script = run_script(found$path, address, dots),
+    app = run_app(object, address)
+  )
+}
+
+# An app that needs nobody else's loop.
+run_app <- function(app, address) {
+  server <- if (is.null(address$socket)) {
+    startServer(address$host, address$port, app)
+  } else {
+    startPipeServer(address$socket, NULL, app)
+  }
+  on.exit(stopServer(server))
+  service(0)
+  NULL
+}
+
+run_shiny <- function(app, address, dots) {
+  defaults <- list(appDir = app, launch.browser = FALSE, quiet = TRUE)
+  where <- if (is.null(address$socket)) {
+    list(host = address$host, port = address$port)
+  } else {
+    # What Shiny takes for a socket: its path, with the umask as an attribute.
+    list(port = structure(address$socket, mask = NULL))
+  }
+  do.call(shiny::runApp, with_defaults(dots, c(defaults, where)))
+}
+
+run_plumber <- function(router, address, dots) {
+  if (!is.null(address$socket)) {
+    # plumber's own run() knows ports only.
+    return(run_app(router, address))
+  }
+  do.call(router$run, with_defaults(dots, list(host = address$host, port = address$port, quiet = TRUE)))
+  NULL
+}
+
+run_rmarkdown <- function(file, address, dots) {
+  if (!is.null(address$socket)) {
+    abort_serve("An R Markdown document is served on a port only.", "rookery_bad_address")
+  }
+  shiny_args <- with_defaults(
+    as.list(dots$shiny_args),
+    list(host = address$host, port = address$port, launch.browser = FALSE, quiet = TRUE)
+  )
+  dots$shiny_args <- NULL
+  do.call(rmarkdown::run, c(list(file = file, shiny_args = shiny_args), dots))
+}
+
+run_engine <- function(found, address, dots) {
+  if (!is.null(address$socket)) {
+    abort_serve("A `_server.yml` is served on a port only: its engine is given a host and a port.", "rookery_bad_address")
+  }
+  launch <- get0("launch_server", envir = asNamespace(found$engine), mode = "function", inherits = FALSE)
+  if (is.null(launch)) {
+    abort_serve(
+      paste0("Package ", found$engine, ", the engine of `", found$path, "`, has no launch_server()."),
+      "rookery_bad_target"
+    )
+  }
+  do.call(launch, c(list(settings = found$path, host = address$host, port = address$port), dots))
+}
+
+# A script is run, and what its last expression gives is served.
+run_script <- function(file, address, dots) {
+  value <- source(file, local = new.env(parent = globalenv()), chdir = TRUE)$value
+  found <- detect_object(value)
+  if (is.null(found)) {
+    what <- if (is.null(value)) "NULL" else paste0("an object of class ", class(value)[[1]])
+    abort_unknown(file, paste0("its last value is ", what, ", not an app"))
+  }
+  if (found$kind %in% c("shiny", "plumber")) {
+    use_compat(quiet = TRUE)
+  }
+  run_target(found, value, address, dots)
+}
+
+check_installed <- function(found) {
+  package <- switch(found$kind, engine = found$engine, found$kind)
+  if (!requireNamespace(package, quietly = TRUE)) {
+    abort_serve(
+      paste0(
+        "To serve ", found$label, ", package ", package, " has to be installed: install.packages(\"", package, "\")."
+      ),
+      "rookery_no_package"
+    )
+  }
+}
+
+with_defaults <- function(given, defaults) {
+  c(given, defaults[setdiff(names(defaults), names(given))])
+}
+
+# Says where, once a server really listens.
+announce <- function(found, address) {
+  place <- if (is.null(found$dir)) "" else paste0(" in ", found$dir)
+  .globals$on_listen <- function(server) {
+    .globals$on_listen <- NULL
+    where <- if (is.null(address$socket)) url_of(address$host, server$getPort()) else address$socket
+    message("rookery ", utils::packageVersion("rookery"), ": ", found$label, place, "\nServing on ", where, " (Ctrl-C stops)")
+  }
+}
+
+`%||%` <- function(value, default) if (is.null(value)) default else value

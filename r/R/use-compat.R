@@ -1,0 +1,170 @@
+#' Let packages written for httpuv use rookery
+#'
+#' Rookery comes with a package that is *named* httpuv and hands everything to rookery. It lies in a library of its
+#' own, `system.file("compat", package = "rookery")`, so that it is never found by accident. `use_compat()` puts that
+#' library in front of `.libPaths()` for this session: from then on Shiny, plumber and every other package that
+#' imports httpuv runs on rookery. [serve()] does this by itself.
+#'
+#' @section Always:
+#' Put this line into `.Rprofile`, in your home folder or in that of a project, and RStudio's *Run App* and a plain
+#' `shiny::runApp()` use rookery as well:
+#' ```
+#' rookery::use_compat(quiet = TRUE)
+#' ```
+#'
+#' @param quiet Whether to say nothing.
+#' @return `use_compat()`: the library, invisibly. An error of class `rookery_httpuv_loaded` when another httpuv has
+#'   been loaded already: a loaded package cannot be exchanged.
+#' @examples
+#' which_httpuv()
+#' @export
+use_compat <- function(quiet = FALSE) {
+  library <- compat_library()
+  if (isNamespaceLoaded("httpuv") && which_httpuv()$kind != "rookery") {
+    abort_loaded()
+  }
+  .libPaths(c(library, .libPaths()))
+  if (!quiet) {
+    message(
+      "Packages that use httpuv run on rookery ", utils::packageVersion("rookery"), " in this session.\n",
+      "For every session, put this line into .Rprofile: rookery::use_compat(quiet = TRUE)"
+    )
+  }
+  invisible(library)
+}
+
+#' @return `which_httpuv()`: the httpuv that this session has loaded, or would load: a list with `kind` (`"rookery"`,
+#'   `"httpuv"` or `"none"`), `version`, `path` and `loaded`.
+#' @rdname use_compat
+#' @export
+which_httpuv <- function() {
+  is_loaded <- isNamespaceLoaded("httpuv")
+  path <- if (is_loaded) {
+    getNamespaceInfo("httpuv", "path")
+  } else {
+    found <- find.package("httpuv", quiet = TRUE)
+    if (length(found) > 0) found[[1]]
+  }
+  if (is.null(path)) {
+    return(new_which("none", NA_character_, NA_character_, FALSE))
+  }
+  version <- utils::packageDescription("httpuv", lib.loc = dirname(path), fields = "Version")
+  new_which(if (is_compat(path)) "rookery" else "httpuv", version, path, is_loaded)
+}
+
+new_which <- function(kind, version, path, loaded) {
+  structure(list(kind = kind, version = version, path = path, loaded = loaded), class = "rookery_which")
+}
+
+#' @export
+format.rookery_which <- function(x, ...) {
+  if (x$kind == "none") {
+    return("No httpuv is installed where this session looks; rookery::use_compat() brings rookery's.")
+  }
+  whose <- if (x$kind == "rookery") "rookery's httpuv" else "httpuv"
+  verb <- if (x$loaded) "uses" else "would use"
+  paste0("This session ", verb, " ", whose, " ", x$version, " (", x$path, ").")
+}
+
+#' @export
+print.rookery_which <- function(x, ...) {
+  cat(format(x), "\n", sep = "")
+  invisible(x)
+}
+
+# Whether the httpuv in this folder is ours: it says so in its DESCRIPTION.
+is_compat <- function(path) {
+  description <- file.path(path, "DESCRIPTION")
+  file.exists(description) && identical(read.dcf(description, fields = "Config/rookery/compat")[[1]], "true")
+}
+
+# The library that holds the compat package. Installing rookery installs it; where that was not possible it is
+# installed now, into rookery's own folder or, if that may not be written, into the user's cache.
+compat_library <- function() {
+  home <- system.file(package = "rookery")
+  version <- as.character(utils::packageVersion("rookery"))
+  cache <- file.path(tools::R_user_dir("rookery", "cache"), paste0("compat-", version, "-R-", getRversion()))
+  for (library in c(file.path(home, "compat"), cache)) {
+    if (is_compat(file.path(library, "httpuv"))) {
+      return(library)
+    }
+  }
+  source <- file.path(home, "compat-src", "httpuv")
+  if (!dir.exists(source)) {
+    abort_serve(
+      paste0(
+        "Rookery's httpuv is in none of `", file.path(home, "compat"), "` and `", cache, "`, and its source is not in `",
+        source, "`: install rookery again, from a tarball of `R CMD build` or with `make install`."
+      ),
+      "rookery_no_compat"
+    )
+  }
+  library <- if (file.access(home, 2) == 0) file.path(home, "compat") else cache
+  install_compat(source, library)
+  library
+}
+
+# Into a folder beside, which is then renamed: another session may be doing the same.
+install_compat <- function(source, library) {
+  dir.create(library, recursive = TRUE, showWarnings = FALSE)
+  work <- tempfile("install-", dirname(library))
+  dir.create(work)
+  on.exit(unlink(work, recursive = TRUE))
+  output <- file.path(work, "output")
+  status <- system2(
+    file.path(R.home("bin"), "R"),
+    c("CMD", "INSTALL", "--no-test-load", "--no-docs", "-l", shQuote(work), shQuote(source)),
+    stdout = output,
+    stderr = output,
+    env = c("R_TESTS=", paste0("R_LIBS=", shQuote(paste(.libPaths(), collapse = .Platform$path.sep))))
+  )
+  made <- file.path(work, "httpuv")
+  if (status != 0 || !is_compat(made)) {
+    abort_serve(
+      paste0("Rookery's httpuv could not be installed into `", library, "`:\n", paste(readLines(output), collapse = "\n")),
+      "rookery_no_compat"
+    )
+  }
+  if (!file.rename(made, file.path(library, "httpuv")) && !is_compat(file.path(library, "httpuv"))) {
+    abort_serve(paste0("`", library, "` cannot be written."), "rookery_no_compat")
+  }
+}
+
+abort_loaded <- function() {
+  found <- which_httpuv()
+  users <- who_uses("httpuv")
+  by <- if (length(users) > 0) {
+    paste0(" It is used by ", paste(users, collapse = ", "), ", loaded in this session.")
+  } else {
+    " It was loaded by a call of its own in this session (`library(httpuv)` or `httpuv::`)."
+  }
+  abort_serve(
+    paste0(
+      "httpuv ", found$version, " from `", found$path, "` is loaded already, and a loaded package cannot be exchanged.",
+      by, "\nStart a new R session and call rookery::use_compat() before anything else, ",
+      "or give rookery::serve() the path of the app: it runs in an R of its own."
+    ),
+    "rookery_httpuv_loaded",
+    users = users
+  )
+}
+
+# The loaded packages that import a package, or say in their DESCRIPTION that they do.
+who_uses <- function(package) {
+  uses <- function(name) {
+    if (name %in% c("base", package)) {
+      return(FALSE)
+    }
+    if (package %in% names(getNamespaceImports(name))) {
+      return(TRUE)
+    }
+    path <- getNamespaceInfo(name, "path")
+    fields <- tryCatch(
+      read.dcf(file.path(path, "DESCRIPTION"), fields = c("Imports", "Depends")),
+      error = function(error) NA
+    )
+    named <- unlist(strsplit(as.character(fields[!is.na(fields)]), "[[:space:]]*,[[:space:]]*"))
+    package %in% sub("[[:space:](].*$", "", trimws(named))
+  }
+  sort(Filter(uses, loadedNamespaces()))
+}

@@ -1,0 +1,115 @@
+//! The access log: `rk_log_*`.
+
+use std::fs::File;
+use std::os::fd::FromRawFd as _;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use rookery_server::access_log::{AccessLog, Format, OwnedRecord};
+
+use crate::{Bytes, core, entry, refusal};
+
+/// `enum rk_log_format`.
+const JSON: i32 = 1;
+
+/// The log of the process, and the record that C is reading.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    open: Option<Arc<AccessLog>>,
+    record: Option<OwnedRecord>,
+    remote: String,
+}
+
+/// `struct rk_log_record`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RawRecord {
+    time: f64,
+    seconds: f64,
+    bytes: u64,
+    status: i32,
+    remote: Bytes,
+    method: Bytes,
+    path: Bytes,
+    query: Bytes,
+}
+
+/// Logs all listeners' requests to a descriptor, which is taken over; -1: to [`rk_log_next`].
+///
+/// # Safety
+/// - `fd` is -1, or open and nobody else's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_log_open(fd: i32, format: i32) -> i32 {
+    entry(refusal::STALE, || {
+        let log = if fd < 0 {
+            Ok(AccessLog::read())
+        } else {
+            // SAFETY: the caller's duty.
+            let file = unsafe { File::from_raw_fd(fd) };
+            AccessLog::written(file, if format == JSON { Format::Json } else { Format::Common })
+        };
+        match log {
+            Ok(log) => {
+                core::with(|core| {
+                    let log = Arc::new(log);
+                    core.server().set_access_log(Some(Arc::clone(&log)));
+                    core.log = Log { open: Some(log), ..Log::default() };
+                });
+                refusal::OK
+            }
+            Err(error) => {
+                core::set_error(&error.to_string());
+                refusal::STALE
+            }
+        }
+    })
+}
+
+/// The next record of a log without a descriptor: 1, or 0 when there is none. Its bytes are valid until the next call.
+///
+/// # Safety
+/// - `out` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_log_next(out: *mut RawRecord) -> i32 {
+    entry(0, || {
+        core::with(|core| {
+            let log = &mut core.log;
+            log.record = log.open.as_ref().and_then(|open| open.take());
+            let Some(record) = &log.record else { return 0 };
+            log.remote = record.remote.map(|remote| remote.ip().to_canonical().to_string()).unwrap_or_default();
+            let raw = RawRecord {
+                time: record.time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
+                seconds: record.elapsed.as_secs_f64(),
+                bytes: record.bytes,
+                status: i32::from(record.status),
+                remote: Bytes::of(log.remote.as_bytes()),
+                method: Bytes::of(&record.method),
+                path: Bytes::of(&record.path),
+                query: Bytes::of(&record.query),
+            };
+            // SAFETY: the caller's duty.
+            unsafe { out.write(raw) };
+            1
+        })
+    })
+}
+
+/// How many records were lost since the last call because they were not read in time.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_log_lost() -> u64 {
+    entry(0, || core::with(|core| core.log.open.as_ref().map_or(0, |open| open.take_lost())))
+}
+
+/// Ends the log; what waits is written first, for a second at most.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_log_close() {
+    entry((), || {
+        let log = core::with(|core| {
+            core.server().set_access_log(None);
+            std::mem::take(&mut core.log)
+        });
+        if let Some(log) = log.open {
+            log.close();
+        }
+    });
+}

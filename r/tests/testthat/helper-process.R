@@ -1,0 +1,118 @@
+# Servers in processes of their own, as users run them, and requests to them.
+
+# Runs R with arguments; output goes to one file. `$tell()` reads what it said, `$port` where it serves.
+local_process <- function(arguments, dir = tempdir(), env = parent.frame(), environment = character()) {
+  output <- withr::local_tempfile(.local_envir = env)
+  process <- processx::process$new(
+    file.path(R.home("bin"), "Rscript"),
+    arguments,
+    stdout = output,
+    stderr = "2>&1",
+    wd = dir,
+    env = c(
+      "current",
+      R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep),
+      # Set by R CMD check for its own R.
+      R_TESTS = "",
+      environment
+    ),
+    cleanup = TRUE
+  )
+  withr::defer(process$kill(), envir = env)
+  list(process = process, tell = function() paste(readLines(output, warn = FALSE), collapse = "\n"))
+}
+
+# `rookery ...` in a shell.
+local_cli <- function(..., dir = tempdir(), env = parent.frame(), environment = character()) {
+  local_process(c(system.file("exec", "rookery", package = "rookery"), ...), dir, env, environment)
+}
+
+# An R that evaluates text.
+local_r <- function(text, dir = tempdir(), env = parent.frame(), environment = character()) {
+  file <- withr::local_tempfile(lines = text, fileext = ".R", .local_envir = env)
+  local_process(file, dir, env, environment)
+}
+
+# Waits until `done()` is true, or the time is up.
+wait_until <- function(done, seconds = 60) {
+  until <- Sys.time() + seconds
+  while (!isTRUE(done())) {
+    if (Sys.time() > until) {
+      return(FALSE)
+    }
+    Sys.sleep(0.02)
+  }
+  TRUE
+}
+
+# Waits until a process says that it serves.
+expect_serving <- function(it) {
+  is_serving <- wait_until(function() grepl("Serving on ", it$tell()) || !it$process$is_alive())
+  if (!is_serving || !it$process$is_alive()) {
+    stop("it does not serve:\n", it$tell())
+  }
+  sub("^.*Serving on ([^ ]+) .*$", "\\1", it$tell())
+}
+
+# Its exit status, when it ends in time.
+exit_of <- function(it, seconds = 60) {
+  it$process$wait(timeout = seconds * 1000)
+  if (it$process$is_alive()) {
+    stop("it does not end:\n", it$tell())
+  }
+  it$process$get_exit_status()
+}
+
+fetch <- function(url, ..., path = NULL) {
+  handle <- curl::new_handle(timeout = 60, ...)
+  if (!is.null(path)) {
+    curl::handle_setopt(handle, unix_socket_path = path)
+  }
+  answer <- curl::curl_fetch_memory(url, handle)
+  answer$text <- rawToChar(answer$content[answer$content != 0])
+  answer
+}
+
+# Sends requests at once and gathers the statuses, in a process of its own: each with a connection of its own.
+local_requests <- function(url, count, path = NULL, env = parent.frame()) {
+  process <- callr::r_bg(
+    function(url, count, path) {
+      pool <- curl::new_pool(total_con = count, host_con = count)
+      statuses <- integer()
+      for (i in seq_len(count)) {
+        handle <- curl::new_handle(url = url, timeout = 60, forbid_reuse = TRUE, fresh_connect = TRUE)
+        if (!is.null(path)) curl::handle_setopt(handle, unix_socket_path = path)
+        curl::multi_add(
+          handle,
+          done = function(answer) statuses <<- c(statuses, answer$status_code),
+          fail = function(message) statuses <<- c(statuses, -1L),
+          pool = pool
+        )
+      }
+      curl::multi_run(pool = pool)
+      statuses
+    },
+    list(url, count, path)
+  )
+  withr::defer(process$kill(), envir = env)
+  process
+}
+
+# A folder with files: local_app(app.R = "...", www = ...).
+local_app <- function(..., env = parent.frame()) {
+  dir <- withr::local_tempdir(.local_envir = env)
+  files <- list(...)
+  for (name in names(files)) {
+    path <- file.path(dir, name)
+    dir.create(dirname(path), recursive = TRUE, showWarnings = FALSE)
+    writeLines(files[[name]], path)
+  }
+  normalizePath(dir)
+}
+
+# A port that nobody listens on, for those who have to be told one.
+free_port <- function() {
+  server <- startServer("127.0.0.1", 0, list())
+  on.exit(server$stop())
+  as.integer(server$getPort())
+}

@@ -1,0 +1,57 @@
+test_that("the command line is understood", {
+  asked <- cli_parse(c("serve", "app/", "--port", "9000", "--host=0.0.0.0", "--log-format", "json"))
+  expect_equal(
+    asked[c("command", "target", "host", "port", "log", "log_format", "no_log")],
+    list(command = "serve", target = "app/", host = "0.0.0.0", port = 9000, log = "-", log_format = "json", no_log = FALSE)
+  )
+  expect_equal(cli_parse(c("--port=1", "serve", "--", "-odd"))$target, "-odd")
+  expect_true(cli_parse(c("serve", "a", "--no-log"))$no_log)
+  expect_equal(cli_parse("--help")$command, "help")
+  expect_equal(cli_parse(c("serve", "-h"))$command, "help")
+  expect_equal(cli_parse("--version")$command, "version")
+})
+
+test_that("a wrong command line is told what is wrong", {
+  wrong <- function(..., says) expect_error(cli_parse(c(...)), says, class = "rookery_usage")
+  wrong(says = "No command")
+  wrong("server", "app/", says = "`server` is no command. Did you mean `serve`")
+  wrong("serve", says = "takes one folder or file; nothing was given")
+  wrong("serve", "a", "b", says = "not 2 of them")
+  wrong("serve", "a", "--prot", "1", says = "`--prot` is no option. Did you mean `--port`")
+  wrong("serve", "a", "--port", says = "`--port` needs a value")
+  wrong("serve", "a", "--port", "http", says = "must be a number from 0 to 65535, not `http`")
+  wrong("serve", "a", "--log-format", "xml", says = "must be common or json, not `xml`")
+  wrong("serve", "a", "--no-log=1", says = "takes no value")
+  dir <- local_app("app.R" = "1")
+  wrong(dir, says = paste0("Did you mean `rookery serve ", dir))
+})
+
+test_that("rookery --help and --version answer, and a mistake has status 2", {
+  skip_if_not_installed("processx")
+  help <- local_cli("--help")
+  expect_equal(exit_of(help), 0)
+  expect_match(help$tell(), "^Usage: rookery serve <target>")
+  version <- local_cli("--version")
+  expect_equal(exit_of(version), 0)
+  expect_equal(version$tell(), paste("rookery", utils::packageVersion("rookery")))
+  wrong <- local_cli("serve", "app", "--nonsense")
+  expect_equal(exit_of(wrong), 2)
+  expect_match(wrong$tell(), "`--nonsense` is no option")
+})
+
+test_that("install_cli() makes a command that works through its link", {
+  skip_if_not_installed("processx")
+  dir <- withr::local_tempdir()
+  expect_message(command <- install_cli(file.path(dir, "bin")), "not on PATH")
+  expect_equal(dirname(command), file.path(normalizePath(dir), "bin"))
+  # As a shell runs it, with nothing said about libraries that the link does not say.
+  version <- processx::run(command, "--version", env = c("current", R_TESTS = ""))
+  expect_match(version$stdout, "^rookery [0-9]")
+  expect_message(install_cli(file.path(dir, "bin")), "Installed")
+  other <- file.path(dir, "rookery")
+  writeLines("mine", other)
+  expect_error(install_cli(dir), "exists already and is not rookery's", class = "rookery_no_cli")
+  expect_equal(readLines(other), "mine")
+  expect_message(install_cli(dir, overwrite = TRUE), "Installed")
+  expect_match(Sys.readlink(other), "rookery/exec/rookery$")
+})

@@ -1,0 +1,74 @@
+test_that("the compat package lies in rookery's folder and nowhere on the default path", {
+  expect_equal(compat_library(), system.file("compat", package = "rookery"))
+  expect_true(is_compat(file.path(compat_library(), "httpuv")))
+  expect_false(normalizePath(compat_library()) %in% normalizePath(.Library))
+})
+
+run_r <- function(text, ...) {
+  file <- withr::local_tempfile(lines = text, fileext = ".R")
+  libraries <- setdiff(.libPaths(), compat_library())
+  processx::run(
+    file.path(R.home("bin"), "Rscript"), c("--vanilla", file),
+    error_on_status = FALSE, stderr_to_stdout = TRUE,
+    env = c("current", R_LIBS = paste(libraries, collapse = .Platform$path.sep), R_TESTS = "", ...)
+  )
+}
+
+test_that("use_compat() puts it in front for a session", {
+  skip_if_not_installed("processx")
+  did <- run_r(c(
+    "before <- rookery::which_httpuv()",
+    "library <- rookery::use_compat()",
+    "after <- rookery::which_httpuv()",
+    "stopifnot(before$kind != 'rookery', after$kind == 'rookery', !after$loaded, .libPaths()[[1]] == library)",
+    "httpuv::service(NA)",
+    "stopifnot(rookery::which_httpuv()$loaded, identical(httpuv::startServer, rookery::startServer))",
+    "stopifnot(identical(httpuv:::unsafe_ports, rookery:::unsafe_ports))",
+    "rookery::use_compat(quiet = TRUE)",
+    "stopifnot(sum(.libPaths() == library) == 1)",
+    "print(rookery::which_httpuv())"
+  ))
+  expect_equal(did$status, 0, info = did$stdout)
+  expect_match(did$stdout, "put this line into .Rprofile: rookery::use_compat\\(quiet = TRUE\\)")
+  expect_match(did$stdout, "This session uses rookery's httpuv 1\\.6\\.")
+})
+
+test_that("it stops when another httpuv is loaded, and names who loaded it", {
+  skip_if_not_installed("processx")
+  skip_if_not_installed("shiny")
+  own <- run_r("cat(length(find.package('httpuv', quiet = TRUE)))")
+  skip_if(own$stdout == "0", "httpuv itself is not installed")
+  did <- run_r(c("suppressMessages(library(shiny))", "rookery::use_compat()"))
+  expect_equal(did$status, 1)
+  expect_match(did$stdout, "httpuv [0-9.]+ from `[^`]+` is loaded already")
+  expect_match(did$stdout, "used by .*shiny")
+  expect_match(did$stdout, "Start a new R session")
+  did <- run_r(c("loadNamespace('httpuv')", "rookery::use_compat()"))
+  expect_equal(did$status, 1)
+  expect_match(did$stdout, "loaded by a call of its own")
+  did <- run_r(c("library(shiny)", "rookery::serve(shinyApp(1, function(input, output) 1), port = 0)"))
+  expect_equal(did$status, 1)
+  expect_match(did$stdout, "give rookery::serve\\(\\) the path of the app")
+})
+
+test_that("a stand-in that is missing is installed when it is first asked for", {
+  skip_if_not_installed("processx")
+  home <- withr::local_tempdir()
+  file.copy(system.file(package = "rookery"), home, recursive = TRUE)
+  copy <- file.path(home, "rookery")
+  unlink(file.path(copy, "compat"), recursive = TRUE)
+  load <- sprintf("invisible(loadNamespace('rookery', lib.loc = '%s'))", home)
+  did <- run_r(c(sprintf(".libPaths(c('%s', .libPaths()))", home), load, "cat(rookery::use_compat(quiet = TRUE))"))
+  expect_equal(did$stdout, file.path(normalizePath(copy), "compat"))
+  expect_true(is_compat(file.path(copy, "compat", "httpuv")))
+  unlink(file.path(copy, "compat"), recursive = TRUE)
+  unlink(file.path(copy, "compat-src"), recursive = TRUE)
+  did <- run_r(c(sprintf(".libPaths(c('%s', .libPaths()))", home), load, "rookery::use_compat(quiet = TRUE)"))
+  expect_equal(did$status, 1)
+  expect_match(did$stdout, "install rookery again")
+})
+
+test_that("nobody's httpuv is told as that", {
+  text <- format(new_which("none", NA, NA, FALSE))
+  expect_match(text, "No httpuv is installed")
+})

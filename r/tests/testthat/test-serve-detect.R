@@ -1,0 +1,83 @@
+kind_of <- function(...) detect_target(local_app(...))$kind
+
+test_that("a folder is what its files say", {
+  expect_equal(kind_of(app.R = "library(shiny)\nshinyApp(ui, server)"), "shiny")
+  expect_equal(kind_of(server.R = "function(input, output) NULL", ui.R = "fluidPage()"), "shiny")
+  expect_equal(kind_of(plumber.R = "#* @get /\nfunction() 1"), "plumber")
+  expect_equal(kind_of(entrypoint.R = "plumber::pr()", plumber.R = "#* @get /"), "plumber")
+  expect_equal(basename(detect_target(local_app(entrypoint.R = "1", plumber.R = "1"))$path), "entrypoint.R")
+  expect_equal(kind_of(index.Rmd = c("---", "title: x", "runtime: shiny", "---", "text")), "rmarkdown")
+  expect_equal(kind_of(app.R = "function(req) list(status = 200L)"), "script")
+})
+
+test_that("_server.yml goes first, and names an engine", {
+  found <- detect_target(local_app("_server.yml" = c("engine: plumber2", "routes: api"), app.R = "shinyApp()"))
+  expect_equal(found$kind, "engine")
+  expect_equal(found$engine, "plumber2")
+  expect_equal(detect_target(local_app("_server.yml" = "engine: 'fiery' # a package"))$engine, "fiery")
+  expect_error(detect_target(local_app("_server.yml" = "routes: api")), "has no `engine:`", class = "rookery_bad_target")
+  expect_error(detect_target(local_app("_server.yml" = "engine: a; b")), class = "rookery_bad_target")
+})
+
+test_that("a file is what it contains", {
+  dir <- local_app(
+    "api.R" = c("# an API", "#* @apiTitle x", "", "#* @post /a", "function() 1"),
+    "old.R" = "#' @get /\nfunction() 1",
+    "my.R" = "ui <- 1\nshiny::shinyApp(ui, function(input, output) 1)",
+    "any.R" = "list(call = function(req) NULL)",
+    "quoted.R" = "x <- '#* @get is not an annotation'\nfunction(req) x",
+    "doc.Rmd" = c("---", "output: html_document", "runtime: shiny_prerendered", "---")
+  )
+  kind <- function(name) detect_target(file.path(dir, name))$kind
+  expect_equal(kind("api.R"), "plumber")
+  expect_equal(kind("old.R"), "plumber")
+  expect_equal(kind("my.R"), "shiny")
+  expect_equal(kind("any.R"), "script")
+  expect_equal(kind("quoted.R"), "script")
+  expect_equal(kind("doc.Rmd"), "rmarkdown")
+  expect_equal(detect_target(file.path(dir, "my.R"))$dir, dir)
+})
+
+test_that("what is none of these is told what was looked for", {
+  dir <- local_app("notes.txt" = "hello", "plain.Rmd" = c("---", "title: x", "---"), "empty.R" = "# nothing")
+  expect_error(detect_target(dir), "none of these is in the folder.*app\\.R.*plumber\\.R", class = "rookery_bad_target")
+  expect_error(detect_target(file.path(dir, "notes.txt")), "a file named .txt", class = "rookery_bad_target")
+  expect_error(detect_target(file.path(dir, "plain.Rmd")), "no `runtime: shiny`", class = "rookery_bad_target")
+  expect_error(detect_target(file.path(dir, "empty.R")), "has no code", class = "rookery_bad_target")
+  expect_error(detect_target(withr::local_tempdir()), "the folder is empty", class = "rookery_bad_target")
+  writeLines("x <- (", file.path(dir, "broken.R"))
+  expect_error(detect_target(file.path(dir, "broken.R")), "is not valid R", class = "rookery_bad_target")
+  shiny <- c("---", "runtime: shiny", "---")
+  expect_error(
+    detect_target(local_app("a.Rmd" = shiny, "b.Rmd" = shiny)),
+    "several documents.*a\\.Rmd.*b\\.Rmd",
+    class = "rookery_bad_target"
+  )
+  expect_equal(basename(detect_target(local_app("a.Rmd" = shiny, "index.Rmd" = shiny))$path), "index.Rmd")
+})
+
+test_that("a path that does not exist is told where it was looked for, and what is near", {
+  dir <- local_app("shiny-app/app.R" = "shinyApp()")
+  withr::local_dir(dir)
+  expect_error(detect_target("shinyapp"), "does not exist \\(looked in .*Did you mean `shiny-app`", class = "rookery_no_target")
+  expect_error(detect_target(file.path(dir, "shiny-ap")), paste0("Did you mean `", dir, "/shiny-app`"), class = "rookery_no_target")
+  error <- tryCatch(detect_target("something/else"), error = identity)
+  expect_s3_class(error, "rookery_no_target")
+  expect_no_match(conditionMessage(error), "Did you mean")
+  expect_error(detect_target(c("a", "b")), "as one string", class = "rookery_bad_target")
+  expect_error(detect_target(NA_character_), "as one string", class = "rookery_bad_target")
+})
+
+test_that("objects are told apart", {
+  expect_equal(detect_object(function(req) 1)$kind, "app")
+  expect_equal(detect_object(list(call = function(req) 1))$kind, "app")
+  expect_equal(detect_object(list2env(list(call = function(req) 1)))$kind, "app")
+  expect_equal(detect_object(list(onWSOpen = function(ws) 1))$kind, "app")
+  expect_equal(detect_object(R6::R6Class("App", public = list(call = function(req) 1))$new())$kind, "app")
+  expect_equal(detect_object(structure(list(), class = "shiny.appobj"))$kind, "shiny")
+  expect_equal(detect_object(structure(list(), class = c("Plumber", "R6")))$kind, "plumber")
+  expect_null(detect_object(1))
+  expect_null(detect_object(list(call = "no function")))
+  expect_null(detect_object(NULL))
+  expect_error(serve(42, port = 0), "class numeric cannot be served.*What can be", class = "rookery_bad_target")
+})

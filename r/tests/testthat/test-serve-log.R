@@ -1,0 +1,96 @@
+test_that("where the log goes is checked when serving starts", {
+  expect_equal(log_target(TRUE)$to, "stdout")
+  expect_equal(log_target(FALSE)$to, "nothing")
+  expect_equal(log_target(print)$to, "call")
+  dir <- normalizePath(withr::local_tempdir())
+  withr::local_dir(dir)
+  expect_equal(log_target("access.log", "json"), list(to = "file", path = file.path(dir, "access.log"), call = NULL, format = "json"))
+  expect_false(file.exists("access.log"))
+  expect_error(log_target("no/such/folder/log"), "does not exist", class = "rookery_bad_log")
+  expect_error(log_target(dir), "cannot be written", class = "rookery_bad_log")
+  expect_error(log_target(NA), "`log` must be TRUE", class = "rookery_bad_log")
+  expect_error(log_target(1), "`log` must be TRUE", class = "rookery_bad_log")
+  expect_error(log_target(TRUE, "xml"), "\"common\" or \"json\"", class = "rookery_bad_log")
+})
+
+test_that("each request has a line in a file, static files included", {
+  dir <- local_app("x.txt" = "static")
+  path <- withr::local_tempfile()
+  end <- log_open(log_target(path))
+  withr::defer(end())
+  server <- local_server(list(call = function(req) ok("hello"), staticPaths = list("/s" = dir)))
+  client <- local_client(server)
+  get(client, "/a%20b?q=\\")
+  get(client, "/s/x.txt")
+  get(client, "/s/none")
+  disconnect(client)
+  end()
+  lines <- readLines(path)
+  expect_length(lines, 3)
+  form <- "^127\\.0\\.0\\.1 - - \\[\\d\\d/\\w{3}/\\d{4}:\\d\\d:\\d\\d:\\d\\d \\+0000\\] \"%s\" %s %s \\d+\\.\\d{6}$"
+  expect_match(lines[[1]], sprintf(form, "GET /a%20b\\?q=\\\\\\\\ HTTP/1\\.1", 200, 5), perl = TRUE)
+  expect_match(lines[[2]], sprintf(form, "GET /s/x\\.txt HTTP/1\\.1", 200, 7), perl = TRUE)
+  expect_match(lines[[3]], sprintf(form, "GET /s/none HTTP/1\\.1", 404, 14), perl = TRUE)
+})
+
+test_that("JSON lines are JSON", {
+  skip_if_not_installed("jsonlite")
+  path <- withr::local_tempfile()
+  end <- log_open(log_target(path, "json"))
+  withr::defer(end())
+  server <- local_server(function(req) ok("\u00e9"))
+  client <- local_client(server)
+  post(client, "/\\x\u00e9?a=1&b=", "body")
+  end()
+  line <- jsonlite::fromJSON(readLines(path, encoding = "UTF-8"))
+  expect_equal(line$method, "POST")
+  expect_equal(line$path, "/\\x\u00e9")
+  expect_equal(line$query, "?a=1&b=")
+  expect_equal(line$status, 200)
+  expect_equal(line$bytes, 2)
+  expect_gt(line$seconds, 0)
+  expect_lt(abs(as.numeric(as.POSIXct(line$time, "UTC", "%Y-%m-%dT%H:%M:%OSZ")) - as.numeric(Sys.time())), 60)
+})
+
+test_that("a function is called with the fields, and its errors stop nothing", {
+  seen <- list()
+  end <- log_open(log_target(function(line) {
+    seen[[length(seen) + 1]] <<- line
+    stop("my log is broken")
+  }))
+  withr::defer(end())
+  server <- local_server(function(req) list(status = 201L, headers = list(), body = "abc"))
+  client <- local_client(server)
+  said <- stderr_of({
+    get(client, "/one?x")
+    get(client, "/two")
+    serve_until(function() length(seen) == 2)
+  })
+  expect_equal(seen[[1]][c("remote", "method", "path", "query", "status", "bytes")], list(
+    remote = "127.0.0.1", method = "GET", path = "/one", query = "?x", status = 201L, bytes = 3
+  ))
+  expect_s3_class(seen[[1]]$time, "POSIXct")
+  expect_lt(abs(as.numeric(seen[[1]]$time) - as.numeric(Sys.time())), 60)
+  expect_equal(seen[[2]]$path, "/two")
+  expect_length(grep("access log: my log is broken", said), 2)
+})
+
+test_that("a function may serve by itself without being called in itself", {
+  depth <- 0
+  deepest <- 0
+  seen <- 0
+  end <- log_open(log_target(function(line) {
+    depth <<- depth + 1
+    deepest <<- max(deepest, depth)
+    service(NA)
+    depth <<- depth - 1
+    seen <<- seen + 1
+  }))
+  withr::defer(end())
+  server <- local_server(function(req) ok())
+  client <- local_client(server)
+  for (i in 1:3) send(client, request())
+  for (i in 1:3) reply(client)
+  serve_until(function() seen == 3)
+  expect_equal(deepest, 1)
+})

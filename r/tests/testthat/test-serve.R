@@ -1,0 +1,294 @@
+# serve() as users run it: in processes of their own, with signals.
+
+skip_if_not_installed("processx")
+skip_if_not_installed("curl")
+
+hello <- "function(req) list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = 'hello')"
+
+test_that("an object is served by this R, until SIGTERM, and the script goes on", {
+  it <- local_r(c(
+    paste0("rookery::serve(", hello, ", port = 0)"),
+    "cat('after serving\\n')"
+  ))
+  url <- expect_serving(it)
+  expect_equal(fetch(url)$text, "hello")
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+  expect_match(it$tell(), "rookery [0-9.]+: a function of the request")
+  expect_match(it$tell(), "\"GET / HTTP/1.1\" 200 5 ", fixed = TRUE)
+  expect_match(it$tell(), "after serving")
+})
+
+test_that("Ctrl-C ends it as well", {
+  it <- local_r(paste0("rookery::serve(", hello, ", port = 0, log = FALSE)"))
+  url <- expect_serving(it)
+  expect_equal(fetch(url)$status_code, 200)
+  it$process$signal(2)
+  expect_equal(exit_of(it), 0)
+  expect_no_match(it$tell(), "GET /")
+})
+
+test_that("a path is served by an R of its own, and a signal reaches it", {
+  dir <- local_app(
+    "app.R" = c(
+      "message('in ', basename(getwd()), ' as ', Sys.getpid(), ', parent ', Sys.getenv('PARENT'))",
+      "message('spec: ', nzchar(Sys.getenv('ROOKERY_SERVE')))",
+      "list(call = function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid())))"
+    )
+  )
+  it <- local_r(c(
+    "Sys.setenv(PARENT = Sys.getpid())",
+    sprintf("value <- withVisible(rookery::serve('%s', port = 0))", dir),
+    "stopifnot(is.null(value$value), !value$visible, !nzchar(Sys.getenv('ROOKERY_SERVE')))",
+    "cat('parent is done\\n')"
+  ))
+  url <- expect_serving(it)
+  child <- fetch(url)$text
+  expect_false(child == as.character(it$process$get_pid()))
+  expect_match(it$tell(), sprintf("in %s as %s, parent %s", basename(dir), child, it$process$get_pid()), fixed = TRUE)
+  expect_match(it$tell(), "spec: FALSE")
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+  expect_match(it$tell(), "parent is done")
+  expect_false(is_alive(child))
+})
+
+is_alive <- function(pid) {
+  isTRUE(tools::pskill(as.integer(pid), 0))
+}
+
+test_that("a parent that is killed takes the child along", {
+  skip_on_os(c("mac", "windows", "solaris"))
+  dir <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid()))")
+  it <- local_r(sprintf("rookery::serve('%s', port = 0)", dir))
+  child <- fetch(expect_serving(it))$text
+  expect_true(is_alive(child))
+  it$process$kill()
+  expect_true(wait_until(function() !is_alive(child), 20))
+})
+
+test_that("the command line becomes the app: one process, its signals and its status", {
+  dir <- local_app("app.R" = c(
+    "cat('to stdout\\n')",
+    "function(req) {",
+    "  if (req$PATH_INFO == '/quit') quit(save = 'no', status = 7)",
+    "  list(status = 200L, headers = list(), body = as.character(Sys.getpid()))",
+    "}"
+  ))
+  it <- local_cli("serve", dir, "--port", "0", "--log-format", "json")
+  url <- expect_serving(it)
+  expect_equal(fetch(url)$text, as.character(it$process$get_pid()))
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+  expect_match(it$tell(), "to stdout")
+  expect_match(it$tell(), "\"method\":\"GET\",\"path\":\"/\",\"query\":\"\",\"status\":200,", fixed = TRUE)
+
+  it <- local_cli("serve", dir, "--port", "0", "--no-log")
+  url <- expect_serving(it)
+  try(fetch(paste0(url, "/quit")), silent = TRUE)
+  expect_equal(exit_of(it), 7)
+})
+
+test_that("exit statuses of a child come back", {
+  dir <- local_app("app.R" = c("function(req) quit(save = 'no', status = 7)"))
+  it <- local_r(c(
+    sprintf("error <- tryCatch(rookery::serve('%s', port = 0), rookery_exit = identity)", dir),
+    "cat('status', error$status, '\\n')"
+  ))
+  try(fetch(expect_serving(it)), silent = TRUE)
+  expect_equal(exit_of(it), 0)
+  expect_match(it$tell(), "status 7")
+})
+
+test_that("libraries of the session are the child's, before an .Rprofile has its say", {
+  extra <- normalizePath(withr::local_tempdir())
+  dir <- local_app(
+    ".Rprofile" = c("message('profile of the app')", "options(from_profile = 42)"),
+    "app.R" = c(
+      sprintf("stopifnot('%s' %%in%% .libPaths())", extra),
+      "stopifnot(rookery::which_httpuv()$kind == 'rookery', getOption('from_profile') == 42)",
+      hello
+    )
+  )
+  it <- local_r(c(sprintf(".libPaths(c('%s', .libPaths()))", extra), sprintf("rookery::serve('%s', port = 0)", dir)))
+  expect_equal(fetch(expect_serving(it))$text, "hello")
+  expect_match(it$tell(), "profile of the app")
+})
+
+test_that("an app that fails to start tells its own error and a status that is not 0", {
+  shiny <- local_app("app.R" = c("library(shiny)", "stop('the database is away')", "shinyApp(1, 2)"))
+  skip_if_not_installed("shiny")
+  it <- local_cli("serve", shiny, "--port", "0")
+  expect_equal(exit_of(it), 1)
+  expect_match(it$tell(), "the database is away")
+  expect_no_match(it$tell(), "Serving on")
+
+  it <- local_r(sprintf("rookery::serve('%s', port = 0)", shiny))
+  expect_equal(exit_of(it), 1)
+  expect_match(it$tell(), "the database is away")
+  expect_match(it$tell(), "ended with status 1: see its output above")
+})
+
+test_that("mistakes are told on the command line without a traceback", {
+  busy <- startServer("127.0.0.1", 0, list())
+  withr::defer(busy$stop())
+  port <- as.integer(busy$getPort())
+  dir <- local_app("app.R" = hello, "other.txt" = "x")
+  expect_says <- function(..., says) {
+    it <- local_cli("serve", ...)
+    expect_equal(exit_of(it), 1)
+    expect_match(it$tell(), says)
+    expect_no_match(it$tell(), "Execution halted|Calls:")
+  }
+  expect_says(dir, "--port", port, says = sprintf("^rookery: Port %d of 127.0.0.1 is in use, by .*`--port %d`", port, port + 1))
+  expect_says(file.path(dir, "app.r2"), says = "does not exist.*Did you mean")
+  expect_says(file.path(dir, "other.txt"), says = "is nothing that can be served.*Looked for:")
+  expect_says(dir, "--host", "localhost", says = "must be an IP address of this machine, not \"localhost\"")
+  expect_says(local_app("app.R" = "42"), "--port", "0", says = "its last value is an object of class numeric")
+  expect_says(local_app("_server.yml" = "engine: no.such.engine"), "--port", "0", says = "install.packages\\(\"no.such.engine\"\\)")
+})
+
+test_that("a Unix socket is served, and gone afterwards", {
+  dir <- withr::local_tempdir()
+  socket <- file.path(dir, "app.sock")
+  it <- local_cli("serve", local_app("app.R" = hello), "--host", paste0("unix:", socket))
+  expect_match(expect_serving(it), "app.sock$")
+  expect_equal(fetch("http://localhost/x", path = socket)$text, "hello")
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+  expect_false(file.exists(socket))
+  # No address of a client to log.
+  expect_match(it$tell(), "\n- - - [", fixed = TRUE)
+})
+
+# ---- ending ---------------------------------------------------------------
+
+# Like `docker stop`, which kills after 10 s.
+test_that("50 requests in hand, handlers of 2 s, SIGTERM: those begun are answered, the rest get 503", {
+  dir <- withr::local_tempdir()
+  socket <- file.path(dir, "app.sock")
+  app <- local_app("app.R" = c(
+    "function(req) {",
+    "  cat('begun', req$PATH_INFO, '\\n')",
+    "  Sys.sleep(2)",
+    "  list(status = 200L, headers = list(), body = 'done')",
+    "}"
+  ))
+  it <- local_cli("serve", app, "--host", paste0("unix:", socket))
+  expect_serving(it)
+  clients <- local_requests("http://localhost/slow", 50, socket)
+  expect_true(wait_until(function() grepl("begun", it$tell())))
+  Sys.sleep(1)
+  told <- proc.time()[["elapsed"]]
+  it$process$signal(15)
+  expect_equal(exit_of(it, 15), 0)
+  expect_lt(proc.time()[["elapsed"]] - told, 10)
+  clients$wait(20000)
+  statuses <- clients$get_result()
+  begun <- lengths(regmatches(it$tell(), gregexpr("begun /slow", it$tell())))
+  expect_length(statuses, 50)
+  expect_equal(sum(statuses == 200), begun)
+  expect_equal(sum(statuses == 503), 50 - begun)
+  expect_gte(begun, 2)
+  expect_false(file.exists(socket))
+  expect_match(it$tell(), "Stopping: 50 connections are being finished")
+})
+
+test_that("requests that come after the signal are not accepted", {
+  port <- free_port()
+  app <- local_app("app.R" = "function(req) { Sys.sleep(1.5); list(status = 200L, headers = list(), body = 'done') }")
+  it <- local_cli("serve", app, "--port", port)
+  url <- expect_serving(it)
+  one <- local_requests(url, 1)
+  two <- local_requests(url, 1)
+  Sys.sleep(0.7)
+  it$process$signal(15)
+  # The handler under way ends, then R hears of the signal; the second one is finished meanwhile.
+  expect_true(wait_until(function() grepl("Stopping", it$tell()), 10))
+  expect_error(fetch(url), "connect")
+  expect_equal(exit_of(it), 0)
+  one$wait()
+  two$wait()
+  expect_equal(c(one$get_result(), two$get_result()), c(200L, 200L))
+})
+
+test_that("a second signal ends at once", {
+  app <- local_app("app.R" = c(
+    "function(req) { cat('begun\\n'); Sys.sleep(60); list(status = 200L, headers = list(), body = 'done') }"
+  ))
+  it <- local_cli("serve", app, "--port", "0")
+  client <- local_requests(expect_serving(it), 1)
+  expect_true(wait_until(function() grepl("begun", it$tell())))
+  it$process$signal(15)
+  Sys.sleep(0.5)
+  expect_true(it$process$is_alive())
+  it$process$signal(15)
+  # By the signal: 143 in a shell, -15 as processx counts.
+  expect_equal(exit_of(it, 5), -15)
+})
+
+test_that("a handler that does not come back is interrupted in time", {
+  app <- local_app("app.R" = c(
+    "function(req) { cat('begun\\n'); Sys.sleep(60); list(status = 200L, headers = list(), body = 'done') }"
+  ))
+  it <- local_cli("serve", app, "--port", "0")
+  client <- local_requests(expect_serving(it), 2)
+  expect_true(wait_until(function() grepl("begun", it$tell())))
+  told <- proc.time()[["elapsed"]]
+  it$process$signal(15)
+  expect_equal(exit_of(it, 15), 0)
+  expect_lt(proc.time()[["elapsed"]] - told, 10)
+  client$wait(10000)
+  expect_setequal(client$get_result(), c(500L, 503L))
+})
+
+test_that("what waits for a promise is finished, and refused when time is up", {
+  app <- local_app("app.R" = c(
+    "function(req) {",
+    "  cat('begun', req$PATH_INFO, '\\n')",
+    "  promises::promise(function(resolve, reject) {",
+    "    seconds <- if (req$PATH_INFO == '/soon') 2 else 60",
+    "    later::later(function() resolve(list(status = 200L, headers = list(), body = 'done')), seconds)",
+    "  })",
+    "}"
+  ))
+  it <- local_cli("serve", app, "--port", "0")
+  url <- expect_serving(it)
+  soon <- local_requests(paste0(url, "/soon"), 3)
+  late <- local_requests(paste0(url, "/late"), 2)
+  expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr("begun", it$tell()))) == 5))
+  it$process$signal(15)
+  expect_equal(exit_of(it, 15), 0)
+  soon$wait()
+  late$wait()
+  expect_equal(soon$get_result(), rep(200L, 3))
+  expect_equal(late$get_result(), rep(503L, 2))
+})
+
+test_that("WebSockets are closed with 1001 and hear of it", {
+  app <- local_app("app.R" = c(
+    "list(",
+    "  call = function(req) list(status = 404L, headers = list(), body = ''),",
+    "  onWSOpen = function(ws) {",
+    "    ws$onClose(function() cat('closed in R\\n'))",
+    "    ws$send('welcome')",
+    "  }",
+    ")"
+  ))
+  it <- local_cli("serve", app, "--port", "0")
+  url <- expect_serving(it)
+  socket <- socketConnection("127.0.0.1", as.integer(sub("^.*:", "", url)), open = "r+b", blocking = TRUE, timeout = 20)
+  withr::defer(close(socket))
+  writeBin(charToRaw(request("/ws", headers = c(
+    "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+  ))), socket)
+  read <- raw(0)
+  while (find_raw(read, "welcome") == 0) read <- c(read, readBin(socket, "raw", 1))
+  it$process$signal(15)
+  close_frame <- readBin(socket, "raw", 4)
+  expect_equal(close_frame, as.raw(c(0x88, 0x02, 0x03, 0xE9)))
+  writeBin(as.raw(c(0x88, 0x82, 0, 0, 0, 0, 0x03, 0xE9)), socket)
+  expect_equal(exit_of(it), 0)
+  expect_match(it$tell(), "closed in R")
+})
