@@ -27,7 +27,7 @@ install: setup ## install both R packages into LIB (default .local/lib)
 	@scripts/install "$(ROOKERY_LIB)"
 
 run: install ## serve examples/shiny at http://127.0.0.1:PORT (default 8000) until Ctrl-C
-	@exec scripts/with-rookery "$(ROOKERY_LIB)" Rscript scripts/run-example.R examples/shiny "$(PORT)"
+	@exec scripts/with-rookery "$(ROOKERY_LIB)" Rscript -e 'rookery::serve("examples/shiny", port = $(PORT)L)'
 
 test: install ## all tests: Rust, fuzz corpora, R, Chromium
 	@scripts/test
@@ -43,7 +43,8 @@ fuzz: ## run each fuzz target for SECONDS_EACH seconds (default 30); needs the n
 	@scripts/fuzz $(SECONDS_EACH) $(TARGET)
 
 conformance: ## the Autobahn suite over the WebSocket crate, both roles
-	@scripts/conformance
+	@tests/conformance/run-server.sh full
+	@tests/conformance/run-client.sh full
 
 soundness: ## Miri, AddressSanitizer and ThreadSanitizer; needs the nightly toolchain
 	@scripts/soundness

@@ -41,6 +41,13 @@ export class Server {
     await Promise.all([...running].map((server) => server.stop()));
   }
 
+  /** Evaluates R code that serves, with rookery's library in front and its httpuv not: the code is to see to that. */
+  static async expression(code) {
+    const server = new Server(['-e', code], { R_LIBS: resolve(root, library) }, []);
+    const address = await server.line(/^(?:Serving|Listening) on (http:[^ ]+)/);
+    return server.#ready(address[1], code);
+  }
+
   /** Runs a script that serves on `PORT` and prints its address. */
   static async script(file, port) {
     const server = new Server([resolve(root, file)], { PORT: String(port) });
@@ -48,8 +55,7 @@ export class Server {
     return server.#ready(address[1], file);
   }
 
-  constructor(args, env = {}) {
-    const front = library ? [resolve(root, 'scripts/with-rookery'), resolve(root, library)] : [];
+  constructor(args, env = {}, front = library ? [resolve(root, 'scripts/with-rookery'), resolve(root, library)] : []) {
     const profile = library ? {} : { R_PROFILE_USER: `${support}/baseline.Rprofile` };
     // setpriv (util-linux): the kernel ends R when the test process dies, however it dies.
     this.#child = spawn('setpriv', ['--pdeathsig', 'KILL', ...front, 'Rscript', '--no-environ', ...args], {
