@@ -5,8 +5,16 @@ drain_seconds <- list(queued = 7, running = 9, closing = 0.5)
 
 # Runs `body` so that Ctrl-C and SIGTERM end it gracefully, and returns its value, or NULL when it was told to end.
 with_graceful_stop <- function(body) {
+  if (isTRUE(.globals$is_served)) {
+    # An engine that is rookery itself: the outer one ends both.
+    return(body)
+  }
   .Call(ffi_signals_watch, drain_seconds$running)
-  on.exit(.Call(ffi_signals_unwatch))
+  .globals$is_served <- TRUE
+  on.exit({
+    .globals$is_served <- FALSE
+    .Call(ffi_signals_unwatch)
+  })
   signal <- NULL
   value <- withRestarts(
     withCallingHandlers(

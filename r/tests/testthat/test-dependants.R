@@ -16,9 +16,9 @@ run_with_compat <- function(..., seconds = 60) {
 test_that("curl::curl_echo() shows what it sends", {
   skip_if_not_installed("curl")
   said <- run_with_compat(
-    "h <- curl::new_handle(copypostfields = 'a=1&b=2', httpheader = c('X-Test: yes', 'Content-Type: application/json'))",
+    "h <- curl::new_handle(url = 'http://example.org/post?x=1', copypostfields = 'a=1&b=2', httpheader = c('X-Test: yes', 'Content-Type: application/json'))",
     "out <- curl::curl_echo(h)",
-    "stopifnot(out$method == 'POST', out$path == '/post', rawToChar(out$body) == 'a=1&b=2')",
+    "stopifnot(out$method == 'POST', out$path == '/post', out$query == '?x=1', rawToChar(out$body) == 'a=1&b=2')",
     "stopifnot(out$headers[['x-test']] == 'yes', out$content_type == 'application/json')",
     "h <- curl::new_handle()",
     "curl::handle_setform(h, text = 'x', file = curl::form_file(system.file('DESCRIPTION', package = 'curl')))",
@@ -47,19 +47,19 @@ test_that("httr's OAuth listener takes the code and its page arrives", {
   skip_if_not_installed("httr")
   skip_if_not_installed("curl")
   said <- run_with_compat(
-    # httr opens the address in a browser: this one sends what a provider would.
-    "options(browser = function(url) {",
-    "  later::later(function() {",
-    "    curl::multi_add(curl::new_handle(url = 'http://localhost:1410/?code=abc&state=s%20t'),",
-    "      done = function(answer) cat('page:', answer$status_code, rawToChar(answer$content), '\\n'),",
-    "      fail = function(message) cat('failed:', message, '\\n'))",
-    "    poll <- function() { curl::multi_run(0.01, poll = FALSE); later::later(poll, 0.01) }",
-    "    poll()",
-    "  }, 0.1)",
+    # What the provider's page would send the browser to, while httr listens.
+    "asking <- callr::r_bg(function() {",
+    "  for (i in 1:100) {",
+    "    Sys.sleep(0.1)",
+    "    answer <- try(curl::curl_fetch_memory('http://localhost:1410/?code=abc&state=s%20t'), silent = TRUE)",
+    "    if (!inherits(answer, 'try-error')) return(answer)",
+    "  }",
     "})",
     "got <- httr::oauth_listener('http://localhost/authorize', is_interactive = TRUE)",
     "stopifnot(got$code == 'abc', got$state == 's t')",
-    "curl::multi_run(2)"
+    "asking$wait(20000)",
+    "answer <- asking$get_result()",
+    "cat('page:', answer$status_code, rawToChar(answer$content), '\\n')"
   )
   expect_match(said, "page: 200 Authentication complete", fixed = TRUE)
 })
@@ -114,22 +114,42 @@ test_that("servr's site server serves, and tells its pages to reload", {
   expect_match(fetch(url)$text, "second")
 })
 
-test_that("jrc answers a page's calls", {
+test_that("jrc opens a page and calls into it", {
   skip_if_not_installed("jrc")
   skip_if_not_installed("curl")
-  port <- free_port()
-  said <- run_with_compat(
+  # In place of a browser: fetches the page, opens its WebSocket, and prints what R tells the page to do.
+  page <- withr::local_tempfile(fileext = ".R", lines = c(
+    "url <- commandArgs(TRUE)[[1]]",
+    "text <- rawToChar(curl::curl_fetch_memory(url)$content)",
+    "port <- as.integer(sub('^.*:([0-9]+).*$', '\\\\1', url))",
+    "socket <- socketConnection('localhost', port, open = 'r+b', blocking = TRUE, timeout = 20)",
+    "writeBin(charToRaw(paste0('GET / HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\n',",
+    "  'Sec-WebSocket-Version: 13\\r\\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\\r\\n\\r\\n')), socket)",
+    "read <- raw(0)",
+    "while (length(byte <- readBin(socket, 'raw', 1)) > 0) {",
+    "  read <- c(read, byte)",
+    "  if (length(grepRaw('END', read, fixed = TRUE)) > 0) break",
+    "}",
+    "read <- rawToChar(read[read != 0 & read < 128])",
+    "writeLines(c(paste('page', grepl('WebSocket|<script', text)), regmatches(read, regexpr('HTTP/1.1 [0-9]+', read)),",
+    "  if (grepl('from R END', read)) 'told'), Sys.getenv('TOLD'))"
+  ))
+  told <- withr::local_tempfile()
+  browser <- withr::local_tempfile(lines = c(
+    "#!/bin/sh",
+    sprintf("exec '%s' '%s' \"$1\" &", file.path(R.home("bin"), "Rscript"), page)
+  ))
+  Sys.chmod(browser, "755")
+  withr::local_envvar(TOLD = told)
+  run_with_compat(
     "library(jrc)",
-    sprintf("app <- openPage(useViewer = FALSE, browser = 'true', port = %d, onStart = NULL)", port),
-    "done <- FALSE",
-    sprintf("curl::multi_add(curl::new_handle(url = 'http://127.0.0.1:%d/'),", port),
-    "  done = function(answer) { cat('page:', answer$status_code, nchar(rawToChar(answer$content)) > 100, '\\n'); done <<- TRUE },",
-    "  fail = function(message) { cat('failed:', message, '\\n'); done <<- TRUE })",
+    sprintf("openPage(useViewer = FALSE, browser = '%s', port = %d)", browser, free_port()),
+    "sendData('x', 'from R END')",
     "until <- Sys.time() + 20",
-    "while (!done && Sys.time() < until) { curl::multi_run(0.01, poll = FALSE); httpuv::service(10) }",
+    "while (!file.exists(Sys.getenv('TOLD')) && Sys.time() < until) httpuv::service(20)",
     "closePage()"
   )
-  expect_match(said, "page: 200 TRUE", fixed = TRUE)
+  expect_equal(readLines(told), c("page TRUE", "HTTP/1.1 101", "told"))
 })
 
 test_that("Shiny's own runApp() runs on it, with use_compat()", {
