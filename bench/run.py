@@ -54,18 +54,21 @@ def say(text: str) -> None:
 def run_group(group: Group, options: Options, out: Path) -> tuple[list[Cell], list[goals.Verdict]]:
     about = machine.describe()
     about.update({f"peer {name}": text for name, text in report.peer_versions(group).items()})
-    about["other programs' share of the cores before the run"] = f"{machine.busy_share():.0%}"
+    machine.bystanders.reset()
     isolated: list[bool] = []
     began = time.monotonic()
     cells = KINDS[group.kind](group, options, lambda: isolated.append(isolate()))
     about["network"] = "a namespace of its own" if isolated and isolated[0] else "the machine's loopback"
     about["took"] = f"{time.monotonic() - began:.0f} s"
+    options.others = machine.bystanders.share()
+    about["other programs during the samples"] = f"{options.others:.0%} of the cores' time"
     measured = {cell.scenario for cell in cells}
     verdicts = goals.judge(group, cells, measured)
     text = report.markdown(group, cells, verdicts, about, options)
     results = report.as_json(group, cells, verdicts, about, options)
     report.write(out, group.name, results, text, plot.svg(group, cells, report.conditions(group, options)))
-    print(text, flush=True)
+    # On the terminal the goals of all groups stand together at the end.
+    print(report.markdown(group, cells, verdicts, about, options, with_goals=False), flush=True)
     return cells, verdicts
 
 

@@ -13,4 +13,7 @@ if (!"rookery" %in% loadedNamespaces()) {
 }
 cat("Rookery ", format(packageVersion("rookery")), " serves ", app, " at http://127.0.0.1:", port,
     " (Ctrl-C stops)\n", sep = "")
-suppressMessages(shiny::runApp(app, port = port, host = "127.0.0.1", launch.browser = FALSE))
+tryCatch(
+  shiny::runApp(app, port = port, host = "127.0.0.1", launch.browser = FALSE, quiet = TRUE),
+  interrupt = function(interrupt) cat("\nStopped.\n")
+)

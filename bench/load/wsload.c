@@ -95,14 +95,13 @@ static int dial(int port) {
     return fd;
 }
 
-/* Sends `request` and reads one response head (and, for HTTP, the body that its Content-Length announces). */
-static void exchange(int fd, const char *request, const char *expected) {
+/* Connections opened and asked before the first answer is awaited: below any peer's backlog (httpuv's is 128). */
+#define BATCH 64
+
+/* Reads one response head (and, for HTTP, the body that its Content-Length announces). */
+static void read_answer(int fd, const char *expected) {
     char answer[16384];
     size_t length = 0;
-    char *end = NULL;
-    if (send(fd, request, strlen(request), MSG_NOSIGNAL) != (ssize_t)strlen(request)) {
-        die("send");
-    }
     for (;;) {
         ssize_t n = recv(fd, answer + length, sizeof answer - 1 - length, 0);
         if (n <= 0) {
@@ -110,7 +109,7 @@ static void exchange(int fd, const char *request, const char *expected) {
         }
         length += (size_t)n;
         answer[length] = 0;
-        end = strstr(answer, "\r\n\r\n");
+        char *end = strstr(answer, "\r\n\r\n");
         if (end == NULL) {
             continue;
         }
@@ -126,19 +125,25 @@ static void exchange(int fd, const char *request, const char *expected) {
     }
 }
 
-static void upgrade(int fd, int port, const char *path) {
+/* Opens all connections and has the first request of each answered, a batch at a time. */
+static void open_all(struct connection *all, int count, int port, const char *path, bool is_http) {
     char request[512];
-    snprintf(request, sizeof request,
-             "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-             "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
-             path, port);
-    exchange(fd, request, "HTTP/1.1 101");
-}
-
-static void get(int fd, int port, const char *path) {
-    char request[512];
-    snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n", path, port);
-    exchange(fd, request, "HTTP/1.1 200");
+    const char *upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\n"
+                          "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
+    snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n%s\r\n", path, port,
+             is_http ? "" : upgrade);
+    for (int first = 0; first < count; first += BATCH) {
+        int end = first + BATCH < count ? first + BATCH : count;
+        for (int i = first; i < end; i++) {
+            all[i].fd = dial(port);
+            if (send(all[i].fd, request, strlen(request), MSG_NOSIGNAL) != (ssize_t)strlen(request)) {
+                die("send");
+            }
+        }
+        for (int i = first; i < end; i++) {
+            read_answer(all[i].fd, is_http ? "HTTP/1.1 200" : "HTTP/1.1 101");
+        }
+    }
 }
 
 static void write_frame(struct connection *c) {
@@ -288,14 +293,7 @@ int main(int argc, char **argv) {
     }
     int port = atoi(argv[2]), count = atoi(argv[4]);
     struct connection *all = calloc((size_t)count, sizeof *all);
-    for (int i = 0; i < count; i++) {
-        all[i].fd = dial(port);
-        if (is_http) {
-            get(all[i].fd, port, argv[3]);
-        } else {
-            upgrade(all[i].fd, port, argv[3]);
-        }
-    }
+    open_all(all, count, port, argv[3], is_http);
     if (is_echo) {
         payload_length = strtoul(argv[6], NULL, 10);
         make_frame();

@@ -20,8 +20,8 @@ app <- switch(workload,
   json = dr_get(app, "/", json),
   post = dr_post(app, "/", post),
   static = dr_static(app, "/static", static_dir),
-  idle = dr_get(app, "/", idle),
-  ws = dr_ws(dr_get(app, "/", idle), "/ws", on_message = function(conn, msg, binary) dr_ws_send(conn, msg)),
+  idle = dr_get(dr_get(app, "/", hello), "/gc", idle),
+  ws = dr_ws(dr_get(app, "/gc", idle), "/ws", on_message = function(conn, msg, binary) dr_ws_send(conn, msg)),
   stop("drogonR has no workload ", workload)
 )
 dr_serve(app, port = port, threads = 1L)

@@ -45,9 +45,10 @@ rook_handlers <- list(
   },
   static = function(req) list(status = 404L, headers = list(), body = "")
 )
-# Asked while connections are held idle: what they keep alive is counted, garbage that R has not collected yet is not.
+# `/gc` is asked while connections are held idle: what they keep alive is counted, garbage that R has not collected yet
+# is not.
 rook_handlers$idle <- function(req) {
-  gc()
+  if (req$PATH_INFO == "/gc") gc()
   list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")
 }
 rook_handlers$headers <- rook_handlers$hello

@@ -19,8 +19,8 @@ handlers <- switch(workload,
   json = list(handler("/", json)),
   post = list(handler("/", post, method = "POST")),
   static = list(handler_directory("/static", static_dir)),
-  idle = list(handler("/", idle)),
-  ws = list(handler("/", idle), handler_ws("/ws", function(ws, data) ws$send(data), textframes = TRUE)),
+  idle = list(handler("/", hello), handler("/gc", idle)),
+  ws = list(handler("/gc", idle), handler_ws("/ws", function(ws, data) ws$send(data), textframes = TRUE)),
   stop("nanonext has no workload ", workload)
 )
 server <- http_server(sprintf("http://127.0.0.1:%d", port), handlers)

@@ -4,6 +4,7 @@ Two counted runs of N and 2N requests, each on a connection of its own: their di
 allocates, without what a connection or the start of the server does.
 """
 
+import shutil
 import socket
 import struct
 from pathlib import Path
@@ -24,7 +25,11 @@ def measure(row: list[Cell], scenario: Scenario, options: Options) -> None:
     for cell in row:
         if cell.status != OK:
             continue
-        prefix = build.OUT / f"allocations-{cell.peer}"
+        # Each program that Rscript goes through opens a file of its own; the folder takes them all away.
+        folder = build.OUT / "allocations"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        prefix = folder / cell.peer
         variables = {"LD_PRELOAD": str(preload), "BENCH_ALLOC_FILE": str(prefix)}
         try:
             server = peers.start(cell.peer, scenario.workload, static_folder(), options.placement, variables)
@@ -37,7 +42,7 @@ def measure(row: list[Cell], scenario: Scenario, options: Options) -> None:
             cell.fail(f"{error}; {server.last_words()}")
         finally:
             server.stop()
-            Path(f"{prefix}.{server.process.pid}").unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _measure_one(cell: Cell, server: peers.Server, scenario: Scenario, counters: Path) -> None:

@@ -82,7 +82,7 @@ def micro_binaries(group: str) -> list[Path]:
     if not (folder / "Cargo.toml").exists():
         raise BuildError(f"bench/micro/{group} does not exist")
     name = f"rookery-bench-{group}"
-    _run(["cargo", "build", "--release", "-p", name], BENCH)
+    _run(["cargo", "build", "--release", "-p", name, "--target-dir", str(TARGET)], BENCH)
     binaries = [TARGET / "release" / name]
     if (folder / "go" / "go.mod").exists() and shutil.which("go") is not None:
         target = OUT / "go" / name

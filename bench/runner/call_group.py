@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Callable
 
 from . import build, http_group, peers
-from .machine import SERVER_CORE, pinned
+from .machine import SERVER_CORE, bystanders, pinned
 from .plan import Options, Servers, open_cells, prepare
 from .sampling import MISSING, OK, Cell, interleave
 from .scenarios import Group, Scenario
@@ -44,9 +44,11 @@ def _time_calls(row: list[Cell], scenario: Scenario, options: Options, missing: 
         script = build.BENCH / "peers" / "call.R"
         way = cell.peer.partition("/")[2]
         line = [*pinned(SERVER_CORE, options.placement), "Rscript", "--vanilla", str(script), way, str(calls)]
+        others = bystanders.sample()
         done = subprocess.run(
             line, env=peers.environment(), capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
         )
+        others.end(0.0)
         if done.returncode != 0:
             raise RuntimeError(done.stderr.strip()[-200:])
         printed = json.loads(done.stdout.strip().splitlines()[-1])

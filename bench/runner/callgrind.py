@@ -4,6 +4,7 @@ The difference leaves out start-up, the peer's own warm-up and the reading of ar
 the machine's mood; it does depend on the compiler, which is why bench/gate.json names it.
 """
 
+import math
 import re
 import shutil
 import subprocess
@@ -17,6 +18,19 @@ TIME_LIMIT_S = 120
 
 def is_here() -> bool:
     return shutil.which("valgrind") is not None
+
+
+# Start-up and the printing of figures differ by some hundred instructions from run to run; over this many they vanish.
+ENOUGH = 20_000_000
+TRIAL = 200
+
+
+def iterations_for(binary: Path, scenario: str, peer: str, most: int) -> int:
+    """A power of ten of operations that together take about ENOUGH instructions, and no more than `most`."""
+    if most <= TRIAL:
+        return max(1, most)
+    each = max(1.0, instructions_per_op(binary, scenario, peer, TRIAL))
+    return min(most, max(10, 10 ** math.floor(math.log10(ENOUGH / each))))
 
 
 def instructions_per_op(binary: Path, scenario: str, peer: str, iterations: int) -> float:

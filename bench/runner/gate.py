@@ -5,6 +5,9 @@ regression up to the old figure would pass unseen. Only our own cells are gated;
 """
 
 import json
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from . import build, callgrind, micro_group
@@ -21,19 +24,21 @@ def groups() -> list[Group]:
     return [group for group in found if group.kind == "micro"]
 
 
-def measure(group: Group, say) -> dict[str, dict[str, float]]:
+def measure(group: Group, say: Callable[[str], None]) -> dict[str, dict[str, float]]:
     """{"scenario/peer": {metric: figure}} of our own cells. Raises BuildError or RuntimeError."""
     binaries = build.micro_binaries(group.name)
     cases = set(build.micro_cases(binaries[0]))
     rivals = _rivals(group)
-    figures: dict[str, dict[str, float]] = {}
-    for scenario in group.scenarios:
-        for peer in scenario.peers:
-            if peer in rivals or (scenario.name, peer) not in cases:
-                continue
-            say(f"{group.name}: {scenario.name} {peer}")
-            figures[f"{scenario.name}/{peer}"] = _one(binaries[0], scenario, peer)
-    return figures
+    own = [
+        (scenario, peer)
+        for scenario in group.scenarios
+        for peer in scenario.peers
+        if peer not in rivals and (scenario.name, peer) in cases
+    ]
+    say(f"{group.name}: {len(own)} cases")
+    with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
+        figures = pool.map(lambda case: _one(binaries[0], *case), own)
+        return {f"{scenario.name}/{peer}": each for (scenario, peer), each in zip(own, figures)}
 
 
 def _rivals(group: Group) -> set[str]:
@@ -46,7 +51,7 @@ def _one(binary: Path, scenario: Scenario, peer: str) -> dict[str, float]:
     printed = micro_group.run_once(binary, scenario.name, peer, scenario.quick_iterations, "free")
     figures = {name: printed[name] for name in EXACT if name in printed}
     if callgrind.is_here() and scenario.extra.get("gate_instructions", True):
-        figures["instructions"] = micro_group.instructions(binary, scenario, peer)
+        figures["instructions"] = round(micro_group.instructions(binary, scenario, peer), 3)
     return figures
 
 
@@ -79,7 +84,7 @@ def _compare_case(case: str, before: dict[str, float], now: dict[str, float]) ->
     return complaints
 
 
-def run(write: bool, allow_missing: bool, compiler: str, say) -> int:
+def run(write: bool, allow_missing: bool, compiler: str, say: Callable[[str], None]) -> int:
     """Exit status: 0 passed (or written), 1 something differs, 3 a group has no binary."""
     found: dict[str, dict] = {}
     missing = []

@@ -63,20 +63,62 @@ def raise_descriptor_limit() -> None:
 def clean_environment() -> dict[str, str]:
     """The environment of everything measured: a backtrace per error would be measured along (2.9 us each)."""
     environment = dict(os.environ)
-    for name in ("RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "MALLOC_ARENA_MAX", "LD_PRELOAD"):
+    # R_LIBS could put a package that is only named httpuv (compat/httpuv) before the real one.
+    for name in ("RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "MALLOC_ARENA_MAX", "LD_PRELOAD", "R_LIBS", "R_LIBS_USER"):
         environment.pop(name, None)
     return environment
 
 
-def busy_share(seconds: float = 0.5) -> float:
-    """The share of all cores that programs use while this one sleeps: what would disturb a measurement."""
-    before = _cpu_times()
-    time.sleep(seconds)
-    after = _cpu_times()
-    total = sum(after) - sum(before)
-    # Fields 3 and 4 of the `cpu` line: idle, and idle while waiting for a disk.
-    idle = after[3] + after[4] - before[3] - before[4]
-    return 1 - idle / total if total > 0 else 0.0
+# Above this share of the machine's time spent by other programs during the samples, figures are not to be quoted.
+QUIET = 0.05
+
+
+class Bystanders:
+    """How much of the machine other programs used while samples were taken.
+
+    A server with two threads gets twice the time of one with one thread on a core that it shares with a stranger, so on
+    a machine that is not quiet even ratios are off.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.total_ticks = 0
+        self.other_ticks = 0.0
+
+    def sample(self) -> "_Sample":
+        return _Sample(self)
+
+    def share(self) -> float:
+        return max(0.0, self.other_ticks) / self.total_ticks if self.total_ticks else 0.0
+
+
+class _Sample:
+    """One stretch of time; `own_seconds` is the processor time that the measured programs reported for it."""
+
+    def __init__(self, owner: Bystanders) -> None:
+        self.owner = owner
+        self.before = _cpu_times()
+        self.children_before = _children_seconds()
+
+    def end(self, own_seconds: float) -> None:
+        after = _cpu_times()
+        total = sum(after[:8]) - sum(self.before[:8])
+        idle = after[3] + after[4] - self.before[3] - self.before[4]
+        own = (own_seconds + _children_seconds() - self.children_before) * os.sysconf("SC_CLK_TCK")
+        self.owner.total_ticks += total
+        self.owner.other_ticks += max(0.0, total - idle - own)
+
+
+def _children_seconds() -> float:
+    """Processor time of the children that ended and were waited for: the load generators, and this program itself."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    return children.ru_utime + children.ru_stime + own.ru_utime + own.ru_stime
+
+
+bystanders = Bystanders()
 
 
 def _cpu_times() -> list[int]:

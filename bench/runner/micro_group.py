@@ -1,12 +1,14 @@
 """Groups of kind `micro`: one binary per group (and one in Go where the peer is), run by the contract of bench/README.md."""
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from . import build, callgrind
-from .machine import SERVER_CORE, clean_environment, pinned
+from .machine import SERVER_CORE, bystanders, clean_environment, pinned
 from .plan import Options
 from .sampling import MISSING, OK, Cell, interleave
 from .scenarios import Group, Scenario
@@ -14,8 +16,6 @@ from .scenarios import Group, Scenario
 TIME_LIMIT_S = 120
 # What a sample is; everything else that a run prints is deterministic and kept once.
 TIMES = ("ns_per_op",)
-# Iterations under callgrind where the scenario does not say: the difference of N and 2N settles early.
-CALLGRIND_ITERATIONS = 2_000
 
 
 def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
@@ -59,27 +59,38 @@ def _measure(
         return {name: value for name, value in figures.items() if name in TIMES}
 
     interleave(row, take)
-    for cell in row:
-        if cell.status == OK and callgrind.is_here() and homes[cell.scenario, cell.peer] == binaries[0]:
-            try:
-                cell.single["instructions"] = instructions(binaries[0], scenario, cell.peer)
-            except RuntimeError as error:
-                cell.reason = str(error)
+    if callgrind.is_here():
+        counted = [cell for cell in row if cell.status == OK and homes[cell.scenario, cell.peer] == binaries[0]]
+        # Counts do not depend on what else runs, so they share the cores.
+        with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
+            list(pool.map(lambda cell: _count(cell, binaries[0], scenario), counted))
+
+
+def _count(cell: Cell, binary: Path, scenario: Scenario) -> None:
+    try:
+        cell.single["instructions"] = instructions(binary, scenario, cell.peer)
+    except RuntimeError as error:
+        cell.reason = str(error)
 
 
 def instructions(binary: Path, scenario: Scenario, peer: str) -> float:
-    wanted = scenario.extra.get("callgrind_iterations", CALLGRIND_ITERATIONS)
-    return callgrind.instructions_per_op(binary, scenario.name, peer, min(wanted, scenario.iterations))
+    """The scenario's `callgrind_iterations` where it names them, else as many as make the figure steady."""
+    wanted = scenario.extra.get("callgrind_iterations")
+    if wanted is None:
+        wanted = callgrind.iterations_for(binary, scenario.name, peer, max(scenario.iterations, 1))
+    return callgrind.instructions_per_op(binary, scenario.name, peer, wanted)
 
 
 def run_once(binary: Path, scenario: str, peer: str, iterations: int, placement: str) -> dict[str, float]:
     line = [*pinned(SERVER_CORE, placement), str(binary), "run", scenario, peer, str(iterations)]
+    others = bystanders.sample()
     try:
         done = subprocess.run(
             line, env=clean_environment(), capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise RuntimeError(f"one sample took more than {TIME_LIMIT_S} s") from error
+    others.end(0.0)
     if done.returncode != 0:
         raise RuntimeError(f"status {done.returncode}: {done.stderr.strip()[-200:]}")
     printed = json.loads(done.stdout.strip().splitlines()[-1])

@@ -95,7 +95,8 @@ def _require_r_package(peer: str, package: str, library: Path | None) -> None:
             raise PeerMissing(f"no {package} in {library}")
         return
     script = f"cat(requireNamespace('{package}', quietly = TRUE))"
-    done = subprocess.run(["Rscript", "--vanilla", "-e", script], capture_output=True, text=True, check=False)
+    line = ["Rscript", "--vanilla", "-e", script]
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=False)
     if done.stdout.strip() != "TRUE":
         raise PeerMissing(f"R has no package {package}")
 
@@ -139,7 +140,8 @@ def version(peer: str) -> str:
         return ""
     paths = f".libPaths(c('{libraries[peer]}', .libPaths()));" if libraries[peer] else ""
     own = f"{paths} cat(as.character(packageVersion('{peer}')), ', later ', as.character(packageVersion('later')), sep='')"
-    done = subprocess.run(["Rscript", "--vanilla", "-e", own], capture_output=True, text=True, check=False)
+    line = ["Rscript", "--vanilla", "-e", own]
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else ""
 
 

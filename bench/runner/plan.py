@@ -20,6 +20,8 @@ class Options:
     only: list[str]
     only_peers: list[str]
     say: Callable[[str], None]
+    # The share of the machine that other programs used during the samples of the group that ran last.
+    others: float = 0.0
 
     def seconds(self, scenario: Scenario) -> float:
         return scenario.quick_seconds if self.quick else scenario.seconds

@@ -1,5 +1,6 @@
 """One SVG per group: a bar per peer and scenario on the group's metric, with the spread as a line."""
 
+import textwrap
 from html import escape
 
 from .goals import number
@@ -16,7 +17,8 @@ def svg(group: Group, cells: list[Cell], subtitle: str) -> str:
     peers = list(dict.fromkeys([group.ours, *[cell.peer for cell in cells]]))
     colours = {peer: COLOURS[min(position, len(COLOURS) - 1)] for position, peer in enumerate(peers)}
     body: list[str] = []
-    y = 52
+    subtitles = textwrap.wrap(subtitle, 115)
+    y = 37 + 15 * len(subtitles)
     for scenario in group.scenarios:
         row = [cell for cell in cells if cell.scenario == scenario.name]
         if row:
@@ -27,7 +29,10 @@ def svg(group: Group, cells: list[Cell], subtitle: str) -> str:
         f'viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="11">',
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
         f'<text x="10" y="20" font-size="15" font-weight="bold">{escape(group.name)}</text>',
-        f'<text x="10" y="37" fill="#555555">{escape(subtitle)}</text>',
+        *[
+            f'<text x="10" y="{37 + 15 * line}" fill="#555555">{escape(text)}</text>'
+            for line, text in enumerate(subtitles)
+        ],
     ]
     return "\n".join([*head, *body, "</svg>"]) + "\n"
 

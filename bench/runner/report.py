@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
-from . import build, peers
+from . import build, machine, peers
 from .goals import Verdict, count_line, number
 from .plan import Options
 from .sampling import OK, SAMPLES, Cell, pairwise, ratio
@@ -44,7 +44,7 @@ MORE_IS_BETTER = ("requests_per_second", "messages_per_second")
 SIZES = ("resident_bytes", "peak_bytes", "growth_bytes", "installed_bytes")
 
 
-def as_json(group: Group, cells: list[Cell], verdicts: list[Verdict], machine: dict, options: Options) -> dict:
+def as_json(group: Group, cells: list[Cell], verdicts: list[Verdict], about: dict, options: Options) -> dict:
     names = {scenario.name: scenario for scenario in group.scenarios}
     measured = list(dict.fromkeys(cell.scenario for cell in cells))
     return {
@@ -53,7 +53,8 @@ def as_json(group: Group, cells: list[Cell], verdicts: list[Verdict], machine: d
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "quick": options.quick,
         "placement": options.placement,
-        "machine": machine,
+        "others": options.others,
+        "machine": about,
         "scenarios": [
             {
                 "name": name,
@@ -103,7 +104,9 @@ def ratio_metric(group: Group, cell: Cell) -> str | None:
     return next((name for name in COLUMNS if name in names), None)
 
 
-def markdown(group: Group, cells: list[Cell], verdicts: list[Verdict], machine: dict, options: Options) -> str:
+def markdown(
+    group: Group, cells: list[Cell], verdicts: list[Verdict], about: dict, options: Options, with_goals: bool = True
+) -> str:
     lines = [f"## {group.name}", ""]
     if group.what:
         lines += [group.what, ""]
@@ -117,8 +120,8 @@ def markdown(group: Group, cells: list[Cell], verdicts: list[Verdict], machine: 
             lines += [f"- {cell.peer}: {cell.status}: {_one_line(cell.reason)}" for cell in row if cell.reason]
             lines.append("")
     lines += ["### Machine and versions", ""]
-    lines += [f"- {name}: {value}" for name, value in machine.items()]
-    if verdicts:
+    lines += [f"- {name}: {value}" for name, value in about.items()]
+    if verdicts and with_goals:
         lines += ["", "### Goals", "", "```", *[verdict.line() for verdict in verdicts], count_line(verdicts), "```"]
     return "\n".join(lines) + "\n"
 
@@ -134,7 +137,12 @@ def conditions(group: Group, options: Options) -> str:
     else:
         where = ""
     short = "Quick run: short samples, for a look and not for a claim." if options.quick else ""
-    return " ".join(part for part in (turns, where, short) if part)
+    noisy = (
+        f"NOT TO BE QUOTED: other programs used {options.others:.0%} of the machine during the samples."
+        if options.others > machine.QUIET
+        else ""
+    )
+    return " ".join(part for part in (turns, where, short, noisy) if part)
 
 
 def _one_line(text: str) -> str:

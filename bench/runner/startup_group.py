@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import peers
-from .machine import SERVER_CORE, pinned
+from .machine import SERVER_CORE, bystanders, pinned
 from .plan import Options, open_cells, prepare, static_folder
 from .sampling import OK, Cell, interleave
 from .scenarios import Group
@@ -53,8 +53,10 @@ def _one(peer: str, placement: str) -> dict[str, float]:
         f"took <- system.time(suppressPackageStartupMessages(library('{peer}', character.only = TRUE)), gcFirst = FALSE); "
         "cat(took[['elapsed']] * 1000)"
     )
-    loaded = float(_script(code, placement))
-    return {"load_ms": loaded, "first_answer_ms": _first_answer_ms(peer, placement)}
+    others = bystanders.sample()
+    figures = {"load_ms": float(_script(code, placement)), "first_answer_ms": _first_answer_ms(peer, placement)}
+    others.end(0.0)
+    return figures
 
 
 def _first_answer_ms(peer: str, placement: str) -> float:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from . import build
-from .machine import GENERATOR_CORE, clean_environment, pinned
+from .machine import GENERATOR_CORE, bystanders, clean_environment, pinned
 from .peers import Server
 from .plan import Options, Servers, open_cells, prepare
 from .sampling import OK, Cell, interleave
@@ -73,6 +73,7 @@ def _echo(server: Server, scenario: Scenario, seconds: float, placement: str, ge
         str(seconds),
         str(scenario.payload_bytes),
     ]
+    others = bystanders.sample()
     before = server.cpu_seconds()
     try:
         done = subprocess.run(
@@ -83,6 +84,7 @@ def _echo(server: Server, scenario: Scenario, seconds: float, placement: str, ge
     if done.returncode != 0:
         raise RuntimeError(f"{done.stderr.strip()[-200:]}; {server.last_words()}")
     spent = server.cpu_seconds() - before
+    others.end(spent)
     result = json.loads(done.stdout)
     if result["errors"] > 0:
         raise RuntimeError(f"{result['errors']} wrong answers among {result['messages']} messages")
@@ -125,11 +127,11 @@ def measure_idle(cell: Cell, server: Server, scenario: Scenario, generator: str,
 
 
 def _settled_memory(server: Server) -> int:
-    """The resident set after the handler of `/` has collected R's garbage, twice: the first frees what the second needs."""
+    """The resident set after the handler of `/gc` has collected R's garbage, twice: the first frees what the second needs."""
     for _ in range(2):
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
         try:
-            connection.request("GET", "/")
+            connection.request("GET", "/gc")
             connection.getresponse().read()
         except (OSError, http.client.HTTPException) as error:
             raise RuntimeError(f"no answer while idle connections are open: {error!r}") from error

@@ -6,7 +6,7 @@ import os
 import subprocess
 
 from . import build
-from .machine import GENERATOR_CORE, clean_environment, pinned
+from .machine import GENERATOR_CORE, bystanders, clean_environment, pinned
 from .peers import Server
 from .scenarios import Scenario
 
@@ -54,11 +54,13 @@ def run(server: Server, scenario: Scenario, seconds: float, placement: str) -> d
         str(build.BENCH / "load" / "wrk.lua"),
         f"http://127.0.0.1:{server.port}{scenario.path}",
     ]
+    others = bystanders.sample()
     before = server.cpu_seconds()
     done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=whole + 40, check=False)
     if not server.is_alive():
         raise RuntimeError(f"the server ended: {server.last_words()}")
     spent = server.cpu_seconds() - before
+    others.end(spent)
     found = [text for text in done.stdout.splitlines() if text.startswith("BENCH ")]
     if not found:
         raise RuntimeError(f"wrk printed no result: {(done.stdout + done.stderr).strip()[-200:]}")

@@ -149,7 +149,7 @@ read_charset <- function(value, name) {
   if (is.character(value) && length(value) == 0) {
     return("")
   }
-  if (!is.character(value) || length(value) != 1 || is.na(value) || grepl("[^\\x21-\\x7e]", value, perl = TRUE)) {
+  if (!is.character(value) || length(value) != 1 || is.na(value) || !(value == "" || is_token(value))) {
     stop("`", name, "` option must be the name of a character set, as one string.", call. = FALSE)
   }
   value
@@ -168,11 +168,21 @@ read_headers <- function(value, name) {
   }
   keys <- rep(keys, lengths(value))
   value <- as.character(unlist(value, use.names = FALSE))
-  # Either would let what is meant as a value become another header, or the body.
-  if (anyNA(value) || any(grepl("[\r\n]", value)) || any(!grepl("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", keys))) {
+  # Line breaks would let what is meant as a value become another header, or the body.
+  if (anyNA(value) || any(grepl("[\\x01-\\x08\\x0a-\\x1f\\x7f]", value, perl = TRUE)) || !all(is_token(keys))) {
     stop("`", name, "` option has a name or a value that a header cannot have.", call. = FALSE)
   }
+  # These say how long this one message is.
+  framing <- keys[tolower(keys) %in% c("content-length", "content-range", "transfer-encoding")]
+  if (length(framing) > 0) {
+    stop("`", name, "` option cannot have ", framing[[1]], ", which the server sets.", call. = FALSE)
+  }
   structure(enc2utf8(value), names = keys)
+}
+
+# What may be the name of a header: RFC 9110, section 5.6.2.
+is_token <- function(text) {
+  grepl("\\A[!#$%&'*+.^_`|~0-9A-Za-z-]+\\z", text, perl = TRUE)
 }
 
 is_header_value <- function(value) {
@@ -200,6 +210,9 @@ read_validation <- function(value, name) {
     is.character(comparison[[2]]) && is.character(comparison[[3]])
   if (!is_comparison) {
     stop("`", name, "` must be a string of the form: '\"xxx\" == \"yyy\"'", call. = FALSE)
+  }
+  if (!is_token(comparison[[2]])) {
+    stop("`", name, "` option must name a header, which \"", comparison[[2]], "\" cannot be.", call. = FALSE)
   }
   enc2utf8(c("==", comparison[[2]], comparison[[3]]))
 }

@@ -3,7 +3,7 @@
 # `InputStream$new(conn, length)`: a stream over the `length` bytes that `conn` gives, which is a connection or a
 # function of an offset and a number of bytes.
 #
-# Its streams look like objects of an R6 class and are none: `$new()` of a class takes 29 us, this takes 2, and every
+# Its streams look like objects of an R6 class and are none: `$new()` of a class takes 29 us, this takes 3, and every
 # request with a body needs one.
 InputStream <- list(
   classname = "InputStream",

@@ -66,16 +66,20 @@ as_strings <- function(value) {
   if (is.null(value) || is.list(value) || is.function(value)) {
     stop("`value` must be a character vector, not ", class(value)[[1]], ".", call. = FALSE)
   }
+  # Without names and dimensions.
   value <- as.character(value)
   # Bytes that are nothing in their encoding stay what they are; enc2utf8() would spell them "<e9>".
   is_valid <- validEnc(value)
+  if (all(is_valid)) {
+    return(enc2utf8(value))
+  }
   value[is_valid] <- enc2utf8(value[is_valid])
   value
 }
 
 encode_bytes <- function(value, table, unsafe) {
   value <- as_strings(value)
-  for (i in which(!is.na(value) & grepl(unsafe, value, perl = TRUE, useBytes = TRUE))) {
+  for (i in which(grepl(unsafe, value, perl = TRUE, useBytes = TRUE) & !is.na(value))) {
     value[[i]] <- paste0(table[as.integer(charToRaw(value[[i]])) + 1L], collapse = "")
   }
   value
@@ -83,7 +87,7 @@ encode_bytes <- function(value, table, unsafe) {
 
 decode_bytes <- function(value, kept) {
   value <- as_strings(value)
-  for (i in which(!is.na(value) & grepl("%", value, fixed = TRUE, useBytes = TRUE))) {
+  for (i in which(grepl("%", value, fixed = TRUE, useBytes = TRUE))) {
     value[[i]] <- decode_string(value[[i]], kept)
   }
   Encoding(value) <- "UTF-8"
@@ -91,12 +95,8 @@ decode_bytes <- function(value, kept) {
 }
 
 decode_string <- function(string, kept) {
-  # Three bytes at a time, escapes or not: what looks like an escape within a bad one is none.
-  at <- as.integer(gregexpr("(?s)%..", string, perl = TRUE, useBytes = TRUE)[[1]])
-  if (at[[1]] < 0) {
-    return(string)
-  }
   bytes <- charToRaw(string)
+  at <- escape_starts(bytes)
   value <- 16L * hex_values[as.integer(bytes[at + 1L]) + 1L] + hex_values[as.integer(bytes[at + 2L]) + 1L]
   is_escape <- !is.na(value) & !(value %in% kept)
   at <- at[is_escape]
@@ -109,4 +109,23 @@ decode_string <- function(string, kept) {
   }
   bytes[at] <- as.raw(value)
   rawToChar(bytes[-c(at + 1L, at + 2L)])
+}
+
+# Where three bytes begin that may be an escape. They are passed over together whether they are one or not: what looks
+# like an escape within a bad one is none.
+escape_starts <- function(bytes) {
+  at <- which(bytes == 0x25)
+  at <- at[at <= length(bytes) - 2L]
+  if (all(diff(at) > 2L)) {
+    return(at)
+  }
+  is_start <- logical(length(at))
+  end <- 0L
+  for (i in seq_along(at)) {
+    if (at[[i]] > end) {
+      is_start[[i]] <- TRUE
+      end <- at[[i]] + 2L
+    }
+  }
+  at[is_start]
 }

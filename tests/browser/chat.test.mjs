@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:net';
 import { after, before, test } from 'node:test';
 
-import { launch, open, text } from './support/browser.mjs';
+import { closeAll, launch, open, text } from './support/browser.mjs';
 import { Server, patience } from './support/server.mjs';
 
 const timeout = 4 * patience;
@@ -26,8 +26,8 @@ before(async () => {
 }, { timeout });
 
 after(async () => {
-  await browser?.close();
-  await server?.stop();
+  await closeAll();
+  await Server.stopAll();
 });
 
 const lines = (page) => page.locator('#messages li').allTextContents();

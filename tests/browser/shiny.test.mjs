@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { launch, open, shinyIdle } from './support/browser.mjs';
+import { closeAll, launch, open, shinyIdle } from './support/browser.mjs';
 import { Server, patience } from './support/server.mjs';
 
 const timeout = 4 * patience;
@@ -23,8 +23,8 @@ before(async () => {
 }, { timeout });
 
 after(async () => {
-  await browser?.close();
-  await server?.stop();
+  await closeAll();
+  await Server.stopAll();
   if (folder) rmSync(folder, { recursive: true });
 });
 

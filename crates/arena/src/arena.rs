@@ -5,13 +5,12 @@ use core::cell::{Cell, UnsafeCell};
 use core::fmt;
 use core::num::NonZero;
 use core::ptr::{self, NonNull};
-use core::slice;
-use core::str;
 
+use crate::chunk::Chunk;
 use crate::chunks::{Chunks, Opened};
 use crate::error::{AllocError, NO_LIMIT};
-use crate::layout::{self, DEFAULT_MAX_CHUNK, Growth};
-use crate::zero::Zeroable;
+use crate::layout::{self, DEFAULT_MAX_CHUNK, Fit, Growth};
+use crate::typed::{array, dangling, typed_methods};
 
 /// Memory for everything that lives as long as one request: handed out by moving a cursor, given back all at once.
 ///
@@ -37,9 +36,10 @@ use crate::zero::Zeroable;
 /// A method without `try_` in its name panics when the memory cannot be had; the message says the bytes asked for and
 /// the limit. Its `try_` twin returns that as an [`AllocError`].
 pub struct Arena {
-    /// Where the next allocation begins at the earliest. Only `reset` and `release` move it back.
-    cursor: Cell<NonNull<u8>>,
-    /// The end of the chunk the cursor is in. Beside the cursor, so that the common allocation reads one cache line.
+    /// The cursor: where the next allocation begins at the earliest. Only `reset` and `release` move it back.
+    cursor: Cell<usize>,
+    /// The end of the chunk the cursor is in, and the pointer all others are made from. Beside the cursor, so that the
+    /// common allocation reads one cache line.
     end: Cell<NonNull<u8>>,
     chunks: UnsafeCell<Chunks>,
 }
@@ -72,7 +72,7 @@ impl Arena {
     /// None until the first allocation.
     pub const fn with_growth(growth: Growth) -> Arena {
         Arena {
-            cursor: Cell::new(NonNull::dangling()),
+            cursor: Cell::new(NOWHERE),
             end: Cell::new(NonNull::dangling()),
             chunks: UnsafeCell::new(Chunks::new(growth)),
         }
@@ -88,18 +88,18 @@ impl Arena {
     /// next period allocates nothing.
     pub fn reset(&mut self) {
         let cursor = self.cursor.get();
-        let (cursor, end) =
-            self.chunks.get_mut().reset(cursor).unwrap_or((NonNull::dangling(), NonNull::dangling()));
-        self.cursor.set(cursor);
-        self.end.set(end);
+        if let Some(chunk) = self.chunks.get_mut().reset(cursor) {
+            self.enter(chunk);
+        }
     }
 
     /// Takes back everything that was handed out, and frees the memory. The limit and the growth stay, the high-water
     /// mark and the peak start again.
     pub fn release(&mut self) {
+        let empty = Arena::with_growth(self.growth());
         self.chunks.get_mut().release();
-        self.cursor.set(NonNull::dangling());
-        self.end.set(NonNull::dangling());
+        self.cursor.swap(&empty.cursor);
+        self.end.swap(&empty.end);
     }
 
     /// Sets the most bytes to hold from the allocator, or none. What is held already stays.
@@ -187,202 +187,6 @@ impl Arena {
         }
     }
 
-    /// Moves `value` into the arena. It is never dropped.
-    ///
-    /// # Panics
-    /// When the memory cannot be had.
-    #[inline]
-    #[track_caller]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn alloc<T>(&self, value: T) -> &mut T {
-        self.alloc_with(|| value)
-    }
-
-    /// As [`alloc`](Arena::alloc).
-    ///
-    /// # Errors
-    /// When the memory cannot be had; `value` is dropped then.
-    #[inline]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn try_alloc<T>(&self, value: T) -> Result<&mut T, AllocError> {
-        self.try_alloc_with(|| value)
-    }
-
-    /// Makes a value in place, which spares a large one the way over the stack. `make` may allocate in this arena.
-    ///
-    /// # Panics
-    /// When the memory cannot be had, and with `make`; its memory then stays unused until the reset.
-    #[inline]
-    #[track_caller]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn alloc_with<T>(&self, make: impl FnOnce() -> T) -> &mut T {
-        if size_of::<T>() == 0 {
-            // SAFETY: a value without bytes needs no memory, only an aligned address.
-            return unsafe { init(NonNull::dangling(), make) };
-        }
-        let start = self.alloc_layout(Layout::new::<T>()).cast::<T>();
-        // SAFETY: fresh memory for a `T`.
-        unsafe { init(start, make) }
-    }
-
-    /// As [`alloc_with`](Arena::alloc_with).
-    ///
-    /// # Errors
-    /// When the memory cannot be had; `make` is not called then.
-    #[inline]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn try_alloc_with<T>(&self, make: impl FnOnce() -> T) -> Result<&mut T, AllocError> {
-        if size_of::<T>() == 0 {
-            // SAFETY: a value without bytes needs no memory, only an aligned address.
-            return Ok(unsafe { init(NonNull::dangling(), make) });
-        }
-        let start = self.try_alloc_layout(Layout::new::<T>())?.cast::<T>();
-        // SAFETY: fresh memory for a `T`.
-        Ok(unsafe { init(start, make) })
-    }
-
-    /// Copies `values` into the arena.
-    ///
-    /// # Panics
-    /// When the memory cannot be had.
-    #[inline]
-    #[track_caller]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn alloc_slice_copy<T: Copy>(&self, values: &[T]) -> &mut [T] {
-        let start = if size_of::<T>() == 0 {
-            NonNull::dangling()
-        } else {
-            self.alloc_layout(Layout::for_value(values)).cast()
-        };
-        // SAFETY: fresh memory for as many.
-        unsafe { copy(start, values) }
-    }
-
-    /// As [`alloc_slice_copy`](Arena::alloc_slice_copy).
-    ///
-    /// # Errors
-    /// When the memory cannot be had.
-    #[inline]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn try_alloc_slice_copy<T: Copy>(&self, values: &[T]) -> Result<&mut [T], AllocError> {
-        let start = self.try_alloc_array::<T>(values.len())?;
-        // SAFETY: fresh memory for as many.
-        Ok(unsafe { copy(start, values) })
-    }
-
-    /// Allocates `len` copies of `value`.
-    ///
-    /// # Panics
-    /// When the memory cannot be had.
-    #[inline]
-    #[track_caller]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn alloc_slice_fill<T: Copy>(&self, len: usize, value: T) -> &mut [T] {
-        match self.try_alloc_slice_fill(len, value) {
-            Ok(slice) => slice,
-            Err(error) => error.raise(),
-        }
-    }
-
-    /// As [`alloc_slice_fill`](Arena::alloc_slice_fill).
-    ///
-    /// # Errors
-    /// When the memory cannot be had.
-    #[inline]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn try_alloc_slice_fill<T: Copy>(&self, len: usize, value: T) -> Result<&mut [T], AllocError> {
-        let start = self.try_alloc_array::<T>(len)?;
-        // Copies without bytes need no loop, which a debug build would run `len` times.
-        let copies = if size_of::<T>() == 0 { 0 } else { len };
-        // SAFETY: fresh memory for `len` of them; without bytes all are initialized.
-        unsafe { fill(start, copies, |_| value) };
-        // SAFETY: just initialized.
-        Ok(unsafe { slice::from_raw_parts_mut(start.as_ptr(), len) })
-    }
-
-    /// Allocates `len` values, made in order by `make`, which is given the index and may allocate in this arena.
-    ///
-    /// # Panics
-    /// When the memory cannot be had, and with `make`; what was made before is then not dropped.
-    #[inline]
-    #[track_caller]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn alloc_slice_with<T>(&self, len: usize, make: impl FnMut(usize) -> T) -> &mut [T] {
-        match self.try_alloc_slice_with(len, make) {
-            Ok(slice) => slice,
-            Err(error) => error.raise(),
-        }
-    }
-
-    /// As [`alloc_slice_with`](Arena::alloc_slice_with).
-    ///
-    /// # Errors
-    /// When the memory cannot be had; `make` is not called then.
-    #[inline]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn try_alloc_slice_with<T>(
-        &self,
-        len: usize,
-        make: impl FnMut(usize) -> T,
-    ) -> Result<&mut [T], AllocError> {
-        let start = self.try_alloc_array::<T>(len)?;
-        // SAFETY: fresh memory for `len` of them.
-        Ok(unsafe { fill(start, len, make) })
-    }
-
-    /// Allocates `len` zeros. (Other allocations are not zeroed: `reset` leaves old contents behind.)
-    ///
-    /// # Panics
-    /// When the memory cannot be had.
-    #[inline]
-    #[track_caller]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn alloc_slice_zeroed<T: Zeroable>(&self, len: usize) -> &mut [T] {
-        match self.try_alloc_slice_zeroed(len) {
-            Ok(slice) => slice,
-            Err(error) => error.raise(),
-        }
-    }
-
-    /// As [`alloc_slice_zeroed`](Arena::alloc_slice_zeroed).
-    ///
-    /// # Errors
-    /// When the memory cannot be had.
-    #[inline]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn try_alloc_slice_zeroed<T: Zeroable>(&self, len: usize) -> Result<&mut [T], AllocError> {
-        let start = self.try_alloc_array::<T>(len)?;
-        // SAFETY: fresh memory for `len` of them.
-        unsafe { start.as_ptr().write_bytes(0, len) };
-        // SAFETY: just initialized, for `Zeroable` says that zeros are a value.
-        Ok(unsafe { slice::from_raw_parts_mut(start.as_ptr(), len) })
-    }
-
-    /// Copies `text` into the arena.
-    ///
-    /// # Panics
-    /// When the memory cannot be had.
-    #[inline]
-    #[track_caller]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn alloc_str(&self, text: &str) -> &mut str {
-        let bytes = self.alloc_slice_copy(text.as_bytes());
-        // SAFETY: a copy of text.
-        unsafe { str::from_utf8_unchecked_mut(bytes) }
-    }
-
-    /// As [`alloc_str`](Arena::alloc_str).
-    ///
-    /// # Errors
-    /// When the memory cannot be had.
-    #[inline]
-    #[allow(clippy::mut_from_ref)] // each call hands out other memory
-    pub fn try_alloc_str(&self, text: &str) -> Result<&mut str, AllocError> {
-        let bytes = self.try_alloc_slice_copy(text.as_bytes())?;
-        // SAFETY: a copy of text.
-        Ok(unsafe { str::from_utf8_unchecked_mut(bytes) })
-    }
-
     /// Makes the allocation at `start` larger: in place when it is the last one of its chunk and the chunk has room, or
     /// the last one put aside; else by copying it, and the old memory stays unused until the reset.
     ///
@@ -403,13 +207,12 @@ impl Arena {
         debug_assert!(new.size() >= old.size() && new.align() == old.align());
         let (cursor, end) = (self.cursor.get(), self.end.get());
         // No other chunk's allocation can end where the cursor is: a header lies before the first byte of a chunk.
-        if old.size() != 0 && start.addr().get() + old.size() == cursor.addr().get() {
+        if old.size() != 0 && start.addr().get() + old.size() == cursor {
             let more = new.size() - old.size();
-            if more <= end.addr().get() - cursor.addr().get() {
-                // SAFETY: `more` bytes are left before the end of the chunk.
-                self.cursor.set(unsafe { cursor.add(more) });
-                // The caller's pointer may be good for the old bytes only; the cursor's is for the whole chunk.
-                return Ok(cursor.map_addr(|_| start.addr()));
+            if more <= end.addr().get() - cursor {
+                self.cursor.set(cursor + more);
+                // The caller's pointer may be good for the old bytes only; the end's is for the whole chunk.
+                return Ok(end.map_addr(|_| start.addr()));
             }
         }
         // SAFETY: as the caller vouches.
@@ -422,19 +225,50 @@ impl Arena {
         if size_of::<T>() == 0 {
             return Ok(NonNull::dangling());
         }
-        Ok(self.try_alloc_layout(array::<T>(len)?)?.cast())
+        let layout = array::<T>(len)?;
+        match self.bump_whole(layout) {
+            Some(start) => Ok(start.cast()),
+            None => self.alloc_slow(layout).map(NonNull::cast),
+        }
+    }
+
+    /// Memory for a value, as [`try_alloc_array`](Arena::try_alloc_array) of one.
+    #[inline]
+    fn try_alloc_one<T>(&self) -> Result<NonNull<T>, AllocError> {
+        if size_of::<T>() == 0 {
+            return Ok(NonNull::dangling());
+        }
+        match self.bump_whole(Layout::new::<T>()) {
+            Some(start) => Ok(start.cast()),
+            None => self.alloc_slow(Layout::new::<T>()).map(NonNull::cast),
+        }
     }
 
     /// The allocation that moves the cursor and nothing else, if it fits.
     #[inline]
     fn bump(&self, layout: Layout) -> Option<NonNull<u8>> {
-        let cursor = self.cursor.get();
-        let fit = layout::fit(cursor.addr().get(), self.end.get().addr().get(), layout)?;
-        // SAFETY: `fit` lies between the cursor and the end of the current chunk, where both pointers are valid.
-        unsafe {
-            self.cursor.set(cursor.map_addr(|_| NonZero::new_unchecked(fit.end)));
-            Some(cursor.map_addr(|_| NonZero::new_unchecked(fit.start)))
-        }
+        let end = self.end.get();
+        let fit = layout::fit(self.cursor.get(), end.addr().get(), layout)?;
+        self.cursor.set(fit.end);
+        // SAFETY: `fit` is for this cursor and this end.
+        Some(unsafe { at(end, fit) })
+    }
+
+    /// As [`bump`](Arena::bump), for the layout of a type or of a slice.
+    #[inline]
+    fn bump_whole(&self, layout: Layout) -> Option<NonNull<u8>> {
+        let end = self.end.get();
+        let fit = layout::fit_whole(self.cursor.get(), end.addr().get(), layout)?;
+        self.cursor.set(fit.end);
+        // SAFETY: `fit` is for this cursor and this end.
+        Some(unsafe { at(end, fit) })
+    }
+
+    fn enter(&self, chunk: Chunk) {
+        // SAFETY: the chunk is one of this arena's.
+        let (data, end) = unsafe { (chunk.data(), chunk.end()) };
+        self.cursor.set(data.addr().get());
+        self.end.set(end);
     }
 
     #[cold]
@@ -447,9 +281,8 @@ impl Arena {
         let chunks = unsafe { &mut *self.chunks.get() };
         match chunks.open(self.cursor.get(), layout)? {
             Opened::Aside(start) => Ok(start),
-            Opened::Chunk { cursor, end } => {
-                self.cursor.set(cursor);
-                self.end.set(end);
+            Opened::Chunk(chunk) => {
+                self.enter(chunk);
                 Ok(self.bump(layout).expect("a chunk is opened with room for the request"))
             }
         }
@@ -469,7 +302,7 @@ impl Arena {
             // SAFETY: the arena is not `Sync`, and `grow_aside` calls nothing that could come back to this arena.
             let chunks = unsafe { &mut *self.chunks.get() };
             // SAFETY: as the caller vouches.
-            if let Some(grown) = unsafe { chunks.grow_aside(start, old.size(), new) } {
+            if let Some(grown) = unsafe { chunks.grow_aside(start, old, new) } {
                 return Ok(grown);
             }
         }
@@ -484,6 +317,8 @@ impl Arena {
         unsafe { &*self.chunks.get() }
     }
 }
+
+typed_methods!(Arena);
 
 impl Default for Arena {
     fn default() -> Arena {
@@ -501,51 +336,15 @@ impl fmt::Debug for Arena {
     }
 }
 
-/// The layout of `len` values.
-#[inline]
-pub(crate) fn array<T>(len: usize) -> Result<Layout, AllocError> {
-    Layout::array::<T>(len).map_err(|_| AllocError::too_large())
-}
+/// The address of `NonNull::<u8>::dangling()`, cursor and end of an arena without a chunk: nothing fits between them.
+const NOWHERE: usize = 1;
 
-/// A pointer that is not null and aligned, for an empty layout.
-pub(crate) fn dangling(layout: Layout) -> NonNull<u8> {
-    NonNull::new(ptr::without_provenance_mut(layout.align())).expect("an alignment is not zero")
-}
-
+/// The pointer to an allocation.
+///
 /// # Safety
-/// `start` is memory for a `T`, that nobody else refers to for `'a`.
+/// `fit` was found before the address of `end`, past a cursor in the same chunk.
 #[inline]
-pub(crate) unsafe fn init<'a, T>(start: NonNull<T>, make: impl FnOnce() -> T) -> &'a mut T {
-    // SAFETY: as the caller vouches.
-    unsafe {
-        start.write(make());
-        &mut *start.as_ptr()
-    }
-}
-
-/// # Safety
-/// `start` is memory for as many, that nobody else refers to for `'a`.
-#[inline]
-pub(crate) unsafe fn copy<'a, T: Copy>(start: NonNull<T>, values: &[T]) -> &'a mut [T] {
-    // SAFETY: as the caller vouches; `values` was there before the memory was handed out, so they are apart.
-    unsafe {
-        ptr::copy_nonoverlapping(values.as_ptr(), start.as_ptr(), values.len());
-        slice::from_raw_parts_mut(start.as_ptr(), values.len())
-    }
-}
-
-/// # Safety
-/// `start` is memory for `len` of them, that nobody else refers to for `'a`.
-#[inline]
-pub(crate) unsafe fn fill<'a, T>(
-    start: NonNull<T>,
-    len: usize,
-    mut make: impl FnMut(usize) -> T,
-) -> &'a mut [T] {
-    for index in 0..len {
-        // SAFETY: `index < len`.
-        unsafe { start.add(index).write(make(index)) };
-    }
-    // SAFETY: all `len` are initialized.
-    unsafe { slice::from_raw_parts_mut(start.as_ptr(), len) }
+unsafe fn at(end: NonNull<u8>, fit: Fit) -> NonNull<u8> {
+    // SAFETY: past a cursor, which is not null, and without wrapping: the end is not before it.
+    end.map_addr(|_| unsafe { NonZero::new_unchecked(fit.start) })
 }

@@ -45,8 +45,8 @@ pub(crate) struct Chunks {
 
 /// Where a request that missed the current chunk went.
 pub(crate) enum Opened {
-    /// The cursor is in this chunk now, at its start; the request fits there.
-    Chunk { cursor: NonNull<u8>, end: NonNull<u8> },
+    /// The cursor enters this chunk; the request fits there.
+    Chunk(Chunk),
     /// At the side, and this is its address. The cursor stays.
     Aside(NonNull<u8>),
 }
@@ -73,7 +73,7 @@ impl Chunks {
     }
 
     /// Serves a request that is not empty and does not fit between `cursor` and the end of the current chunk.
-    pub(crate) fn open(&mut self, cursor: NonNull<u8>, layout: Layout) -> Result<Opened, AllocError> {
+    pub(crate) fn open(&mut self, cursor: usize, layout: Layout) -> Result<Opened, AllocError> {
         let room = layout::room_for(layout);
         let Some(current) = self.current else {
             // Nothing to abandon and nothing kept: `reset` enters the first chunk at once.
@@ -84,7 +84,7 @@ impl Chunks {
             };
         };
         // SAFETY: `current` is in `main`, which `self` holds.
-        let (kept, tail) = unsafe { (current.next(), current.end().addr().get() - cursor.addr().get()) };
+        let (kept, tail) = unsafe { (current.next(), current.end().addr().get() - cursor) };
         let next = match kept {
             // SAFETY: `kept` is in `main`, which `self` holds.
             Some(kept) => unsafe { kept.size() },
@@ -106,7 +106,7 @@ impl Chunks {
     pub(crate) unsafe fn grow_aside(
         &mut self,
         start: NonNull<u8>,
-        old: usize,
+        old: Layout,
         new: Layout,
     ) -> Option<NonNull<u8>> {
         let chunk = self.aside.tail()?;
@@ -127,14 +127,14 @@ impl Chunks {
             // SAFETY: the list has a tail, whose only contents are the allocation that the caller vouches for.
             unsafe { self.aside.resize_back(bytes)? }
         };
-        self.aside_len += new.size() - old;
+        self.aside_len += new.size() - old.size();
         // SAFETY: the chunk is live.
         Some(unsafe { chunk.data() })
     }
 
     /// Ends a period: every chunk holds nothing from now on, and memory over the decayed high-water marks is freed.
-    /// Gives the new cursor and its end.
-    pub(crate) fn reset(&mut self, cursor: NonNull<u8>) -> Option<(NonNull<u8>, NonNull<u8>)> {
+    /// Gives the chunk that the cursor enters.
+    pub(crate) fn reset(&mut self, cursor: usize) -> Option<Chunk> {
         self.peak = self.peak.max(self.len(cursor));
         self.main_mark = layout::decayed(self.main_mark, self.position(cursor));
         self.aside_mark = layout::decayed(self.aside_mark, self.aside.bytes());
@@ -157,8 +157,7 @@ impl Chunks {
         (self.passed, self.filled, self.aside_len) = (0, 0, 0);
         (self.detours, self.pressure) = (0, 0);
         self.current = self.main.head();
-        // SAFETY: the head is live and `self` holds its list.
-        self.current.map(|chunk| unsafe { (chunk.data(), chunk.end()) })
+        self.current
     }
 
     /// Frees everything and forgets the marks. The limit and the growth stay.
@@ -181,7 +180,7 @@ impl Chunks {
     }
 
     /// Bytes handed out since the last reset.
-    pub(crate) fn len(&self, cursor: NonNull<u8>) -> usize {
+    pub(crate) fn len(&self, cursor: usize) -> usize {
         self.filled + self.in_current(cursor) + self.aside_len
     }
 
@@ -190,12 +189,12 @@ impl Chunks {
         self.main.bytes() + self.aside.bytes() + self.spare.bytes()
     }
 
-    pub(crate) fn peak(&self, cursor: NonNull<u8>) -> usize {
+    pub(crate) fn peak(&self, cursor: usize) -> usize {
         self.peak.max(self.len(cursor))
     }
 
     /// The decayed high-water mark of everything, as of now.
-    pub(crate) fn mark(&self, cursor: NonNull<u8>) -> usize {
+    pub(crate) fn mark(&self, cursor: usize) -> usize {
         self.main_mark.max(self.position(cursor)) + self.aside_mark.max(self.aside.bytes())
     }
 
@@ -207,31 +206,29 @@ impl Chunks {
         self.aside.count()
     }
 
-    fn in_current(&self, cursor: NonNull<u8>) -> usize {
+    fn in_current(&self, cursor: usize) -> usize {
         // SAFETY: `current` is live.
-        self.current.map_or(0, |chunk| cursor.addr().get() - unsafe { chunk.data() }.addr().get())
+        self.current.map_or(0, |chunk| cursor - unsafe { chunk.data() }.addr().get())
     }
 
     /// Bytes of `main` up to the cursor, headers and abandoned tails included: what the same requests need again.
-    fn position(&self, cursor: NonNull<u8>) -> usize {
+    fn position(&self, cursor: usize) -> usize {
         self.passed + self.current.map_or(0, |_| HEADER) + self.in_current(cursor)
     }
 
     /// Moves on to `chunk`, the one after the current.
-    fn enter(&mut self, chunk: Chunk, cursor: NonNull<u8>) -> Opened {
+    fn enter(&mut self, chunk: Chunk, cursor: usize) -> Opened {
         self.filled += self.in_current(cursor);
         // SAFETY: `current` is in `main`, which `self` holds.
         self.passed += self.current.map_or(0, |current| unsafe { current.size() });
         (self.detours, self.pressure) = (0, 0);
         self.current = Some(chunk);
-        // SAFETY: `chunk` is in `main`, which `self` holds.
-        let (cursor, end) = unsafe { (chunk.data(), chunk.end()) };
-        Opened::Chunk { cursor, end }
+        Opened::Chunk(chunk)
     }
 
     /// Adds a chunk for at least `room` bytes and enters it: of the target size, or of what the limit leaves, or, when
     /// the allocator refuses that, just large enough.
-    fn extend(&mut self, room: usize, layout: Layout, cursor: NonNull<u8>) -> Result<Opened, AllocError> {
+    fn extend(&mut self, room: usize, layout: Layout, cursor: usize) -> Result<Opened, AllocError> {
         let exact = layout::exact_chunk(room).ok_or(AllocError::too_large())?;
         let asked = Growth::asked(self.target);
         let allowed = self.allowance(asked) & !(layout::CHUNK_ALIGN - 1);
@@ -260,6 +257,10 @@ impl Chunks {
                 if bytes > self.allowance(bytes) {
                     return Err(AllocError::over_limit(layout.size(), self.limit));
                 }
+                // The new one takes the place of kept ones that did not suit, so that both together stay at the mark.
+                let (held, mark) = (self.aside.bytes() + bytes, self.aside_mark);
+                // SAFETY: spare chunks hold nothing.
+                unsafe { self.spare.trim(|rest, size| held + rest + size > mark) };
                 Chunk::allocate(bytes).ok_or(AllocError::exhausted(layout.size()))?
             }
         };

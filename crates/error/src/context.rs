@@ -1,5 +1,6 @@
 //! Layers around an error: what was being done, and where.
 
+use std::any::Any;
 use std::backtrace::Backtrace;
 use std::error::Error as StdError;
 use std::fmt::{self, Display};
@@ -97,6 +98,10 @@ impl<C: Display + Send + Sync + 'static> Content for Layer<C> {
 
     fn beneath(&self) -> Option<&Error> {
         self.around.as_ref()
+    }
+
+    fn context(&self) -> Option<&dyn Any> {
+        Some(&self.context)
     }
 
     fn into_boxed(self) -> Box<Object> {

@@ -91,10 +91,12 @@ impl StdError for Handle {
     }
 }
 
+#[inline]
 fn from_str(text: &str) -> Error {
     Error::from_repr(Repr::text(text))
 }
 
+#[inline]
 fn from_string(text: String) -> Error {
     Error::from_repr(Repr::new(Owned(text)))
 }

@@ -1,5 +1,6 @@
 //! The error itself.
 
+use std::any::Any;
 use std::backtrace::Backtrace;
 use std::error::Error as StdError;
 use std::fmt;
@@ -123,11 +124,14 @@ impl Error {
         self.layers().find_map(|error| error.0.content().backtrace())
     }
 
-    /// The error of the type `E` that this is, or is context around.
+    /// The error of the type `E` that this is, or has as context, or is context around; the outermost of them.
     ///
     /// Sources that the error itself brought along are not searched: [`chain`](Error::chain) has them.
     pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
-        self.layers().find_map(|error| error.object().downcast_ref())
+        self.layers().find_map(|error| {
+            let context = error.0.content().context();
+            context.and_then(<dyn Any>::downcast_ref).or_else(|| error.object().downcast_ref())
+        })
     }
 
     /// Whether [`downcast_ref`](Error::downcast_ref) finds an `E`.

@@ -63,6 +63,39 @@ pub use tracing::{TracingHook, trace_request};
 /// `std`'s, with [`Error`] unless another is named.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// The names of the `throw_error` crate, for code that moves here: `use rookery_error::compat::*`.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use rookery_error::compat::{Error, ErrorHook, ErrorHookFuture, ErrorId, get_error_hook, set_error_hook, throw};
+///
+/// #[derive(Default)]
+/// struct Messages(Mutex<Vec<String>>);
+/// impl ErrorHook for Messages {
+///     fn throw(&self, error: Error) -> ErrorId {
+///         let mut messages = self.0.lock().expect("no panic");
+///         messages.push(error.to_string());
+///         ErrorId::from(messages.len())
+///     }
+///     fn clear(&self, _: &ErrorId) {}
+/// }
+///
+/// let messages = Arc::new(Messages::default());
+/// let reset = set_error_hook(messages.clone());
+/// throw("not found");
+/// let future = ErrorHookFuture::new(async { throw("later") });
+/// drop(reset);
+/// assert!(get_error_hook().is_none());
+/// # drop(future);
+/// # assert_eq!(*messages.0.lock().expect("no panic"), ["not found"]);
+/// ```
+pub mod compat {
+    pub use crate::hook::{current_hook as get_error_hook, set_hook as set_error_hook};
+    pub use crate::{
+        Error, ErrorHook, ErrorHookFuture, ErrorId, HookGuard as ResetErrorHookOnDrop, Result, clear, throw,
+    };
+}
+
 /// For the macros.
 #[doc(hidden)]
 pub mod private {

@@ -18,6 +18,7 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::any::Any;
 use std::backtrace::Backtrace;
 use std::error::Error as StdError;
 use std::fmt;
@@ -39,6 +40,11 @@ pub(crate) trait Content: Send + Sync + 'static {
 
     /// The error that this one is a layer around.
     fn beneath(&self) -> Option<&Error> {
+        None
+    }
+
+    /// What this layer adds.
+    fn context(&self) -> Option<&dyn Any> {
         None
     }
 
@@ -155,14 +161,17 @@ impl Repr {
     }
 
     /// Copies `text` to the heap, behind the header that describes it: one allocation.
+    #[inline]
     pub(crate) fn text(text: &str) -> Repr {
-        let (layout, offset) = text_layout(text.len());
+        // SAFETY: a `str` is no longer than `isize::MAX`, so the sum does not wrap.
+        let size = unsafe { TEXT_OFFSET.unchecked_add(text.len()) };
+        let Ok(layout) = Layout::from_size_align(size, align_of::<Heap<Text>>()) else { too_long() };
         // SAFETY: the layout holds at least a header, so its size is not zero.
         let Some(start) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
-        // SAFETY: `offset` lies within `layout`.
-        let tail = unsafe { start.add(offset) };
-        // SAFETY: the layout has `text.len()` bytes from `offset` on, in memory that nobody else knows of.
-        unsafe { ptr::copy_nonoverlapping(text.as_ptr(), tail.as_ptr(), text.len()) };
+        // SAFETY: the offset lies within the layout, or at its end.
+        let tail = unsafe { start.add(TEXT_OFFSET) };
+        // SAFETY: the layout has `text.len()` bytes from there on, in memory that nobody else knows of.
+        unsafe { copy(text, tail) };
         let bytes = NonNull::slice_from_raw_parts(tail, text.len());
         let heap = Heap {
             counted: Counted { header: Header { table: &TEXT_TABLE }, refs: AtomicUsize::new(1) },
@@ -269,23 +278,16 @@ impl Drop for Repr {
     #[inline]
     fn drop(&mut self) {
         if let Some(refs) = self.refs() {
-            // `Release`: what this thread did with the error happens before its end on another thread.
-            if refs.fetch_sub(1, Ordering::Release) == 1 {
-                self.drop_last();
+            // A count of one is ours, and without a second handle nobody can make it more: the locked instruction
+            // (2 ns of 12 for an error made and dropped) is only needed if the error is shared, which is rare.
+            // `Release`: what this thread did with the error happens before its end on another thread. `Acquire` on
+            // the load, and the fence, are the other side of that.
+            if refs.load(Ordering::Acquire) == 1 || refs.fetch_sub(1, Ordering::Release) == 1 {
+                fence(Ordering::Acquire);
+                // SAFETY: this was the last handle of an object on the heap, which is of the type of its table.
+                unsafe { (self.word.as_ref().table.drop)(self.word) };
             }
         }
-    }
-}
-
-impl Repr {
-    #[cold]
-    #[inline(never)]
-    fn drop_last(&mut self) {
-        // Pairs with the `Release` above on every other thread.
-        fence(Ordering::Acquire);
-        let header = self.header();
-        // SAFETY: the count is zero, so this is the only handle left, and it is being dropped.
-        unsafe { (header.as_ref().table.drop)(header) };
     }
 }
 
@@ -350,9 +352,12 @@ unsafe fn text_drop(header: NonNull<Header>) {
     let heap = header.cast::<Heap<Text>>();
     // SAFETY: the caller says that this is a live `Heap<Text>`.
     let length = unsafe { heap.as_ref() }.content.as_str().len();
-    // SAFETY: `Repr::text` allocated it with this layout; a `Text` needs no drop of its own, and the caller gives
-    // it up.
-    unsafe { dealloc(header.as_ptr().cast(), text_layout(length).0) };
+    // SAFETY: `Repr::text` checked this layout when it allocated with it.
+    let layout = unsafe {
+        Layout::from_size_align_unchecked(TEXT_OFFSET.unchecked_add(length), align_of::<Heap<Text>>())
+    };
+    // SAFETY: it was allocated with this layout; a `Text` needs no drop of its own, and the caller gives it up.
+    unsafe { dealloc(header.as_ptr().cast(), layout) };
 }
 
 unsafe fn text_take(header: NonNull<Header>) -> Box<Object> {
@@ -381,13 +386,44 @@ fn never_taken(_: NonNull<Header>) -> Box<Object> {
     unreachable!("a static error has no reference count");
 }
 
-/// The layout of a [`Heap<Text>`] with `length` bytes behind it, and where they start.
-fn text_layout(length: usize) -> (Layout, usize) {
-    let bytes = Layout::array::<u8>(length).expect("a `str` is shorter than `isize::MAX`");
-    let (layout, offset) =
-        Layout::new::<Heap<Text>>().extend(bytes).expect("likewise with 32 bytes before it");
-    (layout.pad_to_align(), offset)
+/// Copies `text` to `to`.
+///
+/// Most messages are a line of 16 to 64 bytes: moves of 16, of which the last overlap, take 2 ns of 12 less than a call of
+/// `memcpy`.
+///
+/// # Safety
+/// - `to` is valid for writes of `text.len()` bytes that are not those of `text`.
+#[inline]
+unsafe fn copy(text: &str, to: NonNull<u8>) {
+    let (from, length) = (text.as_ptr(), text.len());
+    let block = |at: usize| {
+        // SAFETY: below, `at + 16 <= length`, and the caller says that so many bytes are valid and apart.
+        unsafe { ptr::copy_nonoverlapping(from.add(at), to.as_ptr().add(at), 16) };
+    };
+    match length {
+        16..=32 => {
+            block(0);
+            block(length - 16);
+        }
+        33..=64 => {
+            block(0);
+            block(16);
+            block(length - 32);
+            block(length - 16);
+        }
+        // SAFETY: as the caller says.
+        _ => unsafe { ptr::copy_nonoverlapping(from, to.as_ptr(), length) },
+    }
 }
+
+#[cold]
+#[inline(never)]
+fn too_long() -> ! {
+    panic!("a text that leaves no room for its header in the address space");
+}
+
+/// Where the bytes behind a [`Heap<Text>`] start.
+const TEXT_OFFSET: usize = size_of::<Heap<Text>>();
 
 const HEAP: usize = 0;
 const STATIC_ERROR: usize = 1;

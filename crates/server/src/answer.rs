@@ -1,6 +1,7 @@
 //! One request, from its head to its reply.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use http::{HeaderMap, Request, Response};
 use http_body::Body as _;
@@ -36,6 +37,8 @@ pub(crate) async fn answer(
     connection.has_rest.set(false);
     let id = Hub::next_id();
     connection.hook.begin(id);
+    // The hook is lent to each poll, never counted: the connection has one, the task's wrapper the other.
+    debug_assert_eq!(Arc::strong_count(&connection.hook), 2);
     let (head, body) = request.into_parts();
     connection.line.begin(&connection.hub.log, connection.remote, (&head.method, &head.uri, head.version));
     let has_body = !body.is_end_stream();

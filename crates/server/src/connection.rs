@@ -297,7 +297,7 @@ pub(crate) async fn serve(connection: Rc<Connection>) {
                 connection.line.end(connection.remote);
                 connection.hub.leave(key);
                 // A task of its own: the one that held hyper is large, and a WebSocket lives long.
-                socket::spawn(connection, exchange, read);
+                socket::spawn(connection, exchange, &read);
                 return;
             }
         }
@@ -347,7 +347,7 @@ async fn close(connection: &Rc<Connection>) {
     let patience = connection.hub.limits.close_time;
     let mut left = LINGER_BYTES;
     let rest = poll_fn(|cx| {
-        while left > 0 {
+        while left > 0 && !connection.is_ending() {
             let mut scratch = connection.hub.scratch.borrow_mut();
             match ready!(connection.socket.borrow_mut().poll_read(cx, &mut scratch)) {
                 Ok(n) if n > 0 => left = left.saturating_sub(n),

@@ -16,9 +16,10 @@ use crate::access_log::Slot;
 use crate::compress::Gzip;
 use crate::config::Limits;
 use crate::connection::Connection;
+use crate::outbound::Buffers;
 use crate::pending::Pending;
 use crate::rejection::Rejection;
-use crate::socket::Mailbox;
+use crate::socket::{self, Mailbox};
 
 /// Exchanges kept for reuse: as many as the default queue holds. With the 4 KiB an ordinary request leaves them,
 /// 4 MiB at most.
@@ -46,6 +47,8 @@ pub(crate) struct Hub {
     pub(crate) pending: Pending,
     /// Where WebSockets, and connections that are being closed, read into. One for all: idle ones hold none.
     pub(crate) scratch: RefCell<Box<[u8]>>,
+    /// What WebSockets write from.
+    pub(crate) buffers: Buffers,
     /// Compresses small bodies; 300 KiB, made when first needed.
     pub(crate) gzip: RefCell<Option<Gzip>>,
     /// Wakes the pulse, see [`crate::pulse`].
@@ -62,9 +65,6 @@ pub(crate) struct Hub {
     connections: RefCell<Vec<Option<Rc<Connection>>>>,
     free: RefCell<Vec<usize>>,
     sockets: RefCell<HashMap<SocketId, Rc<Mailbox>>>,
-    /// Accepted handshakes whose task has not run yet, each with what the application has sent to its WebSocket since:
-    /// the answer to the handshake and a greeting come in one batch.
-    opening: RefCell<HashMap<SocketId, Vec<Command>>>,
     /// WebSockets that wait for the application to take messages.
     crowded: RefCell<Vec<Rc<Mailbox>>>,
     names: RefCell<Vec<(Box<[u8]>, HeaderName)>>,
@@ -113,6 +113,7 @@ impl Hub {
             reports,
             pending: Pending::default(),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into()),
+            buffers: Buffers::default(),
             gzip: RefCell::default(),
             pulse: Notify::new(),
             is_pulsing: Cell::new(false),
@@ -125,7 +126,6 @@ impl Hub {
             connections: RefCell::default(),
             free: RefCell::default(),
             sockets: RefCell::default(),
-            opening: RefCell::default(),
             crowded: RefCell::default(),
             names: RefCell::default(),
         })
@@ -193,8 +193,19 @@ impl Hub {
             match command {
                 Command::Respond(exchange) => self.hand_back(exchange, false),
                 Command::Proceed(exchange) => self.hand_back(exchange, true),
-                Command::Send { socket, .. } | Command::Close { socket, .. } | Command::Abort { socket } => {
-                    self.instruct(socket, command)
+                Command::Send { socket, kind, payload } => match self.socket(socket) {
+                    Some(socket) => socket.send(self, kind, payload),
+                    None => self.discard(payload),
+                },
+                Command::Close { socket, code, reason } => {
+                    if let Some(socket) = self.socket(socket) {
+                        socket.close(self, code, &reason);
+                    }
+                }
+                Command::Abort { socket } => {
+                    if let Some(socket) = self.socket(socket) {
+                        socket.abort();
+                    }
                 }
             }
         }
@@ -208,32 +219,11 @@ impl Hub {
     }
 
     fn hand_back(&self, exchange: Box<Exchange>, proceeds: bool) {
-        let opens = (!proceeds && is_accepted(&exchange)).then(|| exchange.id());
+        if !proceeds && is_accepted(&exchange) {
+            socket::open(self, &exchange);
+        }
         if let Some(unwanted) = self.pending.hand_back(exchange, proceeds) {
             self.disown(unwanted);
-        } else if let Some(socket) = opens {
-            self.opening.borrow_mut().insert(socket, Vec::new());
-        }
-    }
-
-    /// Carries out a command for a WebSocket, or keeps it for one that is about to open.
-    fn instruct(&self, socket: SocketId, command: Command) {
-        let Some(mailbox) = self.socket(socket) else {
-            match (self.opening.borrow_mut().get_mut(&socket), command) {
-                (Some(waiting), command) => waiting.push(command),
-                (None, Command::Send { payload, .. }) => self.discard(payload),
-                // It has ended.
-                (None, _) => {}
-            }
-            return;
-        };
-        match command {
-            Command::Send { kind, payload, .. } => mailbox.send(self, kind, payload),
-            Command::Close { code, reason, .. } => mailbox.close(self, code, &reason),
-            Command::Abort { .. } => mailbox.abort(),
-            Command::Respond(_) | Command::Proceed(_) => {
-                unreachable!("deliver() hands on what is for a WebSocket")
-            }
         }
     }
 
@@ -242,7 +232,7 @@ impl Hub {
     pub(crate) fn disown(&self, exchange: Box<Exchange>) {
         if is_accepted(&exchange) {
             let (socket, listener) = (exchange.id(), exchange.listener());
-            self.opening.borrow_mut().remove(&socket);
+            self.close_socket(socket);
             self.tell(Event::Closed { socket, listener, code: 1006 });
         }
         self.recycle(exchange);
@@ -311,7 +301,7 @@ impl Hub {
             connection.sweep(now);
         }
         for socket in self.sockets.borrow().values() {
-            socket.sweep(now, &self.ticks);
+            socket.sweep(self, now);
         }
         self.population() > 0
     }
@@ -320,10 +310,6 @@ impl Hub {
 
     pub(crate) fn open_socket(&self, id: SocketId, mailbox: Rc<Mailbox>) {
         self.sockets.borrow_mut().insert(id, mailbox);
-        let waiting = self.opening.borrow_mut().remove(&id);
-        for command in waiting.into_iter().flatten() {
-            self.instruct(id, command);
-        }
         self.sweep.notify_one();
     }
 
@@ -332,7 +318,7 @@ impl Hub {
         self.ended.notify_waiters();
     }
 
-    fn socket(&self, id: SocketId) -> Option<Rc<Mailbox>> {
+    pub(crate) fn socket(&self, id: SocketId) -> Option<Rc<Mailbox>> {
         self.sockets.borrow().get(&id).cloned()
     }
 

@@ -1,5 +1,6 @@
 //! What waits to be written to a WebSocket.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
@@ -16,6 +17,28 @@ const JOINED: usize = 16 << 10;
 /// Pieces written at once.
 const SLICES: usize = 16;
 
+/// Buffers that went out empty, for all WebSockets of a thread: one that is idle holds none.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers(RefCell<Vec<Vec<u8>>>);
+
+/// Buffers kept, and the largest that is: 4 MiB at the very most.
+const KEPT: usize = 64;
+const KEPT_BYTES: usize = 64 << 10;
+
+impl Buffers {
+    fn take(&self) -> Vec<u8> {
+        self.0.borrow_mut().pop().unwrap_or_default()
+    }
+
+    fn give(&self, mut buffer: Vec<u8>) {
+        let mut kept = self.0.borrow_mut();
+        if kept.len() < KEPT && buffer.capacity() <= KEPT_BYTES {
+            buffer.clear();
+            kept.push(buffer);
+        }
+    }
+}
+
 /// Frames waiting to be written, in order. Empty, it holds no memory but its table.
 #[derive(Debug, Default)]
 pub(crate) struct Outbound {
@@ -23,8 +46,6 @@ pub(crate) struct Outbound {
     /// Bytes of the first piece that have been written.
     written: usize,
     len: usize,
-    /// The last buffer, kept while the socket is busy.
-    spare: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -53,14 +74,14 @@ impl Outbound {
     }
 
     /// Appends bytes that are no frame: the answer to the handshake.
-    pub(crate) fn push_raw(&mut self, bytes: &[u8]) {
-        self.frames().extend_from_slice(bytes);
+    pub(crate) fn push_raw(&mut self, buffers: &Buffers, bytes: &[u8]) {
+        self.frames(buffers).extend_from_slice(bytes);
         self.len += bytes.len();
     }
 
     /// Appends what `encode` writes.
-    pub(crate) fn push_with(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
-        let frames = self.frames();
+    pub(crate) fn push_with(&mut self, buffers: &Buffers, encode: impl FnOnce(&mut Vec<u8>)) {
+        let frames = self.frames(buffers);
         let before = frames.len();
         encode(frames);
         let grown = frames.len() - before;
@@ -68,14 +89,14 @@ impl Outbound {
     }
 
     /// Appends a message; gives its buffer back when it was copied.
-    pub(crate) fn push(&mut self, kind: MessageKind, payload: Payload) -> Option<Vec<u8>> {
+    pub(crate) fn push(&mut self, buffers: &Buffers, kind: MessageKind, payload: Payload) -> Option<Vec<u8>> {
         let opcode = match kind {
             MessageKind::Text => OpCode::Text,
             MessageKind::Binary => OpCode::Binary,
         };
         let bytes = payload.as_bytes();
         if bytes.len() <= JOINED {
-            self.push_with(|out| encode_frame(out, opcode, true, None, bytes));
+            self.push_with(buffers, |out| encode_frame(out, opcode, true, None, bytes));
             return match payload {
                 Payload::Pooled(buffer) => Some(buffer),
                 Payload::Lent(_) => None,
@@ -84,7 +105,7 @@ impl Outbound {
         let mut header = [0; MAX_HEADER];
         let n =
             Header { fin: true, rsv1: false, opcode, mask: None, len: bytes.len() as u64 }.write(&mut header);
-        self.push_raw(&header[..n]);
+        self.push_raw(buffers, &header[..n]);
         self.len += bytes.len();
         self.pieces.push_back(match payload {
             Payload::Pooled(bytes) => Piece::Pooled(bytes),
@@ -94,7 +115,12 @@ impl Outbound {
     }
 
     /// Writes all that waits.
-    pub(crate) fn poll_flush(&mut self, socket: &mut Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_flush(
+        &mut self,
+        buffers: &Buffers,
+        socket: &mut Socket,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         while self.len > 0 {
             let mut slices = [IoSlice::new(&[]); SLICES];
             let mut count = 0;
@@ -106,15 +132,12 @@ impl Outbound {
             if n == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.advance(n);
-        }
-        if self.spare.capacity() > 0 {
-            self.spare = Vec::new();
+            self.advance(buffers, n);
         }
         Poll::Ready(Ok(()))
     }
 
-    fn advance(&mut self, n: usize) {
+    fn advance(&mut self, buffers: &Buffers, n: usize) {
         self.len -= n;
         self.written += n;
         while let Some(first) = self.pieces.front() {
@@ -123,17 +146,16 @@ impl Outbound {
                 break;
             }
             self.written -= whole;
-            if let Some(Piece::Frames(mut frames)) = self.pieces.pop_front() {
-                frames.clear();
-                self.spare = frames;
+            if let Some(Piece::Frames(frames)) = self.pieces.pop_front() {
+                buffers.give(frames);
             }
         }
     }
 
-    fn frames(&mut self) -> &mut Vec<u8> {
+    fn frames(&mut self, buffers: &Buffers) -> &mut Vec<u8> {
         let joins = matches!(self.pieces.back(), Some(Piece::Frames(frames)) if frames.len() < 2 * JOINED);
         if !joins {
-            self.pieces.push_back(Piece::Frames(std::mem::take(&mut self.spare)));
+            self.pieces.push_back(Piece::Frames(buffers.take()));
         }
         match self.pieces.back_mut() {
             Some(Piece::Frames(frames)) => frames,

@@ -13,7 +13,7 @@ use rookery_websocket::protocol::{
 };
 
 use crate::connection::Connection;
-use crate::hub::{Hub, Ticks};
+use crate::hub::Hub;
 use crate::outbound::Outbound;
 
 /// Bytes waiting to be written past which the application is told when they have been.
@@ -61,7 +61,7 @@ impl Mailbox {
             return;
         }
         let mut out = self.out.borrow_mut();
-        if let Some(buffer) = out.push(kind, payload) {
+        if let Some(buffer) = out.push(&hub.buffers, kind, payload) {
             hub.link.recycle(buffer);
         }
         if out.len() > HIGH_WATER {
@@ -85,7 +85,7 @@ impl Mailbox {
     /// Queues the one close frame.
     fn say_goodbye(&self, hub: &Hub, code: Option<CloseCode>, reason: &str) {
         if self.state.get() == State::Open {
-            self.out.borrow_mut().push_with(|out| encode_close(out, code, reason, None));
+            self.out.borrow_mut().push_with(&hub.buffers, |out| encode_close(out, code, reason, None));
             self.state.set(State::Closing);
             self.since.set(hub.tick());
         }
@@ -104,7 +104,8 @@ impl Mailbox {
     }
 
     /// Looks at the deadlines and sends the ping that is due; called each tick.
-    pub(crate) fn sweep(&self, now: u32, ticks: &Ticks) {
+    pub(crate) fn sweep(&self, hub: &Hub, now: u32) {
+        let ticks = &hub.ticks;
         let passed = now.wrapping_sub(self.since.get());
         let is_late = match self.state.get() {
             State::Open => self.is_blocked.get() && passed > ticks.idle,
@@ -117,19 +118,20 @@ impl Mailbox {
         if self.state.get() == State::Open && now.wrapping_sub(self.last_ping.get()) >= ticks.ping.max(1) {
             self.last_ping.set(now);
             if self.out.borrow().len() == 0 {
-                self.out.borrow_mut().push_with(|out| encode_control(out, OpCode::Ping, None, b""));
+                let ping = |out: &mut Vec<u8>| encode_control(out, OpCode::Ping, None, b"");
+                self.out.borrow_mut().push_with(&hub.buffers, ping);
                 self.wake();
             }
         }
     }
 }
 
-/// Starts a WebSocket on a connection whose handshake the application has accepted. `read` came with the request.
-pub(crate) fn spawn(connection: Rc<Connection>, exchange: Box<Exchange>, read: Bytes) {
-    let hub = Rc::clone(&connection.hub);
+/// Opens the WebSocket that an exchange has accepted, before its connection knows: what the application sends next
+/// is for it already.
+pub(crate) fn open(hub: &Hub, exchange: &Exchange) {
     let mailbox = Rc::new(Mailbox {
         id: exchange.id(),
-        listener: connection.listener,
+        listener: exchange.listener(),
         out: RefCell::default(),
         waker: RefCell::default(),
         state: Cell::new(State::Open),
@@ -138,9 +140,15 @@ pub(crate) fn spawn(connection: Rc<Connection>, exchange: Box<Exchange>, read: B
         was_high: Cell::new(false),
         is_blocked: Cell::new(false),
     });
-    mailbox.out.borrow_mut().push_raw(&switching_protocols(&exchange));
+    mailbox.out.borrow_mut().push_raw(&hub.buffers, &switching_protocols(exchange));
+    hub.open_socket(mailbox.id, mailbox);
+}
+
+/// Starts an open WebSocket on its connection. `read` came with the request.
+pub(crate) fn spawn(connection: Rc<Connection>, exchange: Box<Exchange>, read: &Bytes) {
+    let hub = Rc::clone(&connection.hub);
+    let mailbox = hub.socket(exchange.id()).expect("opened when it was accepted, closed only by its task");
     hub.finish(exchange);
-    hub.open_socket(mailbox.id, Rc::clone(&mailbox));
     let limits = Limits { message: hub.limits.message_bytes, ..Limits::default() };
     let mut driver = Driver {
         decoder: Decoder::new(Role::Server, limits),
@@ -266,11 +274,10 @@ impl Driver {
 
     /// Writes what waits. Ready with whether writing brought up more to write.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<bool>> {
-        let mailbox = &self.mailbox;
+        let (mailbox, hub) = (&self.mailbox, &self.connection.hub);
         let mut out = mailbox.out.borrow_mut();
         let before = out.len();
-        let flushed = out.poll_flush(&mut self.connection.socket.borrow_mut(), cx);
-        let hub = &self.connection.hub;
+        let flushed = out.poll_flush(&hub.buffers, &mut self.connection.socket.borrow_mut(), cx);
         if out.len() != before || !mailbox.is_blocked.get() {
             mailbox.is_blocked.set(flushed.is_pending());
             if mailbox.state.get() == State::Open {
@@ -283,7 +290,7 @@ impl Driver {
         }
         Poll::Ready(Ok(match self.pong.take() {
             Some(payload) if mailbox.state.get() == State::Open => {
-                out.push_with(|out| encode_control(out, OpCode::Pong, None, &payload));
+                out.push_with(&hub.buffers, |out| encode_control(out, OpCode::Pong, None, &payload));
                 true
             }
             _ => false,
@@ -317,7 +324,8 @@ impl Driver {
                     if out.len() > PONG_WATER {
                         self.pong = Some(payload.to_vec());
                     } else {
-                        out.push_with(|out| encode_control(out, OpCode::Pong, None, payload));
+                        let pong = |out: &mut Vec<u8>| encode_control(out, OpCode::Pong, None, payload);
+                        out.push_with(&self.connection.hub.buffers, pong);
                     }
                 }
                 Some(Frame::Close(close)) => {

@@ -30,7 +30,8 @@ test_that("the body is read from a connection", {
 })
 
 test_that("headers become strings, and a body that is a file is told by its path", {
-  response <- rookCall(function(req) list(status = 200L, headers = list(a = 1, b = 1e5, c = TRUE), body = "x"), new_req())
+  headers <- list(a = 1, b = 1e5, c = TRUE)
+  response <- rookCall(function(req) list(status = 200L, headers = headers, body = "x"), new_req())
   expect_identical(response, list(status = 200L, headers = list(a = "1", b = "1e+05", c = "TRUE"), body = "x"))
   empty <- structure(list(), names = character(0))
   expect_mapequal(rookCall(function(req) list(status = 200L), new_req()), list(status = 200L, headers = empty))

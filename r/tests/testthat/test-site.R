@@ -124,3 +124,14 @@ test_that("static paths and options that are none keep a server from starting", 
     fixed = TRUE
   )
 })
+
+test_that("paths that are refused change nothing", {
+  dir <- normalizePath(tempdir())
+  server <- startServer("127.0.0.1", 0, list(staticPaths = c(a = dir)))
+  withr::defer(server$stop())
+  expect_error(server$setStaticPath(b = dir, "c//d" = dir), "static path")
+  expect_error(server$setStaticPath(b = dir, c = 1), "Cannot convert object of class numeric")
+  expect_identical(names(server$getStaticPaths()), "/a")
+  expect_error(server$setStaticPathOption(indexhtml = FALSE, unknown = 1), "Unknown options")
+  expect_true(server$getStaticPathOptions()$indexhtml)
+})

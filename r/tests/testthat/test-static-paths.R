@@ -75,6 +75,7 @@ test_that("none is not the same as inherited", {
 
 test_that("headers are a named list or vector of strings", {
   expect_identical(options_of(headers = c(a = "b"))$headers, c(a = "b"))
+  expect_identical(options_of(headers = c(a = "\u00e9\tb"))$headers, c(a = "\u00e9\tb"))
   expect_identical(options_of(headers = list(a = "x", a = "y"))$headers, c(a = "x", a = "y"))
   message <- "`headers` option must be a named list or character vector."
   for (headers in list(list("b"), list(a = 1), list(a = "x", "y"), list(a = NA))) {
@@ -95,8 +96,21 @@ test_that("a header of two values is sent twice (httpuv: as two headers, `a1` an
 
 test_that("a header cannot hold another (httpuv: it can)", {
   message <- "`headers` option has a name or a value that a header cannot have."
-  for (headers in list(list(a = "x\r\nb: c"), list(a = "x\n"), list("a b" = "x"), list("a:" = "x"), c(a = NA_character_))) {
+  bad <- list(
+    list(a = "x\r\nb: c"), list(a = "x\n"), list(a = "\x01"), list("a b" = "x"), list("a:" = "x"), c(a = NA_character_)
+  )
+  for (headers in bad) {
     expect_error(options_of(headers = headers), message, fixed = TRUE)
+  }
+})
+
+test_that("headers that say how long a message is are the server's (httpuv: sends them, wrong or not)", {
+  for (header in c("Content-Length", "transfer-encoding", "Content-Range")) {
+    expect_error(
+      options_of(headers = setNames("5", header)),
+      paste0("`headers` option cannot have ", header, ", which the server sets."),
+      fixed = TRUE
+    )
   }
 })
 
@@ -106,11 +120,11 @@ test_that("a validation is a comparison of two strings", {
   expect_identical(parse_validation(" \"a\"  ==  \"b\" "), c("==", "a", "b"))
   expect_identical(parse_validation("\"a\"\t==\n\"b\""), c("==", "a", "b"))
   expect_identical(parse_validation("'a' == \"b\""), c("==", "a", "b"))
-  expect_identical(parse_validation("\"a b\" == \"c d\""), c("==", "a b", "c d"))
+  expect_identical(parse_validation("\"a-b\" == \"c d\""), c("==", "a-b", "c d"))
   expect_identical(parse_validation("\"a\" == \"b\\\"c\""), c("==", "a", "b\"c"))
   expect_identical(parse_validation("\"a\" == \"\""), c("==", "a", ""))
   expect_identical(parse_validation("\"a\" == \"b\" # why"), c("==", "a", "b"))
-  expect_identical(parse_validation("\"\u00e9\" == \"\u00fc\""), c("==", "\u00e9", "\u00fc"))
+  expect_identical(parse_validation("\"a\" == \"\u00fc\""), c("==", "a", "\u00fc"))
 })
 
 test_that("anything else is no validation", {
@@ -125,6 +139,16 @@ test_that("anything else is no validation", {
   type <- "`validation` option must be a character vector with zero or one element."
   for (value in list(NA, 1, c("a", "b"), list(), FALSE, NA_character_)) {
     expect_error(options_of(validation = value), type, fixed = TRUE)
+  }
+})
+
+test_that("a validation that no request can pass is an error (httpuv: answers all with 403)", {
+  for (name in c("", "a b", "\u00e9", "a:")) {
+    expect_error(
+      options_of(validation = sprintf("\"%s\" == \"x\"", name)),
+      "`validation` option must name a header",
+      fixed = TRUE
+    )
   }
 })
 
@@ -144,7 +168,7 @@ test_that("flags are TRUE or FALSE (httpuv: a vector or a string fails when the 
 })
 
 test_that("a charset is one word (httpuv: what is no string fails when the server starts)", {
-  for (charset in list(1, NA, c("a", "b"), "utf-8\r\nX: y")) {
+  for (charset in list(1, NA, c("a", "b"), "utf-8\r\nX: y", "a b", "\u00e9")) {
     expect_error(options_of(html_charset = charset), "`html_charset` option must be", fixed = TRUE)
   }
 })
@@ -183,7 +207,7 @@ test_that("static paths are a named list or character vector", {
   expect_identical(normalizeStaticPaths(list()), list())
   expect_identical(normalizeStaticPaths(character(0)), list())
   message <- "paths must be a named character vector, a named list containing strings and staticPath objects, or NULL."
-  bad <- list(dir, list(dir), list(a = dir, dir), 1, c(a = 1), setNames(dir, ""), setNames(dir, NA), new.env(), TRUE, "x")
+  bad <- list(dir, list(dir), list(a = dir, dir), 1, c(a = 1), setNames(dir, ""), setNames(dir, NA), new.env(), "x")
   for (paths in bad) {
     expect_error(normalizeStaticPaths(paths), message, fixed = TRUE)
   }

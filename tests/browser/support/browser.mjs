@@ -1,12 +1,16 @@
 // Debian's Chromium, and the few things that more than one test does with a page.
 
+import assert from 'node:assert/strict';
+
 import { chromium } from 'playwright-core';
 
 import { patience } from './server.mjs';
 
+const running = new Set();
+
 /** One browser for a file of tests; each test opens contexts of its own in it, which share nothing. */
 export async function launch() {
-  return chromium.launch({
+  const browser = await chromium.launch({
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
     timeout: patience,
     args: [
@@ -21,6 +25,13 @@ export async function launch() {
       '--disable-sync',
     ],
   });
+  running.add(browser);
+  return browser;
+}
+
+/** Closes every browser, also one that a failed test left. */
+export async function closeAll() {
+  await Promise.all([...running].map((browser) => browser.close()));
 }
 
 /** A page in a context of its own. Closing the page's context is closing a browser, as far as a server can tell. */
@@ -29,7 +40,8 @@ export async function open(browser, url) {
   context.setDefaultTimeout(patience);
   context.setDefaultNavigationTimeout(patience);
   const page = await context.newPage();
-  await page.goto(url);
+  const response = await page.goto(url);
+  assert.equal(response.status(), 200, `${url} was answered with status ${response.status()}`);
   return page;
 }
 

@@ -18,13 +18,9 @@ export const root = resolve(support, '../../..');
 export const library = process.env.ROOKERY_LIB ?? resolve(root, '.local/lib');
 
 /** Long enough for a machine that is busy with something else; nothing waits this long when all is well. */
-export const patience = 90_000;
+export const patience = 60_000;
 
 const running = new Set();
-
-process.on('exit', () => {
-  for (const child of running) child.kill('SIGKILL');
-});
 
 export class Server {
   #child;
@@ -40,6 +36,11 @@ export class Server {
     return server.#ready(address[1], `httpuv ${about.httpuv} from ${about.from}, shiny ${about.shiny}`, about);
   }
 
+  /** Ends every server that still runs: for the end of a file of tests, whatever failed in it. */
+  static async stopAll() {
+    await Promise.all([...running].map((server) => server.stop()));
+  }
+
   /** Runs a script that serves on `PORT` and prints its address. */
   static async script(file, port) {
     const server = new Server([resolve(root, file)], { PORT: String(port) });
@@ -48,18 +49,19 @@ export class Server {
   }
 
   constructor(args, env = {}) {
-    const libraries = library ? { R_LIBS: resolve(root, library) } : { R_PROFILE_USER: `${support}/baseline.Rprofile` };
+    const front = library ? [resolve(root, 'scripts/with-rookery'), resolve(root, library)] : [];
+    const profile = library ? {} : { R_PROFILE_USER: `${support}/baseline.Rprofile` };
     // setpriv (util-linux): the kernel ends R when the test process dies, however it dies.
-    this.#child = spawn('setpriv', ['--pdeathsig', 'KILL', 'Rscript', '--no-environ', ...args], {
+    this.#child = spawn('setpriv', ['--pdeathsig', 'KILL', ...front, 'Rscript', '--no-environ', ...args], {
       cwd: root,
-      env: { ...process.env, LC_ALL: 'C.UTF-8', ...libraries, ...env },
+      env: { ...process.env, LC_ALL: 'C.UTF-8', ...profile, ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
-    running.add(this.#child);
+    running.add(this);
     this.#exit = new Promise((done) => {
       this.#child.on('error', (error) => this.#add(`cannot start R: ${error.message}`));
       this.#child.on('close', (code, signal) => {
-        running.delete(this.#child);
+        running.delete(this);
         done({ code, signal });
         for (const waiter of this.#waiting) waiter.ended(code ?? signal);
       });

@@ -29,9 +29,40 @@ test_that("its version is that of the httpuv it stands for, which requests tell 
 })
 
 test_that("its classes can be inherited from", {
-  Live <- R6::R6Class("Live", inherit = httpuv:::WebServer)
-  expect_identical(class(Live$get_inherit()), "R6ClassGenerator")
-  expect_identical(Live$get_inherit()$classname, "WebServer")
+  # As package livecode does.
+  Live <- R6::R6Class(
+    "Live",
+    inherit = httpuv:::WebServer,
+    public = list(
+      initialize = function(host, port) {
+        super$initialize(host, port, list(call = function(req) NULL))
+      },
+      connections = function() {
+        names(private$appWrapper$.__enclos_env__$private$wsconns)
+      }
+    )
+  )
+  live <- Live$new("127.0.0.1", 0)
+  expect_identical(class(live), c("Live", "WebServer", "Server", "R6"))
+  expect_true(live$isRunning())
+  expect_identical(live$connections(), character(0))
+  expect_identical(httpuv::listServers(), list(live))
+  live$stop()
+  expect_identical(httpuv::listServers(), list())
+})
+
+test_that("running servers are rookery's as well", {
+  server <- httpuv::startServer("127.0.0.1", 0, list())
+  expect_identical(rookery::listServers(), list(server))
+  expect_identical(httpuv:::.globals$servers, list(server))
+  httpuv::stopAllServers()
+  expect_false(server$isRunning())
+})
+
+test_that("an app is called without a server", {
+  req <- list2env(list(REQUEST_METHOD = "GET"), parent = emptyenv())
+  response <- httpuv:::rookCall(function(req) list(status = 200L, headers = list(), body = "ok"), req)
+  expect_identical(response$body, "ok")
 })
 
 test_that("methods are found for static paths", {

@@ -26,7 +26,7 @@ fn run(seed: u64, steps: usize, growth: Growth) {
                     0 => 0,
                     1..=6 => random.between(1, 64),
                     7 | 8 => random.between(65, 2000),
-                    _ => random.between(2001, 40_000),
+                    _ => random.between(2001, if cfg!(miri) { 6000 } else { 40_000 }),
                 };
                 let layout = Layout::from_size_align(size, 1 << random.between(0, 12)).unwrap();
                 let start = arena.alloc_layout(layout);
@@ -90,8 +90,8 @@ fn verify(live: &[Live]) {
     live.iter().for_each(check);
 }
 
-const PROGRAMS: u64 = if cfg!(miri) { 2 } else { 20 };
-const STEPS: usize = if cfg!(miri) { 150 } else { 1000 };
+const PROGRAMS: u64 = if cfg!(miri) { 1 } else { 20 };
+const STEPS: usize = if cfg!(miri) { 80 } else { 1000 };
 
 #[test]
 fn random_programs_with_the_default_growth() {

@@ -13,6 +13,9 @@
 //! - A forgotten guard leaks its node and its `Arc`: whoever still reaches it finds it alive.
 //! - A hook is called under a reference that nothing the hook does can end: the scope of a `lend` encloses the call, and
 //!   of a guard's `Arc` a clone is held.
+//! - Whoever jumps over the frame of a `lend` without unwinding it (C's `longjmp`) leaves a dead node behind. That is
+//!   undefined behaviour for frames with destructors anyway; where C can jump, as in R, call Rust from C and not
+//!   the other way round.
 
 #![allow(unsafe_code)]
 

@@ -2,5 +2,7 @@
 
 mod http;
 mod limits;
+mod reports;
+mod stopping;
 mod support;
 mod websocket;

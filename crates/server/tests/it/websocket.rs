@@ -1,8 +1,13 @@
 //! WebSockets as clients see them.
 
-use rookery_server::Limits;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use crate::support::{App, hello, masked};
+use rookery_exchange::{Command, Event, MessageKind, Payload};
+use rookery_server::{Config, Limits, Site};
+
+use crate::support::{App, PATIENCE, echo, hello, masked};
 
 #[test]
 fn frames_in_the_segment_of_the_handshake_are_delivered() {
@@ -19,4 +24,267 @@ fn frames_in_the_segment_of_the_handshake_are_delivered() {
     assert_eq!(client.frame(), Some((8, vec![0x03, 0xE8])));
     assert!(client.is_closed());
     assert_eq!(app.await_event("closed"), "closed 1000");
+}
+
+#[test]
+fn handshakes_that_proxies_have_changed_are_accepted() {
+    let app = App::new(Limits::default(), hello);
+    for connection in ["", "Connection: close\r\n", "Connection: keep-alive, Upgrade\r\n"] {
+        for method in ["GET", "POST"] {
+            let mut client = app.connect();
+            client.send(format!(
+                "{method} /ws HTTP/1.1\r\nHost: a\r\n{connection}Upgrade: WebSocket\r\nSec-WebSocket-Key: x\r\n\r\n"
+            ));
+            assert_eq!(client.reply().unwrap().status, 101, "{method} {connection:?}");
+            client.send(masked(0x81, b"hello"));
+            assert_eq!(client.frame(), Some((1, b"hello".to_vec())), "{method} {connection:?}");
+        }
+    }
+}
+
+#[test]
+fn an_upgrade_to_something_else_is_answered_as_a_request() {
+    let app = App::new(Limits::default(), hello);
+    let mut client = app.connect();
+    for upgrade in
+        ["Upgrade: h2c\r\nConnection: Upgrade\r\n", "Upgrade: websocket\r\nConnection: Upgrade\r\n"]
+    {
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{upgrade}\r\n"));
+        assert_eq!(client.reply().unwrap().body, b"Hello, World!");
+    }
+}
+
+#[test]
+fn a_refused_handshake_is_answered_and_the_connection_kept() {
+    let app = App::with(
+        Config::default(),
+        Site::default(),
+        Box::new(|link, event| {
+            let Event::Request(mut exchange) = event else { return };
+            exchange.begin_reply(403);
+            exchange.set_reply_body(b"no");
+            link.send(Command::Respond(exchange));
+        }),
+    );
+    let mut client = app.connect();
+    let reply = client.upgrade(b"");
+    assert_eq!((reply.status, &reply.body[..]), (403, &b"no"[..]));
+    assert_eq!(client.get("/").status, 403);
+}
+
+#[test]
+fn messages_of_every_size_come_back() {
+    let app = App::new(Limits::default(), hello);
+    let mut client = app.connect();
+    client.upgrade(b"");
+    for len in [0, 1, 125, 126, 16_384, 65_535, 65_536, 1_000_000, 20_000_000] {
+        let bytes: Vec<u8> = (0..len).map(|at: u32| (at % 251) as u8).collect();
+        client.send(masked(0x82, &bytes));
+        let (opcode, payload) = client.frame().unwrap();
+        assert!(opcode == 2 && payload == bytes, "{len}");
+    }
+}
+
+#[test]
+fn a_message_in_fragments_with_a_ping_between_is_one() {
+    let app = App::new(Limits::default(), hello);
+    let mut client = app.connect();
+    client.upgrade(b"");
+    for frame in [masked(0x01, b"frag"), masked(0x89, b"ping"), masked(0x80, b"ments")] {
+        for byte in frame {
+            client.send([byte]);
+        }
+    }
+    assert_eq!(client.frame(), Some((10, b"ping".to_vec())));
+    assert_eq!(client.frame(), Some((1, b"fragments".to_vec())));
+}
+
+#[test]
+fn what_is_sent_with_the_acceptance_arrives() {
+    let app = App::with(
+        Config::default(),
+        Site::default(),
+        Box::new(|link, event| {
+            let Event::Request(mut exchange) = event else { return };
+            let socket = exchange.id();
+            exchange.begin_reply(101);
+            link.send(Command::Respond(exchange));
+            let payload = Payload::Pooled(b"welcome".to_vec());
+            link.send(Command::Send { socket, kind: MessageKind::Text, payload });
+            link.send(Command::Close { socket, code: 1011, reason: Vec::new() });
+        }),
+    );
+    for _ in 0..100 {
+        let mut client = app.connect();
+        client.upgrade(b"");
+        assert_eq!(client.frame(), Some((1, b"welcome".to_vec())));
+        assert_eq!(client.frame(), Some((8, 1011u16.to_be_bytes().to_vec())));
+    }
+}
+
+#[test]
+fn a_breach_of_the_protocol_is_closed_with_its_code() {
+    let app = App::new(Limits { message_bytes: 1000, ..Limits::default() }, hello);
+    let table: &[(&str, Vec<u8>, u16)] = &[
+        ("reserved bits", masked(0xC1, b""), 1002),
+        ("a reserved opcode", masked(0x83, b""), 1002),
+        ("no mask", vec![0x81, 1, b'a'], 1002),
+        ("a continuation of nothing", masked(0x80, b"a"), 1002),
+        ("text that is not UTF-8", masked(0x81, &[0xFF]), 1007),
+        ("a close of one byte", masked(0x88, &[3]), 1002),
+        ("a code that must not be sent", masked(0x88, &[0x03, 0xED]), 1002),
+        ("a message past the limit", masked(0x82, &[0; 1001]), 1009),
+        (
+            "2^63 bytes announced",
+            vec![0x82, 0xFF, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0],
+            1009,
+        ),
+        ("fragments past the limit", [masked(0x02, &[0; 600]), masked(0x80, &[0; 600])].concat(), 1009),
+    ];
+    for (what, bytes, code) in table {
+        let mut client = app.connect();
+        client.upgrade(b"");
+        client.send(bytes);
+        let (opcode, payload) = client.frame().unwrap();
+        assert_eq!((opcode, &payload[..2]), (8, &code.to_be_bytes()[..]), "{what}");
+        client.send(masked(0x88, &code.to_be_bytes()));
+        assert!(client.is_closed(), "{what}");
+    }
+}
+
+#[test]
+fn every_accepted_websocket_is_closed_once_however_it_ended() {
+    let app = App::new(Limits::default(), hello);
+    // A FIN without a close frame, a close without a code, and a close by the application.
+    let mut broken = app.connect();
+    broken.upgrade(b"");
+    drop(broken);
+    assert_eq!(app.await_event("closed"), "closed 1006");
+    let mut silent = app.connect();
+    silent.upgrade(b"");
+    silent.send(masked(0x88, b""));
+    assert_eq!(silent.frame(), Some((8, Vec::new())));
+    assert_eq!(app.await_event("closed 1005"), "closed 1005");
+    let mut closed = app.connect();
+    closed.upgrade(b"");
+    closed.send(masked(0x81, b"close"));
+    let (opcode, payload) = closed.frame().unwrap();
+    assert_eq!((opcode, &payload[2..], &payload[..2]), (8, &b"bye"[..], &4000u16.to_be_bytes()[..]));
+    closed.send(masked(0x88, &payload[..2]));
+    assert!(closed.is_closed());
+    assert_eq!(app.await_event("closed 4000"), "closed 4000");
+    assert_eq!(app.log.lock().unwrap().iter().filter(|line| line.starts_with("closed")).count(), 3);
+}
+
+#[test]
+fn a_peer_that_never_answers_a_close_is_dropped() {
+    let app = App::new(Limits { close_time: Duration::from_millis(200), ..Limits::default() }, hello);
+    let mut client = app.connect();
+    client.upgrade(b"");
+    client.send(masked(0x81, b"close"));
+    assert_eq!(client.frame().unwrap().0, 8);
+    assert!(client.is_closed());
+    assert_eq!(app.await_event("closed"), "closed 1006");
+}
+
+#[test]
+fn a_silent_connection_is_pinged() {
+    let app = App::new(Limits { ping_time: Duration::from_millis(100), ..Limits::default() }, hello);
+    let mut client = app.connect();
+    client.upgrade(b"");
+    assert_eq!(client.frame(), Some((9, Vec::new())));
+    assert_eq!(client.frame(), Some((9, Vec::new())));
+}
+
+#[test]
+fn a_peer_that_pings_and_never_reads_does_not_fill_memory() {
+    let limits = Limits { idle_time: Duration::from_millis(500), ..Limits::default() };
+    let app = App::new(limits, hello);
+    let mut client = app.connect();
+    client.upgrade(b"");
+    let pings = masked(0x89, &[b'p'; 125]).repeat(1000);
+    let until = Instant::now() + PATIENCE;
+    client.socket.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
+    // Until the server has given it up: it writes nothing, so it stands still.
+    while std::io::Write::write_all(&mut client.socket, &pings).is_ok() && Instant::now() < until {}
+    app.await_event("closed 1006");
+}
+
+#[test]
+fn what_a_peer_does_not_read_has_a_limit() {
+    let app = App::with(
+        Config { limits: Limits { socket_queue: 4 << 20, ..Limits::default() }, ..Config::default() },
+        Site::default(),
+        Box::new(|link, event| match event {
+            Event::Request(mut exchange) => {
+                exchange.begin_reply(101);
+                link.send(Command::Respond(exchange));
+            }
+            Event::Message { socket, .. } => {
+                for _ in 0..1000 {
+                    let payload = Payload::Pooled(vec![0; 100_000]);
+                    link.send(Command::Send { socket, kind: MessageKind::Binary, payload });
+                }
+            }
+            _ => {}
+        }),
+    );
+    let mut client = app.connect();
+    client.upgrade(b"");
+    client.send(masked(0x81, b"flood me"));
+    assert_eq!(app.await_event("closed"), "closed 1006");
+}
+
+#[test]
+fn the_application_hears_when_a_backlog_has_been_written() {
+    let app = App::new(Limits::default(), hello);
+    let mut client = app.connect();
+    client.upgrade(b"");
+    client.send(masked(0x82, &vec![7; 8 << 20]));
+    assert_eq!(client.frame().unwrap().1.len(), 8 << 20);
+    app.await_event("drained");
+}
+
+#[test]
+fn reading_pauses_while_the_application_does_not_take_messages() {
+    let holds = Arc::new(AtomicBool::new(true));
+    let held = Arc::clone(&holds);
+    let queue = rookery_exchange::Limits { messages: 16, ..Default::default() };
+    let mut answer = echo(hello);
+    let app = App::with(
+        Config { queue, ..Config::default() },
+        Site::default(),
+        Box::new(move |link, event| {
+            while matches!(event, Event::Message { .. }) && held.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            answer(link, event);
+        }),
+    );
+    let mut client = app.connect();
+    client.upgrade(b"");
+    let message = masked(0x82, &[1; 60_000]);
+    client.socket.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    let mut sent = 0;
+    let mut partly = 0;
+    // Until the sockets' buffers are full: the server has stopped reading.
+    'full: while sent < 2000 {
+        partly = 0;
+        while partly < message.len() {
+            match std::io::Write::write(&mut client.socket, &message[partly..]) {
+                Ok(n) => partly += n,
+                Err(_) => break 'full,
+            }
+        }
+        sent += 1;
+    }
+    assert!(sent < 2000, "the server read on");
+    holds.store(false, Ordering::Relaxed);
+    client.socket.set_write_timeout(None).unwrap();
+    // The echoes have to be read for the server to go on.
+    for _ in 0..sent {
+        assert_eq!(client.frame().unwrap().1.len(), 60_000);
+    }
+    client.send(&message[partly..]);
+    assert_eq!(client.frame().unwrap().1.len(), 60_000);
 }

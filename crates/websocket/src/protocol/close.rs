@@ -1,6 +1,6 @@
 //! Close frames (RFC 6455, 5.5.1 and 7.4).
 
-use crate::protocol::decoder::Violation;
+use crate::protocol::violation::Violation;
 
 /// A close code that may stand in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

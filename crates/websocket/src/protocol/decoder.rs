@@ -1,16 +1,18 @@
 //! From bytes to messages.
 //!
 //! The decoder is fed what has arrived and yields one event at a time, which borrows from what was fed or from the
-//! decoder. A message that lies whole in the fed bytes, in one frame, is not copied; any other is put together in a
-//! buffer that grows with the bytes received, never with a length that was only announced. All progress lives here:
+//! decoder. A message that lies whole in the fed bytes, in one plain frame, is not copied; any other is put together in
+//! a buffer that grows with the bytes received, never with a length that was only announced. All progress lives here:
 //! bytes may come in any pieces.
 
-use std::fmt;
+use std::ops::Range;
 
 use crate::protocol::close::CloseReason;
-use crate::protocol::frame::{Header, Incomplete, MAX_HEADER, OpCode};
-use crate::protocol::mask::unmask;
-use crate::protocol::utf8::Utf8Stream;
+use crate::protocol::deflate::Inflater;
+use crate::protocol::frame::{CONTROL_MAX, Header, Incomplete, MAX_HEADER, OpCode};
+use crate::protocol::mask::{MaskKey, unmask};
+use crate::protocol::utf8::{Utf8Stream, is_utf8};
+use crate::protocol::violation::Violation;
 
 /// Which side the decoder is on. A server's peer must mask, a client's must not (RFC 6455, 5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +26,7 @@ pub enum Role {
 /// What a peer may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a message, all its frames together. Default 16 MiB.
+    /// Bytes of a message, all its frames together, after inflation. Default 16 MiB.
     pub message: u64,
     /// Frames of a message, empty ones too: a peer must not keep a message going for ever. Default 4,096.
     pub fragments: u32,
@@ -35,73 +37,6 @@ impl Default for Limits {
         Limits { message: 16 << 20, fragments: 4096 }
     }
 }
-
-/// How a peer broke the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Violation {
-    /// A reserved bit without an extension that uses it (RFC 6455, 5.2).
-    ReservedBits,
-    /// A reserved opcode.
-    OpCode(u8),
-    /// A control frame that is not its message's last (5.5).
-    FragmentedControl,
-    /// A control frame of more than 125 bytes (5.5).
-    LongControl,
-    /// A length that is not in its shortest form, or has its top bit set (5.2).
-    Length,
-    /// A client that does not mask, or a server that does (5.1).
-    Mask,
-    /// A continuation of nothing (5.4).
-    Continuation,
-    /// A message begun within a message (5.4).
-    Interleaved,
-    /// Text that is not UTF-8 (8.1).
-    Utf8,
-    /// A close frame of one byte (5.5.1).
-    ClosePayload,
-    /// A close code that must not be sent (7.4).
-    CloseCode(u16),
-    /// A message larger than [`Limits::message`].
-    TooBig,
-    /// A message in more frames than [`Limits::fragments`].
-    Fragments,
-}
-
-impl Violation {
-    /// The close code that answers it.
-    pub fn close_code(self) -> crate::protocol::CloseCode {
-        use crate::protocol::CloseCode;
-        match self {
-            Violation::Utf8 => CloseCode::INVALID,
-            Violation::TooBig => CloseCode::TOO_BIG,
-            Violation::Fragments => CloseCode::POLICY,
-            _ => CloseCode::PROTOCOL,
-        }
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Violation::ReservedBits => f.write_str("reserved bits set"),
-            Violation::OpCode(code) => write!(f, "reserved opcode {code}"),
-            Violation::FragmentedControl => f.write_str("fragmented control frame"),
-            Violation::LongControl => f.write_str("control frame of more than 125 bytes"),
-            Violation::Length => f.write_str("bad frame length"),
-            Violation::Mask => f.write_str("wrong masking"),
-            Violation::Continuation => f.write_str("continuation of nothing"),
-            Violation::Interleaved => f.write_str("message within a message"),
-            Violation::Utf8 => f.write_str("text is not UTF-8"),
-            Violation::ClosePayload => f.write_str("close frame of one byte"),
-            Violation::CloseCode(code) => write!(f, "close code {code} must not be sent"),
-            Violation::TooBig => f.write_str("message too big"),
-            Violation::Fragments => f.write_str("message in too many frames"),
-        }
-    }
-}
-
-impl std::error::Error for Violation {}
 
 /// The bytes of a message.
 #[derive(Debug)]
@@ -141,11 +76,12 @@ pub enum Event<'a> {
 ///
 /// # Allocation
 /// None for messages that come whole; otherwise the buffer of the message, which is kept for the next one unless
-/// [`Payload::Assembled`] was taken. An idle decoder holds no buffer.
+/// [`Payload::Assembled`] was taken, and an idle decoder gives back with [`Decoder::release`].
 #[derive(Debug)]
 pub struct Decoder {
     role: Role,
     limits: Limits,
+    inflater: Option<Box<Inflater>>,
     /// Bytes of a header that has not come whole.
     partial: [u8; MAX_HEADER],
     partial_len: u8,
@@ -155,27 +91,78 @@ pub struct Decoder {
     done: u64,
     /// The message being put together.
     message: Option<Assembly>,
-    /// Its bytes.
+    /// Its bytes, inflated.
     assembled: Vec<u8>,
     /// Whether `assembled` was shown and is to be cleared.
     is_shown: bool,
-    /// The payload of a control frame that has not come whole.
-    control: [u8; 125],
+    /// The payload of a control frame that has not come whole. On the heap: few connections ever need it.
+    control: Option<Box<[u8; CONTROL_MAX as usize]>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Assembly {
     is_text: bool,
+    is_compressed: bool,
     fragments: u32,
+    /// Bytes announced by its frames, as they are on the wire.
+    announced: u64,
+    /// Bytes inflated and already shown as pieces.
+    shown: u64,
     utf8: Utf8Stream,
 }
 
+/// Whether a message is wanted whole or as it comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Whole,
+    Pieces,
+}
+
+/// An event that borrows nothing, so that it can be kept across a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) kind: StepKind,
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StepKind {
+    /// A whole message, or a piece of one.
+    Data { is_text: bool, is_last: bool },
+    /// A whole control frame.
+    Control(OpCode),
+}
+
+/// A whole message in one plain frame: where its payload is in the input, whose frame ends where it does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Quick {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    pub(crate) is_text: bool,
+}
+
+impl Quick {
+    fn into_step(self) -> (usize, Step) {
+        let kind = StepKind::Data { is_text: self.is_text, is_last: true };
+        (self.end as usize, Step { kind, place: Place::Fed(self.start as usize..self.end as usize) })
+    }
+}
+
+/// Where the bytes of an event are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    Fed(Range<usize>),
+    Assembled,
+    Control(u8),
+}
+
 impl Decoder {
-    /// A decoder at the start of a connection.
+    /// A decoder at the start of a connection without extensions.
     pub fn new(role: Role, limits: Limits) -> Decoder {
         Decoder {
             role,
             limits,
+            inflater: None,
             partial: [0; MAX_HEADER],
             partial_len: 0,
             frame: None,
@@ -183,8 +170,13 @@ impl Decoder {
             message: None,
             assembled: Vec::new(),
             is_shown: false,
-            control: [0; 125],
+            control: None,
         }
+    }
+
+    /// A decoder at the start of a connection that agreed on permessage-deflate.
+    pub fn with_inflater(role: Role, limits: Limits, inflater: Inflater) -> Decoder {
+        Decoder { inflater: Some(Box::new(inflater)), ..Decoder::new(role, limits) }
     }
 
     /// Reads from `input`, which it unmasks in place: how many bytes it consumed, and an event if one is complete.
@@ -193,11 +185,82 @@ impl Decoder {
     /// # Errors
     /// When the peer breaks the protocol. Nothing after that means anything.
     pub fn decode<'a>(&'a mut self, input: &'a mut [u8]) -> Result<(usize, Option<Event<'a>>), Violation> {
-        if std::mem::take(&mut self.is_shown) {
-            self.assembled.clear();
-            if self.assembled.capacity() > KEPT_BYTES {
-                self.assembled = Vec::new();
+        let (n, step) = self.step(input, Wanted::Whole)?;
+        let Some(step) = step else { return Ok((n, None)) };
+        let event = match step.kind {
+            StepKind::Data { is_text, .. } => {
+                let payload = match step.place {
+                    Place::Fed(range) => Payload::Fed(&input[range]),
+                    _ => Payload::Assembled(&mut self.assembled),
+                };
+                if is_text { Event::Text(payload) } else { Event::Binary(payload) }
             }
+            StepKind::Control(opcode) => {
+                let payload = match step.place {
+                    Place::Fed(range) => &input[range],
+                    _ => self.kept(&step.place),
+                };
+                match opcode {
+                    OpCode::Ping => Event::Ping(payload),
+                    OpCode::Pong => Event::Pong(payload),
+                    _ => Event::Close(CloseReason::parse(payload)?),
+                }
+            }
+        };
+        Ok((n, Some(event)))
+    }
+
+    /// Whether the connection is between two messages.
+    pub fn is_idle(&self) -> bool {
+        self.message.is_none() && self.frame.is_none() && self.partial_len == 0
+    }
+
+    /// Gives the message buffer away if no message is half read: an idle connection needs none.
+    pub fn release(&mut self) -> Option<Vec<u8>> {
+        if self.message.is_some() || self.assembled.capacity() == 0 {
+            return None;
+        }
+        self.is_shown = false;
+        let mut buffer = std::mem::take(&mut self.assembled);
+        buffer.clear();
+        Some(buffer)
+    }
+
+    /// Lends a buffer for the next message that has to be put together, if there is none.
+    pub fn lend(&mut self, buffer: Vec<u8>) {
+        if self.assembled.capacity() == 0 {
+            debug_assert!(buffer.is_empty());
+            self.assembled = buffer;
+        }
+    }
+
+    /// Whether the decoder has a buffer to put a message together in.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn has_buffer(&self) -> bool {
+        self.assembled.capacity() > 0
+    }
+
+    /// The bytes of a step that are not in the fed bytes.
+    pub(crate) fn kept(&self, place: &Place) -> &[u8] {
+        match place {
+            Place::Fed(_) => &[],
+            Place::Assembled => &self.assembled,
+            Place::Control(len) => self.control.as_deref().map_or(&[], |kept| &kept[..usize::from(*len)]),
+        }
+    }
+
+    /// [`Decoder::decode`] without the borrow.
+    pub(crate) fn step(
+        &mut self,
+        input: &mut [u8],
+        wanted: Wanted,
+    ) -> Result<(usize, Option<Step>), Violation> {
+        if self.is_shown {
+            self.clear_shown();
+        }
+        if let Some(quick) = self.quick(input) {
+            let (n, step) = quick.into_step();
+            return Ok((n, Some(step)));
         }
         let mut at = 0;
         loop {
@@ -212,55 +275,33 @@ impl Decoder {
                 },
             };
             let left = usize::try_from(frame.len - self.done).unwrap_or(usize::MAX);
-            let take = left.min(input.len() - at);
-            if let Some(mask) = frame.mask {
-                unmask(mask.advanced((self.done & 3) as usize), &mut input[at..at + take]);
-            }
-            let is_whole = self.done == 0 && take == left;
             let start = at;
-            at += take;
-            self.done += take as u64;
-            let is_complete = self.done == frame.len;
-            if is_complete {
-                self.frame = None;
-                self.done = 0;
+            at += left.min(input.len() - at);
+            if let Some(mask) = frame.mask {
+                unmask(mask.advanced((self.done & 3) as usize), &mut input[start..at]);
             }
+            self.done += (at - start) as u64;
+            let is_complete = self.done == frame.len;
             if frame.opcode.is_control() {
+                let read = self.done as usize;
+                let is_whole = is_complete && read == at - start;
                 if !is_whole {
-                    let read = if is_complete { frame.len as usize } else { self.done as usize };
-                    self.control[read - take..read].copy_from_slice(&input[start..at]);
+                    let kept = self.control.get_or_insert_with(|| Box::new([0; CONTROL_MAX as usize]));
+                    kept[read - (at - start)..read].copy_from_slice(&input[start..at]);
                 }
                 if !is_complete {
                     return Ok((at, None));
                 }
-                let payload = if is_whole { &input[start..at] } else { &self.control[..frame.len as usize] };
-                return Ok((at, Some(control_event(frame.opcode, payload)?)));
+                self.frame = None;
+                let place = if is_whole { Place::Fed(start..at) } else { Place::Control(frame.len as u8) };
+                return Ok((at, Some(Step { kind: StepKind::Control(frame.opcode), place })));
             }
-            if frame.fin && is_whole && frame.opcode != OpCode::Continuation {
-                self.message = None;
-                let payload = &input[start..at];
-                let is_text = frame.opcode == OpCode::Text;
-                if is_text && simdutf8::basic::from_utf8(payload).is_err() {
-                    return Err(Violation::Utf8);
-                }
-                let payload = Payload::Fed(payload);
-                return Ok((at, Some(if is_text { Event::Text(payload) } else { Event::Binary(payload) })));
+            if is_complete {
+                self.frame = None;
             }
-            let piece = &input[start..at];
-            let message = self.message.as_mut().expect("begun by read_header");
-            if message.is_text {
-                message.utf8.push(piece).map_err(|_| Violation::Utf8)?;
-            }
-            self.assembled.extend_from_slice(piece);
-            if is_complete && frame.fin {
-                let is_text = message.is_text;
-                if is_text {
-                    message.utf8.end().map_err(|_| Violation::Utf8)?;
-                }
-                self.message = None;
-                self.is_shown = true;
-                let payload = Payload::Assembled(&mut self.assembled);
-                return Ok((at, Some(if is_text { Event::Text(payload) } else { Event::Binary(payload) })));
+            let is_last = is_complete && frame.fin;
+            if let Some(step) = self.take_piece(&input[start..at], start..at, is_last, wanted)? {
+                return Ok((at, Some(step)));
             }
             if !is_complete {
                 return Ok((at, None));
@@ -268,9 +309,98 @@ impl Decoder {
         }
     }
 
-    /// Whether the connection is between two messages.
-    pub fn is_idle(&self) -> bool {
-        self.message.is_none() && self.frame.is_none() && self.partial_len == 0
+    /// The common case: between two messages, and the next is one plain frame that lies whole in `input`, with a length of two
+    /// bytes at most. Anything else, and anything wrong, changes nothing and is left to [`Decoder::step`].
+    #[inline]
+    pub(crate) fn quick(&mut self, input: &mut [u8]) -> Option<Quick> {
+        let [first, second, ..] = *input else { return None };
+        let is_masked = second & 0x80 != 0;
+        let is_text = first == 0x80 | OpCode::Text as u8;
+        if !(is_text || first == 0x80 | OpCode::Binary as u8)
+            || is_masked != (self.role == Role::Server)
+            || self.partial_len != 0
+            || self.frame.is_some()
+            || self.message.is_some()
+        {
+            return None;
+        }
+        let (len, mut start) = match second & 0x7F {
+            0x7F => return None,
+            0x7E => {
+                let [_, _, high, low, ..] = *input else { return None };
+                let len = usize::from(u16::from_be_bytes([high, low]));
+                if len <= CONTROL_MAX as usize {
+                    return None;
+                }
+                (len, 4)
+            }
+            len => (usize::from(len), 2),
+        };
+        if len as u64 > self.limits.message {
+            return None;
+        }
+        let mut mask = None;
+        if is_masked {
+            let key = input.get(start..start + 4)?;
+            mask = Some(MaskKey([key[0], key[1], key[2], key[3]]));
+            start += 4;
+        }
+        let end = start + len;
+        let payload = input.get_mut(start..end)?;
+        if let Some(mask) = mask {
+            unmask(mask, payload);
+        }
+        if is_text && !is_utf8(payload) {
+            // As it came, so that the error is found where it is told.
+            if let Some(mask) = mask {
+                unmask(mask, payload);
+            }
+            return None;
+        }
+        Some(Quick { start: start as u32, end: end as u32, is_text })
+    }
+
+    /// Adds a piece of payload to the message; a step if that completes it, or if pieces are wanted.
+    fn take_piece(
+        &mut self,
+        piece: &[u8],
+        fed: Range<usize>,
+        is_last: bool,
+        wanted: Wanted,
+    ) -> Result<Option<Step>, Violation> {
+        let message = self.message.as_mut().expect("begun by the frame's header");
+        let before = self.assembled.len();
+        let place = if message.is_compressed {
+            let inflater = self.inflater.as_mut().expect("checked by the frame's header");
+            let limit = self.limits.message - message.shown;
+            inflater.push(piece, &mut self.assembled, limit)?;
+            if is_last {
+                inflater.finish(&mut self.assembled, limit)?;
+            }
+            Place::Assembled
+        } else if wanted == Wanted::Pieces && before == 0 {
+            Place::Fed(fed)
+        } else {
+            self.assembled.extend_from_slice(piece);
+            Place::Assembled
+        };
+        let new = if place == Place::Assembled { &self.assembled[before..] } else { piece };
+        if message.is_text {
+            message.utf8.push(new).map_err(|_| Violation::Utf8)?;
+            if is_last {
+                message.utf8.end().map_err(|_| Violation::Utf8)?;
+            }
+        }
+        let is_text = message.is_text;
+        if is_last {
+            self.message = None;
+        } else if wanted == Wanted::Whole || new.is_empty() {
+            return Ok(None);
+        } else {
+            message.shown += self.assembled.len() as u64;
+        }
+        self.is_shown = place == Place::Assembled;
+        Ok(Some(Step { kind: StepKind::Data { is_text, is_last }, place }))
     }
 
     /// Reads a header from the bytes kept and those that came; checks it against the state of the message.
@@ -301,11 +431,14 @@ impl Decoder {
         };
         self.check(&header)?;
         self.frame = Some(header);
+        self.done = 0;
         Ok((consumed, Some(header)))
     }
 
     fn check(&mut self, header: &Header) -> Result<(), Violation> {
-        if header.rsv1 {
+        let is_first = matches!(header.opcode, OpCode::Text | OpCode::Binary);
+        // RFC 7692, 6.1: on a message's first frame only, and never on a control frame.
+        if header.rsv1 && (self.inflater.is_none() || !is_first) {
             return Err(Violation::ReservedBits);
         }
         if header.mask.is_some() != (self.role == Role::Server) {
@@ -314,41 +447,47 @@ impl Decoder {
         if header.opcode.is_control() {
             return Ok(());
         }
-        match (&mut self.message, header.opcode) {
-            (None, OpCode::Continuation) => return Err(Violation::Continuation),
-            (Some(message), OpCode::Continuation) => {
+        match (&mut self.message, is_first) {
+            (None, false) => return Err(Violation::Continuation),
+            (Some(_), true) => return Err(Violation::Interleaved),
+            (Some(message), false) => {
                 message.fragments += 1;
                 if message.fragments > self.limits.fragments {
                     return Err(Violation::Fragments);
                 }
             }
-            (Some(_), _) => return Err(Violation::Interleaved),
-            (message @ None, opcode) => {
+            (message @ None, true) => {
                 *message = Some(Assembly {
-                    is_text: opcode == OpCode::Text,
+                    is_text: header.opcode == OpCode::Text,
+                    is_compressed: header.rsv1,
                     fragments: 1,
+                    announced: 0,
+                    shown: 0,
                     utf8: Utf8Stream::default(),
                 });
             }
         }
+        let message = self.message.as_mut().expect("begun above");
+        message.announced = message.announced.saturating_add(header.len);
         // Announced, not received: refused before it is waited for.
-        if header.len.saturating_add(self.assembled.len() as u64) > self.limits.message {
+        if message.announced > self.limits.message {
             return Err(Violation::TooBig);
         }
         Ok(())
     }
+
+    fn clear_shown(&mut self) {
+        self.is_shown = false;
+        self.assembled.clear();
+        if self.assembled.capacity() > KEPT_BYTES {
+            self.assembled = Vec::new();
+        }
+    }
 }
 
-fn control_event(opcode: OpCode, payload: &[u8]) -> Result<Event<'_>, Violation> {
-    Ok(match opcode {
-        OpCode::Ping => Event::Ping(payload),
-        OpCode::Pong => Event::Pong(payload),
-        _ => Event::Close(CloseReason::parse(payload)?),
-    })
-}
-
-/// A larger buffer is not kept for the next message: an idle connection must not hold a burst's memory.
-const KEPT_BYTES: usize = 16 << 10;
+/// A larger buffer is not kept for the next message: a burst's memory must not stay. Four times 16 KiB, the size up to
+/// which messages are read without an allocation each: a vector that grows by doubling can end there.
+pub(crate) const KEPT_BYTES: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Writing frames into a caller's buffer.
 
 use crate::protocol::close::{CloseCode, REASON_MAX};
+use crate::protocol::deflate::{Deflater, Fin, Takeover};
 use crate::protocol::frame::{CONTROL_MAX, Header, MAX_HEADER, OpCode};
 use crate::protocol::mask::{MaskKey, unmask};
 
@@ -17,6 +18,46 @@ pub fn encode_frame(out: &mut Vec<u8>, opcode: OpCode, fin: bool, mask: Option<M
     out.extend_from_slice(payload);
     if let Some(mask) = mask {
         unmask(mask, &mut out[start..]);
+    }
+}
+
+/// Appends a piece of a message as a frame, compressed if there is a `deflater`: `opcode` says whether it is the first
+/// piece, `fin` whether it is the last. The header's length is known only behind the compressor, so room for the longest is
+/// left and what it does not need is closed up.
+///
+/// A message that would grow is sent as it is, where that leaves the peer's window right.
+///
+/// # Allocation
+/// What `out` grows by, and what [`Deflater`] says.
+pub fn encode_message(
+    out: &mut Vec<u8>,
+    opcode: OpCode,
+    fin: Fin,
+    mask: Option<MaskKey>,
+    payload: &[u8],
+    deflater: Option<&mut Deflater>,
+) {
+    let is_last = fin == Fin::Last;
+    let Some(deflater) = deflater else {
+        return encode_frame(out, opcode, is_last, mask, payload);
+    };
+    let start = out.len();
+    out.resize(start + MAX_HEADER, 0);
+    deflater.push(payload, fin, out);
+    let len = out.len() - start - MAX_HEADER;
+    let is_whole = is_last && opcode != OpCode::Continuation;
+    if len >= payload.len() && is_whole && deflater.takeover() == Takeover::None {
+        out.truncate(start);
+        return encode_frame(out, opcode, true, mask, payload);
+    }
+    let mut header = [0; MAX_HEADER];
+    let rsv1 = opcode != OpCode::Continuation;
+    let n = Header { fin: is_last, rsv1, opcode, mask, len: len as u64 }.write(&mut header);
+    out[start..start + n].copy_from_slice(&header[..n]);
+    out.copy_within(start + MAX_HEADER.., start + n);
+    out.truncate(start + n + len);
+    if let Some(mask) = mask {
+        unmask(mask, &mut out[start + n..]);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The frame header (RFC 6455, 5.2).
 
-use crate::protocol::decoder::Violation;
 use crate::protocol::mask::MaskKey;
+use crate::protocol::violation::Violation;
 
 /// What a frame carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +58,10 @@ pub struct Header {
 /// The longest header: two bytes, a length of eight, a key of four.
 pub const MAX_HEADER: usize = 14;
 
+/// The seven-bit length that announces two bytes of length, and the one that announces eight.
+const LEN_IN_TWO: u8 = 0x7E;
+const LEN_IN_EIGHT: u8 = 0x7F;
+
 /// The most that a control frame carries (RFC 6455, 5.5).
 pub(crate) const CONTROL_MAX: u64 = 125;
 
@@ -83,8 +87,8 @@ impl Header {
             return Err(if fin { Violation::LongControl } else { Violation::FragmentedControl });
         }
         let len_bytes = match len7 {
-            126 => 2,
-            127 => 8,
+            LEN_IN_TWO => 2,
+            LEN_IN_EIGHT => 8,
             _ => 0,
         };
         let is_masked = second & 0x80 != 0;
@@ -119,11 +123,11 @@ impl Header {
         if self.len <= CONTROL_MAX {
             out[1] = mask_bit | self.len as u8;
         } else if let Ok(len) = u16::try_from(self.len) {
-            out[1] = mask_bit | 126;
+            out[1] = mask_bit | LEN_IN_TWO;
             out[2..4].copy_from_slice(&len.to_be_bytes());
             at = 4;
         } else {
-            out[1] = mask_bit | 127;
+            out[1] = mask_bit | LEN_IN_EIGHT;
             out[2..10].copy_from_slice(&self.len.to_be_bytes());
             at = 10;
         }

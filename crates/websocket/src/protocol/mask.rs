@@ -1,4 +1,4 @@
-//! Masking (RFC 6455, 5.3): every payload byte is XORed with a byte of a four-byte key.
+//! Masking (RFC 6455, 5.3): every payload byte is combined by exclusive or with a byte of a four-byte key.
 
 /// A masking key, as the four bytes lie in the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -6,6 +6,7 @@ pub struct MaskKey(pub [u8; 4]);
 
 impl MaskKey {
     /// The key for the bytes after the first `n` of a payload.
+    #[must_use]
     pub fn advanced(self, n: usize) -> MaskKey {
         let mut key = self.0;
         key.rotate_left(n % 4);
@@ -15,9 +16,30 @@ impl MaskKey {
 
 /// Masks or unmasks `bytes`, whose first byte is a payload's byte number 0 modulo 4.
 ///
-/// One safe loop over eight bytes at a time, which the compiler turns into SIMD of the baseline; frames of a hundred
-/// bytes, which real traffic is made of, do not pay for a dispatch.
+/// One safe loop over eight bytes at a time, which the compiler turns into SIMD. From 64 bytes on it runs in the copy that
+/// was compiled for AVX2, where there is one; shorter frames, which real traffic is made of, do not pay for the choice.
 pub fn unmask(key: MaskKey, bytes: &mut [u8]) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if bytes.len() >= WIDE_FROM && std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2, as was just asked.
+        return unsafe { unmask_avx2(key, bytes) };
+    }
+    unmask_words(key, bytes);
+}
+
+/// Bytes from which two vectors of AVX2 are worth asking what the processor can do.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const WIDE_FROM: usize = 64;
+
+/// The same loop, compiled for AVX2.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx2")]
+fn unmask_avx2(key: MaskKey, bytes: &mut [u8]) {
+    unmask_words(key, bytes);
+}
+
+#[inline]
+fn unmask_words(key: MaskKey, bytes: &mut [u8]) {
     let half = u32::from_ne_bytes(key.0);
     let word = u64::from(half) << 32 | u64::from(half);
     let mut words = bytes.chunks_exact_mut(8);
@@ -37,9 +59,9 @@ mod tests {
     #[test]
     fn every_length_and_phase_agrees_with_the_definition() {
         let key = MaskKey([0x37, 0xfa, 0x21, 0x3d]);
-        for len in 0..70 {
+        for len in (0..70).chain(if cfg!(miri) { 0..0 } else { 70..300 }) {
             for phase in 0..4 {
-                let plain: Vec<u8> = (0..len).map(|n| (n * 7 + 3) as u8).collect();
+                let plain: Vec<u8> = (0..len).map(|n: usize| (n * 7 + 3) as u8).collect();
                 let expected: Vec<u8> =
                     plain.iter().enumerate().map(|(n, byte)| byte ^ key.0[(n + phase) % 4]).collect();
                 let mut got = plain.clone();

@@ -1,17 +1,26 @@
 //! The protocol without I/O.
 
 mod close;
+mod closing;
 mod decoder;
+pub mod deflate;
 mod encoder;
+mod extensions;
 mod frame;
-mod handshake;
+pub mod handshake;
 mod mask;
 mod utf8;
+mod violation;
 
 pub use close::{CloseCode, CloseReason, REASON_MAX};
-pub use decoder::{Decoder, Event, Limits, Payload, Role, Violation};
-pub use encoder::{encode_close, encode_control, encode_frame};
+pub use closing::{Answer, Closing, Ending};
+pub use decoder::{Decoder, Event, Limits, Payload, Role};
+#[cfg(feature = "tokio")]
+pub(crate) use decoder::{KEPT_BYTES, Place, Quick, Step, StepKind, Wanted};
+pub use encoder::{encode_close, encode_control, encode_frame, encode_message};
+pub use extensions::{Extension, Extensions, Malformed, Params, Value};
 pub use frame::{Header, Incomplete, MAX_HEADER, OpCode};
 pub use handshake::{AcceptKey, accept_key};
 pub use mask::{MaskKey, unmask};
-pub use utf8::Utf8Stream;
+pub use utf8::{NotUtf8, Utf8Stream};
+pub use violation::Violation;

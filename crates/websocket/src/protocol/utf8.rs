@@ -9,6 +9,12 @@ pub struct Utf8Stream {
     len: u8,
 }
 
+/// Whether a whole text is UTF-8. Below 64 bytes the standard library answers before simdutf8 has found out what the
+/// processor can do.
+pub(crate) fn is_utf8(text: &[u8]) -> bool {
+    if text.len() < 64 { std::str::from_utf8(text).is_ok() } else { simdutf8::basic::from_utf8(text).is_ok() }
+}
+
 /// The text is not UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotUtf8;
@@ -31,7 +37,7 @@ impl Utf8Stream {
             }
         }
         // simdutf8 says only yes or no quickly; the position is asked for when the answer is no.
-        if simdutf8::basic::from_utf8(piece).is_ok() {
+        if is_utf8(piece) {
             return Ok(());
         }
         match std::str::from_utf8(piece) {

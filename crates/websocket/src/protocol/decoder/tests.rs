@@ -1,5 +1,6 @@
 use super::*;
-use crate::protocol::encoder::{encode_control, encode_frame};
+use crate::protocol::deflate::{DeflateConfig, Deflater, Fin, Takeover};
+use crate::protocol::encoder::{encode_control, encode_frame, encode_message};
 use crate::protocol::mask::MaskKey;
 
 const KEY: Option<MaskKey> = Some(MaskKey([0x11, 0x22, 0x83, 0xF4]));
@@ -16,7 +17,10 @@ fn show(event: &Event<'_>) -> String {
 
 /// All events of `bytes`, fed in pieces that end at `cuts`.
 fn decode(bytes: &[u8], cuts: &[usize], limits: Limits) -> (Vec<String>, Option<Violation>) {
-    let mut decoder = Decoder::new(Role::Server, limits);
+    decode_with(Decoder::new(Role::Server, limits), bytes, cuts)
+}
+
+fn decode_with(mut decoder: Decoder, bytes: &[u8], cuts: &[usize]) -> (Vec<String>, Option<Violation>) {
     let mut events = Vec::new();
     let mut start = 0;
     for end in cuts.iter().copied().chain([bytes.len()]) {
@@ -140,4 +144,144 @@ fn a_taken_message_is_not_shown_again() {
         assert_eq!(std::mem::take(bytes), b"abc");
     }
     assert!(decoder.is_idle());
+}
+
+/// A conversation with compressed messages, fragments of them, and plain ones between.
+fn compressed_conversation(takeover: Takeover) -> (Vec<u8>, Vec<String>) {
+    let config =
+        DeflateConfig { own_takeover: takeover, peer_takeover: takeover, ..DeflateConfig::default() };
+    let agreed = config.choose(b"permessage-deflate").unwrap();
+    let mut deflater = Deflater::new(&agreed, Role::Client, &config).unwrap();
+    let mut out = Vec::new();
+    let text = "héllo, héllo, héllo, héllo ";
+    encode_message(&mut out, OpCode::Text, Fin::Last, KEY, text.as_bytes(), Some(&mut deflater));
+    encode_message(&mut out, OpCode::Text, Fin::Last, KEY, text.as_bytes(), Some(&mut deflater));
+    encode_message(&mut out, OpCode::Text, Fin::More, KEY, &text.as_bytes()[..2], Some(&mut deflater));
+    encode_control(&mut out, OpCode::Ping, KEY, b"");
+    encode_message(&mut out, OpCode::Continuation, Fin::More, KEY, b"", Some(&mut deflater));
+    encode_message(
+        &mut out,
+        OpCode::Continuation,
+        Fin::Last,
+        KEY,
+        &text.as_bytes()[2..],
+        Some(&mut deflater),
+    );
+    encode_frame(&mut out, OpCode::Binary, true, KEY, b"plain");
+    encode_message(&mut out, OpCode::Binary, Fin::Last, KEY, &[7; 40], Some(&mut deflater));
+    let text = format!("text {text:?}");
+    let expected = vec![
+        text.clone(),
+        text.clone(),
+        "ping []".to_owned(),
+        text,
+        format!("binary {:?}", b"plain"),
+        format!("binary {:?}", [7; 40]),
+    ];
+    (out, expected)
+}
+
+#[test]
+fn every_split_of_compressed_messages_gives_what_the_whole_gives() {
+    for takeover in [Takeover::None, Takeover::Kept] {
+        let (bytes, expected) = compressed_conversation(takeover);
+        let decoder = || Decoder::with_inflater(Role::Server, Limits::default(), Inflater::new(takeover));
+        assert_eq!(decode_with(decoder(), &bytes, &[]), (expected.clone(), None));
+        let cuts = if cfg!(miri) { 0..3 } else { 0..bytes.len() };
+        for cut in cuts {
+            assert_eq!(decode_with(decoder(), &bytes, &[cut]), (expected.clone(), None), "cut at {cut}");
+        }
+        let each: Vec<usize> = (1..bytes.len()).collect();
+        assert_eq!(decode_with(decoder(), &bytes, &each), (expected, None), "byte by byte");
+    }
+}
+
+#[test]
+fn the_reserved_bit_stands_on_a_first_frame_only() {
+    let decoder = || Decoder::with_inflater(Role::Server, Limits::default(), Inflater::new(Takeover::None));
+    let continuation = [&[0x01, 0x80, 0, 0, 0, 0][..], &[0xC0, 0x80, 0, 0, 0, 0]].concat();
+    assert_eq!(decode_with(decoder(), &continuation, &[]).1, Some(Violation::ReservedBits));
+    let ping = [0xC9, 0x80, 0, 0, 0, 0];
+    assert_eq!(decode_with(decoder(), &ping, &[]).1, Some(Violation::ReservedBits));
+    for bits in [0x20, 0x10] {
+        let text = [0xC1 | bits, 0x80, 0, 0, 0, 0];
+        assert_eq!(decode_with(decoder(), &text, &[]).1, Some(Violation::ReservedBits));
+    }
+}
+
+#[test]
+fn bad_text_is_found_after_inflation_and_before_the_end() {
+    let config = DeflateConfig::default();
+    let agreed = config.choose(b"permessage-deflate").unwrap();
+    let mut deflater = Deflater::new(&agreed, Role::Client, &config).unwrap();
+    let mut out = Vec::new();
+    encode_message(&mut out, OpCode::Text, Fin::More, KEY, b"abc\xffdef", Some(&mut deflater));
+    let decoder = Decoder::with_inflater(Role::Server, Limits::default(), Inflater::new(Takeover::None));
+    assert_eq!(decode_with(decoder, &out, &[]).1, Some(Violation::Utf8));
+}
+
+#[test]
+fn a_bomb_in_fragments_is_stopped_by_the_sum() {
+    let config = DeflateConfig::default();
+    let agreed = config.choose(b"permessage-deflate").unwrap();
+    let mut deflater = Deflater::new(&agreed, Role::Client, &config).unwrap();
+    let mut out = Vec::new();
+    let zeros = vec![0; 60_000];
+    encode_message(&mut out, OpCode::Binary, Fin::More, KEY, &zeros, Some(&mut deflater));
+    encode_message(&mut out, OpCode::Continuation, Fin::Last, KEY, &zeros, Some(&mut deflater));
+    for (limit, expected) in [(120_000, None), (119_999, Some(Violation::TooBig))] {
+        let limits = Limits { message: limit, fragments: 10 };
+        for wanted in [Wanted::Whole, Wanted::Pieces] {
+            let mut decoder = Decoder::with_inflater(Role::Server, limits, Inflater::new(Takeover::None));
+            let mut bytes = out.clone();
+            let mut at = 0;
+            let mut violation = None;
+            while at < bytes.len() && violation.is_none() {
+                match decoder.step(&mut bytes[at..], wanted) {
+                    Ok((n, _)) => at += n,
+                    Err(error) => violation = Some(error),
+                }
+            }
+            assert_eq!(violation, expected, "limit {limit}, {wanted:?}");
+        }
+    }
+}
+
+#[test]
+fn pieces_add_up_to_the_message() {
+    let (compressed, _) = compressed_conversation(Takeover::Kept);
+    for (bytes, takeover) in [(conversation(), None), (compressed, Some(Takeover::Kept))] {
+        let decoder = || match takeover {
+            None => Decoder::new(Role::Server, Limits::default()),
+            Some(takeover) => {
+                Decoder::with_inflater(Role::Server, Limits::default(), Inflater::new(takeover))
+            }
+        };
+        let messages = |wanted, size| {
+            let mut decoder = decoder();
+            let mut messages = vec![Vec::new()];
+            for piece in bytes.clone().chunks_mut(size) {
+                let mut at = 0;
+                while at < piece.len() {
+                    let (n, step) = decoder.step(&mut piece[at..], wanted).unwrap();
+                    if let Some(Step { kind: StepKind::Data { is_last, .. }, place }) = step {
+                        let bytes = match place {
+                            Place::Fed(range) => &piece[at..][range],
+                            place => decoder.kept(&place),
+                        };
+                        messages.last_mut().unwrap().extend_from_slice(bytes);
+                        if is_last {
+                            messages.push(Vec::new());
+                        }
+                    }
+                    at += n;
+                }
+            }
+            messages
+        };
+        let whole = messages(Wanted::Whole, bytes.len());
+        for size in [1, 2, 3, 5, 17, bytes.len()] {
+            assert_eq!(messages(Wanted::Pieces, size), whole, "in pieces of {size}");
+        }
+    }
 }

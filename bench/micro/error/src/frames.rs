@@ -1,0 +1,77 @@
+//! An error that passes through ten `?`. It is made before and put back after, so that only the moves are measured.
+
+use std::cell::Cell;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+use crate::errors::{Plain, ThirtyTwo};
+use crate::meter::{Case, Figures, repeat};
+
+/// Where the error waits, and how often a frame went on (never).
+struct Ways<E> {
+    error: Cell<Option<E>>,
+    passed: Cell<u64>,
+}
+
+macro_rules! frames {
+    ($peer:ident, $error:ty) => {
+        mod $peer {
+            use super::*;
+
+            #[inline(never)]
+            fn fail(ways: &Ways<$error>) -> Result<(), $error> {
+                match ways.error.take() {
+                    Some(error) => Err(error),
+                    None => Ok(()),
+                }
+            }
+
+            frames!(@ $error: first <- fail);
+            frames!(@ $error: second <- first);
+            frames!(@ $error: third <- second);
+            frames!(@ $error: fourth <- third);
+            frames!(@ $error: fifth <- fourth);
+            frames!(@ $error: sixth <- fifth);
+            frames!(@ $error: seventh <- sixth);
+            frames!(@ $error: eighth <- seventh);
+            frames!(@ $error: ninth <- eighth);
+            frames!(@ $error: tenth <- ninth);
+
+            pub fn run(error: $error, iterations: u64) -> Figures {
+                let ways = Ways { error: Cell::new(Some(error)), passed: Cell::new(0) };
+                // Forgotten is the `None` that `fail` left: to look into it for something to drop is not a move.
+                let figures = repeat(iterations, || {
+                    let _ = ManuallyDrop::new(ways.error.replace(tenth(&ways).err()));
+                });
+                assert_eq!(ways.passed.get(), 0, "every frame must take the error's way");
+                figures
+            }
+        }
+    };
+    // The work after the `?` keeps a frame from becoming a jump.
+    (@ $error:ty: $frame:ident <- $inner:ident) => {
+        #[inline(never)]
+        fn $frame(ways: &Ways<$error>) -> Result<(), $error> {
+            $inner(ways)?;
+            ways.passed.set(ways.passed.get() + 1);
+            Ok(())
+        }
+    };
+}
+
+frames!(ours, rookery_error::Error);
+frames!(throw, throw_error::Error);
+frames!(any, anyhow::Error);
+frames!(arc, Plain);
+frames!(value, ThirtyTwo);
+
+pub fn cases() -> Vec<Case> {
+    let case = |peer, what, run| Case { scenario: "frames-10", peer, what, run };
+    vec![
+        case("ours", "one word a frame", |n| ours::run(rookery_error::Error::new(ThirtyTwo::new()), n)),
+        case("throw_error", "two words a frame", |n| throw::run(ThirtyTwo::new().into(), n)),
+        case("anyhow", "one word a frame", |n| any::run(ThirtyTwo::new().into(), n)),
+        case("arc", "two words a frame", |n| arc::run(Arc::new(ThirtyTwo::new()), n)),
+        case("value", "the 32 bytes themselves", |n| value::run(ThirtyTwo::new(), n)),
+    ]
+}

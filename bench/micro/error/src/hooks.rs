@@ -1,0 +1,94 @@
+//! Throwing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rookery_error::{Delivery, ErrorHook as _, Kind, Reports, StaticError};
+
+use crate::errors::ThirtyTwo;
+use crate::meter::{Case, repeat};
+
+/// A hook that counts, for each crate's trait.
+#[derive(Default)]
+pub struct Ours(AtomicUsize);
+
+impl rookery_error::ErrorHook for Ours {
+    fn throw(&self, _: rookery_error::Error) -> rookery_error::ErrorId {
+        self.0.fetch_add(1, Ordering::Relaxed).into()
+    }
+
+    fn clear(&self, _: &rookery_error::ErrorId) {}
+}
+
+#[derive(Default)]
+pub struct Throw(AtomicUsize);
+
+impl throw_error::ErrorHook for Throw {
+    fn throw(&self, _: throw_error::Error) -> throw_error::ErrorId {
+        self.0.fetch_add(1, Ordering::Relaxed).into()
+    }
+
+    fn clear(&self, _: &throw_error::ErrorId) {}
+}
+
+#[derive(Clone, Copy)]
+enum Counted {
+    Rejection,
+    Handler,
+}
+
+impl Kind for Counted {
+    const COUNT: usize = 2;
+
+    fn of(error: &rookery_error::Error) -> Counted {
+        if error.is::<ThirtyTwo>() { Counted::Rejection } else { Counted::Handler }
+    }
+
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+static REJECTION: StaticError<ThirtyTwo> = StaticError::new(ThirtyTwo::CONST);
+
+pub fn cases() -> Vec<Case> {
+    let case = |scenario, peer, what, run| Case { scenario, peer, what, run };
+    vec![
+        case("throw", "ours", "a static message to a hook that is lent", |n| {
+            let hook: Arc<dyn rookery_error::ErrorHook> = Arc::new(Ours::default());
+            rookery_error::with_hook(&hook, || {
+                repeat(n, || rookery_error::throw(rookery_error::Error::from_static(&"too large")))
+            })
+        }),
+        case("throw", "ours-guard", "a static message to a hook that a guard holds", |n| {
+            let _guard = rookery_error::set_hook(Arc::new(Ours::default()));
+            repeat(n, || rookery_error::throw(rookery_error::Error::from_static(&"too large")))
+        }),
+        case("throw", "throw_error", "a literal to a hook that a guard holds", |n| {
+            let _guard = throw_error::set_error_hook(Arc::new(Throw::default()));
+            repeat(n, || throw_error::throw("too large"))
+        }),
+        case("reject", "ours", "begin a request, count its rejection by kind, queue and take it", |n| {
+            let reports = Arc::new(Reports::<Counted>::new());
+            reports.set_delivery(Delivery::Queue);
+            let hook = reports.hook();
+            let mut request = 0;
+            repeat(n, || {
+                request += 1;
+                hook.begin(request);
+                hook.throw(rookery_error::Error::from_static_error(&REJECTION));
+                reports.take()
+            })
+        }),
+        case("reject", "ours-counted", "the same without a listener", |n| {
+            let reports = Arc::new(Reports::<Counted>::new());
+            let hook = reports.hook();
+            let mut request = 0;
+            repeat(n, || {
+                request += 1;
+                hook.begin(request);
+                hook.throw(rookery_error::Error::from_static_error(&REJECTION))
+            })
+        }),
+    ]
+}

@@ -1,0 +1,1 @@
+// The functions that are linked by name have no body here.

@@ -1,0 +1,404 @@
+//! The arena of several threads at once.
+//!
+//! # Ground rules
+//! - A thread allocates from the chain of its shard; threads that share one are correct, only slower.
+//! - The nodes of a chain are linked by `next` and only ever appended between resets; `current` only moves along
+//!   the chain. So a pointer that a thread has read stays good until `reset`, `release` or drop, which need `&mut`.
+//! - The cursor of a node is moved by compare-and-swap: what lies between the old and the new value belongs to whoever
+//!   moved it. The memory itself passes between threads by other means (a borrow that was sent), so the cursor is
+//!   relaxed; only links publish a node, with release and acquire.
+//! - `aside` is a stack onto which nodes are pushed and from which none is taken before a reset: no ABA. `spares` is a
+//!   list that does not change between resets; a spare is taken by swapping its `taken`.
+//! - Counters (reserved bytes, pressure, detours) are relaxed: they steer, and the limit, but publish nothing. The limit
+//!   is reserved before memory is asked for, so threads cannot pass it together.
+//!
+//! Nobody ever waits for another thread, on the slow path either: two threads that both find the last chunk full both
+//! make one, and the slower gives its own back.
+
+mod node;
+mod shard;
+
+#[cfg(all(test, loom))]
+mod model;
+
+use core::alloc::Layout;
+use core::fmt;
+use core::ptr::{self, NonNull};
+
+use crate::error::{AllocError, NO_LIMIT};
+use crate::layout::{self, DEFAULT_FIRST_CHUNK, DEFAULT_MAX_CHUNK, Growth, Place};
+use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use crate::sync::node::{HEADER, Node};
+use crate::sync::shard::{SHARDS, Shard};
+use crate::typed::{array, dangling, typed_methods};
+
+/// The atomics of `core`, or loom's when its model runs.
+pub(crate) mod atomic {
+    #[cfg(not(all(test, loom)))]
+    pub(crate) use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+    #[cfg(all(test, loom))]
+    pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+}
+
+/// An [`Arena`](crate::Arena) that several threads allocate from at once, without locks.
+///
+/// An allocation is a compare-and-swap of the cursor, repeated when another thread was faster. Threads are spread over
+/// eight chains of chunks (one without the `std` feature), so that they rarely meet; the price is a last, unfilled chunk
+/// for each. Still an atomic operation costs several times what [`Arena`](crate::Arena) costs: where each thread can have
+/// an arena of its own, give it one.
+///
+/// ```
+/// use rookery_arena::SyncArena;
+///
+/// let arena = SyncArena::new();
+/// let lengths = std::thread::scope(|scope| {
+///     let texts = ["a", "bc", "def"].map(|text| scope.spawn(|| arena.alloc_str(text)));
+///     texts.map(|text| text.join().map(|text| text.len()).unwrap_or(0))
+/// });
+/// assert_eq!(lengths, [1, 2, 3]);
+/// ```
+///
+/// # Panics
+/// As [`Arena`](crate::Arena): a method without `try_` in its name panics when the memory cannot be had.
+pub struct SyncArena {
+    shards: [Shard; SHARDS],
+    /// Large requests since the last reset, the latest first.
+    aside: AtomicPtr<Node>,
+    /// Nodes for large requests from earlier periods: the first that may not be taken yet.
+    spares: AtomicPtr<Node>,
+    /// Bytes held from the allocator.
+    reserved: AtomicUsize,
+    limit: usize,
+    growth: Growth,
+    /// All spares; `spares` is somewhere along this list.
+    first_spare: *mut Node,
+    aside_mark: usize,
+    peak: usize,
+}
+
+// SAFETY: the arena owns its nodes; what was allocated in it is never touched by it.
+unsafe impl Send for SyncArena {}
+// SAFETY: every shared field is atomic or changes only through `&mut`; see the ground rules.
+unsafe impl Sync for SyncArena {}
+
+impl SyncArena {
+    /// Makes an empty arena with the default [`Growth`]: 512 bytes, doubling to 128 KiB.
+    pub fn new() -> SyncArena {
+        SyncArena::with_growth(Growth::new(DEFAULT_FIRST_CHUNK, DEFAULT_MAX_CHUNK))
+    }
+
+    /// Makes an empty arena whose first chunk has `size` bytes, as
+    /// [`Arena::with_chunk_size`](crate::Arena::with_chunk_size).
+    pub fn with_chunk_size(size: usize) -> SyncArena {
+        SyncArena::with_growth(Growth::new(size, DEFAULT_MAX_CHUNK))
+    }
+
+    /// Makes an empty arena whose chunks grow as `growth` says.
+    pub fn with_growth(growth: Growth) -> SyncArena {
+        SyncArena {
+            shards: core::array::from_fn(|_| Shard::new(growth)),
+            aside: AtomicPtr::new(ptr::null_mut()),
+            spares: AtomicPtr::new(ptr::null_mut()),
+            reserved: AtomicUsize::new(0),
+            limit: NO_LIMIT,
+            growth,
+            first_spare: ptr::null_mut(),
+            aside_mark: 0,
+            peak: 0,
+        }
+    }
+
+    /// Takes back everything that was handed out, and keeps the memory up to the decayed high-water mark, as
+    /// [`Arena::reset`](crate::Arena::reset). Rewinds each chunk in use: one store per 128 KiB.
+    pub fn reset(&mut self) {
+        self.peak = self.peak.max(self.len());
+        let mut freed = 0;
+        for shard in &mut self.shards {
+            // SAFETY: `&mut self` is at hand, so nothing handed out is in use.
+            freed += unsafe { shard.reset(self.growth) };
+        }
+        let aside = node::reverse(self.aside.load(Ordering::Relaxed));
+        // SAFETY: these lists are this arena's, and `&mut self` is at hand.
+        let (spares, used) = unsafe { node::recycle(aside, self.first_spare) };
+        self.aside_mark = layout::decayed(self.aside_mark, used);
+        // SAFETY: as above; nothing in a spare is in use.
+        let (spares, trimmed) = unsafe { node::trim_spares(spares, self.aside_mark) };
+        self.reserved.fetch_sub(freed + trimmed, Ordering::Relaxed);
+        self.first_spare = spares;
+        self.spares.store(spares, Ordering::Relaxed);
+        self.aside.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    /// Takes back everything that was handed out, and frees the memory. The limit and the growth stay.
+    pub fn release(&mut self) {
+        let mut fresh = SyncArena::with_growth(self.growth);
+        fresh.limit = self.limit;
+        *self = fresh;
+    }
+
+    /// Sets the most bytes to hold from the allocator, or none. What is held already stays.
+    pub fn set_allocation_limit(&mut self, limit: Option<usize>) {
+        self.limit = limit.unwrap_or(NO_LIMIT);
+    }
+
+    /// The most bytes to hold from the allocator.
+    pub fn allocation_limit(&self) -> Option<usize> {
+        (self.limit != NO_LIMIT).then_some(self.limit)
+    }
+
+    /// Bytes handed out since the last reset, with the padding before aligned ones: walks the chunks. While other
+    /// threads allocate, of some moment during the call.
+    pub fn len(&self) -> usize {
+        let shared: usize = self.shards.iter().map(Shard::len).sum();
+        let large = [self.aside.load(Ordering::Acquire), self.first_spare];
+        // SAFETY: nodes reached from this arena stay until `&mut self`. A spare that serves no request has no bytes in use.
+        shared
+            + large.into_iter().flat_map(|list| unsafe { node::iterate(list) }).map(Node::used).sum::<usize>()
+    }
+
+    /// Whether nothing was handed out since the last reset.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes held from the allocator: chunks with their headers, and those kept for reuse.
+    pub fn capacity(&self) -> usize {
+        self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// The largest length there was at a [`reset`](SyncArena::reset), or is now.
+    pub fn peak(&self) -> usize {
+        self.peak.max(self.len())
+    }
+
+    /// Chunks held from the allocator.
+    pub fn chunks(&self) -> usize {
+        let heads = self.shards.iter().map(Shard::head);
+        let lists = heads.chain([self.aside.load(Ordering::Acquire), self.first_spare]);
+        // SAFETY: nodes reached from this arena stay until `&mut self`; a taken spare stays in its list.
+        lists.map(|list| unsafe { node::iterate(list) }.count()).sum()
+    }
+
+    /// How the chunks grow.
+    pub fn growth(&self) -> Growth {
+        self.growth
+    }
+
+    /// Allocates memory for `layout`, uninitialized, valid until the arena is reset, released or dropped.
+    ///
+    /// # Panics
+    /// When the memory cannot be had.
+    #[inline]
+    #[track_caller]
+    pub fn alloc_layout(&self, layout: Layout) -> NonNull<u8> {
+        match self.try_alloc_layout(layout) {
+            Ok(start) => start,
+            Err(error) => error.raise(),
+        }
+    }
+
+    /// As [`alloc_layout`](SyncArena::alloc_layout).
+    ///
+    /// # Errors
+    /// When the memory cannot be had.
+    #[inline]
+    pub fn try_alloc_layout(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
+        let shard = &self.shards[shard::index()];
+        match shard.current().and_then(|node| node.bump(layout)) {
+            Some(start) => Ok(start),
+            None => self.alloc_slow(shard, layout),
+        }
+    }
+
+    #[inline]
+    fn try_alloc_array<T>(&self, len: usize) -> Result<NonNull<T>, AllocError> {
+        if size_of::<T>() == 0 {
+            return Ok(NonNull::dangling());
+        }
+        self.try_alloc_layout(array::<T>(len)?).map(NonNull::cast)
+    }
+
+    #[inline]
+    fn try_alloc_one<T>(&self) -> Result<NonNull<T>, AllocError> {
+        if size_of::<T>() == 0 {
+            return Ok(NonNull::dangling());
+        }
+        self.try_alloc_layout(Layout::new::<T>()).map(NonNull::cast)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_slow(&self, shard: &Shard, layout: Layout) -> Result<NonNull<u8>, AllocError> {
+        if layout.size() == 0 {
+            return Ok(dangling(layout));
+        }
+        let room = layout::room_for(layout);
+        loop {
+            let current = shard.current();
+            if let Some(start) = current.and_then(|node| node.bump(layout)) {
+                return Ok(start);
+            }
+            let kept = shard.after(current);
+            match shard.place(current, kept, room) {
+                Place::Aside => return self.put_aside(shard, layout, room, kept.is_some()),
+                Place::Next => self.advance(shard, current, layout, room)?,
+            }
+        }
+    }
+
+    /// Moves `shard` from the node `current` to the one after it, which is made if there is none.
+    fn advance(
+        &self,
+        shard: &Shard,
+        current: Option<&Node>,
+        layout: Layout,
+        room: usize,
+    ) -> Result<(), AllocError> {
+        if shard.after(current).is_none() {
+            let exact = node::exact(room).ok_or(AllocError::too_large())?;
+            let nominal = shard.target();
+            let fresh = self.make(Growth::asked(nominal), exact, layout)?;
+            if shard.append(current, fresh) {
+                shard.set_target(self.growth.after(nominal));
+            } else {
+                // SAFETY: another thread was faster; nobody has seen this one.
+                let size = unsafe { node::free(fresh) };
+                self.reserved.fetch_sub(size, Ordering::Relaxed);
+            }
+        }
+        shard.move_on(current);
+        Ok(())
+    }
+
+    /// Makes a node of `wanted` bytes, or of what the limit leaves, or, when the allocator refuses that, of `exact`.
+    fn make(&self, wanted: usize, exact: usize, layout: Layout) -> Result<NonNull<Node>, AllocError> {
+        let mut reserved = self.reserved.load(Ordering::Relaxed);
+        let size = loop {
+            let allowed = self.limit.saturating_sub(reserved) & !(layout::CHUNK_ALIGN - 1);
+            if exact > allowed {
+                return Err(AllocError::over_limit(layout.size(), self.limit));
+            }
+            let size = wanted.min(allowed).max(exact);
+            match self.reserved.compare_exchange_weak(
+                reserved,
+                reserved + size,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break size,
+                Err(now) => reserved = now,
+            }
+        };
+        if let Some(node) = node::allocate(size) {
+            return Ok(node);
+        }
+        match node::allocate(exact) {
+            Some(node) => {
+                self.reserved.fetch_sub(size - exact, Ordering::Relaxed);
+                Ok(node)
+            }
+            None => {
+                self.reserved.fetch_sub(size, Ordering::Relaxed);
+                Err(AllocError::exhausted(layout.size()))
+            }
+        }
+    }
+
+    /// Gives a request a node of its own, one kept from before or a new one.
+    fn put_aside(
+        &self,
+        shard: &Shard,
+        layout: Layout,
+        room: usize,
+        is_kept: bool,
+    ) -> Result<NonNull<u8>, AllocError> {
+        let start = match self.take_spare(room) {
+            // SAFETY: a node of this arena that only this thread has taken.
+            Some(node) => unsafe { node.as_ref() }.bump(layout),
+            None => {
+                let exact = node::exact(room).ok_or(AllocError::too_large())?;
+                let node = self.make(exact, exact, layout)?;
+                // SAFETY: nobody else has seen it yet.
+                let start = unsafe { node.as_ref() }.bump(layout);
+                self.push_aside(node);
+                start
+            }
+        };
+        if room <= self.growth.largest_shared() {
+            shard.press(room, is_kept, self.growth);
+        }
+        Ok(start.expect("a node made or chosen with room for the request"))
+    }
+
+    fn push_aside(&self, node: NonNull<Node>) {
+        let mut first = self.aside.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: not in a list yet, so its link is this thread's.
+            unsafe { node.as_ref() }.next().store(first, Ordering::Relaxed);
+            match self.aside.compare_exchange_weak(first, node.as_ptr(), Ordering::Release, Ordering::Relaxed)
+            {
+                Ok(_) => return,
+                Err(now) => first = now,
+            }
+        }
+    }
+
+    /// Takes the first spare that suits, of the first few that are not taken.
+    fn take_spare(&self, room: usize) -> Option<NonNull<Node>> {
+        let first = self.spares.load(Ordering::Relaxed);
+        let mut looked_at = 0;
+        // SAFETY: the list of spares does not change until `&mut self`.
+        for node in unsafe { node::iterate(first) } {
+            if node.taken().load(Ordering::Relaxed) == node::TAKEN {
+                // The list is never shorter than what is taken from its front: let nobody walk over it again.
+                if ptr::eq(node, self.spares.load(Ordering::Relaxed)) {
+                    let next = node.next().load(Ordering::Relaxed);
+                    let here = ptr::from_ref(node).cast_mut();
+                    let _ = self.spares.compare_exchange(here, next, Ordering::Relaxed, Ordering::Relaxed);
+                }
+                continue;
+            }
+            if looked_at == SPARES_LOOKED_AT {
+                return None;
+            }
+            looked_at += 1;
+            if layout::suits(node.size() - HEADER, room)
+                && node.taken().swap(node::TAKEN, Ordering::Relaxed) != node::TAKEN
+            {
+                return Some(NonNull::from(node));
+            }
+        }
+        None
+    }
+}
+
+typed_methods!(SyncArena);
+
+impl Drop for SyncArena {
+    fn drop(&mut self) {
+        let heads = self.shards.iter().map(Shard::head);
+        for list in heads.chain([self.aside.load(Ordering::Acquire), self.first_spare]) {
+            // SAFETY: these lists hold every node once, and nothing borrows from a dropped arena.
+            unsafe { node::free_list(list) };
+        }
+    }
+}
+
+impl Default for SyncArena {
+    fn default() -> SyncArena {
+        SyncArena::new()
+    }
+}
+
+impl fmt::Debug for SyncArena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SyncArena")
+            .field("len", &self.len())
+            .field("capacity", &self.capacity())
+            .finish_non_exhaustive()
+    }
+}
+
+/// As in `chunks.rs`.
+const SPARES_LOOKED_AT: usize = 8;

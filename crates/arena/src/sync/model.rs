@@ -1,0 +1,131 @@
+//! Every interleaving of two or three threads on a `SyncArena`, by loom:
+//! `RUSTFLAGS="--cfg loom" cargo test -p rookery-arena --lib --release`.
+
+use core::alloc::Layout;
+use core::ptr::NonNull;
+use std::vec::Vec;
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::{HEADER, SyncArena};
+use crate::layout::Growth;
+
+const CHUNK: Growth = Growth::fixed(1024);
+
+/// An eighth of a chunk: the largest request that moves the cursor.
+fn block() -> Layout {
+    Layout::from_size_align((Growth::asked(CHUNK.max()) - HEADER) / 8, 1).unwrap()
+}
+
+/// Allocates and writes: if another thread was given the same bytes, what is read back in `check` is not this.
+fn take(arena: &SyncArena, layout: Layout, mark: u8) -> (usize, usize, u8) {
+    let start = arena.try_alloc_layout(layout).unwrap();
+    // SAFETY: just allocated.
+    unsafe { start.write_bytes(mark, layout.size()) };
+    (start.as_ptr().expose_provenance(), layout.size(), mark)
+}
+
+fn check(arena: &SyncArena, mut taken: Vec<(usize, usize, u8)>) {
+    taken.sort_unstable();
+    assert!(taken.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "overlap: {taken:?}");
+    assert_eq!(arena.len(), taken.iter().map(|(_, size, _)| size).sum::<usize>());
+    for (start, size, mark) in taken {
+        let start = NonNull::new(core::ptr::with_exposed_provenance_mut::<u8>(start)).unwrap();
+        // SAFETY: allocated with this size and not yet reset.
+        assert!((0..size).all(|at| unsafe { start.add(at).read() } == mark));
+    }
+}
+
+/// Runs `work` on two threads and gives what both took.
+fn both(
+    arena: &Arc<SyncArena>,
+    work: impl Fn(&SyncArena, u8) -> Vec<(usize, usize, u8)> + Send + Clone + 'static,
+) -> Vec<(usize, usize, u8)> {
+    let (there, arena_there) = (work.clone(), Arc::clone(arena));
+    let thread = thread::spawn(move || there(&arena_there, 1));
+    let mut taken = work(arena, 2);
+    taken.extend(thread.join().unwrap());
+    taken
+}
+
+#[test]
+fn two_threads_make_the_first_chunk() {
+    loom::model(|| {
+        let arena = Arc::new(SyncArena::with_growth(CHUNK));
+        let taken = both(&arena, |arena, mark| [take(arena, block(), mark)].into());
+        check(&arena, taken);
+        assert_eq!((arena.chunks(), arena.capacity()), (1, Growth::asked(CHUNK.max())));
+    });
+}
+
+#[test]
+fn two_threads_share_a_chunk_and_both_find_it_full() {
+    loom::model(|| {
+        let arena = Arc::new(SyncArena::with_growth(CHUNK));
+        let mut taken: Vec<_> = (0..7).map(|_| take(&arena, block(), 9)).collect();
+        taken.extend(both(&arena, |arena, mark| {
+            [take(arena, block(), mark), take(arena, block(), mark)].into()
+        }));
+        check(&arena, taken);
+        assert_eq!((arena.chunks(), arena.capacity()), (2, 2 * Growth::asked(CHUNK.max())));
+    });
+}
+
+#[test]
+fn a_chunk_kept_from_before_is_entered_once() {
+    loom::model(|| {
+        let mut arena = SyncArena::with_growth(CHUNK);
+        (0..10).for_each(|_| _ = take(&arena, block(), 9));
+        arena.reset();
+        let capacity = arena.capacity();
+        let mut taken: Vec<_> = (0..8).map(|_| take(&arena, block(), 9)).collect();
+        let arena = Arc::new(arena);
+        taken.extend(both(&arena, |arena, mark| [take(arena, block(), mark)].into()));
+        check(&arena, taken);
+        assert_eq!((arena.chunks(), arena.capacity()), (2, capacity));
+    });
+}
+
+#[test]
+fn two_threads_put_large_requests_aside() {
+    let large = Layout::from_size_align(5000, 16).unwrap();
+    loom::model(move || {
+        let arena = Arc::new(SyncArena::with_growth(CHUNK));
+        let taken =
+            both(&arena, move |arena, mark| [take(arena, large, mark), take(arena, block(), mark)].into());
+        check(&arena, taken);
+        assert_eq!(arena.chunks(), 3);
+    });
+}
+
+#[test]
+fn a_spare_is_taken_by_one() {
+    let large = Layout::from_size_align(5000, 16).unwrap();
+    loom::model(move || {
+        let mut arena = SyncArena::with_growth(CHUNK);
+        take(&arena, large, 9);
+        arena.reset();
+        let arena = Arc::new(arena);
+        let taken = both(&arena, move |arena, mark| [take(arena, large, mark)].into());
+        let mut taken = taken;
+        taken.sort_unstable();
+        assert!(taken[0].0 + taken[0].1 <= taken[1].0, "overlap: {taken:?}");
+        assert_eq!(arena.chunks(), 2);
+    });
+}
+
+#[test]
+fn two_threads_do_not_pass_the_limit_together() {
+    loom::model(|| {
+        let mut arena = SyncArena::with_growth(CHUNK);
+        arena.set_allocation_limit(Some(6000));
+        let arena = Arc::new(arena);
+        let large = Layout::from_size_align(4000, 16).unwrap();
+        let there = Arc::clone(&arena);
+        let thread = thread::spawn(move || there.try_alloc_layout(large).is_ok());
+        let here = arena.try_alloc_layout(large).is_ok();
+        assert!(here != thread.join().unwrap(), "one of them and only one");
+        assert!(arena.capacity() <= 6000);
+    });
+}

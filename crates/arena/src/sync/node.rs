@@ -1,0 +1,272 @@
+//! The chunks of a `SyncArena`: a header of atomics and the bytes that are handed out.
+
+use alloc::alloc::{alloc, dealloc};
+use core::alloc::Layout;
+use core::num::NonZero;
+use core::ptr::{self, NonNull};
+
+use crate::layout::{self, CHUNK_ALIGN};
+use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// What a chunk begins with.
+#[repr(C, align(16))]
+pub(crate) struct Node {
+    /// The address where the next allocation begins at the earliest. First, and alone on its cache line when the
+    /// allocator aligns so: every thread writes it.
+    cursor: AtomicUsize,
+    /// The end of the chunk, from which all pointers into it are made.
+    end: NonNull<u8>,
+    next: AtomicPtr<Node>,
+    /// Requests put aside to save the tail of this chunk.
+    detours: AtomicUsize,
+    /// [`TAKEN`] once a spare serves a request.
+    taken: AtomicUsize,
+    size: usize,
+}
+
+/// The value of `taken` of a spare that serves a request.
+pub(crate) const TAKEN: usize = 1;
+
+/// Bytes of a node before those that are handed out.
+pub(crate) const HEADER: usize = size_of::<Node>();
+
+const _: () = assert!(
+    HEADER % CHUNK_ALIGN == 0 && HEADER < layout::MIN_CHUNK - layout::ALLOCATOR_OVERHEAD || cfg!(loom)
+);
+
+impl Node {
+    /// The allocation that moves the cursor and nothing else, if it fits.
+    #[inline]
+    pub(crate) fn bump(&self, layout: Layout) -> Option<NonNull<u8>> {
+        let mut cursor = self.cursor.load(Ordering::Relaxed);
+        loop {
+            let fit = layout::fit(cursor, self.end.addr().get(), layout)?;
+            match self.cursor.compare_exchange_weak(cursor, fit.end, Ordering::Relaxed, Ordering::Relaxed) {
+                // SAFETY: past a cursor, which is not null, and without wrapping: the end is not before it.
+                Ok(_) => return Some(self.end.map_addr(|_| unsafe { NonZero::new_unchecked(fit.start) })),
+                Err(now) => cursor = now,
+            }
+        }
+    }
+
+    pub(crate) fn next(&self) -> &AtomicPtr<Node> {
+        &self.next
+    }
+
+    pub(crate) fn detours(&self) -> &AtomicUsize {
+        &self.detours
+    }
+
+    pub(crate) fn taken(&self) -> &AtomicUsize {
+        &self.taken
+    }
+
+    /// Bytes of the node, header included.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Bytes handed out.
+    pub(crate) fn used(&self) -> usize {
+        self.cursor.load(Ordering::Relaxed) - self.data()
+    }
+
+    /// Bytes left.
+    pub(crate) fn tail(&self) -> usize {
+        self.end.addr().get() - self.cursor.load(Ordering::Relaxed)
+    }
+
+    /// Makes the node as good as new. Nobody else may be using it.
+    pub(crate) fn rewind(&self) {
+        self.cursor.store(self.data(), Ordering::Relaxed);
+        self.detours.store(0, Ordering::Relaxed);
+        self.taken.store(0, Ordering::Relaxed);
+    }
+
+    fn data(&self) -> usize {
+        ptr::from_ref(self).addr() + HEADER
+    }
+}
+
+/// Bytes of a node that holds `room` bytes and nothing else.
+pub(crate) fn exact(room: usize) -> Option<usize> {
+    layout::exact_chunk(room.checked_add(HEADER.saturating_sub(layout::HEADER))?)
+}
+
+/// Asks the allocator for a node of `size` bytes, header included.
+pub(crate) fn allocate(size: usize) -> Option<NonNull<Node>> {
+    debug_assert!(size > HEADER);
+    // SAFETY: the layout is not empty.
+    let start = NonNull::new(unsafe { alloc(node_layout(size)) })?;
+    // SAFETY: both lie in the block, the second at its end.
+    let (data, end) = unsafe { (start.add(HEADER), start.add(size)) };
+    let node = start.cast::<Node>();
+    let header = Node {
+        cursor: AtomicUsize::new(data.addr().get()),
+        end,
+        next: AtomicPtr::new(ptr::null_mut()),
+        detours: AtomicUsize::new(0),
+        taken: AtomicUsize::new(0),
+        size,
+    };
+    // SAFETY: fresh, aligned and larger than the header.
+    unsafe { node.write(header) };
+    Some(node)
+}
+
+/// Frees a node and gives its size.
+///
+/// # Safety
+/// - It came from [`allocate`], and nobody uses it or anything in it any more.
+pub(crate) unsafe fn free(node: NonNull<Node>) -> usize {
+    // SAFETY: the node is live.
+    let size = unsafe { node.as_ref() }.size;
+    // SAFETY: and its header initialized. (Loom's atomics have something to drop.)
+    unsafe { node.drop_in_place() };
+    // SAFETY: allocated with this layout.
+    unsafe { dealloc(node.as_ptr().cast(), node_layout(size)) };
+    size
+}
+
+/// Frees a list of nodes and gives the sum of their sizes.
+///
+/// # Safety
+/// - As for [`free`], for each.
+pub(crate) unsafe fn free_list(first: *mut Node) -> usize {
+    let (mut next, mut bytes) = (first, 0);
+    while let Some(node) = NonNull::new(next) {
+        // SAFETY: the node is live until it is freed below.
+        next = unsafe { node.as_ref() }.next.load(Ordering::Relaxed);
+        // SAFETY: as the caller vouches.
+        bytes += unsafe { free(node) };
+    }
+    bytes
+}
+
+/// The nodes of a list, from `first` on.
+///
+/// # Safety
+/// - The nodes stay live for `'a`.
+pub(crate) unsafe fn iterate<'a>(first: *mut Node) -> impl Iterator<Item = &'a Node> {
+    // SAFETY: as the caller vouches.
+    let node = move |at: *mut Node| unsafe { at.as_ref() };
+    core::iter::successors(node(first), move |at| node(at.next.load(Ordering::Acquire)))
+}
+
+/// Turns a list around.
+pub(crate) fn reverse(first: *mut Node) -> *mut Node {
+    let (mut next, mut reversed) = (first, ptr::null_mut());
+    // SAFETY: called under `&mut SyncArena` with one of its lists.
+    while let Some(node) = unsafe { next.as_ref() } {
+        let here = next;
+        next = node.next.load(Ordering::Relaxed);
+        node.next.store(reversed, Ordering::Relaxed);
+        reversed = here;
+    }
+    reversed
+}
+
+/// Makes one list of spares: the spares that served a request, then the nodes made since, then the other spares. So a
+/// repeated sequence of requests finds its nodes in its order. Gives the list and the bytes of those that served.
+///
+/// # Safety
+/// - The lists are of one arena, nobody else uses them, and nothing in them is in use.
+pub(crate) unsafe fn recycle(made: *mut Node, spares: *mut Node) -> (*mut Node, usize) {
+    let mut used = 0;
+    let (mut taken, mut left) = (Chain::new(), Chain::new());
+    let mut next = spares;
+    // SAFETY: as the caller vouches.
+    while let Some(node) = unsafe { next.as_ref() } {
+        let here = next;
+        next = node.next.load(Ordering::Relaxed);
+        let list = if node.taken.load(Ordering::Relaxed) == TAKEN { &mut taken } else { &mut left };
+        if node.taken.load(Ordering::Relaxed) == TAKEN {
+            used += node.size;
+        }
+        // SAFETY: `here` is live and in no list now.
+        unsafe { list.push(here) };
+        node.rewind();
+    }
+    next = made;
+    // SAFETY: as the caller vouches.
+    while let Some(node) = unsafe { next.as_ref() } {
+        let here = next;
+        next = node.next.load(Ordering::Relaxed);
+        used += node.size;
+        // SAFETY: `here` is live and in no list now.
+        unsafe { taken.push(here) };
+        node.rewind();
+    }
+    // SAFETY: both lists are whole.
+    (unsafe { taken.followed_by(&left) }, used)
+}
+
+/// Frees the spares past the mark, as `layout::is_surplus_aside` says. Gives the rest and the bytes freed.
+///
+/// # Safety
+/// - As for [`recycle`].
+pub(crate) unsafe fn trim_spares(first: *mut Node, mark: usize) -> (*mut Node, usize) {
+    let mut rest = 0;
+    let mut last: Option<&Node> = None;
+    let mut at = first;
+    // SAFETY: as the caller vouches.
+    while let Some(node) = unsafe { at.as_ref() } {
+        if layout::is_surplus_aside(rest, node.size, mark) {
+            break;
+        }
+        rest += node.size;
+        last = Some(node);
+        at = node.next.load(Ordering::Relaxed);
+    }
+    let kept = match last {
+        Some(last) => {
+            last.next.store(ptr::null_mut(), Ordering::Relaxed);
+            first
+        }
+        None => ptr::null_mut(),
+    };
+    // SAFETY: cut off just now.
+    (kept, unsafe { free_list(at) })
+}
+
+fn node_layout(size: usize) -> Layout {
+    Layout::from_size_align(size, CHUNK_ALIGN).expect("`exact` bounds the size by isize::MAX - 16")
+}
+
+/// A list under construction: its two ends.
+struct Chain {
+    first: *mut Node,
+    last: *mut Node,
+}
+
+impl Chain {
+    const fn new() -> Chain {
+        Chain { first: ptr::null_mut(), last: ptr::null_mut() }
+    }
+
+    /// # Safety
+    /// - The node is live and in no other list, and nobody else uses it.
+    unsafe fn push(&mut self, node: *mut Node) {
+        // SAFETY: as the caller vouches.
+        unsafe { (*node).next.store(ptr::null_mut(), Ordering::Relaxed) };
+        // SAFETY: null or a node pushed before.
+        match unsafe { self.last.as_ref() } {
+            Some(last) => last.next.store(node, Ordering::Relaxed),
+            None => self.first = node,
+        }
+        self.last = node;
+    }
+
+    /// # Safety
+    /// - The nodes of both lists are live and nobody else uses them.
+    unsafe fn followed_by(self, other: &Chain) -> *mut Node {
+        // SAFETY: null or a node pushed before.
+        match unsafe { self.last.as_ref() } {
+            Some(last) => {
+                last.next.store(other.first, Ordering::Relaxed);
+                self.first
+            }
+            None => other.first,
+        }
+    }
+}

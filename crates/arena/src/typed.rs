@@ -1,0 +1,276 @@
+//! The typed allocations, the same for the arena of one thread and for that of several.
+
+use core::alloc::Layout;
+use core::ptr::{self, NonNull};
+use core::slice;
+
+use crate::error::AllocError;
+
+/// The typed methods of an arena that has `try_alloc_one` and `try_alloc_array`, which give uninitialized memory.
+macro_rules! typed_methods {
+    ($arena:ident) => {
+        #[allow(clippy::mut_from_ref)] // each call hands out other memory
+        impl $arena {
+            /// Moves `value` into the arena. It is never dropped.
+            ///
+            /// # Panics
+            /// When the memory cannot be had.
+            #[inline]
+            #[track_caller]
+            pub fn alloc<T>(&self, value: T) -> &mut T {
+                self.alloc_with(|| value)
+            }
+
+            /// As [`alloc`](Self::alloc).
+            ///
+            /// # Errors
+            /// When the memory cannot be had; `value` is dropped then.
+            #[inline]
+            pub fn try_alloc<T>(&self, value: T) -> Result<&mut T, $crate::AllocError> {
+                self.try_alloc_with(|| value)
+            }
+
+            /// Allocates memory for a value, uninitialized.
+            ///
+            /// # Panics
+            /// When the memory cannot be had.
+            #[inline]
+            #[track_caller]
+            pub fn alloc_uninit<T>(&self) -> &mut core::mem::MaybeUninit<T> {
+                match self.try_alloc_uninit() {
+                    Ok(value) => value,
+                    Err(error) => error.raise(),
+                }
+            }
+
+            /// As [`alloc_uninit`](Self::alloc_uninit).
+            ///
+            /// # Errors
+            /// When the memory cannot be had.
+            #[inline]
+            pub fn try_alloc_uninit<T>(&self) -> Result<&mut core::mem::MaybeUninit<T>, $crate::AllocError> {
+                let start = self.try_alloc_one::<core::mem::MaybeUninit<T>>()?;
+                // SAFETY: fresh memory; no bytes need to be initialized.
+                Ok(unsafe { &mut *start.as_ptr() })
+            }
+
+            /// Makes a value in place, which spares a large one the way over the stack. `make` may allocate in this arena.
+            ///
+            /// # Panics
+            /// When the memory cannot be had, and with `make`; its memory then stays unused until the reset.
+            #[inline]
+            #[track_caller]
+            pub fn alloc_with<T>(&self, make: impl FnOnce() -> T) -> &mut T {
+                let start = match self.try_alloc_one::<T>() {
+                    Ok(start) => start,
+                    Err(error) => error.raise(),
+                };
+                // SAFETY: fresh memory for a `T`.
+                unsafe { $crate::typed::init(start, make) }
+            }
+
+            /// As [`alloc_with`](Self::alloc_with).
+            ///
+            /// # Errors
+            /// When the memory cannot be had; `make` is not called then.
+            #[inline]
+            pub fn try_alloc_with<T>(&self, make: impl FnOnce() -> T) -> Result<&mut T, $crate::AllocError> {
+                let start = self.try_alloc_one::<T>()?;
+                // SAFETY: fresh memory for a `T`.
+                Ok(unsafe { $crate::typed::init(start, make) })
+            }
+
+            /// Copies `values` into the arena.
+            ///
+            /// # Panics
+            /// When the memory cannot be had.
+            #[inline]
+            #[track_caller]
+            pub fn alloc_slice_copy<T: Copy>(&self, values: &[T]) -> &mut [T] {
+                let start = if size_of::<T>() == 0 {
+                    NonNull::dangling()
+                } else {
+                    self.alloc_layout(Layout::for_value(values)).cast()
+                };
+                // SAFETY: fresh memory for as many.
+                unsafe { $crate::typed::copy(start, values) }
+            }
+
+            /// As [`alloc_slice_copy`](Self::alloc_slice_copy).
+            ///
+            /// # Errors
+            /// When the memory cannot be had.
+            #[inline]
+            pub fn try_alloc_slice_copy<T: Copy>(
+                &self,
+                values: &[T],
+            ) -> Result<&mut [T], $crate::AllocError> {
+                let start = self.try_alloc_array::<T>(values.len())?;
+                // SAFETY: fresh memory for as many.
+                Ok(unsafe { $crate::typed::copy(start, values) })
+            }
+
+            /// Allocates `len` copies of `value`.
+            ///
+            /// # Panics
+            /// When the memory cannot be had.
+            #[inline]
+            #[track_caller]
+            pub fn alloc_slice_fill<T: Copy>(&self, len: usize, value: T) -> &mut [T] {
+                match self.try_alloc_slice_fill(len, value) {
+                    Ok(slice) => slice,
+                    Err(error) => error.raise(),
+                }
+            }
+
+            /// As [`alloc_slice_fill`](Self::alloc_slice_fill).
+            ///
+            /// # Errors
+            /// When the memory cannot be had.
+            #[inline]
+            pub fn try_alloc_slice_fill<T: Copy>(
+                &self,
+                len: usize,
+                value: T,
+            ) -> Result<&mut [T], $crate::AllocError> {
+                let start = self.try_alloc_array::<T>(len)?;
+                // Copies without bytes need no loop, which a debug build would run `len` times.
+                let copies = if size_of::<T>() == 0 { 0 } else { len };
+                // SAFETY: fresh memory for `len` of them; without bytes all are initialized.
+                unsafe { $crate::typed::fill(start, copies, |_| value) };
+                // SAFETY: just initialized.
+                Ok(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), len) })
+            }
+
+            /// Allocates `len` values, made in order by `make`, which is given the index and may allocate in this arena.
+            ///
+            /// # Panics
+            /// When the memory cannot be had, and with `make`; what was made before is then not dropped.
+            #[inline]
+            #[track_caller]
+            pub fn alloc_slice_with<T>(&self, len: usize, make: impl FnMut(usize) -> T) -> &mut [T] {
+                match self.try_alloc_slice_with(len, make) {
+                    Ok(slice) => slice,
+                    Err(error) => error.raise(),
+                }
+            }
+
+            /// As [`alloc_slice_with`](Self::alloc_slice_with).
+            ///
+            /// # Errors
+            /// When the memory cannot be had; `make` is not called then.
+            #[inline]
+            pub fn try_alloc_slice_with<T>(
+                &self,
+                len: usize,
+                make: impl FnMut(usize) -> T,
+            ) -> Result<&mut [T], $crate::AllocError> {
+                let start = self.try_alloc_array::<T>(len)?;
+                // SAFETY: fresh memory for `len` of them.
+                Ok(unsafe { $crate::typed::fill(start, len, make) })
+            }
+
+            /// Allocates `len` zeros. (Other allocations are not zeroed: `reset` leaves old contents behind.)
+            ///
+            /// # Panics
+            /// When the memory cannot be had.
+            #[inline]
+            #[track_caller]
+            pub fn alloc_slice_zeroed<T: $crate::Zeroable>(&self, len: usize) -> &mut [T] {
+                match self.try_alloc_slice_zeroed(len) {
+                    Ok(slice) => slice,
+                    Err(error) => error.raise(),
+                }
+            }
+
+            /// As [`alloc_slice_zeroed`](Self::alloc_slice_zeroed).
+            ///
+            /// # Errors
+            /// When the memory cannot be had.
+            #[inline]
+            pub fn try_alloc_slice_zeroed<T: $crate::Zeroable>(
+                &self,
+                len: usize,
+            ) -> Result<&mut [T], $crate::AllocError> {
+                let start = self.try_alloc_array::<T>(len)?;
+                // SAFETY: fresh memory for `len` of them.
+                unsafe { start.as_ptr().write_bytes(0, len) };
+                // SAFETY: just initialized, for `Zeroable` says that zeros are a value.
+                Ok(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), len) })
+            }
+
+            /// Copies `text` into the arena.
+            ///
+            /// # Panics
+            /// When the memory cannot be had.
+            #[inline]
+            #[track_caller]
+            pub fn alloc_str(&self, text: &str) -> &mut str {
+                let bytes = self.alloc_slice_copy(text.as_bytes());
+                // SAFETY: a copy of text.
+                unsafe { core::str::from_utf8_unchecked_mut(bytes) }
+            }
+
+            /// As [`alloc_str`](Self::alloc_str).
+            ///
+            /// # Errors
+            /// When the memory cannot be had.
+            #[inline]
+            pub fn try_alloc_str(&self, text: &str) -> Result<&mut str, $crate::AllocError> {
+                let bytes = self.try_alloc_slice_copy(text.as_bytes())?;
+                // SAFETY: a copy of text.
+                Ok(unsafe { core::str::from_utf8_unchecked_mut(bytes) })
+            }
+        }
+    };
+}
+pub(crate) use typed_methods;
+
+/// The layout of `len` values.
+#[inline]
+pub(crate) fn array<T>(len: usize) -> Result<Layout, AllocError> {
+    Layout::array::<T>(len).map_err(|_| AllocError::too_large())
+}
+
+/// A pointer that is not null and aligned, for an empty layout.
+pub(crate) fn dangling(layout: Layout) -> NonNull<u8> {
+    NonNull::new(ptr::without_provenance_mut(layout.align())).expect("an alignment is not zero")
+}
+
+/// # Safety
+/// `start` is memory for a `T`, that nobody else refers to for `'a`.
+#[inline]
+pub(crate) unsafe fn init<'a, T>(start: NonNull<T>, make: impl FnOnce() -> T) -> &'a mut T {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        start.write(make());
+        &mut *start.as_ptr()
+    }
+}
+
+/// # Safety
+/// `start` is memory for as many, that nobody else refers to for `'a`.
+#[inline]
+pub(crate) unsafe fn copy<'a, T: Copy>(start: NonNull<T>, values: &[T]) -> &'a mut [T] {
+    // SAFETY: as the caller vouches; `values` was there before the memory was handed out, so they are apart.
+    unsafe {
+        ptr::copy_nonoverlapping(values.as_ptr(), start.as_ptr(), values.len());
+        slice::from_raw_parts_mut(start.as_ptr(), values.len())
+    }
+}
+
+/// # Safety
+/// `start` is memory for `len` of them, that nobody else refers to for `'a`.
+#[inline]
+pub(crate) unsafe fn fill<'a, T>(
+    start: NonNull<T>,
+    len: usize,
+    mut make: impl FnMut(usize) -> T,
+) -> &'a mut [T] {
+    for index in 0..len {
+        // SAFETY: `index < len`.
+        unsafe { start.add(index).write(make(index)) };
+    }
+    // SAFETY: all `len` are initialized.
+    unsafe { slice::from_raw_parts_mut(start.as_ptr(), len) }
+}

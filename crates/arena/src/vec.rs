@@ -1,0 +1,311 @@
+//! A growable array in an arena.
+//!
+//! # Ground rules
+//! `start` is memory of the arena for `capacity` values, of which the first `len` are initialized and owned here. Nobody
+//! else has a pointer to them, so growing may move them.
+
+use core::fmt;
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut};
+use core::ptr::{self, NonNull};
+use core::slice;
+
+use crate::arena::Arena;
+use crate::error::AllocError;
+use crate::typed::array;
+
+/// A growable array in an [`Arena`].
+///
+/// Growth doubles. It is in place when the array is the arena's last allocation and its chunk has room, or when it has a
+/// chunk of its own; else the values are copied, and the old memory stays unused until the reset. Dropping the array
+/// drops its values; [`into_slice`](Vec::into_slice) hands them to the arena, which never does.
+///
+/// ```
+/// use rookery_arena::{Arena, Vec};
+///
+/// let arena = Arena::new();
+/// let mut squares = Vec::new_in(&arena);
+/// squares.extend((0..5).map(|n| n * n));
+/// let squares: &[i32] = squares.into_slice();
+/// assert_eq!(squares, [0, 1, 4, 9, 16]);
+/// ```
+///
+/// # Panics
+/// Methods without `try_` in their name panic when the memory cannot be had, as those of [`Arena`] do.
+pub struct Vec<'a, T> {
+    start: NonNull<T>,
+    len: usize,
+    capacity: usize,
+    arena: &'a Arena,
+}
+
+impl<'a, T> Vec<'a, T> {
+    /// Makes an empty array.
+    ///
+    /// # Allocation
+    /// None.
+    pub const fn new_in(arena: &'a Arena) -> Vec<'a, T> {
+        let capacity = if size_of::<T>() == 0 { usize::MAX } else { 0 };
+        Vec { start: NonNull::dangling(), len: 0, capacity, arena }
+    }
+
+    /// Makes an empty array with room for `capacity` values.
+    ///
+    /// # Panics
+    /// When the memory cannot be had.
+    #[track_caller]
+    pub fn with_capacity_in(capacity: usize, arena: &'a Arena) -> Vec<'a, T> {
+        let mut vec = Vec::new_in(arena);
+        if let Err(error) = vec.try_reserve_exact(capacity) {
+            error.raise();
+        }
+        vec
+    }
+
+    /// Adds a value at the end.
+    ///
+    /// # Panics
+    /// When the memory cannot be had.
+    #[inline]
+    #[track_caller]
+    pub fn push(&mut self, value: T) {
+        if let Err(error) = self.try_push(value) {
+            error.raise();
+        }
+    }
+
+    /// As [`push`](Vec::push).
+    ///
+    /// # Errors
+    /// When the memory cannot be had; `value` is dropped then.
+    #[inline]
+    pub fn try_push(&mut self, value: T) -> Result<(), AllocError> {
+        if self.len == self.capacity {
+            self.try_reserve(1)?;
+        }
+        // SAFETY: `len < capacity`.
+        unsafe { self.start.add(self.len).write(value) };
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Takes the last value.
+    #[inline]
+    pub fn pop(&mut self) -> Option<T> {
+        self.len = self.len.checked_sub(1)?;
+        // SAFETY: initialized, and not counted any more.
+        Some(unsafe { self.start.add(self.len).read() })
+    }
+
+    /// Drops the values after the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        if len < self.len {
+            let rest = ptr::slice_from_raw_parts_mut(
+                // SAFETY: `len` is within the values.
+                unsafe { self.start.add(len) }.as_ptr(),
+                self.len - len,
+            );
+            // Before the drop: if one panics, none is dropped twice.
+            self.len = len;
+            // SAFETY: initialized, and not counted any more.
+            unsafe { rest.drop_in_place() };
+        }
+    }
+
+    /// Drops all values. The memory stays.
+    pub fn clear(&mut self) {
+        self.truncate(0);
+    }
+
+    /// Makes room for `more` values, at least doubling.
+    ///
+    /// # Panics
+    /// When the memory cannot be had.
+    #[track_caller]
+    pub fn reserve(&mut self, more: usize) {
+        if let Err(error) = self.try_reserve(more) {
+            error.raise();
+        }
+    }
+
+    /// As [`reserve`](Vec::reserve).
+    ///
+    /// # Errors
+    /// When the memory cannot be had; the array is then as before.
+    pub fn try_reserve(&mut self, more: usize) -> Result<(), AllocError> {
+        if more <= self.capacity - self.len {
+            return Ok(());
+        }
+        let needed = self.len.checked_add(more).ok_or(AllocError::too_large())?;
+        let least = (LEAST_BYTES / size_of::<T>().max(1)).max(1);
+        self.grow(needed.max(self.capacity.saturating_mul(2)).max(least)).or_else(|error| {
+            // Twice as much may be over the limit where just enough is not.
+            self.grow(needed).map_err(|_| error)
+        })
+    }
+
+    /// Makes room for `more` values and not more.
+    ///
+    /// # Errors
+    /// When the memory cannot be had; the array is then as before.
+    pub fn try_reserve_exact(&mut self, more: usize) -> Result<(), AllocError> {
+        if more <= self.capacity - self.len {
+            return Ok(());
+        }
+        self.grow(self.len.checked_add(more).ok_or(AllocError::too_large())?)
+    }
+
+    /// Values there is room for.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The values.
+    #[inline]
+    pub fn as_slice(&self) -> &[T] {
+        self
+    }
+
+    /// The values.
+    #[inline]
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        self
+    }
+
+    /// Leaves the values to the arena, for as long as it is not reset. They are never dropped.
+    pub fn into_slice(self) -> &'a mut [T] {
+        let vec = ManuallyDrop::new(self);
+        // SAFETY: `len` initialized values in memory that is the arena's for `'a` and nobody else's.
+        unsafe { slice::from_raw_parts_mut(vec.start.as_ptr(), vec.len) }
+    }
+
+    /// The arena.
+    pub fn arena(&self) -> &'a Arena {
+        self.arena
+    }
+
+    #[cold]
+    fn grow(&mut self, capacity: usize) -> Result<(), AllocError> {
+        let old = array::<T>(self.capacity)?;
+        let new = array::<T>(capacity)?;
+        // SAFETY: `start` is this array's alone and has the layout `old` (or none), and `new` is larger: a type without
+        // bytes never comes here.
+        self.start = unsafe { self.arena.try_grow(self.start.cast(), old, new) }?.cast();
+        self.capacity = capacity;
+        Ok(())
+    }
+}
+
+impl<T: Copy> Vec<'_, T> {
+    /// Adds copies of `values` at the end.
+    ///
+    /// # Panics
+    /// When the memory cannot be had.
+    #[inline]
+    #[track_caller]
+    pub fn extend_from_slice(&mut self, values: &[T]) {
+        if let Err(error) = self.try_extend_from_slice(values) {
+            error.raise();
+        }
+    }
+
+    /// As [`extend_from_slice`](Vec::extend_from_slice).
+    ///
+    /// # Errors
+    /// When the memory cannot be had; the array is then as before.
+    #[inline]
+    pub fn try_extend_from_slice(&mut self, values: &[T]) -> Result<(), AllocError> {
+        self.try_reserve(values.len())?;
+        // SAFETY: room for as many was just made, and `values` cannot lie in it.
+        unsafe {
+            ptr::copy_nonoverlapping(values.as_ptr(), self.start.add(self.len).as_ptr(), values.len());
+        }
+        self.len += values.len();
+        Ok(())
+    }
+}
+
+impl<T> Deref for Vec<'_, T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: `len` initialized values.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T> DerefMut for Vec<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: `len` initialized values, borrowed as this array is.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T> Extend<T> for Vec<'_, T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
+        let values = values.into_iter();
+        self.reserve(values.size_hint().0);
+        values.for_each(|value| self.push(value));
+    }
+}
+
+impl<T> Drop for Vec<'_, T> {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Vec<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_slice().fmt(f)
+    }
+}
+
+impl<T: PartialEq> PartialEq for Vec<'_, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl<T: Eq> Eq for Vec<'_, T> {}
+
+impl<T: PartialEq> PartialEq<[T]> for Vec<'_, T> {
+    fn eq(&self, other: &[T]) -> bool {
+        self.as_slice() == other
+    }
+}
+
+impl<T: PartialEq, const N: usize> PartialEq<[T; N]> for Vec<'_, T> {
+    fn eq(&self, other: &[T; N]) -> bool {
+        self.as_slice() == other
+    }
+}
+
+impl<T> AsRef<[T]> for Vec<'_, T> {
+    fn as_ref(&self) -> &[T] {
+        self
+    }
+}
+
+impl<'v, T> IntoIterator for &'v Vec<'_, T> {
+    type Item = &'v T;
+    type IntoIter = slice::Iter<'v, T>;
+
+    fn into_iter(self) -> slice::Iter<'v, T> {
+        self.iter()
+    }
+}
+
+impl<'v, T> IntoIterator for &'v mut Vec<'_, T> {
+    type Item = &'v mut T;
+    type IntoIter = slice::IterMut<'v, T>;
+
+    fn into_iter(self) -> slice::IterMut<'v, T> {
+        self.iter_mut()
+    }
+}
+
+/// The first growth makes room for this many bytes, so that an array of small values does not grow at each of the first.
+const LEAST_BYTES: usize = 32;

@@ -1,0 +1,94 @@
+//! Pools: what waits, what is remembered and what the limits do.
+
+use rookery_arena::{Limits, Pool};
+
+use crate::heap;
+
+fn use_bytes(pool: &Pool<&'static str>, key: &'static str, bytes: usize) -> usize {
+    let arena = pool.take(key);
+    for _ in 0..bytes / 100 {
+        arena.alloc_uninit::<[u8; 100]>();
+    }
+    arena.chunks()
+}
+
+#[test]
+fn an_arena_comes_back_empty_and_is_taken_again() {
+    let pool = Pool::new();
+    let first = pool.take(1);
+    let address = std::ptr::from_ref(first.alloc([1u64; 20])).addr();
+    drop(first);
+    assert_eq!((pool.arenas(), pool.keys()), (1, 1));
+    let again = pool.take(1);
+    assert!(again.is_empty());
+    assert_eq!(std::ptr::from_ref(again.alloc([2u64; 20])).addr(), address);
+    assert_eq!((pool.arenas(), pool.bytes()), (0, 0));
+}
+
+#[test]
+fn keys_do_not_share_arenas() {
+    let pool = Pool::new();
+    use_bytes(&pool, "large", 50_000);
+    let small = pool.take("small");
+    assert_eq!((small.capacity(), pool.arenas()), (0, 1));
+}
+
+#[test]
+fn a_new_arena_has_the_size_that_its_key_needs() {
+    let pool = Pool::new();
+    assert!(use_bytes(&pool, "page", 40_000) > 5, "the first grows from small");
+    let waiting = pool.take("page");
+    // The one that waits is in use: this one is made, in one chunk.
+    assert_eq!(use_bytes(&pool, "page", 40_000), 1);
+    assert_eq!(pool.high_water(&"page"), Some(40_000));
+    drop(waiting);
+}
+
+#[test]
+fn a_key_that_needs_less_shrinks() {
+    let pool = Pool::new();
+    use_bytes(&pool, "page", 400_000);
+    let waiting = pool.take("page");
+    use_bytes(&pool, "page", 400_000);
+    drop(waiting);
+    for _ in 0..100 {
+        use_bytes(&pool, "page", 1000);
+    }
+    assert!(pool.bytes() < 16_000, "{}", pool.bytes());
+    assert_eq!(pool.high_water(&"page"), Some(1000));
+}
+
+#[test]
+fn steady_state_calls_neither_malloc_nor_free() {
+    let pool = Pool::new();
+    let keys = ["a", "b", "c"];
+    let round = || keys.into_iter().for_each(|key| _ = use_bytes(&pool, key, 5_000));
+    (0..3).for_each(|_| round());
+    assert_eq!(heap::calls(|| (0..50).for_each(|_| round())), (0, 0));
+}
+
+#[test]
+fn limits_bound_what_waits() {
+    let limits = Limits { max_bytes: 100_000, max_arenas: 3, max_keys: 2 };
+    let pool = Pool::with_limits(limits);
+    let taken: Vec<_> = (0..5).map(|_| pool.take("many")).collect();
+    taken.iter().for_each(|arena| _ = arena.alloc(1u8));
+    drop(taken);
+    assert_eq!(pool.arenas(), 3);
+    use_bytes(&pool, "large", 99_900);
+    assert!(pool.bytes() <= 100_000 && pool.arenas() == 3);
+    use_bytes(&pool, "third", 100);
+    assert_eq!((pool.keys(), pool.high_water(&"many"), pool.arenas()), (2, None, 1));
+}
+
+#[test]
+fn an_arena_of_a_forgotten_key_does_not_come_back_as_another() {
+    let pool = Pool::with_limits(Limits { max_keys: 1, ..Limits::default() });
+    let old = pool.take("old");
+    old.alloc_uninit::<[u8; 100_000]>();
+    use_bytes(&pool, "new", 100);
+    drop(old);
+    assert_eq!((pool.arenas(), pool.high_water(&"new")), (1, Some(100)));
+    pool.clear();
+    assert_eq!((pool.arenas(), pool.bytes(), pool.keys()), (0, 0, 0));
+}

@@ -1,0 +1,198 @@
+//! How often each constructor and each poll allocates. One test, because the counter is the process's.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::hint::black_box;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use rookery_error::{
+    Context as _, Delivery, Error, ErrorHook, ErrorHookFuture, Kind, Reports, StaticError, error, set_hook,
+    throw, with_hook,
+};
+
+/// Counts allocations (a reallocation is one) and bytes asked for.
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+
+fn counted(bytes: usize) {
+    ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    BYTES.fetch_add(bytes, Ordering::Relaxed);
+}
+
+// SAFETY: everything is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        counted(layout.size());
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        counted(size);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Allocations and bytes of `run`.
+fn cost<T>(run: impl FnOnce() -> T) -> (usize, usize) {
+    let before = (ALLOCATIONS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed));
+    black_box(run());
+    (ALLOCATIONS.load(Ordering::Relaxed) - before.0, BYTES.load(Ordering::Relaxed) - before.1)
+}
+
+fn allocations<T>(run: impl FnOnce() -> T) -> usize {
+    cost(run).0
+}
+
+#[derive(Debug, Clone, Copy)]
+struct ThirtyTwo([u64; 4]);
+
+impl fmt::Display for ThirtyTwo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0[0].fmt(f)
+    }
+}
+
+impl StdError for ThirtyTwo {}
+
+static STATIC: StaticError<ThirtyTwo> = StaticError::new(ThirtyTwo([0; 4]));
+
+#[derive(Clone, Copy)]
+struct All;
+
+impl Kind for All {
+    const COUNT: usize = 1;
+    fn of(_: &Error) -> All {
+        All
+    }
+    fn index(self) -> usize {
+        0
+    }
+}
+
+/// Without the test harness, whose threads allocate when they please: `harness = false`.
+fn main() {
+    constructors();
+    conversions_back();
+    hooks();
+    reports();
+    println!("allocations: ok");
+}
+
+fn constructors() {
+    let error = ThirtyTwo([1; 4]);
+    assert_eq!(cost(|| Error::new(error)), (1, 32 + 2 * size_of::<usize>()));
+    assert_eq!(allocations(|| Error::from_static(&"static")), 0);
+    assert_eq!(allocations(|| Error::from_static_error(&STATIC)), 0);
+    assert_eq!(allocations(|| error!("plain literal")), 0);
+
+    let text = String::from("a text that is not known before");
+    assert_eq!(cost(|| Error::from(text.as_str())), (1, 4 * size_of::<usize>() + text.len()));
+    assert_eq!(allocations(|| Error::from(Cow::Borrowed(text.as_str()))), 1);
+    let owned = text.clone();
+    assert_eq!(allocations(|| Error::from(owned)), 1);
+    assert_eq!(allocations(|| error!("formatted: {text} {}", 1)), 1);
+    let long = "l".repeat(300);
+    assert_eq!(allocations(|| error!("{long}")), 2);
+
+    let boxed: Box<dyn StdError + Send + Sync> = Box::new(error);
+    assert_eq!(cost(|| Error::from(boxed)), (1, 4 * size_of::<usize>()));
+    assert_eq!(allocations(|| Error::from(error)), 2, "the box of the conversion, and the one around it");
+
+    let one = Error::new(error);
+    assert_eq!(allocations(|| one.clone()), 0);
+    assert_eq!(allocations(|| Error::from_static(&"static").clone()), 0);
+    assert_eq!(allocations(|| one.clone().context("a literal")), 1);
+    assert_eq!(allocations(|| one.downcast_ref::<ThirtyTwo>().is_some()), 0);
+    assert_eq!(allocations(|| one.chain().count()), 0);
+    assert_eq!(allocations(|| Ok::<_, Error>(1).with_context(|| format!("never {text}"))), 0);
+
+    // Whatever the environment says: it asks for backtraces on the machine that this was written on.
+    // SAFETY: this program has one thread.
+    unsafe { std::env::set_var("RUST_BACKTRACE", "1") };
+    assert_eq!(allocations(|| Error::new(error)), 1);
+    assert_eq!(allocations(|| error!("plain literal")), 0);
+}
+
+fn conversions_back() {
+    let error = ThirtyTwo([2; 4]);
+    let alone = Error::new(error);
+    assert_eq!(cost(|| alone.into_boxed()), (1, 32));
+    let boxed: Box<dyn StdError + Send + Sync> = Box::new(error);
+    let kept = Error::from(boxed);
+    assert_eq!(allocations(|| kept.into_boxed()), 0);
+    let shared = Error::new(error);
+    let boxed = shared.clone().into_boxed();
+    assert_eq!(allocations(|| Error::from(boxed)), 0, "the handle comes out of its box");
+    assert_eq!(allocations(|| shared.into_inner()), 1);
+}
+
+struct Deaf;
+
+impl ErrorHook for Deaf {
+    fn throw(&self, _: Error) -> rookery_error::ErrorId {
+        1.into()
+    }
+    fn clear(&self, _: &rookery_error::ErrorId) {}
+}
+
+fn hooks() {
+    let hook: Arc<dyn ErrorHook> = Arc::new(Deaf);
+    let mut polls = 0;
+    let inner = poll_fn(move |_| {
+        polls += 1;
+        if polls % 2 == 0 {
+            throw(Error::from_static(&"static"));
+        }
+        if polls == 1000 { Poll::Ready(()) } else { Poll::Pending }
+    });
+    let mut future = pin!(ErrorHookFuture::with_hook(Some(hook.clone()), inner));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert_eq!(allocations(|| while future.as_mut().poll(&mut cx).is_pending() {}), 0);
+    assert_eq!(allocations(|| with_hook(&hook, || throw(Error::from_static(&"static")))), 0);
+    assert_eq!(allocations(|| ErrorHookFuture::new(())), 0);
+    assert_eq!(allocations(|| set_hook(hook.clone())), 1);
+    assert_eq!(allocations(|| throw("not even converted")), 0);
+}
+
+/// What a server does for each rejection: no allocation, however long it runs.
+fn reports() {
+    let reports = Arc::new(Reports::<All>::new());
+    reports.set_delivery(Delivery::Queue);
+    assert_eq!(allocations(|| reports.hook()), 1);
+    let hook = reports.hook();
+    let requests = || {
+        for request in 0..1000 {
+            hook.begin(request);
+            hook.throw(Error::from_static_error(&STATIC));
+            if request % 3 == 0 {
+                while reports.take().is_some() {}
+            }
+        }
+    };
+    assert_eq!(allocations(requests), 0);
+    let overflow = || {
+        for _ in 0..1000 {
+            hook.throw(Error::from_static_error(&STATIC));
+        }
+    };
+    assert_eq!(allocations(overflow), 0);
+    assert!(reports.lost() > 700);
+    let handler = String::from("handler failed: no such file");
+    assert_eq!(allocations(|| hook.throw(Error::from(handler.as_str()))), 1);
+}

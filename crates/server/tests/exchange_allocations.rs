@@ -1,0 +1,142 @@
+//! What an exchange, a rejection and a WebSocket message allocate on the I/O thread at steady state: nothing.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use rookery_exchange::{AppWaker, Command, Event};
+use rookery_server::{Config, Server, Site};
+
+/// Counts what threads other than the test's own allocate.
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static IS_TEST: Cell<bool> = const { Cell::new(false) };
+}
+
+fn count() {
+    if !IS_TEST.get() {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every call is passed on to the system's allocator unchanged; counting touches a `Cell` without a destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's duties are the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's duties are the same.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's duties are the same.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+struct NoWaker;
+
+impl AppWaker for NoWaker {
+    fn wake(&self) {}
+}
+
+/// Sends `request` `n` times, each after the answer to the one before, whose length does not change.
+fn ask(socket: &mut TcpStream, request: &[u8], answer_len: usize, n: usize) {
+    let mut buffer = [0; 4096];
+    for _ in 0..n {
+        socket.write_all(request).unwrap();
+        let mut got = 0;
+        while got < answer_len {
+            let read = socket.read(&mut buffer[got..]).unwrap();
+            assert!(read > 0, "{}", String::from_utf8_lossy(&buffer[..got]));
+            got += read;
+        }
+        assert_eq!(got, answer_len);
+    }
+}
+
+#[test]
+fn steady_state_allocates_nothing() {
+    IS_TEST.set(true);
+    let server = Server::new(Config::default(), Box::new(NoWaker));
+    let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let app = std::thread::spawn({
+        let (link, is_over) = (Arc::clone(server.link()), Arc::clone(&is_over));
+        move || {
+            IS_TEST.set(true);
+            while !is_over.load(Ordering::Relaxed) {
+                link.wait(Duration::from_millis(20));
+                while let Some(event) = link.next() {
+                    match event {
+                        Event::Request(mut exchange) => {
+                            exchange.begin_reply(if exchange.is_upgrade() { 101 } else { 200 });
+                            exchange.push_reply_header(b"Content-Type", b"text/plain").unwrap();
+                            exchange.push_reply_header(b"X-Request-Id", b"0123456789").unwrap();
+                            exchange.set_reply_body(b"Hello, World!");
+                            link.send(Command::Respond(exchange));
+                        }
+                        Event::Message { socket, kind, payload, .. } => {
+                            link.send(Command::Send { socket, kind, payload });
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    });
+    let connect = || {
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        socket.set_nodelay(true).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket
+    };
+    let date = "Date: Sat, 21 Nov 2026 00:00:00 GMT\r\n".len();
+    let hello = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-Request-Id: 0123456789\r\nContent-Length: 13\r\n\r\nHello, World!"
+        .len()
+        + date;
+    // hyper itself allocates for each request header whose name is not standard.
+    let get = b"GET /a/path?and=query HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n";
+    let post = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n0123456789";
+    let frame = [0x82, 0x84, 0, 0, 0, 0, 1, 2, 3, 4];
+    // hyper's channel from a connection to the body of a request is one allocation.
+    for (what, request, answer_len, allowed) in
+        [("GET", &get[..], hello, 0), ("POST", post, hello, 1), ("a message", &frame, 6, 0)]
+    {
+        let mut socket = connect();
+        if what == "a message" {
+            let handshake = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+            socket.write_all(handshake).unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                socket.read_exact(&mut byte).unwrap();
+                head.push(byte[0]);
+            }
+        }
+        ask(&mut socket, request, answer_len, 200);
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        ask(&mut socket, request, answer_len, 2000);
+        let spent = ALLOCATIONS.load(Ordering::Relaxed) - before;
+        // A timer's wheel, or the runtime's queue, may grow once.
+        assert!(spent <= allowed * 2000 + 4, "{what}: {spent} allocations in 2,000");
+    }
+    is_over.store(true, Ordering::Relaxed);
+    app.join().unwrap();
+}

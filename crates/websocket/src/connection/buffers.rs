@@ -1,0 +1,52 @@
+//! Buffers that a thread lends to its connections.
+//!
+//! A connection owns a buffer only while something in it is half read or half written, so ten thousand idle ones own
+//! none, and a busy thread goes round with one or two that stay in the cache.
+
+use std::cell::RefCell;
+
+use crate::protocol::KEPT_BYTES;
+
+/// Bytes read from a socket at a time: room for several messages of 16 KiB, small enough to stay in a level-two cache.
+pub(crate) const READ_SIZE: usize = 64 << 10;
+
+/// Buffers of either kind kept by a thread. More are in use only while as many messages are held up half way.
+const POOLED: usize = 16;
+
+/// What bytes are read into. Always initialised, so that it is cleared once and not before each read.
+pub(crate) type ReadBuffer = Box<[u8]>;
+
+thread_local! {
+    static READ: RefCell<Vec<ReadBuffer>> = const { RefCell::new(Vec::new()) };
+    static GROWING: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+pub(crate) fn take_read() -> ReadBuffer {
+    READ.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; READ_SIZE].into_boxed_slice())
+}
+
+pub(crate) fn give_read(buffer: ReadBuffer) {
+    READ.with_borrow_mut(|pool| {
+        if pool.len() < POOLED {
+            pool.push(buffer);
+        }
+    });
+}
+
+/// An empty vector, with what capacity its last user left it.
+pub(crate) fn take_growing() -> Vec<u8> {
+    GROWING.with_borrow_mut(Vec::pop).unwrap_or_default()
+}
+
+/// A vector that a message of a burst has grown is not kept.
+pub(crate) fn give_growing(mut buffer: Vec<u8>) {
+    if buffer.capacity() == 0 || buffer.capacity() > KEPT_BYTES {
+        return;
+    }
+    buffer.clear();
+    GROWING.with_borrow_mut(|pool| {
+        if pool.len() < POOLED {
+            pool.push(buffer);
+        }
+    });
+}

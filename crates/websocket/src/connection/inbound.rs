@@ -1,0 +1,461 @@
+//! The reading side of a connection.
+//!
+//! Everything that a read has got so far is here and not in its future: a read can be dropped at any poll and another one
+//! goes on where it was.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+use crate::connection::buffers::{self, ReadBuffer};
+use crate::connection::cancel::Canceller;
+use crate::connection::core::Core;
+use crate::connection::error::Error;
+use crate::connection::keep_alive::Due;
+use crate::connection::message::{Kind, Message, Piece};
+use crate::connection::timer::Timer;
+use crate::protocol::{CloseCode, Decoder, OpCode, Place, Quick, Role, Step, StepKind, Violation, Wanted};
+
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    decoder: Decoder,
+    /// What was read: `buffer[start..end]` is still to be decoded. Held while that is not empty or a message that lies in
+    /// it is shown.
+    buffer: Option<ReadBuffer>,
+    start: usize,
+    end: usize,
+    /// A message that `ping` came across, for the next read.
+    held: Option<Step>,
+    phase: Phase,
+    wait: Wait,
+    timer: Timer,
+    canceller: Option<Canceller>,
+}
+
+/// When the read in hand gives up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Forever,
+    /// From the first poll on which it has to wait.
+    For(Duration),
+    Until(Instant),
+}
+
+/// How far the end of the connection is.
+#[derive(Debug)]
+enum Phase {
+    Open,
+    /// The last frames are being written.
+    Flushing(Option<Error>),
+    /// What the peer still sends is thrown away, so that the end of our stream does not overtake our last frame as a reset.
+    Draining(Option<Error>),
+    /// Our end of the stream is being written.
+    Shutting(Option<Error>),
+    Ended {
+        is_clean: bool,
+    },
+}
+
+/// Bytes of a peer that broke the protocol that are read, to be thrown away, before the connection is dropped.
+const DRAIN_MAX: usize = 256 << 10;
+
+impl Inbound {
+    pub(crate) fn new(decoder: Decoder, leftover: &[u8]) -> Inbound {
+        let mut inbound = Inbound {
+            decoder,
+            buffer: None,
+            start: 0,
+            end: 0,
+            held: None,
+            phase: Phase::Open,
+            wait: Wait::Forever,
+            timer: Timer::default(),
+            canceller: None,
+        };
+        if !leftover.is_empty() {
+            let mut buffer = buffers::take_read();
+            if buffer.len() < leftover.len() {
+                buffer = leftover.into();
+            } else {
+                buffer[..leftover.len()].copy_from_slice(leftover);
+            }
+            inbound.end = leftover.len();
+            inbound.buffer = Some(buffer);
+        }
+        inbound
+    }
+
+    pub(crate) fn set_wait(&mut self, wait: Wait) {
+        self.wait = wait;
+    }
+
+    pub(crate) fn canceller(&mut self) -> Canceller {
+        self.canceller.get_or_insert_default().clone()
+    }
+
+    pub(crate) fn hold(&mut self, step: Step) {
+        self.held = Some(step);
+    }
+
+    /// The message of a step, until the next read.
+    pub(crate) fn message(&self, step: &Step) -> Message<'_> {
+        Message::new(kind_of(step), self.bytes(step))
+    }
+
+    /// The piece of a step, until the next read.
+    pub(crate) fn piece(&self, step: &Step) -> Piece<'_> {
+        let is_last = matches!(step.kind, StepKind::Data { is_last: true, .. });
+        Piece { kind: kind_of(step), bytes: self.bytes(step), is_last }
+    }
+
+    /// Whether undecoded bytes are at hand: a reply can wait for those to theirs.
+    pub(crate) fn has_more(&self) -> bool {
+        self.start < self.end
+    }
+
+    fn bytes(&self, step: &Step) -> &[u8] {
+        match (&step.place, &self.buffer) {
+            (Place::Fed(range), Some(buffer)) => &buffer[range.clone()],
+            (place, _) => self.decoder.kept(place),
+        }
+    }
+
+    /// A message that was read already and lies whole in the buffer: no wait, no clock, no transport.
+    #[inline]
+    pub(crate) fn quick<S>(&mut self, core: &mut Core<S>) -> Option<Quick> {
+        if self.start == self.end || self.held.is_some() || !matches!(self.phase, Phase::Open) {
+            return None;
+        }
+        if self.canceller.as_ref().is_some_and(Canceller::is_cancelled) {
+            return None;
+        }
+        let buffer = self.buffer.as_deref_mut()?;
+        let mut quick = self.decoder.quick(&mut buffer[self.start..self.end])?;
+        let base = self.start as u32;
+        quick.start += base;
+        quick.end += base;
+        self.start = quick.end as usize;
+        core.stats.messages_received += 1;
+        core.stats.payload_received += u64::from(quick.end - quick.start);
+        Some(quick)
+    }
+
+    /// Its bytes, until the next read.
+    #[inline]
+    pub(crate) fn quick_message(&self, quick: Quick) -> Message<'_> {
+        let kind = if quick.is_text { Kind::Text } else { Kind::Binary };
+        let buffer = self.buffer.as_deref().unwrap_or_default();
+        Message::new(kind, &buffer[quick.start as usize..quick.end as usize])
+    }
+
+    /// The next message, or piece of one; nothing when the connection has ended as it should.
+    pub(crate) fn poll_step<S: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        core: &mut Core<S>,
+        cx: &mut Context<'_>,
+        wanted: Wanted,
+    ) -> Poll<Result<Option<Step>, Error>> {
+        self.poll_for(core, cx, wanted, |_| false)
+    }
+
+    /// The next whole message, or nothing when `is_done` after a control frame.
+    pub(crate) fn poll_until<S: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        core: &mut Core<S>,
+        cx: &mut Context<'_>,
+        is_done: impl Fn(&Core<S>) -> bool,
+    ) -> Poll<Result<Option<Step>, Error>> {
+        if is_done(core) {
+            return Poll::Ready(Ok(None));
+        }
+        self.poll_for(core, cx, Wanted::Whole, is_done)
+    }
+
+    #[inline]
+    fn poll_for<S: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        core: &mut Core<S>,
+        cx: &mut Context<'_>,
+        wanted: Wanted,
+        is_done: impl Fn(&Core<S>) -> bool,
+    ) -> Poll<Result<Option<Step>, Error>> {
+        if self.canceller.as_ref().is_some_and(Canceller::take) {
+            return Poll::Ready(Err(Error::Cancelled));
+        }
+        if let Some(step) = self.held.take() {
+            return Poll::Ready(Ok(Some(step)));
+        }
+        loop {
+            if !matches!(self.phase, Phase::Open) {
+                return self.poll_end(core, cx);
+            }
+            while self.start < self.end {
+                match self.decode(core, wanted) {
+                    Ok(Some(step)) => return Poll::Ready(Ok(Some(step))),
+                    Ok(None) if is_done(core) => return Poll::Ready(Ok(None)),
+                    Ok(None) => {}
+                    Err(violation) => self.fail(core, violation.close_code(), Error::Violation(violation)),
+                }
+            }
+            if !core.closing.may_receive() {
+                if matches!(self.phase, Phase::Open) {
+                    self.phase = Phase::Flushing(None);
+                }
+                continue;
+            }
+            // Replies to all that was read leave together, before more is waited for.
+            if core.has_output() {
+                if let Poll::Ready(Err(error)) = core.poll_flush(cx) {
+                    // What the peer sent before it stopped listening, a close frame perhaps, still counts.
+                    core.break_output(&error);
+                }
+            }
+            match self.poll_fill(core, cx) {
+                Poll::Ready(Ok(0)) => self.end(Error::Eof),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => self.end(error.into()),
+                Poll::Pending => {
+                    let waited = ready!(self.poll_wait(core, cx));
+                    if waited.is_retryable() {
+                        return Poll::Ready(Err(waited));
+                    }
+                    match waited {
+                        Error::Eof => self.end(Error::Eof),
+                        waited => self.fail(core, CloseCode::POLICY, waited),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Decodes the next frame, and answers it if it is a control frame.
+    fn decode<S>(&mut self, core: &mut Core<S>, wanted: Wanted) -> Result<Option<Step>, Violation> {
+        let buffer = self.buffer.as_deref_mut().expect("it holds bytes");
+        let base = self.start;
+        let (n, step) = self.decoder.step(&mut buffer[base..self.end], wanted)?;
+        self.start += n;
+        let Some(mut step) = step else { return Ok(None) };
+        if let Place::Fed(range) = &mut step.place {
+            *range = range.start + base..range.end + base;
+        }
+        match step.kind {
+            StepKind::Control(opcode) => {
+                self.handle_control(core, opcode, &step)?;
+                Ok(None)
+            }
+            StepKind::Data { is_last, .. } => {
+                core.stats.messages_received += u64::from(is_last);
+                core.stats.payload_received += self.bytes(&step).len() as u64;
+                Ok(Some(step))
+            }
+        }
+    }
+
+    #[cold]
+    fn handle_control<S>(
+        &mut self,
+        core: &mut Core<S>,
+        opcode: OpCode,
+        step: &Step,
+    ) -> Result<(), Violation> {
+        core.handle_control(opcode, self.bytes(step))?;
+        if !core.closing.may_receive() {
+            // Nothing after a close frame counts.
+            self.start = self.end;
+        }
+        Ok(())
+    }
+
+    /// Reads what is there into a lent buffer.
+    fn poll_fill<S: AsyncRead + Unpin>(
+        &mut self,
+        core: &mut Core<S>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let mut buffer = self.buffer.take().unwrap_or_else(buffers::take_read);
+        let mut target = ReadBuf::new(&mut buffer);
+        let polled = Pin::new(&mut core.io).poll_read(cx, &mut target);
+        let n = target.filled().len();
+        match polled {
+            Poll::Ready(Ok(())) if n > 0 => {
+                self.buffer = Some(buffer);
+                self.start = 0;
+                self.end = n;
+                core.stats.bytes_received += n as u64;
+                core.pings.heard();
+                if !self.decoder.has_buffer() {
+                    self.decoder.lend(buffers::take_growing());
+                }
+                Poll::Ready(Ok(n))
+            }
+            polled => {
+                buffers::give_read(buffer);
+                polled.map_ok(|()| 0)
+            }
+        }
+    }
+
+    /// A read has to wait: until something comes, or for what it gives up for.
+    fn poll_wait<S: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        core: &mut Core<S>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Error> {
+        if let Some(buffer) = self.decoder.release() {
+            buffers::give_growing(buffer);
+        }
+        core.release();
+        if self.canceller.as_ref().is_some_and(|canceller| canceller.poll(cx)) {
+            return Poll::Ready(Error::Cancelled);
+        }
+        loop {
+            let wait = match self.wait {
+                Wait::Forever => None,
+                Wait::Until(deadline) => Some(deadline),
+                Wait::For(duration) => {
+                    let deadline = Instant::now() + duration;
+                    self.wait = Wait::Until(deadline);
+                    Some(deadline)
+                }
+            };
+            let pings = if core.closing.may_send() { core.pings.deadline() } else { None };
+            let Some(deadline) = [wait, pings, core.close_deadline].into_iter().flatten().min() else {
+                return Poll::Pending;
+            };
+            ready!(self.timer.poll(cx, deadline));
+            let now = Instant::now();
+            if wait.is_some_and(|deadline| now >= deadline) {
+                return Poll::Ready(Error::TimedOut);
+            }
+            if core.close_deadline.is_some_and(|deadline| now >= deadline) {
+                return Poll::Ready(Error::Eof);
+            }
+            match core.pings.due(now) {
+                Due::GiveUp => return Poll::Ready(Error::PongTimeout),
+                Due::Ping => {
+                    if core.queue_ping(now).is_ok() {
+                        if let Poll::Ready(Err(error)) = core.poll_flush(cx) {
+                            core.break_output(&error);
+                        }
+                    }
+                }
+                Due::Nothing => {}
+            }
+        }
+    }
+
+    /// The peer is told why, if it can be.
+    #[cold]
+    fn fail<S>(&mut self, core: &mut Core<S>, code: CloseCode, error: Error) {
+        self.start = self.end;
+        core.fail(code, "");
+        self.phase = Phase::Flushing(Some(error));
+    }
+
+    #[cold]
+    fn end(&mut self, error: Error) {
+        self.phase = Phase::Shutting(Some(error));
+    }
+
+    /// Writes the last frames and ends the stream, for [`Config::close_timeout`](crate::Config::close_timeout) at most.
+    #[cold]
+    fn poll_end<S: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        core: &mut Core<S>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Step>, Error>> {
+        loop {
+            match &mut self.phase {
+                Phase::Open => unreachable!("asked before"),
+                Phase::Flushing(error) => {
+                    let error = error.take();
+                    match core.poll_flush(cx) {
+                        Poll::Ready(Ok(())) => self.phase = Phase::Draining(error),
+                        Poll::Ready(Err(_)) => self.phase = Phase::Shutting(error),
+                        Poll::Pending => {
+                            self.phase = Phase::Flushing(error);
+                            ready!(self.poll_close_deadline(core, cx));
+                            self.give_up();
+                        }
+                    }
+                }
+                Phase::Draining(error) => {
+                    let error = error.take();
+                    // RFC 6455, 7.1.1: the server ends the TCP connection, the client waits for it.
+                    let is_waiting = error.is_none() && core.role() == Role::Client;
+                    if error.is_none() && !is_waiting {
+                        self.phase = Phase::Shutting(None);
+                        continue;
+                    }
+                    self.phase = Phase::Draining(error);
+                    let mut drained = 0;
+                    let is_pending = loop {
+                        match self.poll_fill(core, cx) {
+                            Poll::Ready(Ok(0) | Err(_)) => break false,
+                            Poll::Ready(Ok(n)) => drained += n,
+                            Poll::Pending => break true,
+                        }
+                        self.start = self.end;
+                        if drained >= DRAIN_MAX {
+                            break false;
+                        }
+                    };
+                    if is_waiting && is_pending {
+                        ready!(self.poll_close_deadline(core, cx));
+                    }
+                    self.give_up();
+                }
+                Phase::Shutting(error) => {
+                    let error = error.take();
+                    if Pin::new(&mut core.io).poll_shutdown(cx).is_pending() {
+                        self.phase = Phase::Shutting(error);
+                        if core.close_deadline.is_none() {
+                            return Poll::Pending;
+                        }
+                        ready!(self.poll_close_deadline(core, cx));
+                        return self.ended(None);
+                    }
+                    return self.ended(error);
+                }
+                Phase::Ended { is_clean: true } => return Poll::Ready(Ok(None)),
+                Phase::Ended { is_clean: false } => return Poll::Ready(Err(Error::Closed)),
+            }
+        }
+    }
+
+    /// On to the end of our stream.
+    fn give_up(&mut self) {
+        if let Phase::Flushing(error) | Phase::Draining(error) = &mut self.phase {
+            self.phase = Phase::Shutting(error.take());
+        }
+    }
+
+    fn ended(&mut self, error: Option<Error>) -> Poll<Result<Option<Step>, Error>> {
+        self.phase = Phase::Ended { is_clean: error.is_none() };
+        if let Some(buffer) = self.buffer.take() {
+            buffers::give_read(buffer);
+        }
+        match error {
+            None => Poll::Ready(Ok(None)),
+            Some(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    fn poll_close_deadline<S>(&mut self, core: &Core<S>, cx: &mut Context<'_>) -> Poll<()> {
+        match core.close_deadline {
+            Some(deadline) => self.timer.poll(cx, deadline),
+            None => Poll::Ready(()),
+        }
+    }
+}
+
+fn kind_of(step: &Step) -> Kind {
+    match step.kind {
+        StepKind::Data { is_text: true, .. } => Kind::Text,
+        StepKind::Data { .. } | StepKind::Control(_) => Kind::Binary,
+    }
+}

@@ -1,0 +1,65 @@
+//! Messages, as they are read.
+
+use std::ops::Deref;
+
+/// Text or binary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// UTF-8.
+    Text,
+    /// Any bytes.
+    Binary,
+}
+
+/// A whole message, borrowed from its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message<'a> {
+    kind: Kind,
+    bytes: &'a [u8],
+}
+
+/// A piece of a message, as it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece<'a> {
+    /// Of the whole message.
+    pub kind: Kind,
+    /// Not empty, but for a last piece. A piece of text may begin and end within a character.
+    pub bytes: &'a [u8],
+    /// Whether it ends the message.
+    pub is_last: bool,
+}
+
+impl<'a> Message<'a> {
+    /// The caller has checked that text is UTF-8.
+    pub(crate) fn new(kind: Kind, bytes: &'a [u8]) -> Message<'a> {
+        debug_assert!(kind == Kind::Binary || std::str::from_utf8(bytes).is_ok());
+        Message { kind, bytes }
+    }
+
+    /// Text or binary.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The text, if it is text. Costs nothing: it was checked as it came.
+    pub fn as_text(&self) -> Option<&'a str> {
+        match self.kind {
+            // SAFETY: the decoder checks every text message (`Violation::Utf8`), and a `Message` is made of its events only.
+            Kind::Text => Some(unsafe { std::str::from_utf8_unchecked(self.bytes) }),
+            Kind::Binary => None,
+        }
+    }
+}
+
+impl Deref for Message<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes
+    }
+}

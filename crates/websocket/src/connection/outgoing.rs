@@ -1,0 +1,141 @@
+//! What is sent, and how it is encoded.
+
+use std::sync::Arc;
+
+use crate::connection::message::{Kind, Message};
+use crate::protocol::deflate::{Agreed, DeflateConfig, Deflater, Fin};
+use crate::protocol::{OpCode, Role, encode_frame, encode_message};
+
+/// A message to send: text, binary, one that was read, or one prepared before.
+#[derive(Debug, Clone, Copy)]
+pub enum Outgoing<'a> {
+    /// Text.
+    Text(&'a str),
+    /// Binary.
+    Binary(&'a [u8]),
+    /// Encoded before.
+    Prepared(&'a Prepared),
+    /// Read from a connection.
+    Message(Message<'a>),
+}
+
+impl<'a> From<&'a str> for Outgoing<'a> {
+    fn from(text: &'a str) -> Outgoing<'a> {
+        Outgoing::Text(text)
+    }
+}
+
+impl<'a> From<&'a [u8]> for Outgoing<'a> {
+    fn from(bytes: &'a [u8]) -> Outgoing<'a> {
+        Outgoing::Binary(bytes)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for Outgoing<'a> {
+    fn from(bytes: &'a [u8; N]) -> Outgoing<'a> {
+        Outgoing::Binary(bytes)
+    }
+}
+
+impl<'a> From<&'a Prepared> for Outgoing<'a> {
+    fn from(prepared: &'a Prepared) -> Outgoing<'a> {
+        Outgoing::Prepared(prepared)
+    }
+}
+
+impl<'a> From<Message<'a>> for Outgoing<'a> {
+    fn from(message: Message<'a>) -> Outgoing<'a> {
+        Outgoing::Message(message)
+    }
+}
+
+impl<'a> Outgoing<'a> {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Outgoing::Text(_) => Kind::Text,
+            Outgoing::Binary(_) => Kind::Binary,
+            Outgoing::Prepared(prepared) => prepared.inner.kind,
+            Outgoing::Message(message) => message.kind(),
+        }
+    }
+
+    pub(crate) fn payload(&self) -> &'a [u8] {
+        match self {
+            Outgoing::Text(text) => text.as_bytes(),
+            Outgoing::Binary(bytes) => bytes,
+            Outgoing::Prepared(prepared) => prepared.payload(),
+            Outgoing::Message(message) => message.as_bytes(),
+        }
+    }
+}
+
+/// A message encoded once, to be sent to many. Cheap to clone.
+///
+/// A server's frame goes out as it was encoded. A client has to mask each frame anew, so there only the compression is
+/// saved, and that only towards a server: in that role the message is encoded at each sending.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    kind: Kind,
+    /// The frame without compression.
+    plain: Box<[u8]>,
+    /// Where its payload begins.
+    payload: usize,
+    /// The frame with it, if it was asked for and is smaller.
+    compressed: Option<Box<[u8]>>,
+}
+
+impl Prepared {
+    /// Encodes a message without compression.
+    pub fn new<'a>(message: impl Into<Outgoing<'a>>) -> Prepared {
+        Prepared::encode(message.into(), None)
+    }
+
+    /// Encodes a message with and without compression. The compressed one goes to connections without context takeover and
+    /// with the full window on our side, the plain one to all others.
+    pub fn compressed<'a>(message: impl Into<Outgoing<'a>>, config: &DeflateConfig) -> Prepared {
+        Prepared::encode(message.into(), Some(config))
+    }
+
+    fn encode(message: Outgoing<'_>, config: Option<&DeflateConfig>) -> Prepared {
+        let kind = message.kind();
+        let payload = message.payload();
+        let mut plain = Vec::new();
+        encode_frame(&mut plain, kind.opcode(), true, None, payload);
+        let deflater = config.and_then(|config| Deflater::new(&Agreed::ALONE, Role::Server, config));
+        let compressed = deflater.filter(|deflater| deflater.is_worth(payload.len())).map(|mut deflater| {
+            let mut frame = Vec::new();
+            encode_message(&mut frame, kind.opcode(), Fin::Last, None, payload, Some(&mut deflater));
+            frame.into_boxed_slice()
+        });
+        let start = plain.len() - payload.len();
+        let inner = Inner { kind, plain: plain.into_boxed_slice(), payload: start, compressed };
+        Prepared { inner: Arc::new(inner) }
+    }
+
+    /// The message's bytes.
+    pub fn payload(&self) -> &[u8] {
+        &self.inner.plain[self.inner.payload..]
+    }
+
+    /// The frame for a server's connection that compresses through `deflater`.
+    pub(crate) fn frame(&self, deflater: Option<&Deflater>) -> &[u8] {
+        match &self.inner.compressed {
+            Some(frame) if deflater.is_some_and(Deflater::takes_foreign) => frame,
+            _ => &self.inner.plain,
+        }
+    }
+}
+
+impl Kind {
+    pub(crate) fn opcode(self) -> OpCode {
+        match self {
+            Kind::Text => OpCode::Text,
+            Kind::Binary => OpCode::Binary,
+        }
+    }
+}

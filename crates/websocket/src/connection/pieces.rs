@@ -1,0 +1,94 @@
+//! A message written in pieces, of a length that is not known before.
+
+use std::future::poll_fn;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::connection::core::{Core, Writing};
+use crate::connection::error::Error;
+use crate::connection::message::Kind;
+use crate::protocol::deflate::Fin;
+use crate::protocol::{CloseCode, NotUtf8, Utf8Stream, Violation};
+
+/// Writes one message, each piece as a frame. No other message can be sent before it is finished; control frames can.
+///
+/// Dropped before [`MessageWriter::finish`], it fails the connection: a peer must not take half a message for a whole one.
+#[derive(Debug)]
+pub struct MessageWriter<'a, S> {
+    core: &'a mut Core<S>,
+    kind: Kind,
+    /// Nothing was written yet.
+    is_first: bool,
+    utf8: Utf8Stream,
+}
+
+impl<'a, S> MessageWriter<'a, S> {
+    pub(crate) fn begin(core: &'a mut Core<S>, kind: Kind) -> Result<MessageWriter<'a, S>, Error> {
+        if core.writing != Writing::Nothing {
+            return Err(Error::Abandoned);
+        }
+        core.writing = Writing::Pieces;
+        Ok(MessageWriter { core, kind, is_first: true, utf8: Utf8Stream::default() })
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> MessageWriter<'_, S> {
+    /// Waits for room and takes a piece. A piece of text may end within a character.
+    ///
+    /// # Cancel safety
+    /// Dropped while it waits, the piece was not taken.
+    ///
+    /// # Errors
+    /// [`Error::Violation`] with [`Violation::Utf8`] if it is text and not UTF-8: then nothing was taken. As
+    /// [`Connection::send`](crate::Connection::send) otherwise.
+    pub async fn write(&mut self, piece: &[u8]) -> Result<(), Error> {
+        self.push(piece, Fin::More).await
+    }
+
+    /// Ends the message.
+    ///
+    /// # Errors
+    /// As [`MessageWriter::write`].
+    pub async fn finish(mut self) -> Result<(), Error> {
+        self.push(&[], Fin::Last).await?;
+        self.core.writing = Writing::Nothing;
+        Ok(())
+    }
+
+    async fn push(&mut self, piece: &[u8], fin: Fin) -> Result<(), Error> {
+        poll_fn(|cx| self.core.poll_ready(cx)).await?;
+        if self.kind == Kind::Text {
+            let mut utf8 = self.utf8;
+            let mut checked = utf8.push(piece);
+            if fin == Fin::Last {
+                checked = checked.and_then(|()| utf8.end());
+            }
+            checked.map_err(|NotUtf8| Error::Violation(Violation::Utf8))?;
+            self.utf8 = utf8;
+        }
+        self.core.queue_piece(self.is_first.then_some(self.kind), fin, piece)?;
+        self.is_first = false;
+        poll_fn(|cx| {
+            if let std::task::Poll::Ready(Err(error)) = self.core.poll_flush(cx) {
+                self.core.break_output(&error);
+                return std::task::Poll::Ready(Err(error.into()));
+            }
+            std::task::Poll::Ready(Ok(()))
+        })
+        .await
+    }
+}
+
+impl<S> Drop for MessageWriter<'_, S> {
+    fn drop(&mut self) {
+        if self.core.writing != Writing::Pieces {
+            return;
+        }
+        if self.is_first {
+            self.core.writing = Writing::Nothing;
+        } else {
+            self.core.writing = Writing::Abandoned;
+            self.core.start_close(Some(CloseCode::INTERNAL), "");
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Two halves: one reads, one sends from as many tasks as want to.
+//!
+//! The transport remembers one waker for writing. Here that is a [`WakeSet`], which wakes everybody who waits, so that a task
+//! that gives up while it waits does not take the others' wake-up with it.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
+
+use crate::connection::cancel::Canceller;
+use crate::connection::core::{Core, SendStatus};
+use crate::connection::error::Error;
+use crate::connection::inbound::{Inbound, Wait};
+use crate::connection::message::{Message, Piece};
+use crate::connection::outgoing::Outgoing;
+use crate::connection::stats::Statistics;
+use crate::protocol::{CloseCode, Ending, Step, Wanted};
+
+/// The half that reads, answers control frames and keeps the connection alive.
+pub struct Reader<S> {
+    inbound: Inbound,
+    shared: Arc<Shared<S>>,
+}
+
+/// The half that sends. Clones send on the same connection; each message leaves whole.
+pub struct Sender<S> {
+    shared: Arc<Shared<S>>,
+}
+
+struct Shared<S> {
+    core: Mutex<Core<S>>,
+    wakes: Arc<WakeSet>,
+}
+
+/// Who waits for the transport, a pong or the end.
+#[derive(Default)]
+struct WakeSet {
+    waiting: Mutex<Vec<Waker>>,
+    /// Whether the reader waits: it writes what senders leave behind.
+    reader: atomic_waker::AtomicWaker,
+    is_reader_waiting: AtomicBool,
+    /// Whether the reader is done, or gone.
+    is_ended: AtomicBool,
+}
+
+pub(crate) fn split<S>(mut core: Core<S>, inbound: Inbound) -> (Reader<S>, Sender<S>) {
+    let wakes = Arc::new(WakeSet::default());
+    core.write_waker = Some(Waker::from(Arc::clone(&wakes)));
+    let shared = Arc::new(Shared { core: Mutex::new(core), wakes });
+    (Reader { inbound, shared: Arc::clone(&shared) }, Sender { shared })
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
+    /// As [`Connection::read`](crate::Connection::read).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read(&mut self) -> Result<Option<Message<'_>>, Error> {
+        let step = self.step(Wait::Forever, Wanted::Whole).await?;
+        Ok(step.map(|step| self.inbound.message(&step)))
+    }
+
+    /// As [`Connection::read_timeout`](crate::Connection::read_timeout).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_timeout(&mut self, timeout: Duration) -> Result<Option<Message<'_>>, Error> {
+        let step = self.step(Wait::For(timeout), Wanted::Whole).await?;
+        Ok(step.map(|step| self.inbound.message(&step)))
+    }
+
+    /// As [`Connection::read_piece`](crate::Connection::read_piece).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_piece(&mut self) -> Result<Option<Piece<'_>>, Error> {
+        let step = self.step(Wait::Forever, Wanted::Pieces).await?;
+        Ok(step.map(|step| self.inbound.piece(&step)))
+    }
+
+    async fn step(&mut self, wait: Wait, wanted: Wanted) -> Result<Option<Step>, Error> {
+        self.inbound.set_wait(wait);
+        poll_fn(|cx| self.poll_step(cx, wanted)).await
+    }
+
+    fn poll_step(&mut self, cx: &mut Context<'_>, wanted: Wanted) -> Poll<Result<Option<Step>, Error>> {
+        let Reader { inbound, shared } = self;
+        let wakes = &*shared.wakes;
+        // Before the transport is asked, or a sender that queues in between would wake nobody.
+        wakes.reader.register(cx.waker());
+        wakes.is_reader_waiting.store(true, Ordering::SeqCst);
+        let mut core = shared.lock();
+        let (controls, was_above) = (core.stats.controls_received, core.is_above_mark());
+        let polled = inbound.poll_step(&mut core, cx, wanted);
+        let is_news = core.stats.controls_received != controls || (was_above && !core.is_above_mark());
+        drop(core);
+        if polled.is_ready() {
+            wakes.is_reader_waiting.store(false, Ordering::SeqCst);
+        }
+        let is_ended = match &polled {
+            Poll::Ready(Ok(None)) => true,
+            Poll::Ready(Err(error)) => !error.is_retryable(),
+            _ => false,
+        };
+        if is_ended {
+            wakes.is_ended.store(true, Ordering::SeqCst);
+        }
+        if is_news || is_ended {
+            wakes.wake_waiting();
+        }
+        polled
+    }
+}
+
+impl<S> Reader<S> {
+    /// What cancels a read of this half.
+    pub fn canceller(&mut self) -> Canceller {
+        self.inbound.canceller()
+    }
+}
+
+impl<S> Drop for Reader<S> {
+    fn drop(&mut self) {
+        self.shared.wakes.is_ended.store(true, Ordering::SeqCst);
+        self.shared.wakes.wake_waiting();
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
+    /// As [`Connection::send`](crate::Connection::send).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn send<'m>(&self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
+        let message = message.into();
+        self.wait(|core, cx| core.poll_send(cx, &message)).await
+    }
+
+    /// As [`Connection::queue`](crate::Connection::queue); the reader, if it waits, writes it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn queue<'m>(&self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
+        let status = self.shared.lock().queue(&message.into());
+        self.shared.wakes.wake_reader();
+        status
+    }
+
+    /// As [`Connection::flush`](crate::Connection::flush).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn flush(&self) -> Result<(), Error> {
+        self.wait(|core, cx| {
+            core.poll_flush(cx).map_err(|error| {
+                core.break_output(&error);
+                error.into()
+            })
+        })
+        .await
+    }
+
+    /// As [`Connection::drained`](crate::Connection::drained).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn drained(&self) -> Result<(), Error> {
+        self.wait(Core::poll_ready).await
+    }
+
+    /// Sends a ping and waits for its pong, which the reader has to be reading for: the round trip.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] when the connection ends before it comes.
+    pub async fn ping(&self) -> Result<Duration, Error> {
+        let number = {
+            let mut core = self.shared.lock();
+            core.queue_ping(Instant::now())?
+        };
+        self.shared.wakes.wake_reader();
+        self.wait(|core, cx| {
+            if core.pings.is_answered(number) {
+                return Poll::Ready(Ok(core.stats.round_trip.unwrap_or_default()));
+            }
+            if let Poll::Ready(Err(error)) = core.poll_flush(cx) {
+                core.break_output(&error);
+                return Poll::Ready(Err(error.into()));
+            }
+            if self.shared.wakes.is_ended.load(Ordering::SeqCst) {
+                return Poll::Ready(Err(Error::Closed));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Sends a close frame and waits until the reader, which has to be reading, has come to the end.
+    ///
+    /// # Errors
+    /// A failed transport.
+    pub async fn close(&self, code: CloseCode, reason: &str) -> Result<Ending, Error> {
+        self.shared.lock().start_close(Some(code), reason);
+        // Its deadline is the reader's.
+        self.shared.wakes.wake_reader();
+        self.wait(|core, cx| {
+            if self.shared.wakes.is_ended.load(Ordering::SeqCst) {
+                return Poll::Ready(Ok(core.closing.ending()));
+            }
+            if let Poll::Ready(Err(error)) = core.poll_flush(cx) {
+                core.break_output(&error);
+                return Poll::Ready(Err(error.into()));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Polls `operation`; while it is pending, this task is woken with all others.
+    async fn wait<T>(
+        &self,
+        mut operation: impl FnMut(&mut Core<S>, &mut Context<'_>) -> Poll<Result<T, Error>>,
+    ) -> Result<T, Error> {
+        poll_fn(|cx| {
+            let mut core = self.shared.lock();
+            let was_above = core.is_above_mark();
+            let mut polled = operation(&mut core, cx);
+            if polled.is_pending() {
+                self.shared.wakes.register(cx.waker());
+                // The reader may have come to its end between the question and the registration.
+                polled = operation(&mut core, cx);
+            }
+            let is_drained = was_above && !core.is_above_mark();
+            drop(core);
+            if is_drained {
+                self.shared.wakes.wake_waiting();
+            }
+            polled
+        })
+        .await
+    }
+}
+
+impl<S> Sender<S> {
+    /// As [`Connection::pending`](crate::Connection::pending).
+    pub fn pending(&self) -> usize {
+        self.shared.lock().pending()
+    }
+
+    /// What went over the connection.
+    pub fn statistics(&self) -> Statistics {
+        self.shared.lock().stats
+    }
+
+    /// How the connection ended, or would if it broke now.
+    pub fn ending(&self) -> Ending {
+        self.shared.lock().closing.ending()
+    }
+}
+
+impl<S> Shared<S> {
+    /// A panic within a lock, of the transport for instance, leaves whole frames in the queue or none.
+    fn lock(&self) -> MutexGuard<'_, Core<S>> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl WakeSet {
+    fn register(&self, waker: &Waker) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if !waiting.iter().any(|known| known.will_wake(waker)) {
+            waiting.push(waker.clone());
+        }
+    }
+
+    fn wake_waiting(&self) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // Woken in place: the vector keeps its capacity. A waker of tokio only schedules its task.
+        for waker in waiting.drain(..) {
+            waker.wake();
+        }
+    }
+
+    fn wake_reader(&self) {
+        if self.is_reader_waiting.load(Ordering::SeqCst) {
+            self.reader.wake();
+        }
+    }
+}
+
+impl Wake for WakeSet {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.wake_reader();
+        self.wake_waiting();
+    }
+}
+
+impl<S> Clone for Sender<S> {
+    fn clone(&self) -> Sender<S> {
+        Sender { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<S> fmt::Debug for Reader<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("inbound", &self.inbound).finish_non_exhaustive()
+    }
+}
+
+impl<S> fmt::Debug for Sender<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").finish_non_exhaustive()
+    }
+}

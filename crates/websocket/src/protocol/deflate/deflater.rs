@@ -1,0 +1,129 @@
+//! From plain to compressed.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use zlib_rs::{Deflate, DeflateFlush};
+
+use crate::protocol::Role;
+use crate::protocol::deflate::{Agreed, DeflateConfig, POOLED_STATES, TAIL, Takeover};
+
+/// Whether a piece is its message's last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fin {
+    /// More follows.
+    More,
+    /// The last.
+    Last,
+}
+
+/// Writes one direction of a connection.
+///
+/// # Allocation
+/// Without takeover the state of zlib-rs is lent by the thread while a message is in hand; with it, the connection keeps
+/// its own from the first message on.
+pub struct Deflater {
+    state: Option<Deflate>,
+    takeover: Takeover,
+    kind: Kind,
+    threshold: usize,
+}
+
+/// What a state was made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kind {
+    level: u8,
+    bits: u8,
+}
+
+impl Deflater {
+    /// The writing side of an agreement; nothing if it demands a window of 8 bits, which zlib can not write with. Such a
+    /// connection reads compressed messages and writes plain ones, which RFC 7692, 6 allows at any time.
+    pub fn new(agreed: &Agreed, role: Role, config: &DeflateConfig) -> Option<Deflater> {
+        let (bits, takeover) = agreed.sender(role);
+        let kind = Kind { level: config.level.get(), bits: bits.get() };
+        (kind.bits > 8).then_some(Deflater { state: None, takeover, kind, threshold: config.threshold })
+    }
+
+    /// Whether messages refer back.
+    pub fn takeover(&self) -> Takeover {
+        self.takeover
+    }
+
+    /// Whether a whole message of `len` bytes is worth compressing.
+    pub fn is_worth(&self, len: usize) -> bool {
+        len >= self.threshold
+    }
+
+    /// Whether a message compressed elsewhere, by itself and with a window of 15 bits, may be sent in between.
+    pub fn takes_foreign(&self) -> bool {
+        self.takeover == Takeover::None && self.kind.bits == 15
+    }
+
+    /// Compresses a piece of a message behind what is in `out`.
+    pub fn push(&mut self, mut piece: &[u8], fin: Fin, out: &mut Vec<u8>) {
+        let kind = self.kind;
+        let state = self.state.get_or_insert_with(|| take_state(kind));
+        let start = out.len();
+        loop {
+            let at = out.len();
+            // Text shrinks at least to half; what does not fit takes another turn.
+            let room = piece.len() / 2 + 64;
+            out.resize(at + room, 0);
+            let (consumed, produced) = (state.total_in(), state.total_out());
+            let status = state.compress(piece, &mut out[at..], DeflateFlush::SyncFlush);
+            let consumed = (state.total_in() - consumed) as usize;
+            let produced = (state.total_out() - produced) as usize;
+            debug_assert!(status.is_ok(), "the state was made by this module");
+            out.truncate(at + produced);
+            piece = &piece[consumed..];
+            if piece.is_empty() && produced < room {
+                break;
+            }
+        }
+        if fin == Fin::Last {
+            if out[start..].ends_with(&TAIL) {
+                out.truncate(out.len() - TAIL.len());
+            }
+            // A flush with nothing new to flush writes nothing, and an empty message is one zero byte (7.2.3.6).
+            if out.len() == start {
+                out.push(0);
+            }
+            if self.takeover == Takeover::None {
+                self.state.take().into_iter().for_each(|state| give_state(kind, state));
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Deflater {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deflater")
+            .field("takeover", &self.takeover)
+            .field("kind", &self.kind)
+            .field("threshold", &self.threshold)
+            .finish_non_exhaustive()
+    }
+}
+
+thread_local! {
+    static POOL: RefCell<Vec<(Kind, Deflate)>> = const { RefCell::new(Vec::new()) };
+}
+
+fn take_state(kind: Kind) -> Deflate {
+    let pooled = POOL.with_borrow_mut(|pool| {
+        let found = pool.iter().position(|(its, _)| *its == kind)?;
+        Some(pool.swap_remove(found).1)
+    });
+    pooled.unwrap_or_else(|| Deflate::new(i32::from(kind.level), false, kind.bits))
+}
+
+fn give_state(kind: Kind, mut state: Deflate) {
+    POOL.with_borrow_mut(|pool| {
+        if pool.len() == POOLED_STATES {
+            pool.remove(0); // the least lately used, whose kind may no longer be asked for
+        }
+        state.reset();
+        pool.push((kind, state));
+    });
+}

@@ -1,0 +1,107 @@
+//! From compressed to plain, in steps under a running limit.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use zlib_rs::{Inflate, InflateFlush, Status};
+
+use crate::protocol::Violation;
+use crate::protocol::deflate::{POOLED_STATES, TAIL, Takeover};
+
+/// Reads one direction of a connection.
+///
+/// # Allocation
+/// Without takeover the state of zlib-rs is lent by the thread while a message is in hand; with it, the connection keeps
+/// its own from the first message on. The output grows with what was inflated, by at most [`STEP`] at a time.
+pub struct Inflater {
+    state: Option<Inflate>,
+    takeover: Takeover,
+}
+
+/// Bytes inflated before the limit is looked at again. A message of 1,000 to 1 is stopped at most this far past its
+/// limit, and a small message does not pay for clearing more.
+const STEP: usize = 16 << 10;
+
+impl Inflater {
+    /// The reading side of an agreement.
+    pub fn new(takeover: Takeover) -> Inflater {
+        Inflater { state: None, takeover }
+    }
+
+    /// Inflates a piece of a message behind what is in `out`, which will have at most `limit` bytes.
+    ///
+    /// # Errors
+    /// When the bytes are no deflate stream, or inflate to more than `limit`.
+    pub fn push(&mut self, piece: &[u8], out: &mut Vec<u8>, limit: u64) -> Result<(), Violation> {
+        let state = self.state.get_or_insert_with(take_state);
+        inflate(state, piece, out, limit)
+    }
+
+    /// Ends a message.
+    ///
+    /// # Errors
+    /// As [`Inflater::push`].
+    pub fn finish(&mut self, out: &mut Vec<u8>, limit: u64) -> Result<(), Violation> {
+        self.push(&TAIL, out, limit)?;
+        if self.takeover == Takeover::None {
+            self.state.take().into_iter().for_each(give_state);
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Inflater {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inflater").field("takeover", &self.takeover).finish_non_exhaustive()
+    }
+}
+
+fn inflate(state: &mut Inflate, mut piece: &[u8], out: &mut Vec<u8>, limit: u64) -> Result<(), Violation> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    loop {
+        let start = out.len();
+        // One byte past the limit is asked for: it tells "exactly the limit" from "more".
+        let room = (limit - start).saturating_add(1).min((piece.len() * 4).clamp(256, STEP));
+        out.resize(start + room, 0);
+        let (consumed, produced) = (state.total_in(), state.total_out());
+        let status = state.decompress(piece, &mut out[start..], InflateFlush::SyncFlush);
+        let consumed = (state.total_in() - consumed) as usize;
+        let produced = (state.total_out() - produced) as usize;
+        out.truncate(start + produced);
+        piece = &piece[consumed..];
+        let status = status.map_err(|_| Violation::Inflate)?;
+        if out.len() > limit {
+            return Err(Violation::TooBig);
+        }
+        match status {
+            // RFC 7692, 7.2.3.5: a message may hold blocks marked final; the next one starts anew.
+            Status::StreamEnd => state.reset(false),
+            Status::Ok | Status::BufError if consumed == 0 && produced == 0 && !piece.is_empty() => {
+                return Err(Violation::Inflate);
+            }
+            Status::Ok | Status::BufError => {}
+        }
+        // A full output may have left more inside the state.
+        if piece.is_empty() && produced < room {
+            return Ok(());
+        }
+    }
+}
+
+thread_local! {
+    static POOL: RefCell<Vec<Inflate>> = const { RefCell::new(Vec::new()) };
+}
+
+fn take_state() -> Inflate {
+    // Always the largest window: it reads what any smaller one wrote, and one kind is easier to lend.
+    POOL.with_borrow_mut(Vec::pop).unwrap_or_else(|| Inflate::new(false, 15))
+}
+
+fn give_state(mut state: Inflate) {
+    POOL.with_borrow_mut(|pool| {
+        if pool.len() < POOLED_STATES {
+            state.reset(false);
+            pool.push(state);
+        }
+    });
+}

@@ -1,0 +1,306 @@
+//! The four parameters (RFC 7692, 7.1), in both roles.
+
+use std::fmt;
+
+use crate::protocol::Role;
+use crate::protocol::extensions::{Extension, Extensions};
+
+/// The base-two logarithm of a compression window: 8 to 15.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WindowBits(u8);
+
+impl WindowBits {
+    /// 32 KiB.
+    pub const MAX: WindowBits = WindowBits(15);
+
+    /// The bits, if RFC 7692 allows them.
+    pub fn new(bits: u8) -> Option<WindowBits> {
+        (8..=15).contains(&bits).then_some(WindowBits(bits))
+    }
+
+    /// The number.
+    pub fn get(self) -> u8 {
+        self.0
+    }
+}
+
+/// Whether a message may refer back to the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takeover {
+    /// Each message stands alone; its compressor is lent by the thread.
+    None,
+    /// The window stays: better ratios, and a state of its own for each connection.
+    Kept,
+}
+
+/// How hard to compress: 1 (fastest) to 9 (smallest).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Level(u8);
+
+impl Level {
+    /// The level, if there is one.
+    pub fn new(level: u8) -> Option<Level> {
+        (1..=9).contains(&level).then_some(Level(level))
+    }
+
+    pub(super) fn get(self) -> u8 {
+        self.0
+    }
+}
+
+/// What this side wants of permessage-deflate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeflateConfig {
+    /// Whether what we send may refer back. Default [`Takeover::None`].
+    pub own_takeover: Takeover,
+    /// Whether what we are sent may refer back. Default [`Takeover::None`].
+    pub peer_takeover: Takeover,
+    /// The largest window that we compress with. Default 15.
+    pub own_bits: WindowBits,
+    /// The largest window that the peer may compress with. Default 15.
+    pub peer_bits: WindowBits,
+    /// Default 2, the fastest that looks for matches with Huffman codes made for the block.
+    pub level: Level,
+    /// Bytes; a shorter message is sent as it is. Default 512: below, a TCP segment goes out either way.
+    pub threshold: usize,
+}
+
+impl Default for DeflateConfig {
+    fn default() -> DeflateConfig {
+        DeflateConfig {
+            own_takeover: Takeover::None,
+            peer_takeover: Takeover::None,
+            own_bits: WindowBits::MAX,
+            peer_bits: WindowBits::MAX,
+            level: Level(2),
+            threshold: 512,
+        }
+    }
+}
+
+/// What both sides agreed on, named from the protocol's side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Agreed {
+    /// Whether the server's messages may refer back.
+    pub server_takeover: Takeover,
+    /// Whether the client's messages may refer back.
+    pub client_takeover: Takeover,
+    /// The server's window.
+    pub server_bits: WindowBits,
+    /// The client's window.
+    pub client_bits: WindowBits,
+    /// Whether the answer names the client's window: only if the offer did.
+    names_client_bits: bool,
+}
+
+impl Agreed {
+    /// What a message compressed by itself needs.
+    #[cfg(feature = "tokio")]
+    pub(crate) const ALONE: Agreed = Agreed {
+        server_takeover: Takeover::None,
+        client_takeover: Takeover::None,
+        server_bits: WindowBits::MAX,
+        client_bits: WindowBits::MAX,
+        names_client_bits: false,
+    };
+
+    /// The window and takeover of what `role` sends.
+    pub fn sender(&self, role: Role) -> (WindowBits, Takeover) {
+        match role {
+            Role::Server => (self.server_bits, self.server_takeover),
+            Role::Client => (self.client_bits, self.client_takeover),
+        }
+    }
+
+    /// Whether what `role` is sent may refer back.
+    pub fn receiver_takeover(&self, role: Role) -> Takeover {
+        match role {
+            Role::Server => self.client_takeover,
+            Role::Client => self.server_takeover,
+        }
+    }
+}
+
+/// An answer of the server: the value of its `Sec-WebSocket-Extensions`.
+impl fmt::Display for Agreed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(NAME)?;
+        if self.server_takeover == Takeover::None {
+            f.write_str("; server_no_context_takeover")?;
+        }
+        if self.client_takeover == Takeover::None {
+            f.write_str("; client_no_context_takeover")?;
+        }
+        if self.server_bits < WindowBits::MAX {
+            write!(f, "; server_max_window_bits={}", self.server_bits.0)?;
+        }
+        if self.names_client_bits {
+            write!(f, "; client_max_window_bits={}", self.client_bits.0)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a client refuses the server's answer; the connection must be failed (RFC 7692, 5.1 and 7.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The header is malformed.
+    Malformed,
+    /// An extension that was not offered, or one that came twice.
+    Unasked,
+    /// A parameter that is unknown, repeated, or has a bad value.
+    Parameter,
+    /// A parameter that was asked for is missing, or is larger than what was asked for.
+    Ignored,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refused::Malformed => "malformed Sec-WebSocket-Extensions",
+            Refused::Unasked => "an extension that was not asked for",
+            Refused::Parameter => "bad parameter of permessage-deflate",
+            Refused::Ignored => "a parameter of permessage-deflate that was asked for was not granted",
+        })
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// What a client asks for: the value of its `Sec-WebSocket-Extensions`.
+#[derive(Debug, Clone, Copy)]
+pub struct Offer(pub DeflateConfig);
+
+impl fmt::Display for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(NAME)?;
+        if self.0.peer_takeover == Takeover::None {
+            f.write_str("; server_no_context_takeover")?;
+        }
+        if self.0.own_takeover == Takeover::None {
+            f.write_str("; client_no_context_takeover")?;
+        }
+        if self.0.peer_bits < WindowBits::MAX {
+            write!(f, "; server_max_window_bits={}", self.0.peer_bits.0)?;
+        }
+        f.write_str("; client_max_window_bits")?;
+        if self.0.own_bits < WindowBits::MAX {
+            write!(f, "={}", self.0.own_bits.0)?;
+        }
+        Ok(())
+    }
+}
+
+impl DeflateConfig {
+    /// A server's choice among what one header line offers: the first offer that can be granted. A malformed line
+    /// offers nothing from the fault on.
+    pub fn choose(&self, line: &[u8]) -> Option<Agreed> {
+        Extensions::parse(line).map_while(Result::ok).find_map(|extension| self.grant(&extension))
+    }
+
+    fn grant(&self, offer: &Extension<'_>) -> Option<Agreed> {
+        let offered = Parameters::read(offer)?;
+        // A client that does not name its window can not be given a smaller one; a state of 32 KiB reads any.
+        let client_bits = match offered.client_bits {
+            ClientBits::Absent => WindowBits::MAX,
+            ClientBits::Any => self.peer_bits,
+            ClientBits::AtMost(most) => most.min(self.peer_bits),
+        };
+        Some(Agreed {
+            server_takeover: if offered.server_no_takeover { Takeover::None } else { self.own_takeover },
+            client_takeover: if offered.client_no_takeover { Takeover::None } else { self.peer_takeover },
+            server_bits: offered.server_bits.unwrap_or(WindowBits::MAX).min(self.own_bits),
+            client_bits,
+            names_client_bits: client_bits < WindowBits::MAX,
+        })
+    }
+
+    /// A client's check of the server's answer to its [`Offer`], all header lines together; nothing if the server
+    /// agreed on no extension.
+    ///
+    /// # Errors
+    /// When the answer is not one to what was asked.
+    pub fn check<'a>(&self, lines: impl IntoIterator<Item = &'a [u8]>) -> Result<Option<Agreed>, Refused> {
+        let mut agreed = None;
+        for extension in lines.into_iter().flat_map(Extensions::parse) {
+            let extension = extension.map_err(|_| Refused::Malformed)?;
+            if agreed.is_some() || !extension.name().eq_ignore_ascii_case(NAME) {
+                return Err(Refused::Unasked);
+            }
+            let answer = Parameters::read(&extension).ok_or(Refused::Parameter)?;
+            let server_bits = answer.server_bits.unwrap_or(WindowBits::MAX);
+            if server_bits > self.peer_bits
+                || (self.peer_takeover == Takeover::None && !answer.server_no_takeover)
+            {
+                return Err(Refused::Ignored);
+            }
+            // In an answer the parameter has a value (RFC 7692, 7.1.2.2).
+            let most = match answer.client_bits {
+                ClientBits::Absent => WindowBits::MAX,
+                ClientBits::Any => return Err(Refused::Parameter),
+                ClientBits::AtMost(most) => most,
+            };
+            let is_alone = answer.client_no_takeover || self.own_takeover == Takeover::None;
+            agreed = Some(Agreed {
+                server_takeover: if answer.server_no_takeover { Takeover::None } else { Takeover::Kept },
+                client_takeover: if is_alone { Takeover::None } else { Takeover::Kept },
+                server_bits,
+                client_bits: most.min(self.own_bits),
+                names_client_bits: false,
+            });
+        }
+        Ok(agreed)
+    }
+}
+
+/// The parameters as they stand in a header.
+#[derive(Default)]
+struct Parameters {
+    server_no_takeover: bool,
+    client_no_takeover: bool,
+    server_bits: Option<WindowBits>,
+    client_bits: ClientBits,
+}
+
+/// `client_max_window_bits`, which may have no value in an offer.
+#[derive(Default, PartialEq)]
+enum ClientBits {
+    #[default]
+    Absent,
+    Any,
+    AtMost(WindowBits),
+}
+
+impl Parameters {
+    /// Nothing if the extension is another, or a parameter is unknown, repeated or has a bad value.
+    fn read(extension: &Extension<'_>) -> Option<Parameters> {
+        if !extension.name().eq_ignore_ascii_case(NAME) {
+            return None;
+        }
+        let mut read = Parameters::default();
+        for (name, value) in extension.params() {
+            let is_repeated = if name.eq_ignore_ascii_case("server_no_context_takeover") {
+                value.is_none().then(|| std::mem::replace(&mut read.server_no_takeover, true))?
+            } else if name.eq_ignore_ascii_case("client_no_context_takeover") {
+                value.is_none().then(|| std::mem::replace(&mut read.client_no_takeover, true))?
+            } else if name.eq_ignore_ascii_case("server_max_window_bits") {
+                read.server_bits.replace(WindowBits::new(value?.to_number()?)?).is_some()
+            } else if name.eq_ignore_ascii_case("client_max_window_bits") {
+                let bits = match value {
+                    None => ClientBits::Any,
+                    Some(value) => ClientBits::AtMost(WindowBits::new(value.to_number()?)?),
+                };
+                std::mem::replace(&mut read.client_bits, bits) != ClientBits::Absent
+            } else {
+                return None;
+            };
+            if is_repeated {
+                return None;
+            }
+        }
+        Some(read)
+    }
+}
+
+const NAME: &str = "permessage-deflate";

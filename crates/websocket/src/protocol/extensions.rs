@@ -1,0 +1,286 @@
+//! `Sec-WebSocket-Extensions` (RFC 6455, 9.1): a tokeniser that allocates nothing and looks at each byte at most twice.
+//!
+//! ```text
+//! extension-list = 1#( token *( ";" token [ "=" ( token | quoted-string ) ] ) )
+//! ```
+//! Empty elements of a list are skipped, as RFC 9110, 5.6.1.2 asks of a recipient. The value of a quoted string must
+//! itself be a token once its backslashes are gone.
+
+use std::fmt;
+
+/// The header does not follow the grammar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("malformed list of extensions")
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// The extensions of one header line, in order.
+///
+/// After an error the iterator ends.
+///
+/// ```
+/// use rookery_websocket::protocol::Extensions;
+/// let mut list = Extensions::parse(b"permessage-deflate; client_max_window_bits; x=\"1\", other");
+/// let first = list.next().unwrap()?;
+/// assert_eq!(first.name(), "permessage-deflate");
+/// let (name, value) = first.params().nth(1).unwrap();
+/// assert!(name == "x" && value.unwrap() == "1");
+/// assert_eq!(list.next().unwrap()?.name(), "other");
+/// # Ok::<(), rookery_websocket::protocol::Malformed>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Extensions<'a> {
+    rest: &'a [u8],
+}
+
+/// One extension.
+#[derive(Debug, Clone, Copy)]
+pub struct Extension<'a> {
+    name: &'a str,
+    /// From the first `;` on; read once without error.
+    params: &'a [u8],
+}
+
+/// The value of a parameter.
+#[derive(Debug, Clone, Copy)]
+pub struct Value<'a> {
+    /// Without its quotes, with its backslashes.
+    raw: &'a str,
+}
+
+/// The parameters of an [`Extension`].
+#[derive(Debug, Clone)]
+pub struct Params<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Extensions<'a> {
+    /// Reads one header line.
+    pub fn parse(line: &'a [u8]) -> Extensions<'a> {
+        Extensions { rest: line }
+    }
+
+    fn read(&mut self) -> Result<Option<Extension<'a>>, Malformed> {
+        loop {
+            self.rest = skip_space(self.rest);
+            match self.rest {
+                [] => return Ok(None),
+                [b',', rest @ ..] => self.rest = rest,
+                _ => break,
+            }
+        }
+        let (name, rest) = token(self.rest)?;
+        let params = rest;
+        let mut rest = skip_space(rest);
+        while let Some((_, after)) = param(rest)? {
+            rest = skip_space(after);
+        }
+        let params = &params[..params.len() - rest.len()];
+        match rest {
+            [] => self.rest = rest,
+            [b',', after @ ..] => self.rest = after,
+            _ => return Err(Malformed),
+        }
+        Ok(Some(Extension { name, params }))
+    }
+}
+
+impl<'a> Iterator for Extensions<'a> {
+    type Item = Result<Extension<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let read = self.read();
+        if read.is_err() {
+            self.rest = &[];
+        }
+        read.transpose()
+    }
+}
+
+impl<'a> Extension<'a> {
+    /// Its name, as written; compare it without regard to case.
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// Its parameters, in order, repeated ones too.
+    pub fn params(&self) -> Params<'a> {
+        Params { rest: self.params }
+    }
+}
+
+impl<'a> Iterator for Params<'a> {
+    type Item = (&'a str, Option<Value<'a>>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (found, rest) = param(skip_space(self.rest)).ok().flatten()?;
+        self.rest = rest;
+        Some(found)
+    }
+}
+
+impl<'a> Value<'a> {
+    /// The characters of the value.
+    pub fn chars(&self) -> impl Iterator<Item = char> + 'a {
+        let mut raw = self.raw.chars();
+        std::iter::from_fn(move || match raw.next() {
+            Some('\\') => raw.next(),
+            other => other,
+        })
+    }
+
+    /// A decimal number without sign or leading zero, at most 255.
+    pub fn to_number(&self) -> Option<u8> {
+        let mut number: Option<u8> = None;
+        for digit in self.chars() {
+            let digit = digit.to_digit(10)? as u8;
+            number = match number {
+                None => Some(digit),
+                Some(0) => return None,
+                Some(so_far) => Some(so_far.checked_mul(10)?.checked_add(digit)?),
+            };
+        }
+        number
+    }
+}
+
+impl PartialEq<&str> for Value<'_> {
+    fn eq(&self, other: &&str) -> bool {
+        self.chars().eq(other.chars())
+    }
+}
+
+type Param<'a> = (&'a str, Option<Value<'a>>);
+
+/// `; name [= value]` at the start of `bytes`, and what follows; nothing if there is no semicolon.
+fn param(bytes: &[u8]) -> Result<Option<(Param<'_>, &[u8])>, Malformed> {
+    let [b';', rest @ ..] = bytes else { return Ok(None) };
+    let (name, rest) = token(skip_space(rest))?;
+    let after_space = skip_space(rest);
+    let [b'=', value @ ..] = after_space else { return Ok(Some(((name, None), rest))) };
+    let value = skip_space(value);
+    let (raw, rest) = match value {
+        [b'"', inside @ ..] => quoted(inside)?,
+        _ => token(value)?,
+    };
+    Ok(Some(((name, Some(Value { raw })), rest)))
+}
+
+fn token(bytes: &[u8]) -> Result<(&str, &[u8]), Malformed> {
+    let end = bytes.iter().position(|byte| !is_token(*byte)).unwrap_or(bytes.len());
+    let (token, rest) = bytes.split_at(end);
+    match std::str::from_utf8(token) {
+        Ok(token) if !token.is_empty() => Ok((token, rest)),
+        _ => Err(Malformed),
+    }
+}
+
+/// The inside of a quoted string, and what follows its closing quote.
+fn quoted(bytes: &[u8]) -> Result<(&str, &[u8]), Malformed> {
+    let mut at = 0;
+    loop {
+        match bytes.get(at) {
+            Some(b'"') => break,
+            Some(b'\\') if bytes.get(at + 1).is_some_and(|byte| is_token(*byte)) => at += 2,
+            Some(byte) if is_token(*byte) => at += 1,
+            _ => return Err(Malformed),
+        }
+    }
+    if at == 0 {
+        return Err(Malformed);
+    }
+    let inside = std::str::from_utf8(&bytes[..at]).map_err(|_| Malformed)?;
+    Ok((inside, &bytes[at + 1..]))
+}
+
+fn skip_space(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = bytes {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// RFC 9110, 5.6.2.
+pub(crate) fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(line: &str) -> Result<Vec<String>, Malformed> {
+        Extensions::parse(line.as_bytes())
+            .map(|extension| {
+                let extension = extension?;
+                let mut shown = extension.name().to_owned();
+                for (name, value) in extension.params() {
+                    shown.extend(["|", name]);
+                    if let Some(value) = value {
+                        shown.extend(['='].into_iter().chain(value.chars()));
+                    }
+                }
+                Ok(shown)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_browsers_and_libraries_send() {
+        let table: &[(&str, &[&str])] = &[
+            ("permessage-deflate; client_max_window_bits", &["permessage-deflate|client_max_window_bits"]),
+            ("permessage-deflate,x-webkit-deflate-frame", &["permessage-deflate", "x-webkit-deflate-frame"]),
+            ("a; b=1; c=\"2\"\t;d , e;f", &["a|b=1|c=2|d", "e|f"]),
+            ("a;b=\"1\\5\"", &["a|b=15"]),
+            (" , ,a, ", &["a"]),
+            ("", &[]),
+            ("a ; b = 1", &["a|b=1"]),
+        ];
+        for (line, expected) in table {
+            assert_eq!(
+                show(line).as_deref(),
+                Ok(expected.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>().as_slice()),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_malformed_is_refused() {
+        for line in [
+            ";",
+            "a;",
+            "a;;b",
+            "a b",
+            "a;b=",
+            "a;b=\"",
+            "a;b=\"\"",
+            "a;b=\"x y\"",
+            "a;b=\"\\",
+            "=1",
+            "a;=1",
+            "a\u{e9}",
+            "a;b=\"1\"x",
+            "a=1",
+            "a;b=1=2",
+            "\u{0}",
+        ] {
+            assert!(show(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn numbers_have_one_spelling() {
+        let number = |text| Value { raw: text }.to_number();
+        assert_eq!((number("15"), number("8"), number("0")), (Some(15), Some(8), Some(0)));
+        for bad in ["08", "+8", "256", "1.5", "a", "999999999999"] {
+            assert_eq!(number(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Who may connect from a browser (RFC 6455, 10.2).
+
+/// Which `Origin` a server accepts. A request without one is not from a browser and is accepted always.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum OriginPolicy {
+    /// The host of the request itself; the default, since a cookie goes out with any page's request.
+    #[default]
+    SameHost,
+    /// These hosts, `host` or `host:port`, and the request's own. `*.example.org` stands for every name below it.
+    Hosts(Vec<String>),
+    /// Any.
+    Any,
+}
+
+impl OriginPolicy {
+    /// Whether a page of `origin` may open a connection to `host`.
+    pub fn allows(&self, origin: &[u8], host: &[u8]) -> bool {
+        if *self == OriginPolicy::Any {
+            return true;
+        }
+        // `null`, and anything else without an authority, is nobody's.
+        let Some(at) = origin.windows(3).position(|three| three == b"://") else { return false };
+        let (scheme, authority) = (&origin[..at], &origin[at + 3..]);
+        let authority = without_default_port(authority, scheme);
+        let is_same = authority.eq_ignore_ascii_case(without_default_port(host, scheme));
+        let OriginPolicy::Hosts(hosts) = self else { return is_same };
+        is_same || hosts.iter().any(|pattern| matches(pattern.as_bytes(), authority))
+    }
+}
+
+fn matches(pattern: &[u8], authority: &[u8]) -> bool {
+    match pattern {
+        [b'*', suffix @ ..] if suffix.starts_with(b".") => {
+            authority.len() > suffix.len()
+                && authority[authority.len() - suffix.len()..].eq_ignore_ascii_case(suffix)
+        }
+        _ => pattern.eq_ignore_ascii_case(authority),
+    }
+}
+
+fn without_default_port<'a>(authority: &'a [u8], scheme: &[u8]) -> &'a [u8] {
+    let port: &[u8] = if scheme.eq_ignore_ascii_case(b"https") { b":443" } else { b":80" };
+    authority.strip_suffix(port).unwrap_or(authority)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_host_whatever_its_default_port() {
+        let table: &[(&str, &str, bool)] = &[
+            ("http://localhost:8080", "localhost:8080", true),
+            ("http://localhost:8080", "localhost", false),
+            ("https://Example.org", "example.org", true),
+            ("https://example.org", "example.org:443", true),
+            ("http://example.org:80", "example.org", true),
+            ("http://evil.org", "example.org", false),
+            ("http://example.org.evil.org", "example.org", false),
+            ("null", "example.org", false),
+            ("", "", false),
+        ];
+        for (origin, host, expected) in table {
+            let allows = OriginPolicy::SameHost.allows(origin.as_bytes(), host.as_bytes());
+            assert_eq!(allows, *expected, "{origin} at {host}");
+        }
+        assert!(OriginPolicy::Any.allows(b"null", b"example.org"));
+    }
+
+    #[test]
+    fn listed_hosts_and_names_below() {
+        let policy = OriginPolicy::Hosts(vec!["a.org".to_owned(), "*.b.org".to_owned()]);
+        for (origin, expected) in [
+            ("https://a.org", true),
+            ("https://x.a.org", false),
+            ("https://x.b.org", true),
+            ("https://x.y.b.org", true),
+            ("https://b.org", false),
+            ("https://evilb.org", false),
+            ("https://here", true),
+        ] {
+            assert_eq!(policy.allows(origin.as_bytes(), b"here"), expected, "{origin}");
+        }
+    }
+}

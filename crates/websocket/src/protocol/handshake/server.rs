@@ -1,0 +1,235 @@
+//! The server's side (RFC 6455, 4.2).
+
+use std::fmt;
+use std::io::Write as _;
+
+use base64::Engine as _;
+
+use crate::protocol::deflate::{Agreed, DeflateConfig};
+use crate::protocol::handshake::head::{BadHead, HEADERS_MAX};
+use crate::protocol::handshake::{AcceptKey, OriginPolicy, accept_key, elements};
+
+/// What a server grants.
+#[derive(Debug, Clone, Default)]
+pub struct ServerConfig {
+    /// The subprotocols it speaks. Of those that a client names, the client's first is taken.
+    pub subprotocols: Vec<String>,
+    /// permessage-deflate, if it is granted. Default: not.
+    pub deflate: Option<DeflateConfig>,
+    /// Which pages may connect. Default: those of the same host.
+    pub origin: OriginPolicy,
+}
+
+/// An accepted request: what the 101 says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    /// `Sec-WebSocket-Accept`.
+    pub accept: AcceptKey,
+    /// `Sec-WebSocket-Protocol`.
+    pub subprotocol: Option<String>,
+    /// `Sec-WebSocket-Extensions`, through its `Display`.
+    pub deflate: Option<Agreed>,
+}
+
+/// Why a request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The head itself.
+    Head(BadHead),
+    /// Not a GET of HTTP/1.1.
+    Method,
+    /// No `Host`, or two.
+    Host,
+    /// No `Upgrade: websocket`, or no `Connection: Upgrade`.
+    NoUpgrade,
+    /// No `Sec-WebSocket-Key`, two, or one that is not 16 bytes in base64.
+    Key,
+    /// Another version than 13.
+    Version,
+    /// The origin is not allowed.
+    Origin,
+    /// The request announces a body: what follows would be read as frames.
+    Body,
+}
+
+impl Refusal {
+    /// The status that answers it.
+    pub fn status(self) -> u16 {
+        match self {
+            Refusal::Head(BadHead::TooLong | BadHead::TooManyHeaders) => 431,
+            Refusal::Method => 405,
+            Refusal::Version => 426,
+            Refusal::Origin => 403,
+            _ => 400,
+        }
+    }
+
+    /// Appends the whole response, after which the connection is closed. One for [`Refusal::Version`] names the version
+    /// that is spoken (RFC 6455, 4.4).
+    pub fn write_response(self, out: &mut Vec<u8>) {
+        let (status, reason, header) = match self.status() {
+            403 => (403, "Forbidden", ""),
+            405 => (405, "Method Not Allowed", "Allow: GET\r\n"),
+            426 => (
+                426,
+                "Upgrade Required",
+                "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n",
+            ),
+            431 => (431, "Request Header Fields Too Large", ""),
+            _ => (400, "Bad Request", ""),
+        };
+        let body = self.to_string();
+        write!(
+            out,
+            "HTTP/1.1 {status} {reason}\r\n{header}Content-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        )
+        .expect("a vector takes all");
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::Head(bad) => return bad.fmt(f),
+            Refusal::Method => "a WebSocket begins with a GET of HTTP/1.1",
+            Refusal::Host => "exactly one Host is needed",
+            Refusal::NoUpgrade => "no upgrade to websocket is asked for",
+            Refusal::Key => "Sec-WebSocket-Key is not 16 bytes in base64",
+            Refusal::Version => "only version 13 is spoken",
+            Refusal::Origin => "this origin may not connect",
+            Refusal::Body => "an upgrade has no body",
+        })
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl ServerConfig {
+    /// Answers a request head, which ends with its empty line.
+    ///
+    /// # Errors
+    /// When it is not HTTP, or not a request for a WebSocket that this server grants.
+    ///
+    /// # Allocation
+    /// The chosen subprotocol.
+    pub fn answer_head(&self, head: &[u8]) -> Result<Accepted, Refusal> {
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut request = httparse::Request::new(&mut headers);
+        match request.parse(head) {
+            Ok(httparse::Status::Complete(n)) if n == head.len() => {}
+            Ok(_) => return Err(Refusal::Head(BadHead::Malformed)),
+            Err(error) => return Err(Refusal::Head(error.into())),
+        }
+        if (request.method, request.version) != (Some("GET"), Some(1)) {
+            return Err(Refusal::Method);
+        }
+        self.answer(request.headers.iter().map(|header| (header.name, header.value)))
+    }
+
+    /// Answers a GET of HTTP/1.1 whose header fields somebody else has parsed.
+    ///
+    /// # Errors
+    /// When it is no request for a WebSocket that this server grants.
+    pub fn answer<'h>(
+        &self,
+        headers: impl IntoIterator<Item = (&'h str, &'h [u8])>,
+    ) -> Result<Accepted, Refusal> {
+        let mut fields = Fields::default();
+        for (name, value) in headers {
+            fields.add(self, name, value.trim_ascii())?;
+        }
+        fields.finish(self)
+    }
+}
+
+/// What the header fields say, gathered in one pass.
+#[derive(Debug, Default)]
+struct Fields<'h> {
+    host: Option<&'h [u8]>,
+    origin: Option<&'h [u8]>,
+    key: Option<&'h [u8]>,
+    asks_upgrade: bool,
+    names_upgrade: bool,
+    speaks_13: bool,
+    subprotocol: Option<&'h [u8]>,
+    deflate: Option<Agreed>,
+}
+
+impl<'h> Fields<'h> {
+    fn add(&mut self, config: &ServerConfig, name: &str, value: &'h [u8]) -> Result<(), Refusal> {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        if is("host") {
+            if self.host.replace(value).is_some() {
+                return Err(Refusal::Host);
+            }
+        } else if is("upgrade") {
+            self.asks_upgrade |= elements(value).any(|element| element.eq_ignore_ascii_case(b"websocket"));
+        } else if is("connection") {
+            self.names_upgrade |= elements(value).any(|element| element.eq_ignore_ascii_case(b"upgrade"));
+        } else if is("origin") {
+            // Two origins: neither is believed.
+            if self.origin.replace(value).is_some() {
+                return Err(Refusal::Origin);
+            }
+        } else if is("sec-websocket-key") {
+            if self.key.replace(value).is_some() {
+                return Err(Refusal::Key);
+            }
+        } else if is("sec-websocket-version") {
+            self.speaks_13 |= elements(value).any(|element| element == b"13");
+        } else if is("sec-websocket-protocol") {
+            if self.subprotocol.is_none() {
+                self.subprotocol = elements(value)
+                    .find(|named| config.subprotocols.iter().any(|spoken| spoken.as_bytes() == *named));
+            }
+        } else if is("sec-websocket-extensions") {
+            if let (None, Some(deflate)) = (&self.deflate, &config.deflate) {
+                self.deflate = deflate.choose(value);
+            }
+        } else if is("transfer-encoding") || (is("content-length") && value != b"0") {
+            return Err(Refusal::Body);
+        }
+        Ok(())
+    }
+
+    fn finish(self, config: &ServerConfig) -> Result<Accepted, Refusal> {
+        let host = self.host.ok_or(Refusal::Host)?;
+        if !self.asks_upgrade || !self.names_upgrade {
+            return Err(Refusal::NoUpgrade);
+        }
+        if !self.speaks_13 {
+            return Err(Refusal::Version);
+        }
+        let key = self.key.filter(|key| is_key(key)).ok_or(Refusal::Key)?;
+        if self.origin.is_some_and(|origin| !config.origin.allows(origin, host)) {
+            return Err(Refusal::Origin);
+        }
+        let subprotocol = self.subprotocol.map(|name| String::from_utf8_lossy(name).into_owned());
+        Ok(Accepted { accept: accept_key(key), subprotocol, deflate: self.deflate })
+    }
+}
+
+fn is_key(key: &[u8]) -> bool {
+    let mut decoded = [0; 18];
+    let decoded = base64::engine::general_purpose::STANDARD.decode_slice(key, &mut decoded);
+    key.len() == 24 && matches!(decoded, Ok(16))
+}
+
+impl Accepted {
+    /// Appends the whole 101 response.
+    pub fn write_response(&self, out: &mut Vec<u8>) {
+        let start = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ";
+        out.extend_from_slice(start);
+        out.extend_from_slice(&self.accept);
+        let all = "a vector takes all";
+        if let Some(subprotocol) = &self.subprotocol {
+            write!(out, "\r\nSec-WebSocket-Protocol: {subprotocol}").expect(all);
+        }
+        if let Some(agreed) = &self.deflate {
+            write!(out, "\r\nSec-WebSocket-Extensions: {agreed}").expect(all);
+        }
+        out.extend_from_slice(b"\r\n\r\n");
+    }
+}

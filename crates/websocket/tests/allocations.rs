@@ -1,0 +1,190 @@
+//! Nothing is allocated per frame: counted, not claimed.
+
+#[path = "it/support.rs"]
+#[allow(dead_code)]
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::Duration;
+
+use rookery_websocket::protocol::{Decoder, Limits, MaskKey, OpCode, Role, encode_frame};
+use rookery_websocket::{Config, Connection, Error, Kind, Outgoing, Parts, Prepared};
+use support::{End, FAST, Pace, pipe};
+
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: hands every call on to the system's allocator, unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const ROUNDS: u64 = 100;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Reading {
+    Plain,
+    Deadline,
+    Cancellable,
+}
+
+/// A message there and back; the server waits before it comes.
+async fn round_trip(
+    client: &mut Connection<End>,
+    server: &mut Connection<End>,
+    message: Outgoing<'_>,
+    len: usize,
+    reading: Reading,
+) {
+    let serve = async {
+        let read = match reading {
+            Reading::Deadline => {
+                // The deadline of each read is later than that of the one before, as in real use.
+                let read = server.read_timeout(Duration::from_secs(30)).await;
+                assert_eq!(read.unwrap().unwrap().len(), len);
+                None
+            }
+            _ => Some(server.receive().await.unwrap().unwrap()),
+        };
+        match read {
+            Some((read, mut writer)) => {
+                assert_eq!(read.len(), len);
+                writer.reply(read).await.unwrap();
+            }
+            None => {
+                server.send(message).await.unwrap();
+            }
+        }
+    };
+    let ask = async {
+        client.send(message).await.unwrap();
+        assert_eq!(client.read().await.unwrap().unwrap().len(), len);
+    };
+    tokio::join!(serve, ask);
+}
+
+async fn count(pace: Pace, kind: Kind, len: usize, reading: Reading) -> u64 {
+    let (here, there) = pipe(pace);
+    let mut client = Parts::client(here).connection(Config::default());
+    let mut server = Parts::server(there).connection(Config::default());
+    let canceller = server.canceller();
+    let text = "a".repeat(len);
+    let message = match kind {
+        Kind::Text => Outgoing::Text(&text),
+        Kind::Binary => Outgoing::Binary(text.as_bytes()),
+    };
+    for _ in 0..20 {
+        round_trip(&mut client, &mut server, message, len, reading).await;
+    }
+    if reading == Reading::Cancellable {
+        canceller.cancel();
+        assert!(matches!(server.read().await, Err(Error::Cancelled)), "the token can fire");
+    }
+    let before = COUNT.get();
+    for _ in 0..ROUNDS {
+        round_trip(&mut client, &mut server, message, len, reading).await;
+    }
+    COUNT.get() - before
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_message_read_and_written_allocates_nothing() {
+    // Whole in one read; and cut, so that it is put together.
+    let cut = Pace { piece: 300, ..FAST };
+    for pace in [FAST, cut] {
+        for kind in [Kind::Text, Kind::Binary] {
+            for len in [16, 512, 16 << 10] {
+                for reading in [Reading::Plain, Reading::Deadline, Reading::Cancellable] {
+                    let counted = count(pace, kind, len, reading).await;
+                    assert_eq!(
+                        counted, 0,
+                        "{ROUNDS} round trips of {len} bytes, {kind:?}, {reading:?}, {pace:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_timed_out_read_allocates_nothing_after_the_first() {
+    let (_here, there) = pipe(FAST);
+    let mut server = Parts::server(there).connection(Config::default());
+    let timeout = Duration::from_millis(1);
+    assert!(matches!(server.read_timeout(timeout).await, Err(Error::TimedOut)));
+    let before = COUNT.get();
+    for _ in 0..5 {
+        assert!(matches!(server.read_timeout(timeout).await, Err(Error::TimedOut)));
+    }
+    assert_eq!(COUNT.get() - before, 0);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn prepared_messages_and_halves_allocate_nothing() {
+    let (here, there) = pipe(FAST);
+    let mut client = Parts::client(here).connection(Config::default());
+    let (mut reader, sender) = Parts::server(there).connection(Config::default()).split();
+    let prepared = Prepared::new("to all of you");
+    let mut before = 0;
+    for round in 0..ROUNDS + 10 {
+        if round == 10 {
+            before = COUNT.get();
+        }
+        let serve = async {
+            assert_eq!(reader.read().await.unwrap().unwrap().as_text(), Some("hello"));
+            sender.send(&prepared).await.unwrap();
+        };
+        let ask = async {
+            client.send("hello").await.unwrap();
+            assert_eq!(client.read().await.unwrap().unwrap().as_text(), Some("to all of you"));
+        };
+        tokio::join!(serve, ask);
+    }
+    assert_eq!(COUNT.get() - before, 0);
+}
+
+#[test]
+fn the_protocol_alone_allocates_nothing() {
+    let mut frame = Vec::with_capacity(1024);
+    let mut decoder = Decoder::new(Role::Server, Limits::default());
+    let before = COUNT.get();
+    for n in 0..ROUNDS as usize {
+        frame.clear();
+        encode_frame(&mut frame, OpCode::Binary, true, Some(MaskKey([1, 2, 3, 4])), &[7; 900][..n * 9]);
+        let (used, event) = decoder.decode(&mut frame).unwrap();
+        assert!(event.is_some());
+        assert_eq!(used, frame.len());
+    }
+    assert_eq!(COUNT.get() - before, 0);
+}
+
+#[test]
+fn an_announced_length_reserves_nothing() {
+    let mut decoder = Decoder::new(Role::Server, Limits { message: u64::MAX, fragments: 10 });
+    let mut header = [0x82, 0xFF, 0x7F, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0];
+    let before = COUNT.get();
+    assert!(matches!(decoder.decode(&mut header), Ok((14, None))));
+    assert_eq!(COUNT.get() - before, 0);
+}

@@ -1,0 +1,87 @@
+//! permessage-deflate over a connection.
+
+use rookery_websocket::protocol::deflate::{DeflateConfig, Takeover, WindowBits};
+use rookery_websocket::{Kind, Prepared};
+
+use crate::cancellation::pair;
+use crate::support::{FAST, Pace};
+
+#[tokio::test(start_paused = true)]
+async fn every_window_and_takeover_there_and_back() {
+    let text = "{\"id\":12345,\"name\":\"a name\",\"values\":[1,2,3,4,5]}".repeat(40);
+    for bits in 9..=15 {
+        for takeover in [Takeover::None, Takeover::Kept] {
+            let window = WindowBits::new(bits).unwrap();
+            let deflate = DeflateConfig {
+                own_takeover: takeover,
+                peer_takeover: takeover,
+                own_bits: window,
+                peer_bits: window,
+                ..DeflateConfig::default()
+            };
+            let (mut client, mut server) = pair(Pace { piece: 99, ..FAST }, Some(deflate)).await;
+            for _ in 0..3 {
+                for message in [&text[..], "short"] {
+                    let (_, received) = tokio::join!(client.send(message), async {
+                        let (read, mut writer) = server.receive().await.unwrap().unwrap();
+                        assert_eq!(read.as_text(), Some(message));
+                        writer.send(read).await
+                    });
+                    received.unwrap();
+                    assert_eq!(client.read().await.unwrap().unwrap().as_text(), Some(message));
+                }
+            }
+            let ratio = server.statistics().compression_ratio().unwrap();
+            assert!(ratio > 8.0, "{ratio} at {bits} bits");
+            let small = server.statistics().bytes_received;
+            assert!(small < 3 * text.len() as u64, "{small}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prepared_message_reaches_every_kind_of_connection() {
+    let text = "to all of you ".repeat(100);
+    let small = DeflateConfig { own_bits: WindowBits::new(10).unwrap(), ..DeflateConfig::default() };
+    let kept = DeflateConfig {
+        own_takeover: Takeover::Kept,
+        peer_takeover: Takeover::Kept,
+        ..DeflateConfig::default()
+    };
+    let prepared = Prepared::compressed(&text[..], &DeflateConfig::default());
+    let mut sizes = Vec::new();
+    for deflate in [None, Some(DeflateConfig::default()), Some(small), Some(kept)] {
+        let (mut client, mut server) = pair(FAST, deflate).await;
+        for _ in 0..2 {
+            server.send(&prepared).await.unwrap();
+            assert_eq!(client.read().await.unwrap().unwrap().as_text(), Some(&text[..]));
+            // One of the connection's own in between: its window must be right.
+            server.send(&text[..]).await.unwrap();
+            assert_eq!(client.read().await.unwrap().unwrap().as_text(), Some(&text[..]));
+            client.send(&prepared).await.unwrap();
+            assert_eq!(server.read().await.unwrap().unwrap().as_text(), Some(&text[..]));
+        }
+        sizes.push(server.statistics().bytes_sent);
+    }
+    assert!(sizes[1] * 4 < sizes[0], "{sizes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_in_compressed_pieces() {
+    for takeover in [Takeover::None, Takeover::Kept] {
+        let deflate =
+            DeflateConfig { own_takeover: takeover, peer_takeover: takeover, ..DeflateConfig::default() };
+        let (mut client, mut server) = pair(Pace { piece: 13, ..FAST }, Some(deflate)).await;
+        for _ in 0..3 {
+            let mut writer = client.write(Kind::Binary).unwrap();
+            for n in 0..20_u8 {
+                writer.write(&[n; 100]).await.unwrap();
+            }
+            writer.finish().await.unwrap();
+            let (flushed, read) = tokio::join!(client.flush(), server.read());
+            flushed.unwrap();
+            let expected: Vec<u8> = (0..20).flat_map(|n| [n; 100]).collect();
+            assert_eq!(&read.unwrap().unwrap()[..], expected);
+        }
+    }
+}
