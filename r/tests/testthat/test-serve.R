@@ -85,6 +85,25 @@ test_that("the command line becomes the app: one process, its signals and its st
   expect_equal(exit_of(it), 7)
 })
 
+test_that("a script that serves by itself is told the port, and ended like the others", {
+  dir <- local_app("mine.R" = c(
+    "library(rookery)",
+    "runServer('127.0.0.1', as.integer(Sys.getenv('PORT')), function(req) {",
+    "  if (req$PATH_INFO == '/end') interrupt()",
+    "  list(status = 200L, headers = list(), body = 'mine')",
+    "})"
+  ))
+  port <- free_port()
+  it <- local_cli("serve", file.path(dir, "mine.R"), "--port", port)
+  expect_equal(expect_serving(it), paste0("http://127.0.0.1:", port))
+  expect_equal(fetch(paste0("http://127.0.0.1:", port))$text, "mine")
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+  it <- local_cli("serve", file.path(dir, "mine.R"), "--port", "0")
+  expect_equal(fetch(paste0(expect_serving(it), "/end"))$text, "mine")
+  expect_equal(exit_of(it), 0)
+})
+
 test_that("exit statuses of a child come back", {
   dir <- local_app("app.R" = c("function(req) quit(save = 'no', status = 7)"))
   it <- local_r(c(
