@@ -196,8 +196,9 @@ test_that("50 requests in hand, handlers of 2 s, SIGTERM: those begun are answer
   Sys.sleep(1)
   told <- proc.time()[["elapsed"]]
   it$process$signal(15)
-  expect_equal(exit_of(it, 15), 0)
-  expect_lt(proc.time()[["elapsed"]] - told, 10)
+  expect_equal(exit_of(it, 30), 0)
+  # Without having been killed by the alarm, which comes at 10 s: its status says so.
+  expect_lt(proc.time()[["elapsed"]] - told, 15)
   clients$wait(20000)
   statuses <- clients$get_result()
   begun <- lengths(regmatches(it$tell(), gregexpr("begun /slow", it$tell())))
@@ -253,8 +254,8 @@ test_that("a handler that does not come back is interrupted in time", {
   expect_true(wait_until(function() grepl("begun", it$tell())))
   told <- proc.time()[["elapsed"]]
   it$process$signal(15)
-  expect_equal(exit_of(it, 15), 0)
-  expect_lt(proc.time()[["elapsed"]] - told, 10)
+  expect_equal(exit_of(it, 30), 0)
+  expect_lt(proc.time()[["elapsed"]] - told, 15)
   client$wait(10000)
   expect_setequal(client$get_result(), c(500L, 503L))
 })
@@ -275,7 +276,7 @@ test_that("what waits for a promise is finished, and refused when time is up", {
   late <- local_requests(paste0(url, "/late"), 2)
   expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr("begun", it$tell()))) == 5))
   it$process$signal(15)
-  expect_equal(exit_of(it, 15), 0)
+  expect_equal(exit_of(it, 30), 0)
   soon$wait()
   late$wait()
   expect_equal(soon$get_result(), rep(200L, 3))
