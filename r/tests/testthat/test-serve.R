@@ -19,6 +19,34 @@ test_that("an object is served by this R, until SIGTERM, and the script goes on"
   expect_match(it$tell(), "after serving")
 })
 
+test_that("one session may serve again and again", {
+  it <- local_r(c(
+    "for (i in 1:3) {",
+    "  later::later(rookery::interrupt, 0.2)",
+    paste0("  stopifnot(is.null(rookery::serve(", hello, ", port = 0, log = FALSE)))"),
+    "}",
+    "stopifnot(length(rookery::listServers()) == 0)",
+    paste0("rookery::serve(", hello, ", port = 0)")
+  ))
+  expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr("Serving on", it$tell()))) == 4))
+  url <- sub("^.*Serving on ([^ ]+) .*$", "\\1", it$tell())
+  expect_equal(fetch(url)$text, "hello")
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+})
+
+test_that("a function of the parent's is the child's log", {
+  dir <- local_app("app.R" = hello)
+  it <- local_r(c(
+    "prefix <- 'seen'",
+    sprintf("rookery::serve('%s', port = 0, log = function(line) cat(prefix, line$path, line$status, '\\n'))", dir)
+  ))
+  fetch(paste0(expect_serving(it), "/x"))
+  expect_true(wait_until(function() grepl("seen /x 200", it$tell()), 10))
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+})
+
 test_that("Ctrl-C ends it as well", {
   it <- local_r(paste0("rookery::serve(", hello, ", port = 0, log = FALSE)"))
   url <- expect_serving(it)
