@@ -1,11 +1,20 @@
-# Ending gracefully. `docker stop` kills after 10 s, so all of it has to be over before: requests that R has not begun
-# 7.5 s after the signal are answered with 503, what runs at 9 s is interrupted.
-drain_seconds <- list(queued = 7.5, running = 9)
+# Ending gracefully. `docker stop` kills after 10 s, so all of it has to be over before. In seconds from the signal:
+# requests that R has not begun at `queued` are answered with 503; a handler that runs at `running` is interrupted, a
+# promise that is not settled is answered for. Sending that may take `closing`, and with the rest a second.
+drain_seconds <- list(queued = 7, running = 9, closing = 0.5)
 
 # Runs `body` so that Ctrl-C and SIGTERM end it gracefully, and returns its value, or NULL when it was told to end.
 with_graceful_stop <- function(body) {
+  if (isTRUE(.globals$is_served)) {
+    # An engine that is rookery itself: the outer one ends both.
+    return(body)
+  }
   .Call(ffi_signals_watch, drain_seconds$running)
-  on.exit(.Call(ffi_signals_unwatch))
+  .globals$is_served <- TRUE
+  on.exit({
+    .globals$is_served <- FALSE
+    .Call(ffi_signals_unwatch)
+  })
   signal <- NULL
   value <- withRestarts(
     withCallingHandlers(
@@ -40,7 +49,9 @@ stop_gracefully <- function() {
     on.exit(.globals$is_stopping <- FALSE)
     drain_servers()
   }
-  # At once when R was interrupted while draining: time is up.
+  # At once when R was interrupted while draining: time is up. Nothing interrupts this; it has a second, see
+  # ffi_signals_closing().
+  suspendInterrupts(close_servers())
   invokeRestart("rookery_stop")
 }
 
@@ -55,24 +66,36 @@ drain_servers <- function() {
     what <- if (waiting == 1) " connection is" else " connections are"
     message("Stopping: ", waiting, what, " being finished. A second signal ends at once.")
   }
-  are_begun <- FALSE
-  repeat {
-    left <- .Call(ffi_signals_left)
-    if (left <= 0 || sum(vapply(listServers(), connections_of, numeric(1))) == 0) {
-      break
-    }
-    if (!are_begun && left < drain_seconds$running - drain_seconds$queued) {
-      are_begun <- TRUE
-      for (server in listServers()) {
-        .Call(ffi_refuse, listener_of(server))
-      }
-    }
-    service(20)
-  }
+  # For new requests there is less time than for those begun.
+  serve_rest(function() .Call(ffi_signals_left) > drain_seconds$running - drain_seconds$queued)
+  refuse_rest(is_held = FALSE)
+  serve_rest(function() .Call(ffi_signals_left) > 0)
+}
+
+# Answers what is left with 503, and stops.
+close_servers <- function() {
+  .Call(ffi_signals_closing)
+  refuse_rest(is_held = TRUE)
+  until <- proc.time()[["elapsed"]] + drain_seconds$closing
+  serve_rest(function() proc.time()[["elapsed"]] < until)
   stopAllServers()
   # The closing callbacks of WebSockets.
   for (i in 1:10) {
     service(NA)
+  }
+}
+
+# Serves while there is time and somebody to serve.
+serve_rest <- function(has_time) {
+  while (has_time() && sum(vapply(listServers(), connections_of, numeric(1))) > 0) {
+    service(20)
+  }
+}
+
+# From now on what R comes to is answered with 503, and with `is_held` what waits for a promise as well.
+refuse_rest <- function(is_held) {
+  for (server in listServers()) {
+    .Call(ffi_refuse, listener_of(server), is_held)
   }
 }
 

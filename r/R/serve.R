@@ -9,7 +9,8 @@
 #'   \item{A folder}{with `_server.yml` (its `engine` is the package that runs it, as with plumber2), `app.R` or
 #'     `server.R` (Shiny), `entrypoint.R` or `plumber.R` (plumber), or one R Markdown document with
 #'     `runtime: shiny`.}
-#'   \item{A file}{of one of these kinds, or any `.R` file that ends with one of the following objects.}
+#'   \item{A file}{of one of these kinds, or any `.R` file that ends with one of the following objects, or that calls
+#'     [runServer()] itself on the port in the environment variable `PORT`.}
 #'   \item{An object}{a Shiny app, a plumber router, a function of the request, or a list, environment or R6 object
 #'     with `call`, see [startServer()].}
 #' }
@@ -176,10 +177,18 @@ run_engine <- function(found, address, dots) {
   do.call(launch, c(list(settings = found$path, host = address$host, port = address$port), dots))
 }
 
-# A script is run, and what its last expression gives is served.
+# A script is run, and what its last expression gives is served. One that calls runServer() itself is found serving;
+# it is told the port by the custom of hosting services, in PORT.
 run_script <- function(file, address, dots) {
+  if (is.null(address$socket)) {
+    Sys.setenv(PORT = address$port)
+  }
   value <- source(file, local = new.env(parent = globalenv()), chdir = TRUE)$value
   found <- detect_object(value)
+  if (is.null(found) && is.null(.globals$on_listen)) {
+    # It has served, and has ended by itself.
+    return(NULL)
+  }
   if (is.null(found)) {
     what <- if (is.null(value)) "NULL" else paste0("an object of class ", class(value)[[1]])
     abort_unknown(file, paste0("its last value is ", what, ", not an app"))

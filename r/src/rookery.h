@@ -66,7 +66,7 @@ int rk_listen_unix(const char* path, int mask, const void* site, int sees_heads,
 void rk_stop(uint32_t listener);
 void rk_drain(uint32_t listener);
 int rk_connections(uint32_t listener);
-int rk_refuse_held(uint32_t listener);  // answers 503 to the requests that R holds; how many there were
+void rk_refuse_held(uint32_t listener);  // answers 503 to the requests that R holds
 void rk_stop_all(void);
 void rk_forked(void);
 const char* rk_error(void);

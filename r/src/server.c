@@ -46,9 +46,12 @@ SEXP ffi_connections(SEXP listener) {
     return Rf_ScalarInteger(rk_connections((uint32_t)Rf_asInteger(listener)));
 }
 
-// From now on the requests of a listener that R comes to are answered with 503, and so are those that R holds, for a
-// promise that is not settled: the number of these.
-SEXP ffi_refuse(SEXP listener) {
+// From now on the requests of a listener that R comes to are answered with 503; with `held`, so are those that wait
+// for a promise.
+SEXP ffi_refuse(SEXP listener, SEXP held) {
     app_remove((uint32_t)Rf_asInteger(listener));
-    return Rf_ScalarInteger(rk_refuse_held((uint32_t)Rf_asInteger(listener)));
+    if (Rf_asLogical(held) == TRUE) {
+        rk_refuse_held((uint32_t)Rf_asInteger(listener));
+    }
+    return R_NilValue;
 }

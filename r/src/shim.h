@@ -135,12 +135,13 @@ SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP site, SEXP app, SEXP has_on_head
 SEXP ffi_stop(SEXP listener);
 SEXP ffi_drain(SEXP listener);
 SEXP ffi_connections(SEXP listener);
-SEXP ffi_refuse(SEXP listener);
+SEXP ffi_refuse(SEXP listener, SEXP held);
 
 SEXP ffi_signals_watch(SEXP seconds);
 SEXP ffi_signals_unwatch(void);
 SEXP ffi_signals_seen(void);
 SEXP ffi_signals_left(void);
+SEXP ffi_signals_closing(void);
 SEXP ffi_child_start(SEXP program, SEXP arguments);
 SEXP ffi_child_wait(SEXP pid, SEXP seconds);
 SEXP ffi_child_signal(SEXP pid, SEXP signal_number);

@@ -10,7 +10,7 @@
 #include "shim.h"
 
 // After the alarm R has this long to leave a handler that it was interrupted in.
-static const unsigned grace_seconds = 2;
+static const unsigned grace_seconds = 1;
 // What closing takes, of the seconds given: service() stops this long before the alarm.
 static const double closing_seconds = 0.25;
 
@@ -39,11 +39,25 @@ static void die_of(int signal_number) {
     raise(signal_number);
 }
 
-static void on_stop(int signal_number) {
+// R's handler of SIGINT, as it was before serve().
+static void interrupt_r(siginfo_t* info, void* context) {
+    const struct sigaction* r = &saved[0];
+    if (r->sa_flags & SA_SIGINFO) {
+        r->sa_sigaction(SIGINT, info, context);
+    } else if (r->sa_handler != SIG_IGN && r->sa_handler != SIG_DFL) {
+        r->sa_handler(SIGINT);
+    }
+}
+
+static void on_stop(int signal_number, siginfo_t* info, void* context) {
     int saved_errno = errno;
     if (child > 0) {
         passed_on = signal_number;
-        kill((pid_t)child, signal_number);
+        // Ctrl-C as well: R puts a handler of its own in place of the child's while it is in Sys.sleep().
+        kill((pid_t)child, SIGTERM);
+    } else if (signal_number == SIGINT && alarms > 0) {
+        // guard.c's, after the interrupt of on_alarm(): the loop is to be left as well.
+        interrupt_r(info, context);
     } else if (seen != 0) {
         die_of(signal_number);
     } else {
@@ -64,19 +78,14 @@ static void on_alarm(int signal_number, siginfo_t* info, void* context) {
         die_of(seen);
     }
     alarm(grace_seconds);
-    const struct sigaction* r = &saved[0];
-    if (r->sa_flags & SA_SIGINFO) {
-        r->sa_sigaction(SIGINT, info, context);
-    } else if (r->sa_handler != SIG_IGN && r->sa_handler != SIG_DFL) {
-        r->sa_handler(SIGINT);
-    }
+    interrupt_r(info, context);
     errno = saved_errno;
 }
 
 static void watch(void) {
     // First, so that guard.c takes its place behind ours and does not look for one again.
     watch_sigint();
-    struct sigaction ours = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
+    struct sigaction ours = {.sa_sigaction = on_stop, .sa_flags = SA_SIGINFO | SA_RESTART};
     sigemptyset(&ours.sa_mask);
     for (int i = 0; i < STOP_SIGNALS; i++) {
         sigaddset(&ours.sa_mask, stop_signals[i]);
@@ -100,7 +109,7 @@ static void unwatch(void) {
         struct sigaction now;
         sigaction(stop_signals[i], NULL, &now);
         // R's handler of SIGINT puts itself in place when it has run: then that is where it belongs.
-        if (now.sa_handler == on_stop) {
+        if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_stop) {
             sigaction(stop_signals[i], &saved[i], NULL);
         }
     }
@@ -150,6 +159,15 @@ SEXP ffi_signals_left(void) {
         left -= (double)(now.tv_sec - seen_at.tv_sec) + (double)(now.tv_nsec - seen_at.tv_nsec) * 1e-9;
     }
     return Rf_ScalarReal(left > 0 ? left : 0);
+}
+
+// What was in hand is finished, or time is up: closing has the grace of an interrupted handler, and no longer.
+SEXP ffi_signals_closing(void) {
+    if (seen != 0) {
+        alarms = 1;
+        alarm(grace_seconds);
+    }
+    return R_NilValue;
 }
 
 // The child's turn: see child.c.

@@ -1,12 +1,14 @@
-// The two ways in which a user starts a Shiny app on Rookery.
+// The three ways to Shiny on rookery, each in a real browser: the command, rookery::serve(), and shiny::runApp() with
+// use_compat().
 
+import assert from 'node:assert/strict';
+import { resolve } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { closeAll, launch, open, shinyIdle } from './support/browser.mjs';
-import { Server, library, patience } from './support/server.mjs';
+import { Server, library, patience, root } from './support/server.mjs';
 
 const timeout = 4 * patience;
-const skip = library ? false : "Debian's httpuv has neither";
 let browser;
 
 before(async () => {
@@ -18,24 +20,62 @@ after(async () => {
   await Server.stopAll();
 });
 
-const ways = {
-  'serve()': 'rookery::serve("examples/shiny", port = 0L)',
-  'runApp() after use_compat()':
-    'rookery::use_compat(); shiny::runApp("examples/shiny", launch.browser = FALSE)',
-};
-
-for (const [name, code] of Object.entries(ways)) {
-  test(`the Shiny example by ${name}`, { timeout, skip }, async () => {
-    const server = await Server.expression(code);
-    const page = await open(browser, server.url);
-    await shinyIdle(page);
-    await page.evaluate(() => window.Shiny.setInputValue('bins:shiny.number', 33));
-    await page.waitForFunction(
-      () => document.querySelector('#summary').textContent.startsWith('272 eruptions in 33 bins of '),
-    );
-    await server.line(/session started: /);
-    await page.context().close();
-    await server.line(/session ended: /);
-    await server.stop();
-  });
+/** Opens the Shiny example, and has R answer a change of its input over the WebSocket. */
+async function use(url) {
+  const page = await open(browser, url);
+  await shinyIdle(page);
+  await page.evaluate(() => window.Shiny.setInputValue('bins', 7));
+  await page.waitForFunction(
+    () => document.querySelector('#summary')?.textContent.startsWith('272 eruptions in 7 bins of '),
+  );
+  return page;
 }
+
+/** The status that the page's WebSocket was closed with. */
+const closeCode = (page) => page.evaluate(() => new Promise((done) => {
+  window.Shiny.shinyapp.$socket.addEventListener('close', (event) => done(event.code));
+}));
+
+const skip = library ? false : "with Debian's httpuv there is no rookery";
+
+test('rookery serve examples/shiny', { timeout, skip }, async () => {
+  const server = new Server([resolve(root, library, 'rookery/exec/rookery'), 'serve', 'examples/shiny', '--port', '0']);
+  const url = (await server.line(/^Serving on (http:\S+)/))[1];
+  assert.match(server.output, /: Shiny app \(app\.R\) in /);
+  const page = await use(url);
+  await server.line(/"GET \/websocket\/ HTTP\/1\.1" 101 /);
+  await server.line(/"GET \/ HTTP\/1\.1" 200 /);
+  const closed = closeCode(page);
+  const end = await server.signal('SIGTERM');
+  assert.deepEqual(end, { code: 0, signal: null }, server.output);
+  assert.equal(await closed, 1001);
+});
+
+test('rookery::serve("examples/shiny")', { timeout, skip }, async () => {
+  const server = new Server(['-e', 'rookery::serve("examples/shiny", port = 0); cat("after\\n")']);
+  const url = (await server.line(/^Serving on (http:\S+)/))[1];
+  await use(url);
+  assert.deepEqual(await server.signal('SIGINT'), { code: 0, signal: null }, server.output);
+  assert.match(server.output, /^after$/m);
+});
+
+test('shiny::runApp() with use_compat()', { timeout, skip }, async () => {
+  // The tests' R has rookery's httpuv in front: first it is taken away again, as in a session that knows nothing of it.
+  const code = [
+    'compat <- system.file("compat", package = "rookery")',
+    'Sys.setenv(R_LIBS = dirname(dirname(compat)))',
+    'assign(".lib.loc", setdiff(.libPaths(), normalizePath(compat)), environment(.libPaths))',
+    'before <- rookery::which_httpuv()',
+    'rookery::use_compat()',
+    'cat("before:", before$kind, before$loaded, "\\n")',
+    'library(shiny)',
+    'print(rookery::which_httpuv())',
+    'runApp("examples/shiny", port = 0, launch.browser = FALSE)',
+  ].join('; ').replace('port = 0', `port = ${20000 + process.pid % 20000}`);
+  const server = new Server(['-e', code]);
+  const url = (await server.line(/^Listening on (http:\S+)/))[1];
+  assert.match(server.output, /^before: (httpuv|none) FALSE/m);
+  assert.match(server.output, /put this line into \.Rprofile: rookery::use_compat\(quiet = TRUE\)/);
+  assert.match(server.output, /^This session uses rookery's httpuv /m);
+  await use(url);
+});

@@ -63,8 +63,9 @@ exit_of <- function(it, seconds = 60) {
   it$process$get_exit_status()
 }
 
+# One request; no compression unless asked for, so that lengths are those of the body.
 fetch <- function(url, ..., path = NULL) {
-  handle <- curl::new_handle(timeout = 60, ...)
+  handle <- curl::new_handle(timeout = 60, accept_encoding = "identity", ...)
   if (!is.null(path)) {
     curl::handle_setopt(handle, unix_socket_path = path)
   }
@@ -96,6 +97,11 @@ local_requests <- function(url, count, path = NULL, env = parent.frame()) {
   )
   withr::defer(process$kill(), envir = env)
   process
+}
+
+# Whether there is a process.
+is_alive <- function(pid) {
+  isTRUE(tools::pskill(as.integer(pid), 0))
 }
 
 # A folder with files: local_app(app.R = "...", www = ...).

@@ -59,15 +59,13 @@ pub unsafe extern "C" fn rk_body_read(slot: u32, id: u64, offset: u64, out: *mut
     })
 }
 
-/// Answers 503 to every request of a listener that R holds; how many there were. What their handlers and promises give
-/// later names nothing any more and is dropped.
+/// Answers 503 to every request of a listener that R holds. What their promises give later names nothing any more and
+/// is dropped.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_refuse_held(listener: u32) -> i32 {
-    entry(0, || {
+pub extern "C" fn rk_refuse_held(listener: u32) {
+    entry((), || {
         core::with(|core| {
-            let held = core.take_held(listener);
-            let count = held.len();
-            for mut exchange in held {
+            for mut exchange in core.take_held(listener) {
                 exchange.begin_reply(503);
                 // Names and values of ours: they are not refused.
                 let _ = exchange.push_reply_header(b"content-type", b"text/plain");
@@ -76,7 +74,6 @@ pub extern "C" fn rk_refuse_held(listener: u32) -> i32 {
                 core.link.send(Command::Respond(exchange));
             }
             core.link.flush();
-            i32::try_from(count).unwrap_or(i32::MAX)
         })
     })
 }

@@ -1,0 +1,228 @@
+# Packages that use httpuv, unmodified, with rookery's in front. Each in an R of its own: a loaded httpuv cannot be
+# exchanged.
+
+skip_if_not_installed("processx")
+
+# Runs text in an R that has called use_compat(); what it printed.
+run_with_compat <- function(..., seconds = 60) {
+  it <- local_r(c("invisible(rookery::use_compat(quiet = TRUE))", ..., "stopifnot(rookery::which_httpuv()$kind == 'rookery')"))
+  status <- exit_of(it, seconds)
+  if (status != 0) {
+    stop("it failed with status ", status, ":\n", it$tell())
+  }
+  it$tell()
+}
+
+test_that("curl::curl_echo() shows what it sends", {
+  skip_if_not_installed("curl")
+  said <- run_with_compat(
+    "h <- curl::new_handle(url = 'http://example.org/post?x=1', copypostfields = 'a=1&b=2', httpheader = c('X-Test: yes', 'Content-Type: application/json'))",
+    "out <- curl::curl_echo(h)",
+    "stopifnot(out$method == 'POST', out$path == '/post', out$query == '?x=1', rawToChar(out$body) == 'a=1&b=2')",
+    "stopifnot(out$headers[['x-test']] == 'yes', out$content_type == 'application/json')",
+    "h <- curl::new_handle()",
+    "curl::handle_setform(h, text = 'x', file = curl::form_file(system.file('DESCRIPTION', package = 'curl')))",
+    "out <- curl::curl_echo(h)",
+    "stopifnot(grepl('multipart/form-data', out$content_type), grepl('Package: curl', rawToChar(out$body)))",
+    "cat('echoed')"
+  )
+  expect_match(said, "echoed$")
+})
+
+test_that("httr2::req_dry_run() shows the request", {
+  skip_if_not_installed("httr2")
+  said <- run_with_compat(
+    "library(httr2)",
+    "req <- request('http://example.org/path?x=1')",
+    "req <- req_headers(req, Accept = 'text/turtle')",
+    "req <- req_body_json(req, list(a = 1))",
+    "req_dry_run(req)"
+  )
+  expect_match(said, "POST /path?x=1 HTTP/1.1", fixed = TRUE)
+  expect_match(said, "Accept: text/turtle", fixed = TRUE)
+  expect_match(said, "{\"a\":1}", fixed = TRUE)
+})
+
+test_that("httr's OAuth listener takes the code and its page arrives", {
+  skip_if_not_installed("httr")
+  skip_if_not_installed("curl")
+  said <- run_with_compat(
+    # What the provider's page would send the browser to, while httr listens.
+    "asking <- callr::r_bg(function() {",
+    "  for (i in 1:100) {",
+    "    Sys.sleep(0.1)",
+    "    answer <- try(curl::curl_fetch_memory('http://localhost:1410/?code=abc&state=s%20t'), silent = TRUE)",
+    "    if (!inherits(answer, 'try-error')) return(answer)",
+    "  }",
+    "})",
+    "got <- httr::oauth_listener('http://localhost/authorize', is_interactive = TRUE)",
+    "stopifnot(got$code == 'abc', got$state == 's t')",
+    "asking$wait(20000)",
+    "answer <- asking$get_result()",
+    "cat('page:', answer$status_code, rawToChar(answer$content), '\\n')"
+  )
+  expect_match(said, "page: 200 Authentication complete", fixed = TRUE)
+})
+
+test_that("servr's site server serves, and tells its pages to reload", {
+  skip_if_not_installed("servr")
+  skip_if_not_installed("curl")
+  site <- local_app("index.html" = "<html><head></head><body>first</body></html>", "a/b.txt" = "text", "data.bin" = strrep("0123456789", 100))
+  port <- free_port()
+  it <- local_r(c(
+    "invisible(rookery::use_compat(quiet = TRUE))",
+    "stopifnot(rookery::which_httpuv()$kind == 'rookery')",
+    sprintf("servr::httw('%s', port = %d, browser = FALSE, interval = 0.2, daemon = TRUE)", site, port),
+    "cat('up\\n')",
+    "repeat later::run_now(1)"
+  ))
+  expect_true(wait_until(function() grepl("up\n?$", it$tell())))
+  url <- sprintf("http://127.0.0.1:%d", port)
+  page <- fetch(url)
+  expect_equal(page$status_code, 200)
+  expect_match(page$text, "first")
+  # servr puts the script that listens for reloads into pages.
+  expect_match(page$text, "new WebSocket")
+  expect_equal(fetch(paste0(url, "/a/b.txt"))$text, "text\n")
+  part <- fetch(paste0(url, "/data.bin"), range = "10-19")
+  expect_equal(part$status_code, 206)
+  expect_equal(part$text, "0123456789")
+  expect_equal(fetch(paste0(url, "/none"))$status_code, 404)
+
+  # The page's side of live reload: it sends "", and is told TRUE when something has changed.
+  socket <- socketConnection("127.0.0.1", port, open = "r+b", blocking = TRUE, timeout = 20)
+  withr::defer(close(socket))
+  writeBin(charToRaw(request("/websocket/", headers = c(
+    "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+  ))), socket)
+  read <- raw(0)
+  while (find_raw(read, "\r\n\r\n") == 0) {
+    byte <- readBin(socket, "raw", 1)
+    if (length(byte) == 0) stop("no answer to the handshake")
+    read <- c(read, byte)
+  }
+  expect_match(rawToChar(read), "^HTTP/1.1 101 ")
+  ask_reload <- function() {
+    writeBin(frame(""), socket)
+    head <- readBin(socket, "raw", 2)
+    rawToChar(readBin(socket, "raw", as.integer(head[[2]])))
+  }
+  expect_equal(ask_reload(), "false")
+  writeLines("<html><head></head><body>second</body></html>", file.path(site, "index.html"))
+  expect_true(wait_until(function() ask_reload() == "true", 20))
+  expect_match(fetch(url)$text, "second")
+})
+
+test_that("jrc opens a page and calls into it", {
+  skip_if_not_installed("jrc")
+  skip_if_not_installed("curl")
+  # In place of a browser: fetches the page, opens its WebSocket, and prints what R tells the page to do.
+  page <- withr::local_tempfile(fileext = ".R", lines = c(
+    "url <- commandArgs(TRUE)[[1]]",
+    "text <- rawToChar(curl::curl_fetch_memory(url)$content)",
+    "port <- as.integer(sub('^.*:([0-9]+).*$', '\\\\1', url))",
+    "socket <- socketConnection('localhost', port, open = 'r+b', blocking = TRUE, timeout = 20)",
+    "writeBin(charToRaw(paste0('GET / HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\n',",
+    "  'Sec-WebSocket-Version: 13\\r\\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\\r\\n\\r\\n')), socket)",
+    "read <- raw(0)",
+    "while (length(byte <- readBin(socket, 'raw', 1)) > 0) {",
+    "  read <- c(read, byte)",
+    "  if (length(grepRaw('END', read, fixed = TRUE)) > 0) break",
+    "}",
+    "read <- rawToChar(read[read != 0 & read < 128])",
+    "writeLines(c(paste('page', grepl('WebSocket|<script', text)), regmatches(read, regexpr('HTTP/1.1 [0-9]+', read)),",
+    "  if (grepl('from R END', read)) 'told'), Sys.getenv('TOLD'))"
+  ))
+  told <- withr::local_tempfile()
+  browser <- withr::local_tempfile(lines = c(
+    "#!/bin/sh",
+    sprintf("exec '%s' '%s' \"$1\" &", file.path(R.home("bin"), "Rscript"), page)
+  ))
+  Sys.chmod(browser, "755")
+  withr::local_envvar(TOLD = told)
+  run_with_compat(
+    "library(jrc)",
+    sprintf("openPage(useViewer = FALSE, browser = '%s', port = %d)", browser, free_port()),
+    "sendData('x', 'from R END')",
+    "until <- Sys.time() + 20",
+    "while (!file.exists(Sys.getenv('TOLD')) && Sys.time() < until) httpuv::service(20)",
+    "closePage()"
+  )
+  expect_equal(readLines(told), c("page TRUE", "HTTP/1.1 101", "told"))
+})
+
+test_that("Shiny's own runApp() runs on it, with use_compat()", {
+  skip_if_not_installed("shiny")
+  skip_if_not_installed("curl")
+  port <- free_port()
+  it <- local_r(c(
+    "rookery::use_compat(quiet = TRUE)",
+    "library(shiny)",
+    "app <- shinyApp(fluidPage(tags$p('of shiny')), function(input, output) NULL)",
+    sprintf("runApp(app, port = %d, launch.browser = FALSE)", port)
+  ))
+  expect_true(wait_until(function() grepl("Listening on", it$tell())))
+  url <- sprintf("http://127.0.0.1:%d", port)
+  expect_match(fetch(url)$text, "of shiny")
+  expect_equal(fetch(paste0(url, "/shared/shiny.min.js"))$status_code, 200)
+  expect_match(fetch(paste0(url, "/nothing-here"))$text, "Not Found")
+})
+
+test_that("R Markdown with runtime: shiny is served", {
+  skip_if_not_installed("rmarkdown")
+  skip_if_not_installed("shiny")
+  skip_if_not(rmarkdown::pandoc_available(), "pandoc is not installed")
+  dir <- local_app("doc.Rmd" = c("---", "title: A document", "runtime: shiny", "output: html_document", "---", "", "Text of it."))
+  it <- local_cli("serve", file.path(dir, "doc.Rmd"), "--port", "0")
+  url <- expect_serving(it)
+  expect_match(it$tell(), "R Markdown document with Shiny (doc.Rmd)", fixed = TRUE)
+  expect_equal(fetch(url)$status_code, 200)
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+})
+
+test_that("a folder with _server.yml is run by its engine", {
+  # An engine is any package with launch_server(): this one is made here.
+  library <- withr::local_tempdir()
+  source <- local_app(
+    "DESCRIPTION" = c(
+      "Package: tinyengine", "Version: 0.1", "Title: T", "Description: D.", "License: MIT",
+      "Author: A", "Maintainer: A <a@example.org>", "Imports: httpuv"
+    ),
+    "NAMESPACE" = "importFrom(httpuv, runServer)",
+    "R/engine.R" = c(
+      "launch_server <- function(settings, host = NULL, port = NULL, ...) {",
+      "  greeting <- sub('greeting: ', '', readLines(settings)[2])",
+      "  runServer(host, port, list(call = function(req) list(status = 200L, headers = list(), body = greeting)))",
+      "}"
+    )
+  )
+  installed <- processx::run(
+    file.path(R.home("bin"), "R"), c("CMD", "INSTALL", "--no-test-load", "-l", library, source),
+    env = c("current", R_TESTS = "", R_LIBS = paste(c(compat_library(), .libPaths()), collapse = .Platform$path.sep)),
+    error_on_status = FALSE, stderr_to_stdout = TRUE
+  )
+  expect_equal(installed$status, 0, info = installed$stdout)
+  withr::local_libpaths(library, action = "prefix")
+  dir <- local_app("_server.yml" = c("engine: tinyengine", "greeting: from the engine"))
+  it <- local_cli("serve", dir, "--port", "0")
+  expect_equal(fetch(expect_serving(it))$text, "from the engine")
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+  expect_match(it$tell(), "_server.yml (engine tinyengine)", fixed = TRUE)
+})
+
+test_that("rookery is an engine itself", {
+  dir <- local_app(
+    "_server.yml" = c("engine: rookery", "app: api/hello.R", "options:", "  host: 127.0.0.1"),
+    "api/hello.R" = "function(req) list(status = 200L, headers = list(), body = 'by rookery')"
+  )
+  it <- local_cli("serve", dir, "--port", "0")
+  expect_equal(fetch(expect_serving(it))$text, "by rookery")
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+  broken <- local_cli("serve", local_app("_server.yml" = "engine: rookery"), "--port", "0")
+  expect_equal(exit_of(broken), 1)
+  expect_match(broken$tell(), "no `app:` that names a file")
+})
