@@ -24,11 +24,12 @@
   shared$heed <- heed
   .Call(ffi_init, topenv(), .globals, shared)
   # When R ends, the I/O thread has to end before package later's memory goes.
-  reg.finalizer(.globals, function(globals) .Call(ffi_close), onexit = TRUE)
+  reg.finalizer(.globals, function(globals) if (!isTRUE(globals$is_unloaded)) .Call(ffi_close), onexit = TRUE)
 }
 
 .onUnload <- function(libpath) {
   .Call(ffi_close)
+  .globals$is_unloaded <- TRUE
   library.dynam.unload("rookery", libpath)
 }
 

@@ -304,6 +304,12 @@ pub(crate) async fn serve(connection: Rc<Connection>) {
     }
     // Of a request whose client went away, or that was refused.
     connection.line.end(connection.remote);
+    // A WebSocket that was accepted in the very turn in which the connection ended.
+    let accepted = connection.upgrade.borrow_mut().take();
+    if let Some(exchange) = accepted {
+        connection.hub.pending.close(exchange.slot());
+        connection.hub.disown(exchange);
+    }
     close(&connection).await;
     connection.hub.leave(key);
 }

@@ -98,28 +98,68 @@ fn block_on(future: impl Future<Output = ()>) {
 type Scenario = (&'static str, &'static str, fn(&mut Run), &'static str);
 
 const SCENARIOS: &[Scenario] = &[
-    ("header", "ours", |run| block_on(ours::header(run, Token::None)), "a frame of no payload, read by a connection"),
+    (
+        "header",
+        "ours",
+        |run| block_on(ours::header(run, Token::None)),
+        "a frame of no payload, read by a connection",
+    ),
     ("header", "ours-decoder", ours::header_decode, "the same, by the decoder alone"),
     ("header", "ours-parse", ours::header_parse, "the same, the header alone"),
     ("header-cancellable", "ours", |run| block_on(ours::header(run, Token::CanFire)), "with a canceller"),
-    ("payload-512", "ours", |run| block_on(ours::payload(run, Token::None)), "a frame of 512 bytes, header included"),
+    (
+        "payload-512",
+        "ours",
+        |run| block_on(ours::payload(run, Token::None)),
+        "a frame of 512 bytes, header included",
+    ),
     ("payload-512", "ours-decoder", ours::payload_decode, "the same, by the decoder alone"),
-    ("payload-512-cancellable", "ours", |run| block_on(ours::payload(run, Token::CanFire)), "with a canceller"),
-    ("read-512", "ours", |run| block_on(ours::read_masked(run, Token::None)), "a masked frame, copied in and unmasked"),
+    (
+        "payload-512-cancellable",
+        "ours",
+        |run| block_on(ours::payload(run, Token::CanFire)),
+        "with a canceller",
+    ),
+    (
+        "read-512",
+        "ours",
+        |run| block_on(ours::read_masked(run, Token::None)),
+        "a masked frame, copied in and unmasked",
+    ),
     ("read-512", "fastwebsockets", |run| block_on(peers::fast::read_masked(run)), "read_frame"),
     ("read-512", "tokio-websockets", |run| block_on(peers::tokio_ws::read_masked(run)), "next"),
     ("read-512", "tungstenite", peers::sync::read_masked, "read"),
-    ("read-512-cancellable", "ours", |run| block_on(ours::read_masked(run, Token::CanFire)), "with a canceller"),
+    (
+        "read-512-cancellable",
+        "ours",
+        |run| block_on(ours::read_masked(run, Token::CanFire)),
+        "with a canceller",
+    ),
     ("write-512", "ours", |run| block_on(ours::write(run, Token::None)), "send"),
     ("write-512", "fastwebsockets", |run| block_on(peers::fast::write(run)), "write_frame"),
     ("write-512", "tokio-websockets", |run| block_on(peers::tokio_ws::write(run)), "send"),
     ("write-512", "tungstenite", peers::sync::write, "send"),
-    ("write-512-cancellable", "ours", |run| block_on(ours::write(run, Token::CanFire)), "raced with a notification"),
-    ("echo-512", "ours", |run| block_on(ours::echo(run, Token::None)), "there and back over a pipe in memory"),
+    (
+        "write-512-cancellable",
+        "ours",
+        |run| block_on(ours::write(run, Token::CanFire)),
+        "raced with a notification",
+    ),
+    (
+        "echo-512",
+        "ours",
+        |run| block_on(ours::echo(run, Token::None)),
+        "there and back over a pipe in memory",
+    ),
     ("echo-512", "fastwebsockets", |run| block_on(peers::fast::echo(run)), "the same"),
     ("echo-512", "tokio-websockets", |run| block_on(peers::tokio_ws::echo(run)), "the same"),
     ("echo-512", "tungstenite", peers::sync::echo, "the same, without tasks"),
-    ("echo-512-cancellable", "ours", |run| block_on(ours::echo(run, Token::CanFire)), "with a canceller on both sides"),
+    (
+        "echo-512-cancellable",
+        "ours",
+        |run| block_on(ours::echo(run, Token::CanFire)),
+        "with a canceller on both sides",
+    ),
 ];
 
 fn main() -> ExitCode {

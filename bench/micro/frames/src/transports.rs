@@ -133,7 +133,11 @@ impl Channel {
 }
 
 impl AsyncRead for Pipe {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, target: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        target: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let mut channel = self.incoming.borrow_mut();
         let n = channel.bytes.len().min(target.remaining());
         if n == 0 {

@@ -54,7 +54,11 @@ impl Message {
         } else {
             &reply[at..]
         };
-        if header.fin && header.rsv1 == self.deflates && payload == self.payload { Ok(()) } else { Err(wrong()) }
+        if header.fin && header.rsv1 == self.deflates && payload == self.payload {
+            Ok(())
+        } else {
+            Err(wrong())
+        }
     }
 }
 
@@ -112,8 +116,10 @@ impl<'m> Load<'m> {
         for n in 0..connections {
             let io = open(port, message.deflates)?;
             io.set_nonblocking(true)?;
-            let mut event =
-                libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET) as u32, u64: n as u64 };
+            let mut event = libc::epoll_event {
+                events: (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET) as u32,
+                u64: n as u64,
+            };
             // SAFETY: `event` is valid for reading.
             check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, io.as_raw_fd(), &raw mut event) })?;
             peers.push(Peer { io, written: 0, reply: Vec::with_capacity(message.payload.len() + 64) });

@@ -17,7 +17,10 @@ impl Server {
         let mut child = command.stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("it was asked for")).read_line(&mut line)?;
-        let port = line.trim().parse().map_err(|_| io::Error::other(format!("{peer} printed {line:?} as its port")))?;
+        let port = line
+            .trim()
+            .parse()
+            .map_err(|_| io::Error::other(format!("{peer} printed {line:?} as its port")))?;
         Ok(Server { child, port })
     }
 

@@ -74,8 +74,8 @@ pub extern "C" fn rk_refuse_held(listener: u32) {
                 core.link.send(Command::Respond(exchange));
             }
             core.link.flush();
-        })
-    })
+        });
+    });
 }
 
 /// Starts a reply.
