@@ -1,4 +1,5 @@
 //! Nothing is allocated per frame: counted, not claimed.
+#![cfg(not(miri))] // Miri's allocator is not the system's
 
 #[path = "it/support.rs"]
 #[allow(dead_code)]

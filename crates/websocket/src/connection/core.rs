@@ -19,7 +19,7 @@ use crate::connection::error::Error;
 use crate::connection::keep_alive::Pings;
 use crate::connection::masks::next_mask;
 use crate::connection::message::Kind;
-use crate::connection::outgoing::Outgoing;
+use crate::connection::outgoing::Frame;
 use crate::connection::stats::Statistics;
 use crate::protocol::deflate::{Deflater, Fin};
 use crate::protocol::{
@@ -134,10 +134,10 @@ impl<S> Core<S> {
     }
 
     /// Takes a message if there is room.
-    pub(crate) fn queue(&mut self, message: &Outgoing<'_>) -> Result<SendStatus, Error> {
+    pub(crate) fn queue(&mut self, message: &Frame<'_>) -> Result<SendStatus, Error> {
         self.check_open()?;
         if self.writing != Writing::Nothing
-            || (self.pending() > 0 && self.pending() + message.payload().len() > self.queue_max)
+            || (self.pending() > 0 && self.pending() + message.payload.len() > self.queue_max)
         {
             self.stats.dropped += 1;
             return Ok(SendStatus::Dropped);
@@ -188,13 +188,15 @@ impl<S> Core<S> {
     pub(crate) fn handle_control(&mut self, opcode: OpCode, payload: &[u8]) -> Result<(), Violation> {
         self.stats.controls_received += 1;
         match opcode {
+            // Half a frame may have left before the transport failed: nothing may follow it.
+            OpCode::Ping if self.broken.is_some() || !self.closing.may_send() => {}
             // Each ping of a batch is answered, in order, while the transport takes what is written.
-            OpCode::Ping if self.closing.may_send() && !self.is_blocked && !self.is_above_mark() => {
+            OpCode::Ping if !self.is_blocked && !self.is_above_mark() => {
                 self.prepare_buffer();
                 let mask = self.mask();
                 encode_control(&mut self.out, OpCode::Pong, mask, payload);
             }
-            OpCode::Ping if self.closing.may_send() => {
+            OpCode::Ping => {
                 let pong = self.pong.get_or_insert_with(|| Box::new(Pong { len: 0, payload: [0; 125] }));
                 pong.len = payload.len() as u8;
                 pong.payload[..payload.len()].copy_from_slice(payload);
@@ -261,17 +263,17 @@ impl<S> Core<S> {
         }
     }
 
-    fn encode(&mut self, message: &Outgoing<'_>) {
+    fn encode(&mut self, message: &Frame<'_>) {
         self.prepare_buffer();
-        let payload = message.payload();
+        let payload = message.payload;
         self.stats.messages_sent += 1;
         self.stats.payload_sent += payload.len() as u64;
-        if let (Outgoing::Prepared(prepared), Role::Server) = (message, self.role) {
-            self.out.extend_from_slice(prepared.frame(self.deflater.as_deref()));
+        if let (Some(prepared), Role::Server) = (message.prepared, self.role) {
+            self.out.extend_from_slice(prepared.encoded(self.deflater.as_deref()));
             return;
         }
         let mask = self.mask();
-        let opcode = message.kind().opcode();
+        let opcode = message.kind.opcode();
         match &mut self.deflater {
             Some(deflater) if deflater.is_worth(payload.len()) => {
                 let start = self.out.len();
@@ -316,7 +318,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
-        message: &Outgoing<'_>,
+        message: &Frame<'_>,
     ) -> Poll<Result<SendStatus, Error>> {
         ready!(self.poll_ready(cx))?;
         if !self.write_direct(cx, message)? {
@@ -331,15 +333,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
 
     /// Writes a large plain message beside its header, without copying what the transport takes at once. Whether that is the
     /// way this message goes.
-    fn write_direct(&mut self, cx: &mut Context<'_>, message: &Outgoing<'_>) -> Result<bool, Error> {
-        let payload = message.payload();
-        let is_plain = match (&self.deflater, message) {
-            (Some(deflater), _) => !deflater.is_worth(payload.len()),
-            (None, _) => true,
-        };
+    fn write_direct(&mut self, cx: &mut Context<'_>, message: &Frame<'_>) -> Result<bool, Error> {
+        let payload = message.payload;
         if payload.len() < DIRECT_FROM
             || self.role == Role::Client
-            || !is_plain
+            || self.deflater.as_ref().is_some_and(|deflater| deflater.is_worth(payload.len()))
             || self.pending() > 0
             || self.write_waker.is_some()
             || !self.io.is_write_vectored()
@@ -350,7 +348,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
         let header = Header {
             fin: true,
             rsv1: false,
-            opcode: message.kind().opcode(),
+            opcode: message.kind.opcode(),
             mask: None,
             len: payload.len() as u64,
         };

@@ -134,7 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// # Errors
     /// [`Error::Closed`] once a close frame was sent or received; a failed transport.
     pub async fn send<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
-        let message = message.into();
+        let message = message.into().frame();
         poll_fn(|cx| self.core.poll_send(cx, &message)).await
     }
 
@@ -143,7 +143,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// # Errors
     /// [`Error::Closed`] once a close frame was sent or received; a failed transport.
     pub fn queue<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
-        self.core.queue(&message.into())
+        self.core.queue(&message.into().frame())
     }
 
     /// Begins a message that is written in pieces.
@@ -271,7 +271,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
     /// # Errors
     /// As [`Connection::send`].
     pub async fn send<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
-        let message = message.into();
+        let message = message.into().frame();
         poll_fn(|cx| self.core.poll_send(cx, &message)).await
     }
 
@@ -280,7 +280,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
     /// # Errors
     /// As [`Connection::queue`].
     pub fn queue<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
-        self.core.queue(&message.into())
+        self.core.queue(&message.into().frame())
     }
 
     /// Sends a reply: at once if nothing else was read, else together with the replies to what was. For a handler that reads
@@ -289,11 +289,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
     /// # Errors
     /// As [`Connection::send`].
     pub async fn reply<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
-        let message = message.into();
+        let message = message.into().frame();
         if self.has_more && !self.core.is_above_mark() {
             return self.core.queue(&message);
         }
-        self.send(message).await
+        poll_fn(|cx| self.core.poll_send(cx, &message)).await
     }
 }
 

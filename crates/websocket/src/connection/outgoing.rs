@@ -49,23 +49,24 @@ impl<'a> From<Message<'a>> for Outgoing<'a> {
     }
 }
 
-impl<'a> Outgoing<'a> {
-    pub(crate) fn kind(&self) -> Kind {
-        match self {
-            Outgoing::Text(_) => Kind::Text,
-            Outgoing::Binary(_) => Kind::Binary,
-            Outgoing::Prepared(prepared) => prepared.inner.kind,
-            Outgoing::Message(message) => message.kind(),
-        }
-    }
+/// A message to send in one shape, taken apart once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frame<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) payload: &'a [u8],
+    pub(crate) prepared: Option<&'a Prepared>,
+}
 
-    pub(crate) fn payload(&self) -> &'a [u8] {
-        match self {
-            Outgoing::Text(text) => text.as_bytes(),
-            Outgoing::Binary(bytes) => bytes,
-            Outgoing::Prepared(prepared) => prepared.payload(),
-            Outgoing::Message(message) => message.as_bytes(),
-        }
+impl<'a> Outgoing<'a> {
+    #[inline]
+    pub(crate) fn frame(&self) -> Frame<'a> {
+        let (kind, payload, prepared) = match *self {
+            Outgoing::Text(text) => (Kind::Text, text.as_bytes(), None),
+            Outgoing::Binary(bytes) => (Kind::Binary, bytes, None),
+            Outgoing::Prepared(prepared) => (prepared.inner.kind, prepared.payload(), Some(prepared)),
+            Outgoing::Message(message) => (message.kind(), message.as_bytes(), None),
+        };
+        Frame { kind, payload, prepared }
     }
 }
 
@@ -102,8 +103,7 @@ impl Prepared {
     }
 
     fn encode(message: Outgoing<'_>, config: Option<&DeflateConfig>) -> Prepared {
-        let kind = message.kind();
-        let payload = message.payload();
+        let Frame { kind, payload, .. } = message.frame();
         let mut plain = Vec::new();
         encode_frame(&mut plain, kind.opcode(), true, None, payload);
         let deflater = config.and_then(|config| Deflater::new(&Agreed::ALONE, Role::Server, config));
@@ -122,8 +122,8 @@ impl Prepared {
         &self.inner.plain[self.inner.payload..]
     }
 
-    /// The frame for a server's connection that compresses through `deflater`.
-    pub(crate) fn frame(&self, deflater: Option<&Deflater>) -> &[u8] {
+    /// The whole frame for a server's connection that compresses through `deflater`.
+    pub(crate) fn encoded(&self, deflater: Option<&Deflater>) -> &[u8] {
         match &self.inner.compressed {
             Some(frame) if deflater.is_some_and(Deflater::takes_foreign) => frame,
             _ => &self.inner.plain,

@@ -138,7 +138,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
     /// # Errors
     /// As there.
     pub async fn send<'m>(&self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
-        let message = message.into();
+        let message = message.into().frame();
         self.wait(|core, cx| core.poll_send(cx, &message)).await
     }
 
@@ -147,7 +147,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
     /// # Errors
     /// As there.
     pub fn queue<'m>(&self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
-        let status = self.shared.lock().queue(&message.into());
+        let status = self.shared.lock().queue(&message.into().frame());
         self.shared.wakes.wake_reader();
         status
     }

@@ -12,9 +12,11 @@ use crate::protocol::mask::{MaskKey, unmask};
 pub fn encode_frame(out: &mut Vec<u8>, opcode: OpCode, fin: bool, mask: Option<MaskKey>, payload: &[u8]) {
     let mut header = [0; MAX_HEADER];
     let n = Header { fin, rsv1: false, opcode, mask, len: payload.len() as u64 }.write(&mut header);
-    out.reserve(n + payload.len());
-    out.extend_from_slice(&header[..n]);
-    let start = out.len();
+    out.reserve(MAX_HEADER + payload.len());
+    // Copied at its full length, which the compiler knows, and cut.
+    let start = out.len() + n;
+    out.extend_from_slice(&header);
+    out.truncate(start);
     out.extend_from_slice(payload);
     if let Some(mask) = mask {
         unmask(mask, &mut out[start..]);

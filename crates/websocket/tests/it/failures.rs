@@ -190,3 +190,68 @@ async fn fastwebsockets_64_a_header_cut_by_a_dropped_read() {
     }
     assert_eq!(server.read().await.unwrap().unwrap().len(), 300);
 }
+
+/// Writes half of the first write, fails the second, and takes everything after that.
+#[derive(Debug)]
+struct FailsOnce {
+    end: crate::support::End,
+    writes: usize,
+}
+
+impl tokio::io::AsyncRead for FailsOnce {
+    fn poll_read(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+        target: &mut tokio::io::ReadBuf<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        std::pin::Pin::new(&mut self.end).poll_read(cx, target)
+    }
+}
+
+impl tokio::io::AsyncWrite for FailsOnce {
+    fn poll_write(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+        bytes: &[u8],
+    ) -> std::task::Poll<std::io::Result<usize>> {
+        self.writes += 1;
+        match self.writes {
+            1 => std::pin::Pin::new(&mut self.end).poll_write(cx, &bytes[..bytes.len() / 2]),
+            2 => std::task::Poll::Ready(Err(std::io::ErrorKind::TimedOut.into())),
+            _ => std::pin::Pin::new(&mut self.end).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        std::pin::Pin::new(&mut self.end).poll_shutdown(cx)
+    }
+}
+
+/// Found by the fuzz target `websocket_workload`.
+#[tokio::test(start_paused = true)]
+async fn nothing_follows_half_a_frame() {
+    let (mut here, there) = pipe(FAST);
+    let mut server = Parts::server(FailsOnce { end: there, writes: 0 }).connection(Config::default());
+    assert!(server.send("half of this goes ou").await.is_err());
+    let mut bytes = Vec::new();
+    encode_control(&mut bytes, OpCode::Ping, KEY, b"are you there");
+    encode_frame(&mut bytes, OpCode::Text, true, KEY, b"still read");
+    here.write_all(&bytes).await.unwrap();
+    assert_eq!(server.read().await.unwrap().unwrap().as_text(), Some("still read"));
+    assert!(server.read_timeout(Duration::from_secs(1)).await.is_err());
+    assert!(server.send("more").await.is_err());
+    drop(server);
+    let mut sent = Vec::new();
+    here.read_to_end(&mut sent).await.unwrap();
+    assert_eq!(sent.len(), 11, "half of a frame of 22 bytes: {sent:?}");
+}

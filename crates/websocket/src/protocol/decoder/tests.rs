@@ -65,8 +65,10 @@ fn every_split_in_three_gives_what_the_whole_gives() {
     assert_eq!(whole.len(), 7);
     assert_eq!(whole[0], "text \"héllo\"");
     assert_eq!(whole[4], "text \"€\"");
-    for a in 0..bytes.len() {
-        for b in a..bytes.len() {
+    // Miri is some thousand times slower.
+    let step = if cfg!(miri) { 41 } else { 1 };
+    for a in (0..bytes.len()).step_by(step) {
+        for b in (a..bytes.len()).step_by(step) {
             assert_eq!(
                 decode(&bytes, &[a, b], Limits::default()),
                 (whole.clone(), None),
@@ -280,7 +282,7 @@ fn pieces_add_up_to_the_message() {
             messages
         };
         let whole = messages(Wanted::Whole, bytes.len());
-        for size in [1, 2, 3, 5, 17, bytes.len()] {
+        for size in if cfg!(miri) { vec![5] } else { vec![1, 2, 3, 5, 17, bytes.len()] } {
             assert_eq!(messages(Wanted::Pieces, size), whole, "in pieces of {size}");
         }
     }

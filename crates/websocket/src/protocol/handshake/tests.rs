@@ -95,7 +95,7 @@ fn a_head_of_20_mb_is_refused_at_64_kib_and_searched_once() {
 fn the_end_of_a_head_is_found_wherever_it_is_cut() {
     let head = request(|_| ());
     let bytes = [&head[..], b"rest\r\n\r\n"].concat();
-    for first in 0..bytes.len() {
+    for first in (0..bytes.len()).step_by(if cfg!(miri) { 37 } else { 1 }) {
         let mut reader = HeadReader::default();
         let early = reader.find(&bytes[..first]).unwrap();
         assert_eq!(early, (first >= head.len()).then_some(head.len()));
