@@ -68,6 +68,9 @@ def say(text: str) -> None:
     print(f"  {text}", file=sys.stderr, flush=True)
 
 
+_noisy: list[str] = []
+
+
 def run_group(group: Group, options: Options, out: Path) -> tuple[list[Cell], list[goals.Verdict]]:
     about = machine.describe()
     about.update({f"peer {name}": text for name, text in report.peer_versions(group).items()})
@@ -79,6 +82,8 @@ def run_group(group: Group, options: Options, out: Path) -> tuple[list[Cell], li
     about["took"] = f"{time.monotonic() - began:.0f} s"
     options.others = machine.bystanders.share()
     about["other programs during the samples"] = f"{options.others:.0%} of the cores' time"
+    if options.others > machine.QUIET:
+        _noisy.append(f"{group.name} ({options.others:.0%})")
     measured = {cell.scenario for cell in cells}
     verdicts = goals.judge(group, cells, measured)
     text = report.markdown(group, cells, verdicts, about, options)
@@ -143,6 +148,8 @@ def finish(
     missing = sorted({f"{cell.peer} in {cell.scenario}" for cell in cells if cell.status == MISSING})
     missing += [f"group {name} (no bench/scenarios/{name}.toml)" for name in absent]
     failed = sorted({f"{cell.peer} in {cell.scenario}" for cell in cells if cell.status == FAILED})
+    if _noisy:
+        print(f"NOT TO BE QUOTED, other programs used the machine meanwhile: {', '.join(_noisy)}")
     if missing:
         print(f"MISSING: {', '.join(missing)}")
     if failed:
