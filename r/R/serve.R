@@ -34,7 +34,8 @@
 #' @param ... For what runs the app: [shiny::runApp()], the `run()` method of a plumber router, [rmarkdown::run()], or
 #'   the engine's `launch_server()`.
 #' @param log Where access-log lines go: `TRUE` is stdout, `FALSE` nowhere, a string a file that is appended to, a
-#'   function is called with each line's fields.
+#'   function is called with each line's fields. For a path that happens in the app's own R: the function takes along
+#'   what it encloses, but not your global variables.
 #' @param log_format `"common"` or `"json"`.
 #' @return What the app returned when it ended by itself, otherwise `NULL`; invisibly. An error of class `rookery_exit`
 #'   with a `status` when the R that served a path ended with another exit status than 0.

@@ -38,8 +38,8 @@ test_that("one session may serve again and again", {
 test_that("a function of the parent's is the child's log", {
   dir <- local_app("app.R" = hello)
   it <- local_r(c(
-    "prefix <- 'seen'",
-    sprintf("rookery::serve('%s', port = 0, log = function(line) cat(prefix, line$path, line$status, '\\n'))", dir)
+    "log <- local({ prefix <- 'seen'; function(line) cat(prefix, line$path, line$status, '\\n') })",
+    sprintf("rookery::serve('%s', port = 0, log = log)", dir)
   ))
   fetch(paste0(expect_serving(it), "/x"))
   expect_true(wait_until(function() grepl("seen /x 200", it$tell()), 10))
