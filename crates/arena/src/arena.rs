@@ -96,10 +96,9 @@ impl Arena {
     /// Takes back everything that was handed out, and frees the memory. The limit and the growth stay, the high-water
     /// mark and the peak start again.
     pub fn release(&mut self) {
-        let empty = Arena::with_growth(self.growth());
         self.chunks.get_mut().release();
-        self.cursor.swap(&empty.cursor);
-        self.end.swap(&empty.end);
+        self.cursor.set(NOWHERE);
+        self.end.set(NonNull::dangling());
     }
 
     /// Sets the most bytes to hold from the allocator, or none. What is held already stays.
@@ -217,6 +216,12 @@ impl Arena {
         }
         // SAFETY: as the caller vouches.
         unsafe { self.grow_slow(start, old, new) }
+    }
+
+    /// The peak, which starts again.
+    pub(crate) fn take_peak(&mut self) -> usize {
+        let cursor = self.cursor.get();
+        self.chunks.get_mut().take_peak(cursor)
     }
 
     /// Memory for `len` values. Without bytes it needs no cursor: a slice of a zero-sized type is never slow.

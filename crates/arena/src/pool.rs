@@ -64,7 +64,10 @@ impl<K: PartialEq> Pool<K> {
     }
 
     /// Takes an arena that was used for `key`, or makes one with a first chunk of the size its uses had. Dropping it
-    /// brings it back.
+    /// brings it back, reset and without an allocation limit. Its [`peak`](Arena::peak) is counted from here.
+    ///
+    /// # Allocation
+    /// None for a key that has an arena waiting. Else one for the list of keys or of arenas, now and then.
     pub fn take(&self, key: K) -> Pooled<'_, K> {
         let mut shelves = self.shelves.borrow_mut();
         let at = shelves.shelf(key);
@@ -179,8 +182,10 @@ impl<K> Shelves<K> {
 
     fn put(&mut self, id: u64, mut arena: Arena) {
         let Some(shelf) = self.list.iter_mut().rfind(|shelf| shelf.id == id) else { return };
-        shelf.mark = layout::decayed(shelf.mark, arena.len());
+        shelf.mark = layout::decayed(shelf.mark, arena.take_peak());
         arena.reset();
+        // A limit is of the use that set it, not of the next.
+        arena.set_allocation_limit(None);
         let capacity = arena.capacity();
         // `reset` keeps an arena's first chunk, and one that waits at the bottom is never reset: what is far over what
         // the key needs now goes.

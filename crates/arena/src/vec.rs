@@ -138,10 +138,9 @@ impl<'a, T> Vec<'a, T> {
         }
         let needed = self.len.checked_add(more).ok_or(AllocError::too_large())?;
         let least = (LEAST_BYTES / size_of::<T>().max(1)).max(1);
-        self.grow(needed.max(self.capacity.saturating_mul(2)).max(least)).or_else(|error| {
-            // Twice as much may be over the limit where just enough is not.
-            self.grow(needed).map_err(|_| error)
-        })
+        let doubled = needed.max(self.capacity.saturating_mul(2)).max(least);
+        // Twice as much may be over the limit where just enough is not.
+        self.grow(doubled).or_else(|_| self.grow(needed))
     }
 
     /// Makes room for `more` values and not more.

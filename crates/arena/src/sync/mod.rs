@@ -118,7 +118,8 @@ impl SyncArena {
             // SAFETY: `&mut self` is at hand, so nothing handed out is in use.
             freed += unsafe { shard.reset(self.growth) };
         }
-        let aside = node::reverse(self.aside.load(Ordering::Relaxed));
+        // SAFETY: this arena's list, and `&mut self` is at hand.
+        let aside = unsafe { node::reverse(self.aside.load(Ordering::Relaxed)) };
         // SAFETY: these lists are this arena's, and `&mut self` is at hand.
         let (spares, used) = unsafe { node::recycle(aside, self.first_spare) };
         self.aside_mark = layout::decayed(self.aside_mark, used);

@@ -1,5 +1,8 @@
-//! Every interleaving of two or three threads on a `SyncArena`, by loom:
-//! `RUSTFLAGS="--cfg loom" cargo test -p rookery-arena --lib --release`.
+//! Two threads on a `SyncArena` in every order that takes at most three preemptions, by loom:
+//! `scripts/soundness model`, or `RUSTFLAGS="--cfg loom" cargo test -p rookery-arena --lib --release`.
+//!
+//! The bound is what makes it end: three take 6 s in all, four over 30 s, and without one two of the models had not ended
+//! after ten minutes. `LOOM_MAX_PREEMPTIONS` sets another.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -12,6 +15,13 @@ use super::{HEADER, SyncArena};
 use crate::layout::Growth;
 
 const CHUNK: Growth = Growth::fixed(1024);
+
+/// Runs `work` in every order that the bound allows.
+fn model(work: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(3);
+    builder.check(work);
+}
 
 /// An eighth of a chunk: the largest request that moves the cursor.
 fn block() -> Layout {
@@ -51,7 +61,7 @@ fn both(
 
 #[test]
 fn two_threads_make_the_first_chunk() {
-    loom::model(|| {
+    model(|| {
         let arena = Arc::new(SyncArena::with_growth(CHUNK));
         let taken = both(&arena, |arena, mark| [take(arena, block(), mark)].into());
         check(&arena, taken);
@@ -61,7 +71,7 @@ fn two_threads_make_the_first_chunk() {
 
 #[test]
 fn two_threads_share_a_chunk_and_both_find_it_full() {
-    loom::model(|| {
+    model(|| {
         let arena = Arc::new(SyncArena::with_growth(CHUNK));
         let mut taken: Vec<_> = (0..7).map(|_| take(&arena, block(), 9)).collect();
         taken.extend(both(&arena, |arena, mark| {
@@ -74,7 +84,7 @@ fn two_threads_share_a_chunk_and_both_find_it_full() {
 
 #[test]
 fn a_chunk_kept_from_before_is_entered_once() {
-    loom::model(|| {
+    model(|| {
         let mut arena = SyncArena::with_growth(CHUNK);
         (0..10).for_each(|_| _ = take(&arena, block(), 9));
         arena.reset();
@@ -90,7 +100,7 @@ fn a_chunk_kept_from_before_is_entered_once() {
 #[test]
 fn two_threads_put_large_requests_aside() {
     let large = Layout::from_size_align(5000, 16).unwrap();
-    loom::model(move || {
+    model(move || {
         let arena = Arc::new(SyncArena::with_growth(CHUNK));
         let taken =
             both(&arena, move |arena, mark| [take(arena, large, mark), take(arena, block(), mark)].into());
@@ -102,7 +112,7 @@ fn two_threads_put_large_requests_aside() {
 #[test]
 fn a_spare_is_taken_by_one() {
     let large = Layout::from_size_align(5000, 16).unwrap();
-    loom::model(move || {
+    model(move || {
         let mut arena = SyncArena::with_growth(CHUNK);
         take(&arena, large, 9);
         arena.reset();
@@ -117,7 +127,7 @@ fn a_spare_is_taken_by_one() {
 
 #[test]
 fn two_threads_do_not_pass_the_limit_together() {
-    loom::model(|| {
+    model(|| {
         let mut arena = SyncArena::with_growth(CHUNK);
         arena.set_allocation_limit(Some(6000));
         let arena = Arc::new(arena);
