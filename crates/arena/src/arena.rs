@@ -28,6 +28,20 @@ use crate::typed::{array, dangling, typed_methods};
 /// arena.reset(); // `name` and `counts` are gone, their memory serves the next request
 /// ```
 ///
+/// # Cost
+/// | methods | cost |
+/// |---|---|
+/// | `alloc_layout`, `alloc`, `alloc_uninit`, `alloc_with` | one comparison and one addition; now and then a chunk (below) |
+/// | `alloc_slice_...`, `alloc_str` | the same, and writing the bytes |
+/// | `try_grow` | the same in place; else an allocation and a copy |
+/// | `reset` | constant; and one free for each chunk that recent periods did not need |
+/// | `release`, drop | one free for each chunk |
+/// | `len`, `capacity`, `peak`, `high_water`, `chunks`, limits | constant; they allocate nothing |
+///
+/// A chunk is entered when the current one is full: one kept from before, or one malloc for what the [`Growth`] says. A
+/// request over an eighth of a chunk that does not fit costs one malloc of its own, or takes one of eight kept chunks.
+/// The `try_` twins cost the same.
+///
 /// # Threads
 /// An arena may move to another thread (`Send`) but serves one at a time (not `Sync`); see
 /// [`SyncArena`](crate::SyncArena).

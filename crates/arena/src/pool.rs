@@ -24,6 +24,11 @@ use crate::layout::{self, Growth};
 /// assert_eq!(pool.arenas(), 1);
 /// ```
 ///
+/// # Cost
+/// `take` and `high_water` compare the key with those remembered (at most [`max_keys`](Limits::max_keys)), the latest
+/// first. Bringing an arena back costs its `reset`, and a drop where it passes a limit. `bytes`, `arenas` and `keys` are
+/// constant; `clear` frees every arena that waits.
+///
 /// # Limits
 /// At most [`max_bytes`](Limits::max_bytes) and [`max_arenas`](Limits::max_arenas) wait in the pool; an arena that would
 /// pass them is dropped when it comes back. At most [`max_keys`](Limits::max_keys) keys are remembered; a further one

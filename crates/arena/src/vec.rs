@@ -30,6 +30,11 @@ use crate::typed::array;
 /// assert_eq!(squares, [0, 1, 4, 9, 16]);
 /// ```
 ///
+/// # Cost
+/// `push`, `extend_from_slice` and the like cost a copy of what is added, and constant time per value for growth, spread
+/// over all of them. `pop`, `len`, `capacity` and `into_slice` are constant; `truncate`, `clear` and drop run the
+/// destructors of what goes, if it has any.
+///
 /// # Panics
 /// Methods without `try_` in their name panic when the memory cannot be had, as those of [`Arena`] do.
 pub struct Vec<'a, T> {

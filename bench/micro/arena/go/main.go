@@ -48,7 +48,7 @@ type outcome struct {
 	NsPerOp     float64 `json:"ns_per_op"`
 	AllocsPerOp float64 `json:"allocs_per_op"`
 	BytesPerOp  float64 `json:"bytes_per_op"`
-	Peak        int     `json:"peak_bytes"`
+	Peak        int     `json:"peak_bytes,omitempty"`
 	Resident    int     `json:"resident_bytes"`
 	Waste       float64 `json:"waste_percent,omitempty"`
 }
