@@ -24,7 +24,7 @@ use crate::connection::stats::Statistics;
 use crate::protocol::deflate::{Deflater, Fin};
 use crate::protocol::{
     Answer, CloseCode, CloseReason, Closing, Header, MAX_HEADER, MaskKey, OpCode, Role, Violation,
-    encode_close, encode_control, encode_frame, encode_message,
+    append_frame, encode_close, encode_control, encode_message,
 };
 
 /// What became of a message.
@@ -282,7 +282,7 @@ impl<S> Core<S> {
                 self.stats.compressed.0 += payload.len() as u64;
                 self.stats.compressed.1 += (self.out.len() - start) as u64;
             }
-            _ => encode_frame(&mut self.out, opcode, true, mask, payload),
+            _ => append_frame(&mut self.out, opcode, true, mask, payload),
         }
     }
 }
