@@ -76,18 +76,24 @@ def hyper() -> Path:
 
 
 @functools.cache
-def micro_binaries(group: str) -> list[Path]:
-    """The Rust binary of a micro group and, where the group has one, its Go binary."""
-    folder = BENCH / "micro" / group
-    if not (folder / "Cargo.toml").exists():
+def rust_binary(group: str) -> Path:
+    """The Rust binary of a micro group, with our cases and those of the peers on crates.io."""
+    if not (BENCH / "micro" / group / "Cargo.toml").exists():
         raise BuildError(f"bench/micro/{group} does not exist")
     name = f"rookery-bench-{group}"
-    _run(["cargo", "build", "--release", "-p", name, "--target-dir", str(TARGET)], BENCH)
-    binaries = [TARGET / "release" / name]
-    if (folder / "go" / "go.mod").exists() and shutil.which("go") is not None:
-        target = OUT / "go" / name
+    _run(["cargo", "build", "--release", "--locked", "-p", name, "--target-dir", str(TARGET)], BENCH)
+    return TARGET / "release" / name
+
+
+@functools.cache
+def micro_binaries(group: str) -> list[Path]:
+    """The Rust binary of a micro group and, where the group has one, its Go binary."""
+    binaries = [rust_binary(group)]
+    folder = BENCH / "micro" / group / "go"
+    if (folder / "go.mod").exists() and shutil.which("go") is not None:
+        target = OUT / "go" / f"rookery-bench-{group}"
         target.parent.mkdir(parents=True, exist_ok=True)
-        _run(["go", "build", "-o", str(target), "."], folder / "go")
+        _run(["go", "build", "-o", str(target), "."], folder)
         binaries.append(target)
     return binaries
 
