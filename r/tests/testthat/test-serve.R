@@ -145,6 +145,8 @@ test_that("exit statuses of a child come back", {
 
 test_that("libraries of the session are the child's, before an .Rprofile has its say", {
   extra <- normalizePath(withr::local_tempdir())
+  # R CMD check keeps profiles from its R.
+  withr::local_envvar(R_PROFILE_USER = NA)
   dir <- local_app(
     ".Rprofile" = c("message('profile of the app')", "options(from_profile = 42)"),
     "app.R" = c(
