@@ -219,6 +219,44 @@ test_that("Shiny's own runApp() runs on it, with use_compat()", {
   expect_match(fetch(paste0(url, "/nothing-here"))$text, "Not Found")
 })
 
+test_that("objects of Shiny and plumber are served by the session that made them", {
+  skip_if_not_installed("shiny")
+  skip_if_not_installed("plumber")
+  skip_if_not_installed("curl")
+  it <- local_r(c(
+    "rookery::use_compat(quiet = TRUE)",
+    "app <- shiny::shinyApp(",
+    "  shiny::fluidPage(shiny::tags$p('of shiny')),",
+    "  function(input, output) NULL,",
+    "  onStart = function() shiny::onStop(function() cat('stopped\\n'))",
+    ")",
+    "rookery::serve(app, port = 0)"
+  ))
+  expect_match(fetch(expect_serving(it))$text, "of shiny")
+  expect_match(it$tell(), "rookery [0-9.]+: Shiny app\nServing on")
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+  expect_match(it$tell(), "\nstopped$")
+
+  router <- c(
+    "rookery::use_compat(quiet = TRUE)",
+    "router <- plumber::pr_get(plumber::pr(), '/x', function() 'of plumber')"
+  )
+  it <- local_r(c(router, "rookery::serve(router, port = 0, log = FALSE)"))
+  expect_equal(fetch(paste0(expect_serving(it), "/x"))$text, "[\"of plumber\"]")
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+
+  # plumber's own run() knows ports only.
+  socket <- file.path(withr::local_tempdir(), "api.sock")
+  it <- local_r(c(router, sprintf("rookery::serve(router, 'unix:%s')", socket)))
+  expect_serving(it)
+  expect_equal(fetch("http://localhost/x", path = socket)$text, "[\"of plumber\"]")
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+  expect_false(file.exists(socket))
+})
+
 test_that("R Markdown with runtime: shiny is served", {
   skip_if_not_installed("rmarkdown")
   skip_if_not_installed("shiny")
