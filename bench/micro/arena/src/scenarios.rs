@@ -13,8 +13,11 @@ use crate::peers::{BumpScope, Bumpalo, Ours, OursFixed, Peer};
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
-    pub(crate) peers: &'static [(&'static str, fn(u64) -> Outcome)],
+    pub(crate) peers: &'static [(&'static str, Run)],
 }
+
+/// Runs so many iterations.
+type Run = fn(u64) -> Outcome;
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
@@ -244,7 +247,7 @@ fn mixed(_: u64, random: &mut u64) -> u64 {
 }
 
 fn bimodal(_: u64, random: &mut u64) -> u64 {
-    if next(random) % 16 == 0 { 4096 + next(random) % 8193 } else { 8 + next(random) % 57 }
+    if next(random).is_multiple_of(16) { 4096 + next(random) % 8193 } else { 8 + next(random) % 57 }
 }
 
 fn large(n: u64, _: &mut u64) -> u64 {
@@ -323,7 +326,7 @@ fn half<P: Peer, const SKIPPED: u64>(iterations: u64) -> Outcome {
 fn small<P: Peer>(peer: &P, count: u64) {
     let mut random = 1;
     for n in 0..count {
-        let size = 1 + (next(&mut random) * 12 >> 32);
+        let size = 1 + ((next(&mut random) * 12) >> 32);
         // SAFETY: not empty and aligned to 1.
         let layout = unsafe { Layout::from_size_align_unchecked(size as usize, 1) };
         // SAFETY: at least one byte was just allocated.

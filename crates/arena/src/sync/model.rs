@@ -2,8 +2,9 @@
 //! `scripts/soundness model`, or `RUSTFLAGS="--cfg loom" cargo test -p rookery-arena --lib --release`.
 //!
 //! The bound is what makes it end: three preemptions take 5 s in all, four over 30 s, and without a bound two of the
-//! models had not ended after ten minutes. `LOOM_MAX_PREEMPTIONS` sets another. Each compare-and-swap of `node.rs`,
-//! `shard.rs` and `mod.rs` was replaced by a load and a store once, and a model failed each time.
+//! models had not ended after ten minutes. `LOOM_MAX_PREEMPTIONS` sets another. Each atomic update of `node.rs`,
+//! `shard.rs` and `mod.rs` was replaced by a load and a store once, and a model failed each time, but for the hint in
+//! `take_spare` where the list of spares begins: to go back there costs a walk and nothing else.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;

@@ -81,7 +81,8 @@ fn an_array_at_steady_state_allocates_nothing() {
         assert_eq!(array.into_slice().len(), COUNT as usize);
         arena.reset();
     };
-    (0..3).for_each(|_| request(&mut arena));
+    // The first ones may go to the side, in a chunk that is given back once it was not needed for a while.
+    (0..20).for_each(|_| request(&mut arena));
     assert_eq!(heap::calls(|| (0..10).for_each(|_| request(&mut arena))), (0, 0));
 }
 
