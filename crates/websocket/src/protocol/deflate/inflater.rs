@@ -12,7 +12,7 @@ use crate::protocol::deflate::{POOLED_STATES, TAIL, Takeover};
 ///
 /// # Allocation
 /// Without takeover the state of zlib-rs is lent by the thread while a message is in hand; with it, the connection keeps
-/// its own from the first message on. The output grows with what was inflated, by at most [`STEP`] at a time.
+/// its own from the first message on. The output grows with what was inflated, by at most 16 KiB at a time.
 pub struct Inflater {
     state: Option<Inflate>,
     takeover: Takeover,
