@@ -153,6 +153,7 @@ impl<S> Core<S> {
         let mask = self.mask();
         self.stats.payload_sent += payload.len() as u64;
         self.stats.messages_sent += u64::from(fin == Fin::Last);
+        self.stats.fragments_sent += u64::from(fin == Fin::More);
         encode_message(&mut self.out, opcode, fin, mask, payload, self.deflater.as_deref_mut());
         Ok(())
     }
@@ -161,9 +162,7 @@ impl<S> Core<S> {
     pub(crate) fn queue_ping(&mut self, now: Instant) -> Result<u32, Error> {
         self.check_open()?;
         let (number, payload) = self.pings.send(now);
-        self.prepare_buffer();
-        let mask = self.mask();
-        encode_control(&mut self.out, OpCode::Ping, mask, &payload);
+        self.write_control(OpCode::Ping, &payload);
         Ok(number)
     }
 
@@ -191,9 +190,7 @@ impl<S> Core<S> {
             OpCode::Ping if self.broken.is_some() || !self.closing.may_send() => {}
             // Each ping of a batch is answered, in order, while the transport takes what is written.
             OpCode::Ping if !self.is_blocked && !self.is_above_mark() => {
-                self.prepare_buffer();
-                let mask = self.mask();
-                encode_control(&mut self.out, OpCode::Pong, mask, payload);
+                self.write_control(OpCode::Pong, payload);
             }
             OpCode::Ping => {
                 let pong = self.pong.get_or_insert_with(|| Box::new(Pong { len: 0, payload: [0; 125] }));
@@ -247,7 +244,15 @@ impl<S> Core<S> {
             self.prepare_buffer();
             let mask = self.mask();
             encode_close(&mut self.out, code, reason, mask);
+            self.stats.controls_sent += 1;
         }
+    }
+
+    fn write_control(&mut self, opcode: OpCode, payload: &[u8]) {
+        self.prepare_buffer();
+        let mask = self.mask();
+        encode_control(&mut self.out, opcode, mask, payload);
+        self.stats.controls_sent += 1;
     }
 
     fn mask(&self) -> Option<MaskKey> {
@@ -380,9 +385,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
     fn poll_flush_for(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             if let Some(pong) = self.pong.take_if(|_| !self.is_blocked || self.written == self.out.len()) {
-                self.prepare_buffer();
-                let mask = self.mask();
-                encode_control(&mut self.out, OpCode::Pong, mask, &pong.payload[..usize::from(pong.len)]);
+                self.write_control(OpCode::Pong, &pong.payload[..usize::from(pong.len)]);
             }
             if self.written == self.out.len() {
                 break;

@@ -243,6 +243,7 @@ impl Inbound {
         let buffer = self.buffer.as_deref_mut().expect("it holds bytes");
         let base = self.start;
         let (n, step) = self.decoder.step(&mut buffer[base..self.end], wanted)?;
+        core.stats.fragments_received = self.decoder.fragments();
         self.start += n;
         let Some(mut step) = step else { return Ok(None) };
         if let Place::Fed(range) = &mut step.place {

@@ -63,3 +63,16 @@ impl Deref for Message<'_> {
         self.bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_text_is_text() {
+        let text = Message::new(Kind::Text, "héllo".as_bytes());
+        assert_eq!(text.as_text(), Some("héllo"));
+        let binary = Message::new(Kind::Binary, b"\xFF");
+        assert_eq!((binary.as_text(), &binary[..]), (None, &b"\xFF"[..]));
+    }
+}

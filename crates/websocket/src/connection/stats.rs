@@ -16,6 +16,12 @@ pub struct Statistics {
     pub messages_sent: u64,
     /// Control frames received.
     pub controls_received: u64,
+    /// Control frames sent or queued.
+    pub controls_sent: u64,
+    /// Frames received that did not end their message.
+    pub fragments_received: u64,
+    /// Frames sent or queued that did not end their message.
+    pub fragments_sent: u64,
     /// Bytes of the messages received, inflated.
     pub payload_received: u64,
     /// Bytes of the messages sent, before compression.
@@ -29,6 +35,16 @@ pub struct Statistics {
 }
 
 impl Statistics {
+    /// Frames of any kind received.
+    pub fn frames_received(&self) -> u64 {
+        self.messages_received + self.fragments_received + self.controls_received
+    }
+
+    /// Frames of any kind sent or queued.
+    pub fn frames_sent(&self) -> u64 {
+        self.messages_sent + self.fragments_sent + self.controls_sent
+    }
+
     /// Bytes before compression per byte after it, of the messages sent compressed.
     pub fn compression_ratio(&self) -> Option<f64> {
         let (before, after) = self.compressed;

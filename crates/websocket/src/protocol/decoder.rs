@@ -89,6 +89,8 @@ pub struct Decoder {
     frame: Option<Header>,
     /// Bytes of its payload that have been read.
     done: u64,
+    /// Frames so far that did not end their message.
+    fragments: u64,
     /// The message being put together.
     message: Option<Assembly>,
     /// Its bytes, inflated.
@@ -167,6 +169,7 @@ impl Decoder {
             partial_len: 0,
             frame: None,
             done: 0,
+            fragments: 0,
             message: None,
             assembled: Vec::new(),
             is_shown: false,
@@ -213,6 +216,11 @@ impl Decoder {
     /// Whether the connection is between two messages.
     pub fn is_idle(&self) -> bool {
         self.message.is_none() && self.frame.is_none() && self.partial_len == 0
+    }
+
+    /// Frames so far that did not end their message.
+    pub fn fragments(&self) -> u64 {
+        self.fragments
     }
 
     /// Gives the message buffer away if no message is half read: an idle connection needs none.
@@ -469,6 +477,7 @@ impl Decoder {
                 });
             }
         }
+        self.fragments += u64::from(!header.fin);
         let message = self.message.as_mut().expect("begun above");
         message.announced = message.announced.saturating_add(header.len);
         // Announced, not received: refused before it is waited for.

@@ -1,5 +1,6 @@
 //! permessage-deflate over a connection.
 
+use rookery_websocket::protocol::CloseCode;
 use rookery_websocket::protocol::deflate::{DeflateConfig, Takeover, WindowBits};
 use rookery_websocket::{Kind, Prepared};
 
@@ -84,4 +85,31 @@ async fn a_message_in_compressed_pieces() {
             assert_eq!(&read.unwrap().unwrap()[..], expected);
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_sides_count_the_same_frames() {
+    let (mut client, mut server) = pair(FAST, Some(DeflateConfig::default())).await;
+    client.send("short").await.unwrap();
+    let mut writer = client.write(Kind::Text).unwrap();
+    for _ in 0..3 {
+        writer.write(b"a piece").await.unwrap();
+    }
+    writer.finish().await.unwrap();
+    for expected in ["short", "a piecea piecea piece"] {
+        assert_eq!(server.read().await.unwrap().unwrap().as_text(), Some(expected));
+    }
+    let (pinged, closed) = tokio::join!(
+        async {
+            client.ping().await.unwrap();
+            client.close(CloseCode::NORMAL, "").await
+        },
+        server.read()
+    );
+    assert!(pinged.is_ok() && closed.unwrap().is_none());
+    let (ours, theirs) = (client.statistics(), server.statistics());
+    // Two messages, one of them in three pieces and an empty last frame; a ping and a close.
+    assert_eq!((ours.messages_sent, ours.fragments_sent, ours.controls_sent), (2, 3, 2));
+    assert_eq!((ours.frames_sent(), theirs.frames_received()), (7, 7));
+    assert_eq!((ours.frames_received(), theirs.frames_sent()), (2, 2));
 }
