@@ -1,4 +1,4 @@
-"""Groups of kind `ablation`: each cost put back, in a micro benchmark and in a server under load."""
+"""Groups of kind `ablation`: each cost put back by a cargo feature, in a micro benchmark and in a server under load."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,8 @@ from .scenarios import Group
 
 def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
     scenarios = options.chosen(group.scenarios)
-    binaries = micro_group.Binaries(group.name)
+    costs = {peer for scenario in scenarios if not scenario.workload for peer in scenario.peers}
+    binaries = micro_group.Binaries(lambda: [build.ablation_binary(cost) for cost in sorted(costs)])
     absent = prepare([scenario for scenario in scenarios if scenario.workload])
     generator = str(build.c_program("wsload"))
     isolate()

@@ -75,21 +75,43 @@ def hyper() -> Path:
     return TARGET / "release" / "rookery-bench-hyper"
 
 
+def rust_binary(group: str, feature: str = "") -> Path:
+    """The Rust binary of a micro group, with our cases and those of the peers on crates.io."""
+    if not (BENCH / "micro" / group / "Cargo.toml").exists():
+        raise BuildError(f"bench/micro/{group} does not exist")
+    name = f"rookery-bench-{group}"
+    features = ["--features", feature] if feature else []
+    _run(["cargo", "build", "--release", "--locked", "-p", name, "--target-dir", str(TARGET), *features], BENCH)
+    return TARGET / "release" / name
+
+
+@functools.cache
+def ablation_binary(cost: str) -> Path:
+    """The ablation's program with one cost put back by the cargo feature of that name; `ours` has none of them."""
+    built = rust_binary("ablation", "" if cost == "ours" else cost)
+    # All of them are built at one place, the last one over the others.
+    target = OUT / "ablation" / cost
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    shutil.copy2(built, target)
+    return target
+
+
 @functools.cache
 def micro_binaries(group: str) -> list[Path]:
     """The Rust binary of a micro group and, where the group has one, its Go binary."""
-    folder = BENCH / "micro" / group
-    if not (folder / "Cargo.toml").exists():
-        raise BuildError(f"bench/micro/{group} does not exist")
-    name = f"rookery-bench-{group}"
-    _run(["cargo", "build", "--release", "-p", name, "--target-dir", str(TARGET)], BENCH)
-    binaries = [TARGET / "release" / name]
-    if (folder / "go" / "go.mod").exists() and shutil.which("go") is not None:
-        target = OUT / "go" / name
+    binaries = [rust_binary(group)]
+    folder = BENCH / "micro" / group / "go"
+    if (folder / "go.mod").exists() and shutil.which("go") is not None:
+        target = OUT / "go" / f"rookery-bench-{group}"
         target.parent.mkdir(parents=True, exist_ok=True)
-        _run(["go", "build", "-o", str(target), "."], folder / "go")
+        _run(["go", "build", "-o", str(target), "."], folder)
         binaries.append(target)
     return binaries
+
+
+def is_go(binary: Path) -> bool:
+    return binary.parent == OUT / "go"
 
 
 def micro_cases(binary: Path) -> list[tuple[str, str]]:

@@ -21,20 +21,18 @@ TIMES = ("ns_per_op",)
 class Binaries:
     """The programs of a group and which of them has which case; `absent` says why there are none."""
 
-    def __init__(self, group: str) -> None:
-        self.all: list[Path] = []
+    def __init__(self, programs: Callable[[], list[Path]]) -> None:
         self.homes: dict[tuple[str, str], Path] = {}
         self.absent = ""
         try:
-            self.all = build.micro_binaries(group)
-            self.homes = {case: binary for binary in reversed(self.all) for case in build.micro_cases(binary)}
+            self.homes = {case: binary for binary in reversed(programs()) for case in build.micro_cases(binary)}
         except (build.BuildError, OSError, subprocess.CalledProcessError, ValueError) as error:
             self.absent = str(error)
 
 
 def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
     scenarios = options.chosen(group.scenarios)
-    binaries = Binaries(group.name)
+    binaries = Binaries(lambda: build.micro_binaries(group.name))
     isolate()
     cells: list[Cell] = []
     for scenario in scenarios:
@@ -51,17 +49,11 @@ def measure(scenario: Scenario, binaries: Binaries, options: Options) -> list[Ce
             cell.status = MISSING
             cell.reason = binaries.absent or f"no binary of the group offers {scenario.name} with {peer}"
         row.append(cell)
-    _measure(row, scenario, binaries.homes, binaries.all, options)
+    _measure(row, scenario, binaries.homes, options)
     return row
 
 
-def _measure(
-    row: list[Cell],
-    scenario: Scenario,
-    homes: dict[tuple[str, str], Path],
-    binaries: list[Path],
-    options: Options,
-) -> None:
+def _measure(row: list[Cell], scenario: Scenario, homes: dict[tuple[str, str], Path], options: Options) -> None:
     iterations = options.iterations(scenario)
 
     def take(cell: Cell) -> dict[str, float]:
@@ -73,10 +65,11 @@ def _measure(
 
     interleave(row, take)
     if callgrind.is_here():
-        counted = [cell for cell in row if cell.status == OK and homes[cell.scenario, cell.peer] == binaries[0]]
+        # callgrind does not follow the runtime of Go.
+        counted = [cell for cell in row if cell.status == OK and not build.is_go(homes[cell.scenario, cell.peer])]
         # Counts do not depend on what else runs, so they share the cores.
         with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
-            list(pool.map(lambda cell: _count(cell, binaries[0], scenario), counted))
+            list(pool.map(lambda cell: _count(cell, homes[cell.scenario, cell.peer], scenario), counted))
 
 
 def _count(cell: Cell, binary: Path, scenario: Scenario) -> None:

@@ -102,8 +102,8 @@ def _require_r_package(peer: str, package: str, library: Path | None) -> None:
 
 
 def command(peer: str, port: int, workload: str, files: Path) -> list[str]:
-    """The command line of a peer's server; `bare-epoll/evalq` is bare-epoll with that way of calling the handler,
-    and `ablation/timer` the ablation's echo server with that cost.
+    """The command line of a peer's server; `bare-epoll/evalq` and `rookery/evalq` call the handler that way, and
+    `ablation/timer` is the ablation's server with that cost.
 
     Raises PeerMissing or BuildError when there is none here.
     """
@@ -111,7 +111,7 @@ def command(peer: str, port: int, workload: str, files: Path) -> list[str]:
     if peer == "hyper":
         return [str(build.hyper()), str(port), workload]
     if peer == "ablation":
-        return [str(build.micro_binaries("ablation")[0]), "serve", str(port), shape]
+        return [str(build.ablation_binary(shape)), "serve", str(port), workload]
     if peer == "bare-epoll":
         build.bare_epoll()
     elif peer == "rookery":

@@ -144,6 +144,11 @@ class Gate(unittest.TestCase):
         self.assertEqual(len(gate.compare({}, self.STORED)), 1)
         self.assertEqual(len(self.differs(allocs_per_op=1.0)), 1)
 
+    def test_instructions_of_another_compiler_are_not_compared(self):
+        now = {"error": {"new/ours": {"allocs_per_op": 2.0, "instructions": 300.0}}}
+        lines = gate.compare(self.STORED, now, instructions=False)
+        self.assertEqual(lines, ["error new/ours allocs_per_op: 2, was 1 (worse)"])
+
 
 class Reports(unittest.TestCase):
     def setUp(self):

@@ -100,7 +100,11 @@ static bool run_batch(double start) {
     } while (rk_next(&event));
     guard_end();
     release_returned();
-    rk_flush();
+    // Waking the I/O thread for each message costs more than the message. While others wait they follow at once, and
+    // if R goes elsewhere instead, the I/O thread looks after its queue in a millisecond by itself.
+    if (rk_is_empty() || now() - start >= later_seconds) {
+        rk_flush();
+    }
     return true;
 }
 

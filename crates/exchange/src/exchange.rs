@@ -51,6 +51,8 @@ pub struct Exchange {
     body: RequestBody,
     reply: Reply,
     departed: Arc<AtomicBool>,
+    #[cfg(feature = "ablation-malloc")]
+    fields: crate::ablation::Fields,
     // Last, so that nothing that points into it outlives it.
     arena: Arena,
 }
@@ -74,6 +76,8 @@ impl Exchange {
             body: RequestBody::default(),
             reply: Reply::default(),
             departed: Arc::new(AtomicBool::new(false)),
+            #[cfg(feature = "ablation-malloc")]
+            fields: crate::ablation::Fields::default(),
             arena: Arena::with_chunk_size(FIRST_CHUNK),
         })
     }
@@ -111,7 +115,7 @@ impl Exchange {
                 known,
             }
         } else {
-            let cgi = self.arena.alloc_slice_fill(PREFIX.len() + name.len(), 0u8);
+            let cgi = self.fields().alloc_slice_fill(PREFIX.len() + name.len(), 0u8);
             write_cgi(name, cgi);
             let cgi = Span::of(cgi);
             StoredHeader { name: self.keep(name), cgi, value, known: UNKNOWN }
@@ -143,6 +147,8 @@ impl Exchange {
         self.body.reset();
         self.reply.reset();
         self.arena.reset();
+        #[cfg(feature = "ablation-malloc")]
+        self.fields.reset();
         if self.departed.load(Ordering::Relaxed) {
             // Whoever set it may still hold the flag: the next request gets one of its own.
             self.departed = Arc::new(AtomicBool::new(false));
@@ -156,6 +162,9 @@ impl Exchange {
 
     /// Adds bytes to the body in memory.
     pub fn push_body(&mut self, bytes: &[u8]) {
+        if self.body.push_to_block(bytes) {
+            return;
+        }
         let span = self.keep(bytes);
         self.body.push(span);
     }
@@ -306,7 +315,18 @@ impl Exchange {
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Span {
-        if bytes.is_empty() { Span::EMPTY } else { Span::of(self.arena.alloc_slice_copy(bytes)) }
+        if bytes.is_empty() { Span::EMPTY } else { Span::of(self.fields().alloc_slice_copy(bytes)) }
+    }
+
+    /// Where fields are kept.
+    #[cfg(not(feature = "ablation-malloc"))]
+    fn fields(&mut self) -> &mut Arena {
+        &mut self.arena
+    }
+
+    #[cfg(feature = "ablation-malloc")]
+    fn fields(&mut self) -> &mut crate::ablation::Fields {
+        &mut self.fields
     }
 
     /// The rare head: not already sorted with distinct names.

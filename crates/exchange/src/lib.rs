@@ -13,6 +13,9 @@
 //! \* the down queue holds at most one `Respond` per exchange handed out, and WebSocket sends, which are bounded
 //! per connection by the server.
 
+#[cfg(feature = "ablation-malloc")]
+mod ablation;
+mod block;
 mod body;
 mod event;
 mod exchange;
@@ -22,6 +25,7 @@ mod payload;
 mod reply;
 mod span;
 
+pub use block::{Block, Blocks};
 pub use body::{BodySource, RequestBody};
 pub use event::{Command, Event, MessageKind, SocketId};
 pub use exchange::{Exchange, ExchangeId, ListenerId, Version};

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use rookery_error::{Error, Kind, StaticError};
+#[cfg(not(feature = "ablation-twice"))]
+use rookery_error::StaticError;
+use rookery_error::{Error, Kind};
 
 /// Why a request is not served. Each is an [`Error`] that costs no allocation, thrown to the hook of its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +46,7 @@ const ALL: [Rejection; 10] = [
     Rejection::DiskFull,
 ];
 
+#[cfg(not(feature = "ablation-twice"))]
 static ERRORS: [StaticError<Rejection>; ALL.len()] = {
     let mut errors = [const { StaticError::new(Rejection::Application) }; ALL.len()];
     let mut at = 0;
@@ -69,8 +72,15 @@ impl Rejection {
     }
 
     /// As an error. Allocates nothing.
+    #[cfg(not(feature = "ablation-twice"))]
     pub fn error(self) -> Error {
         Error::from_static_error(&ERRORS[self as usize])
+    }
+
+    /// As an error that is allocated twice, for the benchmark.
+    #[cfg(feature = "ablation-twice")]
+    pub fn error(self) -> Error {
+        Error::new(self)
     }
 
     /// The status line, for what is answered without hyper.

@@ -122,6 +122,7 @@ test_that("a forked child only closes what it inherited, and may serve itself", 
   lines <- await_line(started, "ready")
   own <- as.integer(sub("own ", "", grep("^own ", lines, value = TRUE)))
   expect_identical(fetch(started), "Hello, World!")
+  expect_length(own, 1)
   child <- list(port = own)
   until <- Sys.time() + 60
   repeat {

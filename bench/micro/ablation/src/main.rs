@@ -1,7 +1,7 @@
-//! Each cost that Rookery left out put back, one at a time, around the same code.
+//! What is shipped, and the same with one of the costs put back by a cargo feature: `malloc`, `twice`, `closure`, `timer`.
 //!
-//! `list` names the cases; `run <scenario> <peer> <iterations>` measures one and prints a JSON object;
-//! `serve <port> <cost>` echoes WebSocket messages with that cost in each read.
+//! `list` names the cases of this build; `run <scenario> <peer> <iterations>` measures one and prints a JSON object;
+//! `serve <port> hello|failure|ws` is a server without R for a load generator.
 
 mod frame;
 mod head;
@@ -13,25 +13,42 @@ use std::process::ExitCode;
 
 use meter::Case;
 
+/// The cost that this build has put back.
+const COST: &str = if cfg!(feature = "malloc") {
+    "malloc"
+} else if cfg!(feature = "twice") {
+    "twice"
+} else if cfg!(feature = "closure") {
+    "closure"
+} else if cfg!(feature = "timer") {
+    "timer"
+} else {
+    "ours"
+};
+
+/// Each with the costs that lie on its path.
+const CASES: [(Case, &[&str]); 3] =
+    [(head::CASE, &["malloc"]), (rejection::CASE, &["twice"]), (frame::CASE, &["closure", "timer"])];
+
 fn main() -> ExitCode {
-    let cases: Vec<Case> =
-        [head::cases(), rejection::cases(), frame::cases()].into_iter().flatten().collect();
+    let cases =
+        CASES.iter().filter(|(_, costs)| COST == "ours" || costs.contains(&COST)).map(|(case, _)| case);
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["list"] => {
-            for Case { scenario, peer, what, .. } in cases {
-                println!(r#"{{"scenario":"{scenario}","peer":"{peer}","what":"{what}"}}"#);
+            for Case { scenario, what, .. } in cases {
+                println!(r#"{{"scenario":"{scenario}","peer":"{COST}","what":"{what}"}}"#);
             }
             ExitCode::SUCCESS
         }
-        ["run", scenario, peer, iterations] => {
-            let case = cases.iter().find(|case| case.scenario == scenario && case.peer == peer);
+        ["run", scenario, COST, iterations] => {
+            let case = cases.into_iter().find(|case| case.scenario == scenario);
             match (case, iterations.parse::<u64>()) {
                 (Some(case), Ok(iterations)) if iterations > 0 => {
                     let figures = (case.run)(iterations);
                     println!(
-                        r#"{{"scenario":"{scenario}","peer":"{peer}","iterations":{iterations},"ns_per_op":{:.4},"allocs_per_op":{},"bytes_per_op":{}}}"#,
+                        r#"{{"scenario":"{scenario}","peer":"{COST}","iterations":{iterations},"ns_per_op":{:.4},"allocs_per_op":{},"bytes_per_op":{}}}"#,
                         figures.ns_per_op, figures.allocs_per_op, figures.bytes_per_op
                     );
                     ExitCode::SUCCESS
@@ -39,23 +56,24 @@ fn main() -> ExitCode {
                 _ => usage(),
             }
         }
-        ["serve", port, cost] => match (port.parse(), cost.parse()) {
-            (Ok(port), Ok(cost)) => match serve::run(port, cost) {
+        ["serve", port, workload] => {
+            let Ok(port) = port.parse() else { return usage() };
+            let Some(workload) = serve::Workload::named(workload) else { return usage() };
+            match serve::run(port, workload) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
                     eprintln!("{error}");
                     ExitCode::FAILURE
                 }
-            },
-            _ => usage(),
-        },
+            }
+        }
         _ => usage(),
     }
 }
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: rookery-bench-ablation list | run <scenario> <peer> <iterations> | serve <port> ours|closure|timer"
+        "usage: rookery-bench-ablation list | run <scenario> {COST} <iterations> | serve <port> hello|failure|ws"
     );
     ExitCode::from(2)
 }

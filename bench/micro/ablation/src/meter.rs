@@ -7,7 +7,6 @@ use std::time::Instant;
 
 pub struct Case {
     pub scenario: &'static str,
-    pub peer: &'static str,
     pub what: &'static str,
     pub run: fn(u64) -> Figures,
 }

@@ -1,36 +1,72 @@
-//! WebSocket echo over sockets with one of the costs in each read.
+//! Servers without R, so that what is left out of R's part does not hide a cost of the network's.
 
 use std::io;
 use std::net::Ipv4Addr;
-use std::str::FromStr;
+use std::time::Duration;
 
+use rookery_exchange::{AppWaker, Command, Event};
+use rookery_server::{Server, Site};
 use rookery_websocket::protocol::handshake::{OriginPolicy, ServerConfig};
 use rookery_websocket::{Config, Error, accept};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::frame::{Cleanup, DEADLINE};
-
-#[derive(Clone, Copy)]
-pub enum Cost {
-    None,
-    Closure,
-    Timer,
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Workload {
+    /// 200 and thirteen bytes.
+    Hello,
+    /// The same, but each is reported to its request's hook as a failure of the application.
+    Failure,
+    /// Messages sent back.
+    Echo,
 }
 
-impl FromStr for Cost {
-    type Err = ();
-
-    fn from_str(name: &str) -> Result<Cost, ()> {
+impl Workload {
+    pub fn named(name: &str) -> Option<Workload> {
         match name {
-            "ours" => Ok(Cost::None),
-            "closure" => Ok(Cost::Closure),
-            "timer" => Ok(Cost::Timer),
-            _ => Err(()),
+            "hello" => Some(Workload::Hello),
+            "failure" => Some(Workload::Failure),
+            "ws" => Some(Workload::Echo),
+            _ => None,
         }
     }
 }
 
-pub fn run(port: u16, cost: Cost) -> io::Result<()> {
+pub fn run(port: u16, workload: Workload) -> io::Result<()> {
+    match workload {
+        Workload::Hello | Workload::Failure => answer(port, workload == Workload::Failure),
+        Workload::Echo => echo(port),
+    }
+}
+
+/// The application waits on the link, so nobody else has to wake it.
+struct NeverParked;
+
+impl AppWaker for NeverParked {
+    fn wake(&self) {}
+}
+
+/// Answers on the main thread what the server's I/O thread hands over.
+fn answer(port: u16, fails: bool) -> io::Result<()> {
+    let server = Server::new(rookery_server::Config::default(), Box::new(NeverParked));
+    let _listener =
+        server.listen_tcp((Ipv4Addr::LOCALHOST, port).into(), Site::default()).map_err(io::Error::other)?;
+    loop {
+        server.link().wait(Duration::from_secs(1));
+        while let Some(event) = server.link().next() {
+            let Event::Request(mut exchange) = event else { continue };
+            exchange.begin_reply(200);
+            exchange.push_reply_header(b"Content-Type", b"text/plain").map_err(io::Error::other)?;
+            exchange.set_reply_body(b"Hello, World!");
+            if fails {
+                exchange.reply_mut().set_failure();
+            }
+            server.link().send(Command::Respond(exchange));
+        }
+    }
+}
+
+/// One thread, the WebSocket crate alone.
+fn echo(port: u16) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
     runtime.block_on(local.run_until(async move {
@@ -40,29 +76,16 @@ pub fn run(port: u16, cost: Cost) -> io::Result<()> {
         loop {
             let (io, _) = listener.accept().await?;
             // A generator that hangs up is no news here.
-            tokio::task::spawn_local(async move { echo(io, config, cost).await.ok() });
+            tokio::task::spawn_local(async move { serve(io, config).await.ok() });
         }
     }))
 }
 
-async fn echo(io: TcpStream, config: &ServerConfig, cost: Cost) -> Result<(), Error> {
+async fn serve(io: TcpStream, config: &ServerConfig) -> Result<(), Error> {
     io.set_nodelay(true).ok();
     let (mut connection, _) = accept(io, config, Config::default()).await?;
-    loop {
-        let received = match cost {
-            Cost::None => connection.receive().await?,
-            Cost::Closure => {
-                let cleanup = Cleanup::new();
-                let received = connection.receive().await?;
-                assert!(cleanup.failed.borrow().is_none());
-                received
-            }
-            Cost::Timer => match tokio::time::timeout(DEADLINE, connection.receive()).await {
-                Ok(received) => received?,
-                Err(_) => return Ok(()),
-            },
-        };
-        let Some((message, mut writer)) = received else { return Ok(()) };
+    while let Some((message, mut writer)) = connection.receive().await? {
         writer.reply(message).await?;
     }
+    Ok(())
 }
