@@ -1,14 +1,15 @@
 # A chat room: whoever has the page open sees what anybody writes.
 #
 #   Rscript examples/chat.R         then open http://127.0.0.1:8000 in two windows; PORT=9000 in front for another port
+#   rookery serve examples/chat.R   the same with an access log; --port 9000 for another port
 
 library(rookery)
 
 port <- as.integer(Sys.getenv("PORT", "8000"))
 
-# The page lies beside this script.
+# The page lies beside this script: in the folder that `rookery serve` starts in, or else where Rscript found the script.
 script <- sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE))
-page <- file.path(if (length(script) == 1) dirname(script) else "examples", "chat")
+page <- Filter(dir.exists, file.path(c(".", dirname(script), "examples"), "chat"))[[1]]
 
 # Characters of a message that are passed on; the rest is cut off.
 longest <- 500L

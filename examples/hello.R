@@ -1,6 +1,7 @@
 # The smallest server: one function that answers every request.
 #
 #   Rscript examples/hello.R        then open http://127.0.0.1:8000; PORT=9000 in front of it for another port
+#   rookery serve examples/hello.R
 
 library(rookery)
 

@@ -111,8 +111,8 @@ port_question <- function(port) {
   }
 }
 
-# "R (process 1234: command line)" for the process that listens on a port, or NULL: from /proc, so on Linux, and for
-# the processes whose descriptors this user may see.
+# "R (process 1234: command line, in its folder)" for the process that listens on a port, or NULL: from /proc, so on
+# Linux, and for the processes whose descriptors this user may see.
 port_holder <- function(port) {
   inodes <- listening_inodes(port)
   if (length(inodes) == 0) {
@@ -147,7 +147,10 @@ describe_process <- function(pid) {
     command <- paste0(substr(command, 1, 117), "...")
   }
   whose <- if (pid == as.character(Sys.getpid())) "this R session" else name[[1]]
-  paste0(whose, " (process ", pid, if (nzchar(command)) paste0(": ", command), ")")
+  # The command line of an R that serves says little of what it serves.
+  folder <- Sys.readlink(file.path("/proc", pid, "cwd"))
+  about <- c(if (nzchar(command)) paste0(": ", command), if (nzchar(folder)) paste0(", in ", folder))
+  paste0(whose, " (process ", pid, paste(about, collapse = ""), ")")
 }
 
 url_of <- function(host, port) {

@@ -21,11 +21,11 @@
 #'
 #' @section The access log:
 #' One line per request, written when the last byte of the reply is out, static files and refused requests included:
-#' client, time, request line, status, bytes of the body, and seconds from the head of the request to the end of the
-#' reply. `log_format = "common"` is the Common Log Format with the seconds behind it, `"json"` one JSON object per
-#' line. A function is called with a list of `time`, `remote`, `method`, `path`, `query`, `status`, `bytes` and
-#' `seconds`, at the latest 0.2 s after the request. A log that cannot keep up loses lines rather than holding the
-#' server up, and then says how many.
+#' client, time, request line, status, bytes of the body as it was sent (compressed or not), and seconds from the head of
+#' the request to the end of the reply. `log_format = "common"` is the Common Log Format with the seconds behind it,
+#' `"json"` one JSON object per line. A function is called with a list of `time`, `remote`, `method`, `path`, `query`,
+#' `status`, `bytes` and `seconds`, at the latest 0.2 s after the request. A log that cannot keep up loses lines rather
+#' than holding the server up, and then says how many.
 #'
 #' @param target What to serve, see below.
 #' @param host The address to listen on: `"127.0.0.1"` for this machine only, `"0.0.0.0"` or `"::"` for all, or
@@ -184,7 +184,7 @@ run_script <- function(file, address, dots) {
   if (is.null(address$socket)) {
     Sys.setenv(PORT = address$port)
   }
-  value <- source(file, local = new.env(parent = globalenv()), chdir = TRUE)$value
+  value <- source(file, local = new.env(parent = globalenv()), chdir = TRUE, encoding = "UTF-8")$value
   found <- detect_object(value)
   if (is.null(found) && is.null(.globals$on_listen)) {
     # It has served, and has ended by itself.

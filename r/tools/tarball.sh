@@ -65,7 +65,7 @@ for _ in $(seq 300); do
     sleep 0.2
 done
 [ -n "$url" ] || { cat "$work/serve.log" >&2; fail "rookery serve"; }
-answer=$(curl -s "$url/")
+answer=$(Rscript --vanilla -e 'cat(readLines(commandArgs(TRUE)[1], warn = FALSE))' "$url/")
 kill -TERM "$pid"
 status=0
 wait "$pid" || status=$?

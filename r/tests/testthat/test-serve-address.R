@@ -38,6 +38,7 @@ test_that("the process that holds a port is found", {
   it <- local_r(paste0("rookery::serve(function(req) NULL, port = ", port, ")"))
   expect_serving(it)
   expect_match(port_holder(port), paste0("(process ", it$process$get_pid(), ": "), fixed = TRUE)
+  expect_match(port_holder(port), paste0(", in ", normalizePath(tempdir()), ")"), fixed = TRUE)
   expect_null(port_holder(free_port()))
 })
 

@@ -16,6 +16,24 @@ test_that("hello.R answers", {
   expect_match(answer$text, "Hello from R .*You asked for /some/where")
 })
 
+test_that("chat.R finds its page, by Rscript and by the command", {
+  port <- free_port()
+  ways <- list(
+    local_process(file.path(examples, "chat.R"), environment = c(PORT = port)),
+    local_cli("serve", file.path(examples, "chat.R"), "--port", "0")
+  )
+  urls <- list(
+    function() paste0("http://127.0.0.1:", port),
+    function() expect_serving(ways[[2]])
+  )
+  for (way in 1:2) {
+    url <- urls[[way]]()
+    answer <- NULL
+    expect_true(wait_until(function() !inherits(answer <<- try(fetch(url), silent = TRUE), "try-error")))
+    expect_match(answer$text, "<title>Chat</title>")
+  }
+})
+
 test_that("plumber: JSON in and out, a filter, an error, an async route, an upload, a page", {
   skip_if_not_installed("plumber")
   skip_if_not_installed("jsonlite")
