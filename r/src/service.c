@@ -148,11 +148,11 @@ static void pass(double seconds) {
     int asked = interrupts;
     for (;;) {
         heed();
-        // Also while requests keep coming: a queue that is never empty must not keep `later` waiting.
-        if (now() - later_at >= later_seconds && seconds > 0 && (run_later(0) || interrupts != asked)) {
-            return;
-        }
         if (run_batch(now())) {
+            // A queue that is never empty must not keep `later` waiting.
+            if (now() - later_at >= later_seconds) {
+                run_later(0);
+            }
             return;
         }
         double time = now();
