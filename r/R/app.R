@@ -103,8 +103,9 @@ forget_socket <- function(ws, listener, id) {
   ws$closeCallbacks
 }
 
+# The name of an id in an environment: one of its own up to 10^15. format() would take 14 us, this takes 0.4.
 id_key <- function(id) {
-  format(id, digits = 22)
+  as.character(id)
 }
 
 # Answers when the promise is settled.

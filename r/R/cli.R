@@ -34,7 +34,8 @@ cli_main <- function(arguments) {
       asked <- cli_parse(arguments)
       switch(
         asked$command,
-        help = cat(cli_usage, sep = "\n"),
+        # In one piece, for `rookery --help | head`.
+        help = writeLines(paste(cli_usage, collapse = "\n")),
         version = cat("rookery ", as.character(utils::packageVersion("rookery")), "\n", sep = ""),
         serve = cli_serve(asked)
       )

@@ -30,7 +30,9 @@
 .onUnload <- function(libpath) {
   .Call(ffi_close)
   .globals$is_unloaded <- TRUE
-  library.dynam.unload("rookery", libpath)
+  # R calls the package's code when it collects a body that lies in the server's memory, so that code stays until then.
+  if (.Call(ffi_lent_blocks) > 0L) gc()
+  if (.Call(ffi_lent_blocks) == 0L) library.dynam.unload("rookery", libpath)
 }
 
 # The version of httpuv whose behaviour the package has; `req$httpuv.version`.

@@ -88,7 +88,8 @@ wait_for_child <- function(pid) {
       .Call(ffi_child_wait, pid, 0.2),
       # RStudio's stop sign interrupts R without a signal.
       interrupt = function(interrupt) {
-        .Call(ffi_child_signal, pid, 2L)
+        # As signals.c does for Ctrl-C: SIGINT would only end a Sys.sleep() in the child.
+        .Call(ffi_child_signal, pid, 15L)
         NULL
       }
     )

@@ -10,6 +10,7 @@
 #' `staticPaths` is a named list, or named character vector, of folders and files: the name is where the path appears
 #' in URLs. `/` before it is added and after it is taken away, so `"www"`, `"/www"` and `"www/"` are the same. Of two
 #' that are the same, the first counts. A request goes to the path with the longest name that matches whole segments.
+#' A name with an empty segment, or with one that is `.` or `..`, as in `"a//b"`, is an error.
 #'
 #' @section Options left `NULL`:
 #' An option of a static path that is `NULL` is taken from the server's `staticPathOptions`; never from another static

@@ -13,7 +13,8 @@
 #' @field handle The connection; `NULL` when it has ended.
 #' @field messageCallbacks,closeCallbacks The functions added so far.
 #' @field request The request that opened the connection, see [startServer()].
-#' @param handle,req The connection, and the request that opened it.
+#' @param handle The connection.
+#' @param req The request that opened it.
 #' @param func A function.
 #' @param message A raw vector, or a string.
 #' @param code The close code: 1000, or one of 3000 to 4999.

@@ -332,20 +332,3 @@ SEXP ffi_reject(SEXP ticket, SEXP condition) {
     }
     return R_NilValue;
 }
-
-SEXP ffi_body_read(SEXP ticket, SEXP offset, SEXP n) {
-    uint32_t slot = (uint32_t)REAL(ticket)[0];
-    uint64_t id = (uint64_t)REAL(ticket)[1];
-    R_xlen_t len = (R_xlen_t)Rf_asReal(n);
-    SEXP bytes = PROTECT(Rf_allocVector(RAWSXP, len));
-    int64_t read = rk_body_read(slot, id, (uint64_t)Rf_asReal(offset), RAW(bytes), (size_t)len);
-    if (read < 0) {
-        UNPROTECT(1);
-        Rf_error("the body of this request cannot be read: %s", rk_error());
-    }
-    if (read < len) {
-        bytes = Rf_xlengthgets(bytes, (R_xlen_t)read);
-    }
-    UNPROTECT(1);
-    return bytes;
-}

@@ -21,6 +21,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_respond, 2),
     ENTRY(ffi_reject, 2),
     ENTRY(ffi_body_read, 3),
+    ENTRY(ffi_lent_blocks, 0),
     ENTRY(ffi_ws_send, 2),
     ENTRY(ffi_ws_close, 3),
     ENTRY(ffi_ws_id, 1),

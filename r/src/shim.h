@@ -37,6 +37,11 @@ SEXP kept(uint64_t token);
 void release(uint64_t token);
 void release_returned(void);
 
+// body.c ------------------------------------------------------------------
+
+SEXP ffi_body_read(SEXP ticket, SEXP offset, SEXP n);
+SEXP ffi_lent_blocks(void);
+
 // strings.c ---------------------------------------------------------------
 
 // Where the last value of each request field lies, so that an equal one is the same R object.
@@ -162,7 +167,6 @@ SEXP ffi_interrupt(void);
 SEXP ffi_close(void);
 SEXP ffi_respond(SEXP ticket, SEXP value);
 SEXP ffi_reject(SEXP ticket, SEXP condition);
-SEXP ffi_body_read(SEXP ticket, SEXP offset, SEXP n);
 SEXP ffi_ws_send(SEXP handle, SEXP message);
 SEXP ffi_ws_close(SEXP handle, SEXP code, SEXP reason);
 SEXP ffi_ws_id(SEXP handle);

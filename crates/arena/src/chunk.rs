@@ -102,8 +102,11 @@ impl List {
         List { head: None, tail: None, bytes: 0, count: 0 }
     }
 
-    /// Adds a chunk that is in no list.
-    pub(crate) fn push_back(&mut self, chunk: Chunk) {
+    /// Adds a chunk.
+    ///
+    /// # Safety
+    /// The chunk has not been freed and is in no list.
+    pub(crate) unsafe fn push_back(&mut self, chunk: Chunk) {
         // SAFETY: the chunk and the tail are live, and this list holds both headers now.
         unsafe {
             (*chunk.0.as_ptr()).previous = self.tail;

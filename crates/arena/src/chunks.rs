@@ -167,6 +167,13 @@ impl Chunks {
         self.limit = limit;
     }
 
+    /// The peak, which starts again at the next reset.
+    pub(crate) fn take_peak(&mut self, cursor: usize) -> usize {
+        let peak = self.peak(cursor);
+        self.peak = 0;
+        peak
+    }
+
     pub(crate) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
@@ -237,7 +244,8 @@ impl Chunks {
         }
         let chunk = Chunk::allocate(asked.min(allowed)).or_else(|| Chunk::allocate(exact));
         let chunk = chunk.ok_or(AllocError::exhausted(layout.size()))?;
-        self.main.push_back(chunk);
+        // SAFETY: just made.
+        unsafe { self.main.push_back(chunk) };
         self.target = self.growth.after(self.target);
         Ok(self.enter(chunk, cursor))
     }
@@ -264,7 +272,8 @@ impl Chunks {
                 Chunk::allocate(bytes).ok_or(AllocError::exhausted(layout.size()))?
             }
         };
-        self.aside.push_back(chunk);
+        // SAFETY: just made, or just taken out of `spare`.
+        unsafe { self.aside.push_back(chunk) };
         self.aside_len += layout.size();
         if room <= self.growth.largest_shared() {
             self.press(room, kept);
@@ -287,7 +296,8 @@ impl Chunks {
             Some(kept) if self.pressure >= unsafe { kept.size() } => {
                 // SAFETY: `kept` is in `main`, after `current`, and holds nothing.
                 unsafe { self.main.remove(kept) };
-                self.spare.push_back(kept);
+                // SAFETY: just taken out of `main`.
+                unsafe { self.spare.push_back(kept) };
                 self.pressure = 0;
             }
             None if self.pressure >= self.target => {

@@ -24,6 +24,11 @@ use crate::layout::{self, Growth};
 /// assert_eq!(pool.arenas(), 1);
 /// ```
 ///
+/// # Cost
+/// `take` and `high_water` compare the key with those remembered (at most [`max_keys`](Limits::max_keys)), the latest
+/// first. Bringing an arena back costs its `reset`, and a drop where it passes a limit. `bytes`, `arenas` and `keys` are
+/// constant; `clear` frees every arena that waits.
+///
 /// # Limits
 /// At most [`max_bytes`](Limits::max_bytes) and [`max_arenas`](Limits::max_arenas) wait in the pool; an arena that would
 /// pass them is dropped when it comes back. At most [`max_keys`](Limits::max_keys) keys are remembered; a further one
@@ -64,7 +69,10 @@ impl<K: PartialEq> Pool<K> {
     }
 
     /// Takes an arena that was used for `key`, or makes one with a first chunk of the size its uses had. Dropping it
-    /// brings it back.
+    /// brings it back, reset and without an allocation limit. Its [`peak`](Arena::peak) is counted from here.
+    ///
+    /// # Allocation
+    /// None for a key that has an arena waiting. Else one for the list of keys or of arenas, now and then.
     pub fn take(&self, key: K) -> Pooled<'_, K> {
         let mut shelves = self.shelves.borrow_mut();
         let at = shelves.shelf(key);
@@ -179,8 +187,10 @@ impl<K> Shelves<K> {
 
     fn put(&mut self, id: u64, mut arena: Arena) {
         let Some(shelf) = self.list.iter_mut().rfind(|shelf| shelf.id == id) else { return };
-        shelf.mark = layout::decayed(shelf.mark, arena.len());
+        shelf.mark = layout::decayed(shelf.mark, arena.take_peak());
         arena.reset();
+        // A limit is of the use that set it, not of the next.
+        arena.set_allocation_limit(None);
         let capacity = arena.capacity();
         // `reset` keeps an arena's first chunk, and one that waits at the bottom is never reset: what is far over what
         // the key needs now goes.

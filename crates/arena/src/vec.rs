@@ -30,6 +30,11 @@ use crate::typed::array;
 /// assert_eq!(squares, [0, 1, 4, 9, 16]);
 /// ```
 ///
+/// # Cost
+/// `push`, `extend_from_slice` and the like cost a copy of what is added, and constant time per value for growth, spread
+/// over all of them. `pop`, `len`, `capacity` and `into_slice` are constant; `truncate`, `clear` and drop run the
+/// destructors of what goes, if it has any.
+///
 /// # Panics
 /// Methods without `try_` in their name panic when the memory cannot be had, as those of [`Arena`] do.
 pub struct Vec<'a, T> {
@@ -138,10 +143,9 @@ impl<'a, T> Vec<'a, T> {
         }
         let needed = self.len.checked_add(more).ok_or(AllocError::too_large())?;
         let least = (LEAST_BYTES / size_of::<T>().max(1)).max(1);
-        self.grow(needed.max(self.capacity.saturating_mul(2)).max(least)).or_else(|error| {
-            // Twice as much may be over the limit where just enough is not.
-            self.grow(needed).map_err(|_| error)
-        })
+        let doubled = needed.max(self.capacity.saturating_mul(2)).max(least);
+        // Twice as much may be over the limit where just enough is not.
+        self.grow(doubled).or_else(|_| self.grow(needed))
     }
 
     /// Makes room for `more` values and not more.

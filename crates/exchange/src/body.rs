@@ -1,14 +1,16 @@
-//! The body of a request: pieces of the exchange's arena, or a temporary file.
+//! The body of a request: pieces of the exchange's arena, one block, or a temporary file.
 
 use std::fs::File;
 use std::io;
 
+use crate::block::Block;
 use crate::span::Span;
 
 /// The body of a request, whole before the application sees it.
 #[derive(Debug, Default)]
 pub struct RequestBody {
     segments: Vec<Span>,
+    block: Option<Block>,
     file: Option<File>,
     len: u64,
 }
@@ -18,7 +20,7 @@ pub struct RequestBody {
 pub enum BodySource<'a> {
     /// No byte arrived.
     Empty,
-    /// In the exchange's arena.
+    /// In the exchange's arena, or in a block.
     Memory,
     /// In a temporary file without a name.
     File(&'a File),
@@ -48,12 +50,27 @@ impl RequestBody {
     pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
         // SAFETY: spans of the exchange that holds this body, borrowed with it (a body is only reached through its
         // exchange, whose `reset` resets the body before the arena).
-        self.segments.iter().map(|span| unsafe { span.bytes() })
+        let behind = self.segments.iter().map(|span| unsafe { span.bytes() });
+        self.block.iter().map(Block::bytes).chain(behind)
+    }
+
+    /// The block that holds the whole body, if one does.
+    pub fn block(&self) -> Option<&Block> {
+        self.block.as_ref().filter(|_| self.segments.is_empty())
+    }
+
+    /// Moves what is in memory into `block`, where what follows goes as long as there is room.
+    pub fn use_block(&mut self, mut block: Block) {
+        if self.block.is_none() && self.segments().all(|segment| block.push(segment)) {
+            self.segments.clear();
+            self.block = Some(block);
+        }
     }
 
     /// Takes the body's file instead of its memory. `len` is the file's length.
     pub fn set_file(&mut self, file: File, len: u64) {
         self.segments.clear();
+        self.block = None;
         self.file = Some(file);
         self.len = len;
     }
@@ -84,6 +101,13 @@ impl RequestBody {
         Ok(done)
     }
 
+    /// Adds bytes to the block. `false` when there is none, or no room in it.
+    pub(crate) fn push_to_block(&mut self, bytes: &[u8]) -> bool {
+        let is_in = self.block.as_mut().is_some_and(|block| block.push(bytes));
+        self.len += if is_in { bytes.len() as u64 } else { 0 };
+        is_in
+    }
+
     pub(crate) fn push(&mut self, segment: Span) {
         if segment.len() > 0 {
             self.segments.push(segment);
@@ -94,6 +118,7 @@ impl RequestBody {
     pub(crate) fn reset(&mut self) {
         self.segments.clear();
         self.segments.shrink_to(KEPT_SEGMENTS);
+        self.block = None;
         self.file = None;
         self.len = 0;
     }
@@ -104,16 +129,29 @@ const KEPT_SEGMENTS: usize = 64;
 
 #[cfg(test)]
 mod tests {
-    use crate::Exchange;
+    use std::sync::Arc;
+
+    use crate::{Blocks, Exchange};
 
     #[test]
     fn reading_at_every_offset_and_length_gives_the_body() {
-        let mut exchange = Exchange::new();
-        exchange.begin(1, 1, 0);
-        for piece in [&b"abc"[..], b"", b"d", b"efghij"] {
-            exchange.push_body(piece);
+        // In the arena, and moved into a block before the first, second, third and fourth piece.
+        for moved_before in [None, Some(0), Some(1), Some(2), Some(3)] {
+            let mut exchange = Exchange::new();
+            exchange.begin(1, 1, 0);
+            for (at, piece) in [&b"abc"[..], b"", b"d", b"efghij"].into_iter().enumerate() {
+                if moved_before == Some(at) {
+                    let block = Arc::new(Blocks::default()).take(10).unwrap();
+                    exchange.body_mut().use_block(block);
+                }
+                exchange.push_body(piece);
+            }
+            assert_eq!(exchange.body().block().is_some(), moved_before.is_some());
+            reads_as(&exchange, b"abcdefghij");
         }
-        let whole = b"abcdefghij";
+    }
+
+    fn reads_as(exchange: &Exchange, whole: &[u8]) {
         assert_eq!(exchange.body().len(), 10);
         for offset in 0..12usize {
             for len in 0..12 {

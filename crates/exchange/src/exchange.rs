@@ -162,6 +162,9 @@ impl Exchange {
 
     /// Adds bytes to the body in memory.
     pub fn push_body(&mut self, bytes: &[u8]) {
+        if self.body.push_to_block(bytes) {
+            return;
+        }
         let span = self.keep(bytes);
         self.body.push(span);
     }

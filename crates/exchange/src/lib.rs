@@ -15,6 +15,7 @@
 
 #[cfg(feature = "ablation-malloc")]
 mod ablation;
+mod block;
 mod body;
 mod event;
 mod exchange;
@@ -24,6 +25,7 @@ mod payload;
 mod reply;
 mod span;
 
+pub use block::{Block, Blocks};
 pub use body::{BodySource, RequestBody};
 pub use event::{Command, Event, MessageKind, SocketId};
 pub use exchange::{Exchange, ExchangeId, ListenerId, Version};

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use http::HeaderName;
 use rookery_error::Reports;
-use rookery_exchange::{Command, Event, Exchange, ExchangeId, Link, ListenerId, PushError, Pushed, SocketId};
+use rookery_exchange::{
+    Blocks, Command, Event, Exchange, ExchangeId, Link, ListenerId, PushError, Pushed, SocketId,
+};
 use tokio::sync::Notify;
 
 use crate::access_log::Slot;
@@ -49,6 +51,8 @@ pub(crate) struct Hub {
     pub(crate) scratch: RefCell<Box<[u8]>>,
     /// What WebSockets write from.
     pub(crate) buffers: Buffers,
+    /// What large bodies that stay in memory lie in.
+    pub(crate) blocks: Arc<Blocks>,
     /// Compresses small bodies; 300 KiB, made when first needed.
     pub(crate) gzip: RefCell<Option<Gzip>>,
     /// The application is to be woken, after the tasks that are ready now.
@@ -118,6 +122,7 @@ impl Hub {
             pending: Pending::default(),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into()),
             buffers: Buffers::default(),
+            blocks: Arc::default(),
             gzip: RefCell::default(),
             settle: Notify::new(),
             pulse: Notify::new(),

@@ -18,6 +18,10 @@ use crate::rejection::Rejection;
 /// disk, and 4,000 hand-overs for a gigabyte.
 const BATCH: usize = 256 << 10;
 
+/// Bytes that have arrived before a block is taken for a body: nothing is reserved for what is only announced, and a
+/// copy of this much is a small part of what the block saves.
+const BLOCK_FROM: u64 = 64 << 10;
+
 /// Reads the body into the exchange.
 ///
 /// # Errors
@@ -30,6 +34,8 @@ pub(crate) async fn read(
     let limits = &connection.hub.limits;
     let mut spool: Option<Spool> = None;
     let mut len = 0u64;
+    // A body of unknown length, or one that will not stay in memory, needs no block.
+    let mut announced = body.size_hint().exact().filter(|total| *total <= limits.body_memory as u64);
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         let frame =
             frame.map_err(|error| (!error.is_incomplete_message()).then_some(Rejection::BodyUnreadable))?;
@@ -41,6 +47,14 @@ pub(crate) async fn read(
         }
         if spool.is_none() && len <= limits.body_memory as u64 {
             exchange.push_body(&data);
+            if len >= BLOCK_FROM {
+                let block = announced
+                    .take()
+                    .and_then(|total| connection.hub.blocks.take(usize::try_from(total).ok()?));
+                if let Some(block) = block {
+                    exchange.body_mut().use_block(block);
+                }
+            }
             continue;
         }
         let file = match spool.take() {
@@ -75,7 +89,7 @@ struct Spool {
 impl Spool {
     /// Makes the file and moves into it what is in memory.
     async fn start(exchange: &Exchange, reserve: u64) -> io::Result<Spool> {
-        let batch: Vec<u8> = exchange.body().segments().flatten().copied().collect();
+        let batch = exchange.body().segments().collect::<Vec<_>>().concat();
         blocking(move || Spool { file: tempfile::tempfile()?, batch, reserve }.written()).await
     }
 

@@ -10,8 +10,9 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use rookery_websocket::protocol::{Decoder, Limits, MaskKey, OpCode, Role, encode_frame};
-use rookery_websocket::{Config, Connection, Error, Kind, Outgoing, Parts, Prepared};
+use rookery_websocket::{Config, Connection, Error, Kind, Outgoing, Parts, Prepared, SendStatus};
 use support::{End, FAST, Pace, pipe};
+use tokio::sync::Notify;
 
 struct Counting;
 
@@ -123,6 +124,63 @@ async fn a_message_read_and_written_allocates_nothing() {
                         counted, 0,
                         "{ROUNDS} round trips of {len} bytes, {kind:?}, {reading:?}, {pace:?}"
                     );
+                }
+            }
+        }
+    }
+}
+
+/// Writes under a deadline are wrapped in the runtime's timer, cancellable ones raced with a notification: neither is of this
+/// crate, and neither may allocate with it.
+async fn write(
+    connection: &mut Connection<End>,
+    message: Outgoing<'_>,
+    writing: Reading,
+    cancelled: &Notify,
+) {
+    let sent = match writing {
+        Reading::Plain => connection.send(message).await,
+        Reading::Deadline => {
+            tokio::time::timeout(Duration::from_secs(30), connection.send(message)).await.unwrap()
+        }
+        Reading::Cancellable => tokio::select! {
+            biased;
+            () = cancelled.notified() => panic!("nobody cancels"),
+            sent = connection.send(message) => sent,
+        },
+    };
+    assert_eq!(sent.unwrap(), SendStatus::Sent);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_message_written_under_a_deadline_or_a_token_allocates_nothing() {
+    for role in [Role::Client, Role::Server] {
+        for kind in [Kind::Text, Kind::Binary] {
+            for len in [16, 512, 16 << 10] {
+                for writing in [Reading::Plain, Reading::Deadline, Reading::Cancellable] {
+                    let (here, there) = pipe(FAST);
+                    let mut client = Parts::client(here).connection(Config::default());
+                    let mut server = Parts::server(there).connection(Config::default());
+                    let (writer, reader) = match role {
+                        Role::Client => (&mut client, &mut server),
+                        Role::Server => (&mut server, &mut client),
+                    };
+                    let text = "a".repeat(len);
+                    let message = match kind {
+                        Kind::Text => Outgoing::Text(&text),
+                        Kind::Binary => Outgoing::Binary(text.as_bytes()),
+                    };
+                    let cancelled = Notify::new();
+                    let mut before = 0;
+                    for round in 0..ROUNDS + 20 {
+                        if round == 20 {
+                            before = COUNT.get();
+                        }
+                        write(writer, message, writing, &cancelled).await;
+                        assert_eq!(reader.read().await.unwrap().unwrap().len(), len);
+                    }
+                    let counted = COUNT.get() - before;
+                    assert_eq!(counted, 0, "{ROUNDS} writes of {len} bytes, {role:?}, {kind:?}, {writing:?}");
                 }
             }
         }

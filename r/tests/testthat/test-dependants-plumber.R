@@ -241,7 +241,8 @@ test_that("answers are those that httpuv itself gives", {
   )
   for (asked in requests) {
     ours <- do.call(fetch, c(list(paste0(url, asked[[1]])), asked[-1]))
-    same <- do.call(fetch, c(list(paste0(other, asked[[1]])), asked[-1]))
+    # Each on a connection of its own: what httpuv sends behind an answer to HEAD would be taken for the next answer.
+    same <- do.call(fetch, c(list(paste0(other, asked[[1]]), fresh_connect = TRUE, forbid_reuse = TRUE), asked[-1]))
     expect_equal(shape(ours), shape(same), info = asked[[1]])
   }
 })

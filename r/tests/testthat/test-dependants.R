@@ -43,25 +43,75 @@ test_that("httr2::req_dry_run() shows the request", {
   expect_match(said, "{\"a\":1}", fixed = TRUE)
 })
 
+# What the provider's page would send the browser to, again and again until somebody listens.
+visit <- function(url) {
+  c(
+    "asking <- callr::r_bg(function() {",
+    "  for (i in 1:600) {",
+    "    Sys.sleep(0.1)",
+    sprintf("    answer <- try(curl::curl_fetch_memory('%s'), silent = TRUE)", url),
+    "    if (!inherits(answer, 'try-error')) return(answer)",
+    "  }",
+    "})"
+  )
+}
+
 test_that("httr's OAuth listener takes the code and its page arrives", {
   skip_if_not_installed("httr")
   skip_if_not_installed("curl")
+  port <- free_port()
   said <- run_with_compat(
-    # What the provider's page would send the browser to, while httr listens.
-    "asking <- callr::r_bg(function() {",
-    "  for (i in 1:100) {",
-    "    Sys.sleep(0.1)",
-    "    answer <- try(curl::curl_fetch_memory('http://localhost:1410/?code=abc&state=s%20t'), silent = TRUE)",
-    "    if (!inherits(answer, 'try-error')) return(answer)",
-    "  }",
-    "})",
+    sprintf("Sys.setenv(HTTR_PORT = '%d')", port),
+    visit(sprintf("http://localhost:%d/?code=abc&state=s%%20t", port)),
     "got <- httr::oauth_listener('http://localhost/authorize', is_interactive = TRUE)",
     "stopifnot(got$code == 'abc', got$state == 's t')",
-    "asking$wait(20000)",
+    "asking$wait(60000)",
     "answer <- asking$get_result()",
     "cat('page:', answer$status_code, rawToChar(answer$content), '\\n')"
   )
   expect_match(said, "page: 200 Authentication complete", fixed = TRUE)
+})
+
+test_that("httr2's OAuth listener does so too", {
+  skip_if_not_installed("httr2")
+  skip_if_not_installed("curl")
+  port <- free_port()
+  said <- run_with_compat(
+    visit(sprintf("http://127.0.0.1:%d/?code=abc&state=xyz", port)),
+    sprintf("got <- httr2::oauth_flow_auth_code_listen(port = %d)", port),
+    "stopifnot(got$code == 'abc', got$state == 'xyz')",
+    "asking$wait(60000)",
+    "answer <- asking$get_result()",
+    "cat('page:', answer$status_code, rawToChar(answer$content), '\\n')"
+  )
+  expect_match(said, "page: 200 Authentication complete", fixed = TRUE)
+})
+
+test_that("webutils takes a form with a file from its page", {
+  skip_if_not_installed("webutils")
+  skip_if_not_installed("curl")
+  port <- free_port()
+  dir <- withr::local_tempdir()
+  it <- local_r(dir = dir, c(
+    "invisible(rookery::use_compat(quiet = TRUE))",
+    # In place of a browser.
+    "options(browser = function(url) cat('opened', url, rookery::which_httpuv()$kind, '\\n'))",
+    sprintf("webutils::demo_httpuv(%d)", port)
+  ))
+  url <- sprintf("http://127.0.0.1:%d/", port)
+  expect_true(wait_until(function() grepl("opened http\\S+ rookery", it$tell())))
+  expect_match(fetch(url)$text, "<form")
+  picture <- file.path(withr::local_tempdir(), "a b.bin")
+  writeBin(as.raw(0:255), picture)
+  handle <- curl::new_handle(timeout = 60)
+  curl::handle_setform(
+    handle,
+    username = "ada", email_address = "ada@example.org", food = "\u00e9clair", picture = curl::form_file(picture)
+  )
+  answer <- rawToChar(curl::curl_fetch_memory(url, handle)$content)
+  Encoding(answer) <- "UTF-8"
+  expect_match(answer, "User: ada\nEmail: ada@example.org\n.*Food: \u00e9clair")
+  expect_equal(readBin(file.path(dir, "a b.bin"), "raw", 1000), as.raw(0:255))
 })
 
 test_that("servr's site server serves, and tells its pages to reload", {
@@ -167,6 +217,44 @@ test_that("Shiny's own runApp() runs on it, with use_compat()", {
   expect_match(fetch(url)$text, "of shiny")
   expect_equal(fetch(paste0(url, "/shared/shiny.min.js"))$status_code, 200)
   expect_match(fetch(paste0(url, "/nothing-here"))$text, "Not Found")
+})
+
+test_that("objects of Shiny and plumber are served by the session that made them", {
+  skip_if_not_installed("shiny")
+  skip_if_not_installed("plumber")
+  skip_if_not_installed("curl")
+  it <- local_r(c(
+    "rookery::use_compat(quiet = TRUE)",
+    "app <- shiny::shinyApp(",
+    "  shiny::fluidPage(shiny::tags$p('of shiny')),",
+    "  function(input, output) NULL,",
+    "  onStart = function() shiny::onStop(function() cat('stopped\\n'))",
+    ")",
+    "rookery::serve(app, port = 0)"
+  ))
+  expect_match(fetch(expect_serving(it))$text, "of shiny")
+  expect_match(it$tell(), "rookery [0-9.]+: Shiny app\nServing on")
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+  expect_match(it$tell(), "\nstopped$")
+
+  router <- c(
+    "rookery::use_compat(quiet = TRUE)",
+    "router <- plumber::pr_get(plumber::pr(), '/x', function() 'of plumber')"
+  )
+  it <- local_r(c(router, "rookery::serve(router, port = 0, log = FALSE)"))
+  expect_equal(fetch(paste0(expect_serving(it), "/x"))$text, "[\"of plumber\"]")
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+
+  # plumber's own run() knows ports only.
+  socket <- file.path(withr::local_tempdir(), "api.sock")
+  it <- local_r(c(router, sprintf("rookery::serve(router, 'unix:%s')", socket)))
+  expect_serving(it)
+  expect_equal(fetch("http://localhost/x", path = socket)$text, "[\"of plumber\"]")
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+  expect_false(file.exists(socket))
 })
 
 test_that("R Markdown with runtime: shiny is served", {

@@ -33,6 +33,14 @@ func cursorLarge() arena.Arena {
 	return arena.NewMonotonicArena(arena.WithMinBufferSize(128 * 1024))
 }
 
+func beforeCursorLarge() before.Arena {
+	return before.NewMonotonicArena(before.WithMinBufferSize(128 * 1024))
+}
+
+// What both versions' arenas for several threads have.
+func shared() allocator       { return arena.NewConcurrentArena(cursorLarge()) }
+func beforeShared() allocator { return before.NewConcurrentArena(beforeCursorLarge()) }
+
 type outcome struct {
 	Scenario    string  `json:"scenario"`
 	Peer        string  `json:"peer"`
@@ -40,7 +48,7 @@ type outcome struct {
 	NsPerOp     float64 `json:"ns_per_op"`
 	AllocsPerOp float64 `json:"allocs_per_op"`
 	BytesPerOp  float64 `json:"bytes_per_op"`
-	Peak        int     `json:"peak_bytes"`
+	Peak        int     `json:"peak_bytes,omitempty"`
 	Resident    int     `json:"resident_bytes"`
 	Waste       float64 `json:"waste_percent,omitempty"`
 }
@@ -52,6 +60,8 @@ type scenario struct {
 
 var scenarios = []scenario{
 	{"const-layout", "go-arena", "64 bytes aligned to 8; a reset every 1,024 allocations", func(n int) outcome { return constant(cursorLarge(), n) }},
+	{"const-layout", "go-arena-before", "the same before the cursor (v1.1.0)", func(n int) outcome { return constant(beforeCursorLarge(), n) }},
+	{"dynamic-layout", "go-arena-before", "the same before the cursor", func(n int) outcome { return dynamic(beforeCursorLarge(), n) }},
 	{"dynamic-layout", "go-arena", "1 to 64 bytes aligned to 1, 2, 4, 8 or 16, in an order that does not repeat; a reset every 1,024 allocations", func(n int) outcome { return dynamic(cursorLarge(), n) }},
 	{"full-chunks", "go-arena-10", "8 bytes, with 10 full buffers of 32 KiB before the cursor", func(n int) outcome { return behind(cursor(), 10, n) }},
 	{"full-chunks", "go-arena-100", "with 100", func(n int) outcome { return behind(cursor(), 100, n) }},
@@ -60,10 +70,13 @@ var scenarios = []scenario{
 	{"full-chunks", "go-arena-before-100", "before the cursor, with 100", func(n int) outcome { return behind(beforeCursor(), 100, n) }},
 	{"full-chunks", "go-arena-before-1000", "before the cursor, with 1,000", func(n int) outcome { return behind(beforeCursor(), 1000, n) }},
 	{"workload", "go-arena", "1 to 12 bytes (188 MB for 29 million), twice with a reset between", func(n int) outcome { return workload(cursor(), n) }},
+	{"workload-before", "go-arena", "the workload's first part, small enough for the arena before the cursor", func(n int) outcome { return workload(cursor(), n) }},
+	{"workload-before", "go-arena-before", "the same before the cursor", func(n int) outcome { return workload(beforeCursor(), n) }},
 	{"waste-mixed", "go-arena", "8 to 512 bytes: the share of the reserved bytes that no request asked for", func(n int) outcome { return waste(n, mixed) }},
 	{"waste-bimodal", "go-arena", "8 to 64 bytes and 1 in 16 of 4 to 12 KiB: the same share", func(n int) outcome { return waste(n, bimodal) }},
 	{"waste-large", "go-arena", "10 bytes, 1 MB, 10 bytes (3 iterations): the same share", func(n int) outcome { return waste(n, large) }},
-	{"concurrent", "go-arena", "64 bytes from each of two threads, then a reset; wall time", concurrent},
+	{"concurrent", "go-arena", "64 bytes from each of two threads, then a reset; wall time", func(n int) outcome { return concurrent(shared, n) }},
+	{"concurrent", "go-arena-before", "the same before the cursor", func(n int) outcome { return concurrent(beforeShared, n) }},
 }
 
 // Processor time of this process, as the Rust half measures. The collector's counts: it is go-arena's price.
@@ -203,10 +216,10 @@ func useAllProcessors() {
 const widened = "ROOKERY_BENCH_ALL_PROCESSORS"
 
 // Two goroutines on one arena.
-func concurrent(n int) outcome {
+func concurrent(make func() allocator, n int) outcome {
 	useAllProcessors()
 	runtime.GOMAXPROCS(2)
-	a := arena.NewConcurrentArena(cursorLarge())
+	a := make()
 	start := time.Now()
 	clock := func() time.Duration { return time.Since(start) }
 	return measure(n, clock, func() {

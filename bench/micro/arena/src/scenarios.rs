@@ -51,6 +51,11 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         ],
     },
     Scenario {
+        name: "workload-before",
+        what: "the workload's first part, small enough for the go-arena before the cursor",
+        peers: &[("ours", workload::<Ours>), ("bumpalo", workload::<Bumpalo>)],
+    },
+    Scenario {
         name: "workload-halves",
         what: "as workload: the first allocations, or those after the first 14.5 million",
         peers: &[

@@ -35,7 +35,7 @@ fn peers(scenario: &Scenario) -> Vec<&'static str> {
     match scenario {
         // Of the libraries in Rust, none of the peers compresses.
         Scenario::Deflate { .. } => vec!["ours", "coder", "ws"],
-        _ => servers::NAMES.iter().copied().chain(["coder"]).collect(),
+        _ => servers::NAMES.iter().copied().chain(["coder", "coder-read"]).collect(),
     }
 }
 

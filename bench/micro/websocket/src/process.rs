@@ -73,7 +73,7 @@ fn folder() -> PathBuf {
 fn command(peer: &str, deflates: bool) -> io::Result<Command> {
     let argument = if deflates { "deflate" } else { "plain" };
     let mut command = match peer {
-        "coder" => Command::new(coder()?),
+        "coder" | "coder-read" => Command::new(coder()?),
         "ws" => {
             let mut node = Command::new("node");
             node.arg(ws()?);
@@ -86,6 +86,9 @@ fn command(peer: &str, deflates: bool) -> io::Result<Command> {
         }
     };
     command.arg(argument);
+    if peer == "coder-read" {
+        command.arg("read");
+    }
     Ok(command)
 }
 

@@ -59,6 +59,15 @@ pub(crate) mod atomic {
 /// assert_eq!(lengths, [1, 2, 3]);
 /// ```
 ///
+/// # Cost
+/// | methods | cost |
+/// |---|---|
+/// | allocations of every kind | one compare-and-swap where `Arena` has one store; a chunk now and then, as there |
+/// | `reset` | one store for each chunk in use; and one free for each that recent periods did not need |
+/// | `release`, drop | one free for each chunk |
+/// | `len`, `is_empty`, `peak`, `chunks` | a walk over the chunks |
+/// | `capacity`, `growth`, limits | constant |
+///
 /// # Panics
 /// As [`Arena`](crate::Arena): a method without `try_` in its name panics when the memory cannot be had.
 pub struct SyncArena {
@@ -118,7 +127,8 @@ impl SyncArena {
             // SAFETY: `&mut self` is at hand, so nothing handed out is in use.
             freed += unsafe { shard.reset(self.growth) };
         }
-        let aside = node::reverse(self.aside.load(Ordering::Relaxed));
+        // SAFETY: this arena's list, and `&mut self` is at hand.
+        let aside = unsafe { node::reverse(self.aside.load(Ordering::Relaxed)) };
         // SAFETY: these lists are this arena's, and `&mut self` is at hand.
         let (spares, used) = unsafe { node::recycle(aside, self.first_spare) };
         self.aside_mark = layout::decayed(self.aside_mark, used);

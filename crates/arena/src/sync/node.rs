@@ -154,9 +154,12 @@ pub(crate) unsafe fn iterate<'a>(first: *mut Node) -> impl Iterator<Item = &'a N
 }
 
 /// Turns a list around.
-pub(crate) fn reverse(first: *mut Node) -> *mut Node {
+///
+/// # Safety
+/// - The nodes of the list are live and nobody else uses them.
+pub(crate) unsafe fn reverse(first: *mut Node) -> *mut Node {
     let (mut next, mut reversed) = (first, ptr::null_mut());
-    // SAFETY: called under `&mut SyncArena` with one of its lists.
+    // SAFETY: as the caller vouches.
     while let Some(node) = unsafe { next.as_ref() } {
         let here = next;
         next = node.next.load(Ordering::Relaxed);

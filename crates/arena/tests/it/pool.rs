@@ -59,6 +59,29 @@ fn a_key_that_needs_less_shrinks() {
 }
 
 #[test]
+fn a_use_of_several_periods_counts_its_largest() {
+    let pool = Pool::new();
+    let mut arena = pool.take("page");
+    arena.alloc_uninit::<[u8; 50_000]>();
+    arena.reset();
+    arena.alloc_uninit::<[u8; 100]>();
+    drop(arena);
+    assert_eq!(pool.high_water(&"page"), Some(50_000));
+    // And the next use counts from its own beginning.
+    use_bytes(&pool, "page", 100);
+    assert_eq!(pool.high_water(&"page"), Some(50_000 / 8 * 7));
+}
+
+#[test]
+fn a_limit_ends_with_the_use_that_set_it() {
+    let pool = Pool::new();
+    pool.take("page").set_allocation_limit(Some(1));
+    let arena = pool.take("page");
+    assert_eq!(arena.allocation_limit(), None);
+    arena.alloc(1u8);
+}
+
+#[test]
 fn steady_state_calls_neither_malloc_nor_free() {
     let pool = Pool::new();
     let keys = ["a", "b", "c"];

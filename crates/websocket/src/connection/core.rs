@@ -24,7 +24,7 @@ use crate::connection::stats::Statistics;
 use crate::protocol::deflate::{Deflater, Fin};
 use crate::protocol::{
     Answer, CloseCode, CloseReason, Closing, Header, MAX_HEADER, MaskKey, OpCode, Role, Violation,
-    encode_close, encode_control, encode_frame, encode_message,
+    append_frame, encode_close, encode_control, encode_message,
 };
 
 /// What became of a message.
@@ -135,10 +135,9 @@ impl<S> Core<S> {
 
     /// Takes a message if there is room.
     pub(crate) fn queue(&mut self, message: &Frame<'_>) -> Result<SendStatus, Error> {
+        self.check_between_messages()?;
         self.check_open()?;
-        if self.writing != Writing::Nothing
-            || (self.pending() > 0 && self.pending() + message.payload.len() > self.queue_max)
-        {
+        if self.pending() > 0 && self.pending() + message.payload.len() > self.queue_max {
             self.stats.dropped += 1;
             return Ok(SendStatus::Dropped);
         }
@@ -235,10 +234,12 @@ impl<S> Core<S> {
         if let Some(kind) = self.broken {
             return Err(Error::Io(kind.into()));
         }
-        if self.writing == Writing::Abandoned {
-            return Err(Error::Abandoned);
-        }
         if self.closing.may_send() { Ok(()) } else { Err(Error::Closed) }
+    }
+
+    /// No message may stand within another, not even if its writer was leaked.
+    fn check_between_messages(&self) -> Result<(), Error> {
+        if self.writing == Writing::Nothing { Ok(()) } else { Err(Error::Abandoned) }
     }
 
     fn write_close(&mut self, code: Option<CloseCode>, reason: &str) {
@@ -281,7 +282,7 @@ impl<S> Core<S> {
                 self.stats.compressed.0 += payload.len() as u64;
                 self.stats.compressed.1 += (self.out.len() - start) as u64;
             }
-            _ => encode_frame(&mut self.out, opcode, true, mask, payload),
+            _ => append_frame(&mut self.out, opcode, true, mask, payload),
         }
     }
 }
@@ -320,6 +321,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
         cx: &mut Context<'_>,
         message: &Frame<'_>,
     ) -> Poll<Result<SendStatus, Error>> {
+        self.check_between_messages()?;
         ready!(self.poll_ready(cx))?;
         if !self.write_direct(cx, message)? {
             self.encode(message);

@@ -1,6 +1,7 @@
 //! A message written in pieces, of a length that is not known before.
 
 use std::future::poll_fn;
+use std::task::Poll;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -42,10 +43,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> MessageWriter<'_, S> {
     /// [`Error::Violation`] with [`Violation::Utf8`] if it is text and not UTF-8: then nothing was taken. As
     /// [`Connection::send`](crate::Connection::send) otherwise.
     pub async fn write(&mut self, piece: &[u8]) -> Result<(), Error> {
+        poll_fn(|cx| self.core.poll_ready(cx)).await?;
         self.push(piece, Fin::More).await
     }
 
-    /// Ends the message.
+    /// Ends the message. The last frame, which is empty, is taken without waiting for room: the first poll ends it.
     ///
     /// # Errors
     /// As [`MessageWriter::write`].
@@ -55,8 +57,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> MessageWriter<'_, S> {
         Ok(())
     }
 
+    /// Takes a piece and writes what the transport takes at once. Never waits.
     async fn push(&mut self, piece: &[u8], fin: Fin) -> Result<(), Error> {
-        poll_fn(|cx| self.core.poll_ready(cx)).await?;
         if self.kind == Kind::Text {
             let mut utf8 = self.utf8;
             let mut checked = utf8.push(piece);
@@ -69,11 +71,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> MessageWriter<'_, S> {
         self.core.queue_piece(self.is_first.then_some(self.kind), fin, piece)?;
         self.is_first = false;
         poll_fn(|cx| {
-            if let std::task::Poll::Ready(Err(error)) = self.core.poll_flush(cx) {
+            if let Poll::Ready(Err(error)) = self.core.poll_flush(cx) {
                 self.core.break_output(&error);
-                return std::task::Poll::Ready(Err(error.into()));
+                return Poll::Ready(Err(error.into()));
             }
-            std::task::Poll::Ready(Ok(()))
+            Poll::Ready(Ok(()))
         })
         .await
     }

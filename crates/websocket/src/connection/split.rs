@@ -3,9 +3,10 @@
 //! The transport remembers one waker for writing. Here that is a [`WakeSet`], which wakes everybody who waits, so that a task
 //! that gives up while it waits does not take the others' wake-up with it.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -41,7 +42,9 @@ struct Shared<S> {
 /// Who waits for the transport, a pong or the end.
 #[derive(Default)]
 struct WakeSet {
-    waiting: Mutex<Vec<Waker>>,
+    /// In the order they came, each under the key of its operation.
+    waiting: Mutex<VecDeque<(u64, Waker)>>,
+    next_key: AtomicU64,
     /// Whether the reader waits: it writes what senders leave behind.
     reader: atomic_waker::AtomicWaker,
     is_reader_waiting: AtomicBool,
@@ -63,6 +66,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
     /// As there.
     pub async fn read(&mut self) -> Result<Option<Message<'_>>, Error> {
         let step = self.step(Wait::Forever, Wanted::Whole).await?;
+        Ok(step.map(|step| self.inbound.message(&step)))
+    }
+
+    /// As [`Connection::read_before`](crate::Connection::read_before).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_before(&mut self, deadline: Instant) -> Result<Option<Message<'_>>, Error> {
+        let step = self.step(Wait::Until(deadline), Wanted::Whole).await?;
         Ok(step.map(|step| self.inbound.message(&step)))
     }
 
@@ -221,17 +233,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
         .await
     }
 
-    /// Polls `operation`; while it is pending, this task is woken with all others.
+    /// Polls `operation`; while it is pending, this task is woken with all others. Given up, it leaves nothing behind.
     async fn wait<T>(
         &self,
         mut operation: impl FnMut(&mut Core<S>, &mut Context<'_>) -> Poll<Result<T, Error>>,
     ) -> Result<T, Error> {
+        let mut waiting = Waiting { wakes: &self.shared.wakes, key: None };
         poll_fn(|cx| {
             let mut core = self.shared.lock();
             let was_above = core.is_above_mark();
             let mut polled = operation(&mut core, cx);
             if polled.is_pending() {
-                self.shared.wakes.register(cx.waker());
+                waiting.register(cx.waker());
                 // The reader may have come to its end between the question and the registration.
                 polled = operation(&mut core, cx);
             }
@@ -271,17 +284,15 @@ impl<S> Shared<S> {
 }
 
 impl WakeSet {
-    fn register(&self, waker: &Waker) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if !waiting.iter().any(|known| known.will_wake(waker)) {
-            waiting.push(waker.clone());
-        }
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(u64, Waker)>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Wakes everybody who waits now, outside the lock: a waker may be any code.
     fn wake_waiting(&self) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // Woken in place: the vector keeps its capacity. A waker of tokio only schedules its task.
-        for waker in waiting.drain(..) {
+        let count = self.lock().len();
+        for _ in 0..count {
+            let Some((_, waker)) = self.lock().pop_front() else { break };
             waker.wake();
         }
     }
@@ -289,6 +300,31 @@ impl WakeSet {
     fn wake_reader(&self) {
         if self.is_reader_waiting.load(Ordering::SeqCst) {
             self.reader.wake();
+        }
+    }
+}
+
+/// One operation's place among those that wait.
+struct Waiting<'a> {
+    wakes: &'a WakeSet,
+    key: Option<u64>,
+}
+
+impl Waiting<'_> {
+    fn register(&mut self, waker: &Waker) {
+        let key = *self.key.get_or_insert_with(|| self.wakes.next_key.fetch_add(1, Ordering::Relaxed));
+        let mut waiting = self.wakes.lock();
+        match waiting.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, known)) => known.clone_from(waker),
+            None => waiting.push_back((key, waker.clone())),
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.wakes.lock().retain(|(other, _)| *other != key);
         }
     }
 }

@@ -10,6 +10,22 @@ use crate::protocol::mask::{MaskKey, unmask};
 /// # Allocation
 /// Only what `out` grows by.
 pub fn encode_frame(out: &mut Vec<u8>, opcode: OpCode, fin: bool, mask: Option<MaskKey>, payload: &[u8]) {
+    append_frame(out, opcode, fin, mask, payload);
+}
+
+/// [`encode_frame`], for the one place that every plain message goes through.
+#[expect(
+    clippy::inline_always,
+    reason = "saves 23 of the 328 instructions of frames/write-512; `inline` saves none"
+)]
+#[inline(always)]
+pub(crate) fn append_frame(
+    out: &mut Vec<u8>,
+    opcode: OpCode,
+    fin: bool,
+    mask: Option<MaskKey>,
+    payload: &[u8],
+) {
     let mut header = [0; MAX_HEADER];
     let n = Header { fin, rsv1: false, opcode, mask, len: payload.len() as u64 }.write(&mut header);
     out.reserve(MAX_HEADER + payload.len());

@@ -17,6 +17,8 @@ pub use closing::{Answer, Closing, Ending};
 pub use decoder::{Decoder, Event, Limits, Payload, Role};
 #[cfg(feature = "tokio")]
 pub(crate) use decoder::{KEPT_BYTES, Place, Quick, Step, StepKind, Wanted};
+#[cfg(feature = "tokio")]
+pub(crate) use encoder::append_frame;
 pub use encoder::{encode_close, encode_control, encode_frame, encode_message};
 pub use extensions::{Extension, Extensions, Malformed, Params, Value};
 pub use frame::{Header, Incomplete, MAX_HEADER, OpCode};

@@ -3,11 +3,13 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use rookery_websocket::protocol::CloseCode;
 use rookery_websocket::protocol::deflate::{DeflateConfig, Takeover};
 use rookery_websocket::protocol::handshake::{OriginPolicy, ServerConfig};
-use rookery_websocket::{ClientConfig, Config, Connection, Kind, accept, client};
+use rookery_websocket::{ClientConfig, Config, Connection, Error, Kind, accept, client};
+use tokio::time::timeout;
 
 use crate::support::{End, FAST, Pace, pipe};
 
@@ -140,13 +142,54 @@ async fn pieces_written_and_read_with_every_write_dropped_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_in_pieces_is_finished_by_one_poll_however_full_the_pipe() {
+    for deflate in [None, Some(DeflateConfig::default())] {
+        let (mut client, mut server) = pair(Pace { capacity: 512, ..FAST }, deflate).await;
+        // More than the pipe and the high-water mark hold, and nothing that compresses.
+        let mut state = 1_u32;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            state as u8
+        };
+        let noise: Vec<u8> = std::iter::repeat_with(&mut next).take(100_000).collect();
+        let mut writer = client.write(Kind::Binary).unwrap();
+        writer.write(&noise).await.expect("an empty queue takes it");
+        assert!(timeout(Duration::from_secs(1), writer.write(b"more")).await.is_err(), "no room");
+        {
+            let mut finish = pin!(writer.finish());
+            let polled = poll_fn(|cx| Poll::Ready(finish.as_mut().poll(cx))).await;
+            assert!(matches!(polled, Poll::Ready(Ok(()))), "{polled:?}");
+        }
+        let (flushed, read) = tokio::join!(client.flush(), server.read());
+        flushed.unwrap();
+        assert_eq!(&read.unwrap().unwrap()[..], noise);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_writer_was_leaked_is_not_cut_into() {
+    let (mut client, mut server) = pair(FAST, None).await;
+    let mut writer = client.write(Kind::Text).unwrap();
+    writer.write(b"begun").await.unwrap();
+    std::mem::forget(writer);
+    assert!(matches!(client.send("within").await, Err(Error::Abandoned)));
+    assert!(matches!(client.queue("within"), Err(Error::Abandoned)));
+    assert!(matches!(client.write(Kind::Text), Err(Error::Abandoned)));
+    let (closed, read) = tokio::join!(client.close(CloseCode::NORMAL, ""), server.read());
+    assert!(closed.unwrap().is_clean);
+    assert_eq!(read.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_ping_dropped_half_way_loses_no_message() {
     let (mut client, mut server) = pair(Pace { stutters: true, ..FAST }, None).await;
     server.send("first").await.unwrap();
     server.flush().await.unwrap();
     assert!(polled(client.ping(), 1).await.is_none());
     let asked = async {
-        assert!(matches!(client.ping().await, Err(rookery_websocket::Error::MessageFirst)));
+        assert!(matches!(client.ping().await, Err(Error::MessageFirst)));
         assert_eq!(client.read().await.unwrap().unwrap().as_text(), Some("first"));
         client.ping().await.unwrap();
         assert!(client.statistics().round_trip.is_some());

@@ -1,5 +1,8 @@
 //! One half reads, many tasks send.
 
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use rookery_websocket::protocol::CloseCode;
@@ -91,4 +94,27 @@ async fn what_waits_ends_with_the_reader() {
     assert!(matches!(ping.await.unwrap(), Err(Error::Closed)));
     let close = sender.close(CloseCode::NORMAL, "").await.unwrap();
     assert!(!close.is_clean);
+}
+
+struct Woken;
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn operations_that_are_given_up_leave_nothing_behind() {
+    let (_here, there) = pipe(Pace { capacity: 10, ..FAST });
+    let (_reader, sender) = Parts::server(there).connection(Config::default()).split();
+    sender.send(&vec![0; 100_000][..]).await.unwrap();
+    let woken = Arc::new(Woken);
+    let waker = Waker::from(Arc::clone(&woken));
+    let baseline = Arc::strong_count(&woken);
+    {
+        let mut send = pin!(sender.send("waits for room"));
+        assert!(send.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(send.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(Arc::strong_count(&woken), baseline + 1, "remembered once");
+    }
+    assert_eq!(Arc::strong_count(&woken), baseline, "and not once it was dropped");
 }

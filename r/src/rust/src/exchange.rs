@@ -1,12 +1,13 @@
 //! The exchange that R holds: its body, and the reply that is written into it.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
-use rookery_exchange::{Command, Exchange, HeaderError, Lease, ReplyBody};
+use rookery_exchange::{Block, Command, Exchange, HeaderError, Lease, ReplyBody};
 
+use crate::core::Core;
 use crate::{Bytes, core, entry, refusal, slice};
 
 /// Runs `body` with the exchange in a slot; `STALE` when it is not there.
@@ -75,6 +76,41 @@ pub extern "C" fn rk_refuse_held(listener: u32) {
             }
             core.link.flush();
         });
+    });
+}
+
+/// Whether [`rk_body_lend`] would lend the body.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_body_is_lendable(slot: u32, id: u64, len: usize) -> c_int {
+    entry(0, || core::with(|core| c_int::from(block_of(core, slot, id, len).is_some_and(Block::is_lendable))))
+}
+
+fn block_of(core: &mut Core, slot: u32, id: u64, len: usize) -> Option<&Block> {
+    core.held(slot, id)?.body().block().filter(|block| block.bytes().len() == len)
+}
+
+/// Lends the body in memory that is `len` bytes long and in one piece: its start, with `RK_ROOM_BEFORE` writable bytes
+/// in front and 8 behind; NULL when there is none such or it is lent already. Until [`rk_body_return`].
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_body_lend(slot: u32, id: u64, len: usize) -> *mut u8 {
+    entry(ptr::null_mut(), || {
+        core::with(|core| {
+            block_of(core, slot, id, len).and_then(Block::lend).map_or(ptr::null_mut(), NonNull::as_ptr)
+        })
+    })
+}
+
+/// Takes back what `rk_body_lend` gave.
+///
+/// # Safety
+/// - `start` came from `rk_body_lend` and is returned once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_body_return(start: *mut u8) {
+    entry((), || {
+        if let Some(start) = NonNull::new(start) {
+            // SAFETY: the caller's duty.
+            unsafe { Block::give_back(start) };
+        }
     });
 }
 

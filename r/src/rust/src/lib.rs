@@ -2,9 +2,9 @@
 //!
 //! # Ground rules
 //! - No function here calls R, and none runs while R can raise: no longjmp ever passes a Rust frame.
-//! - Every function is called on R's main thread; the [`Core`](core::Core) lives in that thread's local storage.
-//!   The one call that goes the other way, on the I/O thread, is `schedule` (see [`core`]).
-//! - Every entry point catches panics: [`entry`].
+//! - Every function is called on R's main thread; the `Core` lives in that thread's local storage.
+//!   The one call that goes the other way, on the I/O thread, is `schedule` (see `core`).
+//! - Every entry point catches panics: `entry`.
 //! - An exchange that R holds is named by slot and id; a pair that names nothing is refused.
 
 // The entry points are reached by their symbols, not by their paths.

@@ -12,7 +12,7 @@ use crate::protocol::deflate::{POOLED_STATES, TAIL, Takeover};
 ///
 /// # Allocation
 /// Without takeover the state of zlib-rs is lent by the thread while a message is in hand; with it, the connection keeps
-/// its own from the first message on. The output grows with what was inflated, by at most [`STEP`] at a time.
+/// its own from the first message on. The output grows with what was inflated, by at most 16 KiB at a time.
 pub struct Inflater {
     state: Option<Inflate>,
     takeover: Takeover,
@@ -57,20 +57,36 @@ impl fmt::Debug for Inflater {
 }
 
 fn inflate(state: &mut Inflate, mut piece: &[u8], out: &mut Vec<u8>, limit: u64) -> Result<(), Violation> {
+    let mut filled = out.len();
+    let result = inflate_into(state, &mut piece, out, &mut filled, limit);
+    out.truncate(filled);
+    result
+}
+
+/// Inflates behind the first `filled` bytes of `out`. What is past them was cleared and is not cleared again: else a peer
+/// whose blocks hold nothing would have [`STEP`] bytes cleared for each two that it sends.
+fn inflate_into(
+    state: &mut Inflate,
+    piece: &mut &[u8],
+    out: &mut Vec<u8>,
+    filled: &mut usize,
+    limit: u64,
+) -> Result<(), Violation> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     loop {
-        let start = out.len();
         // One byte past the limit is asked for: it tells "exactly the limit" from "more".
-        let room = (limit - start).saturating_add(1).min((piece.len() * 4).clamp(256, STEP));
-        out.resize(start + room, 0);
+        let room = (limit - *filled).saturating_add(1).min((piece.len() * 4).clamp(256, STEP));
+        if out.len() < *filled + room {
+            out.resize(*filled + room, 0);
+        }
         let (consumed, produced) = (state.total_in(), state.total_out());
-        let status = state.decompress(piece, &mut out[start..], InflateFlush::SyncFlush);
+        let status = state.decompress(piece, &mut out[*filled..*filled + room], InflateFlush::SyncFlush);
         let consumed = (state.total_in() - consumed) as usize;
         let produced = (state.total_out() - produced) as usize;
-        out.truncate(start + produced);
-        piece = &piece[consumed..];
+        *filled += produced;
+        *piece = &piece[consumed..];
         let status = status.map_err(|_| Violation::Inflate)?;
-        if out.len() > limit {
+        if *filled > limit {
             return Err(Violation::TooBig);
         }
         match status {

@@ -115,6 +115,17 @@ fn the_limit_itself_is_allowed() {
 }
 
 #[test]
+fn blocks_that_hold_nothing_inflate_to_nothing() {
+    // Each is empty and marked final, so that the next begins a new stream.
+    let blocks = [0x03, 0x00].repeat(if cfg!(miri) { 50 } else { 30_000 });
+    let mut out = b"before".to_vec();
+    let mut inflater = Inflater::new(Takeover::None);
+    inflater.push(&blocks, &mut out, 1 << 20).unwrap();
+    inflater.finish(&mut out, 1 << 20).unwrap();
+    assert_eq!(out, b"before");
+}
+
+#[test]
 fn what_is_no_deflate_stream_is_refused() {
     let mut out = Vec::new();
     let mut inflater = Inflater::new(Takeover::None);

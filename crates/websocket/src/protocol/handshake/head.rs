@@ -57,8 +57,9 @@ impl HeadReader {
     /// # Errors
     /// When there are more than [`HEAD_MAX`] bytes and no end.
     pub fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, BadHead> {
-        let from = self.searched.saturating_sub(3);
-        let window = &bytes[from..bytes.len().min(HEAD_MAX)];
+        let end = bytes.len().min(HEAD_MAX);
+        let from = self.searched.saturating_sub(3).min(end);
+        let window = &bytes[from..end];
         if let Some(at) = window.windows(4).position(|four| four == b"\r\n\r\n") {
             return Ok(Some(from + at + 4));
         }

@@ -1,0 +1,85 @@
+# A body that lies in the server's memory and becomes a vector of R's without being copied.
+
+post <- function(client, body, head = NULL) {
+  send(
+    client,
+    paste0("POST / HTTP/1.1\r\nHost: a\r\n", head, "Content-Length: ", length(body), "\r\n\r\n"),
+    body
+  )
+  reply(client)
+}
+
+some_bytes <- function(n) as.raw(seq_len(n) %% 251)
+
+test_that("bodies around every threshold are what was sent", {
+  server <- local_server(function(req) {
+    bytes <- req$rook.input$read()
+    list(status = 200L, headers = list(), body = bytes)
+  })
+  client <- local_client(server)
+  for (n in c(1, 65535, 65536, 65537, 200000, 1048575, 1048576, 1048577)) {
+    expect_identical(post(client, some_bytes(n))$body, some_bytes(n), info = n)
+  }
+})
+
+test_that("a body can be read again, in part and as a connection", {
+  sent <- some_bytes(300000)
+  seen <- NULL
+  server <- local_server(function(req) {
+    first <- req$rook.input$read()
+    req$rook.input$rewind()
+    changed <- first
+    changed[1:10] <- as.raw(255)
+    part <- req$rook.input$read(100)
+    req$rook.input$rewind()
+    again <- req$rook.input$read()
+    connection <- readBin(req$.bodyData, "raw", 1e6)
+    gc()
+    seen <<- list(first = first, part = part, again = again, connection = connection, changed = changed)
+    list(status = 200L, headers = list(), body = "")
+  })
+  expect_identical(post(local_client(server), sent)$status, 200L)
+  expect_identical(seen$first, sent)
+  expect_identical(seen$part, sent[1:100])
+  expect_identical(seen$again, sent)
+  expect_identical(seen$connection, sent)
+  expect_identical(seen$changed[-(1:10)], sent[-(1:10)])
+})
+
+test_that("R may keep a body for longer than its server lives, and gives its memory back", {
+  before <- .Call(ffi_lent_blocks)
+  kept <- list()
+  local({
+    server <- local_server(function(req) {
+      kept[[length(kept) + 1]] <<- req$rook.input$read()
+      list(status = 200L, headers = list(), body = "")
+    })
+    client <- local_client(server)
+    for (n in 100000 + 1:20) post(client, some_bytes(n))
+  })
+  expect_identical(.Call(ffi_lent_blocks), before + 20L)
+  for (i in 1:20) {
+    expect_identical(kept[[i]], some_bytes(100000 + i))
+  }
+  expect_identical(unserialize(serialize(kept[[1]], NULL)), kept[[1]])
+  kept[[1]][[1]] <- as.raw(0)
+  expect_identical(kept[[1]][[2]], as.raw(2))
+  kept <- NULL
+  gc()
+  expect_lte(.Call(ffi_lent_blocks), before)
+})
+
+test_that("a body announced and not sent reserves nothing", {
+  server <- local_server(function(req) list(status = 200L, headers = list(), body = ""))
+  before <- .Call(ffi_live_bytes)
+  here <- environment()
+  clients <- lapply(1:50, function(i) local_client(server, here))
+  for (client in clients) {
+    send(client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1048576\r\n\r\n", some_bytes(1000))
+  }
+  serve_until(local({
+    until <- Sys.time() + 1
+    function() Sys.time() > until
+  }))
+  expect_lt(.Call(ffi_live_bytes) - before, 50 * 100000)
+})
