@@ -109,7 +109,11 @@ def main() -> int:
     asked = arguments()
     machine.raise_descriptor_limit()
     if asked.readme is not None:
-        report.put_into_readme(asked.readme, asked.out)
+        try:
+            report.put_into_readme(asked.readme, asked.out)
+        except (OSError, ValueError) as error:
+            print(error, file=sys.stderr)
+            return 2
         return 0
     if asked.gate or asked.gate_write:
         return gate.run(asked.gate_write, asked.group, asked.allow_missing, say)

@@ -55,7 +55,7 @@ def _time_calls(row: list[Cell], scenario: Scenario, options: Options, missing: 
             raise RuntimeError(done.stderr.strip()[-200:])
         printed = json.loads(done.stdout.strip().splitlines()[-1])
         cell.single["frames"] = float(printed["frames"])
-        return {"microseconds_per_call": printed["microseconds_per_call"]}
+        return {name: printed[name] for name in ("microseconds_per_call", "microseconds_added")}
 
     for cell in row:
         if missing and cell.status == OK:

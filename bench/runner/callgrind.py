@@ -22,15 +22,16 @@ def is_here() -> bool:
 
 # Start-up and the printing of figures differ by some hundred instructions from run to run; over this many they vanish.
 ENOUGH = 20_000_000
+QUICKLY_ENOUGH = 2_000_000
 TRIAL = 200
 
 
-def iterations_for(binary: Path, scenario: str, peer: str, most: int) -> int:
-    """A power of ten of operations that together take about ENOUGH instructions, and no more than `most`."""
+def iterations_for(binary: Path, scenario: str, peer: str, most: int, enough: int = ENOUGH) -> int:
+    """A power of ten of operations that together take about `enough` instructions, and no more than `most`."""
     if most <= TRIAL:
         return max(1, most)
     each = max(1.0, instructions_per_op(binary, scenario, peer, TRIAL))
-    return min(most, max(10, 10 ** math.floor(math.log10(ENOUGH / each))))
+    return min(most, max(10, 10 ** math.floor(math.log10(enough / each))))
 
 
 def instructions_per_op(binary: Path, scenario: str, peer: str, iterations: int) -> float:

@@ -7,7 +7,7 @@ from .plan import Options, Servers, open_cells, prepare
 from .sampling import OK, Cell, interleave
 from .scenarios import Group, Scenario
 
-# R compiles a closure at its second call and the allocators settle; this much load goes unmeasured first.
+# R compiles a closure at its second call and the allocators settle; this much load goes unmeasured first, and no less than a sample.
 WARM_UP_S = 1.0
 
 
@@ -47,7 +47,7 @@ def measure(row: list[Cell], scenario: Scenario, servers: Servers, options: Opti
         try:
             server.resume()
             wrk.check(server, scenario)
-            load(cell, WARM_UP_S)
+            load(cell, max(WARM_UP_S, seconds))
         except (RuntimeError, OSError) as error:
             cell.fail(str(error))
             if server.is_alive():

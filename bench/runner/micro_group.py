@@ -14,6 +14,9 @@ from .sampling import MISSING, OK, Cell, interleave
 from .scenarios import Group, Scenario
 
 TIME_LIMIT_S = 120
+# Groups whose program starts servers and is their load generator: its own instructions say nothing of them, and how
+# many messages a wake-up brings is the kernel's decision.
+SOCKETS = ("websocket",)
 # What a sample is; everything else that a run prints is deterministic and kept once.
 TIMES = ("ns_per_op",)
 
@@ -37,11 +40,11 @@ def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cel
     cells: list[Cell] = []
     for scenario in scenarios:
         options.say(f"{group.name}: {scenario.name}")
-        cells += measure(scenario, binaries, options)
+        cells += measure(scenario, binaries, options, counts=group.name not in SOCKETS)
     return cells
 
 
-def measure(scenario: Scenario, binaries: Binaries, options: Options) -> list[Cell]:
+def measure(scenario: Scenario, binaries: Binaries, options: Options, counts: bool = True) -> list[Cell]:
     row = []
     for peer in scenario.peers:
         cell = Cell(scenario.name, peer)
@@ -49,11 +52,13 @@ def measure(scenario: Scenario, binaries: Binaries, options: Options) -> list[Ce
             cell.status = MISSING
             cell.reason = binaries.absent or f"no binary of the group offers {scenario.name} with {peer}"
         row.append(cell)
-    _measure(row, scenario, binaries.homes, options)
+    _time(row, scenario, binaries.homes, options)
+    if counts and callgrind.is_here():
+        _count(row, scenario, binaries.homes, options.quick)
     return row
 
 
-def _measure(row: list[Cell], scenario: Scenario, homes: dict[tuple[str, str], Path], options: Options) -> None:
+def _time(row: list[Cell], scenario: Scenario, homes: dict[tuple[str, str], Path], options: Options) -> None:
     iterations = options.iterations(scenario)
 
     def take(cell: Cell) -> dict[str, float]:
@@ -64,26 +69,28 @@ def _measure(row: list[Cell], scenario: Scenario, homes: dict[tuple[str, str], P
         return {name: value for name, value in figures.items() if name in TIMES}
 
     interleave(row, take)
-    if callgrind.is_here():
-        # callgrind does not follow the runtime of Go.
-        counted = [cell for cell in row if cell.status == OK and not build.is_go(homes[cell.scenario, cell.peer])]
-        # Counts do not depend on what else runs, so they share the cores.
-        with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
-            list(pool.map(lambda cell: _count(cell, homes[cell.scenario, cell.peer], scenario), counted))
 
 
-def _count(cell: Cell, binary: Path, scenario: Scenario) -> None:
-    try:
-        cell.single["instructions"] = instructions(binary, scenario, cell.peer)
-    except RuntimeError as error:
-        cell.reason = str(error)
+def _count(row: list[Cell], scenario: Scenario, homes: dict[tuple[str, str], Path], quick: bool) -> None:
+    def count(cell: Cell) -> None:
+        try:
+            cell.single["instructions"] = instructions(homes[cell.scenario, cell.peer], scenario, cell.peer, quick)
+        except RuntimeError as error:
+            cell.reason = str(error)
+
+    # callgrind does not follow the runtime of Go.
+    counted = [cell for cell in row if cell.status == OK and not build.is_go(homes[cell.scenario, cell.peer])]
+    # Counts do not depend on what else runs, so they share the cores.
+    with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(count, counted))
 
 
-def instructions(binary: Path, scenario: Scenario, peer: str) -> float:
+def instructions(binary: Path, scenario: Scenario, peer: str, quick: bool = False) -> float:
     """The scenario's `callgrind_iterations` where it names them, else as many as make the figure steady."""
     wanted = scenario.extra.get("callgrind_iterations")
     if wanted is None:
-        wanted = callgrind.iterations_for(binary, scenario.name, peer, max(scenario.iterations, 1))
+        enough = callgrind.QUICKLY_ENOUGH if quick else callgrind.ENOUGH
+        wanted = callgrind.iterations_for(binary, scenario.name, peer, max(scenario.iterations, 1), enough)
     return callgrind.instructions_per_op(binary, scenario.name, peer, wanted)
 
 

@@ -176,18 +176,30 @@ class Reports(unittest.TestCase):
         self.assertIn("conditions &amp; such", picture)
 
     def test_the_short_table_goes_between_its_marks(self):
+        text = self.readme_after(self.options(0.0))
+        self.assertIn("hello world, 10 connections: requests/s | 2,500 | 1,000 (x 2.50) | - | - |", text)
+        self.assertIn("Of all 1 floors that `make bench` measures (r-http), 1 are met.", text)
+        self.assertNotIn("old", text)
+        self.assertNotIn("Not to be quoted", text)
+        self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
+
+    def test_the_short_table_says_when_it_is_not_to_be_quoted(self):
+        self.assertIn("**Not to be quoted**", self.readme_after(self.options(0.5)))
+
+    def readme_after(self, options: Options) -> str:
+        text = TEXT.format(kind="ratio_min", against="httpuv", floor=1, aim=2).replace('"hello"', '"hello-10"')
+        group = group_of(text + '[[scenario]]\nname = "other"\npeers = ["rookery"]\n')
+        cells = [cell_of("rookery", 2000, 3000), cell_of("httpuv", 1000, 1000)]
+        for cell in cells:
+            cell.scenario = "hello-10"
+        verdicts = goals.judge(group, cells, {"hello-10"})
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            verdicts = goals.judge(self.group, [self.cells[0], cell_of("httpuv", 1000, 1000)], {"hello"})
-            results = report.as_json(self.group, self.cells, verdicts, {}, self.options(0.0))
-            report.write(folder, "r-http", results, "", "")
+            report.write(folder, "r-http", report.as_json(group, cells, verdicts, {}, options), "", "")
             readme = folder / "README.md"
             readme.write_text(f"before\n{report.README_BEGIN}\nold\n{report.README_END}\nafter\n", encoding="utf-8")
             report.put_into_readme(readme, folder)
-            text = readme.read_text(encoding="utf-8")
-        self.assertIn("| r-http | hello (requests/s) | httpuv | 2.50 times |", text)
-        self.assertNotIn("old", text)
-        self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
+            return readme.read_text(encoding="utf-8")
 
 
 class Flames(unittest.TestCase):

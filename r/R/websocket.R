@@ -38,13 +38,15 @@ WebSocket <- R6::R6Class(
     },
     #' @description Sends a message. Never waits: what the client does not take is queued, up to a limit.
     send = function(message) {
-      if (is.null(self$handle)) {
+      # `self$handle` would look for a method of `$` for each of the object's classes first, at each message.
+      handle <- .subset2(self, "handle")
+      if (is.null(handle)) {
         return(invisible())
       }
       if (!is.raw(message)) {
         message <- as.character(message)
       }
-      .Call(ffi_ws_send, self$handle, message)
+      .Call(ffi_ws_send, handle, message)
     },
     #' @description Closes the connection.
     close = function(code = 1000L, reason = "") {

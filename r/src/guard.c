@@ -12,6 +12,7 @@
 
 static SEXP trampoline_call;     // .Call(<trampoline>), evaluated for each guarded call
 static struct guard* entering;   // handed from guard_run() to trampoline(): nothing runs in between
+static SEXP error_symbol;
 static SEXP saved_error_option;  // options(error=) while it is taken away; NULL: not taken
 static int depth;
 
@@ -67,6 +68,7 @@ void guard_init(void) {
     SEXP dot_call = PROTECT(Rf_eval(Rf_install(".Call"), R_BaseEnv));
     trampoline_call = Rf_lang2(dot_call, address);
     R_PreserveObject(trampoline_call);
+    error_symbol = Rf_install("error");
     UNPROTECT(2);
 }
 
@@ -74,7 +76,7 @@ static void set_error_option(SEXP value) {
     // Quoted: the option's value may be a language object, which must not be evaluated here.
     SEXP quoted = PROTECT(Rf_lang2(R_QuoteSymbol, value));
     SEXP call = PROTECT(Rf_lang2(Rf_install("options"), quoted));
-    SET_TAG(CDR(call), Rf_install("error"));
+    SET_TAG(CDR(call), error_symbol);
     Rf_eval(call, R_BaseEnv);
     UNPROTECT(2);
 }
@@ -83,7 +85,7 @@ static void set_error_option(SEXP value) {
 void guard_begin(void) {
     watch_sigint();
     if (depth++ == 0) {
-        SEXP option = Rf_GetOption1(Rf_install("error"));
+        SEXP option = Rf_GetOption1(error_symbol);
         if (option != R_NilValue) {
             R_PreserveObject(option);
             saved_error_option = option;
@@ -97,7 +99,7 @@ void guard_end(void) {
         SEXP option = saved_error_option;
         saved_error_option = NULL;
         // Unless a handler has set another one meanwhile.
-        if (Rf_GetOption1(Rf_install("error")) == R_NilValue) {
+        if (Rf_GetOption1(error_symbol) == R_NilValue) {
             set_error_option(option);
         }
         R_ReleaseObject(option);

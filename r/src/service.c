@@ -17,6 +17,7 @@ int interrupts;
 static int pumping;            // depth of run_now() calls made by service()
 static uint64_t declined_at;   // rk_taken() when the callback last left the work to service()
 static double later_at;        // when `later` was last run
+static bool later_has_more;    // it ran a callback then, and runs one at a time
 static SEXP later_call;        // later::run_now(0, all = FALSE)
 static SEXP later_wait;        // the same with room for the time
 
@@ -121,7 +122,8 @@ static bool run_later(double seconds) {
     SEXP ran = Rf_eval(call, R_BaseEnv);
     pumping--;
     later_at = now();
-    return TYPEOF(ran) == LGLSXP && XLENGTH(ran) == 1 && LOGICAL(ran)[0] == TRUE;
+    later_has_more = TYPEOF(ran) == LGLSXP && XLENGTH(ran) == 1 && LOGICAL(ran)[0] == TRUE;
+    return later_has_more;
 }
 
 // A signal that serve() watches for, and an access log that is an R function: see heed() in R/serve-stop.R. Not
@@ -147,10 +149,14 @@ static void pass(double seconds) {
     for (;;) {
         heed();
         if (run_batch(now())) {
+            // A queue that is never empty must not keep `later` waiting.
+            if (now() - later_at >= later_seconds) {
+                run_later(0);
+            }
             return;
         }
         double time = now();
-        if (time - later_at >= later_seconds || seconds == 0) {
+        if (later_has_more || time - later_at >= later_seconds || seconds == 0) {
             bool has_run = run_later(0);
             if (run_batch(now()) || has_run || interrupts != asked) {
                 return;

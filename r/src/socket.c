@@ -37,9 +37,12 @@ static SEXP callbacks_of(SEXP ws, SEXP name) {
     if (TYPEOF(ws) != ENVSXP) {
         return R_NilValue;
     }
-    SEXP value = Rf_eval(PROTECT(Rf_lang3(syms.dollar, ws, name)), R_BaseEnv);
-    UNPROTECT(1);
-    return value;
+    // Not `$`, which looks for a method for each of the object's classes first.
+    SEXP value = Rf_findVarInFrame(ws, name);
+    if (value == R_UnboundValue) {
+        return R_NilValue;
+    }
+    return TYPEOF(value) == PROMSXP ? Rf_eval(value, R_BaseEnv) : value;
 }
 
 static SEXP run_message(void* data) {

@@ -2,7 +2,8 @@
 //!
 //! # The wake protocol
 //! *Up.* Only the step from an empty queue to a non-empty one wakes the application, and how depends on what it is
-//! doing ([`AppState`]): waiting here (the condition variable), parked in somebody else's wait (its [`AppWaker`]),
+//! doing ([`AppState`]): waiting here (the condition variable, once the connections that are ready now have been read:
+//! [`Link::settle`]), parked in somebody else's wait (its [`AppWaker`]),
 //! or busy. When it is busy nobody is woken at once; the server looks again a millisecond later
 //! ([`Link::nudge`]), because "busy" may mean that the application went elsewhere and will not come back.
 //!
@@ -83,6 +84,8 @@ pub enum Pushed {
     Quiet,
     /// The application is busy: call [`Link::nudge`] in a millisecond, and until it says that all is well.
     Nudge,
+    /// The application waits: call [`Link::settle`] when the other connections that have something to say have said it.
+    Settle,
 }
 
 /// How the server sleeps.
@@ -93,6 +96,10 @@ enum IoState {
     Coalesce = 1,
     Immediate = 2,
 }
+
+/// Events that are brought together before a waiting application is woken without a [`Link::settle`]: on a core of its
+/// own it would otherwise wait for the last of a thousand connections. A wake-up costs about as much as this many events.
+const GATHERED: usize = 8;
 
 /// How long a reply may wait for others to leave with it.
 const COALESCE: Duration = Duration::from_micros(100);
@@ -168,7 +175,7 @@ impl Link {
     /// # Errors
     /// A request when [`Limits::requests`] wait already: it comes back, to be answered with 503.
     pub fn push(&self, event: Event) -> Result<Pushed, PushError> {
-        let was_empty = {
+        let waiting = {
             let mut up = lock(&self.up);
             match event {
                 Event::Request(exchange) | Event::Head(exchange) if up.requests >= self.limits.requests => {
@@ -182,16 +189,17 @@ impl Link {
                 Event::Closed { .. } | Event::Drained { .. } => {}
             }
             up.events.push_back(event);
-            up.events.len() == 1
+            up.events.len()
         };
-        if !was_empty {
+        if waiting == GATHERED {
+            self.settle();
+        }
+        if waiting != 1 {
             return Ok(Pushed::Quiet);
         }
         Ok(match self.app_state.load(Ordering::SeqCst) {
-            state if state == AppState::Waiting as u8 => {
-                self.arrived.notify_one();
-                Pushed::Quiet
-            }
+            // Woken at once it would, on a shared core, take this one event, answer it and wait again.
+            state if state == AppState::Waiting as u8 => Pushed::Settle,
             state if state == AppState::Parked as u8 => {
                 self.app_waker.wake();
                 // Looked after all the same: what it runs in that wait may be a loop that does not come back.
@@ -199,6 +207,13 @@ impl Link {
             }
             _ => Pushed::Nudge,
         })
+    }
+
+    /// Wakes a waiting application: what [`push`](Self::push) put off.
+    pub fn settle(&self) {
+        if self.app_state.load(Ordering::SeqCst) == AppState::Waiting as u8 {
+            self.arrived.notify_one();
+        }
     }
 
     /// Whether WebSockets may be read further. After `false` the server is woken when there is room again.

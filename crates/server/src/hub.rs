@@ -55,6 +55,8 @@ pub(crate) struct Hub {
     pub(crate) blocks: Arc<Blocks>,
     /// Compresses small bodies; 300 KiB, made when first needed.
     pub(crate) gzip: RefCell<Option<Gzip>>,
+    /// The application is to be woken, after the tasks that are ready now.
+    pub(crate) settle: Notify,
     /// Wakes the pulse, see [`crate::pulse`].
     pub(crate) pulse: Notify,
     pub(crate) is_pulsing: Cell<bool>,
@@ -122,6 +124,7 @@ impl Hub {
             buffers: Buffers::default(),
             blocks: Arc::default(),
             gzip: RefCell::default(),
+            settle: Notify::new(),
             pulse: Notify::new(),
             is_pulsing: Cell::new(false),
             is_app_slow: Cell::new(false),
@@ -173,8 +176,10 @@ impl Hub {
 
     /// Hands an event to the application.
     pub(crate) fn push(&self, event: Event) -> Result<(), PushError> {
-        if self.link.push(event)? == Pushed::Nudge {
-            self.start_pulse();
+        match self.link.push(event)? {
+            Pushed::Quiet => {}
+            Pushed::Nudge => self.start_pulse(),
+            Pushed::Settle => self.settle.notify_one(),
         }
         Ok(())
     }

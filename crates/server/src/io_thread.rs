@@ -128,6 +128,7 @@ pub(crate) fn run(
         drop(runtime);
     }
     link.set_io_waker(None);
+    link.settle();
     HUB.set(None);
 }
 
@@ -162,6 +163,16 @@ fn after_sleep() {
 async fn carry_out(hub: &Rc<Hub>, drain: &Arc<Notify>, control: &Control) {
     tokio::task::spawn_local(pulse::pulse(Rc::clone(hub)));
     tokio::task::spawn_local(pulse::sweep(Rc::clone(hub)));
+    tokio::task::spawn_local({
+        let hub = Rc::clone(hub);
+        async move {
+            loop {
+                // The runtime's queue is first in, first out: this task comes after those that are ready now.
+                hub.settle.notified().await;
+                hub.link.settle();
+            }
+        }
+    });
     tokio::task::spawn_local({
         let (hub, drain) = (Rc::clone(hub), Arc::clone(drain));
         async move {

@@ -75,6 +75,30 @@ fn a_busy_application_that_takes_nothing_is_woken_by_the_second_look() {
 }
 
 #[test]
+fn a_waiting_application_is_woken_by_settle_and_by_a_crowd() {
+    for events in [1, GATHERED] {
+        let link = Link::new(Limits::default(), Box::new(Never));
+        let app = {
+            let link = Arc::clone(&link);
+            std::thread::spawn(move || link.wait(Duration::from_secs(3600)))
+        };
+        while link.app_state.load(Ordering::SeqCst) != AppState::Waiting as u8 {
+            std::thread::yield_now();
+        }
+        // It waits from the moment it gives the queue's mutex up.
+        drop(lock(&link.up));
+        for event in 0..events {
+            let expected = if event == 0 { Pushed::Settle } else { Pushed::Quiet };
+            assert_eq!(link.push(message(1)).ok(), Some(expected));
+        }
+        if events == 1 {
+            link.settle();
+        }
+        assert!(app.join().unwrap());
+    }
+}
+
+#[test]
 fn replies_wait_for_each_other_but_not_past_an_empty_queue() {
     let (ring, rung) = mpsc::channel();
     let link = Link::new(Limits::default(), Box::new(Never));
@@ -138,6 +162,10 @@ fn no_wake_up_is_lost() {
         let mut nudge = match link.push(Event::Request(exchange.take().unwrap())).unwrap() {
             Pushed::Nudge => true,
             Pushed::Quiet => false,
+            Pushed::Settle => {
+                link.settle();
+                false
+            }
         };
         while exchange.is_none() {
             link.commands(&mut commands);
