@@ -5,9 +5,9 @@
 
 #include "shim.h"
 
-// HTTP calls run back to back for at most this long before service() returns.
-static const double batch_seconds = 0.005;
-// run_now(0) costs 9 us, so it is not run more often than this while requests come.
+// HTTP calls run back to back for at most this long before service() returns: what `later` has must run within 2 ms.
+static const double batch_seconds = 0.001;
+// run_now(0) costs 9 us, so it is not run more often than this while requests come; and not less often, however many.
 static const double later_seconds = 0.001;
 // How long an idle service() stays in one run_now(): `later` looks for Ctrl-C only when it returns.
 static const double park_seconds = 0.15;
@@ -17,6 +17,7 @@ int interrupts;
 static int pumping;            // depth of run_now() calls made by service()
 static uint64_t declined_at;   // rk_taken() when the callback last left the work to service()
 static double later_at;        // when `later` was last run
+static bool is_busy;           // whether the last pass found an event
 static SEXP later_call;        // later::run_now(0, all = FALSE)
 static SEXP later_wait;        // the same with room for the time
 
@@ -82,19 +83,20 @@ void service_init(void) {
     UNPROTECT(2);
 }
 
-// One event, or HTTP events for 5 ms. Returns false when there was none.
+// One event, or HTTP events for a millisecond. Returns false when there was none.
 static bool run_batch(double start) {
     struct rk_event event;
     if (!rk_next(&event)) {
         return false;
     }
     int asked = interrupts;
+    guard_forget_interrupt();
     guard_begin();
     do {
         handle_event(&event);
         // Shiny flushes its reactives between passes: each message is a pass of its own.
         bool is_http = event.kind == RK_REQUEST || event.kind == RK_HEAD;
-        if (!is_http || interrupts != asked || now() - start >= batch_seconds) {
+        if (!is_http || interrupts != asked || guard_is_interrupted() || now() - start >= batch_seconds) {
             break;
         }
     } while (rk_next(&event));
@@ -142,7 +144,10 @@ static void pass(double seconds) {
     int asked = interrupts;
     for (;;) {
         heed();
-        if (run_batch(now())) {
+        // A queue that is never found empty must not keep `later` waiting.
+        bool has_run_later = is_busy && now() - later_at >= later_seconds && run_later(0);
+        is_busy = run_batch(now());
+        if (is_busy || has_run_later || interrupts != asked) {
             return;
         }
         double time = now();
@@ -182,6 +187,7 @@ static SEXP run_service(void* data) {
     struct service* service = data;
     if (!service->is_forever) {
         pass(service->seconds);
+        guard_check_interrupt();
         heed();
         return R_NilValue;
     }
