@@ -1,5 +1,4 @@
 // A request's way through an app: req, onHeaders, call, reply; and what becomes of every failure on it.
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,6 +222,7 @@ static void handle_request(const struct rk_event* event) {
         static const char page[] = "503 Service Unavailable\n";
         response_text(event->slot, event->id, 503, "text/plain", page, sizeof page - 1);
         respond(event->slot, event->id);
+        release(event->token);
         return;
     }
     copy = *app;
@@ -230,9 +230,8 @@ static void handle_request(const struct rk_event* event) {
     route_of(event, route, sizeof route);
     struct guard guard = {.body = run_visit, .data = &visit};
     enum failure failure = guard_run(&guard);
-    if (event->kind == RK_REQUEST) {
-        release(event->token);
-    }
+    // Of a request that onHeaders has seen; 0 for all others.
+    release(event->token);
     if (failure == FAILURE_NONE && visit.problem == NULL) {
         return;
     }
@@ -255,10 +254,7 @@ static void handle_request(const struct rk_event* event) {
         answer_failure(event->slot, event->id, is_apps ? condition : R_NilValue);
     }
     UNPROTECT(1);
-    if (failure == FAILURE_INTERRUPT) {
-        // The interrupt was meant for the loop as well: it is raised again at its next check.
-        raise(SIGINT);
-    }
+    guard_pass_on(failure);
 }
 
 void handle_event(const struct rk_event* event) {

@@ -158,6 +158,33 @@ enum failure guard_run(struct guard* guard) {
     return guard->failure;
 }
 
+static bool is_passed_on;
+
+// An interrupt was meant for the loop as well as for the handler: it is raised again at the loop's next check.
+void guard_pass_on(enum failure failure) {
+    if (failure == FAILURE_INTERRUPT) {
+        is_passed_on = true;
+        raise(SIGINT);
+    }
+}
+
+// Before events are taken: what was passed on earlier is the loop's by now.
+void guard_forget_interrupt(void) {
+    is_passed_on = false;
+}
+
+bool guard_is_interrupted(void) {
+    return is_passed_on;
+}
+
+// Lets go of an interrupt that was passed on, before the next handler is taken for its target. May jump.
+void guard_check_interrupt(void) {
+    if (is_passed_on) {
+        is_passed_on = false;
+        R_CheckUserInterrupt();
+    }
+}
+
 // One line (or more) on stderr. Never raises.
 void report(const char* where, SEXP condition, const char* text) {
     bool failed;

@@ -5,9 +5,9 @@
 
 #include "shim.h"
 
-// HTTP calls run back to back for at most this long before service() returns.
-static const double batch_seconds = 0.005;
-// run_now(0) costs 9 us, so it is not run more often than this while requests come.
+// HTTP calls run back to back for at most this long before service() returns: what `later` has must run within 2 ms.
+static const double batch_seconds = 0.001;
+// run_now(0) costs 9 us, so it is not run more often than this while requests come; and not less often, however many.
 static const double later_seconds = 0.001;
 // How long an idle service() stays in one run_now(): `later` looks for Ctrl-C only when it returns.
 static const double park_seconds = 0.15;
@@ -83,19 +83,22 @@ void service_init(void) {
     UNPROTECT(2);
 }
 
-// One event, or HTTP events for 5 ms. Returns false when there was none.
+// One event, or HTTP events for as long as `batch_seconds`. Returns false when there was none.
 static bool run_batch(double start) {
     struct rk_event event;
     if (!rk_next(&event)) {
         return false;
     }
     int asked = interrupts;
+    guard_forget_interrupt();
     guard_begin();
     do {
         handle_event(&event);
         // Shiny flushes its reactives between passes: each message is a pass of its own.
         bool is_http = event.kind == RK_REQUEST || event.kind == RK_HEAD;
-        if (!is_http || interrupts != asked || now() - start >= batch_seconds) {
+        // While `later` has callbacks (an app that answers with promises), one request and one callback take turns.
+        if (!is_http || later_has_more || interrupts != asked || guard_is_interrupted() ||
+            now() - start >= batch_seconds) {
             break;
         }
     } while (rk_next(&event));
@@ -150,7 +153,7 @@ static void pass(double seconds) {
         heed();
         if (run_batch(now())) {
             // A queue that is never empty must not keep `later` waiting.
-            if (now() - later_at >= later_seconds) {
+            if (later_has_more || now() - later_at >= later_seconds) {
                 run_later(0);
             }
             return;
@@ -192,6 +195,7 @@ static SEXP run_service(void* data) {
     struct service* service = data;
     if (!service->is_forever) {
         pass(service->seconds);
+        guard_check_interrupt();
         heed();
         return R_NilValue;
     }

@@ -94,6 +94,10 @@ void guard_begin(void);
 void guard_end(void);
 bool guard_is_in(void);
 enum failure guard_run(struct guard* guard);
+void guard_pass_on(enum failure failure);
+void guard_forget_interrupt(void);
+bool guard_is_interrupted(void);
+void guard_check_interrupt(void);
 SEXP call_quietly(SEXP call, bool* failed);
 void report(const char* where, SEXP condition, const char* text);
 

@@ -95,6 +95,7 @@ void handle_message(const struct rk_event* event) {
             rk_ws_abort(event->id);
         }
         UNPROTECT(1);
+        guard_pass_on(failure);
     }
     UNPROTECT(1);
 }
@@ -129,11 +130,14 @@ void handle_closed(const struct rk_event* event) {
     if (guard_run(&guard) == FAILURE_NONE && TYPEOF(delivery.callbacks) == VECSXP) {
         PROTECT(delivery.callbacks);
         for (; delivery.next < XLENGTH(delivery.callbacks); delivery.next++) {
-            if (guard_run(&guard) != FAILURE_NONE) {
+            enum failure failure = guard_run(&guard);
+            if (failure != FAILURE_NONE) {
                 SEXP condition = PROTECT(kept(guard.token));
                 release(guard.token);
-                report("a WebSocket's onClose", condition, condition == R_NilValue ? "interrupted" : NULL);
+                const char* text = condition == R_NilValue ? "interrupted, or left by a restart" : NULL;
+                report("a WebSocket's onClose", condition, text);
                 UNPROTECT(1);
+                guard_pass_on(failure);
             }
         }
         UNPROTECT(1);

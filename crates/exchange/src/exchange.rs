@@ -8,6 +8,7 @@ use rookery_arena::Arena;
 
 use crate::body::RequestBody;
 use crate::headers::{HeaderLine, KNOWN_HEADERS, PREFIX, StoredHeader, UNKNOWN, known_header, write_cgi};
+use crate::payload::Tag;
 use crate::reply::Reply;
 use crate::span::Span;
 
@@ -39,7 +40,7 @@ pub struct Exchange {
     id: ExchangeId,
     listener: ListenerId,
     slot: u32,
-    tag: u64,
+    tag: Option<Tag>,
     version: Version,
     is_upgrade: bool,
     method: Span,
@@ -64,7 +65,7 @@ impl Exchange {
             id: 0,
             listener: 0,
             slot: 0,
-            tag: 0,
+            tag: None,
             version: Version::Http11,
             is_upgrade: false,
             method: Span::EMPTY,
@@ -88,7 +89,6 @@ impl Exchange {
         self.id = id;
         self.listener = listener;
         self.slot = slot;
-        self.tag = 0;
     }
 
     /// Writes the request line. The query starts at the first `?` of `target` and includes it.
@@ -138,6 +138,7 @@ impl Exchange {
 
     /// Forgets request and reply and keeps the memory for the next one.
     pub fn reset(&mut self) {
+        self.tag = None;
         self.method = Span::EMPTY;
         self.path = Span::EMPTY;
         self.query = Span::EMPTY;
@@ -212,14 +213,14 @@ impl Exchange {
         self.slot
     }
 
-    /// A word of the application's own; 0 in a new exchange.
-    pub fn tag(&self) -> u64 {
-        self.tag
+    /// Takes what the application has attached; 0 when it has attached nothing.
+    pub fn take_tag(&mut self) -> u64 {
+        self.tag.take().map_or(0, Tag::take)
     }
 
-    /// Sets the application's own word.
-    pub fn set_tag(&mut self, tag: u64) {
-        self.tag = tag;
+    /// Attaches what the application keeps for this exchange: it goes back to it when the exchange ends before.
+    pub fn set_tag(&mut self, tag: Tag) {
+        self.tag = Some(tag);
     }
 
     /// The version the client speaks.

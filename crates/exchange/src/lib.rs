@@ -31,5 +31,5 @@ pub use event::{Command, Event, MessageKind, SocketId};
 pub use exchange::{Exchange, ExchangeId, ListenerId, Version};
 pub use headers::{HeaderLine, KNOWN_HEADERS, KnownHeader, known_header};
 pub use link::{AppState, AppWaker, IoWaker, Limits, Link, PushError, Pushed};
-pub use payload::{Lease, Payload, Releases};
+pub use payload::{Lease, Payload, Releases, Tag};
 pub use reply::{HeaderError, Reply, ReplyBody};

@@ -61,17 +61,49 @@ impl AsRef<[u8]> for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.releases.tokens.lock().unwrap_or_else(PoisonError::into_inner).push(self.token);
+        self.releases.push(self.token);
     }
 }
 
-/// The tokens of leases that have ended, to be collected on the application's thread.
+/// What the application keeps for an exchange, as a token of its own. Dropped before the application has
+/// [taken](Tag::take) it back, on whatever thread, it goes back through [`Releases`].
+#[derive(Debug)]
+pub struct Tag {
+    token: u64,
+    releases: Arc<Releases>,
+}
+
+impl Tag {
+    /// Hands a token out.
+    pub fn new(token: u64, releases: &Arc<Releases>) -> Tag {
+        Tag { token, releases: Arc::clone(releases) }
+    }
+
+    /// Takes the token back: it is the application's again.
+    pub fn take(mut self) -> u64 {
+        std::mem::take(&mut self.token)
+    }
+}
+
+impl Drop for Tag {
+    fn drop(&mut self) {
+        if self.token != 0 {
+            self.releases.push(self.token);
+        }
+    }
+}
+
+/// The tokens of leases that have ended and of tags that were dropped, to be collected on the application's thread.
 #[derive(Debug, Default)]
 pub struct Releases {
     tokens: Mutex<Vec<u64>>,
 }
 
 impl Releases {
+    fn push(&self, token: u64) {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner).push(token);
+    }
+
     /// Takes the ended tokens into `out`, which is cleared first.
     pub fn take(&self, out: &mut Vec<u64>) {
         out.clear();
@@ -82,6 +114,18 @@ impl Releases {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tag_goes_back_unless_it_was_taken() {
+        let releases = Arc::new(Releases::default());
+        let mut out = Vec::new();
+        assert_eq!(Tag::new(7, &releases).take(), 7);
+        releases.take(&mut out);
+        assert!(out.is_empty());
+        drop(Tag::new(8, &releases));
+        releases.take(&mut out);
+        assert_eq!(out, [8]);
+    }
 
     #[test]
     fn a_lease_gives_its_token_back_once_from_any_thread() {

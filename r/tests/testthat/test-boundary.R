@@ -206,3 +206,49 @@ test_that("an app may be a function, list, environment, R6 object or reference c
   expect_identical(texts, c("function", "list", "env", "six", "ref"))
   expect_identical(get(local_client(local_server(list())))$text, "404 Not Found\n")
 })
+
+test_that("an interrupt in a WebSocket's callback drops it, and ends the loop", {
+  closed <- 0
+  server <- local_server(list(onWSOpen = function(ws) {
+    ws$onMessage(function(binary, message) {
+      tools::pskill(Sys.getpid(), tools::SIGINT)
+      Sys.sleep(5)
+    })
+    ws$onClose(function() closed <<- closed + 1)
+  }))
+  client <- local_client(server)
+  upgrade(client)
+  send(client, frame("x"))
+  interrupted <- 0
+  lines <- stderr_of(tryCatch(serve_until(function() closed > 0), interrupt = function(e) interrupted <<- interrupted + 1))
+  expect_identical(interrupted, 1)
+  expect_match(lines, "a WebSocket's onMessage: interrupted", fixed = TRUE, all = FALSE)
+  serve_until(function() closed > 0)
+  expect_identical(closed, 1)
+})
+
+test_that("what onHeaders saw is let go of when the client leaves before its body has come", {
+  seen <- 0
+  gone <- 0
+  server <- local_server(list(
+    onHeaders = function(req) {
+      seen <<- seen + 1
+      reg.finalizer(req, function(req) gone <<- gone + 1)
+      NULL
+    },
+    call = function(req) ok()
+  ))
+  for (i in 1:20) {
+    client <- local_client(server)
+    send(client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc")
+    serve_until(function() seen == i)
+    disconnect(client)
+  }
+  serve_until(function() {
+    # What has come back is let go of with the next event.
+    get(local_client(server))
+    gc()
+    gone >= 20
+  })
+  expect_gte(gone, 20)
+})

@@ -160,3 +160,32 @@ test_that("interrupt() ends service(0) after the handler that calls it", {
   expect_true(service(0))
   expect_identical(reply(client)$text, "interrupted")
 })
+
+test_that("a queue that is never empty does not keep `later` waiting", {
+  ticks <- 0
+  during <- NULL
+  tick <- function() {
+    ticks <<- ticks + 1
+    if (!is.null(during) && !is_over) later::later(tick, 0.005)
+  }
+  is_over <- FALSE
+  server <- local_server(function(req) {
+    # Slower than its clients are: from the first request to the last some wait.
+    Sys.sleep(0.003)
+    during <<- c(during, ticks)
+    if (length(during) == 1) later::later(tick, 0)
+    ok()
+  })
+  clients <- talk(server, function(port) {
+    url <- paste0("http://127.0.0.1:", port, "/")
+    pool <- curl::new_pool(total_con = 40, host_con = 40)
+    for (i in 1:400) curl::curl_fetch_multi(url, pool = pool, handle = curl::new_handle(timeout = 60))
+    curl::multi_run(pool = pool)$success
+  })
+  until <- Sys.time() + 60
+  while (clients$is_alive() && Sys.time() < until) service(50)
+  is_over <- TRUE
+  expect_identical(clients$get_result(), 400L)
+  # 400 requests of 3 ms and more: hundreds of ticks, had nobody else the processor.
+  expect_gt(max(during), 20)
+})

@@ -79,11 +79,11 @@ const DRAINED: i32 = 5;
 const HEAD: i32 = 6;
 
 impl Core {
-    fn show_exchange(&mut self, kind: i32, exchange: Box<Exchange>) -> RawEvent {
+    fn show_exchange(&mut self, kind: i32, mut exchange: Box<Exchange>) -> RawEvent {
         let mut event = RawEvent::new(kind);
         event.listener = exchange.listener();
         event.id = exchange.id();
-        event.token = exchange.tag();
+        event.token = exchange.take_tag();
         self.headers.clear();
         for header in exchange.headers() {
             let symbol = if let Some(known) = header.known {

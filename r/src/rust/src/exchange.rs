@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::{self, NonNull};
 
-use rookery_exchange::{Block, Command, Exchange, HeaderError, Lease, ReplyBody};
+use rookery_exchange::{Block, Command, Exchange, HeaderError, Lease, ReplyBody, Tag};
 
 use crate::core::Core;
 use crate::{Bytes, core, entry, refusal, slice};
@@ -15,13 +15,14 @@ fn with_held(slot: u32, id: u64, body: impl FnOnce(&mut Exchange) -> i32) -> i32
     entry(refusal::STALE, || core::with(|core| core.held(slot, id).map_or(refusal::STALE, body)))
 }
 
-/// Lets the body of a request be read; the request comes back with `token`.
+/// Lets the body of a request be read; the request comes back with `token`. When it never does, because its client
+/// has gone, `rk_released` gives the token back.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_proceed(slot: u32, id: u64, token: u64) -> i32 {
     entry(refusal::STALE, || {
         core::with(|core| {
             let Some(mut exchange) = core.give(slot, id) else { return refusal::STALE };
-            exchange.set_tag(token);
+            exchange.set_tag(Tag::new(token, core.link.releases()));
             core.link.send(Command::Proceed(exchange));
             refusal::OK
         })
@@ -262,7 +263,7 @@ pub unsafe extern "C" fn rk_route(slot: u32, id: u64, out: *mut c_char, len: usi
     })
 }
 
-/// Collects the tokens of what was lent and has been sent; how many.
+/// Collects the tokens of what was lent and has been sent, and of requests that never came back; how many.
 ///
 /// # Safety
 /// - `tokens` has room for `capacity` tokens.
