@@ -108,8 +108,8 @@ fn verify(live: &[Live]) {
     live.iter().for_each(check);
 }
 
-const PROGRAMS: u64 = if cfg!(miri) { 1 } else { 20 };
-const STEPS: usize = if cfg!(miri) { 80 } else { 1000 };
+const PROGRAMS: u64 = if cfg!(miri) { 3 } else { 20 };
+const STEPS: usize = if cfg!(miri) { 150 } else { 1000 };
 
 #[test]
 fn random_programs_with_the_default_growth() {
