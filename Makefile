@@ -32,7 +32,7 @@ run: install ## serve examples/shiny at http://127.0.0.1:PORT (default 8000) unt
 test: install ## all tests: Rust, fuzz corpora, R, Chromium
 	@scripts/test
 
-check: install ## formatting, lints, docs, R CMD check, file sizes
+check: install ## formatting, lints, docs, file sizes, conformance, counted regressions, the tarball, R CMD check
 	@scripts/check
 
 bench: install ## measure every claim beside its peers (GROUP=name, QUICK=1, GOALS=1, ALLOW_MISSING=1)
@@ -46,7 +46,7 @@ conformance: ## the Autobahn suite over the WebSocket crate, both roles
 	@tests/conformance/run-server.sh full
 	@tests/conformance/run-client.sh full
 
-soundness: ## Miri, AddressSanitizer and ThreadSanitizer; needs the nightly toolchain
+soundness: ## Miri, loom, AddressSanitizer and ThreadSanitizer; needs the nightly toolchain
 	@scripts/soundness
 
 docs: install ## API documentation of the crates, reference pages of the R package
