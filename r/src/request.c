@@ -18,7 +18,7 @@ static bool bind_headers(SEXP req, const struct rk_event* event) {
         if (name != NULL) {
             Rf_defineVar(name, value, req);
         }
-        is_same = is_same && was_cached && header->symbol == last_symbols[i];
+        is_same = is_same && was_cached && header->symbol == last_symbols[i] && !header_is_ambiguous(header);
         UNPROTECT(1);
     }
     return is_same;
@@ -35,7 +35,7 @@ static SEXP headers_vector(const struct rk_event* event) {
         SET_STRING_ELT(values, i, STRING_ELT(header_string(header, &was_cached), 0));
         SET_STRING_ELT(names, i, header_name(header));
         // A value too long to be remembered would never compare as equal.
-        is_cacheable = is_cacheable && was_cached;
+        is_cacheable = is_cacheable && was_cached && !header_is_ambiguous(header);
         if (i < LAST_MAX) {
             last_symbols[i] = header->symbol;
         }

@@ -84,9 +84,14 @@ SEXP header_symbol(const struct rk_header* header) {
     return *name;
 }
 
+// Whether another header's name may have the same HTTP_* name: `a_b` has that of `a-b`.
+bool header_is_ambiguous(const struct rk_header* header) {
+    return memchr(header->name.start, '_', header->name.len) != NULL;
+}
+
 // The lower-case name for HEADERS.
 SEXP header_name(const struct rk_header* header) {
-    if (header->symbol < 0) {
+    if (header->symbol < 0 || header_is_ambiguous(header)) {
         return make_char(header->name);
     }
     SEXP known = VECTOR_ELT(name_chars, header->symbol);

@@ -252,3 +252,18 @@ test_that("what onHeaders saw is let go of when the client leaves before its bod
   })
   expect_gte(gone, 20)
 })
+
+test_that("names that differ in `_` and `-` are two in HEADERS", {
+  seen <- list()
+  server <- local_server(function(req) {
+    seen[[length(seen) + 1]] <<- req$HEADERS
+    ok()
+  })
+  client <- local_client(server)
+  get(client, headers = "X-Audit-Score: v")
+  get(client, headers = "X-Audit_Score: v")
+  get(client, headers = c("X-Audit_Score: u", "X-Audit-Score: d"))
+  expect_identical(lapply(seen, function(headers) headers[startsWith(names(headers), "x-audit")]), list(
+    c("x-audit-score" = "v"), c("x-audit_score" = "v"), c("x-audit-score" = "d", "x-audit_score" = "u")
+  ))
+})
