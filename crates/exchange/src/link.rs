@@ -48,6 +48,8 @@ pub enum AppState {
     Waiting = 1,
     /// In a wait of its own that its [`AppWaker`] ends.
     Parked = 2,
+    /// In [`Link::wait`], and still awake: it finds what comes by itself.
+    Looking = 3,
 }
 
 /// Bounds of the queue up.
@@ -99,7 +101,11 @@ enum IoState {
 
 /// Events that are brought together before a waiting application is woken without a [`Link::settle`]: on a core of its
 /// own it would otherwise wait for the last of a thousand connections. A wake-up costs about as much as this many events.
-const GATHERED: usize = 8;
+const GATHERED: usize = 32;
+
+/// How long a waiting application stays awake after its last event. It gives the processor away meanwhile: where it
+/// shares a core with the server, the two take turns without a system call that wakes the other.
+const LOOK: Duration = Duration::from_micros(50);
 
 /// How long a reply may wait for others to leave with it.
 const COALESCE: Duration = Duration::from_micros(100);
@@ -116,6 +122,10 @@ pub struct Link {
     app_state: AtomicU8,
     app_waker: Box<dyn AppWaker>,
     taken: AtomicU64,
+    /// Events that have been put in, for who looks without the mutex.
+    put: AtomicU64,
+    /// [`taken`](Self::taken) when the application last looked in vain.
+    looked: AtomicU64,
     down: Mutex<Down>,
     io_state: AtomicU8,
     io_waker: Mutex<Option<Arc<dyn IoWaker>>>,
@@ -148,6 +158,8 @@ impl Link {
             app_state: AtomicU8::new(AppState::Busy as u8),
             app_waker,
             taken: AtomicU64::new(0),
+            put: AtomicU64::new(0),
+            looked: AtomicU64::new(0),
             down: Mutex::default(),
             io_state: AtomicU8::new(IoState::Awake as u8),
             io_waker: Mutex::default(),
@@ -189,6 +201,7 @@ impl Link {
                 Event::Closed { .. } | Event::Drained { .. } => {}
             }
             up.events.push_back(event);
+            self.put.fetch_add(1, Ordering::SeqCst);
             up.events.len()
         };
         if waiting == GATHERED {
@@ -198,6 +211,7 @@ impl Link {
             return Ok(Pushed::Quiet);
         }
         Ok(match self.app_state.load(Ordering::SeqCst) {
+            state if state == AppState::Looking as u8 => Pushed::Quiet,
             // Woken at once it would, on a shared core, take this one event, answer it and wait again.
             state if state == AppState::Waiting as u8 => Pushed::Settle,
             state if state == AppState::Parked as u8 => {
@@ -209,9 +223,11 @@ impl Link {
         })
     }
 
-    /// Wakes a waiting application: what [`push`](Self::push) put off.
+    /// Wakes a waiting application: what [`push`](Self::push) put off. A second call does nothing until it waits
+    /// again, for each would be a system call.
     pub fn settle(&self) {
-        if self.app_state.load(Ordering::SeqCst) == AppState::Waiting as u8 {
+        let (waiting, busy) = (AppState::Waiting as u8, AppState::Busy as u8);
+        if self.app_state.compare_exchange(waiting, busy, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             self.arrived.notify_one();
         }
     }
@@ -290,17 +306,46 @@ impl Link {
     /// Waits until an event waits, at most `timeout`; says whether one does.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.flush();
+        if self.look(timeout) {
+            return true;
+        }
         let mut up = lock(&self.up);
         if up.events.is_empty() {
-            self.app_state.store(AppState::Waiting as u8, Ordering::SeqCst);
             up = self
                 .arrived
-                .wait_timeout_while(up, timeout, |up| up.events.is_empty())
+                .wait_timeout_while(up, timeout, |up| {
+                    // Before every sleep: who woke it for nothing has taken the word back.
+                    let waits = up.events.is_empty();
+                    if waits {
+                        self.app_state.store(AppState::Waiting as u8, Ordering::SeqCst);
+                    }
+                    waits
+                })
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
             self.app_state.store(AppState::Busy as u8, Ordering::SeqCst);
         }
         !up.events.is_empty()
+    }
+
+    /// Stays awake for a moment before it sleeps, once after each time that something came.
+    fn look(&self, timeout: Duration) -> bool {
+        let taken = self.taken();
+        let has_come = || self.put.load(Ordering::SeqCst) != taken;
+        if has_come() || self.looked.load(Ordering::Relaxed) == taken {
+            return has_come();
+        }
+        self.app_state.store(AppState::Looking as u8, Ordering::SeqCst);
+        let until = Instant::now() + LOOK.min(timeout);
+        while !has_come() {
+            if Instant::now() >= until {
+                self.looked.store(taken, Ordering::Relaxed);
+                break;
+            }
+            std::thread::yield_now();
+        }
+        self.app_state.store(AppState::Busy as u8, Ordering::SeqCst);
+        has_come()
     }
 
     /// Says that the application goes into a wait of its own, and whether it may: `false` when an event waits.

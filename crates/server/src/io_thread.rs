@@ -136,6 +136,7 @@ pub(crate) fn run(
 fn before_sleep() {
     HUB.with_borrow(|shared| {
         let Some((hub, drain)) = shared else { return };
+        let mut has_yielded = false;
         loop {
             if hub.deliver() {
                 // What was carried out may have woken no task, and then the runtime would sleep unannounced.
@@ -143,6 +144,12 @@ fn before_sleep() {
                 return;
             }
             if hub.pending.len() > 0 {
+                if !has_yielded {
+                    // On a shared core the application answers meanwhile, and nobody has to be woken.
+                    has_yielded = true;
+                    std::thread::yield_now();
+                    continue;
+                }
                 hub.start_pulse();
             }
             if hub.link.may_sleep(hub.is_app_slow.get()) {
