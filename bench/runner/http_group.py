@@ -23,7 +23,7 @@ def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cel
             if scenario.extra.get("measure") == "allocations":
                 allocations.measure(row, scenario, options)
             else:
-                servers.switch(scenario.workload)
+                servers.switch(scenario.workload, scenario.extra.get("placement"))
                 measure(row, scenario, servers, options)
             cells += row
     return cells
@@ -36,7 +36,7 @@ def measure(row: list[Cell], scenario: Scenario, servers: Servers, options: Opti
         server = servers.running[cell.peer]
         server.resume()
         try:
-            return wrk.run(server, scenario, length, options.placement)
+            return wrk.run(server, scenario, length, servers.placement)
         finally:
             if server.is_alive():
                 server.pause()
@@ -68,7 +68,7 @@ def draw_flames(row: list[Cell], scenario: Scenario, servers: Servers, options: 
         server = servers.running[cell.peer]
         name = f"flame-{scenario.name}-{cell.peer.replace('/', '-')}.svg"
         server.resume()
-        why_not = flame.record(server, scenario, options.placement, options.out / name)
+        why_not = flame.record(server, scenario, servers.placement, options.out / name)
         options.say(f"{name}: {why_not}" if why_not else name)
         if server.is_alive():
             server.pause()

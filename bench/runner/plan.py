@@ -93,6 +93,7 @@ class Servers:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.workload = ""
+        self.placement = options.placement
         self.running: dict[str, Server] = {}
         self.broken: dict[str, str] = {}
 
@@ -102,10 +103,11 @@ class Servers:
     def __exit__(self, *_: object) -> None:
         self.stop_all()
 
-    def switch(self, workload: str) -> None:
-        if workload != self.workload:
+    def switch(self, workload: str, placement: str | None = None) -> None:
+        wanted = (workload, placement or self.options.placement)
+        if wanted != (self.workload, self.placement):
             self.stop_all()
-            self.workload = workload
+            self.workload, self.placement = wanted
 
     def get(self, cell: Cell, variables: dict[str, str] | None = None) -> Server | None:
         """The running server of the cell's peer, or None after marking the cell FAILED."""
@@ -113,7 +115,7 @@ class Servers:
             self.running.pop(cell.peer)
         if cell.peer not in self.running and cell.peer not in self.broken:
             try:
-                server = peers.start(cell.peer, self.workload, static_folder(), self.options.placement, variables)
+                server = peers.start(cell.peer, self.workload, static_folder(), self.placement, variables)
                 server.pause()
                 self.running[cell.peer] = server
             except (RuntimeError, OSError) as error:

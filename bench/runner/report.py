@@ -137,6 +137,8 @@ def conditions(group: Group, options: Options) -> str:
             where = "Each run and each server is pinned to core 0, the load generators to core 1."
     elif group.kind in ("http", "websocket", "memory", "call"):
         where = "The server, with all its threads, is pinned to core 0 and the load generator to core 1."
+        if any("placement" in scenario.extra for scenario in group.scenarios):
+            where += " Scenarios that say otherwise are not pinned."
         if options.placement != "pinned":
             where = "Server and load generator share the cores as the kernel places them."
     else:
