@@ -262,6 +262,11 @@ impl Link {
         self.taken.load(Ordering::Relaxed)
     }
 
+    /// Whether the application has events to take; without the mutex, so it may be a moment old.
+    pub fn has_events(&self) -> bool {
+        self.put.load(Ordering::Relaxed) != self.taken()
+    }
+
     /// Says that the server is about to sleep, and whether it may: `false` when commands wait. `is_app_slow`: the
     /// application has kept the server waiting for a millisecond, so its next reply should wake the server at once.
     pub fn may_sleep(&self, is_app_slow: bool) -> bool {

@@ -143,13 +143,14 @@ fn before_sleep() {
                 drain.notify_one();
                 return;
             }
-            if hub.pending.len() > 0 {
-                if !has_yielded {
-                    // On a shared core the application answers meanwhile, and nobody has to be woken.
-                    has_yielded = true;
-                    std::thread::yield_now();
-                    continue;
-                }
+            let is_awaited = hub.pending.len() > 0;
+            if !has_yielded && (is_awaited || hub.link.has_events()) {
+                // On a shared core the application answers meanwhile, and nobody has to be woken.
+                has_yielded = true;
+                std::thread::yield_now();
+                continue;
+            }
+            if is_awaited {
                 hub.start_pulse();
             }
             if hub.link.may_sleep(hub.is_app_slow.get()) {
