@@ -280,7 +280,8 @@ def _remarks(results: list[dict]) -> list[str]:
     goals = [goal for result in results for goal in result["goals"]]
     met = sum(goal["status"] in (MET, MET_AIM) for goal in goals)
     lines = [
-        "In brackets: how many times that Rookery does. Server and load generator each on one core of the same machine; "
+        "In brackets: how many times that Rookery does. Server and load generator on the two cores of one machine, hello world as "
+        "the kernel places them and the rest on one core each; "
         f"medians of {SAMPLES} interleaved samples. Of all {len(goals)} floors that `make bench` measures "
         f"({', '.join(result['group'] for result in results)}), {met} are met."
     ]
