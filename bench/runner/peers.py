@@ -86,7 +86,7 @@ def rookery_library() -> Path:
 
 
 def peers_library() -> Path:
-    return Path(os.environ.get("ROOKERY_PEERS") or "/work/peers/lib")
+    return Path(os.environ.get("ROOKERY_PEERS") or build.TREE.parent / "peers" / "lib")
 
 
 def _require_r_package(peer: str, package: str, library: Path | None) -> None:

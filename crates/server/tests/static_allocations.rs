@@ -1,33 +1,11 @@
 //! What deciding about static files costs requests that the application answers: no memory.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod counting;
 
 use http::HeaderMap;
 use rookery_server::static_files::{BodyFraming, Decision, Overrides, RequestHead, StaticFiles, StaticPath};
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches a `Cell` without a destructor.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's duties are the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's duties are the same.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use crate::counting::allocations;
 
 #[test]
 fn requests_for_the_application_allocate_nothing() {
@@ -42,9 +20,9 @@ fn requests_for_the_application_allocate_nothing() {
             body,
             headers: &headers,
         };
-        let before = ALLOCATIONS.get();
+        let before = allocations();
         let decision = files.decide(&request);
-        (decision, ALLOCATIONS.get() - before)
+        (decision, allocations() - before)
     };
     let targets = ["/", "/api/items/17?x=%20", "/a%20b/c%C3%A9", "/static/private/x", "/lib/../x"];
     for target in targets {
