@@ -69,9 +69,7 @@ pub fn arena_layout(data: &[u8]) {
         for _ in 0..usize::BITS {
             let after = growth.after(nominal);
             assert!(after >= nominal && after <= max && (after == max || after == 2 * nominal));
-            assert!(
-                Growth::asked(after).is_multiple_of(CHUNK_ALIGN) && Growth::asked(after) > layout::HEADER
-            );
+            assert!(Growth::asked(after) % CHUNK_ALIGN == 0 && Growth::asked(after) > layout::HEADER);
             nominal = after;
         }
         assert_eq!(nominal, max);
@@ -88,7 +86,7 @@ fn check_fit(cursor: usize, end: usize, layout: Layout) {
     let expected = (start + size <= end as u128).then_some((start, start + size));
     let found = layout::fit(cursor, end, layout).map(|fit| (fit.start as u128, fit.end as u128));
     assert_eq!(found, expected, "{layout:?} between {cursor:#x} and {end:#x}");
-    if layout.size().is_multiple_of(layout.align()) {
+    if layout.size() % layout.align() == 0 {
         let whole = layout::fit_whole(cursor, end, layout).map(|fit| (fit.start as u128, fit.end as u128));
         assert_eq!(whole, expected, "{layout:?} between {cursor:#x} and {end:#x}");
     }

@@ -284,8 +284,10 @@ impl Core {
     fn join_if_over(&self, is_forced: bool) {
         let mut thread = self.thread();
         let is_over = thread.as_ref().is_some_and(|running| is_forced || running.control.is_over());
-        if is_over && let Some(over) = thread.take() {
-            let _ = over.handle.join();
+        if is_over {
+            if let Some(over) = thread.take() {
+                let _ = over.handle.join();
+            }
         }
     }
 

@@ -32,9 +32,13 @@ pub fn unmask(key: MaskKey, bytes: &mut [u8]) {
 const WIDE_FROM: usize = 64;
 
 /// The same loop, compiled for AVX2.
+///
+/// # Safety
+///
+/// The processor has AVX2. (A safe function would say so by itself, but Rust 1.85 knows `#[target_feature]` on unsafe ones only.)
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "avx2")]
-fn unmask_avx2(key: MaskKey, bytes: &mut [u8]) {
+unsafe fn unmask_avx2(key: MaskKey, bytes: &mut [u8]) {
     unmask_words(key, bytes);
 }
 
