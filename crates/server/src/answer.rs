@@ -48,7 +48,8 @@ pub(crate) async fn answer(
     }
     let terms = Terms::of(&head);
     let is_upgrade = !has_body && request::is_websocket(&head);
-    if !connection.site.files.is_empty() && !head.headers.contains_key(http::header::UPGRADE) {
+    // Only what opens a WebSocket goes past the files: whatever else a client would upgrade to, the header is ignored.
+    if !is_upgrade && !connection.site.files.is_empty() {
         connection.enter(Phase::Reply);
         if let Some(reply) = files::answer(&connection, &head, has_body, terms).await {
             return Ok(reply);

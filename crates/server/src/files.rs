@@ -25,7 +25,7 @@ pub(crate) async fn answer(
     let request = RequestHead {
         method: head.method.as_str(),
         target: head.uri.path_and_query().map_or("/", |target| target.as_str()).as_bytes(),
-        is_upgrade: head.headers.contains_key(http::header::UPGRADE),
+        is_upgrade: false,
         body: framing(&head.headers),
         headers: &head.headers,
     };

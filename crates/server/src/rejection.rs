@@ -12,9 +12,9 @@ use rookery_error::{Error, Kind};
 pub enum Rejection {
     /// The head is not HTTP/1.1 (RFC 9112, 3 and 5): 400.
     Unreadable,
-    /// HTTP/1.1 without exactly one Host (RFC 9112, 3.2): 400.
+    /// HTTP/1.1 without exactly one Host, or one that is no host (RFC 9112, 3.2): 400.
     Host,
-    /// CONNECT (RFC 9110, 9.3.6): 400.
+    /// CONNECT (RFC 9110, 9.3.6), or the target that only it has (RFC 9112, 3.2.3): 400.
     Target,
     /// The body was framed wrongly: 400.
     BodyUnreadable,
@@ -96,7 +96,9 @@ impl Rejection {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Rejection::Unreadable => "400 Bad Request\n",
-            Rejection::Host => "400 Bad Request: an HTTP/1.1 request needs exactly one Host header\n",
+            Rejection::Host => {
+                "400 Bad Request: an HTTP/1.1 request needs one Host header, with a host and a port\n"
+            }
             Rejection::Target => "400 Bad Request: this server is no proxy\n",
             Rejection::BodyUnreadable => "400 Bad Request: the body could not be read\n",
             Rejection::HeadTimeout => "408 Request Timeout\n",

@@ -215,13 +215,20 @@ impl Drop for ReplyBody {
 /// What a reply's body is made of.
 #[derive(Debug)]
 pub(crate) enum Content {
+    /// There is none: HEAD tells no length of it.
+    Nothing,
     Whole(Bytes),
-    File { file: File, at: u64, len: u64 },
+    File {
+        file: File,
+        at: u64,
+        len: u64,
+    },
 }
 
 impl Content {
     fn len(&self) -> u64 {
         match self {
+            Content::Nothing => 0,
             Content::Whole(bytes) => bytes.len() as u64,
             Content::File { len, .. } => *len,
         }
@@ -229,6 +236,7 @@ impl Content {
 
     fn source(self) -> Source {
         match self {
+            Content::Nothing => Source::Empty,
             Content::Whole(bytes) if bytes.is_empty() => Source::Empty,
             Content::Whole(bytes) => Source::Whole(bytes),
             Content::File { file, at, len } => Source::File(FileSource::new(file, at, len)),
@@ -238,6 +246,7 @@ impl Content {
     /// The source of the compressed body; a small one is compressed here.
     fn compressed(self, connection: &Connection) -> Source {
         let input = match self {
+            Content::Nothing => return Source::Empty,
             Content::Whole(bytes) if bytes.len() <= GZIP_PIECE => {
                 let mut out = Vec::with_capacity(bytes.len() / 2 + 64);
                 connection.hub.gzip.borrow_mut().get_or_insert_default().compress(&bytes, &mut out);
@@ -306,7 +315,7 @@ pub(crate) fn build(
         out.split().freeze()
     };
     let content = match exchange.reply_mut().take_body() {
-        rookery_exchange::ReplyBody::None => Content::Whole(Bytes::new()),
+        rookery_exchange::ReplyBody::None => Content::Nothing,
         rookery_exchange::ReplyBody::Copied => Content::Whole(body),
         rookery_exchange::ReplyBody::Lent(lease) => Content::Whole(Bytes::from_owner(lease)),
         rookery_exchange::ReplyBody::File { file, len } => Content::File { file, at: 0, len },
@@ -374,11 +383,14 @@ pub(crate) fn finish(
         Source::Empty
     } else if terms.is_head {
         // The length that GET would tell, without the bytes (RFC 9110, 9.3.2).
-        let len = match content.len() {
-            0 => facts.told_length.unwrap_or(0),
-            len => len,
+        let len = match &content {
+            Content::Nothing => facts.told_length,
+            content if content.len() == 0 => Some(facts.told_length.unwrap_or(0)),
+            content => Some(content.len()),
         };
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+        if let Some(len) = len {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+        }
         Source::Empty
     } else if is_gzip {
         compress::mark(&mut headers);

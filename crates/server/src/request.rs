@@ -8,21 +8,51 @@ use rookery_exchange::{Exchange, Version};
 use crate::connection::Connection;
 use crate::rejection::Rejection;
 
-/// What hyper lets through and a server must not (RFC 9112, 3.2; RFC 9110, 9.3.6).
+/// What hyper lets through and a server must not (RFC 9112, 3.2 and 3.2.3; RFC 9110, 9.3.6).
 pub(crate) fn check(head: &Parts) -> Result<(), Rejection> {
     let mut hosts = head.headers.get_all(HOST).iter();
     let is_fine = match (hosts.next(), hosts.next()) {
         (None, _) => head.version < http::Version::HTTP_11,
         (Some(_), Some(_)) => false,
-        (Some(_), None) => true,
+        (Some(host), None) => is_host(host.as_bytes()),
     };
     if !is_fine {
         return Err(Rejection::Host);
     }
-    if head.method == Method::CONNECT {
+    if head.method == Method::CONNECT || (head.uri.scheme().is_none() && head.uri.authority().is_some()) {
         return Err(Rejection::Target);
     }
     Ok(())
+}
+
+/// Whether a Host is one: empty, or a host and perhaps a port (RFC 9110, 7.2; RFC 3986, 3.2.2 and 3.2.3).
+fn is_host(value: &[u8]) -> bool {
+    let (is_fine, port) = if let Some(literal) = value.strip_prefix(b"[") {
+        // What an address is made of within the brackets nobody here looks at; that it cannot be taken for
+        // something else is enough.
+        let Some(end) = literal.iter().position(|byte| *byte == b']') else { return false };
+        let is_fine = end > 0 && literal[..end].iter().all(|byte| is_host_byte(*byte) || *byte == b':');
+        (is_fine, &literal[end + 1..])
+    } else {
+        let end = value.iter().position(|byte| !is_host_byte(*byte)).unwrap_or(value.len());
+        (has_whole_escapes(&value[..end]), &value[end..])
+    };
+    is_fine && (port.is_empty() || (port[0] == b':' && port[1..].iter().all(u8::is_ascii_digit)))
+}
+
+/// `unreserved`, `sub-delims` and the `%` of `pct-encoded`.
+fn is_host_byte(byte: u8) -> bool {
+    const MARKS: &[u8] = b"-._~!$&'()*+,;=%";
+    byte.is_ascii_alphanumeric() || MARKS.contains(&byte)
+}
+
+/// Whether two hexadecimal digits follow each `%`.
+fn has_whole_escapes(host: &[u8]) -> bool {
+    !host.contains(&b'%')
+        || host
+            .split(|byte| *byte == b'%')
+            .skip(1)
+            .all(|part| part.len() >= 2 && part[0].is_ascii_hexdigit() && part[1].is_ascii_hexdigit())
 }
 
 /// Whether the request opens a WebSocket, as leniently as clients of httpuv need: any method, any version, and

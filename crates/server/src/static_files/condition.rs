@@ -116,12 +116,22 @@ impl ByteRange {
 /// Seconds since 1970 of an IMF-fixdate (RFC 9110, 5.6.7), exactly as this server writes them. The two obsolete forms are
 /// left out, as httpuv does: no client has sent them in twenty years.
 fn parse_date(value: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(value)
-        .ok()
-        .filter(|text| text.len() == IMF_FIXDATE_LEN && text.ends_with(" GMT"))?;
-    let time = httpdate::parse_http_date(text).ok()?;
+    let mut date: [u8; IMF_FIXDATE_LEN] = value.try_into().ok()?;
+    if !date.ends_with(b" GMT") || !WEEKDAYS.contains(&date.first_chunk()?) {
+        return None;
+    }
+    let read = |date: &[u8]| httpdate::parse_http_date(std::str::from_utf8(date).ok()?).ok();
+    // Like httpuv, which day of the week it was is not compared; httpdate does, so it is told another.
+    let time = read(&date).or_else(|| {
+        WEEKDAYS.iter().find_map(|day| {
+            date[..3].copy_from_slice(*day);
+            read(&date)
+        })
+    })?;
     Some(time.duration_since(UNIX_EPOCH).ok()?.as_secs())
 }
+
+const WEEKDAYS: [&[u8; 3]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT`.
 const IMF_FIXDATE_LEN: usize = 29;
@@ -302,6 +312,10 @@ mod tests {
             ("Thu, 01 Jan 1970 00:00:00 GMT", Some(0)),
             ("Sunday, 06-Nov-94 08:49:37 GMT", None),
             ("Sun Nov  6 08:49:37 1994", None),
+            ("Mon, 06 Nov 1994 08:49:37 GMT", Some(784_111_777)),
+            ("Sat, 01 Jan 1970 00:00:00 GMT", Some(0)),
+            ("Xyz, 06 Nov 1994 08:49:37 GMT", None),
+            ("Mon, 31 Feb 1994 08:49:37 GMT", None),
             ("Sun, 6 Nov 1994 08:49:37 GMT", None),
             ("Sun, 06 Nov 1994 08:49:37 UTC", None),
             ("sun, 06 nov 1994 08:49:37 gmt", None),

@@ -20,7 +20,7 @@ pub struct RequestHead<'a> {
     pub method: &'a str,
     /// The raw target. A query may still be there; it is ignored.
     pub target: &'a [u8],
-    /// Whether there is an `Upgrade` header, whatever its value.
+    /// Whether the request opens a WebSocket. An `Upgrade` to anything else is not looked at.
     pub is_upgrade: bool,
     /// What the head says about a body.
     pub body: BodyFraming,

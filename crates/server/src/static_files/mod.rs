@@ -6,7 +6,7 @@
 //! for a thread that may block. Neither knows the HTTP implementation or the application.
 //!
 //! # A request, in this order
-//! 1. An `Upgrade` header: [`Decision::Application`].
+//! 1. A request that opens a WebSocket: [`Decision::Application`].
 //! 2. The target up to `?` is percent-decoded once; `//` and `/./` are collapsed; a backslash is the application's.
 //! 3. The longest key that is a whole-segment prefix decides; none, or an exclusion: the application.
 //! 4. A missing or wrong validation header: 403, also where a miss would fall through.

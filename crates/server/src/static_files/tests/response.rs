@@ -179,6 +179,9 @@ fn not_modified_by_date() {
     for (date, is_modified) in [
         (MODIFIED_DATE, false),
         ("Fri, 01 Jan 2100 00:00:00 GMT", false),
+        // A weekday that does not fit its date is not compared.
+        ("Mon, 01 Jan 2100 00:00:00 GMT", false),
+        ("Wed, 06 Nov 1994 08:49:36 GMT", true),
         ("Sun, 06 Nov 1994 08:49:36 GMT", true),
         ("Sunday, 06-Nov-94 08:49:37 GMT", true),
         ("Fri, 1 Jan 2100 00:00:00 GMT", true),
