@@ -34,8 +34,9 @@ pub struct Limits {
     pub connections: usize,
     /// Bytes of a WebSocket message: close code 1009. Default 64 MiB, what Shiny Server takes.
     pub message_bytes: u64,
-    /// Bytes that may wait to be sent to one WebSocket: past that the connection is dropped, for its peer does not
-    /// read. Default 256 MiB.
+    /// Bytes that may wait to be sent to one WebSocket, behind the message that is being sent: past that its peer does
+    /// not read, and it ends with 1013, or is dropped when the peer does not read that either. Default 64 MiB, as much
+    /// as one message may have.
     pub socket_queue: usize,
     /// How often a WebSocket is sent a ping, for the sake of proxies that cut what is silent. Default 20 s.
     pub ping_time: Duration,
@@ -57,7 +58,7 @@ impl Default for Limits {
             idle_time: Duration::from_secs(120),
             connections: 10_000,
             message_bytes: 64 << 20,
-            socket_queue: 256 << 20,
+            socket_queue: 64 << 20,
             ping_time: Duration::from_secs(20),
             close_time: Duration::from_secs(5),
             stop_time: Duration::from_secs(1),

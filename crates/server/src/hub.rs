@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::HeaderName;
-use rookery_error::Reports;
+use rookery_error::{ErrorHook as _, Reports};
 use rookery_exchange::{
     Blocks, Command, Event, Exchange, ExchangeId, Link, ListenerId, PushError, Pushed, SocketId,
 };
@@ -254,6 +254,13 @@ impl Hub {
         if let rookery_exchange::Payload::Pooled(buffer) = payload {
             self.link.recycle(buffer);
         }
+    }
+
+    /// Reports what happened to a WebSocket, outside the task of its request.
+    pub(crate) fn report(&self, id: ExchangeId, rejection: Rejection) {
+        let hook = self.reports.hook();
+        hook.begin(id);
+        hook.throw(rejection.error());
     }
 
     // ---- connections ----

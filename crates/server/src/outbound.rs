@@ -73,6 +73,31 @@ impl Outbound {
         self.len
     }
 
+    /// Bytes behind the message that is being sent.
+    pub(crate) fn behind(&self) -> usize {
+        self.pieces.iter().skip(self.front()).map(|piece| piece.bytes().len()).sum()
+    }
+
+    /// Drops what is behind the message that is being sent: the peer sees whole messages, and fewer of them.
+    pub(crate) fn cut(&mut self, buffers: &Buffers) {
+        for piece in self.pieces.drain(self.front()..) {
+            self.len -= piece.bytes().len();
+            if let Piece::Frames(frames) = piece {
+                buffers.give(frames);
+            }
+        }
+    }
+
+    /// How many pieces the message that is being sent is in: small ones that were joined, and the payload whose header
+    /// ends them.
+    fn front(&self) -> usize {
+        match (self.pieces.front(), self.pieces.get(1)) {
+            (Some(Piece::Frames(_)), Some(Piece::Pooled(_) | Piece::Lent(_))) => 2,
+            (Some(_), _) => 1,
+            (None, _) => 0,
+        }
+    }
+
     /// Appends bytes that are no frame: the answer to the handshake.
     pub(crate) fn push_raw(&mut self, buffers: &Buffers, bytes: &[u8]) {
         self.frames(buffers).extend_from_slice(bytes);

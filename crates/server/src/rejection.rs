@@ -30,10 +30,12 @@ pub enum Rejection {
     Busy,
     /// The disk of temporary files is full, or keeps its reserve: 507.
     DiskFull,
+    /// A WebSocket's peer does not read what it is sent: close code 1013.
+    Unread,
 }
 
 /// All of them, in the order of their numbers.
-const ALL: [Rejection; 10] = [
+const ALL: [Rejection; 11] = [
     Rejection::Unreadable,
     Rejection::Host,
     Rejection::Target,
@@ -44,6 +46,7 @@ const ALL: [Rejection; 10] = [
     Rejection::Application,
     Rejection::Busy,
     Rejection::DiskFull,
+    Rejection::Unread,
 ];
 
 #[cfg(not(feature = "ablation-twice"))]
@@ -58,7 +61,7 @@ static ERRORS: [StaticError<Rejection>; ALL.len()] = {
 };
 
 impl Rejection {
-    /// The status it is answered with.
+    /// The status it is answered with; 503 for what is no request.
     pub fn status(self) -> u16 {
         match self {
             Rejection::Unreadable | Rejection::Host | Rejection::Target | Rejection::BodyUnreadable => 400,
@@ -66,7 +69,7 @@ impl Rejection {
             Rejection::BodyTooLarge => 413,
             Rejection::HeadTooLarge => 431,
             Rejection::Application => 500,
-            Rejection::Busy => 503,
+            Rejection::Busy | Rejection::Unread => 503,
             Rejection::DiskFull => 507,
         }
     }
@@ -105,7 +108,7 @@ impl Rejection {
             Rejection::BodyTooLarge => "413 Content Too Large\n",
             Rejection::HeadTooLarge => "431 Request Header Fields Too Large\n",
             Rejection::Application => "500 Internal Server Error\n",
-            Rejection::Busy => "503 Service Unavailable\n",
+            Rejection::Busy | Rejection::Unread => "503 Service Unavailable\n",
             Rejection::DiskFull => "507 Insufficient Storage\n",
         }
     }
@@ -129,6 +132,7 @@ impl fmt::Display for Rejection {
             Rejection::Application => "the application failed",
             Rejection::Busy => "the queue of requests is full",
             Rejection::DiskFull => "the disk of temporary files is full",
+            Rejection::Unread => "the peer of a WebSocket does not read what it is sent",
         })
     }
 }

@@ -15,6 +15,7 @@ use rookery_websocket::protocol::{
 use crate::connection::Connection;
 use crate::hub::Hub;
 use crate::outbound::Outbound;
+use crate::rejection::Rejection;
 
 /// Bytes waiting to be written past which the application is told when they have been.
 const HIGH_WATER: usize = 1 << 20;
@@ -29,6 +30,9 @@ const READS: usize = 4;
 /// Close codes that stand for what was not sent (RFC 6455, 7.4.1).
 const NO_STATUS: u16 = 1005;
 const ABNORMAL: u16 = 1006;
+
+/// The close code of what the server has no room for (IANA's registry of close codes).
+const TRY_AGAIN_LATER: u16 = 1013;
 
 /// A WebSocket as the rest of the I/O thread sees it.
 #[derive(Debug)]
@@ -67,12 +71,21 @@ impl Mailbox {
         if out.len() > HIGH_WATER {
             self.was_high.set(true);
         }
-        if out.len() > hub.limits.socket_queue {
-            // Its peer does not read: what waits will not arrive either.
-            self.state.set(State::Over);
-        }
+        // The sum is looked at first: it is at hand.
+        let is_full = out.len() > hub.limits.socket_queue && out.behind() > hub.limits.socket_queue;
         drop(out);
+        if is_full {
+            self.refuse(hub, Rejection::Unread, "not read in time");
+        }
         self.wake();
+    }
+
+    /// Ends the WebSocket with 1013: what waits behind the message that is being sent is dropped, and the peer has
+    /// the time of a close to read the rest.
+    fn refuse(&self, hub: &Hub, rejection: Rejection, reason: &str) {
+        hub.report(self.id, rejection);
+        self.out.borrow_mut().cut(&hub.buffers);
+        self.say_goodbye(hub, CloseCode::new(TRY_AGAIN_LATER), reason);
     }
 
     /// Starts the closing handshake. A code that must not be sent becomes 1001, as with httpuv.

@@ -4,6 +4,7 @@ mod heads;
 mod http;
 mod limits;
 mod reports;
+mod send_queue;
 mod stopping;
 mod support;
 mod websocket;

@@ -211,31 +211,6 @@ fn a_peer_that_pings_and_never_reads_does_not_fill_memory() {
 }
 
 #[test]
-fn what_a_peer_does_not_read_has_a_limit() {
-    let app = App::with(
-        Config { limits: Limits { socket_queue: 4 << 20, ..Limits::default() }, ..Config::default() },
-        Site::default(),
-        Box::new(|link, event| match event {
-            Event::Request(mut exchange) => {
-                exchange.begin_reply(101);
-                link.send(Command::Respond(exchange));
-            }
-            Event::Message { socket, .. } => {
-                for _ in 0..1000 {
-                    let payload = Payload::Pooled(vec![0; 100_000]);
-                    link.send(Command::Send { socket, kind: MessageKind::Binary, payload });
-                }
-            }
-            _ => {}
-        }),
-    );
-    let mut client = app.connect();
-    client.upgrade(b"");
-    client.send(masked(0x81, b"flood me"));
-    assert_eq!(app.await_event("closed"), "closed 1006");
-}
-
-#[test]
 fn the_application_hears_when_a_backlog_has_been_written() {
     let app = App::new(Limits::default(), hello);
     let mut client = app.connect();
