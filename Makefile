@@ -15,7 +15,7 @@ SECONDS_EACH ?= 30
 export CARGO_TARGET_DIR := $(CURDIR)/target
 export ROOKERY_LIB := $(abspath $(LIB))
 
-.PHONY: help setup install run test check bench fuzz conformance soundness docs clean
+.PHONY: help setup install run test check bench soak fuzz conformance soundness docs clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 14
@@ -38,6 +38,9 @@ check: install ## formatting, lints, docs, file sizes, conformance, counted regr
 bench: install ## measure every claim beside its peers (GROUP=name, QUICK=1, GOALS=1, ALLOW_MISSING=1)
 	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/run.py $(if $(GROUP),--group $(GROUP)) $(if $(QUICK),--quick) \
 	  $(if $(GOALS),--goals) $(if $(ALLOW_MISSING),--allow-missing)
+
+soak: install ## uploads, WebSockets, slow peers and kills for SECONDS (default 600), and then what is left of them
+	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/soak/run.py $(or $(SECONDS),600)
 
 fuzz: ## run each fuzz target for SECONDS_EACH seconds (default 30); needs the nightly toolchain
 	@scripts/fuzz $(SECONDS_EACH) $(TARGET)

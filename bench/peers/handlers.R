@@ -52,14 +52,39 @@ rook_handlers$idle <- function(req) {
   list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")
 }
 rook_handlers$headers <- rook_handlers$hello
+# wrk waits for the body that the head of an answer to HEAD announces
+rook_handlers$empty <- function(req) list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "")
+rook_handlers$absent <- function(req) list(status = 404L, headers = list("Content-Type" = "text/plain"), body = "Not here")
+# bench/soak: everything that a request can be, by path; `/sockets` tells how many WebSockets the app still thinks open
+sockets <- 0L
+big <- raw(4194304L)
+rook_handlers$soak <- function(req) {
+  switch(req$PATH_INFO,
+    "/upload" = rook_handlers$`body-in`(req),
+    "/big" = list(status = 200L, headers = list("Content-Type" = "application/octet-stream"), body = big),
+    "/promise" = promises::promise(function(resolve, reject) {
+      later::later(function() resolve(rook_handlers$hello(req)), 0.02)
+    }),
+    "/stop" = stop("as the soak asked"),
+    "/sockets" = list(status = 200L, headers = list(), body = as.character(sockets)),
+    rook_handlers$idle(req)
+  )
+}
 
 rook_app <- function(as_static_path) {
   app <- list(call = rook_handlers[[if (workload == "ws") "idle" else workload]])
-  if (workload == "static") {
+  if (workload %in% c("static", "soak")) {
     app$staticPaths <- list("/static" = as_static_path(static_dir))
   }
   if (workload == "ws") {
     app$onWSOpen <- function(ws) {
+      ws$onMessage(function(binary, message) ws$send(message))
+    }
+  }
+  if (workload == "soak") {
+    app$onWSOpen <- function(ws) {
+      sockets <<- sockets + 1L
+      ws$onClose(function() sockets <<- sockets - 1L)
       ws$onMessage(function(binary, message) ws$send(message))
     }
   }

@@ -86,7 +86,7 @@ def rookery_library() -> Path:
 
 
 def peers_library() -> Path:
-    return Path(os.environ.get("ROOKERY_PEERS") or build.TREE.parent / "peers" / "lib")
+    return Path(os.environ.get("ROOKERY_PEERS") or build.TREE / ".local" / "peers")
 
 
 def _require_r_package(peer: str, package: str, library: Path | None) -> None:
@@ -161,8 +161,15 @@ _ports = itertools.count(FIRST_PORT)
 
 
 def next_port() -> int:
-    """Ports are not used twice in a run: a listener of a server that just ended may linger."""
-    return next(_ports)
+    """A free port below those that the kernel gives to clients, and none twice in a run: a listener may linger."""
+    for port in _ports:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+    raise RuntimeError("no free port")
 
 
 def start(

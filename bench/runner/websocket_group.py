@@ -106,11 +106,11 @@ def measure_idle(cell: Cell, server: Server, scenario: Scenario, generator: str,
     try:
         # A few connections first: what a server allocates once is not what a connection costs.
         _hold(line, 20, lambda: None)
-        before = _settled_memory(server)
+        before = settled_memory(server)
         figures: dict[str, float] = {}
 
         def read() -> None:
-            resident = _settled_memory(server)
+            resident = settled_memory(server)
             figures["resident_bytes"] = float(resident)
             figures["bytes_per_connection"] = max(0.0, (resident - before) / scenario.connections)
             spent = server.cpu_seconds()
@@ -126,7 +126,7 @@ def measure_idle(cell: Cell, server: Server, scenario: Scenario, generator: str,
             server.pause()
 
 
-def _settled_memory(server: Server) -> int:
+def settled_memory(server: Server) -> int:
     """The resident set after the handler of `/gc` has collected R's garbage, twice: the first frees what the second needs."""
     for _ in range(2):
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)

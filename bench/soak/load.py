@@ -1,0 +1,315 @@
+"""The load of the soak: honest clients whose answers are checked, and peers that misbehave. One process, asyncio.
+
+    python3 bench/soak/load.py <port>       until SIGTERM; then one line of JSON: {kind: [done, failed, first reason]}
+
+Every kind has so many tasks and a pause after each round, so the rate is bounded whatever the server does. Only the
+loopback is spoken to.
+"""
+
+import asyncio
+import json
+import random
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+# An honest client waits this long for anything; a machine with other work to do may need seconds.
+PATIENCE_S = 30
+# Past the server's 1 MiB of a body in memory: this one goes through a file.
+SPOOLED = bytes(3 << 20)
+BIG = 4 << 20
+KEY = b"\x37\xfa\x21\x3d"
+NONSENSE = (b"GET / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00", bytes(200))
+HANDSHAKE = (
+    b"GET /ws HTTP/1.1\r\nHost: soak\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+class Wrong(Exception):
+    """An answer that an honest client should not get."""
+
+
+class Peer:
+    """One connection, as raw as the misbehaviour needs."""
+
+    def __init__(self, receive_buffer: int = 0) -> None:
+        self.socket = socket.socket()
+        self.socket.setblocking(False)
+        if receive_buffer:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.rest = b""
+
+    async def __aenter__(self) -> "Peer":
+        await asyncio.get_running_loop().sock_connect(self.socket, ("127.0.0.1", PORT))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def reset(self) -> None:
+        """Closes with RST instead of FIN, as a client does that died with data unread or whose host went away."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+    async def send(self, data: bytes) -> None:
+        await asyncio.get_running_loop().sock_sendall(self.socket, data)
+
+    async def receive(self, size: int = 1 << 16) -> bytes:
+        data = await asyncio.get_running_loop().sock_recv(self.socket, size)
+        if not data:
+            raise ConnectionResetError("closed by the server")
+        return data
+
+    async def exactly(self, size: int) -> bytes:
+        pieces, have = [self.rest], len(self.rest)
+        while have < size:
+            pieces.append(await self.receive())
+            have += len(pieces[-1])
+        data = b"".join(pieces)
+        self.rest = data[size:]
+        return data[:size]
+
+    async def head(self) -> bytes:
+        while b"\r\n\r\n" not in self.rest:
+            self.rest += await self.receive()
+        head, self.rest = self.rest.split(b"\r\n\r\n", 1)
+        return head
+
+    async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+        length = f"Content-Length: {len(body)}\r\n" if method == "POST" else ""
+        await self.send(f"{method} {path} HTTP/1.1\r\nHost: soak\r\n{length}\r\n".encode() + body)
+        head = (await self.head()).lower()
+        size = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
+        return int(head.split()[1]), await self.exactly(size)
+
+    async def upgrade(self) -> None:
+        await self.send(HANDSHAKE)
+        head = await self.head()
+        if not head.startswith(b"HTTP/1.1 101"):
+            raise Wrong(f"handshake: {head[:40]!r}")
+
+    async def message(self) -> tuple[int, bytes]:
+        first, second = await self.exactly(2)
+        size = second & 0x7F
+        if size > 125:
+            size = int.from_bytes(await self.exactly(2 if size == 126 else 8), "big")
+        return first & 0x0F, await self.exactly(size)
+
+
+def frame(opcode: int, payload: bytes) -> bytes:
+    size = len(payload)
+    mask = int.from_bytes(KEY * (size // 4 + 1), "big") >> (8 * (4 - size % 4))
+    masked = (int.from_bytes(payload, "big") ^ mask).to_bytes(size, "big")
+    if size < 126:
+        length = bytes([0x80 | size])
+    else:
+        length = struct.pack(">BH", 0xFE, size) if size < 65536 else struct.pack(">BQ", 0xFF, size)
+    return bytes([0x80 | opcode]) + length + KEY + masked
+
+
+def expect(is_so: bool, what: str) -> None:
+    if not is_so:
+        raise Wrong(what)
+
+
+# --- honest ---
+
+
+async def get() -> None:
+    async with Peer() as peer:
+        for _ in range(20):
+            status, body = await peer.ask("GET", "/")
+            expect((status, body) == (200, b"Hello, World!"), f"GET: {status} {body[:40]!r}")
+            await asyncio.sleep(0.05)
+
+
+async def post_small() -> None:
+    async with Peer() as peer:
+        for _ in range(100):
+            body = b"x" * random.choice((1, 100, 1000))
+            answer = await peer.ask("POST", "/upload", body)
+            expect(answer == (200, str(len(body)).encode()), f"POST: {answer[0]} {answer[1][:40]!r}")
+            await asyncio.sleep(0.01)
+
+
+async def post_large() -> None:
+    async with Peer() as peer:
+        answer = await peer.ask("POST", "/upload", SPOOLED)
+        expect(answer == (200, str(len(SPOOLED)).encode()), f"upload: {answer[0]} {answer[1][:40]!r}")
+
+
+async def static() -> None:
+    async with Peer() as peer:
+        for _ in range(10):
+            status, body = await peer.ask("GET", "/static/10k.txt")
+            expect((status, len(body)) == (200, 10240), f"static: {status}, {len(body)} bytes")
+            await asyncio.sleep(0.05)
+
+
+async def big() -> None:
+    async with Peer() as peer:
+        status, body = await peer.ask("GET", "/big")
+        expect((status, len(body)) == (200, BIG), f"big: {status}, {len(body)} bytes")
+
+
+async def promise() -> None:
+    async with Peer() as peer:
+        for _ in range(10):
+            status, body = await peer.ask("GET", "/promise")
+            expect((status, body) == (200, b"Hello, World!"), f"promise: {status} {body[:40]!r}")
+
+
+async def app_error() -> None:
+    async with Peer() as peer:
+        status, _ = await peer.ask("GET", "/stop")
+        expect(status == 500, f"an error of the app's: {status}")
+
+
+async def echo() -> None:
+    async with Peer() as peer:
+        await peer.upgrade()
+        for payload in (b"a", b"b" * 200, b"c" * 70_000):
+            await peer.send(frame(1, payload))
+            answer = await peer.message()
+            expect(answer == (1, payload), f"echo: opcode {answer[0]}, {len(answer[1])} bytes")
+        await peer.send(frame(8, b"\x03\xe8"))
+        expect((await peer.message())[0] == 8, "no Close frame came back")
+
+
+# --- not so ---
+
+
+async def leave(peer: Peer) -> None:
+    if random.random() < 0.5:
+        peer.reset()
+
+
+async def aborted_upload() -> None:
+    async with Peer() as peer:
+        await peer.send(f"POST /upload HTTP/1.1\r\nHost: soak\r\nContent-Length: {len(SPOOLED)}\r\n\r\n".encode())
+        await peer.send(SPOOLED[: len(SPOOLED) // 2])
+        await asyncio.sleep(random.choice((0, 0.5)))
+        await leave(peer)
+
+
+async def promise_left() -> None:
+    async with Peer() as peer:
+        await peer.send(b"GET /promise HTTP/1.1\r\nHost: soak\r\n\r\n")
+        await asyncio.sleep(random.choice((0, 0.005)))
+        await leave(peer)
+
+
+async def slow_head() -> None:
+    async with Peer() as peer:
+        # 40 s is past the deadline for a head.
+        for _ in range(random.choice((4, 16, 80))):
+            await peer.send(b"GET / HTTP/1.1\r\nHost: soak\r\nX-Slow: " if _ == 0 else b"x")
+            await asyncio.sleep(0.5)
+        await leave(peer)
+
+
+async def slow_reader() -> None:
+    async with Peer(receive_buffer=4096) as peer:
+        await peer.send(b"GET /big HTTP/1.1\r\nHost: soak\r\n\r\n")
+        for _ in range(random.choice((10, 100))):
+            await peer.receive(1024)
+            await asyncio.sleep(0.1)
+        await leave(peer)
+
+
+async def websocket_reset() -> None:
+    async with Peer() as peer:
+        await peer.upgrade()
+        await peer.send(frame(1, b"r" * 200) * 10)
+        peer.reset()
+
+
+async def websocket_never_reads() -> None:
+    async with Peer(receive_buffer=4096) as peer:
+        await peer.upgrade()
+        echoed = frame(1, b"n" * 60_000)
+        for _ in range(100):
+            await peer.send(echoed)
+        await asyncio.sleep(2)
+        await leave(peer)
+
+
+async def websocket_half() -> None:
+    async with Peer() as peer:
+        await peer.upgrade()
+        half = frame(2, bytes(random.choice((100, 1 << 20))))
+        await peer.send(half[: len(half) // 2])
+        await asyncio.sleep(random.choice((0, 1)))
+        await leave(peer)
+
+
+async def nonsense() -> None:
+    async with Peer() as peer:
+        await peer.send(random.choice(NONSENSE))
+        await leave(peer)
+
+
+@dataclass
+class Kind:
+    act: Callable[[], Awaitable[None]]
+    tasks: int
+    pause: float
+    is_honest: bool = True
+    done: int = 0
+    failed: int = 0
+    reason: str = ""
+
+    async def loop(self) -> None:
+        await asyncio.sleep(random.random() * self.pause)
+        while True:
+            try:
+                # A peer that misbehaves is dropped sooner or later, which is right; for an honest one it is not.
+                async with asyncio.timeout(PATIENCE_S if self.is_honest else 120):
+                    await self.act()
+                self.done += 1
+            except (OSError, Wrong, TimeoutError, IndexError, ValueError) as error:
+                self.done += not self.is_honest
+                self.failed += self.is_honest
+                self.reason = self.reason or (f"{error!r}" if self.is_honest else "")
+            await asyncio.sleep(self.pause)
+
+
+# About 400 requests and 40 WebSockets a second in all: a quarter of a core of this program's, and less of the server's.
+KINDS = [
+    Kind(get, 2, 0.1),
+    Kind(post_small, 4, 0.1),
+    Kind(post_large, 1, 0.5),
+    Kind(static, 1, 0.1),
+    Kind(big, 1, 1.0),
+    Kind(promise, 2, 0.1),
+    Kind(app_error, 1, 1.0),
+    Kind(echo, 2, 0.1),
+    Kind(aborted_upload, 2, 1.0, is_honest=False),
+    Kind(promise_left, 1, 0.1, is_honest=False),
+    Kind(slow_head, 10, 0.1, is_honest=False),
+    Kind(slow_reader, 4, 0.1, is_honest=False),
+    Kind(websocket_reset, 2, 0.1, is_honest=False),
+    Kind(websocket_never_reads, 1, 1.0, is_honest=False),
+    Kind(websocket_half, 4, 0.2, is_honest=False),
+    Kind(nonsense, 1, 0.1, is_honest=False),
+]
+
+
+async def main() -> None:
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    tasks = [asyncio.create_task(kind.loop()) for kind in KINDS for _ in range(kind.tasks)]
+    await ended.wait()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    print(json.dumps({kind.act.__name__: [kind.done, kind.failed, kind.reason] for kind in KINDS}))
+
+
+if __name__ == "__main__":
+    PORT = int(sys.argv[1])
+    asyncio.run(main())

@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""A soak of Rookery under R: uploads, WebSockets, slow peers and kills, and nothing left of them.
+
+    python3 bench/soak/run.py [seconds]          default 600; `make soak SECONDS=600`
+
+The load (bench/soak/load.py) runs for a minute, is taken away, and what the server holds then is the reference; it runs
+for the rest of the time, is taken away again, and the server must hold no more than that, but for the tolerances named
+below. Below three minutes the first part is a third. Samples of each second: bench/out/soak.csv.
+
+Exit status: 0; 1 something was left, an honest client was not served, or the server ended; 2 wrong arguments.
+"""
+
+import csv
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from runner import build, machine, peers  # noqa: E402
+from runner.peers import Server  # noqa: E402
+from runner.plan import static_folder  # noqa: E402
+from runner.websocket_group import settled_memory  # noqa: E402
+
+LOAD = Path(__file__).with_name("load.py")
+# The first part; shorter where the whole is.
+FIRST_S = 60
+SHORTEST_S = 20
+# A client process lives this long and is killed with SIGKILL, with whatever it has open.
+CLIENT_LIFE_S = 4
+# How long the server gets to notice that everybody has left: its disk threads end 10 s after their last work, and
+# what it reads after a refusal, or waits for a Close frame, takes up to 5 s.
+SETTLE_S = 60
+
+# What may be left. Descriptors and threads are counted things: not one more.
+MORE_DESCRIPTORS = 0
+MORE_THREADS = 0
+# R's heap and malloc's give back whole pages only, and which stay in use depends on what lay beside what: RSS of an
+# idle server differs by some MiB from one minute to the next and has no trend. A leak of 100 bytes a request would be
+# 24 MiB in ten minutes.
+MORE_RSS = 12 << 20
+# A server that has not had its first minute still grows into the memory that it works in, so a short soak sees only
+# what leaks fast; descriptors and threads are as exact in it.
+MORE_RSS_YOUNG = 32 << 20
+
+
+@dataclass
+class Level:
+    second: int
+    part: str
+    descriptors: int
+    threads: int
+    rss: int
+
+
+class Watch:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.began = time.monotonic()
+        self.levels: list[Level] = []
+
+    def look(self, part: str) -> Level:
+        process = Path(f"/proc/{self.server.process.pid}")
+        try:
+            descriptors, threads = (len(list((process / name).iterdir())) for name in ("fd", "task"))
+            second, rss = round(time.monotonic() - self.began), self.server.memory_bytes("VmRSS")
+            level = Level(second, part, descriptors, threads, rss)
+        except (OSError, RuntimeError) as error:
+            raise RuntimeError(f"the server ended: {self.server.last_words()}") from error
+        self.levels.append(level)
+        return level
+
+    def settle(self, part: str, least: Level | None) -> Level:
+        """Until it holds no more than before any load, or the limit; then R's garbage is collected and the level read."""
+        end = time.monotonic() + SETTLE_S
+        while time.monotonic() < end:
+            time.sleep(1)
+            now = self.look(part)
+            if least is not None and now.descriptors <= least.descriptors and now.threads <= least.threads:
+                break
+        settled_memory(self.server)
+        time.sleep(1)
+        return self.look(part)
+
+
+class Clients:
+    """One process of load that stays, and one that is killed again and again."""
+
+    def __init__(self, port: int) -> None:
+        self.line = [sys.executable, str(LOAD), str(port)]
+        self.kills = 0
+        self.counts: dict[str, list] = {}
+
+    def run(self, seconds: float, watch: Watch, part: str) -> None:
+        steady = subprocess.Popen(self.line, stdout=subprocess.PIPE, text=True)
+        victim = subprocess.Popen(self.line, stdout=subprocess.DEVNULL)
+        try:
+            end = time.monotonic() + seconds
+            kill_at = time.monotonic() + CLIENT_LIFE_S
+            while time.monotonic() < end:
+                time.sleep(1)
+                watch.look(part)
+                if steady.poll() is not None:
+                    raise RuntimeError(f"the load ended with status {steady.returncode}")
+                if time.monotonic() > kill_at:
+                    victim.kill()
+                    victim.wait()
+                    self.kills += 1
+                    victim = subprocess.Popen(self.line, stdout=subprocess.DEVNULL)
+                    kill_at = time.monotonic() + CLIENT_LIFE_S
+            steady.terminate()
+            printed, _ = steady.communicate(timeout=60)
+        finally:
+            for process in (steady, victim):
+                process.kill()
+                process.wait()
+        for kind, (done, failed, reason) in json.loads(printed).items():
+            before = self.counts.get(kind, [0, 0, ""])
+            self.counts[kind] = [before[0] + done, before[1] + failed, before[2] or reason]
+
+
+def table(rows: list[tuple[str, Level]]) -> list[str]:
+    lines = ["| | second | descriptors | threads | RSS MiB |", "|---|---|---|---|---|"]
+    return lines + [f"| {name} | {at.second} | {at.descriptors} | {at.threads} | {at.rss / 2**20:.1f} |" for name, at in rows]
+
+
+def middle(levels: list[Level], name: str) -> Level:
+    """The medians of a stretch of samples."""
+    values = [round(median(getattr(level, key) for level in levels)) for key in ("descriptors", "threads", "rss")]
+    return Level(levels[-1].second, name, *values)
+
+
+def complaints(reference: Level, end: Level, sockets: int, counts: dict[str, list], more_rss: int = MORE_RSS) -> list[str]:
+    """What is left at the end that was not there after the first part, and what went wrong on the way."""
+    found = []
+    limits = (("descriptors", 1, MORE_DESCRIPTORS), ("threads", 1, MORE_THREADS), ("rss", 2**20, more_rss))
+    for name, unit, room in limits:
+        more = getattr(end, name) - getattr(reference, name)
+        if more > room:
+            unit_name = " MiB" if name == "rss" else ""
+            found.append(f"{name}: {more / unit:+.4g}{unit_name} since the reference, at most {room / unit:+.4g}")
+    if sockets != 0:
+        found.append(f"the app still counts {sockets} open WebSockets")
+    for kind, (done, failed, reason) in counts.items():
+        if failed:
+            found.append(f"{kind}: {failed} of {done + failed} failed, the first with {reason}")
+        if not done:
+            found.append(f"{kind}: not one was done")
+    return found
+
+
+def soak(server: Server, seconds: int) -> int:
+    watch, clients = Watch(server), Clients(server.port)
+    settled_memory(server)
+    start = watch.look("start")
+    first = min(FIRST_S, seconds // 3)
+    clients.run(first, watch, "first")
+    reference = watch.settle("reference", start)
+    clients.run(seconds - first, watch, "load")
+    end = watch.settle("end", reference)
+    with (build.OUT / "soak.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([[field.name for field in fields(Level)], *map(astuple, watch.levels)])
+
+    loaded = [level for level in watch.levels if level.part == "load"]
+    tenth = max(1, len(loaded) // 10)
+    rows = [("before any load", start), (f"**after {first} s, load taken away**", reference)]
+    tenths = [loaded[at : at + tenth] for at in range(0, len(loaded) - tenth + 1, tenth)]
+    rows += [("under load, median of a tenth", middle(levels, "load")) for levels in tenths]
+    rows += [("**at the end, load taken away**", end)]
+    print("\n".join(table(rows)))
+    rounds = ", ".join(f"{kind} {done}" for kind, (done, _, _) in clients.counts.items())
+    print(f"\nDone (rounds; a round may be a hundred requests): {rounds}; {clients.kills} clients killed.")
+    more_rss = MORE_RSS if first == FIRST_S else MORE_RSS_YOUNG
+    found = complaints(reference, end, int(ask(server, "/sockets")), clients.counts, more_rss)
+    for line in found:
+        print(f"soak: {line}")
+    print(f"soak: {'FAILED' if found else 'passed'} after {seconds} s of load")
+    return 1 if found else 0
+
+
+def ask(server: Server, path: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=30) as reply:
+        return reply.read().decode()
+
+
+def main() -> int:
+    try:
+        seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 600
+    except ValueError:
+        seconds = 0
+    if seconds < SHORTEST_S:
+        print(f"usage: run.py [seconds, at least {SHORTEST_S}]", file=sys.stderr)
+        return 2
+    machine.raise_descriptor_limit()
+    machine.own_network()
+    server = peers.start("rookery", "soak", static_folder(), "free")
+    try:
+        return soak(server, seconds)
+    except RuntimeError as error:
+        print(f"soak: {error}")
+        return 1
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
