@@ -1,6 +1,7 @@
 -- Shapes the request by the environment and prints what wrk measured as one line of JSON.
 local headers = tonumber(os.getenv("BENCH_HEADERS") or "0")
 local body = tonumber(os.getenv("BENCH_BODY_BYTES") or "0")
+local chunked = os.getenv("BENCH_CHUNKED") == "1"
 
 for i = 1, headers do
   wrk.headers[string.format("X-Header-%03d", i)] = string.format("value-%03d", i)
@@ -9,6 +10,33 @@ if body > 0 then
   wrk.method = "POST"
   wrk.body = string.rep("x", body)
   wrk.headers["Content-Type"] = "application/octet-stream"
+end
+for name, value in string.gmatch(os.getenv("BENCH_SEND") or "", "([^:\n]+): ([^\n]*)") do
+  wrk.headers[name] = value
+end
+local method = os.getenv("BENCH_METHOD") or ""
+if method ~= "" then
+  wrk.method = method
+end
+
+-- wrk always sends a Content-Length with a body; a chunked one is put together here, once, in chunks of 8 KiB.
+if chunked then
+  local whole
+  function request()
+    if whole == nil then
+      local chunks = {}
+      for at = 1, body, 8192 do
+        local chunk = wrk.body:sub(at, at + 8191)
+        chunks[#chunks + 1] = string.format("%x\r\n%s\r\n", #chunk, chunk)
+      end
+      local payload = wrk.body
+      wrk.body = nil
+      wrk.headers["Transfer-Encoding"] = "chunked"
+      whole = wrk.format() .. table.concat(chunks) .. "0\r\n\r\n"
+      wrk.body = payload
+    end
+    return whole
+  end
 end
 
 function done(summary, latency)

@@ -122,6 +122,7 @@ def markdown(
             if group.kind == "ablation":
                 lines += _without_difference(row)
             lines.append("")
+    lines += _beside_base(group, cells)
     lines += ["### Machine and versions", ""]
     lines += [f"- {name}: {value}" for name, value in about.items()]
     if verdicts and with_goals:
@@ -174,6 +175,36 @@ def table(group: Group, row: list[Cell]) -> list[str]:
                 fields.append(_ratio_field(ours, cell, metric))
         lines.append("| " + " | ".join(fields) + " |")
     return lines
+
+
+def _beside_base(group: Group, cells: list[Cell]) -> list[str]:
+    """All scenarios of a group with a `base` in one table: what a row costs beside the base, and beside the other peer.
+
+    CPU time as well as the rate: it also tells where the generator, or a peer that waits, sets the rate.
+    """
+    by_key = {(cell.scenario, cell.peer): cell for cell in cells}
+    base = by_key.get((group.base, group.ours))
+    if base is None or base.status != OK:
+        return []
+    cost = "cpu_us_per_request"
+    others = list(dict.fromkeys(cell.peer for cell in cells if cell.peer != group.ours))
+    head = [f"{group.ours}: {COLUMNS[group.metric]}", f"of {group.base}", COLUMNS[cost], f"of {group.base}"]
+    for other in others:
+        head += [f"{group.ours} / {other}", f"{other}: {COLUMNS[cost]}", f"{group.ours} / {other}"]
+    lines = [f"### Beside {group.base}", "", "| | " + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
+    for scenario in dict.fromkeys(cell.scenario for cell in cells):
+        ours = by_key.get((scenario, group.ours))
+        if ours is None or ours.status != OK:
+            continue
+        fields = []
+        for metric in (group.metric, cost):
+            fields += [number(ours.middle(metric)), number(ratio(ours.middle(metric), base.middle(metric)))]
+        for other in (by_key.get((scenario, peer)) for peer in others):
+            is_ok = other is not None and other.status == OK
+            times = [number(median(pairwise(ours, other, metric, ratio))) if is_ok else "-" for metric in (group.metric, cost)]
+            fields += [times[0], number(other.middle(cost)) if is_ok else "-", times[1]]
+        lines.append(f"| {scenario} | " + " | ".join(fields) + " |")
+    return [*lines, ""]
 
 
 def _without_difference(row: list[Cell]) -> list[str]:

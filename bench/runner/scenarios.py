@@ -34,7 +34,13 @@ class Scenario:
     connections: int = 1
     headers: int = 0
     body_bytes: int = 0
-    # What one answer must be: status 200 and this many bytes of body.
+    # Headers to send besides, the method where it is not GET or POST by the body, and whether the body is sent chunked.
+    send: dict[str, str] = field(default_factory=dict)
+    method: str = ""
+    chunked: bool = False
+    # What is answered.
+    status: int = 200
+    # This many bytes of body.
     answer_bytes: int | None = None
     payload_bytes: int = 0
     # Anything else the kind of group reads itself.
@@ -63,6 +69,8 @@ class Group:
     metric: str
     scenarios: list[Scenario]
     goals: list[Goal]
+    # The scenario that a last table compares the others with; most groups have none.
+    base: str = ""
 
 
 def group_names(folder: Path) -> list[str]:
@@ -80,6 +88,9 @@ def load_group(path: Path) -> Group:
     if len(set(names)) != len(names):
         raise ScenarioError(f"{path}: two scenarios of one name")
     goals = [_goal(path, entry, ours, scenarios) for entry in data.get("goal", [])]
+    base = data.get("base", "")
+    if base and base not in names:
+        raise ScenarioError(f"{path}: no scenario {base!r} to compare with")
     return Group(
         name=path.stem,
         kind=kind,
@@ -88,6 +99,7 @@ def load_group(path: Path) -> Group:
         metric=data.get("metric", "ns_per_op" if kind in ("micro", "ablation") else "requests_per_second"),
         scenarios=scenarios,
         goals=goals,
+        base=base,
     )
 
 

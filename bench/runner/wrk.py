@@ -18,18 +18,26 @@ def check(server: Server, scenario: Scenario) -> None:
     """One request whose answer is looked at: a server that answers fast and wrongly is not fast."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     headers = {f"X-Header-{i:03d}": f"value-{i:03d}" for i in range(1, scenario.headers + 1)}
+    headers.update(scenario.send)
     body = b"x" * scenario.body_bytes if scenario.body_bytes else None
+    method = scenario.method or ("POST" if body else "GET")
     try:
-        connection.request("POST" if body else "GET", scenario.path, body=body, headers=headers)
+        connection.request(
+            method,
+            scenario.path,
+            body=iter([body]) if scenario.chunked else body,
+            headers=headers,
+            encode_chunked=scenario.chunked,
+        )
         response = connection.getresponse()
         answer = response.read()
     except (OSError, http.client.HTTPException) as error:
         raise RuntimeError(f"no answer to the first request: {error!r}; {server.last_words()}") from error
     finally:
         connection.close()
-    if response.status != 200:
+    if response.status != scenario.status:
         raise RuntimeError(f"status {response.status} to the first request")
-    if body is not None and answer != str(scenario.body_bytes).encode():
+    if body is not None and scenario.answer_bytes is None and answer != str(scenario.body_bytes).encode():
         raise RuntimeError(f"the handler saw {answer[:40]!r} bytes, not {scenario.body_bytes}")
     if scenario.answer_bytes is not None and len(answer) != scenario.answer_bytes:
         raise RuntimeError(f"an answer of {len(answer)} bytes, not {scenario.answer_bytes}")
@@ -40,6 +48,9 @@ def run(server: Server, scenario: Scenario, seconds: float, placement: str) -> d
     environment = clean_environment()
     environment["BENCH_HEADERS"] = str(scenario.headers)
     environment["BENCH_BODY_BYTES"] = str(scenario.body_bytes)
+    environment["BENCH_METHOD"] = scenario.method
+    environment["BENCH_CHUNKED"] = str(int(scenario.chunked))
+    environment["BENCH_SEND"] = "\n".join(f"{name}: {value}" for name, value in scenario.send.items())
     # wrk counts in whole seconds only; the run is cut short by `timeout` in no other way than by its own clock.
     whole = max(1, round(seconds))
     line = [
@@ -66,6 +77,9 @@ def run(server: Server, scenario: Scenario, seconds: float, placement: str) -> d
         raise RuntimeError(f"wrk printed no result: {(done.stdout + done.stderr).strip()[-200:]}")
     result = json.loads(found[0].removeprefix("BENCH "))
     requests = result["requests"]
+    if scenario.status > 399:
+        # wrk counts each of them as an error; here every other answer is one.
+        result["status_errors"] = requests - result["status_errors"]
     failed = sum(result[name] for name in ("connect_errors", "read_errors", "write_errors", "status_errors", "timeouts"))
     if requests == 0:
         raise RuntimeError("no request was answered")

@@ -12,6 +12,7 @@ from runner.allocations import _size  # noqa: E402
 from runner.plan import Options  # noqa: E402
 from runner.sampling import FAILED, MISSING, Cell, interleave, pairwise, ratio  # noqa: E402
 from runner.scenarios import ScenarioError, group_names, load_group  # noqa: E402
+from soak import load as soak_load, run as soak  # noqa: E402
 
 SCENARIOS = Path(__file__).resolve().parent.parent / "scenarios"
 
@@ -223,6 +224,59 @@ R  100
 
     def test_the_picture_shows_shares(self):
         self.assertIn("<title>flush: 1 samples, 50.0%</title>", flame.svg(flame.fold(self.PRINTED), "x"))
+
+
+class Soak(unittest.TestCase):
+    REFERENCE = soak.Level(60, "reference", 12, 4, 100 << 20)
+    COUNTS = {"get": [5, 0, ""]}
+
+    def left(self, descriptors: int = 12, threads: int = 4, mib: int = 100, sockets: int = 0, **counts: list) -> str:
+        end = soak.Level(600, "end", descriptors, threads, mib << 20)
+        return "; ".join(soak.complaints(self.REFERENCE, end, sockets, counts or self.COUNTS))
+
+    def test_nothing_left_passes(self):
+        self.assertEqual(self.left(), "")
+        self.assertEqual(self.left(descriptors=11, threads=3, mib=111), "")
+
+    def test_what_is_left_is_named(self):
+        self.assertEqual(self.left(descriptors=13), "descriptors: +1 since the reference, at most +0")
+        self.assertEqual(self.left(threads=5), "threads: +1 since the reference, at most +0")
+        self.assertEqual(self.left(mib=113), "rss: +13 MiB since the reference, at most +12")
+        self.assertIn("2 open WebSockets", self.left(sockets=2))
+
+    def test_an_honest_client_that_was_not_served_is_named(self):
+        self.assertEqual(self.left(get=[5, 1, "reset"]), "get: 1 of 6 failed, the first with reset")
+        self.assertEqual(self.left(get=[0, 0, ""]), "get: not one was done")
+
+    def test_frames_are_masked_and_measured(self):
+        for size, head in ((5, 2), (126, 4), (70_000, 10)):
+            payload = bytes(i % 251 for i in range(size))
+            frame = soak_load.frame(2, payload)
+            key, masked = frame[head : head + 4], frame[head + 4 :]
+            self.assertEqual(bytes(byte ^ key[i % 4] for i, byte in enumerate(masked)), payload)
+
+
+class Neighbours(unittest.TestCase):
+    def test_every_row_stands_beside_the_base_and_the_other_peer(self):
+        text = 'kind = "http"\nbase = "hello"\n' + "".join(
+            f'[[scenario]]\nname = "{name}"\npeers = ["rookery", "httpuv"]\n' for name in ("hello", "post")
+        )
+        cells = []
+        for scenario, peer, rate, cost in (
+            ("hello", "rookery", 2000, 10),
+            ("hello", "httpuv", 100, 50),
+            ("post", "rookery", 500, 40),
+            ("post", "httpuv", 250, 80),
+        ):
+            sample = {"requests_per_second": rate, "cpu_us_per_request": cost}
+            cells.append(Cell(scenario, peer, samples=[sample, sample]))
+        options = Options(quick=False, placement="pinned", only=[], only_peers=[], say=print)
+        table = report.markdown(group_of(text), cells, [], {}, options).split("### Beside hello")[1]
+        self.assertIn("| post | 500 | 0.25 | 40.0 | 4.00 | 2.00 | 80.0 | 0.5 |", table)
+
+    def test_an_unknown_base_is_refused(self):
+        with self.assertRaisesRegex(ScenarioError, "hullo"):
+            group_of('base = "hullo"\n' + TEXT.format(kind="ratio_min", against="httpuv", floor=1, aim=2))
 
 
 class Answers(unittest.TestCase):
