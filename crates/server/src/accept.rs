@@ -1,6 +1,6 @@
 //! Accepting connections.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
@@ -16,6 +16,7 @@ use tokio::io::unix::AsyncFd;
 use crate::connection::{self, Connection};
 use crate::descriptor::{self, Served};
 use crate::hub::Hub;
+use crate::seats::Seat;
 use crate::server::Site;
 use crate::stream::Socket;
 
@@ -28,6 +29,10 @@ const REST: Duration = Duration::from_millis(100);
 /// What a connection past the limit is told.
 const CROWDED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
     Content-Type: text/plain\r\nContent-Length: 41\r\n\r\n503 Service Unavailable: all seats taken\n";
+
+/// What a connection past the limit of its address is told.
+const CROWDED_ADDRESS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
+    Content-Type: text/plain\r\nContent-Length: 64\r\n\r\n503 Service Unavailable: too many connections from this address\n";
 
 /// A bound socket.
 #[derive(Debug)]
@@ -80,11 +85,17 @@ pub(crate) async fn accept(hub: Rc<Hub>, bound: Bound, listener: ListenerId, sit
 }
 
 fn welcome(hub: &Rc<Hub>, accepted: Accepted, listener: ListenerId, site: &Site) -> io::Result<()> {
-    if hub.population() >= hub.limits.connections {
-        return match accepted {
-            Accepted::Tcp(socket, _) => turn_away(socket),
-            Accepted::Unix(socket) => turn_away(socket),
-        };
+    let seat = match &accepted {
+        Accepted::Tcp(_, remote) if hub.limits.per_address < usize::MAX => {
+            match Seat::take(hub, remote.ip(), hub.limits.per_address) {
+                None => return turn_away(accepted, CROWDED_ADDRESS),
+                seat => seat,
+            }
+        }
+        _ => None,
+    };
+    if hub.population() >= hub.limits.connections && !hub.free_seat() {
+        return turn_away(accepted, CROWDED);
     }
     let (socket, served, ends) = match accepted {
         Accepted::Tcp(socket, remote) => {
@@ -106,7 +117,7 @@ fn welcome(hub: &Rc<Hub>, accepted: Accepted, listener: ListenerId, site: &Site)
             (Socket::Unix(tokio::net::UnixStream::from_std(socket)?), served, (None, None))
         }
     };
-    let connection = Connection::new(hub, listener, site, socket, served, ends);
+    let connection = Connection::new(hub, listener, site, socket, served, ends, seat);
     let hook: Arc<dyn ErrorHook> = Arc::clone(&connection.hook) as _;
     tokio::task::spawn_local(ErrorHookFuture::with_hook(Some(hook), connection::serve(connection)));
     Ok(())
@@ -117,23 +128,15 @@ fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-fn turn_away(mut socket: impl io::Write + Nonblocking) -> io::Result<()> {
-    socket.set_nonblocking()?;
-    socket.write_all(CROWDED)
-}
-
-trait Nonblocking {
-    fn set_nonblocking(&self) -> io::Result<()>;
-}
-
-impl Nonblocking for std::net::TcpStream {
-    fn set_nonblocking(&self) -> io::Result<()> {
-        std::net::TcpStream::set_nonblocking(self, true)
-    }
-}
-
-impl Nonblocking for std::os::unix::net::UnixStream {
-    fn set_nonblocking(&self) -> io::Result<()> {
-        std::os::unix::net::UnixStream::set_nonblocking(self, true)
+fn turn_away(accepted: Accepted, answer: &[u8]) -> io::Result<()> {
+    match accepted {
+        Accepted::Tcp(mut socket, _) => {
+            socket.set_nonblocking(true)?;
+            socket.write_all(answer)
+        }
+        Accepted::Unix(mut socket) => {
+            socket.set_nonblocking(true)?;
+            socket.write_all(answer)
+        }
     }
 }

@@ -25,19 +25,41 @@ pub struct Limits {
     pub body_memory: usize,
     /// What a spooled body must leave free on its disk: 507. Default 1 GiB.
     pub disk_reserve: u64,
-    /// How long a head may take from its first byte to its last: the connection is closed. Default 30 s.
+    /// How long a head may take, from when the connection was accepted or, after a reply, from its first byte: 408, or
+    /// a close if none came. Default 30 s.
     pub head_time: Duration,
+    /// Bytes a second that a head has to bring, behind which it may be by [`head_grace`](Self::head_grace): 408. 0 asks
+    /// for none. Default 32, so that an ordinary head has its 30 seconds and nothing has them for a byte at a time.
+    pub head_rate: u32,
+    /// How long a head may stand still. Default 10 s: three lost segments.
+    pub head_grace: Duration,
+    /// Bytes a second that a body has to bring, behind which it may be by [`idle_time`](Self::idle_time): 408. 0 asks for
+    /// none. Default 512, a tenth of what a telephone with bad reception sends.
+    pub body_rate: u32,
+    /// Bytes a second that a client has to take of a reply, likewise: the connection is closed. Default 512.
+    pub reply_rate: u32,
     /// How long a connection may be idle between requests, or a body or a reply make no progress: the connection is
     /// closed. Default 120 s, twice what proxies keep connections for.
     pub idle_time: Duration,
-    /// Connections at once; more are closed as they come. Default 10,000.
+    /// Connections at once. A newcomer past that gets the seat of the slowest that is idle, has not sent its head for a
+    /// second, or is behind its rate; when all are being served it is told 503. Default 10,000.
     pub connections: usize,
+    /// Connections of one IPv4 address, or of one IPv6 network of 64 bits: 503. Default none, because behind a proxy
+    /// all clients have one address.
+    pub per_address: usize,
     /// Bytes of a WebSocket message: close code 1009. Default 64 MiB, what Shiny Server takes.
     pub message_bytes: u64,
     /// Bytes that may wait to be sent to one WebSocket, behind the message that is being sent: past that its peer does
     /// not read, and it ends with 1013, or is dropped when the peer does not read that either. Default 64 MiB, as much
     /// as one message may have.
     pub socket_queue: usize,
+    /// Bytes a second that a WebSocket's peer has to send inside a message, and to read of what waits for it, behind
+    /// which it may be by [`stall_time`](Self::stall_time): close code 1008, or dropped when it does not read. 0 asks for
+    /// none. Default 512.
+    pub message_rate: u32,
+    /// How long a WebSocket's peer may stand still inside a message, or read nothing of what waits for it. Default 15
+    /// minutes: a laptop whose lid was closed finds its session again, as with httpuv, where the system gives up then.
+    pub stall_time: Duration,
     /// How often a WebSocket is sent a ping, for the sake of proxies that cut what is silent. Default 20 s.
     pub ping_time: Duration,
     /// How long a peer may take to answer a close frame. Default 5 s.
@@ -55,10 +77,17 @@ impl Default for Limits {
             body_memory: 1 << 20,
             disk_reserve: 1 << 30,
             head_time: Duration::from_secs(30),
+            head_rate: 32,
+            head_grace: Duration::from_secs(10),
+            body_rate: 512,
+            reply_rate: 512,
             idle_time: Duration::from_secs(120),
             connections: 10_000,
+            per_address: usize::MAX,
             message_bytes: 64 << 20,
             socket_queue: 64 << 20,
+            message_rate: 512,
+            stall_time: Duration::from_secs(15 * 60),
             ping_time: Duration::from_secs(20),
             close_time: Duration::from_secs(5),
             stop_time: Duration::from_secs(1),

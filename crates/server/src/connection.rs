@@ -1,5 +1,7 @@
 //! A connection: hyper driven over a [`Stream`], its deadlines, and the way out to a WebSocket.
 
+mod deadline;
+
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -19,7 +21,9 @@ use crate::access_log::Line;
 use crate::answer::answer;
 use crate::descriptor::Served;
 use crate::hub::Hub;
+use crate::pace::Pace;
 use crate::rejection::Rejection;
+use crate::seats::Seat;
 use crate::server::Site;
 use crate::socket;
 use crate::stream::{Socket, Stream};
@@ -51,13 +55,27 @@ pub(crate) struct Connection {
     pub(crate) site: Site,
     // Before the socket: a descriptor that was closed may be somebody else's by now.
     _served: Served,
+    /// Its place among those of its address, if they are counted.
+    _seat: Option<Seat>,
     pub(crate) socket: RefCell<Socket>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) phase: Cell<Phase>,
     /// The tick of the last progress.
     since: Cell<u32>,
+    /// Whether the last read or write had to wait for the peer.
+    is_read_blocked: Cell<bool>,
     is_write_blocked: Cell<bool>,
+    /// How fast the peer is at what it has to do.
+    pace: Pace,
+    /// Bytes in the socket's buffer at the last tick, of a peer that does not take them at once.
+    unsent: Cell<u32>,
+    /// Bytes of the head so far.
+    head_read: Cell<u32>,
+    /// Whether the end may wait for the peer to see it.
+    lingers: Cell<bool>,
+    /// Its number among all connections: the older has the lower.
+    pub(crate) serial: u64,
     /// Whether the connection is to end: at once, or after the reply that the application owes.
     end: Cell<End>,
     waker: RefCell<Option<Waker>>,
@@ -82,7 +100,10 @@ enum End {
     No,
     AfterReply,
     Now,
+    /// The head was too slow.
     TimedOut,
+    /// The body was.
+    TooSlow,
 }
 
 impl Connection {
@@ -93,6 +114,7 @@ impl Connection {
         socket: Socket,
         served: Served,
         ends: (Option<SocketAddr>, Option<SocketAddr>),
+        seat: Option<Seat>,
     ) -> Rc<Connection> {
         Rc::new(Connection {
             hub: Rc::clone(hub),
@@ -101,11 +123,19 @@ impl Connection {
             site: site.clone(),
             socket: RefCell::new(socket),
             _served: served,
+            _seat: seat,
             remote: ends.0,
             local: ends.1,
-            phase: Cell::new(Phase::Idle),
+            // Its first head has to come as soon as any other.
+            phase: Cell::new(Phase::Head),
             since: Cell::new(hub.tick()),
+            is_read_blocked: Cell::new(false),
             is_write_blocked: Cell::new(false),
+            pace: Pace::default(),
+            unsent: Cell::new(0),
+            head_read: Cell::new(0),
+            lingers: Cell::new(true),
+            serial: hub.seats.next_serial(),
             end: Cell::new(End::No),
             waker: RefCell::default(),
             is_small: Cell::new(true),
@@ -126,9 +156,13 @@ impl Connection {
     pub(crate) fn enter(&self, phase: Phase) {
         self.phase.set(phase);
         self.touch();
+        self.pace.start();
     }
 
-    pub(crate) fn has_read(&self, n: usize) {
+    /// Something was read, or nothing was there.
+    pub(crate) fn has_read(&self, read: &Poll<io::Result<usize>>) {
+        self.is_read_blocked.set(read.is_pending());
+        let Poll::Ready(Ok(n)) = *read else { return };
         self.is_watched.set(n > 0);
         match self.phase.get() {
             Phase::Idle => self.enter(Phase::Head),
@@ -136,12 +170,17 @@ impl Connection {
             Phase::Head => {}
             _ => self.touch(),
         }
+        if self.phase.get() == Phase::Head {
+            self.head_read.set(self.head_read.get().saturating_add(n as u32));
+        }
+        self.pace.count(n);
     }
 
     pub(crate) fn has_written(&self, written: &Poll<io::Result<usize>>) {
         self.is_write_blocked.set(written.is_pending());
-        if written.is_ready() {
+        if let Poll::Ready(written) = written {
             self.touch();
+            self.pace.count(*written.as_ref().unwrap_or(&0));
         }
     }
 
@@ -149,6 +188,7 @@ impl Connection {
     pub(crate) fn has_flushed(&self) {
         if self.phase.get() == Phase::Flush {
             self.enter(Phase::Idle);
+            self.head_read.set(0);
             self.line.end(self.remote);
             if self.end.get() == End::AfterReply {
                 self.end.set(End::Now);
@@ -161,21 +201,6 @@ impl Connection {
         let refuses = matches!(self.phase.get(), Phase::Idle | Phase::Head);
         self.is_refused.set(self.is_refused.get() || refuses);
         refuses
-    }
-
-    /// Looks at the deadlines; called each tick.
-    pub(crate) fn sweep(&self, now: u32) {
-        let ticks = &self.hub.ticks;
-        let limit = match self.phase.get() {
-            Phase::Application => return,
-            Phase::Head => ticks.head,
-            Phase::Reply | Phase::Flush if !self.is_write_blocked.get() => return,
-            Phase::Idle | Phase::Body | Phase::Reply | Phase::Flush => ticks.idle,
-        };
-        if now.wrapping_sub(self.since.get()) > limit {
-            self.end.set(if self.phase.get() == Phase::Head { End::TimedOut } else { End::Now });
-            self.wake();
-        }
     }
 
     /// Ends the connection: at once if no reply is owed, else after it. Says whether one is owed by the application.
@@ -258,7 +283,7 @@ pub(crate) async fn serve(connection: Rc<Connection>) {
                         *waker = Some(cx.waker().clone());
                     }
                 }
-                if matches!(connection.end.get(), End::Now | End::TimedOut) {
+                if matches!(connection.end.get(), End::Now | End::TimedOut | End::TooSlow) {
                     return Poll::Ready(Outcome::Ended(connection.end.get()));
                 }
                 match http.as_mut().poll(cx) {
@@ -270,7 +295,9 @@ pub(crate) async fn serve(connection: Rc<Connection>) {
                         }
                         // A reply was flushed after `stop`: hyper waits for the next request, which is not wanted.
                         match connection.end.get() {
-                            end @ (End::Now | End::TimedOut) => Poll::Ready(Outcome::Ended(end)),
+                            end @ (End::Now | End::TimedOut | End::TooSlow) => {
+                                Poll::Ready(Outcome::Ended(end))
+                            }
                             _ => Poll::Pending,
                         }
                     }
@@ -280,6 +307,7 @@ pub(crate) async fn serve(connection: Rc<Connection>) {
         };
         match outcome {
             Outcome::Ended(End::TimedOut) => reject(&connection, Rejection::HeadTimeout),
+            Outcome::Ended(End::TooSlow) => reject(&connection, Rejection::BodyTimeout),
             Outcome::Failed(error) if error.is_parse_too_large() && connection.is_refused.get() => {
                 if connection.is_small.replace(false) && limits.header_lines > SMALL_TABLE {
                     connection.is_refused.set(false);
@@ -343,7 +371,7 @@ fn reject(connection: &Connection, rejection: Rejection) {
 /// thrown away by a reset (RFC 9112, 9.6).
 async fn close(connection: &Rc<Connection>) {
     connection.socket.borrow().shut_down();
-    if !connection.has_rest.get() {
+    if !connection.has_rest.get() || !connection.lingers.get() {
         return;
     }
     connection.end.set(End::No);

@@ -19,8 +19,10 @@ use crate::compress::Gzip;
 use crate::config::Limits;
 use crate::connection::Connection;
 use crate::outbound::Buffers;
+use crate::pace::{self, Rate};
 use crate::pending::Pending;
 use crate::rejection::Rejection;
+use crate::seats::Seats;
 use crate::socket::{self, Mailbox};
 
 /// Exchanges kept for reuse: as many as the default queue holds. With the 4 KiB an ordinary request leaves them,
@@ -72,6 +74,7 @@ pub(crate) struct Hub {
     commands: RefCell<VecDeque<Command>>,
     connections: RefCell<Vec<Option<Rc<Connection>>>>,
     free: RefCell<Vec<usize>>,
+    pub(crate) seats: Seats,
     sockets: RefCell<HashMap<SocketId, Rc<Mailbox>>>,
     /// WebSockets that wait for the application to take messages.
     crowded: RefCell<Vec<Rc<Mailbox>>>,
@@ -83,7 +86,12 @@ pub(crate) struct Hub {
 pub(crate) struct Ticks {
     pub(crate) length: Duration,
     pub(crate) head: u32,
+    pub(crate) head_rate: Rate,
+    pub(crate) body_rate: Rate,
+    pub(crate) reply_rate: Rate,
+    pub(crate) message_rate: Rate,
     pub(crate) idle: u32,
+    pub(crate) stall: u32,
     pub(crate) ping: u32,
     pub(crate) close: u32,
 }
@@ -91,15 +99,26 @@ pub(crate) struct Ticks {
 impl Ticks {
     /// A second each, or a fourth of the shortest limit.
     fn of(limits: &Limits) -> Ticks {
-        let all = [limits.head_time, limits.idle_time, limits.ping_time, limits.close_time];
+        let all = [
+            limits.head_time,
+            limits.head_grace,
+            limits.idle_time,
+            limits.stall_time,
+            limits.ping_time,
+            limits.close_time,
+        ];
         let shortest = all.into_iter().min().unwrap_or(Duration::MAX);
         let length = (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
-        let ticks =
-            |time: Duration| u32::try_from(time.as_nanos() / length.as_nanos()).unwrap_or(u32::MAX / 2);
+        let ticks = |time| pace::ticks(time, length);
         Ticks {
             length,
             head: ticks(limits.head_time),
+            head_rate: Rate::new(limits.head_rate, limits.head_grace, length),
+            body_rate: Rate::new(limits.body_rate, limits.idle_time, length),
+            reply_rate: Rate::new(limits.reply_rate, limits.idle_time, length),
+            message_rate: Rate::new(limits.message_rate, limits.stall_time, length),
             idle: ticks(limits.idle_time),
+            stall: ticks(limits.stall_time),
             ping: ticks(limits.ping_time),
             close: ticks(limits.close_time),
         }
@@ -135,6 +154,7 @@ impl Hub {
             commands: RefCell::default(),
             connections: RefCell::default(),
             free: RefCell::default(),
+            seats: Seats::default(),
             sockets: RefCell::default(),
             crowded: RefCell::default(),
             names: RefCell::default(),
@@ -286,6 +306,11 @@ impl Hub {
         self.free.borrow_mut().push(key);
         drop(left);
         self.trim();
+    }
+
+    /// Frees a seat for a newcomer; `false` when every connection is being served.
+    pub(crate) fn free_seat(&self) -> bool {
+        self.seats.take(&self.connections.borrow(), self.tick())
     }
 
     /// How many connections and WebSockets there are.

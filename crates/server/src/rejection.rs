@@ -32,10 +32,14 @@ pub enum Rejection {
     DiskFull,
     /// A WebSocket's peer does not read what it is sent: close code 1013.
     Unread,
+    /// The body came too slowly: 408.
+    BodyTimeout,
+    /// A message of a WebSocket came too slowly: close code 1008.
+    MessageTimeout,
 }
 
 /// All of them, in the order of their numbers.
-const ALL: [Rejection; 11] = [
+const ALL: [Rejection; 13] = [
     Rejection::Unreadable,
     Rejection::Host,
     Rejection::Target,
@@ -47,6 +51,8 @@ const ALL: [Rejection; 11] = [
     Rejection::Busy,
     Rejection::DiskFull,
     Rejection::Unread,
+    Rejection::BodyTimeout,
+    Rejection::MessageTimeout,
 ];
 
 #[cfg(not(feature = "ablation-twice"))]
@@ -61,11 +67,11 @@ static ERRORS: [StaticError<Rejection>; ALL.len()] = {
 };
 
 impl Rejection {
-    /// The status it is answered with; 503 for what is no request.
+    /// The status it is answered with; for a WebSocket, the one that stands for its close code.
     pub fn status(self) -> u16 {
         match self {
             Rejection::Unreadable | Rejection::Host | Rejection::Target | Rejection::BodyUnreadable => 400,
-            Rejection::HeadTimeout => 408,
+            Rejection::HeadTimeout | Rejection::BodyTimeout | Rejection::MessageTimeout => 408,
             Rejection::BodyTooLarge => 413,
             Rejection::HeadTooLarge => 431,
             Rejection::Application => 500,
@@ -89,7 +95,7 @@ impl Rejection {
     /// The status line, for what is answered without hyper.
     pub(crate) fn status_line(self) -> &'static str {
         match self {
-            Rejection::HeadTimeout => "408 Request Timeout",
+            Rejection::HeadTimeout | Rejection::BodyTimeout => "408 Request Timeout",
             Rejection::HeadTooLarge => "431 Request Header Fields Too Large",
             _ => "400 Bad Request",
         }
@@ -104,7 +110,9 @@ impl Rejection {
             }
             Rejection::Target => "400 Bad Request: this server is no proxy\n",
             Rejection::BodyUnreadable => "400 Bad Request: the body could not be read\n",
-            Rejection::HeadTimeout => "408 Request Timeout\n",
+            Rejection::HeadTimeout | Rejection::BodyTimeout | Rejection::MessageTimeout => {
+                "408 Request Timeout\n"
+            }
             Rejection::BodyTooLarge => "413 Content Too Large\n",
             Rejection::HeadTooLarge => "431 Request Header Fields Too Large\n",
             Rejection::Application => "500 Internal Server Error\n",
@@ -132,6 +140,8 @@ impl fmt::Display for Rejection {
             Rejection::Application => "the application failed",
             Rejection::Busy => "the queue of requests is full",
             Rejection::DiskFull => "the disk of temporary files is full",
+            Rejection::BodyTimeout => "the body of the request came too slowly",
+            Rejection::MessageTimeout => "a message of a WebSocket came too slowly",
             Rejection::Unread => "the peer of a WebSocket does not read what it is sent",
         })
     }

@@ -15,6 +15,7 @@ use rookery_websocket::protocol::{
 use crate::connection::Connection;
 use crate::hub::Hub;
 use crate::outbound::Outbound;
+use crate::pace::Pace;
 use crate::rejection::Rejection;
 
 /// Bytes waiting to be written past which the application is told when they have been.
@@ -47,6 +48,11 @@ pub(crate) struct Mailbox {
     last_ping: Cell<u32>,
     was_high: Cell<bool>,
     is_blocked: Cell<bool>,
+    /// Whether the peer is inside a message of its, and the server waits for the rest.
+    is_inside: Cell<bool>,
+    /// How fast the peer is at reading what waits for it, and at sending the rest of a message.
+    reading: Pace,
+    sending: Pace,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,17 +122,40 @@ impl Mailbox {
         }
     }
 
+    /// Notes that bytes came, after which the peer is inside a message or not.
+    fn has_read(&self, n: usize, is_inside: bool) {
+        if is_inside && !self.is_inside.replace(true) {
+            self.sending.start();
+        } else if !is_inside {
+            self.is_inside.set(false);
+        }
+        self.sending.count(n);
+    }
+
     /// Looks at the deadlines and sends the ping that is due; called each tick.
     pub(crate) fn sweep(&self, hub: &Hub, now: u32) {
         let ticks = &hub.ticks;
         let passed = now.wrapping_sub(self.since.get());
         let is_late = match self.state.get() {
-            State::Open => self.is_blocked.get() && passed > ticks.idle,
+            State::Open => {
+                self.is_blocked.get()
+                    && (self.reading.tick(ticks.message_rate, self.reading.take()) || passed > ticks.stall)
+            }
             State::Closing => passed > ticks.close,
             State::Over => false,
         };
         if is_late {
+            if self.state.get() == State::Open {
+                hub.report(self.id, Rejection::Unread);
+            }
             return self.abort();
+        }
+        let is_inside = self.is_inside.get() && self.state.get() == State::Open;
+        if is_inside && self.sending.tick(ticks.message_rate, self.sending.take()) {
+            self.is_inside.set(false);
+            hub.report(self.id, Rejection::MessageTimeout);
+            self.say_goodbye(hub, Some(CloseCode::POLICY), "message too slow");
+            self.wake();
         }
         if self.state.get() == State::Open && now.wrapping_sub(self.last_ping.get()) >= ticks.ping.max(1) {
             self.last_ping.set(now);
@@ -152,6 +181,9 @@ pub(crate) fn open(hub: &Hub, exchange: &Exchange) {
         last_ping: Cell::new(hub.tick()),
         was_high: Cell::new(false),
         is_blocked: Cell::new(false),
+        is_inside: Cell::new(false),
+        reading: Pace::default(),
+        sending: Pace::default(),
     });
     mailbox.out.borrow_mut().push_raw(&hub.buffers, &switching_protocols(exchange));
     hub.open_socket(mailbox.id, mailbox);
@@ -264,12 +296,15 @@ impl Driver {
         if !self.read.is_empty() {
             let mut read = std::mem::take(&mut self.read);
             self.take(&mut read);
+            self.mailbox.has_read(read.len(), !self.decoder.is_idle());
         }
         for _ in 0..READS {
             if self.is_read_closed || (self.code.is_some() && !self.discards) {
                 return Ok(());
             }
             if !hub.link.has_room() {
+                // The rest is not read, so it cannot be late.
+                self.mailbox.is_inside.set(false);
                 hub.await_room(&self.mailbox);
                 return Ok(());
             }
@@ -278,7 +313,10 @@ impl Driver {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Ready(Ok(0)) => self.is_read_closed = true,
-                Poll::Ready(Ok(n)) => self.take(&mut scratch[..n]),
+                Poll::Ready(Ok(n)) => {
+                    self.take(&mut scratch[..n]);
+                    self.mailbox.has_read(n, !self.decoder.is_idle());
+                }
             }
         }
         cx.waker().wake_by_ref();
@@ -292,7 +330,10 @@ impl Driver {
         let before = out.len();
         let flushed = out.poll_flush(&hub.buffers, &mut self.connection.socket.borrow_mut(), cx);
         if out.len() != before || !mailbox.is_blocked.get() {
-            mailbox.is_blocked.set(flushed.is_pending());
+            if !mailbox.is_blocked.replace(flushed.is_pending()) {
+                mailbox.reading.start();
+            }
+            mailbox.reading.count(before.saturating_sub(out.len()));
             if mailbox.state.get() == State::Open {
                 mailbox.since.set(hub.tick());
             }

@@ -83,6 +83,19 @@ impl Socket {
         }
     }
 
+    /// Bytes in the socket's buffer that the peer has not acknowledged, or on a Unix socket not read; `None` where the
+    /// system does not tell.
+    pub(crate) fn unsent(&self) -> Option<u32> {
+        let fd = match self {
+            Socket::Tcp(socket) => socket.as_raw_fd(),
+            Socket::Unix(socket) => socket.as_raw_fd(),
+        };
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: `fd` is open, and TIOCOUTQ writes one int.
+        let told = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
+        u32::try_from(bytes).ok().filter(|_| told == 0)
+    }
+
     /// Sends a FIN.
     pub(crate) fn shut_down(&self) {
         let fd = match self {
@@ -125,11 +138,13 @@ impl Read for Stream {
         }
         // SAFETY: the cursor's unfilled part is only written to, by the read, which initialises what it counts.
         let mut unfilled = ReadBuf::uninit(unsafe { buffer.as_mut() });
-        ready!(self.connection.socket.borrow_mut().poll_read_buf(cx, &mut unfilled))?;
+        let polled = self.connection.socket.borrow_mut().poll_read_buf(cx, &mut unfilled);
         let n = unfilled.filled().len();
+        let read = polled.map_ok(|()| n);
+        self.connection.has_read(&read);
+        ready!(read)?;
         // SAFETY: `n` bytes of the unfilled part were initialised by the read.
         unsafe { buffer.advance(n) };
-        self.connection.has_read(n);
         Poll::Ready(Ok(()))
     }
 }

@@ -198,7 +198,7 @@ fn a_silent_connection_is_pinged() {
 
 #[test]
 fn a_peer_that_pings_and_never_reads_does_not_fill_memory() {
-    let limits = Limits { idle_time: Duration::from_millis(500), ..Limits::default() };
+    let limits = Limits { stall_time: Duration::from_millis(500), ..Limits::default() };
     let app = App::new(limits, hello);
     let mut client = app.connect();
     client.upgrade(b"");

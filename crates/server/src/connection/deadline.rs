@@ -1,0 +1,83 @@
+//! How long a connection has for what it is doing, and which one gives its seat up first.
+
+use super::{Connection, End, Phase};
+
+impl Connection {
+    /// Looks at the deadlines; called each tick.
+    pub(crate) fn sweep(&self, now: u32) {
+        let ticks = &self.hub.ticks;
+        let passed = now.wrapping_sub(self.since.get());
+        let phase = self.phase.get();
+        let is_late = match phase {
+            Phase::Application => false,
+            Phase::Idle => passed > ticks.idle,
+            // Either is told, so that both are kept.
+            Phase::Head => passed > ticks.head || self.pace.tick(ticks.head_rate, self.pace.take()),
+            Phase::Body if self.is_read_blocked.get() => {
+                passed > ticks.idle || self.pace.tick(ticks.body_rate, self.pace.take())
+            }
+            Phase::Reply | Phase::Flush if self.is_write_blocked.get() => {
+                let taken = self.taken();
+                if taken > 0 {
+                    self.touch();
+                }
+                (taken == 0 && passed > ticks.idle) || self.pace.tick(ticks.reply_rate, taken)
+            }
+            // It is the server that is waited for, or its disk.
+            Phase::Body | Phase::Reply | Phase::Flush => {
+                self.restart();
+                false
+            }
+        };
+        if is_late {
+            self.give_up(phase);
+        }
+    }
+
+    /// How long the connection has made no use of its seat, in ticks; `None` when it is being served.
+    pub(crate) fn slowness(&self, now: u32) -> Option<u32> {
+        let ticks = &self.hub.ticks;
+        let lag = |rate| Some(self.pace.lag(rate)).filter(|lag| *lag > 0);
+        match self.phase.get() {
+            _ if self.end.get() != End::No => None,
+            Phase::Idle => Some(now.wrapping_sub(self.since.get())),
+            // One that has just come is not slow, and a tick may end at once.
+            Phase::Head => Some(now.wrapping_sub(self.since.get())).filter(|passed| *passed > 1),
+            Phase::Body if self.is_read_blocked.get() => lag(ticks.body_rate),
+            Phase::Reply | Phase::Flush if self.is_write_blocked.get() => lag(ticks.reply_rate),
+            Phase::Application | Phase::Body | Phase::Reply | Phase::Flush => None,
+        }
+    }
+
+    /// Ends the connection for the sake of another one that wants its seat.
+    pub(crate) fn give_seat(&self) {
+        self.lingers.set(false);
+        self.give_up(self.phase.get());
+    }
+
+    /// Ends what is too slow: with 408 where no answer has begun and the peer has sent something.
+    fn give_up(&self, phase: Phase) {
+        self.end.set(match phase {
+            Phase::Head if self.head_read.get() > 0 => End::TimedOut,
+            // With the answer to the request before on its way, another would land within it.
+            Phase::Body if !self.is_write_blocked.get() => End::TooSlow,
+            _ => End::Now,
+        });
+        self.wake();
+    }
+
+    /// It is the peer's turn, from now on.
+    fn restart(&self) {
+        self.touch();
+        self.pace.start();
+        self.unsent.set(0);
+    }
+
+    /// Bytes the peer has taken since the last tick. What was written lies in the socket's buffer, which takes more
+    /// only when a third of it is free: a megabyte, and at a few kilobytes a second minutes. So the buffer is asked.
+    fn taken(&self) -> u64 {
+        let written = self.pace.take();
+        let Some(unsent) = self.socket.borrow().unsent() else { return written };
+        (u64::from(self.unsent.replace(unsent)) + written).saturating_sub(u64::from(unsent))
+    }
+}

@@ -1,0 +1,158 @@
+//! Peers that keep every deadline by a byte at a time, and peers that are only slow.
+
+use std::io::{Read as _, Write as _};
+use std::time::{Duration, Instant};
+
+use rookery_server::{Limits, Rejection};
+
+use crate::support::{App, Client, PATIENCE, hello, masked};
+
+/// Sends `piece` every 20 ms until the server has had enough; says whether it had.
+fn trickle(client: &mut Client, piece: &[u8], is_over: impl Fn() -> bool) -> bool {
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        if is_over() || client.socket.write_all(piece).is_err() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+#[test]
+fn the_deadline_of_a_head_starts_when_the_connection_is_accepted() {
+    let limits = Limits { head_time: Duration::from_millis(200), ..Limits::default() };
+    assert!(limits.idle_time > PATIENCE);
+    let app = App::new(limits, hello);
+    // Nobody asked anything, so nothing is answered: a browser opens connections in advance.
+    assert!(app.connect().is_closed());
+    // After a reply a connection may be idle for longer than a head may take.
+    let mut client = app.connect();
+    assert_eq!(client.get("/").status, 200);
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!(client.get("/").status, 200);
+}
+
+#[test]
+fn a_head_has_a_rate() {
+    let limits = Limits { head_rate: 20_000, head_grace: Duration::from_millis(200), ..Limits::default() };
+    assert!(limits.head_time > PATIENCE);
+    let app = App::new(limits, hello);
+    let mut client = app.connect();
+    client.send("GET / HTTP/1.1\r\n");
+    let is_over = || app.server.reports().count(Rejection::HeadTimeout) > 0;
+    assert!(trickle(&mut client, b"X: a\r\n", is_over), "the head went on");
+    assert_eq!(client.reply().unwrap().status, 408);
+}
+
+#[test]
+fn a_body_has_a_rate() {
+    let limits = Limits { body_rate: 100_000, idle_time: Duration::from_millis(400), ..Limits::default() };
+    let app = App::new(limits, hello);
+    let mut client = app.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
+    let is_over = || app.server.reports().count(Rejection::BodyTimeout) > 0;
+    assert!(trickle(&mut client, b"a", is_over), "the body went on");
+    assert_eq!(client.reply().unwrap().status, 408);
+    assert_eq!(app.requests(), 0);
+}
+
+/// Reads `piece` bytes every 20 ms, in a small buffer; the bytes read until the end.
+fn sip(client: &mut Client, piece: usize) -> usize {
+    let (mut buffer, mut total) = (vec![0; piece], 0);
+    loop {
+        match client.socket.read(&mut buffer) {
+            Ok(0) | Err(_) => return total,
+            Ok(n) => total += n,
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn page(limits: Limits, len: usize) -> App {
+    let page = vec![0u8; len];
+    App::new(limits, move |exchange| {
+        exchange.begin_reply(200);
+        exchange.push_reply_header(b"Connection", b"close").unwrap();
+        exchange.set_reply_body(&page);
+    })
+}
+
+#[test]
+fn reading_has_a_rate() {
+    let limits =
+        Limits { reply_rate: 50_000_000, idle_time: Duration::from_millis(400), ..Limits::default() };
+    let app = page(limits, 100_000_000);
+    let mut client = app.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let until = Instant::now() + PATIENCE;
+    let mut buffer = [0; 10_000];
+    // Far below the rate, and never without progress.
+    while app.listener().connections() > 0 {
+        assert!(Instant::now() < until, "still there");
+        let _ = client.socket.read(&mut buffer);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn who_keeps_the_rate_of_reading_is_served_although_the_sockets_buffer_stands_still_for_long() {
+    // About 400 KB/s: the buffer (2.5 to 4 MB, of which a third has to be free) takes nothing for seconds at a time.
+    let limits = Limits { reply_rate: 1000, idle_time: Duration::from_millis(1500), ..Limits::default() };
+    let app = page(limits, 6_000_000);
+    let mut client = app.connect();
+    let small: libc::c_int = 64 << 10;
+    // SAFETY: an open socket and a valid option of the size said.
+    unsafe {
+        libc::setsockopt(
+            std::os::fd::AsRawFd::as_raw_fd(&client.socket),
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUF,
+            (&raw const small).cast(),
+            libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap(),
+        );
+    }
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(sip(&mut client, 8000) > 6_000_000);
+}
+
+#[test]
+fn a_message_has_a_rate_and_a_websocket_between_two_has_all_the_time() {
+    let limits =
+        Limits { message_rate: 100_000, stall_time: Duration::from_millis(400), ..Limits::default() };
+    let app = App::new(limits, hello);
+    let mut idle = app.connect();
+    idle.upgrade(b"");
+    let mut client = app.connect();
+    client.upgrade(b"");
+    let message = masked(0x82, &vec![7; 100_000]);
+    client.send(&message[..1000]);
+    let is_over = || app.server.reports().count(Rejection::MessageTimeout) > 0;
+    assert!(trickle(&mut client, &message[1000..1001], is_over), "the message went on");
+    assert_eq!(client.frame().unwrap().1[..2], 1008u16.to_be_bytes());
+    std::thread::sleep(Duration::from_secs(1));
+    idle.send(masked(0x81, b"still here"));
+    assert_eq!(idle.frame().unwrap(), (1, b"still here".to_vec()));
+}
+
+#[test]
+fn a_websocket_that_reads_nothing_has_its_own_time() {
+    let minutes = Duration::from_secs(15 * 60);
+    assert_eq!(Limits::default().stall_time, minutes, "a laptop with its lid closed");
+    let limits = Limits {
+        idle_time: Duration::from_millis(100),
+        stall_time: Duration::from_secs(2),
+        ..Limits::default()
+    };
+    let app = App::new(limits, hello);
+    let mut client = app.connect();
+    client.upgrade(b"");
+    client.send(masked(0x82, &vec![7; 20_000_000]));
+    let sent = Instant::now();
+    // Longer than `idle_time`; what the server has to say fits no buffer.
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(app.server.reports().count(Rejection::Unread), 0);
+    app.await_event("closed 1006");
+    assert!(sent.elapsed() > Duration::from_secs(2));
+    assert_eq!(app.server.reports().count(Rejection::Unread), 1);
+}
