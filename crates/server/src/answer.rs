@@ -60,7 +60,7 @@ pub(crate) async fn answer(
         connection.has_rest.set(true);
         return Ok(reply::reject(&connection, head.headers, Rejection::BodyTooLarge));
     }
-    let mut exchange = connection.hub.begin(id, connection.listener);
+    let mut exchange = connection.hub.begin(id, &connection);
     request::fill(&mut exchange, &head, &connection, is_upgrade);
     let headers = head.headers;
 

@@ -49,6 +49,8 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) hub: Rc<Hub>,
+    /// Its place among the hub's connections.
+    pub(crate) key: Cell<usize>,
     /// Knows which request is being served.
     pub(crate) hook: Arc<RequestHook<Rejection>>,
     pub(crate) listener: ListenerId,
@@ -118,6 +120,7 @@ impl Connection {
     ) -> Rc<Connection> {
         Rc::new(Connection {
             hub: Rc::clone(hub),
+            key: Cell::new(usize::MAX),
             hook: hub.reports.hook(),
             listener,
             site: site.clone(),
@@ -223,10 +226,16 @@ impl Connection {
         self.end.get() != End::No
     }
 
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
         }
+    }
+
+    /// Lets go of what only HTTP needs.
+    fn let_go(&self) {
+        self.waker.take();
+        self.out.take();
     }
 
     /// Whether the peer has reset the connection. Costs no system call unless the socket has something to tell.
@@ -263,6 +272,7 @@ const SMALL_TABLE: usize = 100;
 /// Serves a connection to its end.
 pub(crate) async fn serve(connection: Rc<Connection>) {
     let key = connection.hub.join(&connection);
+    connection.key.set(key);
     let mut rewound = Bytes::new();
     loop {
         let limits = &connection.hub.limits;
@@ -323,7 +333,9 @@ pub(crate) async fn serve(connection: Rc<Connection>) {
                 connection.line.set_status(101);
                 connection.line.end(connection.remote);
                 connection.hub.leave(key);
-                // A task of its own: the one that held hyper is large, and a WebSocket lives long.
+                // A task of its own: the one that held hyper is large, and a WebSocket lives long. Whatever could
+                // wake that one keeps its memory.
+                connection.let_go();
                 socket::spawn(connection, exchange, &read);
                 return;
             }

@@ -32,6 +32,9 @@ const KEPT_EXCHANGES: usize = 1024;
 /// Bytes read at once from a WebSocket: what a loopback or 10 Gbit/s socket delivers per wake-up.
 const SCRATCH_BYTES: usize = 64 << 10;
 
+/// The close code to WebSockets of a stopped listener: going away (RFC 6455, 7.4.1).
+pub(crate) const GOING_AWAY: u16 = 1001;
+
 /// Header names outside the standard's that replies keep using.
 const KEPT_NAMES: usize = 64;
 
@@ -173,9 +176,9 @@ impl Hub {
     }
 
     /// An exchange and a place in [`pending`](Self::pending).
-    pub(crate) fn begin(&self, id: ExchangeId, listener: ListenerId) -> Box<Exchange> {
+    pub(crate) fn begin(&self, id: ExchangeId, connection: &Connection) -> Box<Exchange> {
         let mut exchange = self.exchanges.borrow_mut().pop().unwrap_or_else(Exchange::new);
-        exchange.begin(id, listener, self.pending.open(id));
+        exchange.begin(id, connection.listener, self.pending.open(id, connection.key.get()));
         exchange
     }
 
@@ -253,9 +256,23 @@ impl Hub {
     fn hand_back(&self, exchange: Box<Exchange>, proceeds: bool) {
         if !proceeds && is_accepted(&exchange) {
             socket::open(self, &exchange);
+            if self
+                .pending
+                .waiting(&exchange)
+                .and_then(|key| self.connection(key))
+                .is_some_and(|it| it.is_ending())
+            {
+                // Its listener is stopping: the WebSockets it had have been told already.
+                self.socket(exchange.id()).expect("just opened").close(self, GOING_AWAY, b"");
+            }
         }
-        if let Some(unwanted) = self.pending.hand_back(exchange, proceeds) {
-            self.disown(unwanted);
+        match self.pending.hand_back(exchange, proceeds) {
+            Ok(key) => {
+                if let Some(Some(connection)) = self.connections.borrow().get(key) {
+                    connection.wake();
+                }
+            }
+            Err(unwanted) => self.disown(unwanted),
         }
     }
 
@@ -284,6 +301,10 @@ impl Hub {
     }
 
     // ---- connections ----
+
+    fn connection(&self, key: usize) -> Option<Rc<Connection>> {
+        self.connections.borrow().get(key).cloned().flatten()
+    }
 
     /// Takes a connection into the sweep.
     pub(crate) fn join(&self, connection: &Rc<Connection>) -> usize {

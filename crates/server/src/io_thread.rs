@@ -16,7 +16,7 @@ use crate::access_log::Slot;
 use crate::config::Limits;
 use crate::connection::Phase;
 use crate::descriptor::Served;
-use crate::hub::Hub;
+use crate::hub::{GOING_AWAY, Hub};
 use crate::pulse;
 use crate::rejection::Rejection;
 use crate::server::Site;
@@ -26,9 +26,6 @@ const BLOCKING_THREADS: usize = 4;
 
 /// How long an idle one of them is kept.
 const BLOCKING_IDLE: Duration = Duration::from_secs(2);
-
-/// The I/O thread's close code to WebSockets of a stopped listener: going away (RFC 6455, 7.4.1).
-const GOING_AWAY: u16 = 1001;
 
 /// What the I/O thread is told to do.
 #[derive(Debug)]

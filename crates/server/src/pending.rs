@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use rookery_exchange::{Exchange, ExchangeId};
 
@@ -22,17 +22,18 @@ struct Places {
     free: Vec<u32>,
 }
 
-/// Where one task waits. The waker stays when the place is free: its next user is likely the same task.
+/// Where one task waits. It is found by its connection's key: a waker kept here would keep the memory of a task that
+/// has ended, and an idle WebSocket with it.
 #[derive(Debug, Default)]
 struct Place {
     id: ExchangeId,
-    waker: Option<Waker>,
+    connection: usize,
     came: Option<(Box<Exchange>, bool)>,
 }
 
 impl Pending {
-    /// Opens a place for an exchange.
-    pub(crate) fn open(&self, id: ExchangeId) -> u32 {
+    /// Opens a place for an exchange of the connection with this key ([`Hub::join`](crate::hub::Hub::join)).
+    pub(crate) fn open(&self, id: ExchangeId, connection: usize) -> u32 {
         let mut places = self.places.borrow_mut();
         let slot = match places.free.pop() {
             Some(slot) => slot,
@@ -41,7 +42,8 @@ impl Pending {
                 u32::try_from(places.all.len() - 1).expect("fewer than 2^32 requests in flight")
             }
         };
-        places.all[slot as usize].id = id;
+        let place = &mut places.all[slot as usize];
+        (place.id, place.connection) = (id, connection);
         slot
     }
 
@@ -55,18 +57,23 @@ impl Pending {
         came.map(|(exchange, _)| exchange)
     }
 
-    /// The application gives an exchange back; it is returned when nobody waits for it any more.
-    pub(crate) fn hand_back(&self, exchange: Box<Exchange>, proceeds: bool) -> Option<Box<Exchange>> {
+    /// The key of the connection that waits for an exchange.
+    pub(crate) fn waiting(&self, exchange: &Exchange) -> Option<usize> {
+        let places = self.places.borrow();
+        let place = places.all.get(exchange.slot() as usize)?;
+        (place.id == exchange.id()).then_some(place.connection)
+    }
+
+    /// The application gives an exchange back: the key of the connection that waits for it, to be woken, or the
+    /// exchange when none does any more.
+    pub(crate) fn hand_back(&self, exchange: Box<Exchange>, proceeds: bool) -> Result<usize, Box<Exchange>> {
         let mut places = self.places.borrow_mut();
         match places.all.get_mut(exchange.slot() as usize) {
             Some(place) if place.id == exchange.id() => {
                 place.came = Some((exchange, proceeds));
-                if let Some(waker) = &place.waker {
-                    waker.wake_by_ref();
-                }
-                None
+                Ok(place.connection)
             }
-            _ => Some(exchange),
+            _ => Err(exchange),
         }
     }
 
@@ -81,18 +88,8 @@ impl Pending {
         Guard { pending: self, slot: exchange.slot(), is_kept: false }
     }
 
-    fn poll(&self, slot: u32, cx: &Context<'_>) -> Poll<(Box<Exchange>, bool)> {
-        let mut places = self.places.borrow_mut();
-        let place = &mut places.all[slot as usize];
-        match place.came.take() {
-            Some(came) => Poll::Ready(came),
-            None => {
-                if place.waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
-                    place.waker = Some(cx.waker().clone());
-                }
-                Poll::Pending
-            }
-        }
+    fn take(&self, slot: u32) -> Option<(Box<Exchange>, bool)> {
+        self.places.borrow_mut().all[slot as usize].came.take()
     }
 }
 
@@ -157,7 +154,8 @@ impl Future for Wait {
     type Output = Answer;
 
     fn poll(mut self: std::pin::Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
-        if let Poll::Ready((exchange, proceeds)) = self.connection.hub.pending.poll(self.slot, cx) {
+        // Woken by the connection's own waker, which it keeps while it is driven.
+        if let Some((exchange, proceeds)) = self.connection.hub.pending.take(self.slot) {
             self.is_over = true;
             return Poll::Ready(if proceeds { Answer::Proceed(exchange) } else { Answer::Reply(exchange) });
         }

@@ -203,15 +203,16 @@ pub(crate) fn spawn(connection: Rc<Connection>, exchange: Box<Exchange>, read: &
         pong: None,
         code: None,
         discards: false,
+        is_told: false,
         is_read_closed: false,
     };
     tokio::task::spawn_local(async move {
         let code = poll_fn(|cx| driver.poll(cx)).await;
+        driver.tell_closed(code);
         let Driver { connection, mailbox, .. } = driver;
         connection.socket.borrow().shut_down();
         mailbox.state.set(State::Over);
         hub.close_socket(mailbox.id);
-        hub.tell(Event::Closed { socket: mailbox.id, listener: mailbox.listener, code });
     });
 }
 
@@ -251,6 +252,8 @@ struct Driver {
     code: Option<u16>,
     /// Whether what the peer sends no longer counts.
     discards: bool,
+    /// Whether the application has been told that it has ended.
+    is_told: bool,
     is_read_closed: bool,
 }
 
@@ -339,7 +342,7 @@ impl Driver {
             }
         }
         std::task::ready!(flushed)?;
-        if mailbox.was_high.replace(false) {
+        if mailbox.was_high.replace(false) && !self.is_told {
             hub.tell(Event::Drained { socket: mailbox.id, listener: mailbox.listener });
         }
         Poll::Ready(Ok(match self.pong.take() {
@@ -349,6 +352,14 @@ impl Driver {
             }
             _ => false,
         }))
+    }
+
+    /// Tells the application, once, that the WebSocket has ended.
+    fn tell_closed(&mut self, code: u16) {
+        if !std::mem::replace(&mut self.is_told, true) {
+            let (socket, listener) = (self.mailbox.id, self.mailbox.listener);
+            self.connection.hub.tell(Event::Closed { socket, listener, code });
+        }
     }
 
     /// Decodes what was read.
@@ -363,6 +374,7 @@ impl Driver {
                         &violation.to_string(),
                     );
                     self.discards = true;
+                    self.tell_closed(ABNORMAL);
                     return;
                 }
             };
@@ -383,8 +395,11 @@ impl Driver {
                     }
                 }
                 Some(Frame::Close(close)) => {
-                    self.code = Some(close.code.map_or(NO_STATUS, CloseCode::get));
+                    let code = close.code.map_or(NO_STATUS, CloseCode::get);
+                    self.code = Some(code);
                     self.mailbox.say_goodbye(&self.connection.hub, close.code, "");
+                    // Now, and not when the answer has been written: the application's end is not the transport's.
+                    self.tell_closed(code);
                 }
                 Some(Frame::Ping(_) | Frame::Pong(_)) | None => {}
             }

@@ -1,5 +1,6 @@
 //! Black-box tests over real sockets, with a small application in place of R.
 
+mod closing;
 mod heads;
 mod http;
 mod limits;
