@@ -15,7 +15,7 @@ SECONDS_EACH ?= 30
 export CARGO_TARGET_DIR := $(CURDIR)/target
 export ROOKERY_LIB := $(abspath $(LIB))
 
-.PHONY: help setup install run test check bench soak fuzz conformance soundness docs clean
+.PHONY: help setup install run test check peers bench soak fuzz conformance soundness docs clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 14
@@ -35,9 +35,12 @@ test: install ## all tests: Rust, fuzz corpora, R, Chromium
 check: install ## formatting, lints, docs, file sizes, conformance, counted regressions, the tarball, R CMD check
 	@scripts/check
 
-bench: install ## measure every claim beside its peers (GROUP=name, QUICK=1, GOALS=1, ALLOW_MISSING=1)
+peers: ## install what bench compares with and Debian lacks: Go, crates, npm's ws, nanonext, drogonR (SOURCES=folder)
+	@bench/peers/install $(SOURCES)
+
+bench: install ## measure every claim beside its peers, those that are here (GROUP=name, QUICK=1, GOALS=1)
 	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/run.py $(if $(GROUP),--group $(GROUP)) $(if $(QUICK),--quick) \
-	  $(if $(GOALS),--goals) $(if $(ALLOW_MISSING),--allow-missing)
+	  $(if $(GOALS),--goals)
 
 soak: install ## uploads, WebSockets, slow peers and kills for SECONDS (default 600), and then what is left of them
 	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/soak/run.py $(or $(SECONDS),600)

@@ -1,6 +1,7 @@
 """Groups of kind `ablation`: each cost put back by a cargo feature, in a micro benchmark and in a server under load."""
 
 from collections.abc import Callable
+from functools import partial
 
 from . import build, http_group, micro_group, websocket_group
 from .plan import Options, Servers, open_cells, prepare
@@ -11,7 +12,7 @@ from .scenarios import Group
 def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
     scenarios = options.chosen(group.scenarios)
     costs = {peer for scenario in scenarios if not scenario.workload for peer in scenario.peers}
-    binaries = micro_group.Binaries(lambda: [build.ablation_binary(cost) for cost in sorted(costs)])
+    binaries = micro_group.Binaries([partial(build.ablation_binary, cost) for cost in sorted(costs)])
     absent = prepare([scenario for scenario in scenarios if scenario.workload])
     generator = str(build.c_program("wsload"))
     isolate()

@@ -1,10 +1,12 @@
 """Compiles what the groups need, into bench/out and bench/target. What does not compile is MISSING, with the reason."""
 
 import functools
+import hashlib
 import json
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 BENCH = Path(__file__).resolve().parent.parent
@@ -97,24 +99,55 @@ def ablation_binary(cost: str) -> Path:
     return target
 
 
+def find_go() -> None:
+    """Puts the Go of `make peers` behind any other on the path, for this program and what it starts."""
+    os.environ["PATH"] = f"{os.environ.get('PATH', '')}{os.pathsep}{TREE / '.local' / 'go' / 'go' / 'bin'}"
+
+
 @functools.cache
-def micro_binaries(group: str) -> list[Path]:
-    """The Rust binary of a micro group and, where the group has one, its Go binary."""
-    binaries = [rust_binary(group)]
-    folder = BENCH / "micro" / group / "go"
-    if (folder / "go.mod").exists() and shutil.which("go") is not None:
-        target = OUT / "go" / f"rookery-bench-{group}"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _run(["go", "build", "-o", str(target), "."], folder)
-        binaries.append(target)
-    return binaries
+def go_binary(group: str) -> Path:
+    target = OUT / "go" / f"rookery-bench-{group}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if shutil.which("go") is None:
+        raise BuildError("Go is not installed")
+    _run(["go", "build", "-o", str(target), "."], BENCH / "micro" / group / "go")
+    return target
+
+
+def micro_binaries(group: str) -> list[Callable[[], Path]]:
+    """What builds the Rust binary of a micro group and, where the group has one, its Go binary."""
+    has_go = (BENCH / "micro" / group / "go" / "go.mod").exists()
+    return [lambda: rust_binary(group), *([lambda: go_binary(group)] if has_go else [])]
 
 
 def is_go(binary: Path) -> bool:
     return binary.parent == OUT / "go"
 
 
-def micro_cases(binary: Path) -> list[tuple[str, str]]:
+def micro_cases(binary: Path) -> tuple[list[tuple[str, str]], str]:
+    """The cases that the program offers, and what it says of those that it cannot offer here."""
     done = subprocess.run([str(binary), "list"], capture_output=True, text=True, check=True)
     entries = [json.loads(line) for line in done.stdout.splitlines() if line.strip()]
-    return [(entry["scenario"], entry["peer"]) for entry in entries]
+    return [(entry["scenario"], entry["peer"]) for entry in entries], done.stderr.strip()
+
+
+# What a figure is a figure of.
+MEASURED = ("Cargo.toml", "Cargo.lock", "bench", "compat", "crates", "r")
+
+
+def identity(library: Path) -> dict[str, str]:
+    """The commit, with `+` where what is measured was changed since, and a digest of the library that R loads."""
+    found = {}
+    if shutil.which("git") is not None and (TREE / ".git").exists():
+
+        def git(*line: str) -> str:
+            done = subprocess.run(["git", *line], cwd=TREE, capture_output=True, text=True, check=False)
+            return done.stdout.strip()
+
+        if commit := git("rev-parse", "--short=10", "HEAD"):
+            changed = git("status", "--porcelain", "--untracked-files=no", "--", *MEASURED)
+            found["commit"] = commit + ("+" if changed else "")
+    object_file = library / "rookery" / "libs" / "rookery.so"
+    if object_file.exists():
+        found["build"] = hashlib.sha256(object_file.read_bytes()).hexdigest()[:16]
+    return found

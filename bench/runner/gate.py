@@ -36,7 +36,7 @@ def measure(group: Group, say: Callable[[str], None]) -> dict[str, dict[str, flo
     """{"scenario/peer": {metric: figure}} of our own cells. Raises BuildError or RuntimeError."""
     # Neither Go nor any other peer outside crates.io is needed here.
     binary = build.rust_binary(group.name)
-    cases = set(build.micro_cases(binary))
+    cases = set(build.micro_cases(binary)[0])
     rivals = _rivals(group)
     own = [
         (scenario, peer)
@@ -102,7 +102,7 @@ def toolchain() -> dict[str, str]:
     return {"compiler": compiler, "libc": " ".join(platform.libc_ver()), "processor": platform.machine()}
 
 
-def run(write: bool, wanted: list[str], allow_missing: bool, say: Callable[[str], None]) -> int:
+def run(write: bool, wanted: list[str], say: Callable[[str], None]) -> int:
     """Exit status: 0 passed (or written), 1 something differs, 3 valgrind or a group's binary is missing."""
     if not callgrind.is_here():
         print("gate: MISSING: valgrind, which counts the instructions, is not installed")
@@ -125,8 +125,6 @@ def run(write: bool, wanted: list[str], allow_missing: bool, say: Callable[[str]
         was = ", ".join(str(stored.get(name)) for name in here)
         print(f"gate: allocations only: gate.json counts instructions of {was}; this is {', '.join(here.values())}")
     known = {name: cases for name, cases in stored["groups"].items() if not wanted or name in wanted}
-    if allow_missing:
-        known = {name: cases for name, cases in known.items() if name in found}
     complaints = compare(known, found, is_comparable)
     for line in complaints:
         print(f"gate: {line}")
@@ -134,7 +132,7 @@ def run(write: bool, wanted: list[str], allow_missing: bool, say: Callable[[str]
     print(f"gate: {cases} cases, {len(complaints)} differ")
     if complaints:
         return 1
-    return 3 if missing and not allow_missing else 0
+    return 3 if missing else 0
 
 
 def _write(found: dict[str, dict]) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from . import allocations, flame, wrk
 from .plan import Options, Servers, open_cells, prepare
-from .sampling import OK, Cell, interleave
+from .sampling import MISSING, OK, Cell, interleave
 from .scenarios import Group, Scenario
 
 # R compiles a closure at its second call and the allocators settle; this much load goes unmeasured first, and no less than a sample.
@@ -14,6 +14,8 @@ WARM_UP_S = 1.0
 def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
     scenarios = options.chosen(group.scenarios)
     absent = prepare(scenarios)
+    if not wrk.is_here():
+        absent = {peer: (MISSING, "wrk is not installed") for scenario in scenarios for peer in scenario.peers}
     isolate()
     cells: list[Cell] = []
     with Servers(options) as servers:

@@ -22,20 +22,27 @@ TIMES = ("ns_per_op",)
 
 
 class Binaries:
-    """The programs of a group and which of them has which case; `absent` says why there are none."""
+    """The programs of a group and which of them has which case, the first where two do; `absent` says why there are
+    not more."""
 
-    def __init__(self, programs: Callable[[], list[Path]]) -> None:
+    def __init__(self, programs: list[Callable[[], Path]]) -> None:
         self.homes: dict[tuple[str, str], Path] = {}
-        self.absent = ""
-        try:
-            self.homes = {case: binary for binary in reversed(programs()) for case in build.micro_cases(binary)}
-        except (build.BuildError, OSError, subprocess.CalledProcessError, ValueError) as error:
-            self.absent = str(error)
+        reasons = []
+        for program in programs:
+            try:
+                binary = program()
+                cases, said = build.micro_cases(binary)
+                reasons.append(said)
+                for case in cases:
+                    self.homes.setdefault(case, binary)
+            except (build.BuildError, OSError, subprocess.CalledProcessError, ValueError) as error:
+                reasons.append(str(error))
+        self.absent = "; ".join(reason for reason in reasons if reason)
 
 
 def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
     scenarios = options.chosen(group.scenarios)
-    binaries = Binaries(lambda: build.micro_binaries(group.name))
+    binaries = Binaries(build.micro_binaries(group.name))
     isolate()
     cells: list[Cell] = []
     for scenario in scenarios:

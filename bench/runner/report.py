@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from . import build, machine, peers
-from .goals import MET, MET_AIM, Verdict, count_line, number
+from .goals import Verdict, count_line, number
 from .plan import Options
 from .sampling import OK, SAMPLES, Cell, pairwise, ratio
 from .scenarios import Group
@@ -262,79 +262,6 @@ def write(folder: Path, name: str, results: dict, text: str, picture: str) -> No
     (folder / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     (folder / f"{name}.md").write_text(text, encoding="utf-8")
     (folder / f"{name}.svg").write_text(picture, encoding="utf-8")
-
-
-# What the README shows: the servers of R, side by side. Everything else is in the tables of the groups.
-README_PEERS = ("rookery", "httpuv", "nanonext", "drogonR")
-README_ROWS = (
-    ("r-http", "hello-10", "requests_per_second", "hello world, 10 connections: requests/s"),
-    ("r-http", "hello-100", "requests_per_second", "hello world, 100 connections: requests/s"),
-    ("r-http", "post-1mb", "requests_per_second", "POST of 1 MB, 10 connections: requests/s"),
-    ("r-http", "static-10k", "requests_per_second", "static file of 10 KB, 10 connections: requests/s"),
-    ("r-websocket", "echo-64-10", "messages_per_second", "WebSocket echo of 64 B, 10 connections: messages/s"),
-    ("r-websocket", "echo-64-100", "messages_per_second", "WebSocket echo of 64 B, 100 connections: messages/s"),
-    ("r-websocket", "idle", "bytes_per_connection", "memory of an idle WebSocket: bytes"),
-    ("startup", "cold", "first_answer_ms", "from the start of R to the first answer: ms"),
-)
-
-
-def readme_table(folder: Path) -> str:
-    """The short table of the README, from the JSON of the groups' last runs, and under it what must be known of them."""
-    runs = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
-    results = {run["group"]: run for run in runs}
-    lines = ["| | " + " | ".join(README_PEERS) + " |", "|---" * (len(README_PEERS) + 1) + "|"]
-    for group, scenario, metric, label in README_ROWS:
-        cells = {
-            cell["peer"]: cell
-            for measured in results.get(group, {}).get("scenarios", [])
-            if measured["name"] == scenario
-            for cell in measured["cells"]
-        }
-        if cells:
-            lines.append(f"| {label} | " + " | ".join(_short(cells, peer, metric) for peer in README_PEERS) + " |")
-    lines += ["", *_remarks(list(results.values()))]
-    return "\n".join(lines) + "\n"
-
-
-def _short(cells: dict[str, dict], peer: str, metric: str) -> str:
-    """A median, and for a rate how many times it is ours, taken turn by turn."""
-    cell = cells.get(peer, {"status": "-"})
-    if cell["status"] != OK:
-        return cell["status"]
-    figure = cell["median"].get(metric)
-    turns = [float(turn) for turn in cell.get("ratio_of_ours", {}).get("turns", [])]
-    times = f" (x {number(median(turns))})" if turns and metric in MORE_IS_BETTER else ""
-    return "-" if figure is None else number(figure) + times
-
-
-def _remarks(results: list[dict]) -> list[str]:
-    goals = [goal for result in results for goal in result["goals"]]
-    met = sum(goal["status"] in (MET, MET_AIM) for goal in goals)
-    lines = [
-        "In brackets: how many times that Rookery does. Server and load generator on the two cores of one machine, hello world as "
-        "the kernel places them and the rest on one core each; "
-        f"medians of {SAMPLES} interleaved samples. Of all {len(goals)} floors that `make bench` measures "
-        f"({', '.join(result['group'] for result in results)}), {met} are met."
-    ]
-    shaky = [result["group"] for result in results if result["quick"] or result["others"] > machine.QUIET]
-    if shaky:
-        lines += ["", f"**Not to be quoted**: short samples, or other programs at work, in {', '.join(shaky)}."]
-    return lines
-
-
-README_BEGIN, README_END = "<!-- bench:begin -->", "<!-- bench:end -->"
-
-
-def put_into_readme(path: Path, folder: Path) -> None:
-    """Replaces what stands between the two marks in `path` by the short table."""
-    text = path.read_text(encoding="utf-8")
-    if README_BEGIN not in text or README_END not in text:
-        raise ValueError(f"{path} has no lines {README_BEGIN} and {README_END}")
-    if not any(folder.glob("*.json")):
-        raise ValueError(f"{folder} has no results: run `make bench` first")
-    head, rest = text.split(README_BEGIN, 1)
-    tail = rest.split(README_END, 1)[1]
-    path.write_text(f"{head}{README_BEGIN}\n{readme_table(folder)}{README_END}{tail}", encoding="utf-8")
 
 
 DEFAULT_FOLDER = build.OUT

@@ -1,5 +1,6 @@
 """Tests of the runner's judgement: python3 -m unittest discover -s bench/tests"""
 
+import json
 import sys
 import tempfile
 import unittest
@@ -7,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from runner import flame, gate, goals, plot, report  # noqa: E402
+from runner import flame, gate, goals, plot, readme, report  # noqa: E402
 from runner.allocations import _size  # noqa: E402
 from runner.plan import Options  # noqa: E402
 from runner.sampling import FAILED, MISSING, Cell, interleave, pairwise, ratio  # noqa: E402
@@ -176,31 +177,82 @@ class Reports(unittest.TestCase):
         self.assertIn("MISSING", picture)
         self.assertIn("conditions &amp; such", picture)
 
-    def test_the_short_table_goes_between_its_marks(self):
-        text = self.readme_after(self.options(0.0))
-        self.assertIn("hello world, 10 connections: requests/s | 2,500 | 1,000 (x 2.50) | - | - |", text)
-        self.assertIn("Of all 1 floors that `make bench` measures (r-http), 1 are met.", text)
-        self.assertNotIn("old", text)
-        self.assertNotIn("Not to be quoted", text)
-        self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
 
-    def test_the_short_table_says_when_it_is_not_to_be_quoted(self):
-        self.assertIn("**Not to be quoted**", self.readme_after(self.options(0.5)))
+class Readme(unittest.TestCase):
+    ABOUT = {
+        "processor": "P", "cores": "2", "memory": "24 GiB", "kernel": "6", "commit": "abc", "build": "1",
+        "R": "Rscript (R) version 4.2.2 Patched", "peer httpuv": "1.6.9, later 1.3.0",
+    }  # fmt: skip
 
-    def readme_after(self, options: Options) -> str:
-        text = TEXT.format(kind="ratio_min", against="httpuv", floor=1, aim=2).replace('"hello"', '"hello-10"')
-        group = group_of(text + '[[scenario]]\nname = "other"\npeers = ["rookery"]\n')
-        cells = [cell_of("rookery", 2000, 3000), cell_of("httpuv", 1000, 1000)]
-        for cell in cells:
-            cell.scenario = "hello-10"
-        verdicts = goals.judge(group, cells, {"hello-10"})
+    def setUp(self):
+        self.results = {}
+        for name in readme.GROUPS:
+            scenarios = [
+                {
+                    "name": scenario,
+                    "cells": [
+                        {"peer": "rookery", "status": "ok", "median": {metric: 2500}},
+                        {"peer": "httpuv", "status": "ok", "median": {metric: 1000}, "ratio_of_ours": {"turns": [2, 3]}},
+                        {"peer": "nanonext", "status": MISSING, "reason": "no nanonext"},
+                    ],
+                }
+                for group, scenario, metric, _ in readme.ROWS
+                if group == name
+            ]
+            goals_ = [{"scenario": "cold", "against": "httpuv", "status": goals.MISSED}] if name == "startup" else []
+            self.results[name] = {
+                "quick": False, "others": 0.0, "when": "2026-01-02T03:04:05Z", "goals": goals_,
+                "machine": dict(self.ABOUT), "scenarios": scenarios,
+            }  # fmt: skip
+
+    def written(self) -> str:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            report.write(folder, "r-http", report.as_json(group, cells, verdicts, {}, options), "", "")
-            readme = folder / "README.md"
-            readme.write_text(f"before\n{report.README_BEGIN}\nold\n{report.README_END}\nafter\n", encoding="utf-8")
-            report.put_into_readme(readme, folder)
-            return readme.read_text(encoding="utf-8")
+            for group, result in self.results.items():
+                (folder / f"{group}.json").write_text(json.dumps(result), encoding="utf-8")
+            path = folder / "README.md"
+            path.write_text(f"before\n{readme.BEGIN}\nold\n{readme.END}\nafter\n", encoding="utf-8")
+            try:
+                readme.put_into(path, folder)
+            except ValueError as error:
+                self.assertIn("\nold\n", path.read_text(encoding="utf-8"))
+                return str(error)
+            return path.read_text(encoding="utf-8")
+
+    def test_the_table_goes_between_its_marks_with_machine_versions_date_and_commit(self):
+        text = self.written()
+        self.assertIn("hello world, 10 connections: requests/s | 2,500 | 1,000 (x 2.50) \\* | not here | - |", text)
+        self.assertIn("`Connection: close`, 10 clients: requests/s | 2,500 | 1,000 (x 2.50) | not here | - |", text)
+        self.assertIn("\\* Mostly a stall", text)
+        self.assertIn("Not installed here: nanonext", text)
+        self.assertIn("P, 2 cores, 24 GiB, Linux 6, R 4.2.2; httpuv 1.6.9, later 1.3.0.", text)
+        self.assertIn("Measured on 2026-01-02 at commit abc", text)
+        self.assertIn("Of the 1 floors of r-http, r-websocket, startup, 0 are met; missed: cold against httpuv.", text)
+        self.assertNotIn("\nold\n", text)
+        self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
+
+    def test_what_is_not_to_be_quoted_is_refused(self):
+        def refused(group: str, **changes: object) -> str:
+            self.setUp()
+            self.results[group].update(changes)
+            return self.written()
+
+        self.assertIn("r-http: other programs used 50% of the machine", refused("r-http", others=0.5))
+        self.assertIn("startup: short samples", refused("startup", quick=True))
+        self.assertIn("not of one build: r-http 1, r-websocket 2", refused("r-websocket", machine={**self.ABOUT, "build": "2"}))
+        self.assertIn("not committed", refused("r-http", machine={**self.ABOUT, "commit": "abc+"}))
+        self.assertIn("left out of the run: cold", refused("startup", scenarios=[]))
+        self.setUp()
+        self.results["r-http"]["scenarios"][0]["cells"][1].update(status=FAILED, reason="gone")
+        self.assertIn("httpuv FAILED in hello-10: gone", self.written())
+        self.setUp()
+        del self.results["startup"]
+        self.assertIn("no results of startup", self.written())
+
+    def test_the_first_command_is_on_the_first_screen(self):
+        # 24 lines of 120 columns
+        text = (SCENARIOS.parent.parent / "README.md").read_text(encoding="utf-8").split("```", 1)[0]
+        self.assertLessEqual(sum(1 + len(line) // 120 for line in text.splitlines()), 24)
 
 
 class Flames(unittest.TestCase):
