@@ -14,49 +14,60 @@ SECONDS_EACH ?= 30
 # One target folder for everything that cargo builds here: cargo's own, R's build of the package, the fuzz replay.
 export CARGO_TARGET_DIR := $(CURDIR)/target
 export ROOKERY_LIB := $(abspath $(LIB))
+# Where rustup puts cargo, for a shell that does not know it yet.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-.PHONY: help setup install run test check peers bench soak fuzz conformance soundness docs clean
+.PHONY: help setup install run test check peers bench soak fuzz conformance soundness docs pristine clean
+# Two setups at once would ask apt twice at once.
+.NOTPARALLEL:
 
 help: ## this list
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 14
 
-setup: ## install what is missing: R and Debian packages, crates, the browser tests' packages
+setup: ## install what is missing for run, test, check and bench; each of them installs what it needs by itself
 	@scripts/setup
 
-install: setup ## install both R packages into LIB (default .local/lib)
+setup-%:
+	@scripts/setup $*
+
+install: setup-run ## install both R packages into LIB (default .local/lib)
 	@scripts/install "$(ROOKERY_LIB)"
 
 run: install ## serve examples/shiny at http://127.0.0.1:PORT (default 8000) until Ctrl-C
 	@exec scripts/with-rookery "$(ROOKERY_LIB)" Rscript -e 'rookery::serve("examples/shiny", port = $(PORT)L)'
 
-test: install ## all tests: Rust, fuzz corpora, R, Chromium
+test: setup-test install ## all tests: Rust, fuzz corpora, R, Chromium
 	@scripts/test
 
-check: install ## formatting, lints, docs, file sizes, conformance, counted regressions, the tarball, R CMD check
+check: setup-check install ## formatting, lints, docs, file sizes, conformance, counted regressions, the tarball, R CMD check
 	@scripts/check
 
-peers: ## install what bench compares with and Debian lacks: Go, crates, npm's ws, nanonext, drogonR (SOURCES=folder)
+peers: setup-bench ## install what bench compares with and Debian lacks: Go, crates, npm's ws, nanonext, drogonR (SOURCES=folder)
 	@bench/peers/install $(SOURCES)
 
-bench: install ## measure every claim beside its peers, those that are here (GROUP=name, QUICK=1, GOALS=1)
+bench: setup-bench install ## measure every claim beside its peers, those that are here (GROUP=name, QUICK=1, GOALS=1)
 	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/run.py $(if $(GROUP),--group $(GROUP)) $(if $(QUICK),--quick) \
 	  $(if $(GOALS),--goals)
 
-soak: install ## uploads, WebSockets, slow peers and kills for SECONDS (default 600), and then what is left of them
+soak: setup-soak install ## uploads, WebSockets, slow peers and kills for SECONDS (default 600), and then what is left of them
 	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/soak/run.py $(or $(SECONDS),600)
 
 fuzz: ## run each fuzz target for SECONDS_EACH seconds (default 30); needs the nightly toolchain
 	@scripts/fuzz $(SECONDS_EACH) $(TARGET)
 
-conformance: ## the Autobahn suite over the WebSocket crate, both roles
+conformance: setup-conformance ## the Autobahn suite over the WebSocket crate, both roles
 	@tests/conformance/run-server.sh full
 	@tests/conformance/run-client.sh full
 
 soundness: ## Miri, loom, AddressSanitizer and ThreadSanitizer; needs the nightly toolchain
 	@scripts/soundness
 
-docs: install ## API documentation of the crates, reference pages of the R package
+docs: setup-docs install ## API documentation of the crates, reference pages of the R package
 	@scripts/docs
+
+pristine: setup-pristine ## run and test in a new Debian 12 and a new Debian 13, from nothing; needs root
+	@scripts/pristine bookworm
+	@scripts/pristine trixie
 
 clean: ## remove what was built here and .local
 	cargo clean

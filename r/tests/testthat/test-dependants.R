@@ -39,8 +39,9 @@ test_that("httr2::req_dry_run() shows the request", {
     "req_dry_run(req)"
   )
   expect_match(said, "POST /path?x=1 HTTP/1.1", fixed = TRUE)
-  expect_match(said, "Accept: text/turtle", fixed = TRUE)
-  expect_match(said, "{\"a\":1}", fixed = TRUE)
+  # httr2 1.1 writes the names of fields in lower case, and JSON over several lines.
+  expect_match(said, "accept: text/turtle", ignore.case = TRUE)
+  expect_match(said, "\\{\\s*\"a\":\\s*1\\s*\\}")
 })
 
 # What the provider's page would send the browser to, again and again until somebody listens.
@@ -78,7 +79,10 @@ test_that("httr2's OAuth listener does so too", {
   port <- free_port()
   said <- run_with_compat(
     visit(sprintf("http://127.0.0.1:%d/?code=abc&state=xyz", port)),
-    sprintf("got <- httr2::oauth_flow_auth_code_listen(port = %d)", port),
+    # The port was an argument of its own until httr2 1.0.
+    "listen <- httr2::oauth_flow_auth_code_listen",
+    sprintf("at <- list(port = %d, redirect_uri = 'http://127.0.0.1:%d/')", port, port),
+    "got <- do.call(listen, at[names(at) %in% names(formals(listen))])",
     "stopifnot(got$code == 'abc', got$state == 'xyz')",
     "asking$wait(60000)",
     "answer <- asking$get_result()",

@@ -240,7 +240,8 @@ test_that("the boundary holds under gctorture2()", {
         got <- c(got, readBin(socket, "raw", 1e4))
         if (length(got) > 0) break
       }
-      sub("\r.*", "", rawToChar(got[got != 0]))
+      # In raw: a WebSocket's frames are no text, and newer R's sub() refuses them.
+      rawToChar(got[seq_len(match(as.raw(13), got, nomatch = 1) - 1)])
     }
     get <- function(path) paste0("GET ", path, " HTTP/1.1\r\nHost: a\r\nX-New-", sample(1e6, 1), ": v\r\n\r\n")
     exchange(get("/"))
