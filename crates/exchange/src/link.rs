@@ -122,6 +122,8 @@ pub struct Link {
     app_state: AtomicU8,
     app_waker: Box<dyn AppWaker>,
     taken: AtomicU64,
+    /// Whether there is a failure, for who looks without the mutex.
+    has_failed: AtomicBool,
     /// Events that have been put in, for who looks without the mutex.
     put: AtomicU64,
     /// [`taken`](Self::taken) when the application last looked in vain.
@@ -140,6 +142,8 @@ struct Up {
     requests: usize,
     messages: usize,
     message_bytes: usize,
+    /// Why the server's thread has ended.
+    failure: Option<String>,
 }
 
 #[derive(Default)]
@@ -158,6 +162,7 @@ impl Link {
             app_state: AtomicU8::new(AppState::Busy as u8),
             app_waker,
             taken: AtomicU64::new(0),
+            has_failed: AtomicBool::new(false),
             put: AtomicU64::new(0),
             looked: AtomicU64::new(0),
             down: Mutex::default(),
@@ -179,6 +184,16 @@ impl Link {
         }
         *lock(&self.io_waker) = waker;
         self.io_state.store(IoState::Awake as u8, Ordering::SeqCst);
+    }
+
+    /// Tells the application that the server's thread has ended, and why: it is woken wherever it waits, and finds it by
+    /// [`failure`](Self::failure).
+    pub fn fail(&self, reason: &str) {
+        lock(&self.up).failure = Some(reason.to_owned());
+        self.has_failed.store(true, Ordering::SeqCst);
+        // It may not be there to look: what it parked in, or went to, is woken as well.
+        self.settle();
+        self.app_waker.wake();
     }
 
     /// Hands an event to the application. Closes and messages are always taken; ask [`has_room`](Self::has_room)
@@ -308,19 +323,31 @@ impl Link {
         lock(&self.up).events.is_empty()
     }
 
-    /// Waits until an event waits, at most `timeout`; says whether one does.
+    /// Whether the server's thread has ended for no good reason. One load of an atomic.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Why the server's thread has ended; told once. Its connections are closed, and its listeners no longer listen.
+    pub fn failure(&self) -> Option<String> {
+        let reason = lock(&self.up).failure.take();
+        self.has_failed.store(false, Ordering::SeqCst);
+        reason
+    }
+
+    /// Waits until an event waits or the server has failed, at most `timeout`; says whether an event does.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.flush();
         if self.look(timeout) {
             return true;
         }
         let mut up = lock(&self.up);
-        if up.events.is_empty() {
+        if up.events.is_empty() && up.failure.is_none() {
             up = self
                 .arrived
                 .wait_timeout_while(up, timeout, |up| {
                     // Before every sleep: who woke it for nothing has taken the word back.
-                    let waits = up.events.is_empty();
+                    let waits = up.events.is_empty() && up.failure.is_none();
                     if waits {
                         self.app_state.store(AppState::Waiting as u8, Ordering::SeqCst);
                     }
@@ -353,12 +380,17 @@ impl Link {
         has_come()
     }
 
-    /// Says that the application goes into a wait of its own, and whether it may: `false` when an event waits.
+    /// Says that the application goes into a wait of its own, and whether it may: `false` when an event waits, or the
+    /// server has failed.
     /// [`resume`](Self::resume) ends it.
     pub fn park(&self) -> bool {
         self.flush();
         self.app_state.store(AppState::Parked as u8, Ordering::SeqCst);
-        if lock(&self.up).events.is_empty() {
+        let may = {
+            let up = lock(&self.up);
+            up.events.is_empty() && up.failure.is_none()
+        };
+        if may {
             return true;
         }
         self.resume();

@@ -13,7 +13,7 @@ use rookery_exchange::ListenerId;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::connection::{self, Connection};
+use crate::connection::{self, Connection, Joined};
 use crate::descriptor::{self, Served};
 use crate::hub::Hub;
 use crate::seats::Seat;
@@ -61,10 +61,15 @@ enum Accepted {
     Unix(std::os::unix::net::UnixStream),
 }
 
-/// Accepts until it is dropped.
-pub(crate) async fn accept(hub: Rc<Hub>, bound: Bound, listener: ListenerId, site: Site) {
+/// Makes the runtime look after a bound socket.
+pub(crate) fn register(bound: Bound) -> io::Result<AsyncFd<Bound>> {
     // SAFETY: the socket owns its descriptor, which stays open and the same until `bound` is dropped.
-    let Ok(bound) = (unsafe { AsyncFd::register_with_interest(bound, Interest::READABLE) }) else { return };
+    unsafe { AsyncFd::register_with_interest(bound, Interest::READABLE) }
+        .map_err(|refused| refused.into_parts().1)
+}
+
+/// Accepts until it is dropped.
+pub(crate) async fn accept(hub: Rc<Hub>, bound: AsyncFd<Bound>, listener: ListenerId, site: Site) {
     loop {
         let accepted = bound
             .async_io(Interest::READABLE, |bound| match bound {
@@ -119,7 +124,9 @@ fn welcome(hub: &Rc<Hub>, accepted: Accepted, listener: ListenerId, site: &Site)
     };
     let connection = Connection::new(hub, listener, site, socket, served, ends, seat);
     let hook: Arc<dyn ErrorHook> = Arc::clone(&connection.hook) as _;
-    tokio::task::spawn_local(ErrorHookFuture::with_hook(Some(hook), connection::serve(connection)));
+    // Counted here: of those that wait to be accepted, many are before the first of their tasks runs.
+    let joined = Joined::new(connection);
+    tokio::task::spawn_local(ErrorHookFuture::with_hook(Some(hook), connection::serve(joined)));
     Ok(())
 }
 

@@ -217,6 +217,7 @@ impl Connection {
 
     /// Ends the connection at once.
     pub(crate) fn abort(&self) {
+        self.lingers.set(false);
         self.end.set(End::Now);
         self.wake();
     }
@@ -269,10 +270,26 @@ enum Outcome {
 /// connection starts with the small one, and the rare head that does not fit is read again with the large one.
 const SMALL_TABLE: usize = 100;
 
+/// A connection that the hub knows of, until this is dropped: also when its task panics, or ends with the thread.
+#[derive(Debug)]
+pub(crate) struct Joined(Rc<Connection>);
+
+impl Joined {
+    pub(crate) fn new(connection: Rc<Connection>) -> Joined {
+        connection.key.set(connection.hub.join(&connection));
+        Joined(connection)
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        self.0.hub.leave(self.0.key.get());
+    }
+}
+
 /// Serves a connection to its end.
-pub(crate) async fn serve(connection: Rc<Connection>) {
-    let key = connection.hub.join(&connection);
-    connection.key.set(key);
+pub(crate) async fn serve(joined: Joined) {
+    let connection = Rc::clone(&joined.0);
     let mut rewound = Bytes::new();
     loop {
         let limits = &connection.hub.limits;
@@ -332,7 +349,7 @@ pub(crate) async fn serve(connection: Rc<Connection>) {
                 let read = http.into_parts().read_buf;
                 connection.line.set_status(101);
                 connection.line.end(connection.remote);
-                connection.hub.leave(key);
+                drop(joined);
                 // A task of its own: the one that held hyper is large, and a WebSocket lives long. Whatever could
                 // wake that one keeps its memory.
                 connection.let_go();
@@ -351,7 +368,6 @@ pub(crate) async fn serve(connection: Rc<Connection>) {
         connection.hub.disown(exchange);
     }
     close(&connection).await;
-    connection.hub.leave(key);
 }
 
 /// hyper takes no smaller buffer.

@@ -7,13 +7,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// R waits with `select()`, which cannot look at descriptors from here on: the low ones are left to it.
 const SELECT_LIMIT: i32 = 1024;
 
-/// Raises the process's limit on open descriptors to what it may be raised to. Done once, by the first listener.
-pub(crate) fn raise_limit() {
+/// Descriptors of the server itself and of files that are being sent or spooled while every connection is taken: the
+/// threads that open them are four, but those that are open wait for their peers.
+const SPARE: u64 = 256;
+
+/// Raises the process's limit on open descriptors as far as `connections` need, and no further: what R starts inherits
+/// it, and some programs close every descriptor up to the limit. Each connection may hold a file beside its socket.
+pub(crate) fn raise_limit(connections: usize) {
+    let wanted = (connections as u64).saturating_mul(2).saturating_add(SELECT_LIMIT as u64 + SPARE);
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid rlimit to write to.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 && limit.rlim_cur < limit.rlim_max
-    {
-        limit.rlim_cur = limit.rlim_max;
+    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
+    let wanted = wanted.min(limit.rlim_max);
+    if is_known && limit.rlim_cur < wanted {
+        limit.rlim_cur = wanted;
         // SAFETY: `limit` is a valid rlimit. Failing leaves the limit as it was, which is what it was set to.
         unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
     }

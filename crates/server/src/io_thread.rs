@@ -1,9 +1,15 @@
 //! The I/O thread: its runtime, and the orders it carries out.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::task::Poll;
 use std::time::Duration;
 
 use rookery_error::Reports;
@@ -11,7 +17,7 @@ use rookery_exchange::{IoWaker, Link, ListenerId};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::accept::{Bound, accept};
+use crate::accept::{self, Bound};
 use crate::access_log::Slot;
 use crate::config::Limits;
 use crate::connection::Phase;
@@ -30,7 +36,7 @@ const BLOCKING_IDLE: Duration = Duration::from_secs(2);
 /// What the I/O thread is told to do.
 #[derive(Debug)]
 pub(crate) enum Order {
-    Listen { listener: ListenerId, bound: Bound, site: Site },
+    Listen { listener: ListenerId, bound: Bound, site: Site, done: mpsc::Sender<io::Result<()>> },
     Drain { listener: ListenerId, done: mpsc::Sender<()> },
     Count { listener: ListenerId, done: mpsc::Sender<usize> },
     Stop { listener: ListenerId, done: mpsc::Sender<()> },
@@ -49,6 +55,8 @@ struct Orders {
     waiting: VecDeque<Order>,
     /// The thread has decided to end and takes no more.
     is_over: bool,
+    /// Why it ended, when that was not its decision.
+    failure: Option<io::Error>,
 }
 
 impl Control {
@@ -79,6 +87,21 @@ impl Control {
         orders.is_over
     }
 
+    /// Ends the taking of orders; whoever waits for one hears that nobody carries it out.
+    fn fail(&self, failure: io::Error) {
+        let mut orders = self.orders();
+        orders.is_over = true;
+        orders.failure = Some(failure);
+        let unheard = std::mem::take(&mut orders.waiting);
+        drop(orders);
+        drop(unheard);
+    }
+
+    /// Why the thread ended.
+    pub(crate) fn failure(&self) -> io::Error {
+        self.orders().failure.take().unwrap_or_else(|| io::Error::other("the I/O thread has ended"))
+    }
+
     fn orders(&self) -> MutexGuard<'_, Orders> {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,7 +121,8 @@ thread_local! {
     static HUB: RefCell<Option<(Rc<Hub>, Arc<Notify>)>> = const { RefCell::new(None) };
 }
 
-/// Runs the I/O thread until there is no listener and no connection.
+/// Runs the I/O thread until there is no listener and no connection. When it cannot go on, every connection is closed,
+/// whoever waits for it hears of it, and so does the application ([`Link::fail`]).
 pub(crate) fn run(
     link: &Arc<Link>,
     limits: Limits,
@@ -106,10 +130,6 @@ pub(crate) fn run(
     reports: Arc<Reports<Rejection>>,
     control: &Control,
 ) {
-    let hub = Hub::new(Arc::clone(link), limits, log, reports);
-    let drain = Arc::new(Notify::new());
-    link.set_io_waker(Some(Arc::new(Wake(Arc::clone(&drain)))));
-    HUB.set(Some((Rc::clone(&hub), Arc::clone(&drain))));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -119,14 +139,36 @@ pub(crate) fn run(
         .on_thread_park(before_sleep)
         .on_thread_unpark(after_sleep)
         .build_local(tokio::runtime::LocalOptions::default());
-    if let Ok(runtime) = runtime {
-        runtime.block_on(carry_out(&hub, &drain, control));
-        // Tasks, and with them sockets, end here; threads that block are waited for.
-        drop(runtime);
-    }
-    link.set_io_waker(None);
-    link.settle();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        // Whoever started it is told.
+        Err(error) => return control.fail(error),
+    };
+    let hub = Hub::new(Arc::clone(link), limits, log, reports);
+    let drain = Arc::new(Notify::new());
+    link.set_io_waker(Some(Arc::new(Wake(Arc::clone(&drain)))));
+    HUB.set(Some((Rc::clone(&hub), Arc::clone(&drain))));
+    let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(carry_out(&hub, &drain, control))));
     HUB.set(None);
+    let failure = outcome.err().map(|panic| text_of(&*panic));
+    if let Some(failure) = &failure {
+        control.fail(io::Error::other(failure.clone()));
+    }
+    // Tasks, and with them sockets, end here; threads that block are waited for.
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(runtime)));
+    let failure = failure.or(dropped.err().map(|panic| text_of(&*panic)));
+    link.set_io_waker(None);
+    if let Some(failure) = failure {
+        // Its waker may be what panicked.
+        let _ = catch_unwind(AssertUnwindSafe(|| link.fail(&failure)));
+    }
+    link.settle();
+}
+
+/// What a panic said.
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic").to_owned()
 }
 
 /// The thread is about to sleep: carries out what the application sent, and says so if it may sleep.
@@ -166,37 +208,43 @@ fn after_sleep() {
 }
 
 async fn carry_out(hub: &Rc<Hub>, drain: &Arc<Notify>, control: &Control) {
-    tokio::task::spawn_local(pulse::pulse(Rc::clone(hub)));
-    tokio::task::spawn_local(pulse::sweep(Rc::clone(hub)));
-    tokio::task::spawn_local({
-        let hub = Rc::clone(hub);
-        async move {
-            loop {
-                // The runtime's queue is first in, first out: this task comes after those that are ready now.
-                hub.settle.notified().await;
-                hub.link.settle();
+    let mut vital = [
+        tokio::task::spawn_local(pulse::pulse(Rc::clone(hub))),
+        tokio::task::spawn_local(pulse::sweep(Rc::clone(hub))),
+        tokio::task::spawn_local({
+            let hub = Rc::clone(hub);
+            async move {
+                loop {
+                    // The runtime's queue is first in, first out: this task comes after those that are ready now.
+                    hub.settle.notified().await;
+                    hub.link.settle();
+                }
             }
-        }
-    });
-    tokio::task::spawn_local({
-        let (hub, drain) = (Rc::clone(hub), Arc::clone(drain));
-        async move {
-            loop {
-                drain.notified().await;
-                hub.deliver();
+        }),
+        tokio::task::spawn_local({
+            let (hub, drain) = (Rc::clone(hub), Arc::clone(drain));
+            async move {
+                loop {
+                    drain.notified().await;
+                    hub.deliver();
+                }
             }
-        }
-    });
+        }),
+    ];
     let mut listeners: HashMap<ListenerId, Listening> = HashMap::new();
     loop {
         // Before the look, so that an end between the look and the wait is not missed.
         let ended = hub.ended.notified();
         while let Some(order) = control.pop() {
             match order {
-                Order::Listen { listener, bound, site } => {
+                Order::Listen { listener, bound, site, done } => {
                     let served = Served::new(&bound);
-                    let accepting = tokio::task::spawn_local(accept(Rc::clone(hub), bound, listener, site));
-                    listeners.insert(listener, Listening { served, accepting });
+                    // Whoever asked waits for it.
+                    let _ = done.send(accept::register(bound).map(|bound| {
+                        let accepting =
+                            tokio::task::spawn_local(accept::accept(Rc::clone(hub), bound, listener, site));
+                        listeners.insert(listener, Listening { served, accepting });
+                    }));
                 }
                 Order::Count { listener, done } => {
                     let count = hub.connections_of(listener).len() + hub.sockets_of(listener).len();
@@ -239,8 +287,29 @@ async fn carry_out(hub: &Rc<Hub>, drain: &Arc<Notify>, control: &Control) {
             biased;
             () = control.came.notified() => {}
             () = ended => {}
+            // Without one of these tasks nobody would be served any more.
+            panic = first_panic(&mut vital, &mut listeners) => resume_unwind(panic),
         }
     }
+}
+
+/// Waits for the panic of a task that never ends otherwise.
+async fn first_panic(
+    vital: &mut [JoinHandle<()>],
+    listeners: &mut HashMap<ListenerId, Listening>,
+) -> Box<dyn Any + Send> {
+    poll_fn(|cx| {
+        let accepting = listeners.values_mut().map(|listening| &mut listening.accepting);
+        for task in vital.iter_mut().chain(accepting) {
+            if let Poll::Ready(Err(error)) = Pin::new(task).poll(cx) {
+                if let Ok(panic) = error.try_into_panic() {
+                    return Poll::Ready(panic);
+                }
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// A listener's task.

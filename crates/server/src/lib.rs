@@ -27,6 +27,7 @@
 mod accept;
 pub mod access_log;
 mod answer;
+mod bind;
 pub mod compress;
 mod config;
 mod connection;

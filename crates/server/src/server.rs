@@ -2,10 +2,8 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -13,8 +11,9 @@ use std::thread::JoinHandle;
 use rookery_error::Reports;
 use rookery_exchange::{AppWaker, Link, ListenerId};
 
-use crate::accept::{BACKLOG, Bound};
+use crate::accept::Bound;
 use crate::access_log::{AccessLog, Slot};
+use crate::bind::{self, SocketFile};
 use crate::config::Config;
 use crate::descriptor;
 use crate::io_thread::{Control, Order, run};
@@ -34,7 +33,8 @@ pub struct Site {
 /// A server: any number of listeners, one link to the application, and one I/O thread, which runs while there is a
 /// listener or a connection.
 ///
-/// Dropping it ends every connection and joins the thread.
+/// Dropping it ends every connection, also those that the application owes a reply, stops its listeners and joins the
+/// thread.
 pub struct Server {
     core: Arc<Core>,
 }
@@ -61,7 +61,7 @@ pub struct Listener {
     core: Arc<Core>,
     id: ListenerId,
     local: Option<SocketAddr>,
-    path: Option<PathBuf>,
+    file: Option<SocketFile>,
     is_stopped: bool,
 }
 
@@ -76,7 +76,7 @@ pub enum ListenError {
         /// What the system said.
         source: io::Error,
     },
-    /// The I/O thread could not be started.
+    /// The I/O thread could not be started, or ended before it listened.
     Thread(io::Error),
 }
 
@@ -95,7 +95,13 @@ impl fmt::Display for ListenError {
                 }
                 _ => write!(f, "cannot listen on {address}: {source}"),
             },
-            ListenError::Thread(source) => write!(f, "cannot start the I/O thread: {source}"),
+            ListenError::Thread(source) => {
+                write!(f, "cannot start the I/O thread: {source}")?;
+                if descriptor::is_exhausted(source) {
+                    f.write_str(": close files or connections, or raise the limit on them (`ulimit -n`)")?;
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -141,43 +147,25 @@ impl Server {
     /// # Errors
     /// When the address cannot be bound.
     pub fn listen_tcp(&self, address: SocketAddr, site: Site) -> Result<Listener, ListenError> {
-        descriptor::raise_limit();
-        let bind = || {
-            let socket = TcpListener::bind(address)?;
-            socket.set_nonblocking(true)?;
-            deepen(&socket);
-            let local = socket.local_addr()?;
-            Ok((socket, local))
-        };
-        let (socket, local) =
-            bind().map_err(|source| ListenError::Bind { address: address.to_string(), source })?;
+        descriptor::raise_limit(self.core.config.limits.connections);
+        let (socket, local) = bind::tcp(address)
+            .map_err(|source| ListenError::Bind { address: address.to_string(), source })?;
         let id = self.core.start(Bound::Tcp(socket), site)?;
-        Ok(Listener { core: Arc::clone(&self.core), id, local: Some(local), path: None, is_stopped: false })
+        Ok(Listener { core: Arc::clone(&self.core), id, local: Some(local), file: None, is_stopped: false })
     }
 
     /// Listens on a Unix socket. A socket file that nobody listens on is replaced; the file is removed when the
-    /// listener stops. `mask` is the umask it is made with (none: the process's).
+    /// listener stops, unless it is another by then. `mask` is the umask it is made with (none: the process's): at no
+    /// time has it wider permissions.
     ///
     /// # Errors
     /// When the path cannot be bound.
     pub fn listen_unix(&self, path: &Path, mask: Option<u32>, site: Site) -> Result<Listener, ListenError> {
-        descriptor::raise_limit();
-        let bind = || {
-            remove_stale(path)?;
-            let socket = UnixListener::bind(path)?;
-            if let Some(mask) = mask {
-                // Not by umask(), which is the whole process's and would race with other threads.
-                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777 & !mask))?;
-            }
-            socket.set_nonblocking(true)?;
-            deepen(&socket);
-            Ok(socket)
-        };
-        let socket =
-            bind().map_err(|source| ListenError::Bind { address: path.display().to_string(), source })?;
-        let id = self.core.start(Bound::Unix(socket), site)?;
-        let path = Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
-        Ok(Listener { core: Arc::clone(&self.core), id, local: None, path, is_stopped: false })
+        descriptor::raise_limit(self.core.config.limits.connections);
+        let (socket, file) = bind::unix(path, mask)
+            .map_err(|source| ListenError::Bind { address: path.display().to_string(), source })?;
+        let id = self.core.start(Bound::Unix(socket), site).inspect_err(|_| file.remove())?;
+        Ok(Listener { core: Arc::clone(&self.core), id, local: None, file: Some(file), is_stopped: false })
     }
 
     /// In a forked child: closes the listeners and connections that the parent serves, of all servers. A child then
@@ -201,7 +189,7 @@ impl Listener {
 
     /// The path of a Unix socket.
     pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        self.file.as_ref().map(SocketFile::path)
     }
 
     /// Stops listening and ends connections as their replies are done; returns at once. Idle ones end now,
@@ -226,12 +214,11 @@ impl Listener {
         if std::mem::replace(&mut self.is_stopped, true) {
             return;
         }
+        if let Some(file) = &self.file {
+            file.remove();
+        }
         self.core.order(|done| Order::Stop { listener: self.id, done });
         self.core.join_if_over(false);
-        if let Some(path) = &self.path {
-            // Somebody may have removed it.
-            let _ = std::fs::remove_file(path);
-        }
     }
 }
 
@@ -245,11 +232,16 @@ impl Core {
     /// Gives a socket to the I/O thread, which is started if none runs.
     fn start(&self, bound: Bound, site: Site) -> Result<ListenerId, ListenError> {
         let listener = NEXT_LISTENER.fetch_add(1, Ordering::Relaxed);
-        let mut order = Order::Listen { listener, bound, site };
+        let (done, listens) = mpsc::channel();
+        let mut order = Order::Listen { listener, bound, site, done };
         let mut thread = self.thread();
         if let Some(running) = &*thread {
-            match running.control.push(order) {
-                Ok(()) => return Ok(listener),
+            let control = Arc::clone(&running.control);
+            match control.push(order) {
+                Ok(()) => {
+                    drop(thread);
+                    return started(listener, &listens, &control);
+                }
                 Err(refused) => order = refused,
             }
         }
@@ -268,8 +260,9 @@ impl Core {
                 .spawn(move || run(&link, limits, log, reports, &theirs))
         })
         .map_err(ListenError::Thread)?;
-        *thread = Some(Thread { control, handle });
-        Ok(listener)
+        *thread = Some(Thread { control: Arc::clone(&control), handle });
+        drop(thread);
+        started(listener, &listens, &control)
     }
 
     /// Gives an order and waits until it has been carried out; `None` when there is no thread to carry it out.
@@ -296,10 +289,24 @@ impl Core {
     }
 }
 
-impl Drop for Core {
+/// Waits until the I/O thread listens.
+fn started(
+    listener: ListenerId,
+    listens: &mpsc::Receiver<io::Result<()>>,
+    control: &Control,
+) -> Result<ListenerId, ListenError> {
+    match listens.recv() {
+        Ok(Ok(())) => Ok(listener),
+        Ok(Err(source)) => Err(ListenError::Thread(source)),
+        // It dropped the order: it has ended.
+        Err(mpsc::RecvError) => Err(ListenError::Thread(control.failure())),
+    }
+}
+
+impl Drop for Server {
     fn drop(&mut self) {
-        self.order(|done| Order::Halt { done });
-        self.join_if_over(true);
+        self.core.order(|done| Order::Halt { done });
+        self.core.join_if_over(true);
     }
 }
 
@@ -313,23 +320,6 @@ impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Core").finish_non_exhaustive()
     }
-}
-
-/// Removes a socket file that nobody listens on; a busy one is left, and binding then fails.
-fn remove_stale(path: &Path) -> io::Result<()> {
-    match std::fs::symlink_metadata(path) {
-        Ok(found) if found.file_type().is_socket() => match UnixStream::connect(path) {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
-            _ => Ok(()),
-        },
-        _ => Ok(()),
-    }
-}
-
-/// Asks for a longer queue than the standard library does.
-fn deepen(socket: &impl std::os::fd::AsRawFd) {
-    // SAFETY: an open, listening socket; failing leaves its queue as it was.
-    unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) };
 }
 
 /// Runs `start` with every signal blocked, so that the thread it starts never runs a handler of R's.

@@ -209,10 +209,7 @@ pub(crate) fn spawn(connection: Rc<Connection>, exchange: Box<Exchange>, read: &
     tokio::task::spawn_local(async move {
         let code = poll_fn(|cx| driver.poll(cx)).await;
         driver.tell_closed(code);
-        let Driver { connection, mailbox, .. } = driver;
-        connection.socket.borrow().shut_down();
-        mailbox.state.set(State::Over);
-        hub.close_socket(mailbox.id);
+        driver.connection.socket.borrow().shut_down();
     });
 }
 
@@ -255,6 +252,15 @@ struct Driver {
     /// Whether the application has been told that it has ended.
     is_told: bool,
     is_read_closed: bool,
+}
+
+impl Drop for Driver {
+    /// Also when its task panics, or ends with the thread.
+    fn drop(&mut self) {
+        self.tell_closed(ABNORMAL);
+        self.mailbox.state.set(State::Over);
+        self.connection.hub.close_socket(self.mailbox.id);
+    }
 }
 
 impl Driver {

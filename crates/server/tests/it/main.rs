@@ -3,6 +3,7 @@
 mod closing;
 mod heads;
 mod http;
+mod lifetime;
 mod limits;
 mod reports;
 mod seats;

@@ -234,7 +234,6 @@ fn accepted_sockets_lie_above_those_select_can_look_at() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a valid limit to write to.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    assert_eq!(limit.rlim_cur, limit.rlim_max);
     if limit.rlim_cur <= 1024 {
         return;
     }
