@@ -42,7 +42,7 @@ test: setup-test install ## all tests: Rust, fuzz corpora, R, Chromium
 check: setup-check install ## formatting, lints, docs, file sizes, conformance, counted regressions, the tarball, R CMD check
 	@scripts/check
 
-peers: setup-bench ## install what bench compares with and Debian lacks: Go, crates, npm's ws, nanonext, drogonR (SOURCES=folder)
+peers: setup-bench setup-peers ## install what bench compares with and Debian lacks: Go, crates, npm's ws, nanonext, drogonR (SOURCES=folder)
 	@bench/peers/install $(SOURCES)
 
 bench: setup-bench install ## measure every claim beside its peers, those that are here (GROUP=name, QUICK=1, GOALS=1)
