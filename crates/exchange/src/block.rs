@@ -184,6 +184,11 @@ impl Block {
         true
     }
 
+    /// Bytes there is room for.
+    pub fn capacity(&self) -> usize {
+        self.head().capacity
+    }
+
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `len` bytes were written, and nobody writes them while the block is borrowed.

@@ -1,12 +1,15 @@
 //! One request and its reply, in one arena.
 
+use std::alloc::Layout;
 use std::net::SocketAddr;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rookery_arena::Arena;
 
 use crate::body::RequestBody;
+use crate::budget::{Budget, Charge, Share};
 use crate::headers::{HeaderLine, KNOWN_HEADERS, PREFIX, StoredHeader, UNKNOWN, known_header, write_cgi};
 use crate::payload::Tag;
 use crate::reply::Reply;
@@ -52,6 +55,8 @@ pub struct Exchange {
     body: RequestBody,
     reply: Reply,
     departed: Arc<AtomicBool>,
+    /// What the server has charged for it, if it is large.
+    charge: Option<Charge>,
     #[cfg(feature = "ablation-malloc")]
     fields: crate::ablation::Fields,
     // Last, so that nothing that points into it outlives it.
@@ -77,6 +82,7 @@ impl Exchange {
             body: RequestBody::default(),
             reply: Reply::default(),
             departed: Arc::new(AtomicBool::new(false)),
+            charge: None,
             #[cfg(feature = "ablation-malloc")]
             fields: crate::ablation::Fields::default(),
             arena: Arena::with_chunk_size(FIRST_CHUNK),
@@ -148,6 +154,7 @@ impl Exchange {
         self.body.reset();
         self.reply.reset();
         self.arena.reset();
+        self.charge = None;
         #[cfg(feature = "ablation-malloc")]
         self.fields.reset();
         if self.departed.load(Ordering::Relaxed) {
@@ -166,8 +173,20 @@ impl Exchange {
         if self.body.push_to_block(bytes) {
             return;
         }
-        let span = self.keep(bytes);
-        self.body.push(span);
+        if bytes.is_empty() {
+            return;
+        }
+        let start = self.arena.alloc_layout(Layout::for_value(bytes));
+        // SAFETY: fresh memory for as many bytes, which nobody else refers to.
+        unsafe { start.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+        self.body.push(Span::at(start, bytes.len()));
+    }
+
+    /// Charges what is held for the request to `budget` until the next [`reset`](Self::reset): for the rare exchange
+    /// that holds much. `also` is what is held beside the exchange on its behalf.
+    pub fn charge(&mut self, budget: &Arc<Budget>, also: usize) {
+        let bytes = self.capacity() + also;
+        self.charge.get_or_insert_with(|| Charge::new(budget, Share::Requests)).set(bytes);
     }
 
     /// The reply, to be read by the server.
@@ -310,9 +329,10 @@ impl Exchange {
         Arc::clone(&self.departed)
     }
 
-    /// Bytes of memory held for reuse.
+    /// Bytes of memory held: the arena, the tables and the block of a body. After [`reset`](Self::reset), for reuse.
     pub fn capacity(&self) -> usize {
-        self.arena.capacity()
+        let lines = self.headers.capacity() * size_of::<StoredHeader>() + self.reply.capacity();
+        self.arena.capacity() + lines + self.body.capacity()
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Span {
@@ -469,6 +489,32 @@ mod tests {
             exchange.set_request_line(b"GET", target.as_bytes(), Version::Http11);
             assert_eq!((exchange.path(), exchange.query()), (path.as_bytes(), query.as_bytes()));
         }
+    }
+
+    #[test]
+    fn a_body_in_chunks_of_a_byte_costs_little_more_than_its_bytes() {
+        let mut exchange = Exchange::new();
+        exchange.begin(1, 1, 0);
+        for n in 0..200_000u32 {
+            exchange.push_body(&[n as u8]);
+        }
+        // A span is 16 bytes, and the table of them doubles.
+        assert!(exchange.capacity() < 2 * 200_000, "{}", exchange.capacity());
+        let whole: Vec<u8> = exchange.body().segments().flatten().copied().collect();
+        assert!(whole.len() == 200_000 && whole.iter().enumerate().all(|(at, byte)| *byte == at as u8));
+    }
+
+    #[test]
+    fn a_charge_lasts_until_the_reset() {
+        let budget = Budget::new([0; Share::COUNT]);
+        let mut exchange = Exchange::new();
+        exchange.begin(1, 1, 0);
+        exchange.push_body(&vec![0; 100_000]);
+        exchange.charge(&budget, 1000);
+        assert_eq!(budget.used(Share::Requests), exchange.capacity() + 1000);
+        assert!(exchange.capacity() > 100_000);
+        exchange.reset();
+        assert_eq!(budget.used(Share::Requests), 0);
     }
 
     #[test]

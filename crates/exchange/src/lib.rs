@@ -17,6 +17,7 @@
 mod ablation;
 mod block;
 mod body;
+mod budget;
 mod event;
 mod exchange;
 mod headers;
@@ -27,6 +28,7 @@ mod span;
 
 pub use block::{Block, Blocks};
 pub use body::{BodySource, RequestBody};
+pub use budget::{Budget, Charge, Share};
 pub use event::{Command, Event, MessageKind, SocketId};
 pub use exchange::{Exchange, ExchangeId, ListenerId, Version};
 pub use headers::{HeaderLine, KNOWN_HEADERS, KnownHeader, known_header};

@@ -98,6 +98,11 @@ impl Reply {
         &self.headers
     }
 
+    /// Bytes of its table.
+    pub(crate) fn capacity(&self) -> usize {
+        self.headers.capacity() * size_of::<(Span, Span)>()
+    }
+
     pub(crate) fn reset(&mut self) {
         self.status = 0;
         self.headers.clear();

@@ -29,6 +29,21 @@ impl Span {
         Span { start: NonNull::from(bytes).cast(), len: bytes.len() }
     }
 
+    /// Remembers `len` bytes at `start`, which the holder's arena gave for them.
+    pub(crate) fn at(start: NonNull<u8>, len: usize) -> Span {
+        Span { start, len }
+    }
+
+    /// Takes `next` in if it lies right behind: `false` if it does not.
+    ///
+    /// Both came from [`at`](Self::at), whose pointers may reach all of a chunk; two chunks never touch, because each
+    /// begins with a header.
+    pub(crate) fn extend(&mut self, next: Span) -> bool {
+        let is_behind = self.start.addr().get() + self.len == next.start.addr().get();
+        self.len += if is_behind { next.len } else { 0 };
+        is_behind
+    }
+
     /// Bytes in the span.
     pub(crate) fn len(self) -> usize {
         self.len

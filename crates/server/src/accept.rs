@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_error::{ErrorHook, ErrorHookFuture};
-use rookery_exchange::ListenerId;
+use rookery_exchange::{ListenerId, Share};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::connection::{self, Connection, Joined};
 use crate::descriptor::{self, Served};
 use crate::hub::Hub;
+use crate::overload::CONNECTION_BYTES;
 use crate::seats::Seat;
 use crate::server::Site;
 use crate::stream::Socket;
@@ -99,7 +100,8 @@ fn welcome(hub: &Rc<Hub>, accepted: Accepted, listener: ListenerId, site: &Site)
         }
         _ => None,
     };
-    if hub.population() >= hub.limits.connections && !hub.free_seat() {
+    let has_room = hub.make_room(Share::Connections, 0, CONNECTION_BYTES);
+    if (hub.population() >= hub.limits.connections || !has_room) && !hub.free_seat() {
         return turn_away(accepted, CROWDED);
     }
     let (socket, served, ends) = match accepted {
@@ -123,6 +125,7 @@ fn welcome(hub: &Rc<Hub>, accepted: Accepted, listener: ListenerId, site: &Site)
         }
     };
     let connection = Connection::new(hub, listener, site, socket, served, ends, seat);
+    connection.charge.set(CONNECTION_BYTES);
     let hook: Arc<dyn ErrorHook> = Arc::clone(&connection.hook) as _;
     // Counted here: of those that wait to be accepted, many are before the first of their tasks runs.
     let joined = Joined::new(connection);

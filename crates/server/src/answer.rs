@@ -11,6 +11,7 @@ use rookery_exchange::{Event, Exchange, PushError};
 use crate::connection::{Connection, Phase};
 use crate::files;
 use crate::hub::Hub;
+use crate::overload::FREE;
 use crate::pending::{Answer, Wait};
 use crate::rejection::Rejection;
 use crate::reply::{self, ReplyBody, Terms};
@@ -63,6 +64,12 @@ pub(crate) async fn answer(
     let mut exchange = connection.hub.begin(id, &connection);
     request::fill(&mut exchange, &head, &connection, is_upgrade);
     let headers = head.headers;
+    connection.request_held.set(FREE);
+    if let Err(rejection) = connection.hold_request(&mut exchange, 0) {
+        connection.hub.finish(exchange);
+        connection.has_rest.set(has_body);
+        return Ok(reply::reject(&connection, headers, rejection));
+    }
 
     if has_body {
         if connection.site.sees_heads {

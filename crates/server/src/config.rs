@@ -64,6 +64,14 @@ pub struct Limits {
     pub ping_time: Duration,
     /// How long a peer may take to answer a close frame. Default 5 s.
     pub close_time: Duration,
+    /// Bytes that peers may make the server hold, all together; what the application holds is not counted. None: a
+    /// quarter of what the process may use (the machine's memory, its control groups, its limit on address space),
+    /// and 32 MiB at least. Past a share of it, whoever holds the most, or comes last, is told 503 or 1013.
+    pub memory: Option<usize>,
+    /// How that is split.
+    pub shares: Shares,
+    /// Bytes of exchanges kept for reuse. Default 8 MiB: 1,024 after ordinary requests have 6.
+    pub pool_bytes: usize,
     /// How long stopping a listener waits for replies that are on their way. Default 1 s.
     pub stop_time: Duration,
 }
@@ -90,7 +98,45 @@ impl Default for Limits {
             stall_time: Duration::from_secs(15 * 60),
             ping_time: Duration::from_secs(20),
             close_time: Duration::from_secs(5),
+            memory: None,
+            shares: Shares::default(),
+            pool_bytes: 8 << 20,
             stop_time: Duration::from_secs(1),
+        }
+    }
+}
+
+/// How [`Limits::memory`] is split, in percent: so that one kind of attack leaves room for all other work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shares {
+    /// Connections, at 32 KiB each and what longer heads need: the slowest gives its seat up, or 503. Default 20.
+    pub connections: u8,
+    /// Requests in memory that are larger than 8 KiB: 503. Default 15.
+    pub requests: u8,
+    /// WebSocket messages that have not come whole: 1013. Default 15.
+    pub messages: u8,
+    /// WebSocket messages that wait for the application: reading them stops, as past
+    /// [`message_bytes`](rookery_exchange::Limits::message_bytes). Default 5.
+    pub waiting: u8,
+    /// What waits to be sent to WebSockets: 1013. Default 20.
+    pub queues: u8,
+    /// Replies larger than 8 KiB that are being sent, each counted as a quarter of this at most: 503, or the largest that
+    /// is not read is cut off. Default 20.
+    pub replies: u8,
+    /// Compressors of replies larger than 64 KiB, at 512 KiB each: they leave uncompressed. Default 5.
+    pub compressors: u8,
+}
+
+impl Default for Shares {
+    fn default() -> Shares {
+        Shares {
+            connections: 20,
+            requests: 15,
+            messages: 15,
+            waiting: 5,
+            queues: 20,
+            replies: 20,
+            compressors: 5,
         }
     }
 }

@@ -15,12 +15,13 @@ use bytes::{Bytes, BytesMut};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use rookery_error::RequestHook;
-use rookery_exchange::{Exchange, ListenerId};
+use rookery_exchange::{Charge, Exchange, ListenerId, Share};
 
 use crate::access_log::Line;
 use crate::answer::answer;
 use crate::descriptor::Served;
 use crate::hub::Hub;
+use crate::overload::FREE;
 use crate::pace::Pace;
 use crate::rejection::Rejection;
 use crate::seats::Seat;
@@ -76,6 +77,14 @@ pub(crate) struct Connection {
     head_read: Cell<u32>,
     /// Whether the end may wait for the peer to see it.
     lingers: Cell<bool>,
+    /// What it is charged for: itself with what it reads into, and the reply that is being sent.
+    pub(crate) charge: Charge,
+    pub(crate) reply: Charge,
+    /// Bytes of the buffer it reads into, and of the request under way.
+    pub(crate) buffer: Cell<usize>,
+    pub(crate) request_held: Cell<usize>,
+    /// What it was told to let go of, and has not yet.
+    leaving: Cell<Option<(Share, usize)>>,
     /// Its number among all connections: the older has the lower.
     pub(crate) serial: u64,
     /// Whether the connection is to end: at once, or after the reply that the application owes.
@@ -106,6 +115,14 @@ enum End {
     TimedOut,
     /// The body was.
     TooSlow,
+    /// There is no room for the request.
+    Overload,
+}
+
+impl End {
+    fn is_now(self) -> bool {
+        !matches!(self, End::No | End::AfterReply)
+    }
 }
 
 impl Connection {
@@ -138,6 +155,11 @@ impl Connection {
             unsent: Cell::new(0),
             head_read: Cell::new(0),
             lingers: Cell::new(true),
+            charge: Charge::new(&hub.budget, Share::Connections),
+            reply: Charge::new(&hub.budget, Share::Replies),
+            buffer: Cell::new(FREE),
+            request_held: Cell::new(FREE),
+            leaving: Cell::new(None),
             serial: hub.seats.next_serial(),
             end: Cell::new(End::No),
             waker: RefCell::default(),
@@ -187,11 +209,17 @@ impl Connection {
         }
     }
 
+    /// Bytes of the head so far; 0 when it is whole.
+    pub(crate) fn head_read(&self) -> usize {
+        if self.phase.get() == Phase::Head { self.head_read.get() as usize } else { 0 }
+    }
+
     /// hyper has nothing more to write.
     pub(crate) fn has_flushed(&self) {
         if self.phase.get() == Phase::Flush {
             self.enter(Phase::Idle);
             self.head_read.set(0);
+            self.reply.set(0);
             self.line.end(self.remote);
             if self.end.get() == End::AfterReply {
                 self.end.set(End::Now);
@@ -310,7 +338,7 @@ pub(crate) async fn serve(joined: Joined) {
                         *waker = Some(cx.waker().clone());
                     }
                 }
-                if matches!(connection.end.get(), End::Now | End::TimedOut | End::TooSlow) {
+                if connection.end.get().is_now() {
                     return Poll::Ready(Outcome::Ended(connection.end.get()));
                 }
                 match http.as_mut().poll(cx) {
@@ -322,9 +350,7 @@ pub(crate) async fn serve(joined: Joined) {
                         }
                         // A reply was flushed after `stop`: hyper waits for the next request, which is not wanted.
                         match connection.end.get() {
-                            end @ (End::Now | End::TimedOut | End::TooSlow) => {
-                                Poll::Ready(Outcome::Ended(end))
-                            }
+                            end if end.is_now() => Poll::Ready(Outcome::Ended(end)),
                             _ => Poll::Pending,
                         }
                     }
@@ -334,6 +360,7 @@ pub(crate) async fn serve(joined: Joined) {
         };
         match outcome {
             Outcome::Ended(End::TimedOut) => reject(&connection, Rejection::HeadTimeout),
+            Outcome::Ended(End::Overload) => reject(&connection, Rejection::Overload),
             Outcome::Ended(End::TooSlow) => reject(&connection, Rejection::BodyTimeout),
             Outcome::Failed(error) if error.is_parse_too_large() && connection.is_refused.get() => {
                 if connection.is_small.replace(false) && limits.header_lines > SMALL_TABLE {
@@ -359,6 +386,8 @@ pub(crate) async fn serve(joined: Joined) {
         }
         break;
     }
+    // hyper is gone, and with it the request and the reply.
+    connection.settle();
     // Of a request whose client went away, or that was refused.
     connection.line.end(connection.remote);
     // A WebSocket that was accepted in the very turn in which the connection ended.

@@ -10,7 +10,8 @@ use std::time::Duration;
 use http::HeaderName;
 use rookery_error::{ErrorHook as _, Reports};
 use rookery_exchange::{
-    Blocks, Command, Event, Exchange, ExchangeId, Link, ListenerId, PushError, Pushed, SocketId,
+    Blocks, Budget, Command, Event, Exchange, ExchangeId, Link, ListenerId, PushError, Pushed, Share,
+    SocketId,
 };
 use tokio::sync::Notify;
 
@@ -19,14 +20,15 @@ use crate::compress::Gzip;
 use crate::config::Limits;
 use crate::connection::Connection;
 use crate::outbound::Buffers;
+use crate::overload::Leaving;
 use crate::pace::{self, Rate};
 use crate::pending::Pending;
 use crate::rejection::Rejection;
 use crate::seats::Seats;
 use crate::socket::{self, Mailbox};
 
-/// Exchanges kept for reuse: as many as the default queue holds. With the 4 KiB an ordinary request leaves them,
-/// 4 MiB at most.
+/// Exchanges kept for reuse: as many as the default queue holds. Their bytes have a limit of their own,
+/// [`Limits::pool_bytes`].
 const KEPT_EXCHANGES: usize = 1024;
 
 /// Bytes read at once from a WebSocket: what a loopback or 10 Gbit/s socket delivers per wake-up.
@@ -51,6 +53,9 @@ pub(crate) struct Hub {
     /// Where errors go.
     pub(crate) reports: Arc<Reports<Rejection>>,
     pub(crate) ticks: Ticks,
+    /// What peers make the server hold.
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) leaving: Leaving,
     pub(crate) pending: Pending,
     /// Where WebSockets, and connections that are being closed, read into. One for all: idle ones hold none.
     pub(crate) scratch: RefCell<Box<[u8]>>,
@@ -74,11 +79,13 @@ pub(crate) struct Hub {
     // Boxed once and for all: an exchange keeps its place wherever it goes.
     #[allow(clippy::vec_box)]
     exchanges: RefCell<Vec<Box<Exchange>>>,
+    /// Their bytes.
+    pooled: Cell<usize>,
     commands: RefCell<VecDeque<Command>>,
-    connections: RefCell<Vec<Option<Rc<Connection>>>>,
+    pub(crate) connections: RefCell<Vec<Option<Rc<Connection>>>>,
     free: RefCell<Vec<usize>>,
     pub(crate) seats: Seats,
-    sockets: RefCell<HashMap<SocketId, Rc<Mailbox>>>,
+    pub(crate) sockets: RefCell<HashMap<SocketId, Rc<Mailbox>>>,
     /// WebSockets that wait for the application to take messages.
     crowded: RefCell<Vec<Rc<Mailbox>>>,
     names: RefCell<Vec<(Box<[u8]>, HeaderName)>>,
@@ -134,9 +141,12 @@ impl Hub {
         limits: Limits,
         log: Arc<Slot>,
         reports: Arc<Reports<Rejection>>,
+        budget: Arc<Budget>,
     ) -> Rc<Hub> {
         Rc::new(Hub {
             ticks: Ticks::of(&limits),
+            budget,
+            leaving: Leaving::default(),
             link,
             limits,
             log,
@@ -154,6 +164,7 @@ impl Hub {
             ended: Notify::new(),
             tick: Cell::new(0),
             exchanges: RefCell::default(),
+            pooled: Cell::new(0),
             commands: RefCell::default(),
             connections: RefCell::default(),
             free: RefCell::default(),
@@ -177,7 +188,10 @@ impl Hub {
 
     /// An exchange and a place in [`pending`](Self::pending).
     pub(crate) fn begin(&self, id: ExchangeId, connection: &Connection) -> Box<Exchange> {
-        let mut exchange = self.exchanges.borrow_mut().pop().unwrap_or_else(Exchange::new);
+        let mut exchange = self.exchanges.borrow_mut().pop().map_or_else(Exchange::new, |kept| {
+            self.count_pool(self.pooled.get() - kept.capacity());
+            kept
+        });
         exchange.begin(id, connection.listener, self.pending.open(id, connection.key.get()));
         exchange
     }
@@ -193,8 +207,19 @@ impl Hub {
         let mut exchanges = self.exchanges.borrow_mut();
         if exchanges.len() < KEPT_EXCHANGES {
             exchange.reset();
-            exchanges.push(exchange);
+            // Nothing changes its size until it is taken out again.
+            let bytes = self.pooled.get() + exchange.capacity();
+            if bytes <= self.limits.pool_bytes {
+                self.count_pool(bytes);
+                exchanges.push(exchange);
+            }
         }
+    }
+
+    /// Notes how many bytes the exchanges kept for reuse have.
+    fn count_pool(&self, bytes: usize) {
+        self.pooled.set(bytes);
+        self.budget.set_used(Share::Pool, bytes);
     }
 
     /// Hands an event to the application.

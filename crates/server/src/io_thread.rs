@@ -13,7 +13,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rookery_error::Reports;
-use rookery_exchange::{IoWaker, Link, ListenerId};
+use rookery_exchange::{Budget, IoWaker, Link, ListenerId};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -128,6 +128,7 @@ pub(crate) fn run(
     limits: Limits,
     log: Arc<Slot>,
     reports: Arc<Reports<Rejection>>,
+    budget: Arc<Budget>,
     control: &Control,
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -144,7 +145,7 @@ pub(crate) fn run(
         // Whoever started it is told.
         Err(error) => return control.fail(error),
     };
-    let hub = Hub::new(Arc::clone(link), limits, log, reports);
+    let hub = Hub::new(Arc::clone(link), limits, log, reports, budget);
     let drain = Arc::new(Notify::new());
     link.set_io_waker(Some(Arc::new(Wake(Arc::clone(&drain)))));
     HUB.set(Some((Rc::clone(&hub), Arc::clone(&drain))));

@@ -35,7 +35,9 @@ mod descriptor;
 mod files;
 mod hub;
 mod io_thread;
+mod memory;
 mod outbound;
+mod overload;
 mod pace;
 mod pending;
 mod pulse;
@@ -49,6 +51,6 @@ mod spool;
 pub mod static_files;
 mod stream;
 
-pub use config::{Config, Limits};
+pub use config::{Config, Limits, Shares};
 pub use rejection::Rejection;
 pub use server::{ListenError, Listener, Server, Site};

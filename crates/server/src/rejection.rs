@@ -36,10 +36,12 @@ pub enum Rejection {
     BodyTimeout,
     /// A message of a WebSocket came too slowly: close code 1008.
     MessageTimeout,
+    /// What peers make the server hold is used up, see [`Limits::memory`](crate::Limits::memory): 503, or close code 1013.
+    Overload,
 }
 
 /// All of them, in the order of their numbers.
-const ALL: [Rejection; 13] = [
+const ALL: [Rejection; 14] = [
     Rejection::Unreadable,
     Rejection::Host,
     Rejection::Target,
@@ -53,6 +55,7 @@ const ALL: [Rejection; 13] = [
     Rejection::Unread,
     Rejection::BodyTimeout,
     Rejection::MessageTimeout,
+    Rejection::Overload,
 ];
 
 #[cfg(not(feature = "ablation-twice"))]
@@ -75,7 +78,7 @@ impl Rejection {
             Rejection::BodyTooLarge => 413,
             Rejection::HeadTooLarge => 431,
             Rejection::Application => 500,
-            Rejection::Busy | Rejection::Unread => 503,
+            Rejection::Busy | Rejection::Unread | Rejection::Overload => 503,
             Rejection::DiskFull => 507,
         }
     }
@@ -97,6 +100,7 @@ impl Rejection {
         match self {
             Rejection::HeadTimeout | Rejection::BodyTimeout => "408 Request Timeout",
             Rejection::HeadTooLarge => "431 Request Header Fields Too Large",
+            Rejection::Overload => "503 Service Unavailable",
             _ => "400 Bad Request",
         }
     }
@@ -116,7 +120,7 @@ impl Rejection {
             Rejection::BodyTooLarge => "413 Content Too Large\n",
             Rejection::HeadTooLarge => "431 Request Header Fields Too Large\n",
             Rejection::Application => "500 Internal Server Error\n",
-            Rejection::Busy | Rejection::Unread => "503 Service Unavailable\n",
+            Rejection::Busy | Rejection::Unread | Rejection::Overload => "503 Service Unavailable\n",
             Rejection::DiskFull => "507 Insufficient Storage\n",
         }
     }
@@ -141,6 +145,7 @@ impl fmt::Display for Rejection {
             Rejection::Busy => "the queue of requests is full",
             Rejection::DiskFull => "the disk of temporary files is full",
             Rejection::BodyTimeout => "the body of the request came too slowly",
+            Rejection::Overload => "the memory for what peers make the server hold is used up",
             Rejection::MessageTimeout => "a message of a WebSocket came too slowly",
             Rejection::Unread => "the peer of a WebSocket does not read what it is sent",
         })

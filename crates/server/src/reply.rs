@@ -12,7 +12,7 @@ use bytes::{BufMut as _, Bytes};
 use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
 use http_body::{Frame, SizeHint};
-use rookery_exchange::Exchange;
+use rookery_exchange::{Charge, Exchange};
 use tokio::task::JoinHandle;
 
 use crate::compress::{self, Candidate, Gzip};
@@ -57,6 +57,7 @@ struct GzipSource {
     gzip: Option<Gzip>,
     input: Input,
     working: Option<JoinHandle<io::Result<Compressed>>>,
+    _charge: Charge,
 }
 
 #[derive(Debug)]
@@ -234,6 +235,15 @@ impl Content {
         }
     }
 
+    /// Bytes that it holds until it has been sent.
+    fn held(&self) -> usize {
+        match self {
+            Content::Nothing => 0,
+            Content::Whole(bytes) => bytes.len(),
+            Content::File { .. } => PIECE,
+        }
+    }
+
     fn source(self) -> Source {
         match self {
             Content::Nothing => Source::Empty,
@@ -244,7 +254,7 @@ impl Content {
     }
 
     /// The source of the compressed body; a small one is compressed here.
-    fn compressed(self, connection: &Connection) -> Source {
+    fn compressed(self, connection: &Connection, charge: Charge) -> Source {
         let input = match self {
             Content::Nothing => return Source::Empty,
             Content::Whole(bytes) if bytes.len() <= GZIP_PIECE => {
@@ -255,7 +265,7 @@ impl Content {
             Content::Whole(bytes) => Input::Whole(bytes),
             Content::File { file, at, len } => Input::File { file: Arc::new(file), at, left: len },
         };
-        Source::Gzip(Box::new(GzipSource { gzip: Some(Gzip::new()), input, working: None }))
+        Source::Gzip(Box::new(GzipSource { gzip: Some(Gzip::new()), input, working: None, _charge: charge }))
     }
 }
 
@@ -359,6 +369,10 @@ pub(crate) fn finish(
     facts: &Facts,
     terms: Terms,
 ) -> Response<ReplyBody> {
+    if connection.hold_reply(content.held()).is_err() {
+        drop(content);
+        return reject(connection, headers, Rejection::Overload);
+    }
     connection.line.set_status(status.as_u16());
     if facts.closes {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -376,6 +390,9 @@ pub(crate) fn finish(
                 len: Some(content.len()),
             },
         );
+    // Without room for a compressor it leaves as it is.
+    let is_large = content.len() > GZIP_PIECE as u64;
+    let compressor = is_gzip.then(|| connection.hub.hold_compressor(is_large)).flatten();
     let source = if is_bodiless {
         if let (StatusCode::NOT_MODIFIED, Some(len)) = (status, facts.told_length) {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
@@ -392,9 +409,9 @@ pub(crate) fn finish(
             headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
         }
         Source::Empty
-    } else if is_gzip {
+    } else if let Some(charge) = compressor {
         compress::mark(&mut headers);
-        content.compressed(connection)
+        content.compressed(connection, charge)
     } else {
         content.source()
     };
@@ -415,7 +432,7 @@ pub(crate) fn reject(
     connection.enter(Phase::Reply);
     headers.clear();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
-    if rejection == Rejection::Busy {
+    if matches!(rejection, Rejection::Busy | Rejection::Overload) {
         headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
     }
     let closes = rejection.ends_connection() || connection.is_ending() || connection.has_rest.get();

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
 use rookery_error::Reports;
-use rookery_exchange::{AppWaker, Link, ListenerId};
+use rookery_exchange::{AppWaker, Budget, Link, ListenerId};
 
 use crate::accept::Bound;
 use crate::access_log::{AccessLog, Slot};
@@ -17,6 +17,7 @@ use crate::bind::{self, SocketFile};
 use crate::config::Config;
 use crate::descriptor;
 use crate::io_thread::{Control, Order, run};
+use crate::memory;
 use crate::rejection::Rejection;
 use crate::static_files::StaticFiles;
 
@@ -44,6 +45,7 @@ struct Core {
     config: Config,
     log: Arc<Slot>,
     reports: Arc<Reports<Rejection>>,
+    budget: Arc<Budget>,
     thread: Mutex<Option<Thread>>,
 }
 
@@ -118,10 +120,20 @@ impl Server {
     /// Makes a server without listeners; no thread runs yet. `app_waker` is how an application that does not wait
     /// on the link is woken.
     pub fn new(config: Config, app_waker: Box<dyn AppWaker>) -> Server {
-        let link = Link::new(config.queue, app_waker);
+        let waiting = memory::waiting(&config.limits).min(config.queue.message_bytes);
+        let queue = rookery_exchange::Limits { message_bytes: waiting, ..config.queue };
+        let link = Link::new(queue, app_waker);
         let reports = Arc::new(Reports::new());
+        let budget = memory::budget(&config.limits);
         Server {
-            core: Arc::new(Core { link, config, log: Arc::default(), reports, thread: Mutex::new(None) }),
+            core: Arc::new(Core {
+                link,
+                config,
+                log: Arc::default(),
+                reports,
+                budget,
+                thread: Mutex::new(None),
+            }),
         }
     }
 
@@ -129,6 +141,11 @@ impl Server {
     /// ([`Reports::set_delivery`]): each with the id of its request.
     pub fn reports(&self) -> &Arc<Reports<Rejection>> {
         &self.core.reports
+    }
+
+    /// What peers make the server hold, and what they may ([`Limits::memory`](crate::Limits::memory)).
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.core.budget
     }
 
     /// Where the application finds events and leaves commands. The same for all listeners.
@@ -254,10 +271,11 @@ impl Core {
         let _ = control.push(order);
         let (link, limits, log) = (Arc::clone(&self.link), self.config.limits.clone(), Arc::clone(&self.log));
         let (reports, theirs) = (Arc::clone(&self.reports), Arc::clone(&control));
+        let budget = Arc::clone(&self.budget);
         let handle = with_signals_blocked(|| {
             std::thread::Builder::new()
                 .name("rookery-io".to_owned())
-                .spawn(move || run(&link, limits, log, reports, &theirs))
+                .spawn(move || run(&link, limits, log, reports, budget, &theirs))
         })
         .map_err(ListenError::Thread)?;
         *thread = Some(Thread { control: Arc::clone(&control), handle });

@@ -1,12 +1,14 @@
 //! A WebSocket from the accepted handshake to its end.
 
+mod overload;
+
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use rookery_exchange::{Event, Exchange, ListenerId, MessageKind, Payload, SocketId};
+use rookery_exchange::{Charge, Event, Exchange, ListenerId, MessageKind, Payload, Share, SocketId};
 use rookery_websocket::protocol::{
     CloseCode, Decoder, Event as Frame, Limits, OpCode, Payload as FramePayload, Role, accept_key,
     encode_close, encode_control,
@@ -15,6 +17,7 @@ use rookery_websocket::protocol::{
 use crate::connection::Connection;
 use crate::hub::Hub;
 use crate::outbound::Outbound;
+use crate::overload::FREE;
 use crate::pace::Pace;
 use crate::rejection::Rejection;
 
@@ -31,9 +34,6 @@ const READS: usize = 4;
 /// Close codes that stand for what was not sent (RFC 6455, 7.4.1).
 const NO_STATUS: u16 = 1005;
 const ABNORMAL: u16 = 1006;
-
-/// The close code of what the server has no room for (IANA's registry of close codes).
-const TRY_AGAIN_LATER: u16 = 1013;
 
 /// A WebSocket as the rest of the I/O thread sees it.
 #[derive(Debug)]
@@ -53,6 +53,12 @@ pub(crate) struct Mailbox {
     /// How fast the peer is at reading what waits for it, and at sending the rest of a message.
     reading: Pace,
     sending: Pace,
+    /// What it is charged for: what waits to be sent, and what has been put together of a message.
+    queue: Charge,
+    message: Charge,
+    /// Whether the message was given up for want of room, and the bytes of it that have not gone yet.
+    is_evicted: Cell<bool>,
+    leaving: Cell<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,19 +85,14 @@ impl Mailbox {
         }
         // The sum is looked at first: it is at hand.
         let is_full = out.len() > hub.limits.socket_queue && out.behind() > hub.limits.socket_queue;
+        let is_larger = out.len() > self.queue.bytes().max(FREE);
         drop(out);
         if is_full {
             self.refuse(hub, Rejection::Unread, "not read in time");
+        } else if is_larger {
+            self.hold_queue(hub);
         }
         self.wake();
-    }
-
-    /// Ends the WebSocket with 1013: what waits behind the message that is being sent is dropped, and the peer has
-    /// the time of a close to read the rest.
-    fn refuse(&self, hub: &Hub, rejection: Rejection, reason: &str) {
-        hub.report(self.id, rejection);
-        self.out.borrow_mut().cut(&hub.buffers);
-        self.say_goodbye(hub, CloseCode::new(TRY_AGAIN_LATER), reason);
     }
 
     /// Starts the closing handshake. A code that must not be sent becomes 1001, as with httpuv.
@@ -184,6 +185,10 @@ pub(crate) fn open(hub: &Hub, exchange: &Exchange) {
         is_inside: Cell::new(false),
         reading: Pace::default(),
         sending: Pace::default(),
+        queue: Charge::new(&hub.budget, Share::Queues),
+        message: Charge::new(&hub.budget, Share::Messages),
+        is_evicted: Cell::new(false),
+        leaving: Cell::new(0),
     });
     mailbox.out.borrow_mut().push_raw(&hub.buffers, &switching_protocols(exchange));
     hub.open_socket(mailbox.id, mailbox);
@@ -272,6 +277,9 @@ impl Driver {
                 *waker = Some(cx.waker().clone());
             }
         }
+        if self.mailbox.is_evicted.take() {
+            self.drop_message();
+        }
         loop {
             if self.mailbox.state.get() == State::Over {
                 self.connection.socket.borrow().reset_on_close();
@@ -325,11 +333,24 @@ impl Driver {
                 Poll::Ready(Ok(n)) => {
                     self.take(&mut scratch[..n]);
                     self.mailbox.has_read(n, !self.decoder.is_idle());
+                    if !self.mailbox.hold_message(hub, self.decoder.capacity()) {
+                        self.mailbox.is_evicted.set(false);
+                        self.drop_message();
+                    }
                 }
             }
         }
         cx.waker().wake_by_ref();
         Ok(())
+    }
+
+    /// There was no room for the message: what comes of it does not count any more.
+    fn drop_message(&mut self) {
+        let hub = &self.connection.hub;
+        self.decoder = Decoder::new(Role::Server, Limits::default());
+        self.discards = true;
+        self.mailbox.has_dropped(hub);
+        self.tell_closed(ABNORMAL);
     }
 
     /// Writes what waits. Ready with whether writing brought up more to write.
@@ -348,6 +369,7 @@ impl Driver {
             }
         }
         std::task::ready!(flushed)?;
+        mailbox.queue.set(0);
         if mailbox.was_high.replace(false) && !self.is_told {
             hub.tell(Event::Drained { socket: mailbox.id, listener: mailbox.listener });
         }

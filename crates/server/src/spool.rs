@@ -47,6 +47,7 @@ pub(crate) async fn read(
         }
         if spool.is_none() && len <= limits.body_memory as u64 {
             exchange.push_body(&data);
+            connection.hold_request(&mut exchange, 0).map_err(Some)?;
             if len >= BLOCK_FROM {
                 let block = announced
                     .take()
@@ -63,7 +64,9 @@ pub(crate) async fn read(
                 Spool::start(&exchange, limits.disk_reserve).await.map_err(|error| Some(rejection(&error)))?
             }
         };
-        spool = Some(file.push(&data).await.map_err(|error| Some(rejection(&error)))?);
+        let file = file.push(&data).await.map_err(|error| Some(rejection(&error)))?;
+        connection.hold_request(&mut exchange, file.batch.capacity()).map_err(Some)?;
+        spool = Some(file);
     }
     if let Some(spool) = spool {
         let file = spool.finish().await.map_err(|error| Some(rejection(&error)))?;
@@ -107,7 +110,9 @@ impl Spool {
             return Err(io::ErrorKind::StorageFull.into());
         }
         self.file.write_all(&self.batch)?;
+        // The first one was all that had been in memory.
         self.batch.clear();
+        self.batch.shrink_to(2 * BATCH);
         Ok(self)
     }
 }

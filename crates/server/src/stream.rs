@@ -136,6 +136,11 @@ impl Read for Stream {
             buffer.put_slice(&bytes);
             return Poll::Ready(Ok(()));
         }
+        // hyper keeps a head in one buffer, of which this is the rest.
+        let size = self.connection.head_read() + buffer.remaining();
+        if size > self.connection.buffer.get() && !self.connection.hold_buffer(size) {
+            return Poll::Pending;
+        }
         // SAFETY: the cursor's unfilled part is only written to, by the read, which initialises what it counts.
         let mut unfilled = ReadBuf::uninit(unsafe { buffer.as_mut() });
         let polled = self.connection.socket.borrow_mut().poll_read_buf(cx, &mut unfilled);

@@ -205,6 +205,39 @@ fn lines_go_to_a_file_descriptor() {
     );
 }
 
+#[test]
+fn a_log_that_nobody_reads_costs_lines_and_holds_nobody_up() {
+    let (mut reader, writer) = UnixStream::pair().unwrap();
+    let log = Arc::new(AccessLog::written(File::from(OwnedFd::from(writer)), Format::Common).unwrap());
+    let fixture = Fixture::new(&log);
+    let mut client = fixture.connect();
+    let target = format!("/{}", "a".repeat(2000));
+    let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+    let mut answer = vec![0; 4096];
+    // 3 MB of lines: the socket's buffer takes some hundred kilobytes, the log's one MiB.
+    for _ in 0..1500 {
+        client.write_all(request.as_bytes()).unwrap();
+        let mut got = 0;
+        while !answer[..got].ends_with(target.as_bytes()) {
+            got += client.read(&mut answer[got..]).unwrap();
+        }
+    }
+    fixture.server.set_access_log(None);
+    // It moves again, and says what it has lost.
+    let reading = std::thread::spawn(move || {
+        let mut lines = String::new();
+        reader.read_to_string(&mut lines).unwrap();
+        lines
+    });
+    log.close();
+    drop((log, fixture));
+    let lines = reading.join().unwrap();
+    let written = lines.lines().filter(|line| line.contains("GET /aaa")).count();
+    let lost = lines.lines().find_map(|line| line.strip_prefix("# ")?.split(' ').next()?.parse().ok());
+    assert_eq!(written + lost.unwrap_or(0usize), 1500);
+    assert!(written < 1400, "{written} lines were kept");
+}
+
 /// Closes a connection with a RST instead of a FIN.
 fn reset(stream: TcpStream) {
     use std::os::fd::AsRawFd as _;

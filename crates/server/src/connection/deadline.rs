@@ -1,6 +1,9 @@
 //! How long a connection has for what it is doing, and which one gives its seat up first.
 
+use rookery_exchange::Share;
+
 use super::{Connection, End, Phase};
+use crate::overload::CONNECTION_BYTES;
 
 impl Connection {
     /// Looks at the deadlines; called each tick.
@@ -64,6 +67,46 @@ impl Connection {
             _ => End::Now,
         });
         self.wake();
+    }
+
+    /// What it holds of a share, if that can be had from it.
+    pub(crate) fn held(&self, share: Share) -> usize {
+        match (share, self.phase.get()) {
+            _ if self.end.get() != End::No => 0,
+            (Share::Connections, Phase::Idle | Phase::Head | Phase::Body) => self.charge.bytes(),
+            (Share::Requests, Phase::Body) => self.request_held.get(),
+            (Share::Replies, Phase::Reply | Phase::Flush) if self.is_write_blocked.get() => {
+                self.reply.bytes()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Ends the connection for the sake of others, which need the `held` bytes of it.
+    pub(crate) fn evict(&self, share: Share, held: usize) {
+        self.hub.leaving.add(share, held);
+        self.leaving.set(Some((share, held)));
+        self.overload();
+    }
+
+    /// Ends the connection for want of room: with 503 where no answer has begun and the peer has sent something.
+    pub(crate) fn overload(&self) {
+        let is_answered = match self.phase.get() {
+            Phase::Head => self.head_read.get() > 0,
+            Phase::Body => !self.is_write_blocked.get(),
+            _ => false,
+        };
+        self.end.set(if is_answered { End::Overload } else { End::Now });
+        self.wake();
+    }
+
+    /// All that the connection was charged for beside itself is gone.
+    pub(super) fn settle(&self) {
+        if let Some((share, held)) = self.leaving.take() {
+            self.hub.leaving.remove(share, held);
+        }
+        self.charge.set(CONNECTION_BYTES.min(self.charge.bytes()));
+        self.reply.set(0);
     }
 
     /// It is the peer's turn, from now on.

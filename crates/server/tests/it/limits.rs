@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Command, Event};
+use rookery_exchange::{BodySource, Command, Event};
 use rookery_server::{Config, Limits, Rejection, Site};
 
-use crate::support::{App, Client, PATIENCE, echo, hello};
+use crate::support::{App, Client, PATIENCE, echo, hello, masked};
 
 #[test]
 fn head_bytes() {
@@ -229,4 +229,75 @@ fn reset(socket: TcpStream) {
         );
     }
     drop(socket);
+}
+
+#[test]
+fn body_memory() {
+    let app = App::new(Limits { body_memory: 1000, ..Limits::default() }, |exchange| {
+        let is_file = matches!(exchange.body().source(), BodySource::File(_));
+        exchange.begin_reply(200);
+        exchange.set_reply_body(if is_file { b"file" } else { b"memory" });
+    });
+    let mut client = app.connect();
+    for (len, place) in [(1000, "memory"), (1001, "file")] {
+        client
+            .send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n{}", "a".repeat(len)));
+        assert_eq!(client.reply().unwrap().body, place.as_bytes(), "{len}");
+    }
+}
+
+#[test]
+fn frames_of_a_message() {
+    let app = App::new(Limits::default(), hello);
+    for (more, is_refused) in [(4094, false), (4095, true)] {
+        let mut client = app.connect();
+        client.upgrade(b"");
+        let mut frames = masked(0x01, b"a");
+        frames.extend(masked(0x00, b"").repeat(more));
+        frames.extend(masked(0x80, b"z"));
+        client.send(frames);
+        let (opcode, payload) = client.frame().unwrap();
+        let expected: (u8, &[u8]) = if is_refused { (8, &1008u16.to_be_bytes()) } else { (1, b"az") };
+        assert_eq!((opcode, &payload[..2]), expected, "{more}");
+    }
+}
+
+#[test]
+fn what_is_read_after_a_refusal() {
+    let refused = |close_time| {
+        let app = App::new(Limits { body_bytes: 10, close_time, ..Limits::default() }, hello);
+        let mut client = app.connect();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
+        assert_eq!(client.reply().unwrap().status, 413);
+        (app, client)
+    };
+    // Bytes: what is read, and what the sockets' buffers take.
+    let (_app, mut client) = refused(PATIENCE);
+    let piece = vec![0; 1 << 20];
+    let sent = (0..100).take_while(|_| client.socket.write_all(&piece).is_ok()).count();
+    assert!((8..60).contains(&sent), "{sent} MiB");
+    // Time.
+    let (app, mut client) = refused(Duration::from_millis(200));
+    let until = Instant::now() + PATIENCE;
+    while app.listener().connections() > 0 {
+        let _ = client.socket.write_all(b"a");
+        assert!(Instant::now() < until, "still read");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn errors_kept_for_the_application() {
+    let app = App::new(Limits::default(), |exchange| {
+        exchange.begin_reply(500);
+        exchange.reply_mut().set_failure();
+    });
+    let reports = app.server.reports();
+    reports.set_delivery(rookery_error::Delivery::Queue);
+    let mut client = app.connect();
+    for _ in 0..300 {
+        assert_eq!(client.get("/").status, 500);
+    }
+    assert_eq!(reports.count(Rejection::Application), 300);
+    assert_eq!(std::iter::from_fn(|| reports.take()).count(), 256);
 }

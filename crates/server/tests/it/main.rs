@@ -1,9 +1,11 @@
 //! Black-box tests over real sockets, with a small application in place of R.
 
+mod budget;
 mod closing;
 mod heads;
 mod http;
 mod lifetime;
+mod limit_table;
 mod limits;
 mod reports;
 mod seats;

@@ -218,6 +218,11 @@ impl Decoder {
         self.message.is_none() && self.frame.is_none() && self.partial_len == 0
     }
 
+    /// Bytes of memory held for the message that is being put together.
+    pub fn capacity(&self) -> usize {
+        self.assembled.capacity()
+    }
+
     /// Frames so far that did not end their message.
     pub fn fragments(&self) -> u64 {
         self.fragments

@@ -1,0 +1,90 @@
+//! What a WebSocket is charged for, and how it ends when there is no room for that.
+
+use rookery_exchange::Share;
+use rookery_websocket::protocol::CloseCode;
+
+use super::{Mailbox, State};
+use crate::hub::Hub;
+use crate::outbound::Outbound;
+use crate::overload::{FREE, QUEUE_STEP};
+use crate::rejection::Rejection;
+
+/// The close code of what the server has no room for (IANA's registry of close codes).
+const TRY_AGAIN_LATER: u16 = 1013;
+
+/// What may stay queued for a peer that is told 1013: the rest of a small message.
+const LEFT: usize = 64 << 10;
+
+impl Mailbox {
+    /// Ends the WebSocket with 1013: what waits behind the message that is being sent is dropped, and the peer has
+    /// the time of a close to read the rest.
+    pub(super) fn refuse(&self, hub: &Hub, rejection: Rejection, reason: &str) {
+        hub.report(self.id, rejection);
+        self.out.borrow_mut().cut(&hub.buffers);
+        self.say_goodbye(hub, CloseCode::new(TRY_AGAIN_LATER), reason);
+    }
+
+    /// Charges the queue, which has grown.
+    pub(super) fn hold_queue(&self, hub: &Hub) {
+        let (has, len) = (self.queue.bytes(), self.out.borrow().len());
+        let needs = len.next_multiple_of(QUEUE_STEP);
+        if hub.make_room(Share::Queues, has, needs - has) {
+            self.queue.set(needs);
+        } else {
+            self.evict(hub, Share::Queues);
+        }
+    }
+
+    /// Charges what the decoder has put together of a message. `false` when there is no room for it.
+    pub(super) fn hold_message(&self, hub: &Hub, capacity: usize) -> bool {
+        let has = self.message.bytes();
+        let needs = if capacity <= FREE { 0 } else { capacity };
+        if needs <= has {
+            self.message.set(needs);
+            return true;
+        }
+        if !hub.make_room(Share::Messages, has, needs - has) {
+            self.evict(hub, Share::Messages);
+            return false;
+        }
+        self.message.set(needs);
+        true
+    }
+
+    /// What it holds of a share, if that can be had from it.
+    pub(crate) fn held(&self, share: Share) -> usize {
+        match share {
+            _ if self.state.get() != State::Open => 0,
+            Share::Messages => self.message.bytes(),
+            Share::Queues => self.queue.bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Ends the WebSocket for want of room: with 1013, or dropped where a large message would have to be read before.
+    pub(crate) fn evict(&self, hub: &Hub, share: Share) {
+        self.refuse(hub, Rejection::Overload, "no room");
+        if share == Share::Messages {
+            // Its buffer is the task's, which drops it when it is polled next.
+            let leaving = self.message.bytes();
+            hub.leaving.add(Share::Messages, leaving);
+            self.leaving.set(leaving);
+            self.is_evicted.set(true);
+        }
+        let len = self.out.borrow().len();
+        if len > LEFT {
+            self.out.replace(Outbound::default());
+            self.queue.set(0);
+            self.abort();
+        } else {
+            self.queue.set(if self.queue.bytes() > 0 { len.next_multiple_of(QUEUE_STEP) } else { 0 });
+        }
+        self.wake();
+    }
+
+    /// The task has dropped what was put together of a message, and hears no more.
+    pub(super) fn has_dropped(&self, hub: &Hub) {
+        hub.leaving.remove(Share::Messages, self.leaving.take());
+        self.message.set(0);
+    }
+}

@@ -1,0 +1,297 @@
+//! What peers make the server hold, past each share of the budget.
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use rookery_exchange::{BodySource, Command, Event, MessageKind, Payload, Share};
+use rookery_server::{Config, Limits, Rejection, Shares, Site};
+
+use crate::support::{App, Client, PATIENCE, hello, masked};
+
+/// 40 MiB for peers: 8 for connections, queues and replies each, 6 for requests and messages.
+fn small() -> Limits {
+    Limits { memory: Some(40 << 20), ..Limits::default() }
+}
+
+fn used(app: &App, share: Share) -> usize {
+    app.server.budget().used(share)
+}
+
+/// Waits until a share has at most `bytes`.
+fn await_used(app: &App, share: Share, bytes: usize) {
+    let until = Instant::now() + PATIENCE;
+    while used(app, share) > bytes {
+        assert!(Instant::now() < until, "{share:?}: {} of {bytes}", used(app, share));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until the server has refused so many.
+fn await_overloads(app: &App, count: u64) {
+    let until = Instant::now() + PATIENCE;
+    while app.server.reports().count(Rejection::Overload) < count {
+        assert!(Instant::now() < until, "{:?}", app.server.budget());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn post(client: &mut Client, len: usize, sent: usize) {
+    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n"));
+    // Reset while writing counts as refused.
+    let _ = client.socket.write_all(&vec![b'a'; sent]);
+}
+
+#[test]
+fn half_sent_bodies() {
+    let app = App::new(small(), hello);
+    let limit = app.server.budget().limit(Share::Requests);
+    assert_eq!(limit, 6 << 20);
+    let mut slow: Vec<Client> = (0..10).map(|_| app.connect()).collect();
+    for client in &mut slow {
+        post(client, 1_000_000, 900_000);
+    }
+    await_overloads(&app, 4);
+    await_used(&app, Share::Requests, limit);
+    // Who holds little is served: the largest gives way.
+    for len in [5000, 50_000, 300_000] {
+        let mut honest = app.connect();
+        post(&mut honest, len, len);
+        assert_eq!(honest.reply().unwrap().status, 200, "{len}");
+        assert_eq!(honest.get("/").status, 200);
+    }
+    assert!(used(&app, Share::Requests) <= limit);
+    let refused = usize::try_from(app.server.reports().count(Rejection::Overload)).unwrap();
+    assert!((4..10).contains(&refused), "{refused}");
+    let mut told = 0;
+    for client in &mut slow {
+        client.socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let mut answer = [0; 12];
+        if std::io::Read::read_exact(&mut client.socket, &mut answer).is_ok() {
+            assert_eq!(&answer, b"HTTP/1.1 503");
+            told += 1;
+        }
+    }
+    assert_eq!(told, refused);
+    drop(slow);
+    await_used(&app, Share::Requests, 0);
+}
+
+#[test]
+fn a_body_in_chunks_of_a_byte_costs_no_more_than_its_bytes() {
+    let app = App::new(small(), |exchange| {
+        assert!(matches!(exchange.body().source(), BodySource::Memory));
+        let reply = format!("{} {}", exchange.body().len(), exchange.capacity());
+        exchange.begin_reply(200);
+        exchange.set_reply_body(reply.as_bytes());
+    });
+    let mut client = app.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.send(b"1\r\na\r\n".repeat(500_000));
+    client.send("0\r\n\r\n");
+    let reply = String::from_utf8(client.reply().unwrap().body).unwrap();
+    let (len, capacity) = reply.split_once(' ').unwrap();
+    assert_eq!(len, "500000");
+    assert!(capacity.parse::<usize>().unwrap() < 2 * 500_000, "{capacity}");
+}
+
+#[test]
+fn long_heads() {
+    let limits = Limits { shares: Shares { connections: 5, ..Shares::default() }, ..small() };
+    let app = App::new(limits, hello);
+    let limit = app.server.budget().limit(Share::Connections);
+    // 2 MiB: 64 connections, or some 20 of them with half a head of 70 KB.
+    let mut slow: Vec<Client> = (0..40).map(|_| app.connect()).collect();
+    for client in &mut slow {
+        let head = format!("GET / HTTP/1.1\r\nX: {}", "a".repeat(70_000));
+        let _ = client.socket.write_all(head.as_bytes());
+    }
+    await_overloads(&app, 5);
+    await_used(&app, Share::Connections, limit);
+    let mut honest = app.connect();
+    assert_eq!(honest.get("/").status, 200);
+    drop((slow, honest));
+    await_used(&app, Share::Connections, 0);
+}
+
+#[test]
+fn connections_that_are_all_being_served() {
+    // Of 32 KiB each.
+    let limits = Limits { memory: Some(3 * (32 << 10) * 5), ..Limits::default() };
+    let app = App::new(limits, |exchange| {
+        std::thread::sleep(Duration::from_millis(300));
+        hello(exchange);
+    });
+    let mut seated: Vec<Client> = (0..3).map(|_| app.connect()).collect();
+    for client in &mut seated {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    app.await_event("request");
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(app.connect().reply().unwrap().status, 503);
+    for client in &mut seated {
+        assert_eq!(client.reply().unwrap().status, 200);
+    }
+}
+
+#[test]
+fn half_sent_messages() {
+    let app = App::new(small(), hello);
+    let limit = app.server.budget().limit(Share::Messages);
+    let mut slow: Vec<Client> = (0..10).map(|_| app.connect()).collect();
+    for client in &mut slow {
+        client.upgrade(b"");
+        let message = masked(0x82, &vec![7; 1_100_000]);
+        let _ = client.socket.write_all(&message[..1_000_000]);
+    }
+    await_overloads(&app, 4);
+    await_used(&app, Share::Messages, limit);
+    let mut honest = app.connect();
+    honest.upgrade(b"");
+    honest.send(masked(0x82, &vec![7; 300_000]));
+    assert_eq!(honest.frame().unwrap().1.len(), 300_000);
+    let refused = app.server.reports().count(Rejection::Overload);
+    assert!(refused < 10, "{refused}");
+    let mut told = 0;
+    for client in &mut slow {
+        client.socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let mut frame = [0; 4];
+        if std::io::Read::read_exact(&mut client.socket, &mut frame).is_ok() {
+            assert_eq!((frame[0], &frame[2..]), (0x88, &1013u16.to_be_bytes()[..]));
+            told += 1;
+        }
+    }
+    assert_eq!(told, refused);
+    drop(slow);
+    await_used(&app, Share::Messages, 0);
+}
+
+#[test]
+fn queues_of_peers_that_do_not_read() {
+    // 16 MiB for queues, which one of 15 MB fills.
+    let app = App::with(
+        Config { limits: Limits { memory: Some(80 << 20), ..small() }, ..Config::default() },
+        Site::default(),
+        Box::new(|link, event| match event {
+            Event::Request(mut exchange) => {
+                exchange.begin_reply(101);
+                link.send(Command::Respond(exchange));
+            }
+            Event::Message { socket, payload, .. } => {
+                // More than the sockets' buffers take, for those that ask for it.
+                let count = if payload.as_bytes() == b"much" { 150 } else { 1 };
+                for _ in 0..count {
+                    let payload = Payload::Pooled(vec![0; 100_000]);
+                    link.send(Command::Send { socket, kind: MessageKind::Binary, payload });
+                }
+            }
+            _ => {}
+        }),
+    );
+    let limit = app.server.budget().limit(Share::Queues);
+    let mut slow: Vec<Client> = (0..8).map(|_| app.connect()).collect();
+    for client in &mut slow {
+        client.upgrade(b"");
+        client.send(masked(0x81, b"much"));
+    }
+    await_overloads(&app, 2);
+    await_used(&app, Share::Queues, limit);
+    let mut honest = app.connect();
+    honest.upgrade(b"");
+    honest.send(masked(0x81, b"little"));
+    assert_eq!(honest.frame().unwrap().1.len(), 100_000);
+    assert!(app.server.reports().count(Rejection::Overload) < 8);
+    drop(slow);
+    await_used(&app, Share::Queues, 0);
+}
+
+#[test]
+fn replies_that_are_not_read() {
+    let page = vec![b'x'; 30_000_000];
+    let app = App::new(Limits { memory: Some(200 << 20), ..Limits::default() }, move |exchange| {
+        let len = if exchange.path() == b"/large" { page.len() } else { 20_000 };
+        exchange.begin_reply(200);
+        exchange.set_reply_body(&page[..len]);
+    });
+    let limit = app.server.budget().limit(Share::Replies);
+    // Each counts as a quarter of the share at most: there is room for four.
+    let mut slow: Vec<Client> = (0..6).map(|_| app.connect()).collect();
+    for (at, client) in slow.iter_mut().enumerate() {
+        client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        if at >= 4 {
+            assert_eq!(client.reply().unwrap().status, 503, "{at}");
+        }
+    }
+    assert_eq!(used(&app, Share::Replies), limit);
+    // A page of ordinary size costs the newest of the large ones.
+    let mut honest = app.connect();
+    assert_eq!(honest.get("/").body.len(), 20_000);
+    await_used(&app, Share::Replies, limit / 4 * 3);
+    assert_eq!(slow[0].reply().unwrap().body.len(), 30_000_000, "the oldest is served");
+    drop(slow);
+    await_used(&app, Share::Replies, 0);
+}
+
+#[test]
+fn compressors() {
+    let page = b"compress me ".repeat(50_000);
+    for (percent, encoding) in [(5, Some("gzip")), (0, None)] {
+        let limits = Limits { shares: Shares { compressors: percent, ..Shares::default() }, ..small() };
+        let page = page.clone();
+        let app = App::new(limits, move |exchange| {
+            exchange.begin_reply(200);
+            exchange.set_reply_body(if exchange.path() == b"/small" { &page[..1000] } else { &page });
+        });
+        let mut client = app.connect();
+        for (path, encoding) in [("/", encoding), ("/small", Some("gzip"))] {
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n"));
+            assert_eq!(client.reply().unwrap().header("content-encoding"), encoding, "{percent} {path}");
+        }
+        await_used(&app, Share::Compressors, 0);
+    }
+}
+
+#[test]
+fn messages_that_wait_for_the_application() {
+    // The share is less than the limit of the queue.
+    let app = App::with(
+        Config { limits: small(), ..Config::default() },
+        Site::default(),
+        Box::new(|link, event| match event {
+            Event::Request(mut exchange) => {
+                exchange.begin_reply(101);
+                link.send(Command::Respond(exchange));
+            }
+            Event::Message { .. } => std::thread::sleep(Duration::from_millis(30)),
+            _ => {}
+        }),
+    );
+    let mut client = app.connect();
+    client.upgrade(b"");
+    client.socket.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    let message = masked(0x82, &vec![1; 60_000]);
+    // 2 MiB, and what the sockets' buffers take: less than 60 MB.
+    let sent = (0..1000).take_while(|_| client.socket.write_all(&message).is_ok()).count();
+    assert!(sent < 1000, "the server read on");
+}
+
+#[test]
+fn the_pool_of_exchanges() {
+    let limit = 256 << 10;
+    let app = App::new(Limits { pool_bytes: limit, ..Limits::default() }, |exchange| {
+        // All are in flight at once.
+        std::thread::sleep(Duration::from_millis(20));
+        hello(exchange);
+    });
+    let mut clients: Vec<Client> = (0..20).map(|_| app.connect()).collect();
+    for client in &mut clients {
+        post(client, 60_000, 60_000);
+    }
+    for client in &mut clients {
+        assert_eq!(client.reply().unwrap().status, 200);
+    }
+    let pooled = used(&app, Share::Pool);
+    assert!(pooled > 50_000 && pooled <= limit, "{pooled}");
+    // What is taken out is not counted any more, and comes back.
+    assert_eq!(clients[0].get("/").status, 200);
+    assert!(used(&app, Share::Pool) <= limit);
+}

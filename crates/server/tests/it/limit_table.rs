@@ -1,0 +1,172 @@
+//! Every limit, and the test that exceeds it over a socket.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use rookery_server::{Limits, Shares};
+
+/// How the limit's row in docs/SECURITY-MODEL.md begins (nothing for what is no limit on a peer), the fields that set it,
+/// the file of the test, and its name.
+type Row = (&'static str, &'static [&'static str], &'static str, &'static str);
+
+const IT: &str = "crates/server/tests/it/";
+
+const TABLE: &[Row] = &[
+    ("bytes of a head", &["head_bytes"], "limits.rs", "head_bytes"),
+    ("header lines", &["header_lines"], "limits.rs", "header_lines"),
+    ("bytes of a body", &["body_bytes"], "limits.rs", "body_bytes"),
+    ("body in memory", &["body_memory"], "limits.rs", "body_memory"),
+    ("free space that a spooled body", &["disk_reserve"], "limits.rs", "disk_reserve"),
+    (
+        "time for a head",
+        &["head_time"],
+        "slow.rs",
+        "the_deadline_of_a_head_starts_when_the_connection_is_accepted",
+    ),
+    ("time for a head", &[], "limits.rs", "head_time"),
+    ("rate of a head", &["head_rate", "head_grace"], "slow.rs", "a_head_has_a_rate"),
+    ("rate of a body", &["body_rate"], "slow.rs", "a_body_has_a_rate"),
+    ("rate at which a reply is read", &["reply_rate"], "slow.rs", "reading_has_a_rate"),
+    ("idle time", &["idle_time"], "limits.rs", "idle_time"),
+    ("idle time", &[], "limits.rs", "a_client_that_does_not_read_is_given_up"),
+    ("connections", &["connections"], "seats.rs", "a_newcomer_is_told_503_when_all_are_being_served"),
+    ("connections", &[], "seats.rs", "a_newcomer_gets_the_seat_of_the_slowest"),
+    ("connections of one address", &["per_address"], "seats.rs", "connections_of_one_address"),
+    ("requests that wait for the app", &["requests"], "limits.rs", "the_queue_of_requests"),
+    (
+        "WebSocket messages that wait for the app",
+        &["messages"],
+        "websocket.rs",
+        "reading_pauses_while_the_application_does_not_take_messages",
+    ),
+    (
+        "bytes of a WebSocket message",
+        &["message_bytes"],
+        "websocket.rs",
+        "a_breach_of_the_protocol_is_closed_with_its_code",
+    ),
+    ("frames of a WebSocket message", &[], "limits.rs", "frames_of_a_message"),
+    (
+        "rate inside a WebSocket message",
+        &["message_rate"],
+        "slow.rs",
+        "a_message_has_a_rate_and_a_websocket_between_two_has_all_the_time",
+    ),
+    (
+        "rate inside a WebSocket message",
+        &["stall_time"],
+        "slow.rs",
+        "a_websocket_that_reads_nothing_has_its_own_time",
+    ),
+    (
+        "bytes that wait to be sent to one WebSocket",
+        &["socket_queue"],
+        "send_queue.rs",
+        "a_peer_that_never_reads_is_dropped_and_the_application_told",
+    ),
+    ("what peers make the server hold", &["memory", "shares"], "budget.rs", "half_sent_bodies"),
+    ("connections, at 32 KiB each", &["shares.connections"], "budget.rs", "long_heads"),
+    ("connections, at 32 KiB each", &[], "budget.rs", "connections_that_are_all_being_served"),
+    ("requests in memory larger than 8 KiB", &["shares.requests"], "budget.rs", "half_sent_bodies"),
+    ("WebSocket messages that have not come whole", &["shares.messages"], "budget.rs", "half_sent_messages"),
+    (
+        "bytes of WebSocket messages that wait",
+        &["shares.waiting"],
+        "budget.rs",
+        "messages_that_wait_for_the_application",
+    ),
+    (
+        "what waits to be sent to WebSockets",
+        &["shares.queues"],
+        "budget.rs",
+        "queues_of_peers_that_do_not_read",
+    ),
+    ("replies larger than 8 KiB", &["shares.replies"], "budget.rs", "replies_that_are_not_read"),
+    ("compressors of replies", &["shares.compressors"], "budget.rs", "compressors"),
+    ("exchanges kept for reuse", &["pool_bytes"], "budget.rs", "the_pool_of_exchanges"),
+    (
+        "time a peer has to answer a close frame",
+        &["close_time"],
+        "websocket.rs",
+        "a_peer_that_never_answers_a_close_is_dropped",
+    ),
+    ("what is read after a refusal", &[], "limits.rs", "what_is_read_after_a_refusal"),
+    (
+        "header names that become R symbols",
+        &[],
+        "r/tests/testthat/test-process.R",
+        "a million header names make R grow by less than 8 MB",
+    ),
+    ("errors kept for the app", &[], "limits.rs", "errors_kept_for_the_application"),
+    (
+        "bytes of an access log",
+        &[],
+        "crates/server/tests/access_log.rs",
+        "a_log_that_nobody_reads_costs_lines_and_holds_nobody_up",
+    ),
+    // No limits on a peer.
+    ("", &["ping_time"], "websocket.rs", "a_silent_connection_is_pinged"),
+    ("", &["stop_time"], "stopping.rs", "a_reply_on_its_way_is_finished_before_the_end"),
+];
+
+/// The names of a struct's fields, as its `Debug` has them.
+fn fields(debug: &str, prefix: &str) -> Vec<String> {
+    let own = debug.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     "));
+    own.filter_map(|line| Some(format!("{prefix}{}", line.trim().split_once(": ")?.0))).collect()
+}
+
+fn read(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let place = if path.contains('/') { root.join(path) } else { root.join(IT).join(path) };
+    fs::read_to_string(&place).unwrap_or_else(|error| panic!("{}: {error}", place.display()))
+}
+
+#[test]
+fn every_field_of_the_limits_has_a_test() {
+    let mut wanted = fields(&format!("{:#?}", Limits::default()), "");
+    wanted.extend(fields(&format!("{:#?}", Shares::default()), "shares."));
+    wanted.extend(fields(&format!("{:#?}", rookery_exchange::Limits::default()), ""));
+    assert!(wanted.len() > 30, "{wanted:?}");
+    let has: BTreeSet<&str> = TABLE.iter().flat_map(|row| row.1).copied().collect();
+    for field in &wanted {
+        assert!(
+            has.contains(field.as_str()),
+            "`{field}` has no row in the table: write a test that exceeds it"
+        );
+    }
+    for field in has {
+        assert!(wanted.iter().any(|wanted| wanted == field), "`{field}` is no field any more");
+    }
+}
+
+#[test]
+fn every_limit_of_the_security_model_has_a_test() {
+    let model = read("docs/SECURITY-MODEL.md");
+    let table = model.split("| limit | default |").nth(1).expect("the table of limits").split("\n\n").next();
+    let rows: Vec<&str> = table
+        .unwrap()
+        .lines()
+        .skip(2)
+        .map(|row| row.trim_start_matches("| ").split(" | ").next().unwrap())
+        .collect();
+    assert!(rows.len() > 25, "{rows:?}");
+    // The longest beginning that fits is the one that is meant.
+    let of =
+        |row: &str| TABLE.iter().filter(|it| !it.0.is_empty() && row.starts_with(it.0)).map(|it| it.0).max();
+    let found: BTreeSet<&str> =
+        rows.iter().map(|row| of(row).unwrap_or_else(|| panic!("no test is named for {row:?}"))).collect();
+    for (row, ..) in TABLE {
+        assert!(row.is_empty() || found.contains(row), "{row:?} is in no row of docs/SECURITY-MODEL.md");
+    }
+}
+
+#[test]
+fn every_test_of_the_table_is_there() {
+    for (_, _, file, test) in TABLE {
+        let text = read(file);
+        let is_there = text.contains(&format!("#[test]\nfn {test}()"))
+            || text.contains(&format!("test_that(\"{test}\""));
+        assert!(is_there, "{test} is not in {file}");
+    }
+}
