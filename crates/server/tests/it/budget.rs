@@ -86,12 +86,13 @@ fn a_body_in_chunks_of_a_byte_costs_no_more_than_its_bytes() {
     });
     let mut client = app.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
-    client.send(b"1\r\na\r\n".repeat(500_000));
+    client.send(b"1\r\na\r\n".repeat(100_000));
     client.send("0\r\n\r\n");
     let reply = String::from_utf8(client.reply().unwrap().body).unwrap();
     let (len, capacity) = reply.split_once(' ').unwrap();
-    assert_eq!(len, "500000");
-    assert!(capacity.parse::<usize>().unwrap() < 2 * 500_000, "{capacity}");
+    assert_eq!(len, "100000");
+    // A span each would be 16 bytes more for each.
+    assert!(capacity.parse::<usize>().unwrap() < 4 * 100_000, "{capacity}");
 }
 
 #[test]
