@@ -9,12 +9,39 @@
 #'
 #' @param timeoutMs How long to wait, in milliseconds, for something to happen. `0` or `Inf`: serve until
 #'   [interrupt()] is called. `NA`: do not wait.
-#' @return `TRUE`.
+#' @return `TRUE`. When the server's own thread has died it is an error that says why: all servers are stopped then.
 #' @examples
 #' service(NA)
 #' @export
 service <- function(timeoutMs = if (interactive()) 100 else 1000) {
-  .Call(ffi_service, timeoutMs)
+  if (!.Call(ffi_service, timeoutMs)) {
+    raise_failure()
+  }
+  TRUE
+}
+
+# What to say of an I/O thread that has ended, whose servers are stopped here; NULL when it has been said.
+failure_text <- function() {
+  reason <- .Call(ffi_failure)
+  if (is.null(reason)) {
+    return(NULL)
+  }
+  stopAllServers()
+  paste0(
+    "rookery: the server's thread has ended (", reason, "). Its connections are closed, and all servers are stopped: ",
+    "start them again with startServer()"
+  )
+}
+
+raise_failure <- function() {
+  text <- failure_text()
+  if (!is.null(text)) stop(text, call. = FALSE)
+}
+
+# Where only the event loop runs, which has nobody to raise it to.
+tell_failure <- function() {
+  text <- failure_text()
+  if (!is.null(text)) cat(text, "\n", sep = "", file = stderr())
 }
 
 #' Stop serving

@@ -17,6 +17,8 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_site_state, 1),
     ENTRY(ffi_service, 1),
     ENTRY(ffi_interrupt, 0),
+    ENTRY(ffi_failure, 0),
+    ENTRY(ffi_break, 0),
     ENTRY(ffi_close, 0),
     ENTRY(ffi_respond, 2),
     ENTRY(ffi_reject, 2),

@@ -77,6 +77,9 @@ int rk_next(struct rk_event* event);
 int rk_is_empty(void);
 uint64_t rk_taken(void);
 int rk_wait(double seconds);
+int rk_has_failed(void);  // the I/O thread has ended
+int rk_failure(void);     // told once; rk_error() says why
+void rk_break(void);      // makes it fail, for tests
 int rk_park(void);
 void rk_resume(void);
 void rk_flush(void);

@@ -49,6 +49,12 @@ static void service_callback(void* data) {
     pumping = 0;
     run_batch(now());
     pumping = outer;
+    if (pumping == 0 && rk_has_failed()) {
+        // Nobody calls service(), which would raise it.
+        SEXP call = PROTECT(Rf_lang1(Rf_install("tell_failure")));
+        R_tryEvalSilent(call, objs.ns, NULL);
+        UNPROTECT(1);
+    }
     if (!rk_is_empty()) {
         schedule();
     }
@@ -166,12 +172,16 @@ static void pass(double seconds) {
             }
             time = now();
         }
-        if (time >= deadline) {
+        // Looked at when nothing is there to be done: with the I/O thread gone nothing comes.
+        if (time >= deadline || rk_has_failed()) {
             return;
         }
         double rest = deadline - time;
         if (rk_wait(rest < later_seconds ? rest : later_seconds)) {
             continue;
+        }
+        if (rk_has_failed()) {
+            return;
         }
         rest = deadline - now();
         if (rest > 0 && rk_park()) {
@@ -202,6 +212,9 @@ static SEXP run_service(void* data) {
     while (Rf_asLogical(Rf_findVarInFrame(objs.globals, syms.paused)) != TRUE) {
         pass(R_PosInf);
         R_CheckUserInterrupt();
+        if (rk_has_failed()) {
+            break;
+        }
     }
     return R_NilValue;
 }
@@ -231,7 +244,19 @@ SEXP ffi_service(SEXP timeout_ms) {
     SEXP token = PROTECT(R_MakeUnwindCont());
     R_UnwindProtect(run_service, &service, end_service, &service, token);
     UNPROTECT(1);
-    return Rf_ScalarLogical(TRUE);
+    // FALSE: the I/O thread has ended, ffi_failure() says why.
+    return Rf_ScalarLogical(!rk_has_failed());
+}
+
+// Why the I/O thread has ended; NULL when it has not, or that has been told.
+SEXP ffi_failure(void) {
+    return rk_failure() ? Rf_mkString(rk_error()) : R_NilValue;
+}
+
+// Makes the I/O thread fail, for tests.
+SEXP ffi_break(void) {
+    rk_break();
+    return R_NilValue;
 }
 
 SEXP ffi_interrupt(void) {

@@ -169,6 +169,8 @@ SEXP ffi_site_state(SEXP site);
 
 SEXP ffi_service(SEXP timeout_ms);
 SEXP ffi_interrupt(void);
+SEXP ffi_failure(void);
+SEXP ffi_break(void);
 SEXP ffi_close(void);
 SEXP ffi_respond(SEXP ticket, SEXP value);
 SEXP ffi_reject(SEXP ticket, SEXP condition);

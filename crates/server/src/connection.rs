@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hyper::server::conn::http1;
@@ -96,6 +97,10 @@ pub(crate) struct Connection {
     is_refused: Cell<bool>,
     /// Whether the peer is looked at while the application works: not after a FIN or with bytes waiting.
     pub(crate) is_watched: Cell<bool>,
+    /// Whether the peer has sent a FIN while the application works: it is asked each tick whether it is still there.
+    is_half_closed: Cell<bool>,
+    /// Whether it has been found that it is not.
+    has_gone: Cell<bool>,
     /// Whether the request's body was left unread.
     pub(crate) has_rest: Cell<bool>,
     /// The accepted handshake of a WebSocket.
@@ -166,6 +171,8 @@ impl Connection {
             is_small: Cell::new(true),
             is_refused: Cell::new(false),
             is_watched: Cell::new(true),
+            is_half_closed: Cell::new(false),
+            has_gone: Cell::new(false),
             has_rest: Cell::new(false),
             upgrade: RefCell::default(),
             out: RefCell::default(),
@@ -267,7 +274,7 @@ impl Connection {
         self.out.take();
     }
 
-    /// Whether the peer has reset the connection. Costs no system call unless the socket has something to tell.
+    /// Whether the peer has reset the connection, or closed all of it where that can be told. Costs no system call unless the socket has something to tell.
     pub(crate) fn is_reset(&self, cx: &mut Context<'_>) -> bool {
         let socket = self.socket.borrow();
         while self.is_watched.get() {
@@ -277,14 +284,30 @@ impl Connection {
                 Poll::Ready(Ok(())) => match socket.try_peek() {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(_) => return true,
-                    // A half-close, or the next request: neither changes before this one is answered.
-                    Ok(_) => self.is_watched.set(false),
+                    // The next request: nothing changes before this one is answered.
+                    Ok(1..) => self.is_watched.set(false),
+                    Ok(0) => {
+                        self.is_watched.set(false);
+                        self.is_half_closed.set(true);
+                        if socket.is_hung_up() {
+                            return true;
+                        }
+                        // A client that closed has a system that answers a probe with a reset, once it has forgotten
+                        // the connection (a minute, with Linux); that of one that still reads says that all is well.
+                        socket.probe((self.hub.limits.idle_time / PROBES).clamp(PROBE_LEAST, PROBE_MOST));
+                    }
                 },
             }
         }
-        false
+        self.has_gone.get()
     }
 }
+
+/// A peer that has sent a FIN is probed this often within the time for being idle, with these bounds: seldom enough
+/// for the network, and often enough for an application that works for minutes.
+const PROBES: u32 = 8;
+const PROBE_LEAST: Duration = Duration::from_secs(1);
+const PROBE_MOST: Duration = Duration::from_secs(15);
 
 /// How driving hyper ended.
 enum Outcome {
@@ -370,7 +393,13 @@ pub(crate) async fn serve(joined: Joined) {
                 }
                 reject(&connection, Rejection::HeadTooLarge);
             }
-            Outcome::Failed(_) if connection.is_refused.get() => reject(&connection, Rejection::Unreadable),
+            // The preface of HTTP/2 is refused without a word.
+            Outcome::Failed(error)
+                if connection.is_refused.get()
+                    || (error.is_parse() && connection.phase.get() == Phase::Head) =>
+            {
+                reject(&connection, Rejection::Unreadable);
+            }
             Outcome::Done | Outcome::Ended(_) | Outcome::Failed(_) => {}
             Outcome::Upgrade(exchange) => {
                 let read = http.into_parts().read_buf;

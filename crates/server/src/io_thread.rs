@@ -41,6 +41,7 @@ pub(crate) enum Order {
     Count { listener: ListenerId, done: mpsc::Sender<usize> },
     Stop { listener: ListenerId, done: mpsc::Sender<()> },
     Halt { done: mpsc::Sender<()> },
+    Break { done: mpsc::Sender<()> },
 }
 
 /// How orders reach the I/O thread.
@@ -270,6 +271,10 @@ async fn carry_out(hub: &Rc<Hub>, drain: &Arc<Notify>, control: &Control) {
                         return;
                     }
                     let _ = done.send(());
+                }
+                Order::Break { done } => {
+                    drop(done);
+                    panic!("broken for a test");
                 }
                 Order::Halt { done } => {
                     for (_, listening) in listeners.drain() {

@@ -185,6 +185,11 @@ impl Server {
         Ok(Listener { core: Arc::clone(&self.core), id, local: None, file: Some(file), is_stopped: false })
     }
 
+    /// Makes the I/O thread panic, so that an application can test what it does then.
+    pub fn break_down(&self) {
+        self.core.order(|done| Order::Break { done });
+    }
+
     /// In a forked child: closes the listeners and connections that the parent serves, of all servers. A child then
     /// forgets (`std::mem::forget`) its copies of [`Server`] and [`Listener`] and may make new ones. Takes no lock and
     /// allocates nothing.

@@ -1,10 +1,11 @@
 //! A connection's socket, TCP or Unix, as hyper and the WebSocket driver use it.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -67,10 +68,7 @@ impl Socket {
 
     /// Looks at the next byte without taking it: 0 after a FIN.
     pub(crate) fn try_peek(&self) -> io::Result<usize> {
-        let fd = match self {
-            Socket::Tcp(socket) => socket.as_raw_fd(),
-            Socket::Unix(socket) => socket.as_raw_fd(),
-        };
+        let fd = self.fd();
         let peek = || {
             let mut byte = 0u8;
             // SAFETY: `fd` is open, `byte` has room for one byte, and MSG_DONTWAIT keeps the call from blocking.
@@ -86,22 +84,47 @@ impl Socket {
     /// Bytes in the socket's buffer that the peer has not acknowledged, or on a Unix socket not read; `None` where the
     /// system does not tell.
     pub(crate) fn unsent(&self) -> Option<u32> {
-        let fd = match self {
-            Socket::Tcp(socket) => socket.as_raw_fd(),
-            Socket::Unix(socket) => socket.as_raw_fd(),
-        };
+        let fd = self.fd();
         let mut bytes: libc::c_int = 0;
         // SAFETY: `fd` is open, and TIOCOUTQ writes one int.
         let told = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
         u32::try_from(bytes).ok().filter(|_| told == 0)
     }
 
-    /// Sends a FIN.
-    pub(crate) fn shut_down(&self) {
-        let fd = match self {
+    /// Whether the connection is over in both directions: after a reset, and on a Unix socket that the peer has closed.
+    /// A system call.
+    pub(crate) fn is_hung_up(&self) -> bool {
+        let mut poll = libc::pollfd { fd: self.fd(), events: 0, revents: 0 };
+        // SAFETY: one pollfd, and no waiting.
+        let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
+        found > 0 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
+    }
+
+    /// Makes TCP ask the peer's system, after each `interval`, whether it still knows the connection.
+    pub(crate) fn probe(&self, interval: Duration) {
+        let Socket::Tcp(socket) = self else { return };
+        let set = |level, option, value: libc::c_int| {
+            let size = size_of::<libc::c_int>() as libc::socklen_t;
+            // SAFETY: the descriptor is open and `value` is as long as said. Failing leaves it unprobed.
+            unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size) };
+        };
+        let seconds = libc::c_int::try_from(interval.as_secs()).unwrap_or(libc::c_int::MAX);
+        #[cfg(target_os = "linux")]
+        set(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds);
+        set(libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, seconds);
+        set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
+    }
+
+    fn fd(&self) -> RawFd {
+        match self {
             Socket::Tcp(socket) => socket.as_raw_fd(),
             Socket::Unix(socket) => socket.as_raw_fd(),
-        };
+        }
+    }
+
+    /// Sends a FIN.
+    pub(crate) fn shut_down(&self) {
+        let fd = self.fd();
         // SAFETY: `fd` is open. Failing means that the peer has gone.
         unsafe { libc::shutdown(fd, libc::SHUT_WR) };
     }

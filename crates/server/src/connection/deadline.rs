@@ -12,7 +12,13 @@ impl Connection {
         let passed = now.wrapping_sub(self.since.get());
         let phase = self.phase.get();
         let is_late = match phase {
-            Phase::Application => false,
+            Phase::Application => {
+                if self.is_half_closed.get() && !self.has_gone.get() && self.socket.borrow().is_hung_up() {
+                    self.has_gone.set(true);
+                    self.wake();
+                }
+                false
+            }
             Phase::Idle => passed > ticks.idle,
             // Either is told, so that both are kept.
             Phase::Head => passed > ticks.head || self.pace.tick(ticks.head_rate, self.pace.take()),

@@ -147,11 +147,10 @@ fn what_two_parsers_could_read_differently_is_refused_and_never_reaches_the_appl
     for (what, request) in refused {
         let mut client = app.connect();
         client.send(request);
-        if let Some(reply) = client.reply() {
-            assert_eq!(reply.status, 400, "{what}: {reply:?}");
-            assert_eq!(reply.header("connection"), Some("close"), "{what}");
-            assert!(client.is_closed(), "{what}");
-        }
+        let reply = client.reply().unwrap_or_else(|| panic!("{what}: no answer"));
+        assert_eq!(reply.status, 400, "{what}: {reply:?}");
+        assert_eq!(reply.header("connection"), Some("close"), "{what}");
+        assert!(client.is_closed(), "{what}");
     }
     // What a body contains is never a second request: one answer each, and the end.
     for request in [

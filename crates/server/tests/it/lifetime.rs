@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rookery_exchange::{AppWaker, Command, Event};
 use rookery_server::{Config, Limits, ListenError, Server, Site};
 
-use crate::support::{App, Client, PATIENCE, hello};
+use crate::support::{App, Client, PATIENCE, alone, hello};
 
 struct NoWaker;
 
@@ -34,17 +34,6 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < until, "{what}");
         std::thread::sleep(Duration::from_millis(2));
     }
-}
-
-/// Runs a test in a process of its own, whose limits may be changed. `true` in that process.
-fn alone(name: &str) -> bool {
-    if std::env::var_os("ROOKERY_TEST_ALONE").is_some() {
-        return true;
-    }
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", name, "--nocapture"]).env("ROOKERY_TEST_ALONE", "1");
-    assert!(child.status().unwrap().success());
-    false
 }
 
 fn limit() -> libc::rlimit {

@@ -4,6 +4,7 @@ mod budget;
 mod closing;
 mod heads;
 mod http;
+mod leaving;
 mod lifetime;
 mod limit_table;
 mod limits;

@@ -1,9 +1,9 @@
 //! Rejections are thrown to the hook of their request: once, and with its id.
 
 use rookery_error::Delivery;
-use rookery_server::{Limits, Rejection};
+use rookery_server::{Config, Limits, Rejection, Site};
 
-use crate::support::{App, hello};
+use crate::support::{App, echo, hello};
 
 #[test]
 fn every_rejection_reaches_its_requests_hook_once() {
@@ -21,19 +21,41 @@ fn every_rejection_reaches_its_requests_hook_once() {
             hello(exchange);
         }
     });
-    let reports = app.server.reports();
-    reports.set_delivery(Delivery::Queue);
     let mut served = app.connect();
     assert_eq!(served.get("/").status, 200);
     let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(40_000));
     let table: &[(&str, u16, Rejection)] = &[
         ("nonsense\r\n\r\n", 400, Rejection::Unreadable),
         ("GET / HTTP/1.1\r\n\r\n", 400, Rejection::Host),
+        ("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n", 400, Rejection::Target),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            400,
+            Rejection::BodyUnreadable,
+        ),
         ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n", 413, Rejection::BodyTooLarge),
         (&long, 431, Rejection::HeadTooLarge),
         ("GET / HTTP", 408, Rejection::HeadTimeout),
         ("GET /fails HTTP/1.1\r\nHost: a\r\n\r\n", 500, Rejection::Application),
     ];
+    all_are_reported(&app, table);
+}
+
+#[test]
+fn what_a_full_disk_and_a_full_queue_reject_is_reported() {
+    let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\nHello there";
+    let limits = Limits { body_memory: 10, disk_reserve: u64::MAX, ..Limits::default() };
+    all_are_reported(&App::new(limits, hello), &[(post, 507, Rejection::DiskFull)]);
+
+    let queue = rookery_exchange::Limits { requests: 0, ..Default::default() };
+    let app = App::with(Config { queue, ..Config::default() }, Site::default(), echo(hello));
+    all_are_reported(&app, &[(post, 503, Rejection::Busy)]);
+}
+
+/// Each is answered with its status, and thrown once, to a hook that knows its request.
+fn all_are_reported(app: &App, table: &[(&str, u16, Rejection)]) {
+    let reports = app.server.reports();
+    reports.set_delivery(Delivery::Queue);
     let mut last = 0;
     for (request, status, rejection) in table {
         let mut client = app.connect();

@@ -132,6 +132,17 @@ pub(crate) fn echo(mut reply: impl FnMut(&mut Exchange) + Send + 'static) -> Han
     })
 }
 
+/// Runs a test in a process of its own, whose limits may be changed. `true` in that process.
+pub(crate) fn alone(name: &str) -> bool {
+    if std::env::var_os("ROOKERY_TEST_ALONE").is_some() {
+        return true;
+    }
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", name, "--nocapture"]).env("ROOKERY_TEST_ALONE", "1");
+    assert!(child.status().unwrap().success());
+    false
+}
+
 /// The usual reply.
 pub(crate) fn hello(exchange: &mut Exchange) {
     exchange.begin_reply(200);

@@ -231,6 +231,28 @@ pub extern "C" fn rk_wait(seconds: f64) -> i32 {
     })
 }
 
+/// Whether the I/O thread has ended for no good reason.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_has_failed() -> i32 {
+    entry(0, || i32::from(core::with(|core| core.link.has_failed())))
+}
+
+/// Keeps for `rk_error` why the I/O thread has ended; 0 when it has not, or that has been told.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_failure() -> i32 {
+    entry(0, || {
+        let Some(reason) = core::with(|core| core.link.failure()) else { return 0 };
+        core::set_error(&reason);
+        1
+    })
+}
+
+/// Makes the I/O thread fail, for the tests of what follows.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_break() {
+    entry((), || core::with(|core| core.server().break_down()));
+}
+
 /// Says that R goes into a wait of its own; 0 when it must not.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_park() -> i32 {
