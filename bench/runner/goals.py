@@ -23,7 +23,9 @@ class Verdict:
         goal = self.goal
         subject = f"{goal.scenario} {goal.metric}"
         rivals = f"{goal.ours} / {goal.against}" if goal.kind.startswith("ratio") else f"{goal.ours} - {goal.against}"
-        whose = goal.ours if goal.against is None else rivals
+        if goal.beside is not None:
+            rivals = f"{goal.ours} / {goal.ours} in {goal.beside}"
+        whose = goal.ours if goal.kind in ("max", "min") else rivals
         sign = ">=" if goal.kind in ("ratio_min", "min") else "<="
         aim = "" if goal.aim is None else f", aim {number(goal.aim)}"
         source = f" ({goal.source})" if goal.source else ""
@@ -36,12 +38,13 @@ def judge(group: Group, cells: list[Cell], measured: set[str]) -> list[Verdict]:
     by_key = {(cell.scenario, cell.peer): cell for cell in cells}
     verdicts = []
     for goal in group.goals:
-        if goal.scenario not in measured:
+        if not {goal.scenario, goal.beside or goal.scenario} <= measured:
             verdicts.append(Verdict(goal, NOT_MEASURED, None, "left out of this run"))
             continue
         ours = by_key.get((goal.scenario, goal.ours))
-        other = by_key.get((goal.scenario, goal.against)) if goal.against is not None else None
-        if ours is None or (goal.against is not None and other is None):
+        rival = (goal.beside, goal.ours) if goal.beside is not None else (goal.scenario, goal.against)
+        other = by_key.get(rival)
+        if ours is None or (goal.kind not in ("max", "min") and other is None):
             verdicts.append(Verdict(goal, NOT_MEASURED, None, "a peer was left out of this run"))
             continue
         figure = _figure(goal, ours, other)

@@ -130,7 +130,7 @@ def _remark(results: dict[str, dict]) -> str:
     about = {name: text for result in results.values() for name, text in result["machine"].items()}
     goals = [goal for result in results.values() for goal in result["goals"]]
     met = sum(goal["status"] in (MET, MET_AIM) for goal in goals)
-    missed = [f"{goal['scenario']} against {goal['against'] or 'its bound'}" for goal in goals if goal["status"] == MISSED]
+    missed = [f"{goal['scenario']} against {goal['against'] or goal.get('beside') or 'its bound'}" for goal in goals if goal["status"] == MISSED]
     days = sorted({result["when"][:10] for result in results.values()})
     when = " to ".join(dict.fromkeys((days[0], days[-1])))
     versions = [f"{peer} {about[f'peer {peer}']}" for peer in PEERS if f"peer {peer}" in about]

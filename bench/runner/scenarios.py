@@ -57,6 +57,8 @@ class Goal:
     ours: str
     aim: float | None = None
     against: str | None = None
+    # In place of a rival: the same peer in another scenario.
+    beside: str | None = None
 
 
 @dataclass
@@ -117,7 +119,7 @@ def _scenario(path: Path, entry: dict) -> Scenario:
 
 
 def _goal(path: Path, entry: dict, ours: str, scenarios: list[Scenario]) -> Goal:
-    unknown = set(entry) - {"scenario", "metric", "kind", "floor", "aim", "source", "ours", "against"}
+    unknown = set(entry) - {"scenario", "metric", "kind", "floor", "aim", "source", "ours", "against", "beside"}
     if unknown:
         raise ScenarioError(f"{path}: a goal with unknown keys {sorted(unknown)}")
     for required in ("scenario", "metric", "kind", "floor"):
@@ -132,14 +134,18 @@ def _goal(path: Path, entry: dict, ours: str, scenarios: list[Scenario]) -> Goal
         source=entry.get("source", ""),
         ours=entry.get("ours", ours),
         against=entry.get("against"),
+        beside=entry.get("beside"),
     )
     if goal.kind not in GOAL_KINDS:
         raise ScenarioError(f"{path}: unknown kind of goal {goal.kind!r}")
-    if (goal.against is None) != (goal.kind in ("max", "min")):
-        raise ScenarioError(f"{path}: goal {goal.scenario}/{goal.metric}: {goal.kind} and `against` do not fit")
+    rivals = [rival for rival in (goal.against, goal.beside) if rival is not None]
+    if len(rivals) != (goal.kind not in ("max", "min")):
+        raise ScenarioError(f"{path}: goal {goal.scenario}/{goal.metric}: {goal.kind} and `against` or `beside` do not fit")
     by_name = {scenario.name: scenario for scenario in scenarios}
     if goal.scenario not in by_name:
         raise ScenarioError(f"{path}: a goal for the unknown scenario {goal.scenario!r}")
+    if goal.beside is not None and goal.beside not in by_name:
+        raise ScenarioError(f"{path}: a goal beside the unknown scenario {goal.beside!r}")
     for peer in (goal.ours, goal.against):
         if peer is not None and peer not in by_name[goal.scenario].peers:
             raise ScenarioError(f"{path}: scenario {goal.scenario} has no peer {peer!r}, but a goal names it")

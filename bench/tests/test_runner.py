@@ -118,6 +118,19 @@ class Goals(unittest.TestCase):
     def test_a_peer_left_out_is_not_met(self):
         self.assertEqual(self.judge(1, 2, cell_of("rookery", 1)).status, goals.NOT_MEASURED)
 
+    def test_a_goal_beside_another_scenario(self):
+        text = TEXT.replace('"hello"', '"hello-10"', 1).replace('against = "{against}"', 'beside = "hello-10"')
+        text = text.format(kind="ratio_min", floor=0.85, aim=1) + '[[scenario]]\nname = "hello"\npeers = ["rookery"]\n'
+        base = cell_of("rookery", 1000, 100)
+        base.scenario = "hello-10"
+        cells = [base, cell_of("rookery", 900, 90)]
+        verdict = goals.judge(group_of(text), cells, {"hello", "hello-10"})[0]
+        self.assertEqual((verdict.status, verdict.figure), (goals.MET, 0.9))
+        self.assertIn("rookery / rookery in hello-10 = 0.9", verdict.line())
+        self.assertEqual(goals.judge(group_of(text), cells, {"hello"})[0].status, goals.NOT_MEASURED)
+        with self.assertRaisesRegex(ScenarioError, "nowhere"):
+            group_of(text.replace('beside = "hello-10"', 'beside = "nowhere"'))
+
     def test_the_counting_line(self):
         cells = cell_of("rookery", 200), cell_of("httpuv", 100)
         line = goals.count_line([self.judge(1, 2, *cells), self.judge(3, 4, *cells)])
@@ -248,6 +261,11 @@ class Readme(unittest.TestCase):
         self.setUp()
         del self.results["startup"]
         self.assertIn("no results of startup", self.written())
+
+    def test_every_row_is_a_scenario(self):
+        for name in readme.GROUPS:
+            known = {scenario.name for scenario in load_group(SCENARIOS / f"{name}.toml").scenarios}
+            self.assertLessEqual({row[1] for row in readme.ROWS if row[0] == name}, known)
 
     def test_the_first_command_is_on_the_first_screen(self):
         # 24 lines of 120 columns
