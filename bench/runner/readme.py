@@ -27,8 +27,8 @@ ROWS = (
     ("r-websocket", "idle", "bytes_per_connection", "memory of an idle WebSocket: bytes"),
     ("startup", "cold", "first_answer_ms", "from the start of R to the first answer: ms"),
 )
-# Where httpuv stalls: answers with a body on a connection that is kept alive.
-STALLED = ("hello-10", "hello-100", "post-small", "post-1mb", "static-10k")
+# Where httpuv stalls: answers with a body on a connection that is kept alive. (At 1 MB it is the processor that it lacks.)
+STALLED = ("hello-10", "hello-100", "post-small", "static-10k")
 STALL = (
     "\\* Mostly a stall and not work: httpuv writes head and body apart, and on a connection that is kept alive the body waits "
     "for the client's delayed acknowledgement of the head, 44 ms. The rows with `Connection: close` are without it."
