@@ -232,7 +232,7 @@ impl Arena {
         unsafe { self.grow_slow(start, old, new) }
     }
 
-    /// The peak, which starts again.
+    /// The peak, which starts again with what is in use now.
     pub(crate) fn take_peak(&mut self) -> usize {
         let cursor = self.cursor.get();
         self.chunks.get_mut().take_peak(cursor)

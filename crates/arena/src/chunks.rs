@@ -167,7 +167,7 @@ impl Chunks {
         self.limit = limit;
     }
 
-    /// The peak, which starts again at the next reset.
+    /// The peak, which starts again with what is in use now: after a reset, with nothing.
     pub(crate) fn take_peak(&mut self, cursor: usize) -> usize {
         let peak = self.peak(cursor);
         self.peak = 0;

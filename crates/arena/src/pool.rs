@@ -187,8 +187,9 @@ impl<K> Shelves<K> {
 
     fn put(&mut self, id: u64, mut arena: Arena) {
         let Some(shelf) = self.list.iter_mut().rfind(|shelf| shelf.id == id) else { return };
-        shelf.mark = layout::decayed(shelf.mark, arena.take_peak());
+        // The last period ends first: what it used belongs to this use's peak, not to the next one's as well.
         arena.reset();
+        shelf.mark = layout::decayed(shelf.mark, arena.take_peak());
         // A limit is of the use that set it, not of the next.
         arena.set_allocation_limit(None);
         let capacity = arena.capacity();

@@ -67,9 +67,21 @@ fn a_use_of_several_periods_counts_its_largest() {
     arena.alloc_uninit::<[u8; 100]>();
     drop(arena);
     assert_eq!(pool.high_water(&"page"), Some(50_000));
-    // And the next use counts from its own beginning.
+}
+
+/// A peak that the arena kept from the use before would keep the mark up for twice as long.
+#[test]
+fn each_use_counts_from_its_own_beginning() {
+    let pool = Pool::new();
+    use_bytes(&pool, "page", 40_000);
+    assert_eq!(pool.take("page").peak(), 0);
+    // What was taken and not used counts as a use of nothing.
+    assert_eq!(pool.high_water(&"page"), Some(40_000 / 8 * 7));
     use_bytes(&pool, "page", 100);
-    assert_eq!(pool.high_water(&"page"), Some(50_000 / 8 * 7));
+    assert_eq!(pool.high_water(&"page"), Some(40_000 / 64 * 49));
+    let arena = pool.take("page");
+    arena.alloc_uninit::<[u8; 500]>();
+    assert_eq!(arena.peak(), 500);
 }
 
 #[test]
