@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::message::Owned;
-use crate::repr::{Boxed, Object, Repr};
+use crate::repr::{Boxed, Object, Repr, Shared};
 
 /// Anything that converts to a boxed error, so that `?` takes it.
 ///
 /// # Allocation
-/// One for a `&str`, a `String`, a `Cow<str>` and a `Box<dyn Error + Send + Sync>`; two for a concrete error, which
-/// [`Error::new`] makes one.
+/// One for a `&str`, a `String`, a `Cow<str>`, a `Box<dyn Error + Send + Sync>` and an `Arc<dyn Error + Send + Sync>`, both
+/// of which are kept; two for a concrete error, which [`Error::new`] makes one.
 impl<T: Into<Box<dyn StdError + Send + Sync + 'static>>> From<T> for Error {
     #[inline]
     fn from(value: T) -> Error {
@@ -29,7 +29,10 @@ impl<T: Into<Box<dyn StdError + Send + Sync + 'static>>> From<T> for Error {
                 Err(value) => match cast::<T, Cow<'_, str>>(value) {
                     Ok(Cow::Borrowed(text)) => from_str(text),
                     Ok(Cow::Owned(text)) => from_string(text),
-                    Err(value) => from_box(value.into()),
+                    Err(value) => match cast::<T, Arc<Object>>(value) {
+                        Ok(arc) => from_arc(arc),
+                        Err(value) => from_box(value.into()),
+                    },
                 },
             },
         }
@@ -61,12 +64,31 @@ impl Error {
         self.into_repr().into_boxed().unwrap_or_else(|repr| Box::new(Handle(Error::from_repr(repr))))
     }
 
-    /// The error in an `Arc`, as `throw_error` has it.
+    /// The error in an `Arc`, as `throw_error` has it. Back again is `From`.
+    ///
+    /// It is the very arc that was converted; or it holds the very error that was given to [`Error::new`] or came in a box,
+    /// so that `is::<E>()` is as true of it, if this is the only handle of that error and no context was put around it.
+    /// Else, since nothing can be moved out of an error that others hold, it holds a wrapper around this handle, which
+    /// shows the same and has the same source, but is not of the error's type: downcast before, or keep one handle.
     ///
     /// # Allocation
-    /// One.
+    /// One, or none if the error came in an arc; three for text.
+    ///
+    /// ```
+    /// use rookery_error::Error;
+    ///
+    /// let object = Error::new(std::fmt::Error).into_inner();
+    /// assert!(object.is::<std::fmt::Error>());
+    /// assert!(Error::from(object).is::<std::fmt::Error>());
+    /// ```
     pub fn into_inner(self) -> Arc<dyn StdError + Send + Sync + 'static> {
-        Arc::new(Handle(self))
+        if let Some(arc) = self.arc() {
+            return Arc::clone(arc);
+        }
+        if self.is_layer() {
+            return Arc::new(Handle(self));
+        }
+        self.into_repr().into_arc().unwrap_or_else(|repr| Arc::new(Handle(Error::from_repr(repr))))
     }
 }
 
@@ -104,39 +126,55 @@ fn from_string(text: String) -> Error {
 fn from_box(error: Box<Object>) -> Error {
     match error.downcast::<Handle>() {
         Ok(handle) => handle.0,
-        Err(error) => Error::from_repr(Repr::new(Boxed(error))),
+        Err(error) => match error.downcast::<Arc<Object>>() {
+            Ok(arc) => from_arc(*arc),
+            Err(error) => Error::from_repr(Repr::new(Boxed(error))),
+        },
+    }
+}
+
+fn from_arc(error: Arc<Object>) -> Error {
+    match error.downcast_ref::<Handle>() {
+        Some(handle) => handle.0.clone(),
+        None => Error::from_repr(Repr::new(Shared(error))),
     }
 }
 
 /// `value` as a `To`, if that is what `From` is, lifetimes aside. `To` is chosen so that these do not matter: text that
-/// is read before this returns to code that knows the lifetime.
+/// is read before this returns to code that knows the lifetime, or an arc, which converts to a box of a `'static` error (the
+/// bound of `from`) only if it holds one.
 #[inline]
-fn cast<From, To: Text>(value: From) -> Result<To, From> {
+fn cast<From, To: Known>(value: From) -> Result<To, From> {
     if type_id::<From>() == TypeId::of::<To::Static>() && size_of::<From>() == size_of::<To>() {
         let value = ManuallyDrop::new(value);
         // SAFETY: the types are equal up to lifetimes, so that layout and validity are; the value is not used again.
-        // The lifetime of `To` is free for the caller to choose, who (above) ends it within `from`, during which
-        // every lifetime in `From` is alive.
+        // The lifetime of a text is free for the caller to choose, who (above) ends it within `from`, during which
+        // every lifetime in `From` is alive. An arc has none to choose: `From` is `'static`, as said above.
         return Ok(unsafe { mem::transmute_copy::<ManuallyDrop<From>, To>(&value) });
     }
     Err(value)
 }
 
-/// The kinds of text that would otherwise be allocated twice or three times by way of a box.
-trait Text {
+/// What takes a shorter way than that of a box: text would be allocated twice or three times, and an arc would be the error
+/// instead of what it holds.
+trait Known {
     type Static: 'static;
 }
 
-impl Text for &str {
+impl Known for &str {
     type Static = &'static str;
 }
 
-impl Text for String {
+impl Known for String {
     type Static = String;
 }
 
-impl Text for Cow<'_, str> {
+impl Known for Cow<'_, str> {
     type Static = Cow<'static, str>;
+}
+
+impl Known for Arc<Object> {
+    type Static = Arc<Object>;
 }
 
 /// The id of `T` with every lifetime in it made `'static`.

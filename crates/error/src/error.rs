@@ -26,7 +26,7 @@ use crate::repr::{Object, Repr, StaticError};
 /// | [`Error::from_static`], [`Error::from_static_error`], [`error!`](crate::error!) of a plain literal | 0 |
 /// | [`Error::new`] of a concrete error | 1 |
 /// | `From<&str>`, `From<String>`, `From<Cow<str>>` | 1 |
-/// | `From<Box<dyn Error + Send + Sync>>`: the box is kept, not copied | 1 |
+/// | `From<Box<dyn Error + Send + Sync>>`, `From<Arc<dyn Error + Send + Sync>>`: kept, not copied | 1 |
 /// | [`error!`](crate::error!) with arguments | 1, or 2 above 256 bytes |
 /// | `From` any other error, that is `?` on it | 2 |
 ///
@@ -183,6 +183,11 @@ impl Error {
 
     pub(crate) fn object(&self) -> &Object {
         self.0.content().object()
+    }
+
+    /// The arc that it came in.
+    pub(crate) fn arc(&self) -> Option<&std::sync::Arc<Object>> {
+        self.0.content().arc()
     }
 
     pub(crate) fn is_layer(&self) -> bool {

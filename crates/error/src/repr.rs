@@ -25,6 +25,7 @@ use std::fmt;
 use std::mem;
 use std::process;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use crate::Error;
@@ -53,8 +54,21 @@ pub(crate) trait Content: Send + Sync + 'static {
         None
     }
 
+    /// The arc that the error came in.
+    fn arc(&self) -> Option<&Arc<Object>> {
+        None
+    }
+
     /// Gives the error up to a box of its own.
     fn into_boxed(self) -> Box<Object>;
+
+    /// Gives the error up to an arc of its own.
+    fn into_arc(self) -> Arc<Object>
+    where
+        Self: Sized,
+    {
+        self.into_boxed().into()
+    }
 }
 
 /// A foreign error by value.
@@ -69,6 +83,10 @@ impl<E: StdError + Send + Sync + 'static> Content for Concrete<E> {
     fn into_boxed(self) -> Box<Object> {
         Box::new(self.0)
     }
+
+    fn into_arc(self) -> Arc<Object> {
+        Arc::new(self.0)
+    }
 }
 
 /// A foreign error that arrived in a box. The box is kept: nothing is known of its content, so moving it would cost
@@ -81,6 +99,28 @@ impl Content for Boxed {
     }
 
     fn into_boxed(self) -> Box<Object> {
+        self.0
+    }
+}
+
+/// A foreign error that arrived in an arc, which others may hold as well.
+pub(crate) struct Shared(pub(crate) Arc<Object>);
+
+impl Content for Shared {
+    fn object(&self) -> &Object {
+        &*self.0
+    }
+
+    fn arc(&self) -> Option<&Arc<Object>> {
+        Some(&self.0)
+    }
+
+    /// The arc itself is the error in the box: what it holds cannot be moved out.
+    fn into_boxed(self) -> Box<Object> {
+        Box::new(self.0)
+    }
+
+    fn into_arc(self) -> Arc<Object> {
         self.0
     }
 }
@@ -114,7 +154,8 @@ pub struct StaticError<E> {
 }
 
 impl<E: StdError + Send + Sync + 'static> StaticError<E> {
-    const TABLE: Table = Table { content: static_content::<E>, drop: never_dropped, take: never_taken };
+    const TABLE: Table =
+        Table { content: static_content::<E>, drop: never_dropped, take: never_taken, share: never_shared };
 
     /// An error to be put in a `static`.
     pub const fn new(error: E) -> StaticError<E> {
@@ -220,16 +261,30 @@ impl Repr {
 
     /// The boxed content, if it is on the heap and nobody else holds it.
     pub(crate) fn into_boxed(self) -> Result<Box<Object>, Repr> {
-        // `Acquire` pairs with the `Release` of the drops that made this handle the last one.
-        match self.refs() {
-            Some(refs) if refs.load(Ordering::Acquire) == 1 => {
-                let header = self.header();
-                mem::forget(self);
-                // SAFETY: ours was the only handle, nobody can make another one, and it is forgotten.
-                Ok(unsafe { (header.as_ref().table.take)(header) })
-            }
-            _ => Err(self),
+        if !self.is_alone() {
+            return Err(self);
         }
+        let header = self.header();
+        mem::forget(self);
+        // SAFETY: ours was the only handle, nobody can make another one, and it is forgotten.
+        Ok(unsafe { (header.as_ref().table.take)(header) })
+    }
+
+    /// Likewise, in an arc.
+    pub(crate) fn into_arc(self) -> Result<Arc<Object>, Repr> {
+        if !self.is_alone() {
+            return Err(self);
+        }
+        let header = self.header();
+        mem::forget(self);
+        // SAFETY: ours was the only handle, nobody can make another one, and it is forgotten.
+        Ok(unsafe { (header.as_ref().table.share)(header) })
+    }
+
+    /// Whether it is on the heap and nobody else holds it.
+    fn is_alone(&self) -> bool {
+        // `Acquire` pairs with the `Release` of the drops that made this handle the last one.
+        self.refs().is_some_and(|refs| refs.load(Ordering::Acquire) == 1)
     }
 
     pub(crate) fn same(&self, other: &Repr) -> bool {
@@ -306,6 +361,8 @@ struct Table {
     drop: unsafe fn(NonNull<Header>),
     /// Moves the content out and frees the rest. Caller: as above.
     take: unsafe fn(NonNull<Header>) -> Box<Object>,
+    /// Likewise, to an arc.
+    share: unsafe fn(NonNull<Header>) -> Arc<Object>,
 }
 
 /// The start of every object on the heap.
@@ -323,11 +380,17 @@ struct Heap<T> {
 }
 
 impl<T: Content> Heap<T> {
-    const TABLE: Table = Table { content: heap_content::<T>, drop: heap_drop::<T>, take: heap_take::<T> };
+    const TABLE: Table = Table {
+        content: heap_content::<T>,
+        drop: heap_drop::<T>,
+        take: heap_take::<T>,
+        share: heap_share::<T>,
+    };
 }
 
 /// A [`Heap<Text>`] is followed by its bytes, so it is freed with another layout; otherwise it is like any other.
-static TEXT_TABLE: Table = Table { content: heap_content::<Text>, drop: text_drop, take: text_take };
+static TEXT_TABLE: Table =
+    Table { content: heap_content::<Text>, drop: text_drop, take: text_take, share: text_share };
 
 unsafe fn heap_content<T: Content>(header: NonNull<Header>) -> NonNull<dyn Content> {
     let heap = header.cast::<Heap<T>>().as_ptr();
@@ -346,6 +409,12 @@ unsafe fn heap_take<T: Content>(header: NonNull<Header>) -> Box<Object> {
     // SAFETY: the object came from a box of this type, and the caller gives it up.
     let heap = unsafe { Box::from_raw(header.cast::<Heap<T>>().as_ptr()) };
     heap.content.into_boxed()
+}
+
+unsafe fn heap_share<T: Content>(header: NonNull<Header>) -> Arc<Object> {
+    // SAFETY: the object came from a box of this type, and the caller gives it up.
+    let heap = unsafe { Box::from_raw(header.cast::<Heap<T>>().as_ptr()) };
+    heap.content.into_arc()
 }
 
 unsafe fn text_drop(header: NonNull<Header>) {
@@ -368,6 +437,11 @@ unsafe fn text_take(header: NonNull<Header>) -> Box<Object> {
     text.into()
 }
 
+unsafe fn text_share(header: NonNull<Header>) -> Arc<Object> {
+    // SAFETY: as the caller says.
+    unsafe { text_take(header) }.into()
+}
+
 unsafe fn static_content<E: StdError + Send + Sync + 'static>(
     header: NonNull<Header>,
 ) -> NonNull<dyn Content> {
@@ -383,6 +457,10 @@ fn never_dropped(_: NonNull<Header>) {
 }
 
 fn never_taken(_: NonNull<Header>) -> Box<Object> {
+    unreachable!("a static error has no reference count");
+}
+
+fn never_shared(_: NonNull<Header>) -> Arc<Object> {
     unreachable!("a static error has no reference count");
 }
 

@@ -77,6 +77,10 @@ pub fn current_hook() -> Option<Arc<dyn ErrorHook>> {
 /// Runs `run` with `hook` in force. The hook before is back afterwards, also after a panic, and also when guards made
 /// by `run` are still alive.
 ///
+/// # Stackful coroutines
+/// The hook is the thread's and does not follow one: `run` must not switch to another stack and come back later, or on
+/// another thread. Async code has no such switches; [`ErrorHookFuture`] puts its hook in force for each poll.
+///
 /// # Allocation
 /// None, and no reference count is touched: the hook is lent.
 pub fn with_hook<R>(hook: &Arc<dyn ErrorHook>, run: impl FnOnce() -> R) -> R {

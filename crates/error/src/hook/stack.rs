@@ -17,6 +17,12 @@
 //!   undefined behaviour for frames with destructors anyway; where C can jump, as in R, call Rust from C and not
 //!   the other way round.
 
+//! - The list belongs to the thread, not to a stack. A stackful coroutine that is suspended within a `lend` leaves its node
+//!   in the list: whatever the thread runs meanwhile throws to the coroutine's hook, and the `lend`s of two coroutines that
+//!   do not end in the order opposite to that they began in put back a node of the other. If that one's stack is
+//!   gone by then, or if the coroutine is resumed on another thread, a dead node is followed. So a hook does not follow a
+//!   stackful coroutine: none may be switched within a `lend` (a poll of a wrapper, `with_hook`), nor moved with a guard.
+
 #![allow(unsafe_code)]
 
 use std::cell::Cell;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::io;
+use std::sync::Arc;
 
 use rookery_error::{Context, Error, Result, StaticError, bail, error};
 
@@ -158,4 +159,41 @@ fn a_shared_layer_comes_back_from_its_box_whole() {
     assert!(back.same(&error));
     let traced = Error::from(error!("traced").with_backtrace().into_boxed());
     assert!(traced.backtrace().is_some());
+}
+
+#[test]
+fn into_inner_keeps_the_type() {
+    let object = Error::new(Failure("made here", None)).into_inner();
+    assert!(object.is::<Failure>());
+    let converted: Error = Failure("by way of a box", None).into();
+    let object = converted.into_inner();
+    assert_eq!(object.downcast_ref::<Failure>().expect("one").0, "by way of a box");
+    assert_eq!(Error::from("text").into_inner().to_string(), "text");
+
+    // The content of a shared error cannot be moved out: what comes back knows it all the same.
+    let shared = Error::new(Failure("shared", None)).context("context");
+    let back = Error::from(shared.clone().into_inner());
+    assert!(back.same(&shared) && back.is::<Failure>());
+}
+
+#[test]
+fn an_arc_is_kept() {
+    fn fails(object: &Arc<dyn StdError + Send + Sync>) -> Result<()> {
+        Err(Arc::clone(object))?
+    }
+    let object: Arc<dyn StdError + Send + Sync> = Arc::new(Failure("in an arc", None));
+    let error = Error::from(Arc::clone(&object));
+    assert_eq!(Arc::strong_count(&object), 2);
+    assert_eq!(error.downcast_ref::<Failure>().expect("one").0, "in an arc");
+    assert_eq!((error.to_string(), format!("{error:#?}")), ("in an arc".into(), format!("{object:#?}")));
+    // Shared or not, the very same arc comes out.
+    let kept = error.clone();
+    assert!(Arc::ptr_eq(&error.into_inner(), &object));
+    assert!(Arc::ptr_eq(&kept.into_inner(), &object));
+    assert_eq!(Arc::strong_count(&object), 1);
+
+    let error = fails(&object).expect_err("an error").context("around it");
+    assert!(error.is::<Failure>());
+    let back = Error::from(Error::from(Arc::clone(&object)).into_boxed());
+    assert!(back.is::<Failure>() && Arc::ptr_eq(&back.into_inner(), &object));
 }
