@@ -1,11 +1,17 @@
 //! The arena: its arithmetic alone, programs of operations, and the collections against those of std.
 
+mod pool;
+mod sync;
+
 use std::alloc::Layout;
 use std::io::{BufRead, Read, Write};
 use std::ptr::NonNull;
 
 use rookery_arena::layout::{self, CHUNK_ALIGN, Place};
 use rookery_arena::{Arena, Buffer, Growth, Vec as ArenaVec};
+
+pub use pool::arena_pool;
+pub use sync::arena_sync;
 
 /// Numbers drawn from the input; zeros once it is used up.
 struct Input<'a>(&'a [u8]);

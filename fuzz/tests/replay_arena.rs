@@ -6,10 +6,12 @@ use rookery_fuzz::arena;
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 3] = [
+const TARGETS: [(&str, Target); 5] = [
     ("arena_layout", arena::arena_layout),
     ("arena_operations", arena::arena_operations),
     ("arena_collections", arena::arena_collections),
+    ("arena_pool", arena::arena_pool),
+    ("arena_sync", arena::arena_sync),
 ];
 
 #[test]

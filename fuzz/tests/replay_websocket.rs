@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use rookery_fuzz::websocket::{
-    websocket_differential, websocket_extensions, websocket_frames, websocket_handshake, websocket_inflate,
-    websocket_workload,
+    websocket_differential, websocket_extensions, websocket_frames, websocket_halves, websocket_handshake,
+    websocket_inflate, websocket_workload,
 };
 
 #[test]
@@ -21,6 +21,11 @@ fn extensions() {
 #[test]
 fn frames() {
     replay("websocket_frames", websocket_frames, 10);
+}
+
+#[test]
+fn halves() {
+    replay("websocket_halves", websocket_halves, 6);
 }
 
 #[test]

@@ -181,35 +181,3 @@ pub fn websocket_differential(data: &[u8]) {
         (ours, theirs) => panic!("we end with {ours:?}, tungstenite with {theirs:?}"),
     }
 }
-
-/// Any bytes as a compressed message, in any pieces: no more than the limit comes out, and no more is reserved.
-pub fn websocket_inflate(data: &[u8]) {
-    let [choice, limit, bytes @ ..] = data else { return };
-    let takeover = if choice & 1 == 0 { Takeover::None } else { Takeover::Kept };
-    let limit = u64::from(*limit) * 97;
-    let inflate = |size: usize| {
-        let mut inflater = Inflater::new(takeover);
-        let mut messages = Vec::new();
-        // Two messages, so that what the first leaves behind is seen by the second.
-        for message in [&bytes[..bytes.len() / 2], &bytes[bytes.len() / 2..]] {
-            let mut out = Vec::new();
-            let mut result = Ok(());
-            for piece in message.chunks(size) {
-                result = result.and_then(|()| inflater.push(piece, &mut out, limit));
-            }
-            result = result.and_then(|()| inflater.finish(&mut out, limit));
-            assert!(out.len() as u64 <= limit + 1 && out.capacity() as u64 <= 2 * limit + (64 << 10));
-            if let Err(violation) = result {
-                assert!(matches!(violation, Violation::TooBig | Violation::Inflate));
-                messages.push(Err(()));
-                return messages;
-            }
-            messages.push(Ok(out));
-        }
-        messages
-    };
-    let whole = inflate(usize::MAX);
-    for size in [1, 3, 100] {
-        assert_eq!(inflate(size), whole, "in pieces of {size}");
-    }
-}

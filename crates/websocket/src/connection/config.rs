@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::protocol::Limits;
 
-/// The settings of a connection.
+/// The settings of a connection. A duration of more than 30 years counts as 30 years.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// What the peer may send.

@@ -21,6 +21,7 @@ use crate::connection::masks::next_mask;
 use crate::connection::message::Kind;
 use crate::connection::outgoing::Frame;
 use crate::connection::stats::Statistics;
+use crate::connection::timer::after;
 use crate::protocol::deflate::{Deflater, Fin};
 use crate::protocol::{
     Answer, CloseCode, CloseReason, Closing, Header, MAX_HEADER, MaskKey, OpCode, Role, Violation,
@@ -170,8 +171,13 @@ impl<S> Core<S> {
     pub(crate) fn start_close(&mut self, code: Option<CloseCode>, reason: &str) {
         if self.closing.start() {
             self.write_close(code, reason);
-            self.close_deadline = Some(Instant::now() + self.close_timeout);
+            self.close_deadline = Some(after(Instant::now(), self.close_timeout));
         }
+    }
+
+    /// When the end of the connection is to be given up: from now, if nothing has begun it.
+    pub(crate) fn bound_close(&mut self) -> Instant {
+        *self.close_deadline.get_or_insert_with(|| after(Instant::now(), self.close_timeout))
     }
 
     /// The peer broke the protocol, or this side can not go on: it is told so, and nothing it sends counts any more.
@@ -179,7 +185,7 @@ impl<S> Core<S> {
         if self.closing.fail() {
             self.write_close(Some(code), reason);
         }
-        self.close_deadline = Some(Instant::now() + self.close_timeout);
+        self.close_deadline = Some(after(Instant::now(), self.close_timeout));
     }
 
     /// A control frame has come.
@@ -207,7 +213,7 @@ impl<S> Core<S> {
                 if let Answer::Close(code) = self.closing.receive(&reason) {
                     self.write_close(code, "");
                 }
-                self.close_deadline = Some(Instant::now() + self.close_timeout);
+                self.close_deadline = Some(after(Instant::now(), self.close_timeout));
             }
             _ => {}
         }

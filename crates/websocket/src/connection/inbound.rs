@@ -17,8 +17,10 @@ use crate::connection::core::Core;
 use crate::connection::error::Error;
 use crate::connection::keep_alive::Due;
 use crate::connection::message::{Kind, Message, Piece};
-use crate::connection::timer::Timer;
-use crate::protocol::{CloseCode, Decoder, OpCode, Place, Quick, Role, Step, StepKind, Violation, Wanted};
+use crate::connection::timer::{Timer, after};
+use crate::protocol::{
+    CloseCode, Decoder, OpCode, Place, Quick, Role, Step, StepKind, Violation, Wanted, is_utf8,
+};
 
 #[derive(Debug)]
 pub(crate) struct Inbound {
@@ -107,7 +109,14 @@ impl Inbound {
 
     /// The message of a step, until the next read.
     pub(crate) fn message(&self, step: &Step) -> Message<'_> {
-        Message::new(kind_of(step), self.bytes(step))
+        let bytes = self.bytes(step);
+        match step.kind {
+            // As a whole it is UTF-8; what is left of it may begin within a character.
+            StepKind::Data { is_text: true, is_rest: true, .. } if !is_utf8(bytes) => {
+                Message::new(Kind::Binary, bytes)
+            }
+            _ => Message::new(kind_of(step), bytes),
+        }
     }
 
     /// The piece of a step, until the next read.
@@ -199,7 +208,7 @@ impl Inbound {
             if !matches!(self.phase, Phase::Open) {
                 return self.poll_end(core, cx);
             }
-            while self.start < self.end {
+            while self.start < self.end || self.decoder.is_stalled() {
                 match self.decode(core, wanted) {
                     Ok(Some(step)) => return Poll::Ready(Ok(Some(step))),
                     Ok(None) if is_done(core) => return Poll::Ready(Ok(None)),
@@ -221,16 +230,16 @@ impl Inbound {
                 }
             }
             match self.poll_fill(core, cx) {
-                Poll::Ready(Ok(0)) => self.end(Error::Eof),
+                Poll::Ready(Ok(0)) => self.end(core, Error::Eof),
                 Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(error)) => self.end(error.into()),
+                Poll::Ready(Err(error)) => self.end(core, error.into()),
                 Poll::Pending => {
                     let waited = ready!(self.poll_wait(core, cx));
                     if waited.is_retryable() {
                         return Poll::Ready(Err(waited));
                     }
                     match waited {
-                        Error::Eof => self.end(Error::Eof),
+                        Error::Eof => self.end(core, Error::Eof),
                         waited => self.fail(core, CloseCode::POLICY, waited),
                     }
                 }
@@ -240,7 +249,7 @@ impl Inbound {
 
     /// Decodes the next frame, and answers it if it is a control frame.
     fn decode<S>(&mut self, core: &mut Core<S>, wanted: Wanted) -> Result<Option<Step>, Violation> {
-        let buffer = self.buffer.as_deref_mut().expect("it holds bytes");
+        let buffer = self.buffer.as_deref_mut().expect("held while there is something to decode");
         let base = self.start;
         let (n, step) = self.decoder.step(&mut buffer[base..self.end], wanted)?;
         core.stats.fragments_received = self.decoder.fragments();
@@ -326,15 +335,7 @@ impl Inbound {
             return Poll::Ready(Error::Cancelled);
         }
         loop {
-            let wait = match self.wait {
-                Wait::Forever => None,
-                Wait::Until(deadline) => Some(deadline),
-                Wait::For(duration) => {
-                    let deadline = Instant::now() + duration;
-                    self.wait = Wait::Until(deadline);
-                    Some(deadline)
-                }
-            };
+            let wait = self.deadline();
             let pings = if core.closing.may_send() { core.pings.deadline() } else { None };
             let Some(deadline) = [wait, pings, core.close_deadline].into_iter().flatten().min() else {
                 return Poll::Pending;
@@ -361,6 +362,19 @@ impl Inbound {
         }
     }
 
+    /// When the read in hand gives up. Reads the clock once, at the first wait.
+    fn deadline(&mut self) -> Option<Instant> {
+        match self.wait {
+            Wait::Forever => None,
+            Wait::Until(deadline) => Some(deadline),
+            Wait::For(duration) => {
+                let deadline = after(Instant::now(), duration);
+                self.wait = Wait::Until(deadline);
+                Some(deadline)
+            }
+        }
+    }
+
     /// The peer is told why, if it can be.
     #[cold]
     fn fail<S>(&mut self, core: &mut Core<S>, code: CloseCode, error: Error) {
@@ -370,11 +384,13 @@ impl Inbound {
     }
 
     #[cold]
-    fn end(&mut self, error: Error) {
+    fn end<S>(&mut self, core: &mut Core<S>, error: Error) {
+        core.bound_close();
         self.phase = Phase::Shutting(Some(error));
     }
 
-    /// Writes the last frames and ends the stream, for [`Config::close_timeout`](crate::Config::close_timeout) at most.
+    /// Writes the last frames and ends the stream, for [`Config::close_timeout`](crate::Config::close_timeout) at most. A read
+    /// that gives up before that leaves the rest to the next.
     #[cold]
     fn poll_end<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
@@ -391,7 +407,7 @@ impl Inbound {
                         Poll::Ready(Err(_)) => self.phase = Phase::Shutting(error),
                         Poll::Pending => {
                             self.phase = Phase::Flushing(error);
-                            ready!(self.poll_close_deadline(core, cx));
+                            ready!(self.poll_close_deadline(core, cx))?;
                             self.give_up();
                         }
                     }
@@ -418,7 +434,7 @@ impl Inbound {
                         }
                     };
                     if is_waiting && is_pending {
-                        ready!(self.poll_close_deadline(core, cx));
+                        ready!(self.poll_close_deadline(core, cx))?;
                     }
                     self.give_up();
                 }
@@ -426,13 +442,11 @@ impl Inbound {
                     let error = error.take();
                     if Pin::new(&mut core.io).poll_shutdown(cx).is_pending() {
                         self.phase = Phase::Shutting(error);
-                        if core.close_deadline.is_none() {
-                            return Poll::Pending;
-                        }
-                        ready!(self.poll_close_deadline(core, cx));
-                        return self.ended(None);
+                        ready!(self.poll_close_deadline(core, cx))?;
+                        return self.ended();
                     }
-                    return self.ended(error);
+                    self.phase = Phase::Shutting(error);
+                    return self.ended();
                 }
                 Phase::Ended { is_clean: true } => return Poll::Ready(Ok(None)),
                 Phase::Ended { is_clean: false } => return Poll::Ready(Err(Error::Closed)),
@@ -447,7 +461,12 @@ impl Inbound {
         }
     }
 
-    fn ended(&mut self, error: Option<Error>) -> Poll<Result<Option<Step>, Error>> {
+    /// The stream has ended, or its end was given up: what is told is why.
+    fn ended(&mut self) -> Poll<Result<Option<Step>, Error>> {
+        let error = match &mut self.phase {
+            Phase::Shutting(error) => error.take(),
+            _ => None,
+        };
         self.phase = Phase::Ended { is_clean: error.is_none() };
         if let Some(buffer) = self.buffer.take() {
             buffers::give_read(buffer);
@@ -458,10 +477,26 @@ impl Inbound {
         }
     }
 
-    fn poll_close_deadline<S>(&mut self, core: &Core<S>, cx: &mut Context<'_>) -> Poll<()> {
-        match core.close_deadline {
-            Some(deadline) => self.timer.poll(cx, deadline),
-            None => Poll::Ready(()),
+    /// Waits until the end is to be given up; an error when the read in hand gives up before.
+    fn poll_close_deadline<S>(
+        &mut self,
+        core: &mut Core<S>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        if self.canceller.as_ref().is_some_and(|canceller| canceller.poll(cx)) {
+            return Poll::Ready(Err(Error::Cancelled));
+        }
+        let end = core.bound_close();
+        loop {
+            let wait = self.deadline();
+            ready!(self.timer.poll(cx, wait.map_or(end, |wait| wait.min(end))));
+            let now = Instant::now();
+            if now >= end {
+                return Poll::Ready(Ok(()));
+            }
+            if wait.is_some_and(|deadline| now >= deadline) {
+                return Poll::Ready(Err(Error::TimedOut));
+            }
         }
     }
 }

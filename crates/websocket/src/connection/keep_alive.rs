@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::connection::config::KeepAlive;
+use crate::connection::timer::after;
 
 /// The pings of one connection.
 #[derive(Debug)]
@@ -41,17 +42,17 @@ impl Pings {
     /// When [`Pings::due`] is to be asked. Reads the clock once, at the first wait.
     pub(crate) fn deadline(&mut self) -> Option<Instant> {
         let keep_alive = self.keep_alive?;
-        let next = *self.next.get_or_insert_with(|| Instant::now() + keep_alive.interval);
-        Some(self.unanswered.map_or(next, |since| next.min(since + keep_alive.timeout)))
+        let next = *self.next.get_or_insert_with(|| after(Instant::now(), keep_alive.interval));
+        Some(self.unanswered.map_or(next, |since| next.min(after(since, keep_alive.timeout))))
     }
 
     pub(crate) fn due(&mut self, now: Instant) -> Due {
         let Some(keep_alive) = self.keep_alive else { return Due::Nothing };
-        if self.unanswered.is_some_and(|since| now >= since + keep_alive.timeout) {
+        if self.unanswered.is_some_and(|since| now >= after(since, keep_alive.timeout)) {
             return Due::GiveUp;
         }
         if self.next.is_some_and(|next| now >= next) {
-            self.next = Some(now + keep_alive.interval);
+            self.next = Some(after(now, keep_alive.interval));
             self.unanswered.get_or_insert(now);
             return Due::Ping;
         }

@@ -23,14 +23,16 @@ pub struct Message<'a> {
 pub struct Piece<'a> {
     /// Of the whole message.
     pub kind: Kind,
-    /// Not empty, but for a last piece. A piece of text may begin and end within a character.
+    /// Not empty, but for a last piece. A piece of text may begin and end within a character. A compressed message comes in
+    /// pieces of about 64 KiB, however well it was compressed.
     pub bytes: &'a [u8],
     /// Whether it ends the message.
     pub is_last: bool,
 }
 
 impl<'a> Message<'a> {
-    /// The caller has checked that text is UTF-8.
+    /// A rest of a text message, of which pieces were shown, is text only where it is UTF-8 by itself. Any other text the
+    /// caller has checked.
     pub(crate) fn new(kind: Kind, bytes: &'a [u8]) -> Message<'a> {
         debug_assert!(kind == Kind::Binary || std::str::from_utf8(bytes).is_ok());
         Message { kind, bytes }
@@ -46,10 +48,12 @@ impl<'a> Message<'a> {
         self.bytes
     }
 
-    /// The text, if it is text. Costs nothing: it was checked as it came.
+    /// The text, if it is text. Costs nothing: it was checked as it came. The rest of a text whose beginning was read in
+    /// pieces is binary if it begins within a character.
     pub fn as_text(&self) -> Option<&'a str> {
         match self.kind {
-            // SAFETY: the decoder checks every text message (`Violation::Utf8`), and a `Message` is made of its events only.
+            // SAFETY: the decoder checks every text message (`Violation::Utf8`), and a `Message` is made of its events only;
+            // what is left of one after its pieces were read is checked anew (`Inbound::message`).
             Kind::Text => Some(unsafe { std::str::from_utf8_unchecked(self.bytes) }),
             Kind::Binary => None,
         }

@@ -77,10 +77,11 @@ pub struct Writer<'a, S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// The next whole message; nothing when the connection was closed as it should.
+    /// The next whole message; nothing when the connection was closed as it should. After pieces were read, the rest of their
+    /// message, which is text only if it does not begin within a character.
     ///
     /// # Errors
-    /// When the connection ended otherwise, or a [`Canceller`] was used. After pieces were read, the rest of their message.
+    /// When the connection ended otherwise, or a [`Canceller`] was used.
     pub async fn read(&mut self) -> Result<Option<Message<'_>>, Error> {
         self.read_with(Wait::Forever).await
     }
@@ -202,12 +203,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Sends a close frame and waits, for [`Config::close_timeout`] at most, for the peer's. Messages that still come are thrown
     /// away.
     ///
+    /// # Cancel safety
+    /// Dropped, it has thrown whole messages away, or begun to; the next read gives the first that was not touched.
+    ///
     /// # Errors
-    /// When the connection ended otherwise.
+    /// When the connection ended otherwise; [`Error::Cancelled`], after which it can be called again.
     pub async fn close(&mut self, code: CloseCode, reason: &str) -> Result<Ending, Error> {
         self.core.start_close(Some(code), reason);
         self.inbound.set_wait(Wait::Forever);
-        while poll_fn(|cx| self.inbound.poll_step(&mut self.core, cx, Wanted::Pieces)).await?.is_some() {}
+        while poll_fn(|cx| self.inbound.poll_step(&mut self.core, cx, Wanted::Nothing)).await?.is_some() {}
         Ok(self.core.closing.ending())
     }
 

@@ -11,6 +11,7 @@ use crate::connection::core::Core;
 use crate::connection::error::Error;
 use crate::connection::inbound::Inbound;
 use crate::connection::masks::next_nonce;
+use crate::connection::timer::FAR;
 use crate::protocol::deflate::{Agreed, DeflateConfig, Deflater, Inflater};
 use crate::protocol::handshake::{
     Accepted, BadHead, ClientRequest, Established, HandshakeError, HeadReader, Refusal, ServerConfig,
@@ -197,7 +198,7 @@ async fn refuse<S: AsyncRead + AsyncWrite + Unpin, T>(io: &mut S, refusal: Refus
 }
 
 async fn within<T>(limit: Duration, handshake: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    match tokio::time::timeout(limit, handshake).await {
+    match tokio::time::timeout(limit.min(FAR), handshake).await {
         Ok(done) => done,
         Err(_) => Err(Error::HandshakeTimeout),
     }

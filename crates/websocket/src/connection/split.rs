@@ -50,6 +50,8 @@ struct WakeSet {
     is_reader_waiting: AtomicBool,
     /// Whether the reader is done, or gone.
     is_ended: AtomicBool,
+    /// Whether the reader is gone and was not done: nobody else writes what is queued.
+    is_gone: AtomicBool,
 }
 
 pub(crate) fn split<S>(mut core: Core<S>, inbound: Inbound) -> (Reader<S>, Sender<S>) {
@@ -139,8 +141,13 @@ impl<S> Reader<S> {
 
 impl<S> Drop for Reader<S> {
     fn drop(&mut self) {
-        self.shared.wakes.is_ended.store(true, Ordering::SeqCst);
-        self.shared.wakes.wake_waiting();
+        let wakes = &self.shared.wakes;
+        // In this order, so that whoever sees the end sees which one.
+        if !wakes.is_ended.load(Ordering::SeqCst) {
+            wakes.is_gone.store(true, Ordering::SeqCst);
+        }
+        wakes.is_ended.store(true, Ordering::SeqCst);
+        wakes.wake_waiting();
     }
 }
 
@@ -212,25 +219,39 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
         .await
     }
 
-    /// Sends a close frame and waits until the reader, which has to be reading, has come to the end.
+    /// Sends a close frame and waits, for [`Config::close_timeout`](crate::Config::close_timeout) at most, until the reader,
+    /// which has to be reading, has come to the end. Where the reader was dropped, until the frame is written: nobody can
+    /// hear the answer, and the transport ends with the last `Sender`.
     ///
     /// # Errors
     /// A failed transport.
     pub async fn close(&self, code: CloseCode, reason: &str) -> Result<Ending, Error> {
-        self.shared.lock().start_close(Some(code), reason);
-        // Its deadline is the reader's.
-        self.shared.wakes.wake_reader();
-        self.wait(|core, cx| {
-            if self.shared.wakes.is_ended.load(Ordering::SeqCst) {
+        let deadline = {
+            let mut core = self.shared.lock();
+            core.start_close(Some(code), reason);
+            core.bound_close()
+        };
+        let wakes = &self.shared.wakes;
+        wakes.wake_reader();
+        let closed = self.wait(|core, cx| {
+            let is_ended = wakes.is_ended.load(Ordering::SeqCst);
+            let is_gone = wakes.is_gone.load(Ordering::SeqCst);
+            if is_ended && !is_gone {
                 return Poll::Ready(Ok(core.closing.ending()));
             }
-            if let Poll::Ready(Err(error)) = core.poll_flush(cx) {
-                core.break_output(&error);
-                return Poll::Ready(Err(error.into()));
+            match core.poll_flush(cx) {
+                Poll::Ready(Err(error)) => {
+                    core.break_output(&error);
+                    Poll::Ready(Err(error.into()))
+                }
+                Poll::Ready(Ok(())) if is_gone => Poll::Ready(Ok(core.closing.ending())),
+                _ => Poll::Pending,
             }
-            Poll::Pending
-        })
-        .await
+        });
+        match tokio::time::timeout_at(deadline, closed).await {
+            Ok(closed) => closed,
+            Err(_) => Ok(self.ending()),
+        }
     }
 
     /// Polls `operation`; while it is pending, this task is woken with all others. Given up, it leaves nothing behind.

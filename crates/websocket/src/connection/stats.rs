@@ -10,7 +10,7 @@ pub struct Statistics {
     pub bytes_received: u64,
     /// Bytes the transport took.
     pub bytes_sent: u64,
-    /// Messages received.
+    /// Messages received. Those that a close threw away are not counted.
     pub messages_received: u64,
     /// Messages sent or queued.
     pub messages_sent: u64,

@@ -7,9 +7,23 @@
 use std::fmt;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep};
+
+/// A longer time counts as this one: an instant has an end, at which sums panic, the runtime's own as well.
+pub(crate) const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+
+/// `duration` after `start`, or a lifetime after it.
+pub(crate) fn after(start: Instant, duration: Duration) -> Instant {
+    start + duration.min(FAR)
+}
+
+/// `deadline`, or an instant before it that the runtime can count to.
+fn near(deadline: Instant) -> Instant {
+    deadline.min(after(Instant::now(), FAR))
+}
 
 #[derive(Default)]
 pub(crate) struct Timer {
@@ -29,17 +43,17 @@ impl Timer {
     /// At the first call for a connection.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
         let armed = self.armed.get_or_insert_with(|| Armed {
-            sleep: Box::pin(tokio::time::sleep_until(deadline)),
+            sleep: Box::pin(tokio::time::sleep_until(near(deadline))),
             waker: Waker::noop().clone(),
         });
         loop {
             if armed.sleep.deadline() > deadline {
-                armed.sleep.as_mut().reset(deadline);
+                armed.sleep.as_mut().reset(near(deadline));
             } else if armed.sleep.is_elapsed() {
                 if Instant::now() >= deadline {
                     return Poll::Ready(());
                 }
-                armed.sleep.as_mut().reset(deadline);
+                armed.sleep.as_mut().reset(near(deadline));
             } else if armed.waker.will_wake(cx.waker()) {
                 return Poll::Pending;
             }

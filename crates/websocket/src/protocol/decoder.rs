@@ -97,6 +97,8 @@ pub struct Decoder {
     assembled: Vec<u8>,
     /// Whether `assembled` was shown and is to be cleared.
     is_shown: bool,
+    /// Whether a piece was full before all of what came was inflated: the next step goes on without new bytes.
+    is_stalled: bool,
     /// The payload of a control frame that has not come whole. On the heap: few connections ever need it.
     control: Option<Box<[u8; CONTROL_MAX as usize]>>,
 }
@@ -108,16 +110,29 @@ struct Assembly {
     fragments: u32,
     /// Bytes announced by its frames, as they are on the wire.
     announced: u64,
-    /// Bytes inflated and already shown as pieces.
+    /// Bytes inflated and already shown as pieces, or thrown away.
     shown: u64,
+    past: Past,
     utf8: Utf8Stream,
 }
 
-/// Whether a message is wanted whole or as it comes.
+/// What became of the bytes of a message that are no longer here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Past {
+    /// All are here.
+    Nothing,
+    /// Some were shown as pieces: what is left is the rest.
+    Shown,
+    /// Some were thrown away: what is left is nobody's.
+    ThrownAway,
+}
+
+/// What is wanted of a message: all of it at once, it as it comes, or that it is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Whole,
     Pieces,
+    Nothing,
 }
 
 /// An event that borrows nothing, so that it can be kept across a call.
@@ -129,8 +144,9 @@ pub(crate) struct Step {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StepKind {
-    /// A whole message, or a piece of one.
-    Data { is_text: bool, is_last: bool },
+    /// A whole message, or a piece of one. A rest is a whole message but for the pieces of it that were shown: if it is
+    /// text it may begin within a character.
+    Data { is_text: bool, is_last: bool, is_rest: bool },
     /// A whole control frame.
     Control(OpCode),
 }
@@ -145,7 +161,7 @@ pub(crate) struct Quick {
 
 impl Quick {
     fn into_step(self) -> (usize, Step) {
-        let kind = StepKind::Data { is_text: self.is_text, is_last: true };
+        let kind = StepKind::Data { is_text: self.is_text, is_last: true, is_rest: false };
         (self.end as usize, Step { kind, place: Place::Fed(self.start as usize..self.end as usize) })
     }
 }
@@ -173,6 +189,7 @@ impl Decoder {
             message: None,
             assembled: Vec::new(),
             is_shown: false,
+            is_stalled: false,
             control: None,
         }
     }
@@ -239,12 +256,19 @@ impl Decoder {
         Some(buffer)
     }
 
-    /// Lends a buffer for the next message that has to be put together, if there is none.
-    pub fn lend(&mut self, buffer: Vec<u8>) {
+    /// Lends a buffer for the next message that has to be put together, if there is none. What is in it is thrown away.
+    pub fn lend(&mut self, mut buffer: Vec<u8>) {
         if self.assembled.capacity() == 0 {
-            debug_assert!(buffer.is_empty());
+            // Else it would be the start of the next message, and were that text, unchecked.
+            buffer.clear();
             self.assembled = buffer;
         }
+    }
+
+    /// Whether a step without new bytes gives more of the message.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.is_stalled
     }
 
     /// Whether the decoder has a buffer to put a message together in.
@@ -295,6 +319,7 @@ impl Decoder {
             if let Some(mask) = frame.mask {
                 unmask(mask.advanced((self.done & 3) as usize), &mut input[start..at]);
             }
+            let done = self.done;
             self.done += (at - start) as u64;
             let is_complete = self.done == frame.len;
             if frame.opcode.is_control() {
@@ -311,14 +336,18 @@ impl Decoder {
                 let place = if is_whole { Place::Fed(start..at) } else { Place::Control(frame.len as u8) };
                 return Ok((at, Some(Step { kind: StepKind::Control(frame.opcode), place })));
             }
-            if is_complete {
+            let is_last = is_complete && frame.fin;
+            let (taken, step) = self.take_piece(&input[start..at], start..at, is_last, wanted)?;
+            if self.is_stalled {
+                at = start + taken;
+                self.give_back(&frame, &mut input[at..start + (self.done - done) as usize]);
+            } else if is_complete {
                 self.frame = None;
             }
-            let is_last = is_complete && frame.fin;
-            if let Some(step) = self.take_piece(&input[start..at], start..at, is_last, wanted)? {
-                return Ok((at, Some(step)));
+            if step.is_some() {
+                return Ok((at, step));
             }
-            if !is_complete {
+            if !is_complete && !self.is_stalled {
                 return Ok((at, None));
             }
         }
@@ -375,20 +404,40 @@ impl Decoder {
         Some(Quick { start: start as u32, end: end as u32, is_text })
     }
 
-    /// Adds a piece of payload to the message; a step if that completes it, or if pieces are wanted.
+    /// Payload that was unmasked and not taken is again what came.
+    #[cold]
+    fn give_back(&mut self, frame: &Header, rest: &mut [u8]) {
+        self.done -= rest.len() as u64;
+        if let Some(mask) = frame.mask {
+            unmask(mask.advanced((self.done & 3) as usize), rest);
+        }
+    }
+
+    /// Adds a piece of payload to the message: the bytes taken, fewer than all if the decoder is stalled then; a step if that
+    /// completes the message, or if pieces are wanted.
     fn take_piece(
         &mut self,
         piece: &[u8],
         fed: Range<usize>,
-        is_last: bool,
+        mut is_last: bool,
         wanted: Wanted,
-    ) -> Result<Option<Step>, Violation> {
+    ) -> Result<(usize, Option<Step>), Violation> {
         let message = self.message.as_mut().expect("begun by the frame's header");
         let before = self.assembled.len();
+        let mut taken = piece.len();
+        let was_stalled = std::mem::take(&mut self.is_stalled);
+        // Empty frames take nothing away.
+        if wanted == Wanted::Nothing && (taken > 0 || was_stalled || is_last) {
+            message.past = Past::ThrownAway;
+        }
         let place = if message.is_compressed {
             let inflater = self.inflater.as_mut().expect("checked by the frame's header");
             let limit = self.limits.message - message.shown;
-            inflater.push(piece, &mut self.assembled, limit)?;
+            let is_whole = wanted == Wanted::Whole && message.past != Past::ThrownAway;
+            let stop = if is_whole { usize::MAX } else { before + PIECE_MAX };
+            taken = inflater.push_until(piece, &mut self.assembled, limit, stop)?;
+            self.is_stalled = self.assembled.len() >= stop;
+            is_last &= !self.is_stalled;
             if is_last {
                 inflater.finish(&mut self.assembled, limit)?;
             }
@@ -406,16 +455,25 @@ impl Decoder {
                 message.utf8.end().map_err(|_| Violation::Utf8)?;
             }
         }
-        let is_text = message.is_text;
+        let (is_text, is_rest) = (message.is_text, message.past == Past::Shown);
+        if message.past == Past::ThrownAway {
+            message.shown += self.assembled.len() as u64;
+            if is_last {
+                self.message = None;
+            }
+            self.clear_shown();
+            return Ok((taken, None));
+        }
         if is_last {
             self.message = None;
         } else if wanted == Wanted::Whole || new.is_empty() {
-            return Ok(None);
+            return Ok((taken, None));
         } else {
             message.shown += self.assembled.len() as u64;
+            message.past = Past::Shown;
         }
         self.is_shown = place == Place::Assembled;
-        Ok(Some(Step { kind: StepKind::Data { is_text, is_last }, place }))
+        Ok((taken, Some(Step { kind: StepKind::Data { is_text, is_last, is_rest }, place })))
     }
 
     /// Reads a header from the bytes kept and those that came; checks it against the state of the message.
@@ -478,6 +536,7 @@ impl Decoder {
                     fragments: 1,
                     announced: 0,
                     shown: 0,
+                    past: Past::Nothing,
                     utf8: Utf8Stream::default(),
                 });
             }
@@ -504,6 +563,10 @@ impl Decoder {
 /// A larger buffer is not kept for the next message: a burst's memory must not stay. Four times 16 KiB, the size up to
 /// which messages are read without an allocation each: a vector that grows by doubling can end there.
 pub(crate) const KEPT_BYTES: usize = 64 << 10;
+
+/// Bytes that a piece inflates to at most, before those that end its message (a few hundred): else what a thousandth of it
+/// on the wire holds would have to be in memory at once, and reading by pieces would save nothing.
+const PIECE_MAX: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests;

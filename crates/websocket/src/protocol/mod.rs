@@ -24,5 +24,7 @@ pub use extensions::{Extension, Extensions, Malformed, Params, Value};
 pub use frame::{Header, Incomplete, MAX_HEADER, OpCode};
 pub use handshake::{AcceptKey, accept_key};
 pub use mask::{MaskKey, unmask};
+#[cfg(feature = "tokio")]
+pub(crate) use utf8::is_utf8;
 pub use utf8::{NotUtf8, Utf8Stream};
 pub use violation::Violation;

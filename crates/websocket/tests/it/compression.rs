@@ -113,3 +113,48 @@ async fn both_sides_count_the_same_frames() {
     assert_eq!((ours.frames_sent(), theirs.frames_received()), (7, 7));
     assert_eq!((ours.frames_received(), theirs.frames_sent()), (2, 2));
 }
+
+/// A thousandth of it comes over the wire; whoever reads it in pieces never has more of it in memory than a piece.
+#[tokio::test(start_paused = true)]
+async fn a_piece_is_bounded_however_well_it_was_compressed() {
+    for takeover in [Takeover::None, Takeover::Kept] {
+        let deflate = DeflateConfig {
+            own_takeover: takeover,
+            peer_takeover: takeover,
+            threshold: 0,
+            ..DeflateConfig::default()
+        };
+        for piece in [usize::MAX, 10] {
+            let (mut client, mut server) = pair(Pace { piece, ..FAST }, Some(deflate)).await;
+            // Beneath the zeros, marks that show that nothing is lost or comes twice.
+            let mut sent = vec![0; 4 << 20];
+            sent.iter_mut().enumerate().step_by(70_001).for_each(|(n, byte)| *byte = n as u8);
+            let read = async {
+                let (mut got, mut largest, mut pieces) = (Vec::new(), 0, 0);
+                loop {
+                    let piece = server.read_piece().await.unwrap().unwrap();
+                    largest = largest.max(piece.bytes.len());
+                    got.extend_from_slice(piece.bytes);
+                    if piece.is_last {
+                        break;
+                    }
+                    pieces += 1;
+                }
+                assert!(pieces >= 60, "{pieces} pieces");
+                assert!(largest <= (64 << 10) + 1024, "a piece of {largest} bytes");
+                assert!(got == sent);
+                let first = server.read_piece().await.unwrap().unwrap().bytes.to_vec();
+                let rest = server.read().await.unwrap().unwrap();
+                assert!(first.len() <= 64 << 10 && [&first[..], &rest[..]].concat() == sent);
+                assert_eq!(server.read().await.unwrap().unwrap().as_text(), Some("after it"));
+            };
+            let send = async {
+                client.send(&sent[..]).await.unwrap();
+                client.send(&sent[..]).await.unwrap();
+                client.send("after it").await.unwrap();
+                client.flush().await.unwrap();
+            };
+            tokio::join!(read, send);
+        }
+    }
+}

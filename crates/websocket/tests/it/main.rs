@@ -1,10 +1,13 @@
 //! The connection, over a transport in memory.
 #![cfg(not(miri))] // hours of Miri; the unsafe code has unit tests
 
+mod cancel_safety;
 mod cancellation;
 mod closing;
 mod compression;
+mod endings;
 mod failures;
 mod halves;
+mod program;
 mod support;
 mod timing;

@@ -288,3 +288,12 @@ fn pieces_add_up_to_the_message() {
         }
     }
 }
+
+#[test]
+fn what_is_in_a_lent_buffer_is_not_the_start_of_a_message() {
+    let mut decoder = Decoder::new(Role::Client, Limits::default());
+    decoder.lend(b"\xFFnot of this message".to_vec());
+    let mut bytes = [0x01, 1, b'o', 0x80, 1, b'k'];
+    let (_, event) = decoder.decode(&mut bytes).unwrap();
+    assert!(matches!(event, Some(Event::Text(payload)) if payload.as_bytes() == b"ok"));
+}

@@ -33,8 +33,20 @@ impl Inflater {
     /// # Errors
     /// When the bytes are no deflate stream, or inflate to more than `limit`.
     pub fn push(&mut self, piece: &[u8], out: &mut Vec<u8>, limit: u64) -> Result<(), Violation> {
+        self.push_until(piece, out, limit, usize::MAX).map(|_| ())
+    }
+
+    /// As [`Inflater::push`], until `out` has `stop` bytes: how many of `piece` were consumed. With `stop` bytes there may be
+    /// more inside, which comes out when this is called again, with the rest or with nothing.
+    pub(crate) fn push_until(
+        &mut self,
+        piece: &[u8],
+        out: &mut Vec<u8>,
+        limit: u64,
+        stop: usize,
+    ) -> Result<usize, Violation> {
         let state = self.state.get_or_insert_with(take_state);
-        inflate(state, piece, out, limit)
+        inflate(state, piece, out, limit, stop)
     }
 
     /// Ends a message.
@@ -56,11 +68,17 @@ impl fmt::Debug for Inflater {
     }
 }
 
-fn inflate(state: &mut Inflate, mut piece: &[u8], out: &mut Vec<u8>, limit: u64) -> Result<(), Violation> {
-    let mut filled = out.len();
-    let result = inflate_into(state, &mut piece, out, &mut filled, limit);
+fn inflate(
+    state: &mut Inflate,
+    piece: &[u8],
+    out: &mut Vec<u8>,
+    limit: u64,
+    stop: usize,
+) -> Result<usize, Violation> {
+    let (mut filled, mut rest) = (out.len(), piece);
+    let result = inflate_into(state, &mut rest, out, &mut filled, limit, stop);
     out.truncate(filled);
-    result
+    result.map(|()| piece.len() - rest.len())
 }
 
 /// Inflates behind the first `filled` bytes of `out`. What is past them was cleared and is not cleared again: else a peer
@@ -71,11 +89,13 @@ fn inflate_into(
     out: &mut Vec<u8>,
     filled: &mut usize,
     limit: u64,
+    stop: usize,
 ) -> Result<(), Violation> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     loop {
         // One byte past the limit is asked for: it tells "exactly the limit" from "more".
-        let room = (limit - *filled).saturating_add(1).min((piece.len() * 4).clamp(256, STEP));
+        let room =
+            (limit - *filled).saturating_add(1).min((piece.len() * 4).clamp(256, STEP)).min(stop - *filled);
         if out.len() < *filled + room {
             out.resize(*filled + room, 0);
         }
@@ -98,7 +118,7 @@ fn inflate_into(
             Status::Ok | Status::BufError => {}
         }
         // A full output may have left more inside the state.
-        if piece.is_empty() && produced < room {
+        if (piece.is_empty() && produced < room) || *filled >= stop {
             return Ok(());
         }
     }

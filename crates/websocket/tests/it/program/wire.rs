@@ -1,4 +1,4 @@
-//! A transport that reads and writes as the input says.
+//! A transport that reads, writes and ends as the input says.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,29 +9,45 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Both ends of one pipe, and what happens at each of its reads and writes.
-pub struct Wire {
-    pub channels: [VecDeque<u8>; 2],
-    pub is_closed: [bool; 2],
-    /// One byte for each read and write; none left: everything goes at once.
-    pub behaviour: VecDeque<u8>,
-    pub has_failed: bool,
+/// Both ends of one pipe, and what happens at each of its reads, writes and ends.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    channels: [VecDeque<u8>; 2],
+    is_closed: [bool; 2],
+    /// One byte for each read, write and end; none left: everything goes at once.
+    pub(crate) behaviour: VecDeque<u8>,
+    pub(crate) has_failed: bool,
 }
 
-pub struct End {
-    pub wire: Rc<RefCell<Wire>>,
+#[derive(Debug)]
+pub(crate) struct End {
+    wire: Rc<RefCell<Wire>>,
     /// The channel it reads.
-    pub side: usize,
+    side: usize,
 }
 
-/// What the next read or write does.
+/// What the next read, write or end does.
 enum Act {
     Pend,
     Fail,
     AtMost(usize),
 }
 
+/// Bytes that one direction holds.
+const CAPACITY: usize = 4096;
+
 impl Wire {
+    pub(crate) fn new(behaviour: &[u8]) -> (Rc<RefCell<Wire>>, [End; 2]) {
+        let wire = Rc::new(RefCell::new(Wire {
+            channels: [VecDeque::new(), VecDeque::new()],
+            is_closed: [false; 2],
+            behaviour: behaviour.iter().copied().collect(),
+            has_failed: false,
+        }));
+        let ends = [0, 1].map(|side| End { wire: Rc::clone(&wire), side });
+        (wire, ends)
+    }
+
     fn act(&mut self) -> Act {
         match self.behaviour.pop_front() {
             None => Act::AtMost(usize::MAX),
@@ -48,12 +64,11 @@ impl Wire {
 impl AsyncRead for End {
     fn poll_read(
         self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
+        _: &mut Context<'_>,
         target: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        // Driven by polling, nobody is woken: whoever is pending is polled again.
         let mut wire = self.wire.borrow_mut();
-        // Driven by polling: whoever is pending is polled again.
-        cx.waker().wake_by_ref();
         let most = match wire.act() {
             Act::Pend => return Poll::Pending,
             Act::Fail => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
@@ -73,16 +88,15 @@ impl AsyncRead for End {
 }
 
 impl AsyncWrite for End {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut wire = self.wire.borrow_mut();
-        cx.waker().wake_by_ref();
         let most = match wire.act() {
             Act::Pend => return Poll::Pending,
             Act::Fail => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
             Act::AtMost(most) => most,
         };
         let other = 1 - self.side;
-        let n = bytes.len().min(most).min(4096_usize.saturating_sub(wire.channels[other].len()));
+        let n = bytes.len().min(most).min(CAPACITY.saturating_sub(wire.channels[other].len()));
         if n == 0 {
             return Poll::Pending;
         }
@@ -95,7 +109,11 @@ impl AsyncWrite for End {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.wire.borrow_mut().is_closed[1 - self.side] = true;
+        let mut wire = self.wire.borrow_mut();
+        if let Act::Pend = wire.act() {
+            return Poll::Pending;
+        }
+        wire.is_closed[1 - self.side] = true;
         Poll::Ready(Ok(()))
     }
 }
