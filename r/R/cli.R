@@ -1,4 +1,4 @@
-# The command line: `rookery serve app/ --port 8000`. exec/rookery calls cli_main().
+# The command line: `rookery serve app/ --port 8000`. exec/rookery calls cli_main(), by inst/serve/cli.R.
 
 cli_usage <- c(
   "Usage: rookery serve <target> [options]",
@@ -29,6 +29,9 @@ cli_options <- list(
 
 # Does what the arguments say, and returns the exit status. Serving does not return: the process becomes the child.
 cli_main <- function(arguments) {
+  if (ignores_interrupt()) {
+    .Call(ffi_signals_ignore_interrupt)
+  }
   tryCatch(
     {
       asked <- cli_parse(arguments)
@@ -157,6 +160,8 @@ abort_usage <- function(message) {
 #' }
 #' @export
 install_cli <- function(dir = "~/.local/bin", overwrite = FALSE) {
+  check_string(dir, "dir")
+  check_flag(overwrite, "overwrite")
   script <- system.file("exec", "rookery", package = "rookery", mustWork = TRUE)
   dir <- path.expand(dir)
   dir.create(dir, recursive = TRUE, showWarnings = FALSE)

@@ -3,6 +3,8 @@
 .globals <- new.env(parent = emptyenv())
 .globals$paused <- FALSE
 .globals$servers <- list()
+# Of this session and this load of the package: what was saved and restored has a copy of it, which is another one.
+.globals$session <- new.env(parent = emptyenv())
 
 # The open WebSockets of each listener: an environment per listener, by the listener's number.
 .sockets <- new.env(parent = emptyenv())
@@ -22,17 +24,39 @@
   shared$report <- report
   shared$run_now <- later::run_now
   shared$heed <- heed
+  shared$hear_interrupts <- hear_interrupts
   .Call(ffi_init, topenv(), .globals, shared)
   # When R ends, the I/O thread has to end before package later's memory goes.
   reg.finalizer(.globals, function(globals) if (!isTRUE(globals$is_unloaded)) .Call(ffi_close), onexit = TRUE)
 }
 
+# The shared object stays loaded: R calls it when it collects a body that lies in the server's memory, and so do promises
+# that are not settled and objects that the app holds. Loaded again, the package finds it, see ffi_init().
 .onUnload <- function(libpath) {
+  stopAllServers()
   .Call(ffi_close)
+  .Call(ffi_last_events)
   .globals$is_unloaded <- TRUE
-  # R calls the package's code when it collects a body that lies in the server's memory, so that code stays until then.
-  if (.Call(ffi_lent_blocks) > 0L) gc()
-  if (.Call(ffi_lent_blocks) == 0L) library.dynam.unload("rookery", libpath)
+  if (identical(getOption("interrupt"), note_interrupt)) {
+    options(interrupt = .globals$on_interrupt)
+  }
+}
+
+# R calls options(interrupt=) before an interrupt that nothing handles leaves what runs: so C knows why a handler of the
+# app's did not come back. What was set there is called as well.
+hear_interrupts <- function() {
+  before <- getOption("interrupt")
+  if (!identical(before, note_interrupt)) {
+    .globals$on_interrupt <- before
+    options(interrupt = note_interrupt)
+  }
+}
+
+note_interrupt <- function() {
+  .Call(ffi_note_interrupt)
+  if (is.function(.globals$on_interrupt)) {
+    .globals$on_interrupt()
+  }
 }
 
 # The version of httpuv whose behaviour the package has; `req$httpuv.version`.

@@ -13,10 +13,17 @@
 #' @export
 randomPort <- function(min = 1024L, max = 49151L, host = "127.0.0.1", n = 20) {
   call <- sys.call()
+  if (ipFamily(host) == -1L) {
+    stop("`host` must be an IP address of this machine, such as \"127.0.0.1\", not ", describe(host), ".", call. = FALSE)
+  }
   ends <- as.integer(pmin(pmax(c(check_count(min, "min"), check_count(max, "max")), 1), 65535))
   ports <- setdiff(seq.int(ends[[1]], ends[[2]]), unsafe_ports)
+  count <- check_count(n, "n")
+  if (count < 0) {
+    stop("`n` must not be negative.", call. = FALSE)
+  }
   # sample(ports) would take a single port as the end of a range.
-  ports <- ports[sample.int(length(ports), pmin(check_count(n, "n"), length(ports)))]
+  ports <- ports[sample.int(length(ports), pmin(count, length(ports)))]
   for (port in ports) {
     if (is_port_available(port, host)) {
       return(port)

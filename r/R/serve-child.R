@@ -35,13 +35,25 @@ serve_as_child <- function(found, address, dots, log) {
 
 child_command <- function(found, address, dots, log, parent = NULL) {
   home <- system.file(package = "rookery")
-  spec <- list(library = dirname(home), found = unclass(found), address = address, dots = dots, log = log, parent = parent)
+  spec <- list(
+    library = dirname(home),
+    found = unclass(found),
+    address = address,
+    dots = dots,
+    log = log,
+    parent = parent,
+    # The option is this session's, and its folder relative to ours.
+    spool_dir = if (!is.null(getOption("rookery.spool_dir"))) spool_dir(),
+    ignores_interrupt = ignores_interrupt()
+  )
   list(
     program = file.path(R.home("bin"), "R"),
     arguments = c("--no-echo", "--no-restore", "--no-save", paste0("--file=", file.path(home, "serve", "child.R"))),
     dir = found$dir,
     environment = c(
       ROOKERY_SERVE = child_spec_write(spec),
+      # Said once is enough.
+      ROOKERY_SIGIGN = "",
       R_LIBS = paste(unique(c(compat_library(), .libPaths())), collapse = .Platform$path.sep),
       # Set by R CMD check for its own R, and not to be had by others.
       R_TESTS = ""
@@ -99,12 +111,26 @@ wait_for_child <- function(pid) {
   }
 }
 
+# Whether the command line was started with SIGINT ignored, as a shell that runs a script starts what it puts in the
+# background. R handles SIGINT all the same, so exec/rookery looks before there is an R.
+ignores_interrupt <- function() {
+  ignored <- Sys.getenv("ROOKERY_SIGIGN")
+  # The mask of /proc: in hexadecimal, signal 1 is the lowest bit.
+  nzchar(ignored) && strtoi(substring(ignored, nchar(ignored)), 16L) %/% 2L %% 2L == 1L
+}
+
 # What inst/serve/child.R calls.
 child_main <- function(text) {
   spec <- child_spec_read(text)
   if (!is.null(spec$parent)) {
     # A parent that is killed takes its child along.
     .Call(ffi_child_follow, spec$parent)
+  }
+  if (isTRUE(spec$ignores_interrupt)) {
+    .Call(ffi_signals_ignore_interrupt)
+  }
+  if (!is.null(spec$spool_dir)) {
+    options(rookery.spool_dir = spec$spool_dir)
   }
   status <- tryCatch(
     {

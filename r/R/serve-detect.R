@@ -105,35 +105,54 @@ detect_script <- function(file) {
 
 # plumber2's convention: `engine` names the package whose launch_server() runs the folder.
 detect_server_yml <- function(file) {
-  engine <- yaml_field(readLines(file, warn = FALSE, encoding = "UTF-8"), "engine")
-  if (is.null(engine) || !grepl("^[A-Za-z][A-Za-z0-9.]*$", engine)) {
+  engine <- read_yaml_file(file)[["engine"]]
+  if (!is.character(engine) || length(engine) != 1 || !grepl("^[A-Za-z][A-Za-z0-9.]*$", engine)) {
     abort_unknown(file, "it has no `engine:` that names a package")
   }
   new_target("engine", file, dirname(file), paste0(basename(file), " (engine ", engine, ")"), engine)
 }
 
+# Whether the front matter of a document asks for Shiny. What rmarkdown calls a front matter lies between two lines of
+# three dashes, or dots at its end.
 is_shiny_document <- function(file) {
-  lines <- readLines(file, n = 200L, warn = FALSE, encoding = "UTF-8")
+  lines <- readLines(file, n = front_matter_lines, warn = FALSE, encoding = "UTF-8")
   if (length(lines) == 0 || !grepl("^---\\s*$", lines[[1]])) {
     return(FALSE)
   }
   end <- which(grepl("^(---|[.]{3})\\s*$", lines))[2]
-  front <- if (is.na(end)) lines[-1] else lines[seq_len(end - 1)[-1]]
-  runtime <- yaml_field(front, "runtime")
-  server <- yaml_field(front, "server")
-  isTRUE(grepl("^shiny", runtime)) || identical(server, "shiny")
+  if (is.na(end) || !any(grepl("shiny", lines[seq_len(end)], fixed = TRUE))) {
+    return(FALSE)
+  }
+  front <- read_yaml(lines[seq_len(end - 1)[-1]], file)
+  runtime <- front[["runtime"]]
+  server <- front[["server"]]
+  # Quarto's is a word, or fields of which `type` is it.
+  type <- if (is.list(server)) server[["type"]] else server
+  (is.character(runtime) && isTRUE(startsWith(runtime, "shiny"))) || identical(type, "shiny")
 }
 
-# The value of a top-level field of a YAML file, as far as a plain word goes: all that is asked of one here.
-yaml_field <- function(lines, name) {
-  pattern <- paste0("^", name, "\\s*:\\s*(.*?)\\s*(#.*)?$")
-  line <- grep(pattern, lines, value = TRUE, perl = TRUE)
-  if (length(line) == 0) {
-    return(NULL)
+# Where a front matter is looked for.
+front_matter_lines <- 200L
+
+read_yaml_file <- function(file) {
+  read_yaml(readLines(file, warn = FALSE, encoding = "UTF-8"), file)
+}
+
+# The fields of a YAML file: a named list, empty when it has none. Nothing in it is evaluated.
+read_yaml <- function(lines, file) {
+  if (!requireNamespace("yaml", quietly = TRUE)) {
+    abort_serve(
+      paste0("To read `", file, "`, package yaml has to be installed: install.packages(\"yaml\")."),
+      "rookery_no_package"
+    )
   }
-  value <- sub(pattern, "\\1", line[[1]], perl = TRUE)
-  value <- gsub("^([\"'])(.*)\\1$", "\\2", value)
-  if (nzchar(value)) value else NULL
+  fields <- tryCatch(
+    yaml::yaml.load(paste(lines, collapse = "\n"), eval.expr = FALSE),
+    error = function(error) {
+      abort_serve(paste0("`", file, "` is not valid YAML: ", conditionMessage(error)), "rookery_bad_target")
+    }
+  )
+  if (is.list(fields)) fields else list()
 }
 
 # What an object is.
@@ -147,13 +166,18 @@ detect_object <- function(object) {
   if (is.function(object)) {
     return(new_target("app", NULL, NULL, "a function of the request"))
   }
-  is_holder <- is.list(object) || is.environment(object)
-  call <- if (is_holder) tryCatch(object$call, error = function(error) NULL)
-  if (is.function(call)) {
+  # As C does it: `$` would take a part of a name in a list.
+  field <- function(name) {
+    if (is.list(object) && !is.object(object)) {
+      return(object[[name]])
+    }
+    is_holder <- is.list(object) || is.environment(object)
+    if (is_holder) tryCatch(eval(call("$", object, as.name(name))), error = function(error) NULL)
+  }
+  if (is.function(field("call"))) {
     return(new_target("app", NULL, NULL, "an app with `call`"))
   }
-  opens <- if (is_holder) tryCatch(object$onWSOpen, error = function(error) NULL)
-  if (is.function(opens)) {
+  if (is.function(field("onWSOpen"))) {
     return(new_target("app", NULL, NULL, "an app with `onWSOpen`"))
   }
   NULL

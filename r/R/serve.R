@@ -77,21 +77,33 @@ serve <- function(target, host = "127.0.0.1", port = 8000L, ..., log = TRUE, log
 #' @return As [serve()].
 #' @keywords internal
 launch_server <- function(settings, host = NULL, port = NULL, ...) {
-  lines <- readLines(settings, warn = FALSE, encoding = "UTF-8")
-  app <- yaml_field(lines, "app")
-  if (is.null(app)) {
+  asked <- settings_read(settings, host, port)
+  invisible(serve_here(asked$found, NULL, asked$address, list(...), log_target(FALSE)))
+}
+
+# list(found =, address =): what a `_server.yml` asks for; `host` and `port` overrule it.
+settings_read <- function(settings, host = NULL, port = NULL) {
+  check_string(settings, "settings")
+  if (!file.exists(settings)) {
+    abort_no_path(settings)
+  }
+  fields <- read_yaml_file(settings)
+  app <- fields[["app"]]
+  if (!is.character(app) || length(app) != 1) {
     abort_unknown(settings, "it has `engine: rookery` but no `app:` that names a file or a folder")
   }
-  nested <- sub("^\\s+", "", lines[grepl("^\\s+(host|port)\\s*:", lines)])
-  found <- detect_target(file.path(dirname(settings), app))
+  options <- fields[["options"]]
+  if (!is.null(options) && !is.list(options)) {
+    abort_unknown(settings, "its `options:` are no fields such as `port: 8000`")
+  }
+  found <- detect_target(if (grepl("^(/|~)", app)) app else file.path(dirname(settings), app))
   if (identical(found$engine, "rookery")) {
     abort_unknown(settings, "its `app:` names a folder with `engine: rookery` again")
   }
-  address <- serve_address(
-    host %||% yaml_field(nested, "host") %||% "127.0.0.1",
-    port %||% as.numeric(yaml_field(nested, "port") %||% 8000)
+  list(
+    found = found,
+    address = serve_address(host %||% options[["host"]] %||% "127.0.0.1", port %||% options[["port"]] %||% 8000)
   )
-  invisible(serve_here(found, NULL, address, list(...), log_target(FALSE)))
 }
 
 # Runs an app in this R until it ends or is told to: the body of serve() for an object, and of the child for a path.
@@ -116,12 +128,17 @@ run_target <- function(found, object, address, dots) {
     rmarkdown = run_rmarkdown(found$path, address, dots),
     engine = run_engine(found, address, dots),
     script = run_script(found$path, address, dots),
-    app = run_app(object, address)
+    app = run_app(object, address, dots)
   )
 }
 
-# An app that needs nobody else's loop.
-run_app <- function(app, address) {
+# An app that needs nobody else's loop, and nobody to take further arguments.
+run_app <- function(app, address, dots) {
+  if (length(dots) > 0) {
+    given <- if (is.null(names(dots))) "" else names(dots)
+    names <- paste0("`", ifelse(nzchar(given), given, "an argument without a name"), "`", collapse = ", ")
+    abort_serve(paste0("serve() passes no further arguments to this app: ", names, "."), "rookery_bad_target")
+  }
   server <- if (is.null(address$socket)) {
     startServer(address$host, address$port, app)
   } else {
@@ -137,8 +154,8 @@ run_shiny <- function(app, address, dots) {
   where <- if (is.null(address$socket)) {
     list(host = address$host, port = address$port)
   } else {
-    # What Shiny takes for a socket: its path, with the umask as an attribute.
-    list(port = structure(address$socket, mask = NULL))
+    # What Shiny takes for a socket: its path, with the umask as an attribute, and an error without one.
+    list(port = structure(address$socket, mask = as.integer(Sys.umask(NA))))
   }
   do.call(shiny::runApp, with_defaults(dots, c(defaults, where)))
 }
@@ -146,7 +163,7 @@ run_shiny <- function(app, address, dots) {
 run_plumber <- function(router, address, dots) {
   if (!is.null(address$socket)) {
     # plumber's own run() knows ports only.
-    return(run_app(router, address))
+    return(run_app(router, address, dots))
   }
   do.call(router$run, with_defaults(dots, list(host = address$host, port = address$port, quiet = TRUE)))
   NULL

@@ -23,11 +23,17 @@
 #' `NULL`, or `list(file = path, owned = FALSE)`; or a promise of such a list. Anything else, and any error, is
 #' answered with status 500, and told on stderr with the route it happened on.
 #'
+#' @section Large bodies:
+#' A request's body of more than 1 MiB is kept in a file without a name in the folder that the option
+#' `rookery.spool_dir` names when the server is started; without it, in R's [tempdir()]. Choose one on a disk where
+#' `/tmp` is in memory: `options(rookery.spool_dir = "/var/tmp")`. Of its file system 1 GiB stays free, or a tenth where
+#' that is less; what would take more is answered with status 507, and told on stderr with the folder.
+#'
 #' A handler's conditions do not reach calling handlers established around `service()`.
 #'
 #' @param host A literal IPv4 or IPv6 address: `"127.0.0.1"` for this machine only, `"0.0.0.0"` or `"::"` for all.
 #' @param port A port from 0 to 65535; 0 lets the system choose one, which `$getPort()` tells.
-#' @param app The app.
+#' @param app The app. `NULL` or an empty list answers everything but static paths with 404.
 #' @param quiet Whether to say nothing on stderr when the server cannot be started.
 #' @return A server object with `$stop()`, `$isRunning()`, `$getHost()`, `$getPort()` and, for static paths,
 #'   `$getStaticPaths()`, `$setStaticPath()`, `$removeStaticPath()`, `$getStaticPathOptions()` and
@@ -88,7 +94,7 @@ runServer <- function(host, port, app, interruptIntervalMs = NULL) {
 #' @export
 stopServer <- function(server) {
   if (!inherits(server, "Server")) {
-    stop("Object must be an object of class Server.")
+    stop("Object must be an object of class Server.", call. = FALSE)
   }
   server$stop()
 }
@@ -134,6 +140,10 @@ Server <- R6::R6Class(
   cloneable = FALSE,
   public = list(
     stop = function() {
+      if (private$is_restored()) {
+        warning("Nothing to stop: ", restored_server, call. = FALSE)
+        private$running <- FALSE
+      }
       if (!private$running) {
         return(invisible())
       }
@@ -143,30 +153,33 @@ Server <- R6::R6Class(
       invisible()
     },
     isRunning = function() {
-      private$running
+      private$running && !private$is_restored()
     },
     getStaticPaths = function() {
-      if (private$running) site_paths(private$site)
+      if (private$serves()) site_paths(private$site)
     },
     setStaticPath = function(..., .list = NULL) {
-      if (!private$running) {
+      if (!private$serves()) {
         return(invisible())
       }
       site_set_paths(private$site, normalizeStaticPaths(c(list(...), .list)))
       invisible(self$getStaticPaths())
     },
     removeStaticPath = function(path) {
-      if (!private$running) {
+      if (!private$serves()) {
         return(invisible())
+      }
+      if (!is.null(path) && (!is.character(path) || anyNA(path))) {
+        stop("`path` must be names of static paths, as a character vector, not ", describe(path), ".", call. = FALSE)
       }
       site_remove_paths(private$site, as.character(path))
       invisible(self$getStaticPaths())
     },
     getStaticPathOptions = function() {
-      if (private$running) site_options(private$site)
+      if (private$serves()) site_options(private$site)
     },
     setStaticPathOption = function(..., .list = NULL) {
-      if (!private$running) {
+      if (!private$serves()) {
         return(invisible())
       }
       site_set_options(private$site, c(list(...), .list))
@@ -177,13 +190,28 @@ Server <- R6::R6Class(
     appWrapper = NULL,
     handle = NULL,
     running = FALSE,
+    session = NULL,
     site = NULL,
+    # Whether this is a copy that was saved while the server ran, and restored: its handle names nothing, or another.
+    is_restored = function() {
+      private$running && !identical(private$session, .globals$session)
+    },
+    # Whether there is something to ask or to change.
+    serves = function() {
+      if (private$is_restored()) {
+        stop(restored_server, call. = FALSE)
+      }
+      private$running
+    },
     # `bind` is the entry point that binds; a string that it returns says why it could not.
     listen = function(app, quiet, what, bind) {
+      check_app(app)
+      check_flag(quiet, "quiet")
+      spool <- spool_dir()
       private$appWrapper <- AppWrapper$new(app)
       private$site <- site_new(private$appWrapper$staticPaths, private$appWrapper$staticPathOptions)
       handlers <- private$appWrapper$handlers()
-      bound <- bind(private$site, handlers$app, handlers$has_on_headers)
+      bound <- bind(private$site, handlers$app, handlers$has_on_headers, spool)
       if (is.character(bound)) {
         if (!quiet) {
           cat(what, ": ", bound, "\n", sep = "", file = stderr())
@@ -193,6 +221,7 @@ Server <- R6::R6Class(
       private$handle <- as.character(bound[[1]])
       private$appWrapper$connect(private$handle)
       private$running <- TRUE
+      private$session <- .globals$session
       registerServer(self)
       bound
     }
@@ -209,8 +238,8 @@ WebServer <- R6::R6Class(
       check_port(port)
       private$host <- host
       private$port <- port
-      bound <- private$listen(app, quiet, "createTcpServer", function(site, app, has_on_headers) {
-        .Call(ffi_listen_tcp, host, if (is.na(port)) 0 else port, site, app, has_on_headers)
+      bound <- private$listen(app, quiet, "createTcpServer", function(site, app, has_on_headers, spool) {
+        .Call(ffi_listen_tcp, host, if (is.na(port)) 0 else port, site, app, has_on_headers, spool)
       })
       if (is.na(port) || port == 0) {
         private$port <- bound[[2]]
@@ -235,13 +264,13 @@ PipeServer <- R6::R6Class(
   inherit = Server,
   public = list(
     initialize = function(name, mask, app, quiet = FALSE) {
-      if (!is.character(name) || length(name) != 1 || is.na(name)) {
+      if (!is.character(name) || length(name) != 1 || is.na(name) || !nzchar(name)) {
         stop("`name` must be the path of a socket, as one string.", call. = FALSE)
       }
-      private$mask <- if (is.null(mask)) -1L else as.integer(mask)
+      private$mask <- if (is.null(mask)) -1L else check_mask(mask)
       path <- path.expand(name)
-      private$listen(app, quiet, "createPipeServer", function(site, app, has_on_headers) {
-        .Call(ffi_listen_unix, path, private$mask, site, app, has_on_headers)
+      private$listen(app, quiet, "createPipeServer", function(site, app, has_on_headers, spool) {
+        .Call(ffi_listen_unix, path, private$mask, site, app, has_on_headers, spool)
       })
       private$name <- normalizePath(path)
     },

@@ -19,6 +19,9 @@
 #' @export
 runStaticServer <- function(dir = getwd(), host = "127.0.0.1", port = NULL, ..., background = FALSE,
                             browse = interactive()) {
+  check_string(dir, "dir")
+  check_flag(background, "background")
+  check_flag(browse, "browse")
   port <- static_server_port(port, host)
   app <- list(staticPaths = list("/" = staticPath(dir, ...)))
   server <- startServer(host, port, app)
@@ -46,7 +49,7 @@ static_server_port <- function(port, host) {
   if (is.null(port)) {
     return(if (is_port_available(7446L, host)) 7446L else randomPort(host = host))
   }
-  stopifnot(is.numeric(port), length(port) == 1, port == trunc(port), port > 0, port < 65536)
+  stopifnot(is.numeric(port), length(port) == 1, !is.na(port), port == trunc(port), port > 0, port < 65536)
   if (!is_port_available(port, host)) {
     stop(error_unavailable_port(paste0("Port ", port, " is not available on host ", host)))
   }

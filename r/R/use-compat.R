@@ -19,6 +19,7 @@
 #' which_httpuv()
 #' @export
 use_compat <- function(quiet = FALSE) {
+  check_flag(quiet, "quiet")
   library <- compat_library()
   if (isNamespaceLoaded("httpuv") && which_httpuv()$kind != "rookery") {
     abort_loaded()

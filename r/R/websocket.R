@@ -30,10 +30,12 @@ WebSocket <- R6::R6Class(
     },
     #' @description Adds a function that is called for each message.
     onMessage = function(func) {
+      check_function(func, "func")
       self$messageCallbacks <- c(self$messageCallbacks, func)
     },
     #' @description Adds a function that is called when the connection has ended.
     onClose = function(func) {
+      check_function(func, "func")
       self$closeCallbacks <- c(self$closeCallbacks, func)
     },
     #' @description Sends a message. Never waits: what the client does not take is queued, up to a limit.

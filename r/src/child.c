@@ -38,10 +38,15 @@ static int prepare(posix_spawnattr_t* attributes, posix_spawn_file_actions_t* fi
     sigset_t defaults;
     sigemptyset(&none);
     sigemptyset(&defaults);
-    sigaddset(&defaults, SIGINT);
+    // What is ignored here is ignored there; SIGTERM is what we stop it with.
     sigaddset(&defaults, SIGTERM);
-    sigaddset(&defaults, SIGHUP);
     sigaddset(&defaults, SIGPIPE);
+    if (!signal_is_ignored(SIGINT)) {
+        sigaddset(&defaults, SIGINT);
+    }
+    if (!signal_is_ignored(SIGHUP)) {
+        sigaddset(&defaults, SIGHUP);
+    }
     short flags = POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
     int problem = posix_spawnattr_setflags(attributes, flags);
     problem = problem != 0 ? problem : posix_spawnattr_setpgroup(attributes, 0);
@@ -119,9 +124,9 @@ SEXP ffi_child_forget(void) {
 // Replaces this process by the program. Returns only when that failed, with the reason.
 SEXP ffi_child_become(SEXP program, SEXP arguments) {
     char** vector = argument_vector(program, arguments);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    sigset_t blocked;
+    signals_blocked(&blocked);
+    sigprocmask(SIG_SETMASK, &blocked, NULL);
     execv(vector[0], vector);
     return Rf_mkString(strerror(errno));
 }

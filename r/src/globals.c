@@ -115,12 +115,7 @@ static void symbols_init(void) {
     };
 }
 
-// Called once by .onLoad(): `shared` is an environment with the R objects and closures that C uses.
-SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
-    if (table != NULL) {
-        return R_NilValue;
-    }
-    symbols_init();
+static void table_init(void) {
     table = Rf_allocVector(VECSXP, first_table);
     R_PreserveObject(table);
     spare = malloc(sizeof(uint64_t) * (size_t)first_table);
@@ -130,7 +125,18 @@ SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
     for (R_xlen_t i = first_table; i > 0; i--) {
         spare[spare_count++] = (uint64_t)i - 1;
     }
+}
 
+// Called by .onLoad(): `shared` is an environment with the R objects and closures that C uses. When the package is
+// loaded again its code may be here still, with what it holds for others; the objects are those of the new namespace.
+SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
+    bool is_first = table == NULL;
+    if (is_first) {
+        symbols_init();
+        table_init();
+    }
+
+    // The namespace before is kept: an app may hold its objects.
     objs.ns = ns;
     objs.globals = globals;
     R_PreserveObject(ns);
@@ -157,9 +163,12 @@ SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
     objs.report = shared_object(shared, "report");
     objs.run_now = shared_object(shared, "run_now");
     objs.heed = shared_object(shared, "heed");
+    objs.hear_interrupts = shared_object(shared, "hear_interrupts");
 
-    strings_init();
-    guard_init();
+    if (is_first) {
+        strings_init();
+        guard_init();
+    }
     service_init();
     return R_NilValue;
 }

@@ -4,45 +4,24 @@
 // still whole. That is 0.35 us a call, against 5 us for tryCatch() (bench group r-call). Its traps:
 //  - R runs options(error=) for each error that R_tryEval stops. guard_begin() takes the option away.
 //  - Stack overflow and C stack overflow skip calling handlers: the condition is made from geterrmessage().
-//  - An interrupt does as well: told apart by a SIGINT handler of our own in front of R's.
-#include <signal.h>
-#include <string.h>
-
+//  - An interrupt does as well: told apart by options(interrupt=), which R calls before it jumps, wherever the interrupt
+//    came from. A SIGINT handler in front of R's would not hear of one in Sys.sleep(), where R has another.
 #include "shim.h"
 
 static SEXP trampoline_call;     // .Call(<trampoline>), evaluated for each guarded call
 static struct guard* entering;   // handed from guard_run() to trampoline(): nothing runs in between
 static SEXP error_symbol;
-static SEXP saved_error_option;  // options(error=) while it is taken away; NULL: not taken
+static SEXP interrupt_symbol;
 static int depth;
 
-static volatile sig_atomic_t sigint_seen;
-static volatile sig_atomic_t is_watching;
-static struct sigaction r_action;
+// The call options(error = <value>), with the value quoted: it may be a language object. And the value that was taken
+// away. All made once, so that guard_begin() cannot fail for want of memory.
+static SEXP set_error_call;
+static SEXP saved_error_option;  // a list of one
+static bool is_taken;
 
-static void on_sigint(int signal, siginfo_t* info, void* context) {
-    sigint_seen = 1;
-    // R's handler puts itself back in our place: watch_sigint() has to come again.
-    is_watching = 0;
-    if (r_action.sa_flags & SA_SIGINFO) {
-        r_action.sa_sigaction(signal, info, context);
-    } else if (r_action.sa_handler != SIG_IGN && r_action.sa_handler != SIG_DFL) {
-        r_action.sa_handler(signal);
-    }
-}
-
-void watch_sigint(void) {
-    if (is_watching) {
-        return;
-    }
-    struct sigaction ours = {.sa_sigaction = on_sigint, .sa_flags = SA_SIGINFO | SA_RESTART};
-    sigemptyset(&ours.sa_mask);
-    struct sigaction before;
-    if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
-        r_action = before;
-        is_watching = sigaction(SIGINT, &ours, NULL) == 0;
-    }
-}
+static SEXP heard_by;      // options(interrupt=) as we set it, a list of one
+static bool is_interrupt;  // R has been interrupted, and has told us
 
 static SEXP run_body(void* data) {
     struct guard* guard = data;
@@ -69,41 +48,64 @@ void guard_init(void) {
     trampoline_call = Rf_lang2(dot_call, address);
     R_PreserveObject(trampoline_call);
     error_symbol = Rf_install("error");
-    UNPROTECT(2);
+    interrupt_symbol = Rf_install("interrupt");
+    SEXP quoted = PROTECT(Rf_lang2(R_QuoteSymbol, R_NilValue));
+    set_error_call = Rf_lang2(Rf_install("options"), quoted);
+    R_PreserveObject(set_error_call);
+    SET_TAG(CDR(set_error_call), error_symbol);
+    saved_error_option = Rf_cons(R_NilValue, R_NilValue);
+    R_PreserveObject(saved_error_option);
+    // No option is a symbol: the first call of guard_hear() has to ask.
+    heard_by = Rf_cons(interrupt_symbol, R_NilValue);
+    R_PreserveObject(heard_by);
+    UNPROTECT(3);
 }
 
-static void set_error_option(SEXP value) {
-    // Quoted: the option's value may be a language object, which must not be evaluated here.
-    SEXP quoted = PROTECT(Rf_lang2(R_QuoteSymbol, value));
-    SEXP call = PROTECT(Rf_lang2(Rf_install("options"), quoted));
-    SET_TAG(CDR(call), error_symbol);
-    Rf_eval(call, R_BaseEnv);
-    UNPROTECT(2);
+// Whether it could be done: where expressions are nested as deeply as R allows it cannot.
+static bool set_error_option(SEXP value) {
+    bool failed;
+    SETCADR(CADR(set_error_call), value);
+    call_quietly(set_error_call, &failed);
+    SETCADR(CADR(set_error_call), R_NilValue);
+    return !failed;
 }
 
-// Once around a batch of guarded calls.
+// Once around a batch of guarded calls. Does not jump: an event has been taken already.
 void guard_begin(void) {
-    watch_sigint();
-    if (depth++ == 0) {
+    if (depth++ == 0 && !is_taken) {
         SEXP option = Rf_GetOption1(error_symbol);
         if (option != R_NilValue) {
-            R_PreserveObject(option);
-            saved_error_option = option;
-            set_error_option(R_NilValue);
+            SETCAR(saved_error_option, option);
+            is_taken = set_error_option(R_NilValue);
         }
     }
 }
 
 void guard_end(void) {
-    if (--depth == 0 && saved_error_option != NULL) {
-        SEXP option = saved_error_option;
-        saved_error_option = NULL;
-        // Unless a handler has set another one meanwhile.
-        if (Rf_GetOption1(error_symbol) == R_NilValue) {
-            set_error_option(option);
+    if (--depth == 0 && is_taken) {
+        // Unless a handler has set another one meanwhile. What cannot be put back now is put back the next time.
+        if (Rf_GetOption1(error_symbol) != R_NilValue || set_error_option(CAR(saved_error_option))) {
+            is_taken = false;
+            SETCAR(saved_error_option, R_NilValue);
         }
-        R_ReleaseObject(option);
     }
+}
+
+// Has R tell us of interrupts, unless it does already: see hear_interrupts() in R/globals.R. Called before R serves; R
+// keeps a copy of what options() is given.
+void guard_hear(void) {
+    if (Rf_GetOption1(interrupt_symbol) != CAR(heard_by)) {
+        bool failed;
+        SEXP call = PROTECT(Rf_lang1(objs.hear_interrupts));
+        call_quietly(call, &failed);
+        SETCAR(heard_by, Rf_GetOption1(interrupt_symbol));
+        UNPROTECT(1);
+    }
+}
+
+SEXP ffi_note_interrupt(void) {
+    is_interrupt = true;
+    return R_NilValue;
 }
 
 // Whether a handler is being run: a jump past it would be stopped there.
@@ -120,8 +122,8 @@ SEXP call_quietly(SEXP call, bool* failed) {
 }
 
 static enum failure classify(struct guard* guard) {
-    if (sigint_seen) {
-        sigint_seen = 0;
+    if (is_interrupt) {
+        is_interrupt = false;
         return FAILURE_INTERRUPT;
     }
     if (guard->token != 0) {
@@ -144,7 +146,7 @@ static enum failure classify(struct guard* guard) {
 enum failure guard_run(struct guard* guard) {
     int error = 0;
     guard->token = 0;
-    sigint_seen = 0;
+    is_interrupt = false;
     entering = guard;
     R_tryEvalSilent(trampoline_call, R_BaseEnv, &error);
     if (error) {
@@ -164,7 +166,7 @@ static bool is_passed_on;
 void guard_pass_on(enum failure failure) {
     if (failure == FAILURE_INTERRUPT) {
         is_passed_on = true;
-        raise(SIGINT);
+        signals_interrupt();
     }
 }
 

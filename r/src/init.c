@@ -7,8 +7,8 @@
 
 static const R_CallMethodDef entries[] = {
     ENTRY(ffi_init, 3),
-    ENTRY(ffi_listen_tcp, 5),
-    ENTRY(ffi_listen_unix, 5),
+    ENTRY(ffi_listen_tcp, 6),
+    ENTRY(ffi_listen_unix, 6),
     ENTRY(ffi_stop, 1),
     ENTRY(ffi_drain, 1),
     ENTRY(ffi_connections, 1),
@@ -20,6 +20,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_failure, 0),
     ENTRY(ffi_break, 0),
     ENTRY(ffi_close, 0),
+    ENTRY(ffi_last_events, 0),
     ENTRY(ffi_respond, 2),
     ENTRY(ffi_reject, 2),
     ENTRY(ffi_body_read, 3),
@@ -35,6 +36,8 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_signals_seen, 0),
     ENTRY(ffi_signals_left, 0),
     ENTRY(ffi_signals_closing, 0),
+    ENTRY(ffi_signals_ignore_interrupt, 0),
+    ENTRY(ffi_note_interrupt, 0),
     ENTRY(ffi_child_start, 2),
     ENTRY(ffi_child_wait, 2),
     ENTRY(ffi_child_signal, 2),

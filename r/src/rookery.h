@@ -61,8 +61,10 @@ enum rk_refusal { RK_OK = 0, RK_BAD_NAME = 1, RK_BAD_VALUE = 2, RK_STALE = 3 };
 
 // life of servers
 void rk_init(void (*schedule)(void));
-int rk_listen_tcp(const char* host, int port, const void* site, int sees_heads, uint32_t* listener, int* bound_port);
-int rk_listen_unix(const char* path, int mask, const void* site, int sees_heads, uint32_t* listener);
+// `spool` is the folder of bodies that do not stay in memory.
+int rk_listen_tcp(const char* host, int port, const void* site, int sees_heads, const char* spool, uint32_t* listener,
+                  int* bound_port);
+int rk_listen_unix(const char* path, int mask, const void* site, int sees_heads, const char* spool, uint32_t* listener);
 void rk_stop(uint32_t listener);
 void rk_drain(uint32_t listener);
 int rk_connections(uint32_t listener);

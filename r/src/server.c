@@ -1,13 +1,15 @@
 // Starting and stopping listeners.
 #include "shim.h"
 
-// Binding has happened when this returns: Shiny looks for a free port by trying.
-SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP site, SEXP app, SEXP has_on_headers) {
+// Binding has happened when this returns: Shiny looks for a free port by trying. `spool` is the folder of large bodies.
+SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP site, SEXP app, SEXP has_on_headers, SEXP spool) {
     uint32_t listener;
     int bound_port;
     int heads = Rf_asLogical(has_on_headers) == TRUE;
     const char* address = CHAR(STRING_ELT(host, 0));
-    if (rk_listen_tcp(address, Rf_asInteger(port), R_ExternalPtrAddr(site), heads, &listener, &bound_port) != RK_OK) {
+    const char* folder = Rf_translateChar(STRING_ELT(spool, 0));
+    int asked = Rf_asInteger(port);
+    if (rk_listen_tcp(address, asked, R_ExternalPtrAddr(site), heads, folder, &listener, &bound_port) != RK_OK) {
         return Rf_mkString(rk_error());
     }
     app_set(listener, app, heads);
@@ -18,11 +20,12 @@ SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP site, SEXP app, SEXP has_on_heade
     return result;
 }
 
-SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP site, SEXP app, SEXP has_on_headers) {
+SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP site, SEXP app, SEXP has_on_headers, SEXP spool) {
     uint32_t listener;
     int heads = Rf_asLogical(has_on_headers) == TRUE;
     const char* name = Rf_translateChar(STRING_ELT(path, 0));
-    if (rk_listen_unix(name, Rf_asInteger(mask), R_ExternalPtrAddr(site), heads, &listener) != RK_OK) {
+    const char* folder = Rf_translateChar(STRING_ELT(spool, 0));
+    if (rk_listen_unix(name, Rf_asInteger(mask), R_ExternalPtrAddr(site), heads, folder, &listener) != RK_OK) {
         return Rf_mkString(rk_error());
     }
     app_set(listener, app, heads);

@@ -47,6 +47,7 @@ static void service_callback(void* data) {
     }
     int outer = pumping;
     pumping = 0;
+    guard_hear();
     run_batch(now());
     pumping = outer;
     if (pumping == 0 && rk_has_failed()) {
@@ -74,19 +75,31 @@ static void forked(void) {
     rk_forked();
 }
 
-void service_init(void) {
+static SEXP run_now_call(SEXP before) {
     SEXP zero = PROTECT(Rf_ScalarReal(0));
     SEXP no = PROTECT(Rf_ScalarLogical(FALSE));
-    later_call = Rf_lang3(objs.run_now, zero, no);
-    R_PreserveObject(later_call);
-    later_wait = Rf_lang3(objs.run_now, zero, no);
-    R_PreserveObject(later_wait);
-    SET_TAG(CDDR(later_call), Rf_install("all"));
-    SET_TAG(CDDR(later_wait), Rf_install("all"));
+    SEXP call = Rf_lang3(objs.run_now, zero, no);
+    R_PreserveObject(call);
+    SET_TAG(CDDR(call), Rf_install("all"));
+    if (before != NULL) {
+        R_ReleaseObject(before);
+    }
+    UNPROTECT(2);
+    return call;
+}
+
+// Also when the package is loaded again: `later` may have been, too.
+void service_init(void) {
+    later_call = run_now_call(later_call);
+    later_wait = run_now_call(later_wait);
     exec_later = (exec_later_t)R_GetCCallable("later", "execLaterNative2");
     rk_init(schedule);
-    pthread_atfork(NULL, NULL, forked);
-    UNPROTECT(2);
+    static bool is_told_of_forks;
+    if (!is_told_of_forks) {
+        is_told_of_forks = pthread_atfork(NULL, NULL, forked) == 0;
+    }
+    __atomic_store_n(&is_scheduled, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&is_closed, 0, __ATOMIC_SEQ_CST);
 }
 
 // One event, or HTTP events for as long as `batch_seconds`. Returns false when there was none.
@@ -230,6 +243,11 @@ static void end_service(void* data, Rboolean is_jump) {
 
 // NA: what is there and no waiting. 0 and Inf: until interrupt(). Below 0: until something happens.
 SEXP ffi_service(SEXP timeout_ms) {
+    bool is_number = TYPEOF(timeout_ms) == REALSXP || TYPEOF(timeout_ms) == INTSXP;
+    bool is_na = TYPEOF(timeout_ms) == LGLSXP && Rf_asLogical(timeout_ms) == NA_LOGICAL;
+    if (Rf_xlength(timeout_ms) != 1 || !(is_number || is_na)) {
+        Rf_errorcall(R_NilValue, "`timeoutMs` must be one number of milliseconds, or NA");
+    }
     double ms = Rf_asReal(timeout_ms);
     struct service service = {0, false, pumping};
     if (ISNAN(ms)) {
@@ -241,6 +259,7 @@ SEXP ffi_service(SEXP timeout_ms) {
         service.seconds = ms < 0 ? R_PosInf : ms / 1000;
     }
     pumping = 0;
+    guard_hear();
     SEXP token = PROTECT(R_MakeUnwindCont());
     R_UnwindProtect(run_service, &service, end_service, &service, token);
     UNPROTECT(1);
@@ -268,5 +287,12 @@ SEXP ffi_interrupt(void) {
 SEXP ffi_close(void) {
     __atomic_store_n(&is_closed, 1, __ATOMIC_SEQ_CST);
     rk_stop_all();
+    return R_NilValue;
+}
+
+// The closing callbacks of what ffi_close() has ended: before the package is unloaded.
+SEXP ffi_last_events(void) {
+    while (run_batch(now())) {
+    }
     return R_NilValue;
 }

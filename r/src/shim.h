@@ -6,6 +6,7 @@
 #include <R.h>
 #include <R_ext/Rdynload.h>
 #include <Rinternals.h>
+#include <signal.h>
 #include <stdbool.h>
 
 #include "rookery.h"
@@ -27,6 +28,7 @@ extern struct objects {
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
     SEXP new_input, forget_body, new_socket, forget_socket, then, overflow, message, report, run_now, heed;
+    SEXP hear_interrupts;
 } objs;
 
 SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared);
@@ -90,7 +92,7 @@ struct guard {
 };
 
 void guard_init(void);
-void watch_sigint(void);
+void guard_hear(void);
 void guard_begin(void);
 void guard_end(void);
 bool guard_is_in(void);
@@ -132,6 +134,9 @@ bool stop_is_asked(void);
 bool stop_take(void);
 void signals_pass_to(int pid);
 int signals_passed(void);
+void signals_interrupt(void);
+bool signal_is_ignored(int signal_number);
+void signals_blocked(sigset_t* set);
 
 // log.c ---------------------------------------------------------------------
 
@@ -140,8 +145,8 @@ bool log_is_read(void);
 
 // entry points (init.c registers them) --------------------------------------
 
-SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP site, SEXP app, SEXP has_on_headers);
-SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP site, SEXP app, SEXP has_on_headers);
+SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP site, SEXP app, SEXP has_on_headers, SEXP spool);
+SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP site, SEXP app, SEXP has_on_headers, SEXP spool);
 SEXP ffi_stop(SEXP listener);
 SEXP ffi_drain(SEXP listener);
 SEXP ffi_connections(SEXP listener);
@@ -152,6 +157,8 @@ SEXP ffi_signals_unwatch(void);
 SEXP ffi_signals_seen(void);
 SEXP ffi_signals_left(void);
 SEXP ffi_signals_closing(void);
+SEXP ffi_signals_ignore_interrupt(void);
+SEXP ffi_note_interrupt(void);
 SEXP ffi_child_start(SEXP program, SEXP arguments);
 SEXP ffi_child_wait(SEXP pid, SEXP seconds);
 SEXP ffi_child_signal(SEXP pid, SEXP signal_number);
@@ -172,6 +179,7 @@ SEXP ffi_interrupt(void);
 SEXP ffi_failure(void);
 SEXP ffi_break(void);
 SEXP ffi_close(void);
+SEXP ffi_last_events(void);
 SEXP ffi_respond(SEXP ticket, SEXP value);
 SEXP ffi_reject(SEXP ticket, SEXP condition);
 SEXP ffi_ws_send(SEXP handle, SEXP message);

@@ -1,6 +1,14 @@
-// SIGINT, SIGTERM and SIGHUP while serve() runs: the first asks service() to end gracefully, a second one ends the
-// process at once. What may be done in a signal handler is little: it notes the signal, and sets an alarm for the
-// case that R is in a handler of the app's that does not come back.
+// SIGINT, SIGTERM and SIGHUP while serve() runs, and SIGALRM: the one file that handles signals. What may be done in a
+// handler is little: it notes the signal, and sets an alarm for the case that R is in a handler of the app's that does
+// not come back. Outside of serve() SIGINT is R's or the host's, and guard.c learns of interrupts from R.
+//
+//   stage      a signal                                     the alarm
+//   WATCHING   ASKED: service() is to end, alarm is set     -
+//   ASKED      the process ends of it                       OVERDUE: R is interrupted as by Ctrl-C, alarm is set
+//   OVERDUE    SIGINT is R's, others end the process        the process ends of the first signal
+//
+// While a child serves (serve() of a path), all of them are passed on to it instead. A signal that is ignored stays
+// ignored: by nohup, or in the background of a script.
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,18 +25,35 @@ static const double closing_seconds = 0.25;
 static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { STOP_SIGNALS = sizeof stop_signals / sizeof stop_signals[0] };
 
-static struct sigaction saved[STOP_SIGNALS];
-static struct sigaction saved_alarm;
-static bool is_watching_stop;
+enum stage { NOT_WATCHING, WATCHING, ASKED, OVERDUE };
+
+static volatile sig_atomic_t stage;
 static volatile sig_atomic_t seen;       // the first signal; 0: none
 static volatile sig_atomic_t is_heeded;  // service() has been told
-static volatile sig_atomic_t alarms;
 static volatile sig_atomic_t limit;      // seconds from the first signal to the alarm
 static struct timespec seen_at;          // valid when `seen` is not 0
+
+// What was there before us, valid where `is_ours`.
+static struct sigaction before[STOP_SIGNALS];
+static bool is_ours[STOP_SIGNALS];
+static struct sigaction before_alarm;
+static bool is_interrupt_blocked;
 
 // The child of serve_in_child(): while there is one, signals are its.
 static volatile sig_atomic_t child;
 static volatile sig_atomic_t passed_on;
+
+static void on_signal(int signal_number, siginfo_t* info, void* context);
+
+// R (in Sys.sleep()) and others put a handler back by signal(): the same function, but not the same flags.
+static bool is_handler(const struct sigaction* action, void (*handler)(int, siginfo_t*, void*)) {
+    return (action->sa_flags & SA_SIGINFO) ? action->sa_sigaction == handler
+                                           : action->sa_handler == (void (*)(int))handler;
+}
+
+static bool is_plain(const struct sigaction* action, void (*handler)(int)) {
+    return !(action->sa_flags & SA_SIGINFO) && action->sa_handler == handler;
+}
 
 static void die_of(int signal_number) {
     signal(signal_number, SIG_DFL);
@@ -39,81 +64,125 @@ static void die_of(int signal_number) {
     raise(signal_number);
 }
 
-// R's handler of SIGINT, as it was before serve().
-static void interrupt_r(siginfo_t* info, void* context) {
-    const struct sigaction* r = &saved[0];
-    if (r->sa_flags & SA_SIGINFO) {
-        r->sa_sigaction(SIGINT, info, context);
-    } else if (r->sa_handler != SIG_IGN && r->sa_handler != SIG_DFL) {
-        r->sa_handler(SIGINT);
+// Does what was done before us. R's handler puts itself in place of the one that is installed: that one is put back.
+static void do_as_before(int index, siginfo_t* info, void* context) {
+    int number = stop_signals[index];
+    const struct sigaction* action = &before[index];
+    struct sigaction installed;
+    sigaction(number, NULL, &installed);
+    if (action->sa_flags & SA_SIGINFO) {
+        // Installed by signal() we are given no such arguments, whatever lies in their place.
+        bool has_info = (installed.sa_flags & SA_SIGINFO) != 0;
+        action->sa_sigaction(number, has_info ? info : NULL, has_info ? context : NULL);
+    } else if (action->sa_handler == SIG_DFL) {
+        die_of(number);
+    } else if (action->sa_handler != SIG_IGN) {
+        action->sa_handler(number);
+    }
+    struct sigaction now;
+    sigaction(number, NULL, &now);
+    if (now.sa_handler != installed.sa_handler) {
+        sigaction(number, &installed, NULL);
     }
 }
 
-static void on_stop(int signal_number, siginfo_t* info, void* context) {
+static int index_of(int signal_number) {
+    int index = 0;
+    while (stop_signals[index] != signal_number) {
+        index++;
+    }
+    return index;
+}
+
+static void ask_to_stop(int signal_number) {
+    if (stage != WATCHING) {
+        die_of(signal_number);
+        return;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &seen_at);
+    seen = signal_number;
+    stage = ASKED;
+    if (limit > 0) {
+        alarm((unsigned)limit);
+    }
+}
+
+static void on_signal(int signal_number, siginfo_t* info, void* context) {
     int saved_errno = errno;
     if (child > 0) {
         passed_on = signal_number;
         // Ctrl-C as well: R puts a handler of its own in place of the child's while it is in Sys.sleep().
         kill((pid_t)child, SIGTERM);
-    } else if (signal_number == SIGINT && alarms > 0) {
-        // guard.c's, after the interrupt of on_alarm(): the loop is to be left as well.
-        interrupt_r(info, context);
-    } else if (seen != 0) {
-        die_of(signal_number);
+    } else if (stage == NOT_WATCHING || (stage == OVERDUE && signal_number == SIGINT)) {
+        // Somebody put a handler in front of ours and has kept it; or an interrupted handler is passed on to the loop.
+        do_as_before(index_of(signal_number), info, context);
     } else {
-        clock_gettime(CLOCK_MONOTONIC, &seen_at);
-        seen = signal_number;
-        if (limit > 0) {
-            alarm((unsigned)limit);
-        }
+        ask_to_stop(signal_number);
     }
     errno = saved_errno;
 }
 
 // Time is up and serve() has not returned: R is interrupted as by Ctrl-C; if that does not help the process ends.
-static void on_alarm(int signal_number, siginfo_t* info, void* context) {
+static void on_alarm(int signal_number) {
     int saved_errno = errno;
     (void)signal_number;
-    if (alarms++ > 0) {
+    if (stage == OVERDUE) {
         die_of(seen);
     }
+    stage = OVERDUE;
     alarm(grace_seconds);
-    interrupt_r(info, context);
+    signals_interrupt();
     errno = saved_errno;
 }
 
 static void watch(void) {
-    // First, so that guard.c takes its place behind ours and does not look for one again.
-    watch_sigint();
-    struct sigaction ours = {.sa_sigaction = on_stop, .sa_flags = SA_SIGINFO | SA_RESTART};
+    struct sigaction ours = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+    // One after the other, so that no stage is passed over.
     sigemptyset(&ours.sa_mask);
+    sigaddset(&ours.sa_mask, SIGALRM);
     for (int i = 0; i < STOP_SIGNALS; i++) {
         sigaddset(&ours.sa_mask, stop_signals[i]);
     }
     for (int i = 0; i < STOP_SIGNALS; i++) {
-        sigaction(stop_signals[i], &ours, &saved[i]);
+        struct sigaction now;
+        sigaction(stop_signals[i], NULL, &now);
+        // One that has been put in front of ours since either calls ours, and calling it in turn would never end, or has
+        // taken the signal over.
+        if (is_ours[i] || is_plain(&now, SIG_IGN)) {
+            continue;
+        }
+        before[i] = now;
+        is_ours[i] = sigaction(stop_signals[i], &ours, NULL) == 0;
     }
-    struct sigaction ours_alarm = {.sa_sigaction = on_alarm, .sa_flags = SA_SIGINFO};
-    sigemptyset(&ours_alarm.sa_mask);
-    sigaction(SIGALRM, &ours_alarm, &saved_alarm);
-    is_watching_stop = true;
+    // No SA_RESTART: what R waits in has to come back.
+    struct sigaction ours_alarm = {.sa_handler = on_alarm, .sa_mask = ours.sa_mask};
+    sigaction(SIGALRM, &ours_alarm, &before_alarm);
 }
 
 static void unwatch(void) {
-    if (!is_watching_stop) {
-        return;
-    }
     alarm(0);
-    is_watching_stop = false;
     for (int i = 0; i < STOP_SIGNALS; i++) {
         struct sigaction now;
         sigaction(stop_signals[i], NULL, &now);
-        // R's handler of SIGINT puts itself in place when it has run: then that is where it belongs.
-        if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_stop) {
-            sigaction(stop_signals[i], &saved[i], NULL);
+        // Behind one that has been put in front of it, ours stays, and does what was done before.
+        if (is_ours[i] && is_handler(&now, on_signal)) {
+            sigaction(stop_signals[i], &before[i], NULL);
+            is_ours[i] = false;
         }
     }
-    sigaction(SIGALRM, &saved_alarm, NULL);
+    sigaction(SIGALRM, &before_alarm, NULL);
+}
+
+// R is interrupted, as it would be by Ctrl-C were we not there: by its own handler, or a host's.
+void signals_interrupt(void) {
+    struct sigaction now;
+    if (stage == OVERDUE || is_interrupt_blocked) {
+        if (is_ours[0] && !is_plain(&before[0], SIG_DFL)) {
+            do_as_before(0, NULL, NULL);
+        }
+    } else if (sigaction(SIGINT, NULL, &now) == 0 && !is_plain(&now, SIG_DFL) && !is_plain(&now, SIG_IGN)) {
+        raise(SIGINT);
+    }
 }
 
 // Whether a signal waits to be heeded. Cheap: for every turn of a loop.
@@ -130,19 +199,22 @@ bool stop_take(void) {
 
 // From now on the signals are serve()'s; `seconds` after the first one R is interrupted.
 SEXP ffi_signals_watch(SEXP seconds) {
-    if (is_watching_stop) {
+    if (stage != NOT_WATCHING) {
         Rf_error("serve() runs already in this session");
     }
     seen = 0;
     is_heeded = 0;
-    alarms = 0;
     limit = Rf_asInteger(seconds);
+    stage = WATCHING;
     watch();
     return R_NilValue;
 }
 
 SEXP ffi_signals_unwatch(void) {
-    unwatch();
+    if (stage != NOT_WATCHING) {
+        stage = NOT_WATCHING;
+        unwatch();
+    }
     return R_NilValue;
 }
 
@@ -164,23 +236,51 @@ SEXP ffi_signals_left(void) {
 // What was in hand is finished, or time is up: closing has the grace of an interrupted handler, and no longer.
 SEXP ffi_signals_closing(void) {
     if (seen != 0) {
-        alarms = 1;
+        stage = OVERDUE;
         alarm(grace_seconds);
     }
     return R_NilValue;
 }
 
-// The child's turn: see child.c.
+// The child's turn, and 0 when it has ended: see child.c. In a serve() that watches already they are watched.
 void signals_pass_to(int pid) {
-    passed_on = 0;
-    child = pid;
-    if (pid > 0 && !is_watching_stop) {
-        watch();
-    } else if (pid == 0) {
-        unwatch();
+    if (pid > 0) {
+        passed_on = 0;
+        child = pid;
+        if (stage == NOT_WATCHING) {
+            watch();
+        }
+    } else if (child > 0) {
+        child = 0;
+        if (stage == NOT_WATCHING) {
+            unwatch();
+        }
     }
 }
 
 int signals_passed(void) {
     return passed_on;
+}
+
+// The signals that a program which replaces this one is to start with blocked.
+void signals_blocked(sigset_t* set) {
+    sigemptyset(set);
+    if (is_interrupt_blocked) {
+        sigaddset(set, SIGINT);
+    }
+}
+
+bool signal_is_ignored(int signal_number) {
+    struct sigaction now;
+    return sigaction(signal_number, NULL, &now) == 0 && is_plain(&now, SIG_IGN);
+}
+
+// R handles SIGINT also where it was started to ignore it. Who knows of that says so here, before serve() watches. The
+// signal is blocked, for Sys.sleep() would handle it again.
+SEXP ffi_signals_ignore_interrupt(void) {
+    sigset_t interrupt;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    is_interrupt_blocked = pthread_sigmask(SIG_BLOCK, &interrupt, NULL) == 0;
+    return R_NilValue;
 }

@@ -3,14 +3,24 @@
 
 #include "shim.h"
 
+// What the handles of this session point to.
+static char handle_mark;
+
 static double handle_id(SEXP handle) {
-    return TYPEOF(handle) == EXTPTRSXP ? REAL(R_ExternalPtrTag(handle))[0] : -1;
+    if (TYPEOF(handle) != EXTPTRSXP) {
+        return -1;
+    }
+    // The tag is saved with the object, and would name another connection by now; the address is not.
+    if (R_ExternalPtrAddr(handle) == NULL) {
+        Rf_errorcall(R_NilValue, "this WebSocket was saved and restored: its connection was another R session's");
+    }
+    return REAL(R_ExternalPtrTag(handle))[0];
 }
 
 // Makes the WebSocket object and calls onWSOpen. Runs guarded.
 void socket_open(const struct rk_event* event, SEXP app, SEXP req) {
     SEXP tag = PROTECT(Rf_ScalarReal((double)event->id));
-    SEXP handle = PROTECT(R_MakeExternalPtr(NULL, tag, R_NilValue));
+    SEXP handle = PROTECT(R_MakeExternalPtr(&handle_mark, tag, R_NilValue));
     SEXP listener = PROTECT(Rf_ScalarInteger((int)event->listener));
     SEXP make = PROTECT(Rf_lang4(objs.new_socket, handle, req, listener));
     SEXP ws = PROTECT(Rf_eval(make, R_BaseEnv));

@@ -23,8 +23,11 @@ pub struct Limits {
     pub body_bytes: u64,
     /// Bytes of a body kept in memory; a longer one goes to a temporary file. Default 1 MiB.
     pub body_memory: usize,
-    /// What a spooled body must leave free on its disk: 507. Default 1 GiB.
+    /// What a spooled body must leave free on its file system: 507. Default 1 GiB, or a tenth where that is less.
     pub disk_reserve: u64,
+    /// The reserve is never more than this part of the file system, so that a small one takes bodies at all: a tenth
+    /// is 10, the default.
+    pub disk_share: u64,
     /// How long a head may take, from when the connection was accepted or, after a reply, from its first byte: 408, or
     /// a close if none came. Default 30 s.
     pub head_time: Duration,
@@ -84,6 +87,7 @@ impl Default for Limits {
             body_bytes: u64::MAX,
             body_memory: 1 << 20,
             disk_reserve: 1 << 30,
+            disk_share: 10,
             head_time: Duration::from_secs(30),
             head_rate: 32,
             head_grace: Duration::from_secs(10),

@@ -48,9 +48,11 @@ mod seats;
 mod server;
 mod socket;
 mod spool;
+mod spool_folder;
 pub mod static_files;
 mod stream;
 
 pub use config::{Config, Limits, Shares};
 pub use rejection::Rejection;
 pub use server::{ListenError, Listener, Server, Site};
+pub use spool_folder::SpoolFolder;

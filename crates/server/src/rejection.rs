@@ -28,7 +28,7 @@ pub enum Rejection {
     Application,
     /// The queue to the application is full: 503.
     Busy,
-    /// The disk of temporary files is full, or keeps its reserve: 507.
+    /// The folder of spooled bodies is full, keeps its reserve, or has gone: 507.
     DiskFull,
     /// A WebSocket's peer does not read what it is sent: close code 1013.
     Unread,
@@ -143,7 +143,7 @@ impl fmt::Display for Rejection {
             Rejection::HeadTooLarge => "the head of the request is too large",
             Rejection::Application => "the application failed",
             Rejection::Busy => "the queue of requests is full",
-            Rejection::DiskFull => "the disk of temporary files is full",
+            Rejection::DiskFull => "the folder of spooled bodies cannot take the body of the request",
             Rejection::BodyTimeout => "the body of the request came too slowly",
             Rejection::Overload => "the memory for what peers make the server hold is used up",
             Rejection::MessageTimeout => "a message of a WebSocket came too slowly",

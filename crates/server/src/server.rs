@@ -19,6 +19,7 @@ use crate::descriptor;
 use crate::io_thread::{Control, Order, run};
 use crate::memory;
 use crate::rejection::Rejection;
+use crate::spool_folder::SpoolFolder;
 use crate::static_files::StaticFiles;
 
 /// What a listener serves.
@@ -29,6 +30,8 @@ pub struct Site {
     /// Whether the application sees the head of a request before its body is read
     /// ([`Event::Head`](rookery_exchange::Event::Head)).
     pub sees_heads: bool,
+    /// Where bodies lie that do not stay in memory.
+    pub spool: Arc<SpoolFolder>,
 }
 
 /// A server: any number of listeners, one link to the application, and one I/O thread, which runs while there is a

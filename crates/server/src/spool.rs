@@ -3,9 +3,8 @@
 use std::fs::File;
 use std::future::poll_fn;
 use std::io::{self, Write as _};
-use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -13,6 +12,7 @@ use rookery_exchange::Exchange;
 
 use crate::connection::Connection;
 use crate::rejection::Rejection;
+use crate::spool_folder::{Reserve, SpoolFolder};
 
 /// Bytes gathered before they are written to the file in one go, on another thread: a fraction of a millisecond of
 /// disk, and 4,000 hand-overs for a gigabyte.
@@ -32,6 +32,8 @@ pub(crate) async fn read(
     connection: &Connection,
 ) -> Result<Box<Exchange>, Option<Rejection>> {
     let limits = &connection.hub.limits;
+    // Whatever is wrong with the folder has been said there; to the client it is one and the same.
+    let refused = |_: io::Error| Some(Rejection::DiskFull);
     let mut spool: Option<Spool> = None;
     let mut len = 0u64;
     // A body of unknown length, or one that will not stay in memory, needs no block.
@@ -61,39 +63,38 @@ pub(crate) async fn read(
         let file = match spool.take() {
             Some(file) => file,
             None => {
-                Spool::start(&exchange, limits.disk_reserve).await.map_err(|error| Some(rejection(&error)))?
+                Spool::start(&exchange, Reserve::of(limits), &connection.site.spool).await.map_err(refused)?
             }
         };
-        let file = file.push(&data).await.map_err(|error| Some(rejection(&error)))?;
+        let file = file.push(&data).await.map_err(refused)?;
         connection.hold_request(&mut exchange, file.batch.capacity()).map_err(Some)?;
         spool = Some(file);
     }
     if let Some(spool) = spool {
-        let file = spool.finish().await.map_err(|error| Some(rejection(&error)))?;
+        let file = spool.finish().await.map_err(refused)?;
         exchange.body_mut().set_file(file, len);
     }
     Ok(exchange)
-}
-
-fn rejection(error: &io::Error) -> Rejection {
-    match error.kind() {
-        io::ErrorKind::StorageFull => Rejection::DiskFull,
-        _ => Rejection::Application,
-    }
 }
 
 /// A temporary file without a name: nothing is left behind, whatever happens.
 struct Spool {
     file: File,
     batch: Vec<u8>,
-    reserve: u64,
+    reserve: Reserve,
+    folder: Arc<SpoolFolder>,
 }
 
 impl Spool {
     /// Makes the file and moves into it what is in memory.
-    async fn start(exchange: &Exchange, reserve: u64) -> io::Result<Spool> {
+    async fn start(exchange: &Exchange, reserve: Reserve, folder: &Arc<SpoolFolder>) -> io::Result<Spool> {
         let batch = exchange.body().segments().collect::<Vec<_>>().concat();
-        blocking(move || Spool { file: tempfile::tempfile()?, batch, reserve }.written()).await
+        let folder = Arc::clone(folder);
+        blocking(move || {
+            let file = folder.file().inspect_err(|error| folder.complain(error))?;
+            Spool { file, batch, reserve, folder }.written()
+        })
+        .await
     }
 
     async fn push(mut self, data: &[u8]) -> io::Result<Spool> {
@@ -106,14 +107,15 @@ impl Spool {
     }
 
     fn written(mut self) -> io::Result<Spool> {
-        if free_bytes(&self.file)? < self.reserve.saturating_add(self.batch.len() as u64) {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        self.file.write_all(&self.batch)?;
+        let written = self
+            .reserve
+            .check(&self.file, self.batch.len() as u64)
+            .and_then(|()| self.file.write_all(&self.batch))
+            .inspect_err(|error| self.folder.complain(error));
         // The first one was all that had been in memory.
         self.batch.clear();
         self.batch.shrink_to(2 * BATCH);
-        Ok(self)
+        written.map(|()| self)
     }
 }
 
@@ -122,16 +124,4 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
-}
-
-/// What an ordinary user may still write to the file's disk.
-fn free_bytes(file: &File) -> io::Result<u64> {
-    let mut stat = MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: the descriptor is open and `stat` has room for the answer.
-    if unsafe { libc::fstatvfs(file.as_raw_fd(), stat.as_mut_ptr()) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: fstatvfs succeeded and filled it.
-    let stat = unsafe { stat.assume_init() };
-    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }

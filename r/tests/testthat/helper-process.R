@@ -1,10 +1,11 @@
 # Servers in processes of their own, as users run them, and requests to them.
 
-# Runs R with arguments; output goes to one file. `$tell()` reads what it said, `$port` where it serves.
-local_process <- function(arguments, dir = tempdir(), env = parent.frame(), environment = character()) {
+# Runs R, or another program, with arguments; output goes to one file. `$tell()` reads what it said, `$port` where it serves.
+local_process <- function(arguments, dir = tempdir(), env = parent.frame(), environment = character(),
+                          program = file.path(R.home("bin"), "Rscript")) {
   output <- withr::local_tempfile(.local_envir = env)
   process <- processx::process$new(
-    file.path(R.home("bin"), "Rscript"),
+    program,
     arguments,
     stdout = output,
     stderr = "2>&1",
@@ -24,7 +25,9 @@ local_process <- function(arguments, dir = tempdir(), env = parent.frame(), envi
 
 # `rookery ...` in a shell.
 local_cli <- function(..., dir = tempdir(), env = parent.frame(), environment = character()) {
-  local_process(c(system.file("exec", "rookery", package = "rookery"), ...), dir, env, environment)
+  path <- paste(R.home("bin"), Sys.getenv("PATH"), sep = .Platform$path.sep)
+  program <- system.file("exec", "rookery", package = "rookery")
+  local_process(as.character(c(...)), dir, env, c(PATH = path, environment), program)
 }
 
 # An R that evaluates text.

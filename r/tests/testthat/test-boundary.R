@@ -59,6 +59,33 @@ test_that("first trap: options(error=) does not run, and is there afterwards", {
   expect_identical(getOption("error"), quote(ran <<- ran + 1))
 })
 
+test_that("where R can nest no deeper a request is answered all the same, and the next is guarded", {
+  ran <- 0
+  before <- options(error = quote(ran <<- ran + 1), expressions = 200)
+  withr::defer(options(before))
+  server <- local_server(failing(function(req) stop("no")))
+  client <- local_client(server)
+  at_depth <- function(n) if (n == 0) .Call(rookery:::ffi_service, NA) else at_depth(n - 1)
+  depth <- 20
+  has_failed <- FALSE
+  stderr_of({
+    # Until there is no room for service() itself.
+    while (!has_failed && depth < 200) {
+      send(client, request("/ok"))
+      socketSelect(list(client$socket), timeout = 0.05)
+      has_failed <- inherits(try(at_depth(depth), silent = TRUE), "try-error")
+      expect_true(reply(client)$status %in% c(200L, 500L))
+      depth <- depth + 1
+    }
+    ran <- 0
+    answer <- get(client, "/fails")
+  })
+  expect_true(has_failed)
+  expect_identical(answer$text, "ERROR: no")
+  expect_identical(ran, 0)
+  expect_identical(getOption("error"), quote(ran <<- ran + 1))
+})
+
 test_that("second trap: a stack overflow is an error of its own", {
   deep <- function(n) deep(n + 1)
   server <- local_server(failing(function(req) deep(0)))

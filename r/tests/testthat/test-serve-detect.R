@@ -78,6 +78,46 @@ test_that("objects are told apart", {
   expect_equal(detect_object(structure(list(), class = c("Plumber", "R6")))$kind, "plumber")
   expect_null(detect_object(1))
   expect_null(detect_object(list(call = "no function")))
+  expect_null(detect_object(list(callback = function(req) 1)))
   expect_null(detect_object(NULL))
   expect_error(serve(42, port = 0), "class numeric cannot be served.*What can be", class = "rookery_bad_target")
+})
+
+test_that("YAML is read as YAML, and what it says of others is not taken for ours", {
+  skip_if_not_installed("yaml")
+  engine <- function(...) detect_target(local_app("_server.yml" = c(...)))$engine
+  expect_equal(engine("{engine: rookery, app: app.R}"), "rookery")
+  expect_equal(engine("database:", "  engine: postgres", "engine: rookery"), "rookery")
+  expect_equal(engine("note: |", "  engine: postgres", "engine:", "  rookery"), "rookery")
+  expect_error(engine("database:", "  engine: postgres"), "has no `engine:`", class = "rookery_bad_target")
+  # Not a part of a name either.
+  expect_error(engine("engines: rookery"), "has no `engine:`", class = "rookery_bad_target")
+  expect_error(engine("a: [1"), "is not valid YAML", class = "rookery_bad_target")
+  # Nothing is evaluated.
+  expect_error(engine("engine: !expr stop('evaluated')"), "has no `engine:`", class = "rookery_bad_target")
+  document <- function(...) is_shiny_document(file.path(local_app(a.Rmd = c("---", ..., "---", "text")), "a.Rmd"))
+  expect_true(document("title: x", "runtime: 'shiny'"))
+  expect_true(document("server: shiny"))
+  expect_true(document("server:", "  type: shiny"))
+  expect_false(document("output:", "  runtime: shiny"))
+  expect_false(document("title: runtime with shiny"))
+  expect_false(document("title: x"))
+})
+
+test_that("launch_server() takes host and port of `options:`, and not of what else is in the file", {
+  skip_if_not_installed("yaml")
+  launch <- function(..., host = NULL, port = NULL) {
+    dir <- local_app("_server.yml" = c("engine: rookery", ...), "app.R" = "list(call = function(req) NULL)")
+    asked <- settings_read(file.path(dir, "_server.yml"), host, port)
+    c(asked$address$host, asked$address$port, basename(asked$found$path))
+  }
+  foreign <- c("app: app.R", "database:", "  host: db.example.org", "  port: 5432")
+  expect_equal(launch(foreign), c("127.0.0.1", "8000", "app.R"))
+  expect_equal(launch(foreign, "options:", "  port: 8123", "  host: 0.0.0.0"), c("0.0.0.0", "8123", "app.R"))
+  expect_equal(launch("app: 'app.R' # ours", "options: {host: '::1', port: 8124}"), c("::1", "8124", "app.R"))
+  expect_equal(launch(foreign, "options: {port: 8123}", port = 9000), c("127.0.0.1", "9000", "app.R"))
+  expect_error(launch("app: app.R", "options: {host: db.example.org}"), "`host` must be an IP address")
+  expect_error(launch("app: app.R", "options: {port: many}"), "`port` must be one whole number")
+  expect_error(launch("app: app.R", "options: 8000"), "`options:` are no fields")
+  expect_error(launch("app: [a, b]"), "no `app:` that names")
 })

@@ -206,6 +206,48 @@ test_that("a Unix socket is served, and gone afterwards", {
   expect_match(it$tell(), "\n- - - [", fixed = TRUE)
 })
 
+test_that("a Shiny app is served on a Unix socket: its page and its WebSocket", {
+  skip_if_not_installed("shiny")
+  dir <- withr::local_tempdir()
+  socket <- file.path(dir, "shiny.sock")
+  app <- local_app("app.R" = c(
+    "library(shiny)",
+    "shinyApp(fluidPage(h1('on a socket'), textOutput('out')), function(input, output) {",
+    "  output$out <- renderText('said by the server')",
+    "})"
+  ))
+  # The socket has the permissions that the umask leaves.
+  before <- Sys.umask("027")
+  withr::defer(Sys.umask(before))
+  it <- local_cli("serve", app, "--host", paste0("unix:", socket))
+  expect_match(expect_serving(it), "shiny.sock$")
+  expect_match(fetch("http://localhost/", path = socket)$text, "on a socket")
+  expect_equal(format(file.mode(socket)), "750")
+  skip_if(!nzchar(Sys.which("perl")), "no perl, and R has no connection to a Unix socket")
+  asked <- withr::local_tempfile()
+  init <- '{"method":"init","data":{".clientdata_output_out_hidden":false}}'
+  handshake <- request("/websocket/", headers = c(
+    "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+  ))
+  writeBin(c(charToRaw(handshake), frame(init)), asked)
+  client <- withr::local_tempfile(lines = c(
+    "use IO::Socket::UNIX;",
+    "my ($path, $asked, $awaited) = @ARGV;",
+    "my $socket = IO::Socket::UNIX->new(Peer => $path) or die \"no connection: $!\";",
+    "open(my $file, '<:raw', $asked); local $/; print {$socket} scalar(<$file>); $socket->flush;",
+    "alarm 60;",
+    "my $read = '';",
+    "while (index($read, $awaited) < 0 && sysread($socket, my $bytes, 65536)) { $read .= $bytes }",
+    "print index($read, $awaited) < 0 ? \"closed\" : \"found\";"
+  ))
+  found <- processx::run("perl", c(client, socket, asked, "said by the server"), error_on_status = FALSE)
+  expect_equal(found$stdout, "found", info = paste(found$stderr, it$tell()))
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+  expect_false(file.exists(socket))
+})
+
 # ---- ending ---------------------------------------------------------------
 
 # For the first handler that runs: waits until as many connections are there as the test makes, and says so.

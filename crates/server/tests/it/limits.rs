@@ -77,7 +77,7 @@ fn body_bytes() {
 
 #[test]
 fn disk_reserve() {
-    let limits = Limits { body_memory: 10, disk_reserve: u64::MAX / 2, ..Limits::default() };
+    let limits = Limits { body_memory: 10, disk_reserve: u64::MAX / 2, disk_share: 1, ..Limits::default() };
     let app = App::new(limits, hello);
     let mut client = app.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789");

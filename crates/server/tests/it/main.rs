@@ -12,6 +12,7 @@ mod reports;
 mod seats;
 mod send_queue;
 mod slow;
+mod spool;
 mod stopping;
 mod support;
 mod websocket;

@@ -1,11 +1,14 @@
 //! Starting and stopping listeners.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use rookery_exchange::ListenerId;
-use rookery_server::{ListenError, Listener, Site};
+use rookery_server::{ListenError, Listener, Site, SpoolFolder};
 
 use crate::core::{self, Core};
 use crate::entry;
@@ -30,29 +33,53 @@ impl Core {
     }
 }
 
-fn site_of(site: *const c_void, sees_heads: i32) -> Site {
-    // SAFETY: the callers' duty: a site of `rk_site_new`, not freed yet.
+/// # Safety
+/// - `site` is one of `rk_site_new` and not freed yet, `spool` a C string.
+unsafe fn site_of(site: *const c_void, sees_heads: i32, spool: *const c_char) -> Site {
+    // SAFETY: the caller's duty.
     let files = unsafe { site.cast::<crate::site::Builder>().as_ref() };
-    Site { files: files.map(crate::site::Builder::files).unwrap_or_default(), sees_heads: sees_heads != 0 }
+    // SAFETY: the caller's duty.
+    let spool = unsafe { path_of(spool) };
+    Site {
+        files: files.map(crate::site::Builder::files).unwrap_or_default(),
+        sees_heads: sees_heads != 0,
+        spool: Arc::new(SpoolFolder::new(spool, tell)),
+    }
+}
+
+/// # Safety
+/// - `path` is a C string that outlives what is returned.
+unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
+    // SAFETY: the caller's duty.
+    let path = unsafe { CStr::from_ptr(path) };
+    Path::new(OsStr::from_bytes(path.to_bytes()))
+}
+
+/// One line on stderr, like those of `report()` in R; from any thread.
+fn tell(line: &str) {
+    // Closed, it says nothing.
+    let _ = writeln!(std::io::stderr(), "rookery: {line}");
 }
 
 /// Listens on a literal IPv4 or IPv6 address.
 ///
 /// # Safety
-/// - `host` is a C string, `site` one of `rk_site_new`, and `listener` and `bound_port` can be written to.
+/// - `host` and `spool` are C strings, `site` one of `rk_site_new`, and `listener` and `bound_port` can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_listen_tcp(
     host: *const c_char,
     port: i32,
     site: *const c_void,
     sees_heads: i32,
+    spool: *const c_char,
     listener: *mut u32,
     bound_port: *mut i32,
 ) -> i32 {
     entry(FAILED, || {
         // SAFETY: the caller's duty.
         let host = unsafe { CStr::from_ptr(host) }.to_string_lossy();
-        let site = site_of(site, sees_heads);
+        // SAFETY: the caller's duty.
+        let site = unsafe { site_of(site, sees_heads, spool) };
         let (Ok(ip), Ok(port)) = (host.parse::<IpAddr>(), u16::try_from(port)) else {
             core::set_error(&format!(
                 "\"{host}\" port {port} is no address: use an IP address like \"127.0.0.1\" (this machine only) or \
@@ -79,20 +106,21 @@ pub unsafe extern "C" fn rk_listen_tcp(
 /// Listens on a Unix socket; a negative `mask` leaves the process's.
 ///
 /// # Safety
-/// - `path` is a C string, `site` one of `rk_site_new`, and `listener` can be written to.
+/// - `path` and `spool` are C strings, `site` one of `rk_site_new`, and `listener` can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_listen_unix(
     path: *const c_char,
     mask: i32,
     site: *const c_void,
     sees_heads: i32,
+    spool: *const c_char,
     listener: *mut u32,
 ) -> i32 {
     entry(FAILED, || {
         // SAFETY: the caller's duty.
-        let path = unsafe { CStr::from_ptr(path) };
-        let path = Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path.to_bytes()));
-        let site = site_of(site, sees_heads);
+        let path = unsafe { path_of(path) };
+        // SAFETY: the caller's duty.
+        let site = unsafe { site_of(site, sees_heads, spool) };
         let Some((id, _)) = core::with(|core| {
             let started = core.server().listen_unix(path, u32::try_from(mask).ok(), site);
             core.started(started)

@@ -1,0 +1,244 @@
+# Ctrl-C, SIGTERM and SIGHUP, and who else handles them: in processes of their own.
+
+skip_if_not_installed("processx")
+skip_if_not_installed("curl")
+
+hello <- "function(req) list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = 'hello')"
+
+# A handler of SIGINT as reticulate, radian and rpy2 install one: it stays. `host_chain()` puts it in front of what is
+# there, and calls that as well.
+host_source <- c(
+  "#define R_NO_REMAP",
+  "#include <signal.h>",
+  "#include <Rinternals.h>",
+  "extern int R_interrupts_pending;",
+  "static volatile int count;",
+  "static struct sigaction before;",
+  "static void stay(int number) { count++; R_interrupts_pending = 1; }",
+  "static void chain(int number) {",
+  "    count++;",
+  "    if (before.sa_flags & SA_SIGINFO) before.sa_sigaction(number, 0, 0);",
+  "    else before.sa_handler(number);",
+  "}",
+  "static SEXP install(void (*handler)(int)) {",
+  "    struct sigaction ours = {.sa_handler = handler, .sa_flags = SA_RESTART};",
+  "    sigaction(SIGINT, &ours, &before);",
+  "    return R_NilValue;",
+  "}",
+  "SEXP host_stay(void) { return install(stay); }",
+  "SEXP host_chain(void) { return install(chain); }",
+  "SEXP host_count(void) { return Rf_ScalarInteger(count); }"
+)
+
+# R code that loads it.
+local_host <- function(env = parent.frame()) {
+  dir <- withr::local_tempdir(.local_envir = env)
+  writeLines(host_source, file.path(dir, "host.c"))
+  skip_if(!nzchar(Sys.which("make")) || !nzchar(Sys.which("cc")), "no C compiler")
+  built <- callr::rcmd("SHLIB", "host.c", wd = dir, fail_on_status = FALSE)
+  if (built$status != 0) stop(built$stderr)
+  library <- file.path(dir, paste0("host", .Platform$dynlib.ext))
+  sprintf("dyn.load('%s')", library)
+}
+
+# Handlers that are interrupted by a signal to their own process, or by one from outside while they sleep.
+interrupted_code <- c(
+  "library(rookery)",
+  "seen <- 0",
+  "app <- function(req) {",
+  "  tools::pskill(Sys.getpid(), 2)",
+  "  repeat sqrt(2)",
+  "}",
+  "ask <- function(server) {",
+  "  socket <- socketConnection('127.0.0.1', server$getPort(), open = 'r+b', blocking = FALSE)",
+  "  writeBin(charToRaw('GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n'), socket)",
+  "  on.exit(close(socket))",
+  "  tryCatch(while (TRUE) service(100), interrupt = function(e) seen <<- seen + 1)",
+  "  got <- raw()",
+  "  for (i in 1:100) {",
+  "    service(10)",
+  "    got <- c(got, readBin(socket, 'raw', 1e4))",
+  "    if (length(got) > 0) break",
+  "  }",
+  "  cat(substr(rawToChar(got), 1, 12), '\\n')",
+  "}"
+)
+
+test_that("several Ctrl-Cs end handler and loop each, where the host's handler of SIGINT stays in place", {
+  skip_if_not_installed("callr")
+  host <- local_host()
+  for (install in c("host_stay", "host_chain")) {
+    it <- local_r(c(
+      interrupted_code, host, sprintf(".Call('%s')", install),
+      "server <- startServer('127.0.0.1', 0, app)",
+      "for (i in 1:4) ask(server)",
+      "cat('seen', seen, 'of', .Call('host_count'), '\\n')"
+    ))
+    expect_equal(exit_of(it), 0)
+    expect_equal(lengths(regmatches(it$tell(), gregexpr("HTTP/1.1 500", it$tell()))), 4, info = it$tell())
+    expect_match(it$tell(), "seen 4 of")
+  }
+})
+
+test_that("serve() ends by Ctrl-C, time after time, whether the host's handler is behind ours or in front", {
+  skip_if_not_installed("callr")
+  host <- local_host()
+  it <- local_r(c(
+    "library(rookery)", host, ".Call('host_stay')",
+    "interrupt_soon <- function() later::later(function() tools::pskill(Sys.getpid(), 2), 0.2)",
+    "for (i in 1:3) {",
+    "  interrupt_soon()",
+    paste0("  serve(", hello, ", port = 0, log = FALSE)"),
+    "}",
+    "cat('behind', .Call('host_count'), '\\n')",
+    # While serve() runs, a host puts a handler in front that calls ours; it stays there.
+    "later::later(function() .Call('host_chain'), 0.1)",
+    "for (i in 1:3) {",
+    "  interrupt_soon()",
+    paste0("  serve(", hello, ", port = 0, log = FALSE)"),
+    "}",
+    "cat('in front', .Call('host_count'), '\\n')",
+    # Outside of serve() it is the host's again.
+    "got <- tryCatch({ tools::pskill(Sys.getpid(), 2); for (i in 1:100) Sys.sleep(0.01); 'nothing' }, interrupt = function(e) 'interrupt')",
+    "cat('afterwards', got, '\\n')"
+  ))
+  expect_equal(exit_of(it), 0)
+  expect_equal(lengths(regmatches(it$tell(), gregexpr("Serving on", it$tell()))), 6)
+  expect_match(it$tell(), "behind 0")
+  expect_match(it$tell(), "in front 3")
+  expect_match(it$tell(), "afterwards interrupt")
+})
+
+test_that("Ctrl-C ends the loop when the handler sleeps, where R has a handler of its own", {
+  it <- local_r(c(
+    interrupted_code,
+    "server <- startServer('127.0.0.1', 0, function(req) { cat('asleep\\n'); Sys.sleep(100) })",
+    "ask(server)",
+    "cat('seen', seen, '\\n')"
+  ))
+  expect_true(wait_until(function() grepl("asleep", it$tell())))
+  Sys.sleep(0.3)
+  it$process$signal(2)
+  expect_equal(exit_of(it), 0)
+  expect_match(it$tell(), "HTTP/1.1 500 \nseen 1")
+
+  it <- local_r(c(
+    "library(rookery)",
+    "serve(function(req) { cat('asleep\\n'); Sys.sleep(100) }, port = 0, log = FALSE)",
+    "cat('after serving\\n')"
+  ))
+  client <- local_requests(expect_serving(it), 1)
+  expect_true(wait_until(function() grepl("asleep", it$tell())))
+  Sys.sleep(0.3)
+  it$process$signal(2)
+  expect_equal(exit_of(it), 0)
+  expect_match(it$tell(), "after serving")
+  client$wait(60000)
+  expect_equal(client$get_result(), 500L)
+})
+
+test_that("an interrupt that came with one handler and strikes in the next ends the loop as well", {
+  it <- local_r(c(
+    "library(rookery)",
+    "count <- 0",
+    "server <- startServer('127.0.0.1', 0, function(req) {",
+    "  count <<- count + 1",
+    # R looks for interrupts once in a thousand evaluations.
+    "  if (count == 1) tools::pskill(Sys.getpid(), 2) else repeat sqrt(2)",
+    "  list(status = 200L, headers = list(), body = 'ok')",
+    "})",
+    "socket <- socketConnection('127.0.0.1', server$getPort(), open = 'r+b', blocking = FALSE)",
+    "writeBin(charToRaw(strrep('GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n', 2)), socket)",
+    "got <- tryCatch({ until <- Sys.time() + 30; while (Sys.time() < until) service(100); 'nothing' }, interrupt = function(e) 'interrupt')",
+    "cat('got', got, '\\n')"
+  ))
+  expect_equal(exit_of(it), 0)
+  expect_match(it$tell(), "got interrupt")
+})
+
+test_that("options(interrupt=) that was there is called, and there again after unloading", {
+  it <- local_r(c(
+    "options(interrupt = function() cat('mine\\n'))",
+    interrupted_code,
+    "server <- startServer('127.0.0.1', 0, app)",
+    "ask(server)",
+    "ask(server)",
+    "unloadNamespace('rookery')",
+    "cat('seen', seen, deparse(body(getOption('interrupt'))), '\\n')"
+  ))
+  expect_equal(exit_of(it), 0)
+  expect_equal(lengths(regmatches(it$tell(), gregexpr("(?<!\")mine", it$tell(), perl = TRUE))), 2, info = it$tell())
+  expect_match(it$tell(), "seen 2 cat\\(\"mine")
+})
+
+# ---- ignored signals ------------------------------------------------------
+
+# `rookery ...` as a shell starts it that has been told to ignore signals.
+local_ignoring <- function(signals, ..., env = parent.frame()) {
+  program <- system.file("exec", "rookery", package = "rookery")
+  path <- paste(R.home("bin"), Sys.getenv("PATH"), sep = .Platform$path.sep)
+  command <- paste("trap ''", signals, "; exec", paste(shQuote(c(program, ...)), collapse = " "))
+  local_process(c("-c", command), env = env, environment = c(PATH = path), program = "/bin/sh")
+}
+
+test_that("an ignored SIGHUP stays ignored: nohup rookery serve app &", {
+  it <- local_ignoring("HUP", "serve", local_app("app.R" = hello), "--port", "0", "--no-log")
+  url <- expect_serving(it)
+  for (i in 1:2) it$process$signal(1)
+  Sys.sleep(0.3)
+  expect_equal(fetch(url)$text, "hello")
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+})
+
+test_that("SIGHUP ends it otherwise", {
+  it <- local_cli("serve", local_app("app.R" = hello), "--port", "0", "--no-log")
+  expect_serving(it)
+  it$process$signal(1)
+  expect_equal(exit_of(it), 0)
+})
+
+test_that("a child of a process that ignores SIGHUP ignores it, too", {
+  dir <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid()))")
+  file <- withr::local_tempfile(lines = sprintf("rookery::serve('%s', port = 0, log = FALSE)", dir), fileext = ".R")
+  command <- paste("trap '' HUP; exec", shQuote(file.path(R.home("bin"), "Rscript")), shQuote(file))
+  it <- local_process(c("-c", command), program = "/bin/sh")
+  url <- expect_serving(it)
+  child <- fetch(url)$text
+  for (pid in c(child, it$process$get_pid())) tools::pskill(as.integer(pid), 1)
+  Sys.sleep(0.3)
+  expect_equal(fetch(url)$text, child)
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+  expect_false(is_alive(child))
+})
+
+test_that("an ignored SIGINT stays ignored, although R handles it: rookery serve app & in a script", {
+  skip_if(!file.exists("/proc/self/status"), "what is ignored is read from /proc")
+  # Sys.sleep() has a handler of its own.
+  app <- local_app("app.R" = "function(req) { Sys.sleep(1); list(status = 200L, headers = list(), body = 'hello') }")
+  it <- local_ignoring("INT", "serve", app, "--port", "0", "--no-log")
+  url <- expect_serving(it)
+  it$process$signal(2)
+  client <- local_requests(url, 1)
+  for (i in 1:5) {
+    Sys.sleep(0.3)
+    it$process$signal(2)
+  }
+  client$wait(60000)
+  expect_equal(client$get_result(), 200L)
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+})
+
+test_that("time's up for a handler in a process that ignores SIGINT as well", {
+  skip_if(!file.exists("/proc/self/status"), "what is ignored is read from /proc")
+  app <- local_app("app.R" = "function(req) { cat('begun\\n'); repeat sqrt(2) }")
+  it <- local_ignoring("INT", "serve", app, "--port", "0", "--no-log")
+  client <- local_requests(expect_serving(it), 1)
+  expect_true(wait_until(function() grepl("begun", it$tell())))
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+  client$wait(60000)
+  expect_equal(client$get_result(), 500L)
+})
