@@ -5,7 +5,6 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use http::HeaderName;
 use rookery_error::{ErrorHook as _, Reports};
@@ -21,7 +20,7 @@ use crate::config::Limits;
 use crate::connection::Connection;
 use crate::outbound::Buffers;
 use crate::overload::Leaving;
-use crate::pace::{self, Rate};
+use crate::pace::Ticks;
 use crate::pending::Pending;
 use crate::rejection::Rejection;
 use crate::seats::Seats;
@@ -89,50 +88,6 @@ pub(crate) struct Hub {
     /// WebSockets that wait for the application to take messages.
     crowded: RefCell<Vec<Rc<Mailbox>>>,
     names: RefCell<Vec<(Box<[u8]>, HeaderName)>>,
-}
-
-/// The limits in time, in ticks of the sweep.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ticks {
-    pub(crate) length: Duration,
-    pub(crate) head: u32,
-    pub(crate) head_rate: Rate,
-    pub(crate) body_rate: Rate,
-    pub(crate) reply_rate: Rate,
-    pub(crate) message_rate: Rate,
-    pub(crate) idle: u32,
-    pub(crate) stall: u32,
-    pub(crate) ping: u32,
-    pub(crate) close: u32,
-}
-
-impl Ticks {
-    /// A second each, or a fourth of the shortest limit.
-    fn of(limits: &Limits) -> Ticks {
-        let all = [
-            limits.head_time,
-            limits.head_grace,
-            limits.idle_time,
-            limits.stall_time,
-            limits.ping_time,
-            limits.close_time,
-        ];
-        let shortest = all.into_iter().min().unwrap_or(Duration::MAX);
-        let length = (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
-        let ticks = |time| pace::ticks(time, length);
-        Ticks {
-            length,
-            head: ticks(limits.head_time),
-            head_rate: Rate::new(limits.head_rate, limits.head_grace, length),
-            body_rate: Rate::new(limits.body_rate, limits.idle_time, length),
-            reply_rate: Rate::new(limits.reply_rate, limits.idle_time, length),
-            message_rate: Rate::new(limits.message_rate, limits.stall_time, length),
-            idle: ticks(limits.idle_time),
-            stall: ticks(limits.stall_time),
-            ping: ticks(limits.ping_time),
-            close: ticks(limits.close_time),
-        }
-    }
 }
 
 impl Hub {

@@ -7,6 +7,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use crate::config::Limits;
+
 /// A rate and its grace, in ticks of the sweep.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rate {
@@ -26,6 +28,50 @@ impl Rate {
 /// A duration in ticks, rounded down.
 pub(crate) fn ticks(time: Duration, tick: Duration) -> u32 {
     u32::try_from(time.as_nanos() / tick.as_nanos()).unwrap_or(u32::MAX / 2)
+}
+
+/// The limits in time, in ticks of the sweep.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ticks {
+    pub(crate) length: Duration,
+    pub(crate) head: u32,
+    pub(crate) head_rate: Rate,
+    pub(crate) body_rate: Rate,
+    pub(crate) reply_rate: Rate,
+    pub(crate) message_rate: Rate,
+    pub(crate) idle: u32,
+    pub(crate) stall: u32,
+    pub(crate) ping: u32,
+    pub(crate) close: u32,
+}
+
+impl Ticks {
+    /// A second each, or a fourth of the shortest limit.
+    pub(crate) fn of(limits: &Limits) -> Ticks {
+        let all = [
+            limits.head_time,
+            limits.head_grace,
+            limits.idle_time,
+            limits.stall_time,
+            limits.ping_time,
+            limits.close_time,
+        ];
+        let shortest = all.into_iter().min().unwrap_or(Duration::MAX);
+        let length = (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        let count = |time| ticks(time, length);
+        Ticks {
+            length,
+            head: count(limits.head_time),
+            head_rate: Rate::new(limits.head_rate, limits.head_grace, length),
+            body_rate: Rate::new(limits.body_rate, limits.idle_time, length),
+            reply_rate: Rate::new(limits.reply_rate, limits.idle_time, length),
+            message_rate: Rate::new(limits.message_rate, limits.stall_time, length),
+            idle: count(limits.idle_time),
+            stall: count(limits.stall_time),
+            ping: count(limits.ping_time),
+            close: count(limits.close_time),
+        }
+    }
 }
 
 /// How far one peer is behind. Counting costs an addition a read or write; the rest is the sweep's.

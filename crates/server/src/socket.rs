@@ -1,28 +1,22 @@
 //! A WebSocket from the accepted handshake to its end.
 
+mod mailbox;
 mod overload;
 
-use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use rookery_exchange::{Charge, Event, Exchange, ListenerId, MessageKind, Payload, Share, SocketId};
+use rookery_exchange::{Event, Exchange, MessageKind, Payload};
 use rookery_websocket::protocol::{
-    CloseCode, Decoder, Event as Frame, Limits, OpCode, Payload as FramePayload, Role, accept_key,
-    encode_close, encode_control,
+    CloseCode, Decoder, Event as Frame, Limits, OpCode, Payload as FramePayload, Role, encode_control,
 };
 
+use self::mailbox::State;
+pub(crate) use self::mailbox::{Mailbox, open};
 use crate::connection::Connection;
 use crate::hub::Hub;
-use crate::outbound::Outbound;
-use crate::overload::FREE;
-use crate::pace::Pace;
-use crate::rejection::Rejection;
-
-/// Bytes waiting to be written past which the application is told when they have been.
-const HIGH_WATER: usize = 1 << 20;
 
 /// Bytes waiting past which pongs wait as well, the newest replacing the one before (RFC 6455, 5.5.3): a peer that
 /// pings and does not read must not fill memory.
@@ -34,165 +28,6 @@ const READS: usize = 4;
 /// Close codes that stand for what was not sent (RFC 6455, 7.4.1).
 const NO_STATUS: u16 = 1005;
 const ABNORMAL: u16 = 1006;
-
-/// A WebSocket as the rest of the I/O thread sees it.
-#[derive(Debug)]
-pub(crate) struct Mailbox {
-    pub(crate) id: SocketId,
-    pub(crate) listener: ListenerId,
-    out: RefCell<Outbound>,
-    waker: RefCell<Option<Waker>>,
-    state: Cell<State>,
-    /// The tick at which the close frame was sent or the peer stopped reading.
-    since: Cell<u32>,
-    last_ping: Cell<u32>,
-    was_high: Cell<bool>,
-    is_blocked: Cell<bool>,
-    /// Whether the peer is inside a message of its, and the server waits for the rest.
-    is_inside: Cell<bool>,
-    /// How fast the peer is at reading what waits for it, and at sending the rest of a message.
-    reading: Pace,
-    sending: Pace,
-    /// What it is charged for: what waits to be sent, and what has been put together of a message.
-    queue: Charge,
-    message: Charge,
-    /// Whether the message was given up for want of room, and the bytes of it that have not gone yet.
-    is_evicted: Cell<bool>,
-    leaving: Cell<usize>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Open,
-    /// A close frame is on its way to the peer; its own is awaited.
-    Closing,
-    /// It is over, in order or not.
-    Over,
-}
-
-impl Mailbox {
-    /// Sends a message.
-    pub(crate) fn send(&self, hub: &Hub, kind: MessageKind, payload: Payload) {
-        if self.state.get() != State::Open {
-            return;
-        }
-        let mut out = self.out.borrow_mut();
-        if let Some(buffer) = out.push(&hub.buffers, kind, payload) {
-            hub.link.recycle(buffer);
-        }
-        if out.len() > HIGH_WATER {
-            self.was_high.set(true);
-        }
-        // The sum is looked at first: it is at hand.
-        let is_full = out.len() > hub.limits.socket_queue && out.behind() > hub.limits.socket_queue;
-        let is_larger = out.len() > self.queue.bytes().max(FREE);
-        drop(out);
-        if is_full {
-            self.refuse(hub, Rejection::Unread, "not read in time");
-        } else if is_larger {
-            self.hold_queue(hub);
-        }
-        self.wake();
-    }
-
-    /// Starts the closing handshake. A code that must not be sent becomes 1001, as with httpuv.
-    pub(crate) fn close(&self, hub: &Hub, code: u16, reason: &[u8]) {
-        let code = (code != NO_STATUS).then(|| CloseCode::new(code).unwrap_or(CloseCode::GOING_AWAY));
-        self.say_goodbye(hub, code, &String::from_utf8_lossy(reason));
-        self.wake();
-    }
-
-    /// Queues the one close frame.
-    fn say_goodbye(&self, hub: &Hub, code: Option<CloseCode>, reason: &str) {
-        if self.state.get() == State::Open {
-            self.out.borrow_mut().push_with(&hub.buffers, |out| encode_close(out, code, reason, None));
-            self.state.set(State::Closing);
-            self.since.set(hub.tick());
-        }
-    }
-
-    /// Drops the connection.
-    pub(crate) fn abort(&self) {
-        self.state.set(State::Over);
-        self.wake();
-    }
-
-    pub(crate) fn wake(&self) {
-        if let Some(waker) = &*self.waker.borrow() {
-            waker.wake_by_ref();
-        }
-    }
-
-    /// Notes that bytes came, after which the peer is inside a message or not.
-    fn has_read(&self, n: usize, is_inside: bool) {
-        if is_inside && !self.is_inside.replace(true) {
-            self.sending.start();
-        } else if !is_inside {
-            self.is_inside.set(false);
-        }
-        self.sending.count(n);
-    }
-
-    /// Looks at the deadlines and sends the ping that is due; called each tick.
-    pub(crate) fn sweep(&self, hub: &Hub, now: u32) {
-        let ticks = &hub.ticks;
-        let passed = now.wrapping_sub(self.since.get());
-        let is_late = match self.state.get() {
-            State::Open => {
-                self.is_blocked.get()
-                    && (self.reading.tick(ticks.message_rate, self.reading.take()) || passed > ticks.stall)
-            }
-            State::Closing => passed > ticks.close,
-            State::Over => false,
-        };
-        if is_late {
-            if self.state.get() == State::Open {
-                hub.report(self.id, Rejection::Unread);
-            }
-            return self.abort();
-        }
-        let is_inside = self.is_inside.get() && self.state.get() == State::Open;
-        if is_inside && self.sending.tick(ticks.message_rate, self.sending.take()) {
-            self.is_inside.set(false);
-            hub.report(self.id, Rejection::MessageTimeout);
-            self.say_goodbye(hub, Some(CloseCode::POLICY), "message too slow");
-            self.wake();
-        }
-        if self.state.get() == State::Open && now.wrapping_sub(self.last_ping.get()) >= ticks.ping.max(1) {
-            self.last_ping.set(now);
-            if self.out.borrow().len() == 0 {
-                let ping = |out: &mut Vec<u8>| encode_control(out, OpCode::Ping, None, b"");
-                self.out.borrow_mut().push_with(&hub.buffers, ping);
-                self.wake();
-            }
-        }
-    }
-}
-
-/// Opens the WebSocket that an exchange has accepted, before its connection knows: what the application sends next
-/// is for it already.
-pub(crate) fn open(hub: &Hub, exchange: &Exchange) {
-    let mailbox = Rc::new(Mailbox {
-        id: exchange.id(),
-        listener: exchange.listener(),
-        out: RefCell::default(),
-        waker: RefCell::default(),
-        state: Cell::new(State::Open),
-        since: Cell::new(hub.tick()),
-        last_ping: Cell::new(hub.tick()),
-        was_high: Cell::new(false),
-        is_blocked: Cell::new(false),
-        is_inside: Cell::new(false),
-        reading: Pace::default(),
-        sending: Pace::default(),
-        queue: Charge::new(&hub.budget, Share::Queues),
-        message: Charge::new(&hub.budget, Share::Messages),
-        is_evicted: Cell::new(false),
-        leaving: Cell::new(0),
-    });
-    mailbox.out.borrow_mut().push_raw(&hub.buffers, &switching_protocols(exchange));
-    hub.open_socket(mailbox.id, mailbox);
-}
 
 /// Starts an open WebSocket on its connection. `read` came with the request.
 pub(crate) fn spawn(connection: Rc<Connection>, exchange: Box<Exchange>, read: &Bytes) {
@@ -216,29 +51,6 @@ pub(crate) fn spawn(connection: Rc<Connection>, exchange: Box<Exchange>, read: &
         driver.tell_closed(code);
         driver.connection.socket.borrow().shut_down();
     });
-}
-
-/// The answer that accepts a handshake (RFC 6455, 4.2.2), with the application's headers.
-fn switching_protocols(exchange: &Exchange) -> Vec<u8> {
-    let key = exchange.header(b"sec-websocket-key").unwrap_or_default();
-    let mut head = format!(
-        "HTTP/1.1 101 Switching Protocols\r\nDate: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {}\r\n",
-        httpdate::fmt_http_date(std::time::SystemTime::now()),
-        String::from_utf8_lossy(&accept_key(key)),
-    )
-    .into_bytes();
-    for (name, value) in exchange.reply_headers() {
-        let is_ours = [&b"date"[..], b"connection", b"upgrade", b"sec-websocket-accept", b"content-length"]
-            .iter()
-            .any(|ours| name.eq_ignore_ascii_case(ours));
-        if !is_ours {
-            for part in [name, b": ", value, b"\r\n"] {
-                head.extend_from_slice(part);
-            }
-        }
-    }
-    head.extend_from_slice(b"\r\n");
-    head
 }
 
 /// The task of one WebSocket. Idle, it holds no buffer.

@@ -3,7 +3,7 @@
 use rookery_exchange::Share;
 use rookery_websocket::protocol::CloseCode;
 
-use super::{Mailbox, State};
+use super::mailbox::{Mailbox, State};
 use crate::hub::Hub;
 use crate::outbound::Outbound;
 use crate::overload::{FREE, QUEUE_STEP};

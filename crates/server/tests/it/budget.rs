@@ -1,6 +1,8 @@
 //! What peers make the server hold, past each share of the budget.
 
 use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{BodySource, Command, Event, MessageKind, Payload, Share};
@@ -254,24 +256,31 @@ fn compressors() {
 #[test]
 fn messages_that_wait_for_the_application() {
     // The share is less than the limit of the queue.
+    let holds = Arc::new(AtomicBool::new(true));
+    let held = Arc::clone(&holds);
     let app = App::with(
         Config { limits: small(), ..Config::default() },
         Site::default(),
-        Box::new(|link, event| match event {
+        Box::new(move |link, event| match event {
             Event::Request(mut exchange) => {
                 exchange.begin_reply(101);
                 link.send(Command::Respond(exchange));
             }
-            Event::Message { .. } => std::thread::sleep(Duration::from_millis(30)),
+            Event::Message { .. } => {
+                while held.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
             _ => {}
         }),
     );
     let mut client = app.connect();
     client.upgrade(b"");
-    client.socket.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    client.socket.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     let message = masked(0x82, &vec![1; 60_000]);
     // 2 MiB, and what the sockets' buffers take: less than 60 MB.
     let sent = (0..1000).take_while(|_| client.socket.write_all(&message).is_ok()).count();
+    holds.store(false, Ordering::Relaxed);
     assert!(sent < 1000, "the server read on");
 }
 
