@@ -12,6 +12,7 @@ Exit status: 0; 1 something was left, an honest client was not served, or the se
 
 import csv
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -196,6 +197,8 @@ def main() -> int:
     if seconds < SHORTEST_S:
         print(f"usage: run.py [seconds, at least {SHORTEST_S}]", file=sys.stderr)
         return 2
+    # SIGTERM ends it as an exception does, so that no server or client outlives it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     machine.raise_descriptor_limit()
     machine.own_network()
     server = peers.start("rookery", "soak", static_folder(), "free")
