@@ -12,6 +12,4 @@ source "$here/lib.sh"
 
 binary=$(example autobahn_client)
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-mkdir -p "$out"
-AB_OUT=$out "$here/ab-client.sh" "$port" '*' "$(left_out "$size")" -- "$binary" > "$out/summary.txt" || true
-exec python3 "$here/judge.py" "$out/index.json" "$size"
+play "$out" "$size" "${CONFORMANCE_DRIVER:-$here/ab-client.sh}" "$port" '*' "$(left_out "$size")" -- "$binary"

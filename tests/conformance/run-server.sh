@@ -22,6 +22,5 @@ for _ in $(seq 50); do
 done
 [ -n "$url" ] || { echo 'conformance: the server did not start' >&2; exit 1; }
 
-mkdir -p "$out"
-AB_OUT=$out AB_AGENT=rookery "$here/ab-server.sh" "$url" '*' "$(left_out "$size")" > "$out/summary.txt" || true
-exec python3 "$here/judge.py" "$out/index.json" "$size"
+export AB_AGENT=rookery
+play "$out" "$size" "${CONFORMANCE_DRIVER:-$here/ab-server.sh}" "$url" '*' "$(left_out "$size")"
