@@ -194,14 +194,18 @@ def start(
             env=dict(environment(), **(variables or {})),
         )
     server = Server(peer, port, process, log)
-    while time.monotonic() - began < START_LIMIT_S:
-        if not server.is_alive():
-            raise RuntimeError(f"{peer} ended at once: {server.last_words()}")
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            server.started_in_s = time.monotonic() - began
-            return server
-        except OSError:
-            time.sleep(0.02)
-    server.stop()
-    raise RuntimeError(f"{peer} did not listen within {START_LIMIT_S:.0f} s: {server.last_words()}")
+    try:
+        while time.monotonic() - began < START_LIMIT_S:
+            if not server.is_alive():
+                raise RuntimeError(f"{peer} ended at once: {server.last_words()}")
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                server.started_in_s = time.monotonic() - began
+                return server
+            except OSError:
+                time.sleep(0.02)
+        raise RuntimeError(f"{peer} did not listen within {START_LIMIT_S:.0f} s: {server.last_words()}")
+    except BaseException:
+        # Also when the run is interrupted: nobody else knows of this process yet.
+        server.stop()
+        raise
