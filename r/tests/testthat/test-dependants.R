@@ -38,8 +38,8 @@ test_that("httr2::req_dry_run() shows the request", {
     "req <- req_body_json(req, list(a = 1))",
     "req_dry_run(req)"
   )
-  expect_match(said, "POST /path?x=1 HTTP/1.1", fixed = TRUE)
-  # httr2 1.1 writes the names of fields in lower case, and JSON over several lines.
+  # httr2 1.1 leaves the query out, writes the names of fields in lower case, and JSON over several lines.
+  expect_match(said, "POST /path(\\?x=1)? HTTP/1\\.1")
   expect_match(said, "accept: text/turtle", ignore.case = TRUE)
   expect_match(said, "\\{\\s*\"a\":\\s*1\\s*\\}")
 })
@@ -218,6 +218,8 @@ test_that("Shiny's own runApp() runs on it, with use_compat()", {
   ))
   expect_true(wait_until(function() grepl("Listening on", it$tell())))
   url <- sprintf("http://127.0.0.1:%d", port)
+  # Shiny says so before it listens.
+  wait_until(function() !inherits(try(fetch(url), silent = TRUE), "try-error") || !it$process$is_alive())
   expect_match(fetch(url)$text, "of shiny")
   expect_equal(fetch(paste0(url, "/shared/shiny.min.js"))$status_code, 200)
   expect_match(fetch(paste0(url, "/nothing-here"))$text, "Not Found")
