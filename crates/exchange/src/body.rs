@@ -75,6 +75,11 @@ impl RequestBody {
         self.len = len;
     }
 
+    /// Takes the body's file away, which nobody reads any more, to be closed where that may take long.
+    pub fn take_file(&mut self) -> Option<File> {
+        self.file.take()
+    }
+
     /// Reads from `offset` on into `out`; 0 at the end.
     ///
     /// # Errors

@@ -34,6 +34,15 @@ pub(crate) async fn answer(
     connection: Rc<Connection>,
     request: Request<Incoming>,
 ) -> Result<Response<ReplyBody>, Gone> {
+    let response = reply_to(connection, request).await?;
+    // Boxed, so that every connection is not as large as the few that need it.
+    Ok(if response.body().is_plain() { Box::pin(reply::compressed(response)).await } else { response })
+}
+
+async fn reply_to(
+    connection: Rc<Connection>,
+    request: Request<Incoming>,
+) -> Result<Response<ReplyBody>, Gone> {
     connection.enter(Phase::Body);
     connection.has_rest.set(false);
     let id = Hub::next_id();

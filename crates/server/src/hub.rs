@@ -15,6 +15,7 @@ use rookery_exchange::{
 use tokio::sync::Notify;
 
 use crate::access_log::Slot;
+use crate::closing::Unnamed;
 use crate::compress::Gzip;
 use crate::config::Limits;
 use crate::connection::Connection;
@@ -159,6 +160,9 @@ impl Hub {
 
     /// Takes an exchange back whose reply has been sent or is not wanted.
     pub(crate) fn recycle(&self, mut exchange: Box<Exchange>) {
+        if let Some(spool) = exchange.body_mut().take_file() {
+            drop(Unnamed::new(spool));
+        }
         let mut exchanges = self.exchanges.borrow_mut();
         if exchanges.len() < KEPT_EXCHANGES {
             exchange.reset();

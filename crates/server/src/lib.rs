@@ -28,6 +28,7 @@ mod accept;
 pub mod access_log;
 mod answer;
 mod bind;
+mod closing;
 pub mod compress;
 mod config;
 mod connection;

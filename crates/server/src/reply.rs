@@ -1,5 +1,6 @@
 //! A reply, from what the application wrote into the exchange to what hyper sends.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -15,10 +16,12 @@ use http_body::{Frame, SizeHint};
 use rookery_exchange::{Charge, Exchange};
 use tokio::task::JoinHandle;
 
+use crate::closing::Unnamed;
 use crate::compress::{self, Candidate, Gzip};
 use crate::connection::{Connection, Phase};
 use crate::rejection::Rejection;
 use crate::request;
+use crate::spool::blocking;
 
 /// Bytes of a file read at once.
 const PIECE: usize = 64 << 10;
@@ -37,6 +40,8 @@ pub(crate) struct ReplyBody {
 enum Source {
     Empty,
     Whole(Bytes),
+    /// To be compressed before anything is sent: see [`compressed`].
+    Plain(Bytes),
     File(FileSource),
     Gzip(Box<GzipSource>),
 }
@@ -44,7 +49,7 @@ enum Source {
 /// A file, read piece by piece on another thread: the next piece when the last has been taken.
 #[derive(Debug)]
 struct FileSource {
-    file: Arc<File>,
+    file: Arc<Body>,
     at: u64,
     left: u64,
     reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
@@ -63,7 +68,25 @@ struct GzipSource {
 #[derive(Debug)]
 enum Input {
     Whole(Bytes),
-    File { file: Arc<File>, at: u64, left: u64 },
+    File { file: Arc<Body>, at: u64, left: u64 },
+}
+
+/// A file that is sent, by how it is closed.
+#[derive(Debug)]
+enum Body {
+    Named(File),
+    Unnamed(Unnamed),
+}
+
+impl std::ops::Deref for Body {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        match self {
+            Body::Named(file) => file,
+            Body::Unnamed(file) => file,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -75,7 +98,7 @@ struct Compressed {
 }
 
 impl FileSource {
-    fn new(file: File, at: u64, left: u64) -> FileSource {
+    fn new(file: Body, at: u64, left: u64) -> FileSource {
         FileSource { file: Arc::new(file), at, left, reading: None }
     }
 
@@ -105,6 +128,9 @@ impl FileSource {
         }))
     }
 }
+
+/// Bodies up to here are compressed where they are: a tenth of a millisecond, which the hand-over costs in part.
+const GZIP_HERE: usize = 4 << 10;
 
 /// Bodies up to here are compressed at once and keep a length; larger ones in pieces of this size.
 const GZIP_PIECE: usize = 64 << 10;
@@ -171,7 +197,7 @@ impl http_body::Body for ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let piece = match &mut self.source {
             Source::Empty => None,
-            Source::Whole(bytes) => {
+            Source::Whole(bytes) | Source::Plain(bytes) => {
                 let bytes = std::mem::take(bytes);
                 self.source = Source::Empty;
                 self.connection.line.add_bytes(bytes.len());
@@ -189,7 +215,7 @@ impl http_body::Body for ReplyBody {
     fn is_end_stream(&self) -> bool {
         match &self.source {
             Source::Empty => true,
-            Source::Whole(bytes) => bytes.is_empty(),
+            Source::Whole(bytes) | Source::Plain(bytes) => bytes.is_empty(),
             Source::File(file) => file.left == 0,
             Source::Gzip(gzip) => gzip.gzip.is_none() && gzip.working.is_none(),
         }
@@ -198,10 +224,17 @@ impl http_body::Body for ReplyBody {
     fn size_hint(&self) -> SizeHint {
         match &self.source {
             Source::Empty => SizeHint::with_exact(0),
-            Source::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Source::Whole(bytes) | Source::Plain(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Source::File(file) => SizeHint::with_exact(file.left),
             Source::Gzip(_) => SizeHint::default(),
         }
+    }
+}
+
+impl ReplyBody {
+    /// Whether [`compressed`] has to come first.
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self.source, Source::Plain(_))
     }
 }
 
@@ -224,6 +257,11 @@ pub(crate) enum Content {
         at: u64,
         len: u64,
     },
+    /// The application's: it may have been unlinked already.
+    Unnamed {
+        file: Unnamed,
+        len: u64,
+    },
 }
 
 impl Content {
@@ -231,7 +269,7 @@ impl Content {
         match self {
             Content::Nothing => 0,
             Content::Whole(bytes) => bytes.len() as u64,
-            Content::File { len, .. } => *len,
+            Content::File { len, .. } | Content::Unnamed { len, .. } => *len,
         }
     }
 
@@ -240,7 +278,7 @@ impl Content {
         match self {
             Content::Nothing => 0,
             Content::Whole(bytes) => bytes.len(),
-            Content::File { .. } => PIECE,
+            Content::File { .. } | Content::Unnamed { .. } => PIECE,
         }
     }
 
@@ -249,24 +287,55 @@ impl Content {
             Content::Nothing => Source::Empty,
             Content::Whole(bytes) if bytes.is_empty() => Source::Empty,
             Content::Whole(bytes) => Source::Whole(bytes),
-            Content::File { file, at, len } => Source::File(FileSource::new(file, at, len)),
+            Content::File { file, at, len } => Source::File(FileSource::new(Body::Named(file), at, len)),
+            Content::Unnamed { file, len } => Source::File(FileSource::new(Body::Unnamed(file), 0, len)),
         }
     }
 
-    /// The source of the compressed body; a small one is compressed here.
+    /// The source of the compressed body; a very small one is compressed here.
     fn compressed(self, connection: &Connection, charge: Charge) -> Source {
         let input = match self {
             Content::Nothing => return Source::Empty,
-            Content::Whole(bytes) if bytes.len() <= GZIP_PIECE => {
-                let mut out = Vec::with_capacity(bytes.len() / 2 + 64);
-                connection.hub.gzip.borrow_mut().get_or_insert_default().compress(&bytes, &mut out);
-                return Source::Whole(out.into());
+            Content::Whole(bytes) if bytes.len() <= GZIP_HERE => {
+                return Source::Whole(gzip(&mut connection.hub.gzip.borrow_mut(), &bytes));
             }
+            Content::Whole(bytes) if bytes.len() <= GZIP_PIECE => return Source::Plain(bytes),
             Content::Whole(bytes) => Input::Whole(bytes),
-            Content::File { file, at, len } => Input::File { file: Arc::new(file), at, left: len },
+            Content::File { file, at, len } => {
+                Input::File { file: Arc::new(Body::Named(file)), at, left: len }
+            }
+            Content::Unnamed { file, len } => {
+                Input::File { file: Arc::new(Body::Unnamed(file)), at: 0, left: len }
+            }
         };
         Source::Gzip(Box::new(GzipSource { gzip: Some(Gzip::new()), input, working: None, _charge: charge }))
     }
+}
+
+thread_local! {
+    /// The compressor of a thread that blocks: there are few of them, and they end when they are idle.
+    static GZIP: RefCell<Option<Gzip>> = const { RefCell::new(None) };
+}
+
+/// Compresses a body that is to keep a length, on another thread.
+pub(crate) async fn compressed(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
+    let ReplyBody { connection, source } = response.body_mut();
+    if let Source::Plain(bytes) = source {
+        let plain = bytes.clone();
+        let work = move || Ok(GZIP.with_borrow_mut(|state| gzip(state, &plain)));
+        *source = Source::Whole(match blocking(work).await {
+            Ok(bytes) => bytes,
+            // No thread, then here.
+            Err(_) => gzip(&mut connection.hub.gzip.borrow_mut(), bytes),
+        });
+    }
+    response
+}
+
+fn gzip(state: &mut Option<Gzip>, bytes: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(bytes.len() / 2 + 64);
+    state.get_or_insert_default().compress(bytes, &mut out);
+    out.into()
 }
 
 /// What the request says about the form of its reply.
@@ -328,7 +397,7 @@ pub(crate) fn build(
         rookery_exchange::ReplyBody::None => Content::Nothing,
         rookery_exchange::ReplyBody::Copied => Content::Whole(body),
         rookery_exchange::ReplyBody::Lent(lease) => Content::Whole(Bytes::from_owner(lease)),
-        rookery_exchange::ReplyBody::File { file, len } => Content::File { file, at: 0, len },
+        rookery_exchange::ReplyBody::File { file, len } => Content::Unnamed { file: Unnamed::new(file), len },
     };
     finish(connection, status, headers, content, &facts, terms)
 }

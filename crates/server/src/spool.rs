@@ -10,6 +10,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use rookery_exchange::Exchange;
 
+use crate::closing::Unnamed;
 use crate::connection::Connection;
 use crate::rejection::Rejection;
 use crate::spool_folder::{Reserve, SpoolFolder};
@@ -79,7 +80,7 @@ pub(crate) async fn read(
 
 /// A temporary file without a name: nothing is left behind, whatever happens.
 struct Spool {
-    file: File,
+    file: Unnamed,
     batch: Vec<u8>,
     reserve: Reserve,
     folder: Arc<SpoolFolder>,
@@ -92,7 +93,7 @@ impl Spool {
         let folder = Arc::clone(folder);
         blocking(move || {
             let file = folder.file().inspect_err(|error| folder.complain(error))?;
-            Spool { file, batch, reserve, folder }.written()
+            Spool { file: Unnamed::new(file), batch, reserve, folder }.written()
         })
         .await
     }
@@ -103,14 +104,14 @@ impl Spool {
     }
 
     async fn finish(self) -> io::Result<File> {
-        blocking(move || self.written()).await.map(|spool| spool.file)
+        blocking(move || self.written()).await.map(|spool| spool.file.into_file())
     }
 
     fn written(mut self) -> io::Result<Spool> {
         let written = self
             .reserve
             .check(&self.file, self.batch.len() as u64)
-            .and_then(|()| self.file.write_all(&self.batch))
+            .and_then(|()| (&*self.file).write_all(&self.batch))
             .inspect_err(|error| self.folder.complain(error));
         // The first one was all that had been in memory.
         self.batch.clear();

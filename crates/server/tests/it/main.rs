@@ -8,6 +8,7 @@ mod leaving;
 mod lifetime;
 mod limit_table;
 mod limits;
+mod off_thread;
 mod reports;
 mod seats;
 mod send_queue;
