@@ -60,9 +60,9 @@ pub(crate) struct Connection {
     pub(crate) listener: ListenerId,
     pub(crate) site: Site,
     // Before the socket: a descriptor that was closed may be somebody else's by now.
-    _served: Served,
+    served: Served,
     /// Its place among those of its address, if they are counted.
-    _seat: Option<Seat>,
+    seat: Option<Seat>,
     pub(crate) socket: RefCell<Socket>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) local: Option<SocketAddr>,
@@ -113,6 +113,16 @@ pub(crate) struct Connection {
     pub(crate) line: Line,
 }
 
+/// A socket and what goes with it.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    // Before the socket, as in a connection.
+    _served: Served,
+    _seat: Option<Seat>,
+    _charge: Charge,
+    pub(crate) socket: Socket,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     No,
@@ -149,8 +159,8 @@ impl Connection {
             listener,
             site: site.clone(),
             socket: RefCell::new(socket),
-            _served: served,
-            _seat: seat,
+            served,
+            seat,
             remote: ends.0,
             local: ends.1,
             // Its first head has to come as soon as any other.
@@ -270,10 +280,14 @@ impl Connection {
         }
     }
 
-    /// Lets go of what only HTTP needs.
-    fn let_go(&self) {
-        self.waker.take();
-        self.out.take();
+    /// What a WebSocket keeps: the rest of a connection is as large as all that it has itself.
+    pub(crate) fn into_transport(self) -> Transport {
+        Transport {
+            _served: self.served,
+            _seat: self.seat,
+            _charge: self.charge,
+            socket: self.socket.into_inner(),
+        }
     }
 
     /// Whether the peer has reset the connection, or closed all of it where that can be told. Costs no system call unless the socket has something to tell.
@@ -409,8 +423,7 @@ pub(crate) async fn serve(joined: Joined) {
                 connection.line.end(connection.remote);
                 drop(joined);
                 // A task of its own: the one that held hyper is large, and a WebSocket lives long. Whatever could
-                // wake that one keeps its memory.
-                connection.let_go();
+                // wake that one would keep its memory; with the connection its wakers go.
                 socket::spawn(connection, exchange, &read);
                 return;
             }

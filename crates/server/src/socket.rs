@@ -15,7 +15,7 @@ use rookery_websocket::protocol::{
 
 use self::mailbox::State;
 pub(crate) use self::mailbox::{Mailbox, open};
-use crate::connection::Connection;
+use crate::connection::{Connection, Transport};
 use crate::hub::Hub;
 
 /// Bytes waiting past which pongs wait as well, the newest replacing the one before (RFC 6455, 5.5.3): a peer that
@@ -32,12 +32,18 @@ const ABNORMAL: u16 = 1006;
 /// Starts an open WebSocket on its connection. `read` came with the request.
 pub(crate) fn spawn(connection: Rc<Connection>, exchange: Box<Exchange>, read: &Bytes) {
     let hub = Rc::clone(&connection.hub);
+    let Some(connection) = Rc::into_inner(connection) else {
+        debug_assert!(false, "hyper and the hub have let go of it");
+        hub.pending.close(exchange.slot());
+        return hub.disown(exchange);
+    };
     let mailbox = hub.socket(exchange.id()).expect("opened when it was accepted, closed only by its task");
     hub.finish(exchange);
     let limits = Limits { message: hub.limits.message_bytes, ..Limits::default() };
     let mut driver = Driver {
         decoder: Decoder::new(Role::Server, limits),
-        connection,
+        hub: Rc::clone(&hub),
+        transport: connection.into_transport(),
         mailbox,
         read: read.to_vec(),
         pong: None,
@@ -49,13 +55,14 @@ pub(crate) fn spawn(connection: Rc<Connection>, exchange: Box<Exchange>, read: &
     tokio::task::spawn_local(async move {
         let code = poll_fn(|cx| driver.poll(cx)).await;
         driver.tell_closed(code);
-        driver.connection.socket.borrow().shut_down();
+        driver.transport.socket.shut_down();
     });
 }
 
 /// The task of one WebSocket. Idle, it holds no buffer.
 struct Driver {
-    connection: Rc<Connection>,
+    hub: Rc<Hub>,
+    transport: Transport,
     mailbox: Rc<Mailbox>,
     decoder: Decoder,
     /// What came in the same segments as the handshake.
@@ -76,7 +83,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         self.tell_closed(ABNORMAL);
         self.mailbox.state.set(State::Over);
-        self.connection.hub.close_socket(self.mailbox.id);
+        self.hub.close_socket(self.mailbox.id);
     }
 }
 
@@ -94,7 +101,7 @@ impl Driver {
         }
         loop {
             if self.mailbox.state.get() == State::Over {
-                self.connection.socket.borrow().reset_on_close();
+                self.transport.socket.reset_on_close();
                 return Poll::Ready(self.code.unwrap_or(ABNORMAL));
             }
             if self.poll_read(cx).is_err() {
@@ -113,15 +120,14 @@ impl Driver {
         }
         if self.discards {
             // All that was to be said has been written.
-            self.connection.socket.borrow().shut_down();
+            self.transport.socket.shut_down();
         }
         Poll::Pending
     }
 
     /// Reads what there is, as far as the application has room for it.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> std::io::Result<()> {
-        let connection = Rc::clone(&self.connection);
-        let hub = &connection.hub;
+        let hub = Rc::clone(&self.hub);
         if !self.read.is_empty() {
             let mut read = std::mem::take(&mut self.read);
             self.take(&mut read);
@@ -138,14 +144,14 @@ impl Driver {
                 return Ok(());
             }
             let mut scratch = hub.scratch.borrow_mut();
-            match connection.socket.borrow_mut().poll_read(cx, &mut scratch) {
+            match self.transport.socket.poll_read(cx, &mut scratch) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Ready(Ok(0)) => self.is_read_closed = true,
                 Poll::Ready(Ok(n)) => {
                     self.take(&mut scratch[..n]);
                     self.mailbox.has_read(n, !self.decoder.is_idle());
-                    if !self.mailbox.hold_message(hub, self.decoder.capacity()) {
+                    if !self.mailbox.hold_message(&hub, self.decoder.capacity()) {
                         self.mailbox.is_evicted.set(false);
                         self.drop_message();
                     }
@@ -158,7 +164,7 @@ impl Driver {
 
     /// There was no room for the message: what comes of it does not count any more.
     fn drop_message(&mut self) {
-        let hub = &self.connection.hub;
+        let hub = &self.hub;
         self.decoder = Decoder::new(Role::Server, Limits::default());
         self.discards = true;
         self.mailbox.has_dropped(hub);
@@ -167,10 +173,10 @@ impl Driver {
 
     /// Writes what waits. Ready with whether writing brought up more to write.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<bool>> {
-        let (mailbox, hub) = (&self.mailbox, &self.connection.hub);
+        let (mailbox, hub) = (&self.mailbox, &self.hub);
         let mut out = mailbox.out.borrow_mut();
         let before = out.len();
-        let flushed = out.poll_flush(&hub.buffers, &mut self.connection.socket.borrow_mut(), cx);
+        let flushed = out.poll_flush(&hub.buffers, &mut self.transport.socket, cx);
         if out.len() != before || !mailbox.is_blocked.get() {
             if !mailbox.is_blocked.replace(flushed.is_pending()) {
                 mailbox.reading.start();
@@ -198,7 +204,7 @@ impl Driver {
     fn tell_closed(&mut self, code: u16) {
         if !std::mem::replace(&mut self.is_told, true) {
             let (socket, listener) = (self.mailbox.id, self.mailbox.listener);
-            self.connection.hub.tell(Event::Closed { socket, listener, code });
+            self.hub.tell(Event::Closed { socket, listener, code });
         }
     }
 
@@ -208,11 +214,7 @@ impl Driver {
             let (n, frame) = match self.decoder.decode(input) {
                 Ok(decoded) => decoded,
                 Err(violation) => {
-                    self.mailbox.say_goodbye(
-                        &self.connection.hub,
-                        Some(violation.close_code()),
-                        &violation.to_string(),
-                    );
+                    self.mailbox.say_goodbye(&self.hub, Some(violation.close_code()), &violation.to_string());
                     self.discards = true;
                     self.tell_closed(ABNORMAL);
                     return;
@@ -220,10 +222,10 @@ impl Driver {
             };
             match frame {
                 Some(Frame::Text(payload)) => {
-                    tell(&self.connection.hub, &self.mailbox, MessageKind::Text, payload);
+                    tell(&self.hub, &self.mailbox, MessageKind::Text, payload);
                 }
                 Some(Frame::Binary(payload)) => {
-                    tell(&self.connection.hub, &self.mailbox, MessageKind::Binary, payload);
+                    tell(&self.hub, &self.mailbox, MessageKind::Binary, payload);
                 }
                 Some(Frame::Ping(payload)) if self.mailbox.state.get() == State::Open => {
                     let mut out = self.mailbox.out.borrow_mut();
@@ -231,13 +233,13 @@ impl Driver {
                         self.pong = Some(payload.to_vec());
                     } else {
                         let pong = |out: &mut Vec<u8>| encode_control(out, OpCode::Pong, None, payload);
-                        out.push_with(&self.connection.hub.buffers, pong);
+                        out.push_with(&self.hub.buffers, pong);
                     }
                 }
                 Some(Frame::Close(close)) => {
                     let code = close.code.map_or(NO_STATUS, CloseCode::get);
                     self.code = Some(code);
-                    self.mailbox.say_goodbye(&self.connection.hub, close.code, "");
+                    self.mailbox.say_goodbye(&self.hub, close.code, "");
                     // Now, and not when the answer has been written: the application's end is not the transport's.
                     self.tell_closed(code);
                 }
