@@ -6,18 +6,17 @@
 # Of this session and this load of the package: what was saved and restored has a copy of it, which is another one.
 .globals$session <- new.env(parent = emptyenv())
 
-# The open WebSockets of each listener: an environment per listener, by the listener's number.
-.sockets <- new.env(parent = emptyenv())
-
 .onLoad <- function(libname, pkgname) {
   shared <- new.env(parent = emptyenv())
   shared$null_input <- nullInputStream
   shared$error_stream <- stdErrStream
   shared$httpuv_version <- httpuv_version()
-  shared$new_input <- new_input
-  shared$forget_body <- forget_body
-  shared$new_socket <- new_socket
-  shared$forget_socket <- forget_socket
+  shared$request_frame <- request_frame()
+  shared$body_stream <- body_stream
+  shared$open_body <- open_body
+  shared$bind_body <- bind_body
+  shared$close_body <- close_body
+  shared$new_socket <- WebSocket$new
   shared$then <- answer_later
   shared$overflow <- overflow_condition
   shared$message <- error_page

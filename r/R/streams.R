@@ -39,11 +39,74 @@ InputStream <- list(
       offset <<- 0
       was
     }
-    lockEnvironment(self, bindings = TRUE)
-    class(self) <- c("InputStream", "R6")
-    self
+    as_stream(self)
   }
 )
+
+# ---- the body of a request, read from the server's memory or its file: `ticket` names it to C (src/input.c) ----
+
+# A function whose call gives, as the environment of the function that it returns, a new request with its two bindings
+# not yet looked at. What it calls is no name: the environment around it is empty, as httpuv's requests have it.
+request_frame <- function() {
+  frame <- function(rook.input, .bodyData) NULL
+  body(frame) <- as.call(list(`function`, NULL, NULL))
+  environment(frame) <- emptyenv()
+  frame
+}
+
+# An InputStream whose methods are all there is to make: the rest is in C.
+body_stream <- function(.ticket) {
+  read <- function(l = -1L) .Call(ffi_input_read, .ticket, l)
+  read_lines <- function(n = -1L) body_lines(.ticket, n)
+  rewind <- function() .Call(ffi_input_seek, .ticket, 0)
+  as_stream(environment())
+}
+
+as_stream <- function(self) {
+  lockEnvironment(self, bindings = TRUE)
+  class(self) <- c("InputStream", "R6")
+  self
+}
+
+body_lines <- function(ticket, n) {
+  count <- check_count(n, "n")
+  offset <- .Call(ffi_input_tell, ticket)
+  read_at <- function(offset, n) .Call(ffi_body_read, ticket, offset, n)
+  bytes <- find_lines(read_at, offset, ticket[[3]], count)
+  .Call(ffi_input_seek, ticket, offset + length(bytes))
+  split_lines(if (offset == 0) strip_mark(bytes) else bytes)
+}
+
+# The body as a connection, for those who read `req$.bodyData`; NULL when the request has been answered.
+open_body <- function(ticket, req) {
+  where <- .Call(ffi_body_open, ticket)
+  if (is.null(where)) {
+    return(NULL)
+  }
+  connection <- if (where[[2]] >= 0) {
+    # A spooled body has no name any more; its descriptor has.
+    file(file.path("/proc/self/fd", where[[2]]), open = "rb")
+  } else {
+    rawConnection(.Call(ffi_body_read, ticket, 0, where[[1]]), open = "rb")
+  }
+  .Call(ffi_body_opened, ticket, list(connection, req))
+  connection
+}
+
+# The request has been answered: the connection of `opened`, a list of it and its request, is gone.
+close_body <- function(opened) {
+  try(close(opened[[1]]), silent = TRUE)
+  assign(".bodyData", NULL, envir = opened[[2]])
+}
+
+# Binds a body in a request that was made before it had one.
+bind_body <- function(ticket, req) {
+  force(ticket)
+  delayedAssign("rook.input", body_stream(ticket), assign.env = req)
+  delayedAssign(".bodyData", open_body(ticket, req), assign.env = req)
+}
+
+# ---- lines ----
 
 check_count <- function(n, name) {
   if (!(is.numeric(n) || is.logical(n)) || length(n) != 1 || is.na(n)) {

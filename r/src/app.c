@@ -73,7 +73,7 @@ struct visit {
 // Sends the reply and lets go of what R held for the request.
 static void respond(uint32_t slot, uint64_t id) {
     rk_respond(slot, id);
-    request_answered(id);
+    input_answered(slot, id);
 }
 
 static bool is_nothing(SEXP value) {
@@ -167,7 +167,9 @@ static SEXP run_visit(void* data) {
         }
         break;
     default:
-        request_input(req, event);
+        if (is_second) {
+            input_bind(req, event);
+        }
         if (is_second || !ask_on_headers(visit, app, req)) {
             ask_call(visit, app, req);
         }

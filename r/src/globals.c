@@ -70,15 +70,27 @@ static SEXP constant_string(const char* text) {
     return string;
 }
 
-static SEXP shared_object(SEXP shared, const char* name) {
-    SEXP value = Rf_findVarInFrame(shared, Rf_install(name));
-    if (value == R_UnboundValue) {
-        Rf_error("rookery: internal error: `%s` is missing from the shared objects", name);
+SEXP variable(SEXP env, SEXP name) {
+#if R_VERSION >= R_Version(4, 5, 0)
+    // The pointer can be no variable's value.
+    SEXP value = R_getVarEx(name, env, FALSE, R_MissingArg);
+    return value == R_MissingArg ? NULL : value;
+#else
+    SEXP value = Rf_findVarInFrame(env, name);
+    if (value == R_UnboundValue || TYPEOF(value) != PROMSXP) {
+        return value == R_UnboundValue ? NULL : value;
     }
-    if (TYPEOF(value) == PROMSXP) {
-        PROTECT(value);
-        value = Rf_eval(value, R_BaseEnv);
-        UNPROTECT(1);
+    PROTECT(value);
+    value = Rf_eval(value, R_BaseEnv);
+    UNPROTECT(1);
+    return value;
+#endif
+}
+
+static SEXP shared_object(SEXP shared, const char* name) {
+    SEXP value = variable(shared, Rf_install(name));
+    if (value == NULL) {
+        Rf_error("rookery: internal error: `%s` is missing from the shared objects", name);
     }
     R_PreserveObject(value);
     return value;
@@ -153,10 +165,12 @@ SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
     objs.error_stream = shared_object(shared, "error_stream");
     objs.httpuv_version = shared_object(shared, "httpuv_version");
     MARK_NOT_MUTABLE(objs.httpuv_version);
-    objs.new_input = shared_object(shared, "new_input");
-    objs.forget_body = shared_object(shared, "forget_body");
+    objs.request_frame = shared_object(shared, "request_frame");
+    objs.body_stream = shared_object(shared, "body_stream");
+    objs.open_body = shared_object(shared, "open_body");
+    objs.bind_body = shared_object(shared, "bind_body");
+    objs.close_body = shared_object(shared, "close_body");
     objs.new_socket = shared_object(shared, "new_socket");
-    objs.forget_socket = shared_object(shared, "forget_socket");
     objs.then = shared_object(shared, "then");
     objs.overflow = shared_object(shared, "overflow");
     objs.message = shared_object(shared, "message");

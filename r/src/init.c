@@ -24,10 +24,15 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_respond, 2),
     ENTRY(ffi_reject, 2),
     ENTRY(ffi_body_read, 3),
+    ENTRY(ffi_body_open, 1),
+    ENTRY(ffi_body_opened, 2),
+    ENTRY(ffi_input_read, 2),
+    ENTRY(ffi_input_tell, 1),
+    ENTRY(ffi_input_seek, 2),
     ENTRY(ffi_lent_blocks, 0),
     ENTRY(ffi_ws_send, 2),
     ENTRY(ffi_ws_close, 3),
-    ENTRY(ffi_ws_id, 1),
+    ENTRY(ffi_sockets, 1),
     ENTRY(ffi_rng_state, 0),
     ENTRY(ffi_live_bytes, 0),
     ENTRY(ffi_refuse, 2),
@@ -55,4 +60,5 @@ attribute_visible void R_init_rookery(DllInfo* dll) {
     R_registerRoutines(dll, NULL, entries, NULL, NULL);
     R_useDynamicSymbols(dll, FALSE);
     R_forceSymbols(dll, TRUE);
+    body_init(dll);
 }

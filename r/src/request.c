@@ -83,9 +83,7 @@ static void bind_field(SEXP req, SEXP name, enum field field, struct rk_bytes by
 }
 
 SEXP request_new(const struct rk_event* event) {
-    SEXP req = PROTECT(R_NewEnv(R_EmptyEnv, FALSE, 0));
-
-
+    SEXP req = PROTECT(event->body_len > 0 ? input_request(event) : R_NewEnv(R_EmptyEnv, FALSE, 0));
     bool is_same = bind_headers(req, event);
     SEXP headers;
     if (event->header_count == 0) {
@@ -101,7 +99,9 @@ SEXP request_new(const struct rk_event* event) {
     Rf_defineVar(syms.url_scheme, objs.url_scheme, req);
     Rf_defineVar(syms.errors, objs.error_stream, req);
     Rf_defineVar(syms.httpuv_version, objs.httpuv_version, req);
-    Rf_defineVar(syms.input, objs.null_input, req);
+    if (event->body_len == 0) {
+        Rf_defineVar(syms.input, objs.null_input, req);
+    }
     bind_field(req, syms.server_name, FIELD_LOCAL_ADDR, event->local_addr);
     bind_field(req, syms.server_port, FIELD_LOCAL_PORT, event->local_port);
     bind_field(req, syms.remote_addr, FIELD_REMOTE_ADDR, event->remote_addr);
@@ -111,38 +111,4 @@ SEXP request_new(const struct rk_event* event) {
     bind_field(req, syms.method, FIELD_METHOD, event->method);
     UNPROTECT(2);
     return req;
-}
-
-// Requests with a body that have not been answered.
-static size_t open_bodies;
-
-// Binds rook.input and .bodyData of a request that has a body.
-void request_input(SEXP req, const struct rk_event* event) {
-    if (event->body_len == 0) {
-        return;
-    }
-    SEXP ticket = PROTECT(Rf_allocVector(REALSXP, 2));
-    REAL(ticket)[0] = (double)event->slot;
-    REAL(ticket)[1] = (double)event->id;
-    SEXP len = PROTECT(Rf_ScalarReal((double)event->body_len));
-    SEXP fd = PROTECT(Rf_ScalarInteger(event->body_fd));
-    SEXP call = PROTECT(Rf_lang5(objs.new_input, req, ticket, len, fd));
-    Rf_eval(call, R_BaseEnv);
-    open_bodies++;
-    UNPROTECT(4);
-}
-
-// A request has been answered: if it had a body, what R opened to read it is closed.
-void request_answered(uint64_t id) {
-    if (open_bodies == 0) {
-        return;
-    }
-    bool failed;
-    SEXP number = PROTECT(Rf_ScalarReal((double)id));
-    SEXP call = PROTECT(Rf_lang2(objs.forget_body, number));
-    SEXP was_open = call_quietly(call, &failed);
-    if (!failed && Rf_asLogical(was_open) == TRUE) {
-        open_bodies--;
-    }
-    UNPROTECT(2);
 }

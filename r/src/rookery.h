@@ -105,8 +105,9 @@ int rk_is_held(uint32_t slot, uint64_t id);
 int rk_route(uint32_t slot, uint64_t id, char* out, size_t len);
 
 // WebSockets
-void rk_ws_bind(uint64_t id, uint64_t token);
+void rk_ws_bind(uint64_t id, uint32_t listener, uint64_t token);
 void rk_ws_unbind(uint64_t id);
+size_t rk_ws_list(uint32_t listener, uint64_t* tokens, size_t capacity);  // how many there are
 void rk_ws_send(uint64_t id, int is_text, const void* start, size_t len);
 void rk_ws_lend(uint64_t id, int is_text, const void* start, size_t len, uint64_t token);
 void rk_ws_close(uint64_t id, int code, const char* reason, size_t len);

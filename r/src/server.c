@@ -55,6 +55,7 @@ SEXP ffi_refuse(SEXP listener, SEXP held) {
     app_remove((uint32_t)Rf_asInteger(listener));
     if (Rf_asLogical(held) == TRUE) {
         rk_refuse_held((uint32_t)Rf_asInteger(listener));
+        input_refused();
     }
     return R_NilValue;
 }

@@ -72,6 +72,7 @@ static void schedule(void) {
 // In a forked child: what the parent's I/O thread asked for is not asked for here.
 static void forked(void) {
     is_scheduled = 0;
+    input_forked();
     rk_forked();
 }
 
@@ -222,7 +223,7 @@ static SEXP run_service(void* data) {
         heed();
         return R_NilValue;
     }
-    while (Rf_asLogical(Rf_findVarInFrame(objs.globals, syms.paused)) != TRUE) {
+    while (Rf_asLogical(variable(objs.globals, syms.paused)) != TRUE) {
         pass(R_PosInf);
         R_CheckUserInterrupt();
         if (rk_has_failed()) {

@@ -6,6 +6,7 @@
 #include <R.h>
 #include <R_ext/Rdynload.h>
 #include <Rinternals.h>
+#include <Rversion.h>
 #include <signal.h>
 #include <stdbool.h>
 
@@ -27,8 +28,8 @@ extern struct objects {
     SEXP empty_string, rook_version, url_scheme, no_headers;
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
-    SEXP new_input, forget_body, new_socket, forget_socket, then, overflow, message, report, run_now, heed;
-    SEXP hear_interrupts;
+    SEXP request_frame, body_stream, open_body, bind_body, close_body, new_socket, then;
+    SEXP overflow, message, report, run_now, heed, hear_interrupts;
 } objs;
 
 SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared);
@@ -39,10 +40,28 @@ SEXP kept(uint64_t token);
 void release(uint64_t token);
 void release_returned(void);
 
+// The value of a variable of an environment's own; NULL when there is none. A promise is kept first.
+SEXP variable(SEXP env, SEXP name);
+
 // body.c ------------------------------------------------------------------
 
-SEXP ffi_body_read(SEXP ticket, SEXP offset, SEXP n);
+void body_init(DllInfo* dll);
+SEXP body_bytes(uint32_t slot, uint64_t id, uint64_t from, R_xlen_t len);
 SEXP ffi_lent_blocks(void);
+
+// input.c -----------------------------------------------------------------
+
+SEXP input_request(const struct rk_event* event);
+void input_bind(SEXP req, const struct rk_event* event);
+void input_answered(uint32_t slot, uint64_t id);
+void input_refused(void);
+void input_forked(void);
+SEXP ffi_input_read(SEXP ticket, SEXP l);
+SEXP ffi_input_tell(SEXP ticket);
+SEXP ffi_input_seek(SEXP ticket, SEXP offset);
+SEXP ffi_body_read(SEXP ticket, SEXP offset, SEXP n);
+SEXP ffi_body_open(SEXP ticket);
+SEXP ffi_body_opened(SEXP ticket, SEXP both);
 
 // strings.c ---------------------------------------------------------------
 
@@ -70,8 +89,6 @@ bool header_is_ambiguous(const struct rk_header* header);
 // request.c ---------------------------------------------------------------
 
 SEXP request_new(const struct rk_event* event);
-void request_input(SEXP req, const struct rk_event* event);
-void request_answered(uint64_t id);
 
 // guard.c -----------------------------------------------------------------
 
@@ -184,7 +201,7 @@ SEXP ffi_respond(SEXP ticket, SEXP value);
 SEXP ffi_reject(SEXP ticket, SEXP condition);
 SEXP ffi_ws_send(SEXP handle, SEXP message);
 SEXP ffi_ws_close(SEXP handle, SEXP code, SEXP reason);
-SEXP ffi_ws_id(SEXP handle);
+SEXP ffi_sockets(SEXP listener);
 SEXP ffi_rng_state(void);
 SEXP ffi_live_bytes(void);
 

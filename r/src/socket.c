@@ -1,4 +1,5 @@
 // WebSockets: the R object of each, and its callbacks.
+#include <stdio.h>
 #include <string.h>
 
 #include "shim.h"
@@ -21,17 +22,16 @@ static double handle_id(SEXP handle) {
 void socket_open(const struct rk_event* event, SEXP app, SEXP req) {
     SEXP tag = PROTECT(Rf_ScalarReal((double)event->id));
     SEXP handle = PROTECT(R_MakeExternalPtr(&handle_mark, tag, R_NilValue));
-    SEXP listener = PROTECT(Rf_ScalarInteger((int)event->listener));
-    SEXP make = PROTECT(Rf_lang4(objs.new_socket, handle, req, listener));
+    SEXP make = PROTECT(Rf_lang3(objs.new_socket, handle, req));
     SEXP ws = PROTECT(Rf_eval(make, R_BaseEnv));
-    rk_ws_bind(event->id, keep(ws));
+    rk_ws_bind(event->id, event->listener, keep(ws));
     SEXP function = PROTECT(app_field(app, syms.on_ws_open));
     if (function == R_NilValue) {
         Rf_error("the app has no `onWSOpen`");
     }
     SEXP call = PROTECT(Rf_lang2(function, ws));
     Rf_eval(call, R_GlobalEnv);
-    UNPROTECT(7);
+    UNPROTECT(6);
 }
 
 struct delivery {
@@ -48,11 +48,8 @@ static SEXP callbacks_of(SEXP ws, SEXP name) {
         return R_NilValue;
     }
     // Not `$`, which looks for a method for each of the object's classes first.
-    SEXP value = Rf_findVarInFrame(ws, name);
-    if (value == R_UnboundValue) {
-        return R_NilValue;
-    }
-    return TYPEOF(value) == PROMSXP ? Rf_eval(value, R_BaseEnv) : value;
+    SEXP value = variable(ws, name);
+    return value == NULL ? R_NilValue : value;
 }
 
 static SEXP run_message(void* data) {
@@ -113,11 +110,9 @@ void handle_message(const struct rk_event* event) {
 static SEXP run_close(void* data) {
     struct delivery* delivery = data;
     if (delivery->callbacks == NULL) {
-        SEXP listener = PROTECT(Rf_ScalarInteger((int)delivery->event->listener));
-        SEXP id = PROTECT(Rf_ScalarReal((double)delivery->event->id));
-        SEXP call = PROTECT(Rf_lang4(objs.forget_socket, delivery->ws, listener, id));
-        delivery->callbacks = Rf_eval(call, R_BaseEnv);
-        UNPROTECT(3);
+        // The connection has ended: its object learns it.
+        Rf_defineVar(syms.handle, R_NilValue, delivery->ws);
+        delivery->callbacks = callbacks_of(delivery->ws, syms.close_callbacks);
         return delivery->callbacks;
     }
     SEXP call = PROTECT(Rf_lang1(VECTOR_ELT(delivery->callbacks, delivery->next)));
@@ -207,7 +202,21 @@ SEXP ffi_ws_close(SEXP handle, SEXP code, SEXP reason) {
     return R_NilValue;
 }
 
-// The id that the handle of a WebSocket carries.
-SEXP ffi_ws_id(SEXP handle) {
-    return Rf_ScalarReal(handle_id(handle));
+// The objects of a listener's WebSockets, named by their places in the table of kept objects. Those are used again: R
+// never frees a symbol, and whoever makes an environment of this makes symbols of the names.
+SEXP ffi_sockets(SEXP listener) {
+    size_t count = rk_ws_list((uint32_t)Rf_asInteger(listener), NULL, 0);
+    uint64_t* tokens = (uint64_t*)R_alloc(count + 1, sizeof(uint64_t));
+    rk_ws_list((uint32_t)Rf_asInteger(listener), tokens, count);
+    SEXP sockets = PROTECT(Rf_allocVector(VECSXP, (R_xlen_t)count));
+    SEXP names = PROTECT(Rf_allocVector(STRSXP, (R_xlen_t)count));
+    for (size_t i = 0; i < count; i++) {
+        char name[24];
+        snprintf(name, sizeof name, "%llu", (unsigned long long)tokens[i]);
+        SET_VECTOR_ELT(sockets, (R_xlen_t)i, kept(tokens[i]));
+        SET_STRING_ELT(names, (R_xlen_t)i, Rf_mkChar(name));
+    }
+    Rf_setAttrib(sockets, R_NamesSymbol, names);
+    UNPROTECT(2);
+    return sockets;
 }

@@ -21,8 +21,8 @@ pub(crate) struct Core {
     /// Exchanges that R holds; an index is the slot that C names.
     held: Vec<Option<Box<Exchange>>>,
     free: Vec<u32>,
-    /// The R object of each WebSocket, as C's token.
-    pub(crate) sockets: HashMap<u64, u64>,
+    /// The R object of each WebSocket.
+    pub(crate) sockets: HashMap<u64, Bound>,
     pub(crate) names: Names,
     pub(crate) headers: Vec<Header>,
     pub(crate) ends: [Vec<u8>; 4],
@@ -30,6 +30,14 @@ pub(crate) struct Core {
     pub(crate) message: Option<rookery_exchange::Payload>,
     pub(crate) tokens: Vec<u64>,
     pub(crate) log: Log,
+}
+
+/// The R object of a WebSocket.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bound {
+    pub(crate) listener: u32,
+    /// C's token.
+    pub(crate) token: u64,
 }
 
 impl Core {
@@ -54,6 +62,11 @@ impl Core {
 
     pub(crate) fn server(&self) -> &Server {
         &self.server
+    }
+
+    /// C's token of a WebSocket's R object; 0 when it has none.
+    pub(crate) fn token(&self, socket: u64) -> u64 {
+        self.sockets.get(&socket).map_or(0, |bound| bound.token)
     }
 
     /// Takes an exchange into R's hands.

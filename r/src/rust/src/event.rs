@@ -134,7 +134,7 @@ impl Core {
         let mut event = RawEvent::new(MESSAGE);
         event.listener = listener;
         event.id = socket;
-        event.token = self.sockets.get(&socket).copied().unwrap_or(0);
+        event.token = self.token(socket);
         event.is_text = i32::from(kind == MessageKind::Text);
         let payload = self.message.insert(payload);
         event.data = Bytes::of(payload.as_bytes());
@@ -153,7 +153,7 @@ impl Core {
                 let mut event = RawEvent::new(CLOSED);
                 event.listener = listener;
                 event.id = socket;
-                event.token = self.sockets.get(&socket).copied().unwrap_or(0);
+                event.token = self.token(socket);
                 event.code = i32::from(code);
                 event
             }

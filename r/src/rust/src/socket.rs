@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 
 use rookery_exchange::{Command, Lease, MessageKind, Payload};
 
+use crate::core::Bound;
 use crate::{core, entry, slice};
 
 /// RFC 6455, 5.5: a close frame's payload is at most 125 bytes, two of them the code.
@@ -15,10 +16,10 @@ fn kind(is_text: i32) -> MessageKind {
 
 /// Remembers the R object of a WebSocket.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_ws_bind(id: u64, token: u64) {
+pub extern "C" fn rk_ws_bind(id: u64, listener: u32, token: u64) {
     entry((), || {
         core::with(|core| {
-            core.sockets.insert(id, token);
+            core.sockets.insert(id, Bound { listener, token });
         });
     });
 }
@@ -31,6 +32,27 @@ pub extern "C" fn rk_ws_unbind(id: u64) {
             core.sockets.remove(&id);
         });
     });
+}
+
+/// Writes the tokens of a listener's WebSockets, as many as there is room for; how many there are.
+///
+/// # Safety
+/// - `tokens` has room for `capacity` tokens.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_ws_list(listener: u32, tokens: *mut u64, capacity: usize) -> usize {
+    entry(0, || {
+        core::with(|core| {
+            let mut count = 0;
+            for bound in core.sockets.values().filter(|bound| bound.listener == listener) {
+                if count < capacity {
+                    // SAFETY: the caller's duty.
+                    unsafe { tokens.add(count).write(bound.token) };
+                }
+                count += 1;
+            }
+            count
+        })
+    })
 }
 
 /// Sends a message, copied. Text that is not UTF-8 has its bad bytes replaced by U+FFFD, for the peer would close

@@ -1,0 +1,221 @@
+# What an app reads a request's body from: made when it is first looked at, gone with the answer.
+
+local_call <- function(handler, onHeaders = NULL, env = parent.frame()) {
+  app <- list(call = function(req) {
+    handler(req)
+    ok()
+  })
+  app$onHeaders <- onHeaders
+  local_client(local_server(app, env), env)
+}
+
+# With and without `onHeaders` the body is bound in different ways.
+both_ways <- list(NULL, function(req) NULL)
+
+test_that("a request with a body is a plain environment like any other", {
+  for (on_headers in both_ways) {
+    seen <- NULL
+    client <- local_call(function(req) {
+      seen <<- list(
+        names = ls(req, all.names = TRUE),
+        active = vapply(ls(req, all.names = TRUE), bindingIsActive, NA, env = req),
+        parent = parent.env(req),
+        locked = environmentIsLocked(req),
+        all = as.list(req, all.names = TRUE),
+        clone = rawToChar(as.environment(as.list(req, all.names = TRUE))$rook.input$read())
+      )
+      req$mine <- 1
+      rm("rook.input", envir = req)
+    }, on_headers)
+    get(client)
+    without <- seen
+    post(client, body = "abc")
+    expect_setequal(setdiff(seen$names, without$names), c(".bodyData", "CONTENT_LENGTH", "HTTP_CONTENT_LENGTH"))
+    expect_false(any(seen$active))
+    expect_identical(seen$parent, emptyenv())
+    expect_false(seen$locked)
+    expect_s3_class(seen$all$.bodyData, "connection")
+    expect_identical(class(seen$all$rook.input), c("InputStream", "R6"))
+    expect_identical(seen$clone, "abc")
+  }
+})
+
+test_that("its stream has httpuv's methods, and nothing can be changed in it", {
+  seen <- NULL
+  client <- local_call(function(req) {
+    input <- req$rook.input
+    seen <<- list(
+      is_same = identical(input, req$rook.input),
+      names = ls(input),
+      add = tryCatch(input$more <- 1, error = identity),
+      change = tryCatch(input$read <- NULL, error = identity),
+      parts = list(input$read(2), input$rewind(), input$read(2.9), input$read(0), input$read(), input$read(5)),
+      lines = {
+        input$rewind()
+        list(input$read_lines(1), input$read(1), input$read_lines())
+      },
+      wrong = lapply(list(NA, NULL, c(1, 2), "2"), function(n) tryCatch(input$read(n), error = conditionMessage))
+    )
+  })
+  post(client, body = "l1\nl2\r\nl3")
+  expect_true(seen$is_same)
+  expect_identical(seen$names, c("read", "read_lines", "rewind"))
+  expect_s3_class(seen$add, "error")
+  expect_s3_class(seen$change, "error")
+  expect_identical(seen$parts, list(charToRaw("l1"), 2, charToRaw("l1"), raw(0), charToRaw("\nl2\r\nl3"), raw(0)))
+  expect_identical(seen$lines, list("l1", charToRaw("l"), c("2", "l3")))
+  expect_identical(seen$wrong, rep(list("`l` must be one number."), 4))
+})
+
+test_that("a body that is read after the answer is an error that says why", {
+  for (on_headers in both_ways) {
+    for (looked_at in c(TRUE, FALSE)) {
+      kept <- NULL
+      connection <- NULL
+      client <- local_call(function(req) {
+        if (looked_at) {
+          req$rook.input$read(1)
+          connection <<- req$.bodyData
+        }
+        kept <<- req
+      }, on_headers)
+      post(client, body = "abc")
+      for (method in c("read", "read_lines")) {
+        expect_error(kept$rook.input[[method]](), "gone, because the request has been answered: read it before")
+      }
+      expect_null(kept$.bodyData)
+      if (looked_at) {
+        expect_error(isOpen(connection), "invalid connection")
+      }
+    }
+  }
+})
+
+test_that("a body stays until its promise is settled", {
+  kept <- NULL
+  resolve_it <- NULL
+  server <- local_server(function(req) {
+    kept <<- req
+    promises::promise(function(resolve, reject) resolve_it <<- resolve)
+  })
+  client <- local_client(server)
+  send(client, request("/", "POST", body = "abc"))
+  serve_until(function() !is.null(resolve_it))
+  for (i in 1:5) service(5)
+  expect_identical(rawToChar(kept$rook.input$read()), "abc")
+  expect_identical(rawToChar(readBin(kept$.bodyData, "raw", 10)), "abc")
+  resolve_it(ok())
+  expect_identical(reply(client)$text, "ok")
+  expect_null(kept$.bodyData)
+  expect_error(kept$rook.input$read(), "has been answered")
+})
+
+test_that("a body that is read in a forked process is an error that says why", {
+  skip_on_os("windows")
+  said <- NULL
+  client <- local_call(function(req) {
+    child <- parallel::mcparallel(list(
+      tryCatch(req$rook.input$read(), error = conditionMessage),
+      tryCatch(req$.bodyData, error = conditionMessage)
+    ))
+    said <<- c(parallel::mccollect(child)[[1]], rawToChar(req$rook.input$read()))
+  })
+  post(client, body = "abc")
+  expect_match(said[[1]], "belongs to the process that this one was forked from: read it there")
+  expect_match(said[[2]], "belongs to the process that this one was forked from: read it there")
+  expect_identical(said[[3]], "abc")
+})
+
+test_that("bodies that a stopping server answers for its app are closed as well", {
+  kept <- NULL
+  connection <- NULL
+  server <- local_server(function(req) {
+    kept <<- req
+    connection <<- req$.bodyData
+    promises::promise(function(resolve, reject) NULL)
+  })
+  client <- local_client(server)
+  send(client, request("/", "POST", body = "abc"))
+  serve_until(function() !is.null(connection))
+  .Call(ffi_refuse, server$.__enclos_env__$private$handle, TRUE)
+  expect_null(kept$.bodyData)
+  expect_error(isOpen(connection), "invalid connection")
+  expect_identical(reply(client)$status, 503L)
+})
+
+# R's cells in use: a symbol, which R never frees, is one.
+cells <- function() {
+  for (i in 1:3) gc(full = TRUE)
+  gc(full = TRUE)[["Ncells", "used"]]
+}
+
+test_that("requests with a body leave nothing behind", {
+  some <- 0
+  server <- local_server(list(call = function(req) {
+    some <<- some + 1
+    if (some %% 2 == 0) req$rook.input$read()
+    if (some %% 10 == 0) readBin(req$.bodyData, "raw", 1)
+    ok()
+  }))
+  client <- local_client(server)
+  batch <- charToRaw(strrep(request("/", "POST", body = "x"), 100))
+  round <- function(n) {
+    for (i in seq_len(n)) {
+      want <- some + 100
+      send(client, batch)
+      serve_until(function() {
+        fill(client)
+        some >= want
+      })
+      client$read <- raw(0)
+    }
+  }
+  round(20)
+  before <- cells()
+  round(200)
+  # 20,000 requests.
+  expect_lt(cells() - before, 500)
+})
+
+test_that("WebSockets leave nothing behind", {
+  closed <- 0
+  server <- local_server(list(call = function(req) ok(), onWSOpen = function(ws) ws$onClose(function() closed <<- closed + 1)))
+  visit <- function(n) {
+    for (i in seq_len(n)) {
+      client <- local_client(server, environment())
+      upgrade(client)
+      want <- closed + 1
+      disconnect(client)
+      serve_until(function() closed >= want)
+    }
+  }
+  visit(50)
+  before <- cells()
+  visit(500)
+  expect_lt(cells() - before, 500)
+})
+
+test_that("the open WebSockets are seen in an AppWrapper, by names that are used again", {
+  app <- list(call = function(req) ok(), onWSOpen = function(ws) NULL)
+  server <- local_server(app)
+  # As package livecode looks at them.
+  sockets <- function() server$.__enclos_env__$private$appWrapper$.__enclos_env__$private$wsconns
+  expect_identical(names(sockets()), character(0))
+  clients <- lapply(1:3, function(i) {
+    client <- local_client(server, environment(sockets))
+    upgrade(client)
+    client
+  })
+  expect_length(names(sockets()), 3)
+  first <- names(sockets())
+  for (name in first) {
+    expect_s3_class(sockets()[[name]], "WebSocket")
+    sockets()[[name]]$send("hello")
+  }
+  for (client in clients) expect_identical(rawToChar(next_frame(client)$payload), "hello")
+  for (client in clients) disconnect(client)
+  serve_until(function() length(names(sockets())) == 0)
+  again <- local_client(server)
+  upgrade(again)
+  expect_true(names(sockets()) %in% first)
+})
