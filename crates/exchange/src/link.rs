@@ -9,7 +9,9 @@
 //!
 //! *Down.* A reply wakes the server only if the server sleeps and the oldest unsent reply has waited
 //! [`COALESCE`], or the queue up is empty ([`Link::next`] says so by flushing). A server that has seen the
-//! application take longer than that sleeps in [`IoState::Immediate`] and is woken by every reply.
+//! application take longer than that sleeps in [`IoState::Immediate`] and is woken by every reply. The application may
+//! also work on after it has sent something, for seconds: so the first of a group sets an alarm ([`IoWaker::wake_within`])
+//! that no later one moves, and what nobody flushes leaves in [`LATEST`] all the same.
 //!
 //! # Why no wake-up is lost
 //! Each side publishes that it sleeps *before* it looks into its queue under the queue's mutex for the last time;
@@ -36,6 +38,10 @@ pub trait AppWaker: Send + Sync {
 pub trait IoWaker: Send + Sync {
     /// Makes the server look into the link soon. Must not block.
     fn wake(&self);
+
+    /// Makes the server look into the link when `delay` is over, and costs it nothing until then. Must not block. A call
+    /// replaces the one before.
+    fn wake_within(&self, delay: Duration);
 }
 
 /// What the application is doing.
@@ -110,6 +116,10 @@ const LOOK: Duration = Duration::from_micros(50);
 /// How long a reply may wait for others to leave with it.
 const COALESCE: Duration = Duration::from_micros(100);
 
+/// How long anything may wait that is neither flushed nor followed by another. Setting the alarm is a system call, which
+/// this makes one per half a millisecond; and what the application sends must leave within one.
+const LATEST: Duration = Duration::from_micros(500);
+
 /// Message buffers kept for reuse, and the largest that is: 256 of at most 64 KiB are 16 MiB at the very most.
 const KEPT_BUFFERS: usize = 256;
 const KEPT_BUFFER_BYTES: usize = 64 << 10;
@@ -150,6 +160,16 @@ struct Up {
 struct Down {
     commands: VecDeque<Command>,
     oldest: Option<Instant>,
+    /// When the alarm that was set last goes off.
+    alarm: Option<Instant>,
+}
+
+/// When the server should take what was sent.
+enum Due {
+    /// When it looks by itself, or is flushed.
+    Whenever,
+    Within(Duration),
+    Now,
 }
 
 impl Link {
@@ -183,6 +203,7 @@ impl Link {
             lock(&self.down).commands.shrink_to_fit();
         }
         *lock(&self.io_waker) = waker;
+        lock(&self.down).alarm = None;
         self.io_state.store(IoState::Awake as u8, Ordering::SeqCst);
     }
 
@@ -402,22 +423,36 @@ impl Link {
         self.app_state.store(AppState::Busy as u8, Ordering::SeqCst);
     }
 
-    /// Gives a command to the server. It leaves soon, see [`flush`](Self::flush).
+    /// Gives a command to the server. It leaves at once with [`flush`](Self::flush), and in half a millisecond in any
+    /// case, whatever the application does next.
     pub fn send(&self, command: Command) {
-        let is_due = {
+        let due = {
             let mut down = lock(&self.down);
             down.commands.push_back(command);
             match self.io_state.load(Ordering::SeqCst) {
-                state if state == IoState::Awake as u8 => false,
-                state if state == IoState::Immediate as u8 => true,
+                state if state == IoState::Awake as u8 => Due::Whenever,
+                state if state == IoState::Immediate as u8 => Due::Now,
                 _ => {
                     let now = Instant::now();
-                    now - *down.oldest.get_or_insert(now) >= COALESCE
+                    if now - *down.oldest.get_or_insert(now) >= COALESCE {
+                        Due::Now
+                    } else if down.alarm.is_none_or(|alarm| alarm <= now) {
+                        down.alarm = Some(now + LATEST);
+                        Due::Within(LATEST)
+                    } else {
+                        Due::Whenever
+                    }
                 }
             }
         };
-        if is_due {
-            self.wake_io();
+        match due {
+            Due::Whenever => {}
+            Due::Now => self.wake_io(),
+            Due::Within(delay) => {
+                if let Some(waker) = &*lock(&self.io_waker) {
+                    waker.wake_within(delay);
+                }
+            }
         }
     }
 

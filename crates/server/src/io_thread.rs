@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 
 use crate::accept::{self, Bound};
 use crate::access_log::Slot;
+use crate::alarm::Alarm;
 use crate::config::Limits;
 use crate::connection::Phase;
 use crate::descriptor::Served;
@@ -109,11 +110,20 @@ impl Control {
 }
 
 /// Wakes the thread when commands wait.
-struct Wake(Arc<Notify>);
+struct Wake {
+    drain: Arc<Notify>,
+    alarm: Alarm,
+}
 
 impl IoWaker for Wake {
     fn wake(&self) {
-        self.0.notify_one();
+        self.drain.notify_one();
+    }
+
+    fn wake_within(&self, delay: Duration) {
+        if !self.alarm.set(delay) {
+            self.wake();
+        }
     }
 }
 
@@ -148,7 +158,14 @@ pub(crate) fn run(
     };
     let hub = Hub::new(Arc::clone(link), limits, log, reports, budget);
     let drain = Arc::new(Notify::new());
-    link.set_io_waker(Some(Arc::new(Wake(Arc::clone(&drain)))));
+    let alarm = Alarm::new();
+    let watch = {
+        let _inside = runtime.enter();
+        alarm.watch()
+    };
+    // Unwatched it would go off unnoticed.
+    let alarm = if watch.is_some() { alarm } else { Alarm::none() };
+    link.set_io_waker(Some(Arc::new(Wake { drain: Arc::clone(&drain), alarm })));
     HUB.set(Some((Rc::clone(&hub), Arc::clone(&drain))));
     let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(carry_out(&hub, &drain, control))));
     HUB.set(None);
@@ -156,6 +173,7 @@ pub(crate) fn run(
     if let Some(failure) = &failure {
         control.fail(io::Error::other(failure.clone()));
     }
+    drop(watch);
     // Tasks, and with them sockets, end here; threads that block are waited for.
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(runtime)));
     let failure = failure.or(dropped.err().map(|panic| text_of(&*panic)));

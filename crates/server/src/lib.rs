@@ -26,6 +26,7 @@
 
 mod accept;
 pub mod access_log;
+mod alarm;
 mod answer;
 mod bind;
 mod closing;

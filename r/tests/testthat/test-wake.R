@@ -189,3 +189,87 @@ test_that("a queue that is never empty does not keep `later` waiting", {
   # 400 requests of 3 ms and more: hundreds of ticks, had nobody else the processor.
   expect_gt(max(during), 20)
 })
+
+# What a callback sends while it works on: `send(i)` is called three times with 0.7 s of work after each, and a client in
+# a process of its own notes when it got what. How late each was, in parts of the work.
+lateness <- function(app_of, client) {
+  work <- 0.7
+  sent <- numeric(0)
+  send_and_work <- function(send) {
+    for (i in 1:3) {
+      sent[[i]] <<- as.numeric(Sys.time())
+      send(i)
+      # Not Sys.sleep(), in which R looks after its event loop.
+      while (as.numeric(Sys.time()) < sent[[i]] + work) NULL
+    }
+  }
+  server <- local_server(app_of(send_and_work))
+  answers <- talk(server, client)
+  serve_until(function() !answers$is_alive(), 60)
+  (answers$get_result() - sent) / work
+}
+
+test_that("what a WebSocket's callback sends leaves at once, whatever it does next", {
+  late <- lateness(
+    function(send_and_work) {
+      list(onWSOpen = function(ws) {
+        ws$onMessage(function(binary, message) send_and_work(function(i) ws$send("now")))
+      })
+    },
+    function(port) {
+      socket <- socketConnection("127.0.0.1", port, open = "r+b", blocking = TRUE)
+      writeBin(charToRaw(paste0(
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n",
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+      )), socket)
+      while (nzchar(readLines(socket, 1))) NULL
+      writeBin(as.raw(c(0x81, 0x82, 0, 0, 0, 0, 0x68, 0x69)), socket)
+      got <- numeric(0)
+      for (i in 1:3) {
+        stopifnot(length(readBin(socket, "raw", 5)) == 5)
+        got[[i]] <- as.numeric(Sys.time())
+      }
+      got
+    }
+  )
+  # Without an alarm 0.3, 0.6 and 1 of it: when the callback was done, or later things went out with it.
+  expect_lt(stats::median(late), 0.2)
+})
+
+test_that("promises that are settled in a callback that works on are answered at once", {
+  settle <- list()
+  late <- lateness(
+    function(send_and_work) {
+      list(call = function(req) {
+        promises::promise(function(resolve, reject) {
+          settle[[length(settle) + 1]] <<- resolve
+          if (length(settle) == 3) {
+            # As promises does it: in a callback of later's, where each settles another.
+            later::later(function() {
+              send_and_work(function(i) {
+                settle[[i]](ok(as.character(i)))
+                later::run_now(0)
+              })
+            })
+          }
+        })
+      })
+    },
+    function(port) {
+      sockets <- lapply(1:3, function(i) {
+        socket <- socketConnection("127.0.0.1", port, open = "r+b", blocking = TRUE)
+        writeBin(charToRaw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), socket)
+        socket
+      })
+      got <- numeric(0)
+      # In whatever order they were accepted.
+      while (length(got) < 3) {
+        ready <- which(socketSelect(sockets))
+        got <- c(got, rep(as.numeric(Sys.time()), length(ready)))
+        sockets <- sockets[-ready]
+      }
+      got
+    }
+  )
+  expect_lt(stats::median(late), 0.2)
+})

@@ -19,6 +19,20 @@ impl IoWaker for Ring {
     fn wake(&self) {
         let _ = lock(&self.0).send(());
     }
+
+    fn wake_within(&self, _delay: Duration) {}
+}
+
+/// Counts alarms.
+#[derive(Default)]
+struct Alarms(AtomicU64);
+impl IoWaker for Alarms {
+    fn wake(&self) {}
+
+    fn wake_within(&self, delay: Duration) {
+        assert!(delay <= LATEST);
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 fn message(bytes: usize) -> Event {
@@ -122,6 +136,34 @@ fn replies_wait_for_each_other_but_not_past_an_empty_queue() {
     assert!(link.may_sleep(true));
     link.send(Command::Abort { socket: 4 });
     assert!(rung.try_recv().is_ok(), "a slow application's reply leaves at once");
+}
+
+#[test]
+fn the_first_of_a_group_sets_an_alarm_and_no_other_until_it_is_over() {
+    let alarms = Arc::new(Alarms::default());
+    let link = Link::new(Limits::default(), Box::new(Never));
+    link.set_io_waker(Some(Arc::clone(&alarms) as Arc<dyn IoWaker>));
+    let mut commands = VecDeque::new();
+    // An awake server looks by itself.
+    link.send(Command::Abort { socket: 1 });
+    assert_eq!(alarms.0.load(Ordering::SeqCst), 0);
+    let start = Instant::now();
+    for _ in 0..1000 {
+        commands.clear();
+        link.commands(&mut commands);
+        assert!(link.may_sleep(false));
+        link.send(Command::Abort { socket: 1 });
+        link.send(Command::Abort { socket: 2 });
+    }
+    let set = alarms.0.load(Ordering::SeqCst);
+    let most = 1 + start.elapsed().as_micros() / LATEST.as_micros();
+    assert!((1..=most).contains(&u128::from(set)), "{set} alarms where {most} had room");
+    std::thread::sleep(LATEST);
+    commands.clear();
+    link.commands(&mut commands);
+    assert!(link.may_sleep(false));
+    link.send(Command::Abort { socket: 3 });
+    assert_eq!(alarms.0.load(Ordering::SeqCst), set + 1, "the last is over");
 }
 
 /// A server and an application that sleep whenever they may pass a token to and fro; a lost wake-up hangs.
