@@ -129,7 +129,7 @@ registerServer <- function(server) {
 deregisterServer <- function(server) {
   is_it <- vapply(.globals$servers, identical, logical(1), server)
   if (!any(is_it)) {
-    warning("The server is not in the list of running servers.", call. = FALSE)
+    warning("Unable to deregister server: server not found in list of running servers.", call. = FALSE)
   }
   .globals$servers <- .globals$servers[!is_it]
 }

@@ -229,7 +229,7 @@ option_readers <- list(
 
 #' @export
 print.staticPath <- function(x, ...) {
-  cat(format(x, ...))
+  cat(format(x, ...), "\n", sep = "")
   invisible(x)
 }
 
@@ -240,7 +240,7 @@ format.staticPath <- function(x, ...) {
 
 #' @export
 print.staticPathOptions <- function(x, ...) {
-  cat(format(x, ...))
+  cat(format(x, ...), "\n", sep = "")
   invisible(x)
 }
 

@@ -43,7 +43,7 @@ WebSocket <- R6::R6Class(
       # `self$handle` would look for a method of `$` for each of the object's classes first, at each message.
       handle <- .subset2(self, "handle")
       if (is.null(handle)) {
-        return(invisible())
+        return(NULL)
       }
       if (!is.raw(message)) {
         message <- as.character(message)
@@ -53,7 +53,7 @@ WebSocket <- R6::R6Class(
     #' @description Closes the connection.
     close = function(code = 1000L, reason = "") {
       if (is.null(self$handle)) {
-        return(invisible())
+        return(NULL)
       }
       number <- suppressWarnings(as.integer(code))
       if (length(number) != 1 || is.na(number) || number < 0 || number > 65535) {

@@ -90,13 +90,20 @@ impl fmt::Display for ListenError {
         match self {
             ListenError::Bind { address, source } => match source.kind() {
                 io::ErrorKind::AddrInUse => {
-                    write!(f, "{address} is in use by another server: stop that one, or choose another port")
+                    // Scripts look for these words, which are libuv's.
+                    write!(
+                        f,
+                        "address already in use: {address} is another server's; stop it, or choose another port"
+                    )
                 }
                 io::ErrorKind::PermissionDenied => {
-                    write!(f, "{address} may not be listened on by this user: choose a port above 1023")
+                    write!(f, "permission denied: {address} is not for this user; choose a port above 1023")
                 }
                 io::ErrorKind::AddrNotAvailable => {
-                    write!(f, "{address} is no address of this machine: use 127.0.0.1 or 0.0.0.0")
+                    write!(
+                        f,
+                        "address not available: {address} is not this machine's; use 127.0.0.1 or 0.0.0.0"
+                    )
                 }
                 _ => write!(f, "cannot listen on {address}: {source}"),
             },

@@ -227,7 +227,7 @@ test_that("a static path is printed with its options", {
     )
   )
   printed <- capture.output(returned <- expect_invisible(print(path)))
-  expect_identical(paste0(printed, "\n", collapse = ""), format(path))
+  expect_identical(paste0(printed, "\n", collapse = ""), paste0(format(path), "\n"))
   expect_identical(returned, path)
 })
 
@@ -249,6 +249,6 @@ test_that("options are printed", {
     )
   )
   printed <- capture.output(returned <- expect_invisible(print(options)))
-  expect_identical(paste0(printed, "\n", collapse = ""), format(options))
+  expect_identical(paste0(printed, "\n", collapse = ""), paste0(format(options), "\n"))
   expect_identical(returned, options)
 })

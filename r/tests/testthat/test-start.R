@@ -1,0 +1,36 @@
+# What starting and stopping say, in the words that scripts look for.
+
+test_that("a port in use is told in the words of httpuv", {
+  server <- local_server(list())
+  said <- stderr_of(expect_error(startServer("127.0.0.1", server$getPort(), list()), "Failed to create server"))
+  expect_match(said, "^createTcpServer: address already in use: 127.0.0.1:[0-9]+ ")
+  path <- withr::local_tempfile()
+  pipe <- startPipeServer(path, NULL, list())
+  withr::defer(pipe$stop())
+  said <- stderr_of(expect_error(startPipeServer(path, NULL, list()), "Failed to create server"))
+  expect_match(said, "^createPipeServer: address already in use: ")
+})
+
+test_that("an IPv6 address may have a zone", {
+  skip_if_not(file.exists("/proc/net/if_inet6"), "no IPv6 here")
+  server <- startServer("::1%lo", 0, list())
+  withr::defer(server$stop())
+  expect_identical(server$getHost(), "::1%lo")
+  said <- stderr_of(expect_error(startServer("::1%nowhere", 0, list()), "Failed to create server"))
+  expect_match(said, "::1%nowhere is not a valid IPv4 or IPv6 address")
+})
+
+test_that("static paths and options are printed with an empty line after them, as httpuv's are", {
+  expect_identical(utils::tail(utils::capture.output(print(staticPath(tempdir()))), 2), c("  Exclude path:      FALSE", ""))
+  expect_identical(utils::tail(utils::capture.output(print(staticPathOptions())), 2), c("  Exclude path:      FALSE", ""))
+})
+
+test_that("a server that is not registered is told of in the words of httpuv", {
+  expect_warning(deregisterServer(new.env()), "Unable to deregister server: server not found in list of running servers.")
+})
+
+test_that("a WebSocket that has ended gives NULL, visibly", {
+  ws <- WebSocket$new(NULL, NULL)
+  expect_identical(withVisible(ws$send("x")), list(value = NULL, visible = TRUE))
+  expect_identical(withVisible(ws$close()), list(value = NULL, visible = TRUE))
+})
