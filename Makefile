@@ -17,7 +17,7 @@ export ROOKERY_LIB := $(abspath $(LIB))
 # Where rustup puts cargo, for a shell that does not know it yet.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-.PHONY: help setup install run test check peers bench soak fuzz conformance soundness docs pristine clean
+.PHONY: help setup install run test differential check peers bench soak fuzz conformance soundness docs pristine clean
 # Two setups at once would ask apt twice at once.
 .NOTPARALLEL:
 
@@ -38,6 +38,9 @@ run: install ## serve examples/shiny at http://127.0.0.1:PORT (default 8000) unt
 
 test: setup-test install ## all tests: Rust, fuzz corpora, R, Chromium
 	@scripts/test
+
+differential: setup-test install ## Debian's httpuv and this one side by side: probes, equal, allowed (ONLY=glob, JOBS=n)
+	@python3 tests/differential/run.py $(if $(ONLY),--only '$(ONLY)') $(if $(JOBS),--jobs $(JOBS))
 
 check: setup-check install ## formatting, lints, docs, file sizes, conformance, counted regressions, the tarball, R CMD check
 	@scripts/check
