@@ -21,7 +21,7 @@
   shared$overflow <- overflow_condition
   shared$message <- error_page
   shared$report <- report
-  shared$run_now <- later::run_now
+  shared$load_later <- function() later::run_now
   shared$heed <- heed
   shared$hear_interrupts <- hear_interrupts
   .Call(ffi_init, topenv(), .globals, shared)

@@ -100,6 +100,10 @@ detect_script <- function(file) {
   if (length(parsed) == 0) {
     abort_unknown(file, "the file has no code")
   }
+  # Run for its value as well, which may be its own start().
+  if ("Ambiorix" %in% calls) {
+    return(new_target("script", file, dirname(file), paste0("ambiorix app (", name, ")")))
+  }
   new_target("script", file, dirname(file), paste0("the app that ", name, " ends with"))
 }
 
@@ -163,6 +167,13 @@ detect_object <- function(object) {
   if (inherits(object, "Plumber") || inherits(object, "plumber")) {
     return(new_target("plumber", NULL, NULL, "plumber API"))
   }
+  # A Plumber2 is a Fire.
+  if (inherits(object, "Fire")) {
+    return(new_target("fiery", NULL, NULL, if (inherits(object, "Plumber2")) "plumber2 API" else "fiery app"))
+  }
+  if (inherits(object, "Ambiorix")) {
+    return(new_target("ambiorix", NULL, NULL, "ambiorix app"))
+  }
   if (is.function(object)) {
     return(new_target("app", NULL, NULL, "a function of the request"))
   }
@@ -184,10 +195,10 @@ detect_object <- function(object) {
 }
 
 what_is_served <- c(
-  "a folder with _server.yml (with `engine:`), app.R, server.R, entrypoint.R, plumber.R, or one R Markdown document",
+  "a folder with _server.yml (with `engine:`, such as plumber2), app.R, server.R, entrypoint.R, plumber.R, or one R Markdown document",
   "a .R file with plumber's annotations, with a call of shinyApp(), or whose last value is an app",
   "an .Rmd file with `runtime: shiny`",
-  "a Shiny app object, a plumber router, a function of the request, or a list with `call`"
+  "an app object of Shiny, plumber, plumber2, fiery or ambiorix, a function of the request, or a list with `call`"
 )
 
 abort_unknown <- function(path, reason) {

@@ -6,18 +6,19 @@
 #'
 #' @section What can be served:
 #' \describe{
-#'   \item{A folder}{with `_server.yml` (its `engine` is the package that runs it, as with plumber2), `app.R` or
+#'   \item{A folder}{with `_server.yml` (its `engine` is the package that runs it, such as plumber2), `app.R` or
 #'     `server.R` (Shiny), `entrypoint.R` or `plumber.R` (plumber), or one R Markdown document with
 #'     `runtime: shiny`.}
 #'   \item{A file}{of one of these kinds, or any `.R` file that ends with one of the following objects, or that calls
-#'     [runServer()] itself on the port in the environment variable `PORT`.}
-#'   \item{An object}{a Shiny app, a plumber router, a function of the request, or a list, environment or R6 object
-#'     with `call`, see [startServer()].}
+#'     [runServer()] itself on the port in the environment variable `PORT`, or `$start()` of an ambiorix app, which is
+#'     told host and port.}
+#'   \item{An object}{a Shiny app, a plumber router, a plumber2 API, an app of fiery or ambiorix, a function of the
+#'     request, or a list, environment or R6 object with `call`, see [startServer()].}
 #' }
 #'
 #' A path is served by an R of its own, started in the folder of the app with this session's libraries; its output
-#' comes out here. An object is served by this R, and for a Shiny app or a plumber router that takes
-#' [use_compat()] before their packages were loaded.
+#' comes out here. An object is served by this R, and for one of Shiny's, plumber's, plumber2's, fiery's or ambiorix's
+#' that takes [use_compat()] before their packages were loaded.
 #'
 #' @section The access log:
 #' One line per request, written when the last byte of the reply is out, static files and refused requests included:
@@ -31,8 +32,8 @@
 #' @param host The address to listen on: `"127.0.0.1"` for this machine only, `"0.0.0.0"` or `"::"` for all, or
 #'   `"unix:/path/of/a/socket"`.
 #' @param port The port; 0 lets the system choose one.
-#' @param ... For what runs the app: [shiny::runApp()], the `run()` method of a plumber router, [rmarkdown::run()], or
-#'   the engine's `launch_server()`.
+#' @param ... For what runs the app: [shiny::runApp()], the `run()` method of a plumber router, `ignite()` of fiery and
+#'   plumber2, `start()` of ambiorix, [rmarkdown::run()], or the engine's `launch_server()`.
 #' @param log Where access-log lines go: `TRUE` is stdout, `FALSE` nowhere, a string a file that is appended to, a
 #'   function is called with each line's fields. For a path that happens in the app's own R: the function takes along
 #'   what it encloses, but not your global variables.
@@ -108,7 +109,7 @@ settings_read <- function(settings, host = NULL, port = NULL) {
 
 # Runs an app in this R until it ends or is told to: the body of serve() for an object, and of the child for a path.
 serve_here <- function(found, object, address, dots, log) {
-  if (found$kind %in% c("shiny", "plumber", "rmarkdown", "engine")) {
+  if (found$kind %in% c("shiny", "plumber", "fiery", "ambiorix", "rmarkdown", "engine")) {
     use_compat(quiet = TRUE)
     check_installed(found)
   }
@@ -127,7 +128,9 @@ run_target <- function(found, object, address, dots) {
     plumber = run_plumber(object %||% plumber::plumb(found$path), address, dots),
     rmarkdown = run_rmarkdown(found$path, address, dots),
     engine = run_engine(found, address, dots),
-    script = run_script(found$path, address, dots),
+    fiery = run_fiery(object, address, dots),
+    ambiorix = run_ambiorix(object, address, dots),
+    script = run_script(found, address, dots),
     app = run_app(object, address, dots)
   )
 }
@@ -169,6 +172,60 @@ run_plumber <- function(router, address, dots) {
   NULL
 }
 
+# plumber2 as well: its API is a fiery app.
+run_fiery <- function(app, address, dots) {
+  if (!is.null(address$socket)) {
+    abort_serve("A fiery app, such as a plumber2 API, is served on a port only.", "rookery_bad_address")
+  }
+  before <- list(host = app$host, port = app$port)
+  on.exit({
+    app$host <- before$host
+    app$port <- before$port
+  })
+  app$host <- address$host
+  app$port <- chosen_port(address)
+  defaults <- list(block = TRUE, showcase = FALSE)
+  # What an older fiery does not know would go to the app's own handlers.
+  if ("silent" %in% names(formals(app$ignite))) {
+    defaults$silent <- TRUE
+  }
+  do.call(app$ignite, with_defaults(dots, defaults))
+  NULL
+}
+
+run_ambiorix <- function(app, address, dots) {
+  if (!is.null(address$socket)) {
+    abort_serve("An ambiorix app is served on a port only.", "rookery_bad_address")
+  }
+  if (!all(c("host", "port") %in% names(formals(app$start)))) {
+    abort_serve(
+      "This ambiorix cannot be told where to listen: 2.1 and later can, or serve the file that makes the app.",
+      "rookery_bad_target"
+    )
+  }
+  port <- chosen_port(address)
+  restore <- tell_ambiorix(port, address$host)
+  on.exit(restore())
+  do.call(app$start, with_defaults(dots, list(host = address$host, port = port, open = FALSE)))
+  NULL
+}
+
+# Where ambiorix looks before it looks at its own arguments. A function that undoes it.
+tell_ambiorix <- function(port, host) {
+  before <- Sys.getenv("AMBIORIX_PORT", NA)
+  options <- options(ambiorix.host = host)
+  Sys.setenv(AMBIORIX_PORT = port)
+  function() {
+    options(options)
+    if (is.na(before)) Sys.unsetenv("AMBIORIX_PORT") else Sys.setenv(AMBIORIX_PORT = before)
+  }
+}
+
+# Where frameworks take 0 for no port: one that is free now.
+chosen_port <- function(address) {
+  if (address$port == 0) randomPort(host = address$host) else address$port
+}
+
 run_rmarkdown <- function(file, address, dots) {
   if (!is.null(address$socket)) {
     abort_serve("An R Markdown document is served on a port only.", "rookery_bad_address")
@@ -192,18 +249,24 @@ run_engine <- function(found, address, dots) {
       "rookery_bad_target"
     )
   }
-  do.call(launch, c(list(settings = found$path, host = address$host, port = address$port), dots))
+  port <- if (found$engine %in% c("plumber2", "fiery")) chosen_port(address) else address$port
+  do.call(launch, c(list(settings = found$path, host = address$host, port = port), dots))
 }
 
 # A script is run, and what its last expression gives is served. One that calls runServer() itself is found serving;
-# it is told the port by the custom of hosting services, in PORT.
-run_script <- function(file, address, dots) {
+# it is told the port by the custom of hosting services, in PORT, and ambiorix as ambiorix reads it.
+run_script <- function(script, address, dots) {
+  file <- script$path
   if (is.null(address$socket)) {
     Sys.setenv(PORT = address$port)
+    if (startsWith(script$label, "ambiorix")) {
+      tell_ambiorix(chosen_port(address), address$host)
+    }
   }
   value <- source(file, local = new.env(parent = globalenv()), chdir = TRUE, encoding = "UTF-8")$value
   found <- detect_object(value)
-  if (is.null(found) && is.null(.globals$on_listen)) {
+  starts_itself <- is.null(found) || found$kind %in% c("fiery", "ambiorix")
+  if (starts_itself && is.null(.globals$on_listen)) {
     # It has served, and has ended by itself.
     return(NULL)
   }
@@ -211,7 +274,7 @@ run_script <- function(file, address, dots) {
     what <- if (is.null(value)) "NULL" else paste0("an object of class ", class(value)[[1]])
     abort_unknown(file, paste0("its last value is ", what, ", not an app"))
   }
-  if (found$kind %in% c("shiny", "plumber")) {
+  if (found$kind %in% c("shiny", "plumber", "fiery", "ambiorix")) {
     use_compat(quiet = TRUE)
   }
   run_target(found, value, address, dots)

@@ -11,18 +11,21 @@
 #' ```
 #' rookery::use_compat(quiet = TRUE)
 #' ```
+#' It loads nothing but rookery and R6. In a project of renv's it comes after `source("renv/activate.R")`, which sets the
+#' libraries. A line before it that loads httpuv makes it useless, and then it warns.
 #'
 #' @param quiet Whether to say nothing.
 #' @return `use_compat()`: the library, invisibly. An error of class `rookery_httpuv_loaded` when another httpuv has
-#'   been loaded already: a loaded package cannot be exchanged.
+#'   been loaded already: a loaded package cannot be exchanged. In `.Rprofile` that is a warning, so that what follows is
+#'   evaluated.
 #' @examples
 #' which_httpuv()
 #' @export
 use_compat <- function(quiet = FALSE) {
   check_flag(quiet, "quiet")
   library <- compat_library()
-  if (isNamespaceLoaded("httpuv") && which_httpuv()$kind != "rookery") {
-    abort_loaded()
+  if (isNamespaceLoaded("httpuv") && !is_compat(getNamespaceInfo("httpuv", "path"))) {
+    if (is_starting()) warn_loaded() else abort_loaded()
   }
   .libPaths(c(library, .libPaths()))
   if (!quiet) {
@@ -83,12 +86,15 @@ is_compat <- function(path) {
 # installed now, into rookery's own folder or, if that may not be written, into the user's cache.
 compat_library <- function() {
   home <- system.file(package = "rookery")
+  # One look, where it nearly always is: for .Rprofile this loads no other package.
+  inside <- file.path(home, "compat")
+  if (is_compat(file.path(inside, "httpuv"))) {
+    return(inside)
+  }
   version <- as.character(utils::packageVersion("rookery"))
   cache <- file.path(tools::R_user_dir("rookery", "cache"), paste0("compat-", version, "-R-", getRversion()))
-  for (library in c(file.path(home, "compat"), cache)) {
-    if (is_compat(file.path(library, "httpuv"))) {
-      return(library)
-    }
+  if (is_compat(file.path(cache, "httpuv"))) {
+    return(cache)
   }
   source <- file.path(home, "compat-src", "httpuv")
   if (!dir.exists(source)) {
@@ -129,6 +135,22 @@ install_compat <- function(source, library) {
   if (!file.rename(made, file.path(library, "httpuv")) && !is_compat(file.path(library, "httpuv"))) {
     abort_serve(paste0("`", library, "` cannot be written."), "rookery_no_compat")
   }
+}
+
+# Whether R has not got further than .Rprofile.
+is_starting <- function() {
+  # methods is attached before .Rprofile, the others after it.
+  default <- setdiff(getOption("defaultPackages"), c("methods", "NULL"))
+  length(default) > 0 && !any(paste0("package:", default) %in% search())
+}
+
+# An error would end .Rprofile there, and with it what follows the line.
+warn_loaded <- function() {
+  problem <- tryCatch(abort_loaded(), error = identity)
+  warning(structure(
+    list(message = conditionMessage(problem), call = NULL, users = problem$users),
+    class = c("rookery_httpuv_loaded", "rookery_warning", "warning", "condition")
+  ))
 }
 
 abort_loaded <- function() {

@@ -175,7 +175,7 @@ SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
     objs.overflow = shared_object(shared, "overflow");
     objs.message = shared_object(shared, "message");
     objs.report = shared_object(shared, "report");
-    objs.run_now = shared_object(shared, "run_now");
+    objs.load_later = shared_object(shared, "load_later");
     objs.heed = shared_object(shared, "heed");
     objs.hear_interrupts = shared_object(shared, "hear_interrupts");
 

@@ -3,6 +3,7 @@
 
 // Binding has happened when this returns: Shiny looks for a free port by trying. `spool` is the folder of large bodies.
 SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP site, SEXP app, SEXP has_on_headers, SEXP spool) {
+    service_need_later();
     uint32_t listener;
     int bound_port;
     int heads = Rf_asLogical(has_on_headers) == TRUE;
@@ -21,6 +22,7 @@ SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP site, SEXP app, SEXP has_on_heade
 }
 
 SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP site, SEXP app, SEXP has_on_headers, SEXP spool) {
+    service_need_later();
     uint32_t listener;
     int heads = Rf_asLogical(has_on_headers) == TRUE;
     const char* name = Rf_translateChar(STRING_ELT(path, 0));

@@ -76,10 +76,10 @@ static void forked(void) {
     rk_forked();
 }
 
-static SEXP run_now_call(SEXP before) {
+static SEXP run_now_call(SEXP run_now, SEXP before) {
     SEXP zero = PROTECT(Rf_ScalarReal(0));
     SEXP no = PROTECT(Rf_ScalarLogical(FALSE));
-    SEXP call = Rf_lang3(objs.run_now, zero, no);
+    SEXP call = Rf_lang3(run_now, zero, no);
     R_PreserveObject(call);
     SET_TAG(CDDR(call), Rf_install("all"));
     if (before != NULL) {
@@ -89,11 +89,23 @@ static SEXP run_now_call(SEXP before) {
     return call;
 }
 
+// Loads package later, with the first server or service(): a session that only has rookery::use_compat() in its .Rprofile
+// does without, for later and what it imports take many times as long to load as this package. Raises what R raises.
+void service_need_later(void) {
+    if (exec_later != NULL) {
+        return;
+    }
+    SEXP call = PROTECT(Rf_lang1(objs.load_later));
+    SEXP run_now = PROTECT(Rf_eval(call, R_BaseEnv));
+    later_call = run_now_call(run_now, later_call);
+    later_wait = run_now_call(run_now, later_wait);
+    exec_later = (exec_later_t)R_GetCCallable("later", "execLaterNative2");
+    UNPROTECT(2);
+}
+
 // Also when the package is loaded again: `later` may have been, too.
 void service_init(void) {
-    later_call = run_now_call(later_call);
-    later_wait = run_now_call(later_wait);
-    exec_later = (exec_later_t)R_GetCCallable("later", "execLaterNative2");
+    exec_later = NULL;
     rk_init(schedule);
     static bool is_told_of_forks;
     if (!is_told_of_forks) {
@@ -244,6 +256,7 @@ static void end_service(void* data, Rboolean is_jump) {
 
 // NA: what is there and no waiting. 0 and Inf: until interrupt(). Below 0: until something happens.
 SEXP ffi_service(SEXP timeout_ms) {
+    service_need_later();
     bool is_number = TYPEOF(timeout_ms) == REALSXP || TYPEOF(timeout_ms) == INTSXP;
     bool is_na = TYPEOF(timeout_ms) == LGLSXP && Rf_asLogical(timeout_ms) == NA_LOGICAL;
     if (Rf_xlength(timeout_ms) != 1 || !(is_number || is_na)) {

@@ -29,7 +29,7 @@ extern struct objects {
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
     SEXP request_frame, body_stream, open_body, bind_body, close_body, new_socket, then;
-    SEXP overflow, message, report, run_now, heed, hear_interrupts;
+    SEXP overflow, message, report, load_later, heed, hear_interrupts;
 } objs;
 
 SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared);
@@ -143,6 +143,7 @@ void handle_closed(const struct rk_event* event);
 // service.c ---------------------------------------------------------------
 
 void service_init(void);
+void service_need_later(void);
 extern int interrupts;
 
 // signals.c -----------------------------------------------------------------

@@ -51,6 +51,60 @@ test_that("it stops when another httpuv is loaded, and names who loaded it", {
   expect_match(did$stdout, "give rookery::serve\\(\\) the path of the app")
 })
 
+# Runs R with text as its .Rprofile, and then `text`.
+run_with_profile <- function(profile, text, ...) {
+  file <- withr::local_tempfile(lines = text, fileext = ".R")
+  libraries <- setdiff(.libPaths(), compat_library())
+  processx::run(
+    file.path(R.home("bin"), "Rscript"), c("--no-environ", "--no-site-file", file),
+    error_on_status = FALSE, stderr_to_stdout = TRUE,
+    env = c(
+      "current",
+      R_PROFILE_USER = withr::local_tempfile(lines = profile),
+      R_LIBS = paste(libraries, collapse = .Platform$path.sep), R_TESTS = "", ...
+    )
+  )
+}
+
+test_that("in .Rprofile it loads rookery and R6 and nothing else", {
+  skip_if_not_installed("processx")
+  did <- run_with_profile(
+    c("before <- loadedNamespaces()", "rookery::use_compat(quiet = TRUE)", "cat('more:', setdiff(loadedNamespaces(), before), '\\n')"),
+    c("stopifnot(rookery::which_httpuv()$kind == 'rookery', 'later' %in% { loadNamespace('httpuv'); loadedNamespaces() })")
+  )
+  expect_equal(did$status, 0, info = did$stdout)
+  more <- strsplit(trimws(sub("^.*more:([^\n]*)\n.*$", "\\1", did$stdout)), " +")[[1]]
+  expect_setequal(more, c("R6", "rookery"))
+})
+
+test_that("in .Rprofile it warns where it is too late, and the rest of the file is read", {
+  skip_if_not_installed("processx")
+  own <- run_r("cat(length(find.package('httpuv', quiet = TRUE)))")
+  skip_if(own$stdout == "0", "httpuv itself is not installed")
+  late <- c("loadNamespace('httpuv')", "rookery::use_compat(quiet = TRUE)", "cat('the rest\\n')")
+  did <- run_with_profile(late, "stopifnot(rookery::which_httpuv()$kind == 'httpuv')")
+  expect_equal(did$status, 0, info = did$stdout)
+  expect_match(did$stdout, "Warning.*httpuv [0-9.]+ from `[^`]+` is loaded already")
+  expect_match(did$stdout, "the rest")
+})
+
+test_that("a library of a project's own, which has the httpuv of its renv.lock, stays behind rookery's", {
+  skip_if_not_installed("processx")
+  # As renv does it: the project's library goes first. renv itself is not needed for that.
+  project <- withr::local_tempdir()
+  dir.create(file.path(project, "httpuv"))
+  writeLines(c("Package: httpuv", "Version: 1.6.5"), file.path(project, "httpuv", "DESCRIPTION"))
+  activate <- sprintf(".libPaths(c('%s', .libPaths()))", project)
+  found <- "f <- rookery::which_httpuv(); cat('found', f$kind, as.character(f$version), '\\n')"
+  expect_match(run_with_profile(activate, found)$stdout, "found httpuv 1.6.5")
+  with_line <- run_with_profile(c(activate, "rookery::use_compat(quiet = TRUE)"), c(found, "httpuv::service(NA)"))
+  expect_match(with_line$stdout, "found rookery 1.6.17")
+  expect_equal(with_line$status, 0, info = with_line$stdout)
+  # The file that renv.lock speaks of is as it was, for the day the line goes.
+  expect_equal(list.files(file.path(project, "httpuv")), "DESCRIPTION")
+  expect_match(run_with_profile(activate, found)$stdout, "found httpuv 1.6.5")
+})
+
 test_that("a stand-in that is missing is installed when it is first asked for", {
   skip_if_not_installed("processx")
   home <- withr::local_tempdir()
