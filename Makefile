@@ -17,7 +17,7 @@ export ROOKERY_LIB := $(abspath $(LIB))
 # Where rustup puts cargo, for a shell that does not know it yet.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-.PHONY: help setup install run test differential check peers bench soak fuzz conformance soundness docs pristine clean
+.PHONY: help setup install run test differential dependants loadtest check peers bench soak fuzz conformance soundness docs pristine clean
 # Two setups at once would ask apt twice at once.
 .NOTPARALLEL:
 
@@ -41,6 +41,12 @@ test: setup-test install ## all tests: Rust, fuzz corpora, R, Chromium
 
 differential: setup-test install ## Debian's httpuv and this one side by side: probes, equal, allowed (ONLY=glob, JOBS=n)
 	@python3 tests/differential/run.py $(if $(ONLY),--only '$(ONLY)') $(if $(JOBS),--jobs $(JOBS))
+
+dependants: setup-dependants install ## packages that use httpuv, their tests over httpuv and over this one (ONLY="shiny fiery", SOURCES=folder, WRITE=1)
+	@SOURCES="$(SOURCES)" tests/dependants/run $(ONLY) $(if $(WRITE),--write)
+
+loadtest: setup-test install ## a recorded Shiny session, 1, 10 and 50 users, over httpuv and over this one (WRITE=1: into the vignette)
+	@python3 bench/shinyload/run.py $(if $(WRITE),--write)
 
 check: setup-check install ## formatting, lints, docs, file sizes, conformance, counted regressions, the tarball, R CMD check
 	@scripts/check

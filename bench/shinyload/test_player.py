@@ -1,0 +1,87 @@
+"""What the player makes of a recording and of messages; against sockets of its own, without R.
+
+    python3 -m unittest discover -s bench/shinyload
+"""
+
+import asyncio
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import player  # noqa: E402
+
+
+def recording(*events):
+    file = tempfile.NamedTemporaryFile("w", suffix=".log", delete=False)
+    file.write("# version: 1\n" + "".join(json.dumps(event) + "\n" for event in events))
+    file.close()
+    return file.name
+
+
+def at(second, **fields):
+    return {"begin": f"2026-11-22T00:00:{second:06.3f}Z", **fields}
+
+
+class Reading(unittest.TestCase):
+    def test_the_recording_that_is_kept_is_a_whole_session(self):
+        events = player.read_recording(pathlib.Path(__file__).parent / "recording.log")
+        kinds = [event.type for event in events]
+        self.assertEqual(kinds[0], "REQ_HOME")
+        self.assertEqual(kinds[-1], "WS_CLOSE")
+        self.assertEqual(kinds.count("WS_RECV_INIT"), 1)
+        self.assertGreaterEqual(kinds.count("WS_RECV"), 4)
+        self.assertTrue(any("/download/" in event.fields.get("url", "") for event in events))
+
+    def test_what_is_not_played_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "REQ_POST"):
+            player.read_recording(recording(at(1, type="REQ_POST", url="/")))
+        with self.assertRaisesRegex(ValueError, "no events"):
+            player.read_recording(recording())
+
+    def test_messages_that_the_recorder_leaves_out(self):
+        for message in ('{"busy":"busy"}', '{"recalculating":{"name":"x"}}', '{"progress":{}}', '{"custom":{"reactlog":1}}', "h"):
+            self.assertFalse(player.is_recorded(message), message)
+        for message in ('{"values":{}}', '{"custom":{"other":1}}', '{"config":{}}', "[1]"):
+            self.assertTrue(player.is_recorded(message), message)
+
+
+class Playing(unittest.TestCase):
+    def play(self, handler, *events):
+        async def both():
+            server = await asyncio.start_server(handler, "127.0.0.1", 0)
+            port = server.sockets[0].getsockname()[1]
+            try:
+                return await player.play(recording(*events), "127.0.0.1", port, 2, 0)
+            finally:
+                server.close()
+
+        return asyncio.run(both())
+
+    def test_pauses_are_those_of_the_recording(self):
+        async def handler(reader, writer):
+            while (await reader.readline()).strip():
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+        events = [at(n / 2, type="REQ_GET", end=f"2026-11-22T00:00:0{n / 2:.3f}Z", status=200, url="/") for n in range(3)]
+        durations, failures = self.play(handler, *events)
+        self.assertEqual(failures, [])
+        self.assertEqual(len(durations), 2)
+        self.assertGreaterEqual(min(durations), 1.0)
+
+    def test_another_status_fails_the_session(self):
+        async def handler(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n")
+
+        durations, failures = self.play(handler, at(0, type="REQ_GET", status=200, url="/"))
+        self.assertEqual(durations, [])
+        self.assertEqual(len(failures), 2)
+        self.assertIn("503 instead of 200", failures[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
