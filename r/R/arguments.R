@@ -65,7 +65,15 @@ describe <- function(value) {
       return(text)
     }
   }
-  article <- if (is.object(value)) "an object of class " else if (is.atomic(value)) "a vector of type " else "a "
+  article <- if (is.object(value)) {
+    "an object of class "
+  } else if (is.atomic(value)) {
+    "a vector of type "
+  } else if (is.environment(value)) {
+    "an "
+  } else {
+    "a "
+  }
   kind <- if (is.object(value)) class(value)[[1]] else typeof(value)
   size <- if (is.object(value) || !is.vector(value)) "" else paste0(" of length ", length(value))
   paste0(article, kind, size)

@@ -53,8 +53,12 @@ hear_interrupts <- function() {
 
 note_interrupt <- function() {
   .Call(ffi_note_interrupt)
-  if (is.function(.globals$on_interrupt)) {
-    .globals$on_interrupt()
+  before <- .globals$on_interrupt
+  if (is.function(before)) {
+    # It may call what it was put in front of: this function.
+    .globals$on_interrupt <- NULL
+    on.exit(.globals$on_interrupt <- before)
+    before()
   }
 }
 

@@ -4,7 +4,7 @@
 #' `service()`, [runServer()] or [later::run_now()] a script serves nothing; an R that idles at its prompt serves by
 #' itself.
 #'
-#' Requests that wait are handled one after the other for up to 5 ms. `service()` returns after each message of a
+#' Requests that wait are handled one after the other for up to 1 ms. `service()` returns after each message of a
 #' WebSocket, after `interrupt()`, and when a callback of package later has run.
 #'
 #' @param timeoutMs How long to wait, in milliseconds, for something to happen. `0` or `Inf`: serve until

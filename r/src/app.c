@@ -149,6 +149,7 @@ static SEXP run_visit(void* data) {
     SEXP app = PROTECT(kept(visit->app->token));
     bool is_second = event->kind == RK_REQUEST && event->token != 0;
     SEXP req = PROTECT(is_second ? kept(event->token) : request_new(event));
+    event_is_read();
     switch (event->kind) {
     case RK_HEAD:
         if (!ask_on_headers(visit, app, req)) {

@@ -23,9 +23,22 @@ static R_xlen_t lent_length(SEXP bytes) {
     return (R_xlen_t)REAL(R_ExternalPtrTag(R_altrep_data1(bytes)))[0];
 }
 
+// R finalizes all that it found unreachable, in no order: a finalizer of the app's may have the vector when the block
+// has been given back already, and may keep it.
+static void* lent_start(SEXP bytes) {
+    void* start = R_ExternalPtrAddr(R_altrep_data1(bytes));
+    if (start == NULL) {
+        Rf_errorcall(
+            R_NilValue,
+            "the body of this request was collected together with the object that held it: where a finalizer is to "
+            "have it, keep a copy (`body <- c(req$rook.input$read())`)");
+    }
+    return start;
+}
+
 static void* lent_pointer(SEXP bytes, Rboolean is_writable) {
     (void)is_writable;
-    return R_ExternalPtrAddr(R_altrep_data1(bytes));
+    return lent_start(bytes);
 }
 
 static const void* lent_pointer_or_null(SEXP bytes) {
@@ -33,7 +46,7 @@ static const void* lent_pointer_or_null(SEXP bytes) {
 }
 
 static Rbyte lent_element(SEXP bytes, R_xlen_t at) {
-    return ((const Rbyte*)R_ExternalPtrAddr(R_altrep_data1(bytes)))[at];
+    return ((const Rbyte*)lent_start(bytes))[at];
 }
 
 // Called by R's garbage collector.

@@ -16,13 +16,14 @@ static void table_grow(void) {
     if (more == NULL) {
         Rf_error("rookery: out of memory for %ld kept objects", (long)old * 2);
     }
+    // The old one is gone, and what follows may raise.
+    spare = more;
     for (R_xlen_t i = 0; i < old; i++) {
         SET_VECTOR_ELT(bigger, i, VECTOR_ELT(table, i));
     }
     R_PreserveObject(bigger);
     R_ReleaseObject(table);
     table = bigger;
-    spare = more;
     for (R_xlen_t i = old * 2; i > old; i--) {
         spare[spare_count++] = (uint64_t)i - 1;
     }

@@ -27,6 +27,10 @@ static exec_later_t exec_later;
 static int is_scheduled;
 static int is_closed;
 
+// Whether an event is being read: what it points to is gone with the next. Any allocation may make R collect and run
+// finalizers of the app's, which may call service() or run `later`.
+static bool is_reading;
+
 static void schedule(void);
 static bool run_batch(double start);
 
@@ -41,6 +45,10 @@ static double now(void) {
 static void service_callback(void* data) {
     (void)data;
     __atomic_store_n(&is_scheduled, 0, __ATOMIC_SEQ_CST);
+    if (is_reading) {
+        // The I/O thread asks again while events wait.
+        return;
+    }
     if (pumping > 0 && declined_at != rk_taken() + 1) {
         declined_at = rk_taken() + 1;
         return;
@@ -72,6 +80,7 @@ static void schedule(void) {
 // In a forked child: what the parent's I/O thread asked for is not asked for here.
 static void forked(void) {
     is_scheduled = 0;
+    signals_forked();
     input_forked();
     rk_forked();
 }
@@ -115,17 +124,24 @@ void service_init(void) {
     __atomic_store_n(&is_closed, 0, __ATOMIC_SEQ_CST);
 }
 
+void event_is_read(void) {
+    is_reading = false;
+}
+
 // One event, or HTTP events for as long as `batch_seconds`. Returns false when there was none.
 static bool run_batch(double start) {
     struct rk_event event;
     if (!rk_next(&event)) {
         return false;
     }
+    is_reading = true;
     int asked = interrupts;
     guard_forget_interrupt();
     guard_begin();
     do {
+        is_reading = true;
         handle_event(&event);
+        is_reading = false;
         // Shiny flushes its reactives between passes: each message is a pass of its own.
         bool is_http = event.kind == RK_REQUEST || event.kind == RK_HEAD;
         // While `later` has callbacks (an app that answers with promises), one request and one callback take turns.
@@ -261,6 +277,12 @@ SEXP ffi_service(SEXP timeout_ms) {
     bool is_na = TYPEOF(timeout_ms) == LGLSXP && Rf_asLogical(timeout_ms) == NA_LOGICAL;
     if (Rf_xlength(timeout_ms) != 1 || !(is_number || is_na)) {
         Rf_errorcall(R_NilValue, "`timeoutMs` must be one number of milliseconds, or NA");
+    }
+    if (is_reading) {
+        Rf_errorcall(
+            R_NilValue,
+            "R runs this finalizer while a request or a message is being read, and others cannot be served meanwhile: "
+            "call service() from a callback of package later (`later::later(function() service(NA))`)");
     }
     double ms = Rf_asReal(timeout_ms);
     struct service service = {0, false, pumping};

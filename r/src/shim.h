@@ -144,6 +144,8 @@ void handle_closed(const struct rk_event* event);
 
 void service_init(void);
 void service_need_later(void);
+// What an event points to is not needed any more: others may be taken.
+void event_is_read(void);
 extern int interrupts;
 
 // signals.c -----------------------------------------------------------------
@@ -151,6 +153,7 @@ extern int interrupts;
 bool stop_is_asked(void);
 bool stop_take(void);
 void signals_pass_to(int pid);
+void signals_forked(void);
 int signals_passed(void);
 void signals_interrupt(void);
 bool signal_is_ignored(int signal_number);

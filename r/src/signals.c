@@ -258,6 +258,16 @@ void signals_pass_to(int pid) {
     }
 }
 
+// In a forked child: whoever sends it a signal means it, and no service() runs in it.
+void signals_forked(void) {
+    if (stage != NOT_WATCHING || child > 0) {
+        stage = NOT_WATCHING;
+        child = 0;
+        seen = 0;
+        unwatch();
+    }
+}
+
 int signals_passed(void) {
     return passed_on;
 }

@@ -74,6 +74,7 @@ static SEXP run_decode(void* data) {
     }
     delivery->binary = Rf_ScalarLogical(!is_text);
     delivery->message = message;
+    event_is_read();
     SEXP callbacks = PROTECT(callbacks_of(delivery->ws, syms.message_callbacks));
     delivery->callbacks = callbacks;
     SEXP value = TYPEOF(callbacks) == VECSXP ? run_message(delivery) : R_NilValue;
@@ -123,6 +124,7 @@ static SEXP run_close(void* data) {
 
 // Each of the closing callbacks runs, whatever became of the one before.
 void handle_closed(const struct rk_event* event) {
+    event_is_read();
     SEXP ws = PROTECT(kept(event->token));
     rk_ws_unbind(event->id);
     release(event->token);

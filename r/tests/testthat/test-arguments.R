@@ -34,6 +34,7 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(stopServer("x")), "Object must be an object of class Server"),
     list(quote(ws$onMessage("x")), "`func` must be a function, not \"x\""),
     list(quote(ws$onClose(NULL)), "`func` must be a function, not NULL"),
+    list(quote(ws$onClose(emptyenv())), "`func` must be a function, not an environment"),
     list(quote(server$setStaticPath("a")), "paths must be a named"),
     list(quote(server$removeStaticPath(42)), "`path` must be names of static paths"),
     list(quote(server$setStaticPathOption(nonsense = 1)), "Unknown options: nonsense"),

@@ -219,3 +219,32 @@ test_that("the open WebSockets are seen in an AppWrapper, by names that are used
   upgrade(again)
   expect_true(names(sockets()) %in% first)
 })
+
+test_that("a large body that a finalizer looks at too late is an error that says so", {
+  kept <- NULL
+  said <- NULL
+  client <- local_call(function(req) {
+    holder <- new.env()
+    # Before the body, so that R finalizes the holder after it.
+    reg.finalizer(holder, function(holder) {
+      kept <<- holder$body
+      said <<- list(
+        tryCatch(holder$body[1:3], error = conditionMessage),
+        tryCatch(holder$body[[1]], error = conditionMessage),
+        tryCatch(rawToChar(holder$body), error = conditionMessage),
+        rawToChar(holder$copy[1:3])
+      )
+    })
+    holder$body <- req$rook.input$read()
+    holder$copy <- c(holder$body)
+  })
+  lent <- .Call(ffi_lent_blocks)
+  post(client, body = strrep("abc", 1e5))
+  expect_gt(.Call(ffi_lent_blocks), lent)
+  for (i in 1:3) gc()
+  expect_identical(.Call(ffi_lent_blocks), lent)
+  for (text in said[1:3]) expect_match(text, "was collected together with the object that held it: where a finalizer")
+  expect_identical(said[[4]], "abc")
+  expect_error(sum(as.integer(kept)), "was collected together")
+  expect_length(kept, 3e5)
+})

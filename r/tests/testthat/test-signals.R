@@ -243,3 +243,40 @@ test_that("time's up for a handler in a process that ignores SIGINT as well", {
   client$wait(60000)
   expect_equal(client$get_result(), 500L)
 })
+
+test_that("an interrupt comes through where somebody put a function in front of ours", {
+  it <- local_r(c(
+    "library(rookery)",
+    "service(NA)",
+    "mine <- 0",
+    "ours <- getOption('interrupt')",
+    "options(interrupt = function() { mine <<- mine + 1; ours() })",
+    "for (i in 1:3) {",
+    "  service(NA)",
+    "  withRestarts({ tools::pskill(Sys.getpid(), 2); Sys.sleep(5); cat('slept\\n') }, abort = function() cat('aborted\\n'))",
+    "}",
+    "cat('mine', mine, '\\n')"
+  ))
+  expect_equal(exit_of(it), 0, info = it$tell())
+  expect_match(it$tell(), "(aborted\\s+){3}mine 3 ")
+})
+
+test_that("a forked child of an R that serves ends of its signals at once", {
+  it <- local_r(c(
+    "library(rookery)",
+    "later::later(function() {",
+    "  began <- proc.time()[['elapsed']]",
+    "  child <- parallel::mcparallel({ Sys.sleep(60); 'slept' })",
+    "  Sys.sleep(0.2)",
+    "  tools::pskill(child$pid, 15)",
+    "  cat('child:', class(suppressWarnings(parallel::mccollect(child))[[1]]), '\\n')",
+    "  took <- proc.time()[['elapsed']] - began",
+    # The alarm of a serve() that is asked to end goes off after nine.
+    "  cat(if (took < 8) 'at once' else paste('after', took), '\\n')",
+    "  tools::pskill(Sys.getpid(), 15)",
+    "}, 0.2)",
+    sprintf("serve(%s, port = 0)", hello)
+  ))
+  expect_equal(exit_of(it), 0, info = it$tell())
+  expect_match(it$tell(), "child: NULL \nat once", fixed = TRUE)
+})
