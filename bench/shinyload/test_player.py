@@ -83,5 +83,59 @@ class Playing(unittest.TestCase):
         self.assertIn("503 instead of 200", failures[0])
 
 
+class Sockets(unittest.TestCase):
+    """A server of a few lines, which unmasks what it is sent."""
+
+    def test_a_session_over_a_websocket(self):
+        heard = []
+
+        async def frame(reader):
+            first, second = await reader.readexactly(2)
+            size = second & 0x7F
+            self.assertTrue(second & 0x80, "a client masks")
+            if size == 126:
+                size = int.from_bytes(await reader.readexactly(2), "big")
+            mask = await reader.readexactly(4)
+            payload = await reader.readexactly(size)
+            return first, bytes(byte ^ mask[i % 4] for i, byte in enumerate(payload))
+
+        async def handler(reader, writer):
+            head = await reader.readuntil(b"\r\n\r\n")
+            self.assertIn(b"Sec-WebSocket-Version: 13", head)
+            writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+            config = json.dumps({"config": {"sessionId": "abc"}}).encode()
+            # One that is not recorded, a message in two frames with a ping between them, and one of 200 bytes.
+            writer.write(b"\x81\x0f" + b'{"busy":"busy"}')
+            writer.write(b"\x01\x05" + config[:5] + b"\x89\x02hi" + b"\x80" + bytes([len(config) - 5]) + config[5:])
+            self.assertEqual(await frame(reader), (0x8A, b"hi"))
+            heard.append((await frame(reader))[1].decode())
+            long = json.dumps({"values": "x" * 186}).encode()
+            writer.write(b"\x81\x7e" + len(long).to_bytes(2, "big") + long)
+            heard.append((await frame(reader))[1].decode())
+            self.assertEqual(await frame(reader), (0x88, b"\x03\xe8"))
+            writer.write(b"\x88\x02\x03\xe8")
+            writer.close()
+
+        async def both():
+            server = await asyncio.start_server(handler, "127.0.0.1", 0)
+            events = [
+                at(0, type="WS_OPEN", url="/websocket/"),
+                at(0, type="WS_RECV_INIT", message=""),
+                at(0, type="WS_SEND", message="to ${SESSION}"),
+                at(0, type="WS_RECV", message=""),
+                at(0, type="WS_SEND", message="y" * 300),
+                at(0, type="WS_CLOSE"),
+            ]
+            try:
+                return await player.play(recording(*events), "127.0.0.1", server.sockets[0].getsockname()[1], 1, 0)
+            finally:
+                server.close()
+
+        durations, failures = asyncio.run(both())
+        self.assertEqual(failures, [])
+        self.assertEqual(len(durations), 1)
+        self.assertEqual(heard, ["to abc", "y" * 300])
+
+
 if __name__ == "__main__":
     unittest.main()

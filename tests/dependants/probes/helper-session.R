@@ -4,7 +4,7 @@ in_background <- function(serve, ..., env = parent.frame()) {
   port <- httpuv::randomPort()
   process <- callr::r_bg(serve, list(port, ...), libpath = .libPaths(), stdout = "|", stderr = "2>&1")
   withr::defer(process$kill(), envir = env)
-  until <- Sys.time() + 60
+  until <- Sys.time() + 300
   repeat {
     connection <- try(suppressWarnings(socketConnection("127.0.0.1", port, open = "r+b", timeout = 5)), silent = TRUE)
     if (!inherits(connection, "try-error")) break
