@@ -182,10 +182,9 @@ impl Exchange {
         self.body.push(Span::at(start, bytes.len()));
     }
 
-    /// Charges what is held for the request to `budget` until the next [`reset`](Self::reset): for the rare exchange
-    /// that holds much. `also` is what is held beside the exchange on its behalf.
-    pub fn charge(&mut self, budget: &Arc<Budget>, also: usize) {
-        let bytes = self.capacity() + also;
+    /// Charges `bytes` that are held for the request to `budget` until the next [`reset`](Self::reset): for the rare
+    /// exchange that holds much.
+    pub fn charge(&mut self, budget: &Arc<Budget>, bytes: usize) {
         self.charge.get_or_insert_with(|| Charge::new(budget, Share::Requests)).set(bytes);
     }
 
@@ -510,8 +509,8 @@ mod tests {
         let mut exchange = Exchange::new();
         exchange.begin(1, 1, 0);
         exchange.push_body(&vec![0; 100_000]);
-        exchange.charge(&budget, 1000);
-        assert_eq!(budget.used(Share::Requests), exchange.capacity() + 1000);
+        exchange.charge(&budget, exchange.capacity());
+        assert_eq!(budget.used(Share::Requests), exchange.capacity());
         assert!(exchange.capacity() > 100_000);
         exchange.reset();
         assert_eq!(budget.used(Share::Requests), 0);

@@ -74,10 +74,13 @@ async fn reply_to(
     request::fill(&mut exchange, &head, &connection, is_upgrade);
     let headers = head.headers;
     connection.request_held.set(FREE);
-    if let Err(rejection) = connection.hold_request(&mut exchange, 0) {
-        connection.hub.finish(exchange);
-        connection.has_rest.set(has_body);
-        return Ok(reply::reject(&connection, headers, rejection));
+    // A head in hyper's first buffer is small: what its exchange holds of earlier use has been the pool's.
+    if connection.buffer.get() > FREE {
+        if let Err(rejection) = connection.hold_request(&mut exchange, 0) {
+            connection.hub.finish(exchange);
+            connection.has_rest.set(has_body);
+            return Ok(reply::reject(&connection, headers, rejection));
+        }
     }
 
     if has_body {

@@ -65,7 +65,7 @@ pub struct Limits {
     pub stall_time: Duration,
     /// How often a WebSocket is sent a ping, for the sake of proxies that cut what is silent. Default 20 s.
     pub ping_time: Duration,
-    /// How long a peer may take to answer a close frame. Default 5 s.
+    /// How long a peer may take to answer a close frame, after it last took some of what was sent before. Default 5 s.
     pub close_time: Duration,
     /// Bytes that peers may make the server hold, all together; what the application holds is not counted. None: a
     /// quarter of what the process may use (the machine's memory, its control groups, its limit on address space),

@@ -74,8 +74,6 @@ pub(crate) struct Connection {
     is_write_blocked: Cell<bool>,
     /// How fast the peer is at what it has to do.
     pace: Pace,
-    /// Bytes in the socket's buffer at the last tick, of a peer that does not take them at once.
-    unsent: Cell<u32>,
     /// Bytes of the head so far.
     head_read: Cell<u32>,
     /// Whether the end may wait for the peer to see it.
@@ -86,6 +84,8 @@ pub(crate) struct Connection {
     /// Bytes of the buffer it reads into, and of the request under way.
     pub(crate) buffer: Cell<usize>,
     pub(crate) request_held: Cell<usize>,
+    /// Bytes of that which a thread has that works on it: they do not go with the connection.
+    pub(crate) away: Cell<usize>,
     /// What it was told to let go of, and has not yet.
     leaving: Cell<Option<(Share, usize)>>,
     /// Its number among all connections: the older has the lower.
@@ -169,13 +169,13 @@ impl Connection {
             is_read_blocked: Cell::new(false),
             is_write_blocked: Cell::new(false),
             pace: Pace::default(),
-            unsent: Cell::new(0),
             head_read: Cell::new(0),
             lingers: Cell::new(true),
             charge: Charge::new(&hub.budget, Share::Connections),
             reply: Charge::new(&hub.budget, Share::Replies),
             buffer: Cell::new(FREE),
             request_held: Cell::new(FREE),
+            away: Cell::new(0),
             leaving: Cell::new(None),
             serial: hub.seats.next_serial(),
             end: Cell::new(End::No),
@@ -214,8 +214,11 @@ impl Connection {
             Phase::Head => {}
             _ => self.touch(),
         }
-        if self.phase.get() == Phase::Head {
-            self.head_read.set(self.head_read.get().saturating_add(n as u32));
+        match self.phase.get() {
+            Phase::Head => self.head_read.set(self.head_read.get().saturating_add(n as u32)),
+            Phase::Body => {}
+            // The next request comes before this reply has been read: that is not reading it.
+            _ => return,
         }
         self.pace.count(n);
     }
@@ -350,6 +353,7 @@ impl Joined {
 
 impl Drop for Joined {
     fn drop(&mut self) {
+        self.0.has_left();
         self.0.hub.leave(self.0.key.get());
     }
 }

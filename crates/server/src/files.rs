@@ -7,9 +7,9 @@ use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 
 use crate::connection::Connection;
+use crate::job::Job;
 use crate::rejection::Rejection;
 use crate::reply::{self, Content, Facts, ReplyBody, Terms};
-use crate::spool::blocking;
 use crate::static_files::{BodyFraming, Decision, Found, Header, RequestHead, error_body};
 
 /// Files up to here are read where they are opened, and leave in one write with their head.
@@ -35,14 +35,28 @@ pub(crate) async fn answer(
             connection.has_rest.set(has_body);
             Found::Status { status, headers: Vec::new() }
         }
-        Decision::Open(lookup) => match blocking(move || read_small(lookup.open())).await {
-            Ok((found, None)) => found,
-            Ok((found, Some(bytes))) => {
-                let (status, headers) = parts_of(found);
-                return Some(finish(connection, status, headers, Content::Whole(bytes.into()), terms));
+        Decision::Open(lookup) => {
+            let charge = match connection.hub.hold_lookup() {
+                Ok(charge) => charge,
+                Err(rejection) => {
+                    connection.has_rest.set(has_body);
+                    return Some(reply::reject(connection, HeaderMap::new(), rejection));
+                }
+            };
+            let found = Job::start(move || {
+                let found = read_small(lookup.open());
+                drop(charge);
+                found
+            });
+            match found.await {
+                Ok((found, None)) => found,
+                Ok((found, Some(bytes))) => {
+                    let (status, headers) = parts_of(found);
+                    return Some(finish(connection, status, headers, Content::Whole(bytes.into()), terms));
+                }
+                Err(_) => return Some(reply::reject(connection, HeaderMap::new(), Rejection::Application)),
             }
-            Err(_) => return Some(reply::reject(connection, HeaderMap::new(), Rejection::Application)),
-        },
+        }
     };
     let (status, headers, content) = match found {
         Found::Application => return None,

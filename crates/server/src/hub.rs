@@ -43,6 +43,14 @@ const KEPT_NAMES: usize = 64;
 /// Ids are unique in the process, so that a WebSocket of an earlier server is not taken for one of a later.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
+/// An exchange kept for reuse.
+#[derive(Debug)]
+struct Pooled {
+    exchange: Box<Exchange>,
+    /// What it holds, counted when it came.
+    bytes: usize,
+}
+
 /// The shared state of one I/O thread.
 #[derive(Debug)]
 pub(crate) struct Hub {
@@ -76,9 +84,7 @@ pub(crate) struct Hub {
     /// Told whenever a connection or a WebSocket has ended.
     pub(crate) ended: Notify,
     tick: Cell<u32>,
-    // Boxed once and for all: an exchange keeps its place wherever it goes.
-    #[allow(clippy::vec_box)]
-    exchanges: RefCell<Vec<Box<Exchange>>>,
+    exchanges: RefCell<Vec<Pooled>>,
     /// Their bytes.
     pooled: Cell<usize>,
     commands: RefCell<VecDeque<Command>>,
@@ -145,8 +151,8 @@ impl Hub {
     /// An exchange and a place in [`pending`](Self::pending).
     pub(crate) fn begin(&self, id: ExchangeId, connection: &Connection) -> Box<Exchange> {
         let mut exchange = self.exchanges.borrow_mut().pop().map_or_else(Exchange::new, |kept| {
-            self.count_pool(self.pooled.get() - kept.capacity());
-            kept
+            self.count_pool(self.pooled.get() - kept.bytes);
+            kept.exchange
         });
         exchange.begin(id, connection.listener, self.pending.open(id, connection.key.get()));
         exchange
@@ -166,11 +172,11 @@ impl Hub {
         let mut exchanges = self.exchanges.borrow_mut();
         if exchanges.len() < KEPT_EXCHANGES {
             exchange.reset();
-            // Nothing changes its size until it is taken out again.
-            let bytes = self.pooled.get() + exchange.capacity();
-            if bytes <= self.limits.pool_bytes {
-                self.count_pool(bytes);
-                exchanges.push(exchange);
+            let bytes = exchange.capacity();
+            let pooled = self.pooled.get() + bytes;
+            if pooled <= self.limits.pool_bytes {
+                self.count_pool(pooled);
+                exchanges.push(Pooled { exchange, bytes });
             }
         }
     }

@@ -37,6 +37,7 @@ mod descriptor;
 mod files;
 mod hub;
 mod io_thread;
+mod job;
 mod memory;
 mod outbound;
 mod overload;

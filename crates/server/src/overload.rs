@@ -28,6 +28,9 @@ pub(crate) const QUEUE_STEP: usize = 64 << 10;
 /// A compressor with its window, a piece that goes in and one that comes out.
 pub(crate) const COMPRESSOR_BYTES: usize = 512 << 10;
 
+/// A target, its folder's options and the conditions of a request for a static file.
+const LOOKUP_BYTES: usize = 1 << 10;
+
 /// A reply counts as no more than this part of its share: its size is the application's choice, and one that is larger
 /// than the share must not be impossible.
 const LARGEST_REPLY: usize = 4;
@@ -62,16 +65,25 @@ impl Hub {
         }
     }
 
-    /// Charges a compressor, of which only a large reply has its own; `None` when there is no room for it.
-    pub(crate) fn hold_compressor(&self, is_own: bool) -> Option<Charge> {
-        let charge = Charge::new(&self.budget, Share::Compressors);
-        if is_own {
-            if !self.make_room(Share::Compressors, 0, COMPRESSOR_BYTES) {
-                return None;
-            }
-            charge.set(COMPRESSOR_BYTES);
+    /// Charges a compressor and what it works on; `None` when there is no room for it.
+    pub(crate) fn hold_compressor(&self, bytes: usize) -> Option<Charge> {
+        self.make_room(Share::Compressors, 0, bytes).then(|| self.charge(Share::Compressors, bytes))
+    }
+
+    /// Charges what a file that is looked for holds, until a thread has had time for it.
+    pub(crate) fn hold_lookup(&self) -> Result<Charge, Rejection> {
+        if self.make_room(Share::Requests, 0, LOOKUP_BYTES) {
+            Ok(self.charge(Share::Requests, LOOKUP_BYTES))
+        } else {
+            Err(Rejection::Overload)
         }
-        Some(charge)
+    }
+
+    /// Charges what there is room for.
+    pub(crate) fn charge(&self, share: Share, bytes: usize) -> Charge {
+        let charge = Charge::new(&self.budget, share);
+        charge.set(bytes);
+        charge
     }
 
     /// Ends the largest holder of a share, if it has more than `least`.
@@ -105,9 +117,11 @@ impl Hub {
 }
 
 impl Connection {
-    /// Charges what the request under way holds in its exchange, and `also` beside it.
+    /// Charges what the request under way holds in its exchange, and makes room for `also` beside it, which whoever has
+    /// that charges.
     pub(crate) fn hold_request(&self, exchange: &mut Exchange, also: usize) -> Result<(), Rejection> {
-        let (has, needs) = (self.request_held.get(), exchange.capacity() + also);
+        let own = exchange.capacity();
+        let (has, needs) = (self.request_held.get(), own + also);
         if needs <= has {
             return Ok(());
         }
@@ -115,8 +129,13 @@ impl Connection {
             return Err(Rejection::Overload);
         }
         self.request_held.set(needs);
-        exchange.charge(&self.hub.budget, also);
+        exchange.charge(&self.hub.budget, own);
         Ok(())
+    }
+
+    /// What is held beside the exchange has become less.
+    pub(crate) fn let_go_beside(&self, exchange: &Exchange, also: usize) {
+        self.request_held.set(self.request_held.get().min((exchange.capacity() + also).max(FREE)));
     }
 
     /// Charges a reply of `len` bytes until it has been written.

@@ -81,6 +81,8 @@ pub(crate) struct Pace {
     moved: Cell<u32>,
     /// Bytes it should have moved and has not.
     behind: Cell<u64>,
+    /// Bytes in the socket's buffer at the last tick, of a peer that does not take them at once.
+    unsent: Cell<u32>,
 }
 
 impl Pace {
@@ -88,6 +90,7 @@ impl Pace {
     pub(crate) fn start(&self) {
         self.moved.set(0);
         self.behind.set(0);
+        self.unsent.set(0);
     }
 
     pub(crate) fn count(&self, bytes: usize) {
@@ -97,6 +100,14 @@ impl Pace {
     /// Takes what was counted since the last tick.
     pub(crate) fn take(&self) -> u64 {
         u64::from(self.moved.take())
+    }
+
+    /// Bytes the peer has taken since the last tick. What was written lies in the socket's buffer, which takes more
+    /// only when a third of it is free: a megabyte, and at a few kilobytes a second minutes. So `unsent` is what lies there.
+    pub(crate) fn taken(&self, unsent: Option<u32>) -> u64 {
+        let written = self.take();
+        let Some(unsent) = unsent else { return written };
+        (u64::from(self.unsent.replace(unsent)) + written).saturating_sub(u64::from(unsent))
     }
 
     /// A tick has passed in which `moved` bytes came or went; says whether the peer is too far behind.

@@ -14,14 +14,14 @@ use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RE
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
 use http_body::{Frame, SizeHint};
 use rookery_exchange::{Charge, Exchange};
-use tokio::task::JoinHandle;
 
 use crate::closing::Unnamed;
 use crate::compress::{self, Candidate, Gzip};
 use crate::connection::{Connection, Phase};
+use crate::job::Job;
+use crate::overload::COMPRESSOR_BYTES;
 use crate::rejection::Rejection;
 use crate::request;
-use crate::spool::blocking;
 
 /// Bytes of a file read at once.
 const PIECE: usize = 64 << 10;
@@ -41,7 +41,7 @@ enum Source {
     Empty,
     Whole(Bytes),
     /// To be compressed before anything is sent: see [`compressed`].
-    Plain(Bytes),
+    Plain(Bytes, Charge),
     File(FileSource),
     Gzip(Box<GzipSource>),
 }
@@ -52,17 +52,15 @@ struct FileSource {
     file: Arc<Body>,
     at: u64,
     left: u64,
-    reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
+    reading: Option<Job<Vec<u8>>>,
 }
 
 /// What is compressed on its way out, on another thread: a piece takes milliseconds.
 #[derive(Debug)]
 struct GzipSource {
     /// `None` while it is away, and when the end has come.
-    gzip: Option<Gzip>,
-    input: Input,
-    working: Option<JoinHandle<io::Result<Compressed>>>,
-    _charge: Charge,
+    compressing: Option<Compressing>,
+    working: Option<Job<Compressed>>,
 }
 
 #[derive(Debug)]
@@ -89,12 +87,19 @@ impl std::ops::Deref for Body {
     }
 }
 
+/// A compressor, what is left for it, and what it is charged for: wherever it is, until it is gone.
 #[derive(Debug)]
-struct Compressed {
+struct Compressing {
     gzip: Gzip,
     input: Input,
+    _charge: Charge,
+}
+
+#[derive(Debug)]
+struct Compressed {
+    /// `None` after the last piece.
+    rest: Option<Compressing>,
     out: Vec<u8>,
-    is_last: bool,
 }
 
 impl FileSource {
@@ -109,7 +114,7 @@ impl FileSource {
         let reading = self.reading.get_or_insert_with(|| {
             let (file, at) = (Arc::clone(&self.file), self.at);
             let len = usize::try_from(self.left).unwrap_or(usize::MAX).min(PIECE);
-            tokio::task::spawn_blocking(move || {
+            Job::start(move || {
                 let mut piece = vec![0; len];
                 // A file that has become shorter since its length was told: the reply cannot be completed.
                 file.read_exact_at(&mut piece, at).map(|()| piece)
@@ -118,13 +123,12 @@ impl FileSource {
         let piece = ready!(Pin::new(reading).poll(cx));
         self.reading = None;
         Poll::Ready(Some(match piece {
-            Ok(Ok(piece)) => {
+            Ok(piece) => {
                 self.at += piece.len() as u64;
                 self.left -= piece.len() as u64;
                 Ok(piece)
             }
-            Ok(Err(error)) => Err(error),
-            Err(error) => Err(io::Error::other(error)),
+            Err(error) => Err(error),
         }))
     }
 }
@@ -135,30 +139,31 @@ const GZIP_HERE: usize = 4 << 10;
 /// Bodies up to here are compressed at once and keep a length; larger ones in pieces of this size.
 const GZIP_PIECE: usize = 64 << 10;
 
-impl Input {
+impl Compressing {
     /// Compresses pieces until something comes out.
-    fn compress(mut self, mut gzip: Gzip) -> io::Result<Compressed> {
+    fn work(mut self) -> io::Result<Compressed> {
         let mut out = Vec::new();
         loop {
-            let is_last = match &mut self {
+            let is_last = match &mut self.input {
                 Input::Whole(bytes) => {
-                    gzip.push(&bytes.split_to(bytes.len().min(GZIP_PIECE)), &mut out);
+                    self.gzip.push(&bytes.split_to(bytes.len().min(GZIP_PIECE)), &mut out);
                     bytes.is_empty()
                 }
                 Input::File { file, at, left } => {
                     let mut piece = vec![0; usize::try_from(*left).unwrap_or(usize::MAX).min(GZIP_PIECE)];
                     file.read_exact_at(&mut piece, *at)?;
-                    gzip.push(&piece, &mut out);
+                    self.gzip.push(&piece, &mut out);
                     *at += piece.len() as u64;
                     *left -= piece.len() as u64;
                     *left == 0
                 }
             };
             if is_last {
-                gzip.finish(&mut out);
+                self.gzip.finish(&mut out);
+                return Ok(Compressed { rest: None, out });
             }
-            if is_last || !out.is_empty() {
-                return Ok(Compressed { gzip, input: self, out, is_last });
+            if !out.is_empty() {
+                return Ok(Compressed { rest: Some(self), out });
             }
         }
     }
@@ -166,24 +171,16 @@ impl Input {
 
 impl GzipSource {
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Vec<u8>>>> {
-        if self.working.is_none() {
-            let Some(gzip) = self.gzip.take() else { return Poll::Ready(None) };
-            let input = std::mem::replace(&mut self.input, Input::Whole(Bytes::new()));
-            self.working = Some(tokio::task::spawn_blocking(move || input.compress(gzip)));
+        if let Some(compressing) = self.compressing.take() {
+            self.working = Some(Job::start(move || compressing.work()));
         }
         let Some(working) = &mut self.working else { return Poll::Ready(None) };
-        let compressed = ready!(Pin::new(working).poll(cx)).map_err(io::Error::other);
+        let compressed = ready!(Pin::new(working).poll(cx));
         self.working = None;
-        Poll::Ready(Some(match compressed {
-            Ok(Ok(compressed)) => {
-                if !compressed.is_last {
-                    self.gzip = Some(compressed.gzip);
-                    self.input = compressed.input;
-                }
-                Ok(compressed.out)
-            }
-            Ok(Err(error)) | Err(error) => Err(error),
-        }))
+        Poll::Ready(Some(compressed.map(|compressed| {
+            self.compressing = compressed.rest;
+            compressed.out
+        })))
     }
 }
 
@@ -197,7 +194,7 @@ impl http_body::Body for ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let piece = match &mut self.source {
             Source::Empty => None,
-            Source::Whole(bytes) | Source::Plain(bytes) => {
+            Source::Whole(bytes) | Source::Plain(bytes, _) => {
                 let bytes = std::mem::take(bytes);
                 self.source = Source::Empty;
                 self.connection.line.add_bytes(bytes.len());
@@ -215,16 +212,16 @@ impl http_body::Body for ReplyBody {
     fn is_end_stream(&self) -> bool {
         match &self.source {
             Source::Empty => true,
-            Source::Whole(bytes) | Source::Plain(bytes) => bytes.is_empty(),
+            Source::Whole(bytes) | Source::Plain(bytes, _) => bytes.is_empty(),
             Source::File(file) => file.left == 0,
-            Source::Gzip(gzip) => gzip.gzip.is_none() && gzip.working.is_none(),
+            Source::Gzip(gzip) => gzip.compressing.is_none() && gzip.working.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.source {
             Source::Empty => SizeHint::with_exact(0),
-            Source::Whole(bytes) | Source::Plain(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Source::Whole(bytes) | Source::Plain(bytes, _) => SizeHint::with_exact(bytes.len() as u64),
             Source::File(file) => SizeHint::with_exact(file.left),
             Source::Gzip(_) => SizeHint::default(),
         }
@@ -234,7 +231,7 @@ impl http_body::Body for ReplyBody {
 impl ReplyBody {
     /// Whether [`compressed`] has to come first.
     pub(crate) fn is_plain(&self) -> bool {
-        matches!(self.source, Source::Plain(_))
+        matches!(self.source, Source::Plain(..))
     }
 }
 
@@ -282,6 +279,16 @@ impl Content {
         }
     }
 
+    /// Bytes that compressing it holds besides, possibly for longer than its client stays.
+    fn compressor_bytes(&self) -> usize {
+        match self {
+            Content::Whole(bytes) if bytes.len() <= GZIP_HERE => 0,
+            Content::Whole(bytes) if bytes.len() <= GZIP_PIECE => bytes.len(),
+            Content::Nothing => 0,
+            _ => COMPRESSOR_BYTES,
+        }
+    }
+
     fn source(self) -> Source {
         match self {
             Content::Nothing => Source::Empty,
@@ -299,7 +306,7 @@ impl Content {
             Content::Whole(bytes) if bytes.len() <= GZIP_HERE => {
                 return Source::Whole(gzip(&mut connection.hub.gzip.borrow_mut(), &bytes));
             }
-            Content::Whole(bytes) if bytes.len() <= GZIP_PIECE => return Source::Plain(bytes),
+            Content::Whole(bytes) if bytes.len() <= GZIP_PIECE => return Source::Plain(bytes, charge),
             Content::Whole(bytes) => Input::Whole(bytes),
             Content::File { file, at, len } => {
                 Input::File { file: Arc::new(Body::Named(file)), at, left: len }
@@ -308,7 +315,8 @@ impl Content {
                 Input::File { file: Arc::new(Body::Unnamed(file)), at: 0, left: len }
             }
         };
-        Source::Gzip(Box::new(GzipSource { gzip: Some(Gzip::new()), input, working: None, _charge: charge }))
+        let compressing = Compressing { gzip: Gzip::new(), input, _charge: charge };
+        Source::Gzip(Box::new(GzipSource { compressing: Some(compressing), working: None }))
     }
 }
 
@@ -320,13 +328,17 @@ thread_local! {
 /// Compresses a body that is to keep a length, on another thread.
 pub(crate) async fn compressed(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
     let ReplyBody { connection, source } = response.body_mut();
-    if let Source::Plain(bytes) = source {
+    if let Source::Plain(bytes, charge) = std::mem::replace(source, Source::Empty) {
         let plain = bytes.clone();
-        let work = move || Ok(GZIP.with_borrow_mut(|state| gzip(state, &plain)));
-        *source = Source::Whole(match blocking(work).await {
+        let work = move || {
+            let out = GZIP.with_borrow_mut(|state| gzip(state, &plain));
+            drop(charge);
+            Ok(out)
+        };
+        *source = Source::Whole(match Job::start(work).await {
             Ok(bytes) => bytes,
             // No thread, then here.
-            Err(_) => gzip(&mut connection.hub.gzip.borrow_mut(), bytes),
+            Err(_) => gzip(&mut connection.hub.gzip.borrow_mut(), &bytes),
         });
     }
     response
@@ -460,8 +472,7 @@ pub(crate) fn finish(
             },
         );
     // Without room for a compressor it leaves as it is.
-    let is_large = content.len() > GZIP_PIECE as u64;
-    let compressor = is_gzip.then(|| connection.hub.hold_compressor(is_large)).flatten();
+    let compressor = is_gzip.then(|| connection.hub.hold_compressor(content.compressor_bytes())).flatten();
     let source = if is_bodiless {
         if let (StatusCode::NOT_MODIFIED, Some(len)) = (status, facts.told_length) {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(len));

@@ -17,10 +17,11 @@ use self::mailbox::State;
 pub(crate) use self::mailbox::{Mailbox, open};
 use crate::connection::{Connection, Transport};
 use crate::hub::Hub;
+use crate::overload::FREE;
 
 /// Bytes waiting past which pongs wait as well, the newest replacing the one before (RFC 6455, 5.5.3): a peer that
-/// pings and does not read must not fill memory.
-const PONG_WATER: usize = 64 << 10;
+/// pings and does not read must not fill memory, and a queue this short is charged with the connection.
+const PONG_WATER: usize = FREE;
 
 /// Reads in a row before the other connections have their turn.
 const READS: usize = 4;
@@ -52,6 +53,7 @@ pub(crate) fn spawn(connection: Rc<Connection>, exchange: Box<Exchange>, read: &
         is_told: false,
         is_read_closed: false,
     };
+    driver.mailbox.fd.set(Some(driver.transport.socket.fd()));
     tokio::task::spawn_local(async move {
         let code = poll_fn(|cx| driver.poll(cx)).await;
         driver.tell_closed(code);
@@ -82,7 +84,7 @@ impl Drop for Driver {
     /// Also when its task panics, or ends with the thread.
     fn drop(&mut self) {
         self.tell_closed(ABNORMAL);
-        self.mailbox.state.set(State::Over);
+        self.mailbox.end(&self.hub);
         self.hub.close_socket(self.mailbox.id);
     }
 }
@@ -182,7 +184,7 @@ impl Driver {
                 mailbox.reading.start();
             }
             mailbox.reading.count(before.saturating_sub(out.len()));
-            if mailbox.state.get() == State::Open {
+            if out.len() != before || mailbox.state.get() == State::Open {
                 mailbox.since.set(hub.tick());
             }
         }

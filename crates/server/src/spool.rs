@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use http_body::Body as _;
 use hyper::body::Incoming;
-use rookery_exchange::Exchange;
+use rookery_exchange::{Charge, Exchange, Share};
 
 use crate::closing::Unnamed;
 use crate::connection::Connection;
+use crate::job::Job;
 use crate::rejection::Rejection;
 use crate::spool_folder::{Reserve, SpoolFolder};
 
@@ -61,15 +62,20 @@ pub(crate) async fn read(
             }
             continue;
         }
-        let file = match spool.take() {
+        let mut file = match spool.take() {
             Some(file) => file,
             None => {
-                Spool::start(&exchange, Reserve::of(limits), &connection.site.spool).await.map_err(refused)?
+                let in_memory = usize::try_from(exchange.body().len()).unwrap_or(usize::MAX);
+                connection.hold_request(&mut exchange, in_memory).map_err(Some)?;
+                let file = Spool::start(&exchange, connection).await.map_err(refused)?;
+                connection.let_go_beside(&exchange, file.batch.capacity());
+                file
             }
         };
-        let file = file.push(&data).await.map_err(refused)?;
+        file.batch.extend_from_slice(&data);
         connection.hold_request(&mut exchange, file.batch.capacity()).map_err(Some)?;
-        spool = Some(file);
+        file.charge.set(file.batch.capacity());
+        spool = Some(file.written_if_full(connection).await.map_err(refused)?);
     }
     if let Some(spool) = spool {
         let file = spool.finish().await.map_err(refused)?;
@@ -82,29 +88,40 @@ pub(crate) async fn read(
 struct Spool {
     file: Unnamed,
     batch: Vec<u8>,
+    /// For the batch, wherever it is.
+    charge: Charge,
     reserve: Reserve,
     folder: Arc<SpoolFolder>,
 }
 
 impl Spool {
     /// Makes the file and moves into it what is in memory.
-    async fn start(exchange: &Exchange, reserve: Reserve, folder: &Arc<SpoolFolder>) -> io::Result<Spool> {
+    async fn start(exchange: &Exchange, connection: &Connection) -> io::Result<Spool> {
         let batch = exchange.body().segments().collect::<Vec<_>>().concat();
-        let folder = Arc::clone(folder);
-        blocking(move || {
+        let charge = connection.hub.charge(Share::Requests, batch.capacity());
+        let (reserve, folder) = (Reserve::of(&connection.hub.limits), Arc::clone(&connection.site.spool));
+        connection.away.set(charge.bytes());
+        let job = Job::start(move || {
             let file = folder.file().inspect_err(|error| folder.complain(error))?;
-            Spool { file: Unnamed::new(file), batch, reserve, folder }.written()
-        })
-        .await
+            Spool { file: Unnamed::new(file), batch, charge, reserve, folder }.written()
+        });
+        let spool = job.await;
+        connection.away.set(0);
+        spool
     }
 
-    async fn push(mut self, data: &[u8]) -> io::Result<Spool> {
-        self.batch.extend_from_slice(data);
-        if self.batch.len() < BATCH { Ok(self) } else { blocking(move || self.written()).await }
+    async fn written_if_full(self, connection: &Connection) -> io::Result<Spool> {
+        if self.batch.len() < BATCH {
+            return Ok(self);
+        }
+        connection.away.set(self.charge.bytes());
+        let spool = Job::start(move || self.written()).await;
+        connection.away.set(0);
+        spool
     }
 
     async fn finish(self) -> io::Result<File> {
-        blocking(move || self.written()).await.map(|spool| spool.file.into_file())
+        Job::start(move || self.written()).await.map(|spool| spool.file.into_file())
     }
 
     fn written(mut self) -> io::Result<Spool> {
@@ -116,13 +133,7 @@ impl Spool {
         // The first one was all that had been in memory.
         self.batch.clear();
         self.batch.shrink_to(2 * BATCH);
+        self.charge.set(self.batch.capacity());
         written.map(|()| self)
     }
-}
-
-/// Runs work that touches the disk where it does not hold up the connections.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }

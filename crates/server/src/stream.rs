@@ -81,14 +81,9 @@ impl Socket {
         }
     }
 
-    /// Bytes in the socket's buffer that the peer has not acknowledged, or on a Unix socket not read; `None` where the
-    /// system does not tell.
+    /// See [`unsent`].
     pub(crate) fn unsent(&self) -> Option<u32> {
-        let fd = self.fd();
-        let mut bytes: libc::c_int = 0;
-        // SAFETY: `fd` is open, and TIOCOUTQ writes one int.
-        let told = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
-        u32::try_from(bytes).ok().filter(|_| told == 0)
+        unsent(self.fd())
     }
 
     /// Whether the connection is over in both directions: after a reset, and on a Unix socket that the peer has closed.
@@ -115,7 +110,7 @@ impl Socket {
         set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
     }
 
-    fn fd(&self) -> RawFd {
+    pub(crate) fn fd(&self) -> RawFd {
         match self {
             Socket::Tcp(socket) => socket.as_raw_fd(),
             Socket::Unix(socket) => socket.as_raw_fd(),
@@ -136,6 +131,15 @@ impl Socket {
             let _ = socket.set_zero_linger();
         }
     }
+}
+
+/// Bytes in a socket's buffer that the peer has not acknowledged, or on a Unix socket not read; `None` where the system
+/// does not tell.
+pub(crate) fn unsent(socket: RawFd) -> Option<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: TIOCOUTQ writes one int, and touches nothing of a descriptor that is no socket.
+    let told = unsafe { libc::ioctl(socket, libc::TIOCOUTQ, &raw mut bytes) };
+    u32::try_from(bytes).ok().filter(|_| told == 0)
 }
 
 /// The socket as hyper sees it. It keeps the connection's deadlines, at the cost of a cell written per read and

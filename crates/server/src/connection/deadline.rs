@@ -26,7 +26,7 @@ impl Connection {
                 passed > ticks.idle || self.pace.tick(ticks.body_rate, self.pace.take())
             }
             Phase::Reply | Phase::Flush if self.is_write_blocked.get() => {
-                let taken = self.taken();
+                let taken = self.pace.taken(self.socket.borrow().unsent());
                 if taken > 0 {
                     self.touch();
                 }
@@ -34,7 +34,8 @@ impl Connection {
             }
             // It is the server that is waited for, or its disk.
             Phase::Body | Phase::Reply | Phase::Flush => {
-                self.restart();
+                self.touch();
+                self.pace.start();
                 false
             }
         };
@@ -49,9 +50,10 @@ impl Connection {
         let lag = |rate| Some(self.pace.lag(rate)).filter(|lag| *lag > 0);
         match self.phase.get() {
             _ if self.end.get() != End::No => None,
-            Phase::Idle => Some(now.wrapping_sub(self.since.get())),
-            // One that has just come is not slow, and a tick may end at once.
-            Phase::Head => Some(now.wrapping_sub(self.since.get())).filter(|passed| *passed > 1),
+            // One that has just come, or has just been answered, is not slow, and a tick may end at once.
+            Phase::Idle | Phase::Head => {
+                Some(now.wrapping_sub(self.since.get())).filter(|passed| *passed > 1)
+            }
             Phase::Body if self.is_read_blocked.get() => lag(ticks.body_rate),
             Phase::Reply | Phase::Flush if self.is_write_blocked.get() => lag(ticks.reply_rate),
             Phase::Application | Phase::Body | Phase::Reply | Phase::Flush => None,
@@ -81,7 +83,8 @@ impl Connection {
             _ if self.end.get() != End::No => 0,
             (Share::Connections, Phase::Idle | Phase::Head | Phase::Body) => self.charge.bytes(),
             (Share::Requests, Phase::Body) => self.request_held.get(),
-            (Share::Replies, Phase::Reply | Phase::Flush) if self.is_write_blocked.get() => {
+            // A body may come while the reply before it is not read.
+            (Share::Replies, Phase::Reply | Phase::Flush | Phase::Body) if self.is_write_blocked.get() => {
                 self.reply.bytes()
             }
             _ => 0,
@@ -90,8 +93,10 @@ impl Connection {
 
     /// Ends the connection for the sake of others, which need the `held` bytes of it.
     pub(crate) fn evict(&self, share: Share, held: usize) {
-        self.hub.leaving.add(share, held);
-        self.leaving.set(Some((share, held)));
+        let away = if share == Share::Requests { self.away.get() } else { 0 };
+        let leaving = held.saturating_sub(away);
+        self.hub.leaving.add(share, leaving);
+        self.leaving.set(Some((share, leaving)));
         self.overload();
     }
 
@@ -108,25 +113,15 @@ impl Connection {
 
     /// All that the connection was charged for beside itself is gone.
     pub(super) fn settle(&self) {
-        if let Some((share, held)) = self.leaving.take() {
-            self.hub.leaving.remove(share, held);
-        }
+        self.has_left();
         self.charge.set(CONNECTION_BYTES.min(self.charge.bytes()));
         self.reply.set(0);
     }
 
-    /// It is the peer's turn, from now on.
-    fn restart(&self) {
-        self.touch();
-        self.pace.start();
-        self.unsent.set(0);
-    }
-
-    /// Bytes the peer has taken since the last tick. What was written lies in the socket's buffer, which takes more
-    /// only when a third of it is free: a megabyte, and at a few kilobytes a second minutes. So the buffer is asked.
-    fn taken(&self) -> u64 {
-        let written = self.pace.take();
-        let Some(unsent) = self.socket.borrow().unsent() else { return written };
-        (u64::from(self.unsent.replace(unsent)) + written).saturating_sub(u64::from(unsent))
+    /// What it was told to let go of is not waited for any more.
+    pub(super) fn has_left(&self) {
+        if let Some((share, held)) = self.leaving.take() {
+            self.hub.leaving.remove(share, held);
+        }
     }
 }

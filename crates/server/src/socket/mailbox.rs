@@ -1,6 +1,7 @@
 //! A WebSocket as the rest of the I/O thread sees it: what waits for its peer, and its deadlines.
 
 use std::cell::{Cell, RefCell};
+use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::task::Waker;
 
@@ -13,6 +14,7 @@ use crate::outbound::Outbound;
 use crate::overload::FREE;
 use crate::pace::Pace;
 use crate::rejection::Rejection;
+use crate::stream::unsent;
 
 /// Bytes waiting to be written past which the application is told when they have been.
 const HIGH_WATER: usize = 1 << 20;
@@ -25,11 +27,13 @@ pub(crate) struct Mailbox {
     pub(super) out: RefCell<Outbound>,
     pub(super) waker: RefCell<Option<Waker>>,
     pub(super) state: Cell<State>,
-    /// The tick at which the close frame was sent or the peer stopped reading.
+    /// The tick at which the close frame was sent or the peer last read something.
     pub(super) since: Cell<u32>,
     pub(super) last_ping: Cell<u32>,
     pub(super) was_high: Cell<bool>,
     pub(super) is_blocked: Cell<bool>,
+    /// The socket, as long as the task has it.
+    pub(super) fd: Cell<Option<RawFd>>,
     /// Whether the peer is inside a message of its, and the server waits for the rest.
     pub(super) is_inside: Cell<bool>,
     /// How fast the peer is at reading what waits for it, and at sending the rest of a message.
@@ -90,7 +94,17 @@ impl Mailbox {
             self.out.borrow_mut().push_with(&hub.buffers, |out| encode_close(out, code, reason, None));
             self.state.set(State::Closing);
             self.since.set(hub.tick());
+            self.reading.start();
         }
+    }
+
+    /// It is over, and holds nothing any more, whoever still knows it.
+    pub(super) fn end(&self, hub: &Hub) {
+        self.state.set(State::Over);
+        self.fd.set(None);
+        self.out.take();
+        self.queue.set(0);
+        self.has_dropped(hub);
     }
 
     /// Drops the connection.
@@ -118,13 +132,20 @@ impl Mailbox {
     /// Looks at the deadlines and sends the ping that is due; called each tick.
     pub(crate) fn sweep(&self, hub: &Hub, now: u32) {
         let ticks = &hub.ticks;
-        let passed = now.wrapping_sub(self.since.get());
-        let is_late = match self.state.get() {
-            State::Open => {
-                self.is_blocked.get()
-                    && (self.reading.tick(ticks.message_rate, self.reading.take()) || passed > ticks.stall)
+        let state = self.state.get();
+        let is_read = state == State::Closing || (state == State::Open && self.is_blocked.get());
+        let is_slow = is_read && {
+            let taken = self.reading.taken(self.fd.get().and_then(unsent));
+            if taken > 0 {
+                self.since.set(now);
             }
-            State::Closing => passed > ticks.close,
+            self.reading.tick(ticks.message_rate, taken)
+        };
+        let passed = now.wrapping_sub(self.since.get());
+        let is_late = match state {
+            State::Open => self.is_blocked.get() && (is_slow || passed > ticks.stall),
+            // Its time begins when it has read what was sent before.
+            State::Closing => is_slow || passed > ticks.close,
             State::Over => false,
         };
         if is_late {
@@ -164,6 +185,7 @@ pub(crate) fn open(hub: &Hub, exchange: &Exchange) {
         last_ping: Cell::new(hub.tick()),
         was_high: Cell::new(false),
         is_blocked: Cell::new(false),
+        fd: Cell::new(None),
         is_inside: Cell::new(false),
         reading: Pace::default(),
         sending: Pace::default(),

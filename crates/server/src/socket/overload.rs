@@ -20,7 +20,9 @@ impl Mailbox {
     /// the time of a close to read the rest.
     pub(super) fn refuse(&self, hub: &Hub, rejection: Rejection, reason: &str) {
         hub.report(self.id, rejection);
-        self.out.borrow_mut().cut(&hub.buffers);
+        if self.state.get() == State::Open {
+            self.out.borrow_mut().cut(&hub.buffers);
+        }
         self.say_goodbye(hub, CloseCode::new(TRY_AGAIN_LATER), reason);
     }
 
@@ -53,16 +55,19 @@ impl Mailbox {
 
     /// What it holds of a share, if that can be had from it.
     pub(crate) fn held(&self, share: Share) -> usize {
-        match share {
-            _ if self.state.get() != State::Open => 0,
-            Share::Messages => self.message.bytes(),
-            Share::Queues => self.queue.bytes(),
+        match (share, self.state.get()) {
+            (_, State::Over) => 0,
+            (Share::Messages, _) if self.leaving.get() == 0 => self.message.bytes(),
+            // One that is told to go may take its time to read what is left.
+            (Share::Queues, State::Closing) if self.queue.bytes() <= QUEUE_STEP => 0,
+            (Share::Queues, _) => self.queue.bytes(),
             _ => 0,
         }
     }
 
     /// Ends the WebSocket for want of room: with 1013, or dropped where a large message would have to be read before.
     pub(crate) fn evict(&self, hub: &Hub, share: Share) {
+        let was_closing = self.state.get() == State::Closing;
         self.refuse(hub, Rejection::Overload, "no room");
         if share == Share::Messages {
             // Its buffer is the task's, which drops it when it is polled next.
@@ -72,7 +77,7 @@ impl Mailbox {
             self.is_evicted.set(true);
         }
         let len = self.out.borrow().len();
-        if len > LEFT {
+        if len > LEFT || (was_closing && share == Share::Queues) {
             self.out.replace(Outbound::default());
             self.queue.set(0);
             self.abort();

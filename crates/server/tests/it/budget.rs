@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{BodySource, Command, Event, MessageKind, Payload, Share};
@@ -209,12 +209,7 @@ fn queues_of_peers_that_do_not_read() {
 
 #[test]
 fn replies_that_are_not_read() {
-    let page = vec![b'x'; 30_000_000];
-    let app = App::new(Limits { memory: Some(200 << 20), ..Limits::default() }, move |exchange| {
-        let len = if exchange.path() == b"/large" { page.len() } else { 20_000 };
-        exchange.begin_reply(200);
-        exchange.set_reply_body(&page[..len]);
-    });
+    let app = pages();
     let limit = app.server.budget().limit(Share::Replies);
     // Each counts as a quarter of the share at most: there is room for four.
     let mut slow: Vec<Client> = (0..6).map(|_| app.connect()).collect();
@@ -304,4 +299,172 @@ fn the_pool_of_exchanges() {
     // What is taken out is not counted any more, and comes back.
     assert_eq!(clients[0].get("/").status, 200);
     assert!(used(&app, Share::Pool) <= limit);
+}
+
+/// Answers `/large` with 30 MB, everything else with 20 KB.
+fn pages() -> App {
+    let page = vec![b'x'; 30_000_000];
+    App::new(Limits { memory: Some(200 << 20), ..Limits::default() }, move |exchange| {
+        let len = if exchange.path() == b"/large" { page.len() } else { 20_000 };
+        exchange.begin_reply(200);
+        exchange.set_reply_body(&page[..len]);
+    })
+}
+
+#[test]
+fn replies_behind_which_the_body_of_the_next_request_trickles() {
+    let app = pages();
+    let limit = app.server.budget().limit(Share::Replies);
+    let mut slow: Vec<Client> = (0..4).map(|_| app.connect()).collect();
+    for client in &mut slow {
+        client.send(
+            "GET /large HTTP/1.1\r\nHost: a\r\n\r\nPOST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\na",
+        );
+    }
+    let until = Instant::now() + PATIENCE;
+    while used(&app, Share::Replies) < limit {
+        assert!(Instant::now() < until, "{:?}", app.server.budget());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Until the body of the second request is what is waited for.
+    std::thread::sleep(Duration::from_millis(300));
+    let mut honest = app.connect();
+    assert_eq!(honest.get("/").status, 200, "four peers keep everybody else from replies");
+    drop(slow);
+    await_used(&app, Share::Replies, 0);
+}
+
+/// As many listeners as there are threads for files, each with a folder whose complaint holds its thread up.
+fn stalled_disk(app: &App, notice: fn(&str)) -> (Vec<rookery_server::Listener>, Vec<Client>) {
+    let mut listeners = Vec::new();
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let spool = Arc::new(rookery_server::SpoolFolder::new("/nowhere/at/all", notice));
+        let site = Site { spool, ..Site::default() };
+        let listener = app.server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
+        let mut client = Client::connect(listener.local_addr().unwrap());
+        post(&mut client, 2_000_000, 2_000_000);
+        listeners.push(listener);
+        clients.push(client);
+    }
+    (listeners, clients)
+}
+
+#[test]
+fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone() {
+    static HOLDS: AtomicBool = AtomicBool::new(true);
+    static STALLED: AtomicUsize = AtomicUsize::new(0);
+    /// A test that fails must not wait for the threads.
+    struct Release;
+    impl Drop for Release {
+        fn drop(&mut self) {
+            HOLDS.store(false, Ordering::SeqCst);
+        }
+    }
+    let page = b"compress me ".repeat(50_000);
+    // 18 MiB for requests: room for the four that hold the threads up, and some more.
+    let limits = Limits { memory: Some(120 << 20), ..Limits::default() };
+    let app = App::new(limits, move |exchange| {
+        exchange.begin_reply(200);
+        exchange.set_reply_body(if exchange.path() == b"/small" { &page[..30_000] } else { &page });
+    });
+    let stalled = stalled_disk(&app, |_| {
+        STALLED.fetch_add(1, Ordering::SeqCst);
+        while HOLDS.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let release = Release;
+    let until = Instant::now() + PATIENCE;
+    while STALLED.load(Ordering::SeqCst) < 4 {
+        assert!(Instant::now() < until, "{STALLED:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Compressors, of a large reply and of a small one.
+    for (path, held) in [("/", 512 << 10), ("/small", 30_000)] {
+        let asked = used(&app, Share::Compressors);
+        let mut client = app.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n"));
+        app.await_event(&format!("request {path}"));
+        let until = Instant::now() + PATIENCE;
+        while used(&app, Share::Compressors) < asked + held {
+            assert!(Instant::now() < until, "{:?}", app.server.budget());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // With a reset, which is noticed whatever the server does.
+        let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+        // SAFETY: an open socket and a valid option of the size said.
+        unsafe {
+            libc::setsockopt(
+                std::os::fd::AsRawFd::as_raw_fd(&client.socket),
+                libc::SOL_SOCKET,
+                libc::SO_LINGER,
+                (&raw const linger).cast(),
+                libc::socklen_t::try_from(size_of::<libc::linger>()).unwrap(),
+            );
+        }
+        drop(client);
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(used(&app, Share::Compressors), asked + held, "{path}");
+    }
+    // Uploads: each has a megabyte in a batch that waits. What they fill is the share, not the memory.
+    for _ in 0..20 {
+        let mut client = app.connect();
+        post(&mut client, 2_000_000, 1_500_000);
+    }
+    await_overloads(&app, 1);
+    // Those that were told to go have gone, and what is theirs still waits.
+    std::thread::sleep(Duration::from_millis(200));
+    let (held, limit) = (used(&app, Share::Requests), app.server.budget().limit(Share::Requests));
+    assert!(held > limit / 2 && held <= limit, "{held} of {limit}");
+    drop((release, stalled));
+    await_used(&app, Share::Requests, 0);
+    await_used(&app, Share::Compressors, 0);
+    // All is as before.
+    let mut client = app.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
+    assert_eq!(client.reply().unwrap().header("content-encoding"), Some("gzip"));
+}
+
+#[test]
+fn a_websocket_that_has_gone_holds_nothing_while_the_application_is_busy() {
+    let holds = Arc::new(AtomicBool::new(true));
+    let held = Arc::clone(&holds);
+    let queue = rookery_exchange::Limits { messages: 1, ..rookery_exchange::Limits::default() };
+    let app = App::with(
+        Config { limits: Limits { memory: Some(80 << 20), ..Limits::default() }, queue },
+        Site::default(),
+        Box::new(move |link, event| match event {
+            Event::Request(mut exchange) => {
+                exchange.begin_reply(101);
+                link.send(Command::Respond(exchange));
+            }
+            Event::Message { socket, .. } => {
+                let payload = Payload::Pooled(vec![0; 10_000_000]);
+                link.send(Command::Send { socket, kind: MessageKind::Binary, payload });
+                link.flush();
+                while held.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            _ => {}
+        }),
+    );
+    let mut client = app.connect();
+    client.upgrade(b"");
+    client.send(masked(0x81, b"one"));
+    let until = Instant::now() + PATIENCE;
+    while used(&app, Share::Queues) == 0 {
+        assert!(Instant::now() < until, "nothing queued");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // The application takes none of these, so the server waits for room.
+    for _ in 0..3 {
+        client.send(masked(0x81, b"more"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // With the reply unread: a reset.
+    drop(client);
+    await_used(&app, Share::Queues, 0);
+    holds.store(false, Ordering::Relaxed);
 }

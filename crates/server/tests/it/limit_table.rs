@@ -17,7 +17,7 @@ const TABLE: &[Row] = &[
     ("header lines", &["header_lines"], "limits.rs", "header_lines"),
     ("bytes of a body", &["body_bytes"], "limits.rs", "body_bytes"),
     ("body in memory", &["body_memory"], "limits.rs", "body_memory"),
-    ("free space that a spooled body", &["disk_reserve"], "limits.rs", "disk_reserve"),
+    ("free space that a spooled body", &["disk_reserve", "disk_share"], "limits.rs", "disk_reserve"),
     (
         "time for a head",
         &["head_time"],

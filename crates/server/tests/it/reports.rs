@@ -44,7 +44,7 @@ fn every_rejection_reaches_its_requests_hook_once() {
 #[test]
 fn what_a_full_disk_and_a_full_queue_reject_is_reported() {
     let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\nHello there";
-    let limits = Limits { body_memory: 10, disk_reserve: u64::MAX, ..Limits::default() };
+    let limits = Limits { body_memory: 10, disk_reserve: u64::MAX, disk_share: 1, ..Limits::default() };
     all_are_reported(&App::new(limits, hello), &[(post, 507, Rejection::DiskFull)]);
 
     let queue = rookery_exchange::Limits { requests: 0, ..Default::default() };

@@ -109,3 +109,15 @@ fn connections_of_one_address() {
         assert!(Instant::now() < until, "no seat came free");
     }
 }
+
+#[test]
+fn who_has_just_been_answered_keeps_the_seat() {
+    // A tick is a second.
+    let app = App::new(Limits { connections: 1, ..Limits::default() }, hello);
+    let mut seated = app.connect();
+    for _ in 0..5 {
+        assert_eq!(seated.get("/").status, 200);
+        assert_eq!(app.connect().reply().unwrap().status, 503);
+    }
+    assert_eq!(seated.get("/").status, 200);
+}

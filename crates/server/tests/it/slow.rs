@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
+use rookery_exchange::{Command, Event, Payload};
 use rookery_server::{Limits, Rejection};
 
 use crate::support::{App, Client, PATIENCE, hello, masked};
@@ -69,6 +70,21 @@ fn sip(client: &mut Client, piece: usize) -> usize {
     }
 }
 
+/// Makes the client's buffer a small one.
+fn little_room(client: &Client) {
+    let small: libc::c_int = 64 << 10;
+    // SAFETY: an open socket and a valid option of the size said.
+    unsafe {
+        libc::setsockopt(
+            std::os::fd::AsRawFd::as_raw_fd(&client.socket),
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUF,
+            (&raw const small).cast(),
+            libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap(),
+        );
+    }
+}
+
 fn page(limits: Limits, len: usize) -> App {
     let page = vec![0u8; len];
     App::new(limits, move |exchange| {
@@ -101,17 +117,7 @@ fn who_keeps_the_rate_of_reading_is_served_although_the_sockets_buffer_stands_st
     let limits = Limits { reply_rate: 1000, idle_time: Duration::from_millis(1500), ..Limits::default() };
     let app = page(limits, 6_000_000);
     let mut client = app.connect();
-    let small: libc::c_int = 64 << 10;
-    // SAFETY: an open socket and a valid option of the size said.
-    unsafe {
-        libc::setsockopt(
-            std::os::fd::AsRawFd::as_raw_fd(&client.socket),
-            libc::SOL_SOCKET,
-            libc::SO_RCVBUF,
-            (&raw const small).cast(),
-            libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap(),
-        );
-    }
+    little_room(&client);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(sip(&mut client, 8000) > 6_000_000);
 }
@@ -155,4 +161,51 @@ fn a_websocket_that_reads_nothing_has_its_own_time() {
     app.await_event("closed 1006");
     assert!(sent.elapsed() > Duration::from_secs(2));
     assert_eq!(app.server.reports().count(Rejection::Unread), 1);
+}
+
+/// A WebSocket that is sent 6 MB for each message of its, and closed after one that says so.
+fn sender(limits: Limits) -> App {
+    App::with(
+        rookery_server::Config { limits, ..rookery_server::Config::default() },
+        rookery_server::Site::default(),
+        Box::new(|link, event| match event {
+            Event::Request(mut exchange) => {
+                exchange.begin_reply(101);
+                link.send(Command::Respond(exchange));
+            }
+            Event::Message { socket, payload, kind, .. } => {
+                let closes = payload.as_bytes() == b"close";
+                link.send(Command::Send { socket, kind, payload: Payload::Pooled(vec![0; 6_000_000]) });
+                if closes {
+                    link.send(Command::Close { socket, code: 4000, reason: Vec::new() });
+                }
+            }
+            _ => {}
+        }),
+    )
+}
+
+#[test]
+fn a_websocket_that_keeps_the_rate_is_sent_all_although_the_sockets_buffer_stands_still_for_long() {
+    for (message, limits) in [
+        (
+            &b"send"[..],
+            Limits { message_rate: 1000, stall_time: Duration::from_millis(1500), ..Limits::default() },
+        ),
+        // What was sent before the close frame is read before it is answered.
+        (b"close", Limits { close_time: Duration::from_millis(1500), ..Limits::default() }),
+    ] {
+        let app = sender(limits);
+        let mut client = app.connect();
+        little_room(&client);
+        client.upgrade(b"");
+        client.send(masked(0x82, message));
+        let (mut buffer, mut total) = (vec![0; 8000], 0);
+        while total < 6_000_010 {
+            let n = client.socket.read(&mut buffer).unwrap_or(0);
+            assert!(n > 0, "cut off after {total} bytes");
+            total += n;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
 }
