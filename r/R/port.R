@@ -14,7 +14,8 @@
 randomPort <- function(min = 1024L, max = 49151L, host = "127.0.0.1", n = 20) {
   call <- sys.call()
   if (ipFamily(host) == -1L) {
-    stop("`host` must be an IP address of this machine, such as \"127.0.0.1\", not ", describe(host), ".", call. = FALSE)
+    said <- paste0("`host` must be an IP address of this machine, such as \"127.0.0.1\", not ", describe(host), ".")
+    stop(error_unavailable_port(said, call))
   }
   ends <- as.integer(pmin(pmax(c(check_count(min, "min"), check_count(max, "max")), 1), 65535))
   ports <- setdiff(seq.int(ends[[1]], ends[[2]]), unsafe_ports)
