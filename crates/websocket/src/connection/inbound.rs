@@ -109,14 +109,17 @@ impl Inbound {
 
     /// The message of a step, until the next read.
     pub(crate) fn message(&self, step: &Step) -> Message<'_> {
-        let bytes = self.bytes(step);
-        match step.kind {
-            // As a whole it is UTF-8; what is left of it may begin within a character.
-            StepKind::Data { is_text: true, is_rest: true, .. } if !is_utf8(bytes) => {
-                Message::new(Kind::Binary, bytes)
-            }
-            _ => Message::new(kind_of(step), bytes),
+        if matches!(step.kind, StepKind::Data { is_text: true, is_rest: true, .. }) {
+            return self.rest(step);
         }
+        Message::new(kind_of(step), self.bytes(step))
+    }
+
+    /// What is left of a text: as a whole it is UTF-8, but the rest may begin within a character.
+    #[cold]
+    fn rest(&self, step: &Step) -> Message<'_> {
+        let bytes = self.bytes(step);
+        Message::new(if is_utf8(bytes) { Kind::Text } else { Kind::Binary }, bytes)
     }
 
     /// The piece of a step, until the next read.
@@ -168,6 +171,8 @@ impl Inbound {
     }
 
     /// The next message, or piece of one; nothing when the connection has ended as it should.
+    // Inlined, it would take registers from `quick`, which most messages of a burst go through.
+    #[inline(never)]
     pub(crate) fn poll_step<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         core: &mut Core<S>,

@@ -301,6 +301,12 @@ impl Decoder {
             let (n, step) = quick.into_step();
             return Ok((n, Some(step)));
         }
+        self.step_through(input, wanted)
+    }
+
+    /// What is not one whole frame in the bytes fed. A function of its own, so that the other way saves no registers for it.
+    #[inline(never)]
+    fn step_through(&mut self, input: &mut [u8], wanted: Wanted) -> Result<(usize, Option<Step>), Violation> {
         let mut at = 0;
         loop {
             let frame = match self.frame {
