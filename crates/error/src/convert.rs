@@ -124,6 +124,15 @@ fn from_string(text: String) -> Error {
 }
 
 fn from_box(error: Box<Object>) -> Error {
+    if error.is::<Handle>() || error.is::<Arc<Object>>() {
+        return from_own_box(error);
+    }
+    Error::from_repr(Repr::new(Boxed(error)))
+}
+
+/// What [`Error::into_boxed`] put into a box, as it was before.
+#[cold]
+fn from_own_box(error: Box<Object>) -> Error {
     match error.downcast::<Handle>() {
         Ok(handle) => handle.0,
         Err(error) => match error.downcast::<Arc<Object>>() {
