@@ -2,11 +2,10 @@
 // use_compat().
 
 import assert from 'node:assert/strict';
-import { resolve } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { closeAll, launch, open, shinyIdle } from './support/browser.mjs';
-import { Server, library, patience, root } from './support/server.mjs';
+import { Server, library, patience } from './support/server.mjs';
 
 const timeout = 4 * patience;
 let browser;
@@ -39,7 +38,7 @@ const closeCode = (page) => page.evaluate(() => new Promise((done) => {
 const skip = library ? false : "with Debian's httpuv there is no rookery";
 
 test('rookery serve examples/shiny', { timeout, skip }, async () => {
-  const server = new Server([resolve(root, library, 'rookery/exec/rookery'), 'serve', 'examples/shiny', '--port', '0']);
+  const server = Server.command(['serve', 'examples/shiny', '--port', '0']);
   const url = (await server.line(/^Serving on (http:\S+)/))[1];
   assert.match(server.output, /: Shiny app \(app\.R\) in /);
   const page = await use(url);

@@ -55,10 +55,20 @@ export class Server {
     return server.#ready(address[1], file);
   }
 
-  constructor(args, env = {}, front = library ? [resolve(root, 'scripts/with-rookery'), resolve(root, library)] : []) {
+  /** The command `rookery` of the library, as a user types it. */
+  static command(args) {
+    return new Server(args, {}, undefined, [resolve(root, library, 'rookery/exec/rookery')]);
+  }
+
+  constructor(
+    args,
+    env = {},
+    front = library ? [resolve(root, 'scripts/with-rookery'), resolve(root, library)] : [],
+    program = ['Rscript', '--no-environ'],
+  ) {
     const profile = library ? {} : { R_PROFILE_USER: `${support}/baseline.Rprofile` };
     // setpriv (util-linux): the kernel ends R when the test process dies, however it dies.
-    this.#child = spawn('setpriv', ['--pdeathsig', 'KILL', ...front, 'Rscript', '--no-environ', ...args], {
+    this.#child = spawn('setpriv', ['--pdeathsig', 'KILL', ...front, ...program, ...args], {
       cwd: root,
       env: { ...process.env, LC_ALL: 'C.UTF-8', ...profile, ...env },
       stdio: ['ignore', 'pipe', 'pipe'],

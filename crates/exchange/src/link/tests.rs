@@ -170,6 +170,8 @@ fn the_first_of_a_group_sets_an_alarm_and_no_other_until_it_is_over() {
 #[test]
 fn no_wake_up_is_lost() {
     const ROUNDS: u64 = 20_000;
+    // A wake-up that comes at all comes long before, on however busy a machine.
+    const LOST: Duration = Duration::from_secs(30);
     let (app_ring, app_rung) = mpsc::channel();
     let (io_ring, io_rung) = mpsc::channel();
     let link = Link::new(Limits::default(), Box::new(Ring(Mutex::new(app_ring))));
@@ -184,9 +186,10 @@ fn no_wake_up_is_lost() {
                     }
                     // Both kinds of waiting in turn.
                     if round % 2 == 0 {
-                        link.wait(Duration::from_secs(30));
+                        assert!(link.wait(LOST), "a wake-up of the application was lost in round {round}");
                     } else if link.park() {
-                        let _ = app_rung.recv_timeout(Duration::from_secs(30));
+                        let rung = app_rung.recv_timeout(LOST);
+                        assert!(rung.is_ok(), "the application was not rung in round {round}");
                         link.resume();
                     }
                 };
@@ -198,7 +201,6 @@ fn no_wake_up_is_lost() {
     };
     let mut commands = VecDeque::new();
     let mut exchange = Some(Exchange::new());
-    let start = Instant::now();
     for round in 0..ROUNDS {
         let mut seen = link.taken();
         let mut nudge = match link.push(Event::Request(exchange.take().unwrap())).unwrap() {
@@ -220,12 +222,12 @@ fn no_wake_up_is_lost() {
                     let _ = io_rung.recv_timeout(Duration::from_millis(1));
                     nudge = link.nudge(seen).map(|taken| seen = taken).is_some();
                 } else {
-                    let _ = io_rung.recv_timeout(Duration::from_secs(30));
+                    let rung = io_rung.recv_timeout(LOST);
+                    assert!(rung.is_ok(), "a wake-up of the server was lost in round {round}");
                 }
                 link.woke();
             }
         }
-        assert!(start.elapsed() < Duration::from_secs(25), "a wake-up was lost in round {round}");
     }
     app.join().unwrap();
 }
