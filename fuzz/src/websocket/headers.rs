@@ -121,9 +121,9 @@ fn answer(config: &ServerConfig, head: &[u8]) {
     // The client that may have asked: with its key, and without wishes of its own.
     let asked = String::from_utf8_lossy(head);
     let key = asked.lines().filter_map(|line| line.split_once(':'));
-    let key =
+    let mut key =
         key.filter(|(name, _)| name.eq_ignore_ascii_case("sec-websocket-key")).map(|(_, key)| key.trim());
-    let mut client = ClientRequest::new("host", "/", nonce(key.last().expect("it was accepted")));
+    let mut client = ClientRequest::new("host", "/", nonce(key.next_back().expect("it was accepted")));
     client.subprotocols = vec!["chat".to_owned()];
     client.deflate = Some(DeflateConfig {
         own_takeover: Takeover::Kept,
