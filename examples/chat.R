@@ -45,5 +45,7 @@ app <- list(
   }
 )
 
-cat("http://127.0.0.1:", port, " (Ctrl-C stops)\n", sep = "")
-runServer("127.0.0.1", port, app)
+# runServer() in three lines, so that the address is printed once it is listened at.
+server <- startServer("127.0.0.1", port, app)
+cat("http://127.0.0.1:", server$getPort(), " (Ctrl-C stops)\n", sep = "")
+tryCatch(service(0), finally = server$stop())

@@ -1,7 +1,6 @@
 // Two pages talk to each other through examples/chat.R.
 
 import assert from 'node:assert/strict';
-import { createServer } from 'node:net';
 import { after, before, test } from 'node:test';
 
 import { closeAll, launch, open, text } from './support/browser.mjs';
@@ -11,17 +10,8 @@ const timeout = 4 * patience;
 let browser;
 let server;
 
-/** A port that was free a moment ago. */
-async function freePort() {
-  const probe = createServer();
-  await new Promise((done) => probe.listen(0, '127.0.0.1', done));
-  const { port } = probe.address();
-  await new Promise((done) => probe.close(done));
-  return port;
-}
-
 before(async () => {
-  server = await Server.script('examples/chat.R', await freePort());
+  server = await Server.script('examples/chat.R');
   browser = await launch();
 }, { timeout });
 
@@ -77,7 +67,7 @@ test('a hundred messages sent in one tick arrive in order', { timeout }, async (
 });
 
 test('Ctrl-C ends the server and frees the port', { timeout }, async () => {
-  const other = await Server.script('examples/chat.R', await freePort());
+  const other = await Server.script('examples/chat.R');
   const page = await open(browser, other.url);
   await text(page, '#state', 'connected');
   await other.signal('SIGINT');

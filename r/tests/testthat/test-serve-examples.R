@@ -6,31 +6,26 @@ skip_if_not_installed("processx")
 skip_if_not_installed("curl")
 examples <- normalizePath(examples)
 
+# The address that a script printed: from then on it answers.
+printed_address <- function(it) {
+  line <- "(http://127[.]0[.]0[.]1:[0-9]+) [(]Ctrl-C stops[)]"
+  expect_true(wait_until(function() grepl(line, it$tell())))
+  regmatches(it$tell(), regexec(line, it$tell()))[[1]][[2]]
+}
+
 test_that("hello.R answers", {
-  port <- free_port()
-  it <- local_process(file.path(examples, "hello.R"), environment = c(PORT = port))
-  expect_true(wait_until(function() grepl("Ctrl-C stops", it$tell())))
-  url <- paste0("http://127.0.0.1:", port, "/some/where")
-  answer <- NULL
-  expect_true(wait_until(function() !inherits(answer <<- try(fetch(url), silent = TRUE), "try-error")))
+  it <- local_process(file.path(examples, "hello.R"), environment = c(PORT = 0))
+  answer <- fetch(paste0(printed_address(it), "/some/where"))
   expect_match(answer$text, "Hello from R .*You asked for /some/where")
 })
 
 test_that("chat.R finds its page, by Rscript and by the command", {
-  port <- free_port()
   ways <- list(
-    local_process(file.path(examples, "chat.R"), environment = c(PORT = port)),
-    local_cli("serve", file.path(examples, "chat.R"), "--port", "0")
+    printed_address(local_process(file.path(examples, "chat.R"), environment = c(PORT = 0))),
+    expect_serving(local_cli("serve", file.path(examples, "chat.R"), "--port", "0"))
   )
-  urls <- list(
-    function() paste0("http://127.0.0.1:", port),
-    function() expect_serving(ways[[2]])
-  )
-  for (way in 1:2) {
-    url <- urls[[way]]()
-    answer <- NULL
-    expect_true(wait_until(function() !inherits(answer <<- try(fetch(url), silent = TRUE), "try-error")))
-    expect_match(answer$text, "<title>Chat</title>")
+  for (url in ways) {
+    expect_match(fetch(url)$text, "<title>Chat</title>")
   }
 })
 

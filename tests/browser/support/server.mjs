@@ -48,9 +48,9 @@ export class Server {
     return server.#ready(address[1], code);
   }
 
-  /** Runs a script that serves on `PORT` and prints its address. */
-  static async script(file, port) {
-    const server = new Server([resolve(root, file)], { PORT: String(port) });
+  /** Runs a script that serves on `PORT`, here any that is free, and prints its address once it listens there. */
+  static async script(file) {
+    const server = new Server([resolve(root, file)], { PORT: '0' });
     const address = await server.line(/^(http:\S+)/);
     return server.#ready(address[1], file);
   }
