@@ -16,7 +16,7 @@
   shared$open_body <- open_body
   shared$bind_body <- bind_body
   shared$close_body <- close_body
-  shared$new_socket <- WebSocket$new
+  shared$socket_parts <- list(WebSocket$public_methods, WebSocket$public_fields, c(WebSocket$classname, "R6"))
   shared$then <- answer_later
   shared$overflow <- overflow_condition
   shared$message <- error_page

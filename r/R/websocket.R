@@ -30,13 +30,13 @@ WebSocket <- R6::R6Class(
     },
     #' @description Adds a function that is called for each message.
     onMessage = function(func) {
-      check_function(func, "func")
-      self$messageCallbacks <- c(self$messageCallbacks, func)
+      if (!is.function(func)) check_function(func, "func")
+      invisible(.Call(ffi_ws_add, self, func, FALSE))
     },
     #' @description Adds a function that is called when the connection has ended.
     onClose = function(func) {
-      check_function(func, "func")
-      self$closeCallbacks <- c(self$closeCallbacks, func)
+      if (!is.function(func)) check_function(func, "func")
+      invisible(.Call(ffi_ws_add, self, func, TRUE))
     },
     #' @description Sends a message. Never waits: what the client does not take is queued, up to a limit.
     send = function(message) {

@@ -171,7 +171,7 @@ SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
     objs.open_body = shared_object(shared, "open_body");
     objs.bind_body = shared_object(shared, "bind_body");
     objs.close_body = shared_object(shared, "close_body");
-    objs.new_socket = shared_object(shared, "new_socket");
+    socket_object_init(shared_object(shared, "socket_parts"));
     objs.then = shared_object(shared, "then");
     objs.overflow = shared_object(shared, "overflow");
     objs.message = shared_object(shared, "message");

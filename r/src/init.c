@@ -30,6 +30,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_input_tell, 1),
     ENTRY(ffi_input_seek, 2),
     ENTRY(ffi_lent_blocks, 0),
+    ENTRY(ffi_ws_add, 3),
     ENTRY(ffi_ws_send, 2),
     ENTRY(ffi_ws_close, 3),
     ENTRY(ffi_sockets, 1),

@@ -7,9 +7,16 @@ static SEXP last_headers;
 static int32_t last_symbols[LAST_MAX];
 static size_t last_count = SIZE_MAX;
 
-// Assigns the HTTP_* bindings; says whether all headers equal the last request's.
-static bool bind_headers(SEXP req, const struct rk_event* event) {
-    bool is_same = event->header_count == last_count;
+// What of the headers equals the last request's.
+struct sameness {
+    bool values;
+    bool names;
+};
+
+// Assigns the HTTP_* bindings.
+static struct sameness bind_headers(SEXP req, const struct rk_event* event) {
+    struct sameness is_same = {.values = event->header_count == last_count};
+    is_same.names = is_same.values;
     for (size_t i = 0; i < event->header_count; i++) {
         const struct rk_header* header = &event->headers[i];
         bool was_cached = true;
@@ -18,22 +25,25 @@ static bool bind_headers(SEXP req, const struct rk_event* event) {
         if (name != NULL) {
             Rf_defineVar(name, value, req);
         }
-        is_same = is_same && was_cached && header->symbol == last_symbols[i] && !header_is_ambiguous(header);
+        is_same.names = is_same.names && header->symbol == last_symbols[i] && !header_is_ambiguous(header);
+        is_same.values = is_same.values && is_same.names && was_cached;
         UNPROTECT(1);
     }
     return is_same;
 }
 
-static SEXP headers_vector(const struct rk_event* event) {
+static SEXP headers_vector(const struct rk_event* event, bool has_last_names) {
     R_xlen_t count = (R_xlen_t)event->header_count;
     SEXP values = PROTECT(Rf_allocVector(STRSXP, count));
-    SEXP names = PROTECT(Rf_allocVector(STRSXP, count));
+    SEXP names = PROTECT(has_last_names ? Rf_getAttrib(last_headers, R_NamesSymbol) : Rf_allocVector(STRSXP, count));
     bool is_cacheable = event->header_count <= LAST_MAX;
     for (R_xlen_t i = 0; i < count; i++) {
         const struct rk_header* header = &event->headers[i];
         bool was_cached = true;
         SET_STRING_ELT(values, i, STRING_ELT(header_string(header, &was_cached), 0));
-        SET_STRING_ELT(names, i, header_name(header));
+        if (!has_last_names) {
+            SET_STRING_ELT(names, i, header_name(header));
+        }
         // A value too long to be remembered would never compare as equal.
         is_cacheable = is_cacheable && was_cached && !header_is_ambiguous(header);
         if (i < LAST_MAX) {
@@ -84,12 +94,12 @@ static void bind_field(SEXP req, SEXP name, enum field field, struct rk_bytes by
 
 SEXP request_new(const struct rk_event* event) {
     SEXP req = PROTECT(event->body_len > 0 ? input_request(event) : R_NewEnv(R_EmptyEnv, FALSE, 0));
-    bool is_same = bind_headers(req, event);
+    struct sameness is_same = bind_headers(req, event);
     SEXP headers;
     if (event->header_count == 0) {
         headers = objs.no_headers;
     } else {
-        headers = is_same ? last_headers : headers_vector(event);
+        headers = is_same.values ? last_headers : headers_vector(event, is_same.names);
     }
     Rf_defineVar(syms.headers, PROTECT(headers), req);
     bind_copy(req, syms.content_type, event, KNOWN_CONTENT_TYPE);

@@ -28,7 +28,7 @@ extern struct objects {
     SEXP empty_string, rook_version, url_scheme, no_headers;
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
-    SEXP request_frame, body_stream, open_body, bind_body, close_body, new_socket, then;
+    SEXP request_frame, body_stream, open_body, bind_body, close_body, then;
     SEXP overflow, message, report, load_later, heed, hear_interrupts;
 } objs;
 
@@ -134,6 +134,11 @@ void app_set(uint32_t listener, SEXP app, bool has_on_headers);
 void app_remove(uint32_t listener);
 void handle_event(const struct rk_event* event);
 
+// socket_object.c ---------------------------------------------------------
+
+void socket_object_init(SEXP parts);
+SEXP socket_object(SEXP handle, SEXP req);
+
 // socket.c ----------------------------------------------------------------
 
 void socket_open(const struct rk_event* event, SEXP app, SEXP req);
@@ -203,6 +208,7 @@ SEXP ffi_close(void);
 SEXP ffi_last_events(void);
 SEXP ffi_respond(SEXP ticket, SEXP value);
 SEXP ffi_reject(SEXP ticket, SEXP condition);
+SEXP ffi_ws_add(SEXP self, SEXP function, SEXP is_close);
 SEXP ffi_ws_send(SEXP handle, SEXP message);
 SEXP ffi_ws_close(SEXP handle, SEXP code, SEXP reason);
 SEXP ffi_sockets(SEXP listener);

@@ -22,8 +22,7 @@ static double handle_id(SEXP handle) {
 void socket_open(const struct rk_event* event, SEXP app, SEXP req) {
     SEXP tag = PROTECT(Rf_ScalarReal((double)event->id));
     SEXP handle = PROTECT(R_MakeExternalPtr(&handle_mark, tag, R_NilValue));
-    SEXP make = PROTECT(Rf_lang3(objs.new_socket, handle, req));
-    SEXP ws = PROTECT(Rf_eval(make, R_BaseEnv));
+    SEXP ws = PROTECT(socket_object(handle, req));
     rk_ws_bind(event->id, event->listener, keep(ws));
     SEXP function = PROTECT(app_field(app, syms.on_ws_open));
     if (function == R_NilValue) {
@@ -31,7 +30,7 @@ void socket_open(const struct rk_event* event, SEXP app, SEXP req) {
     }
     SEXP call = PROTECT(Rf_lang2(function, ws));
     Rf_eval(call, R_GlobalEnv);
-    UNPROTECT(6);
+    UNPROTECT(5);
 }
 
 struct delivery {
@@ -152,6 +151,22 @@ void handle_closed(const struct rk_event* event) {
         release(guard.token);
     }
     UNPROTECT(1);
+}
+
+// Adds a callback to the list of its kind, and gives the list. In R, `self$callbacks <- c(self$callbacks, func)` looks for
+// methods of `$` and `$<-` for each of the object's classes, and makes sixty cells on the way.
+SEXP ffi_ws_add(SEXP self, SEXP function, SEXP is_close) {
+    SEXP name = Rf_asLogical(is_close) ? syms.close_callbacks : syms.message_callbacks;
+    SEXP before = PROTECT(callbacks_of(self, name));
+    R_xlen_t count = TYPEOF(before) == VECSXP ? XLENGTH(before) : 0;
+    SEXP after = PROTECT(Rf_allocVector(VECSXP, count + 1));
+    for (R_xlen_t i = 0; i < count; i++) {
+        SET_VECTOR_ELT(after, i, VECTOR_ELT(before, i));
+    }
+    SET_VECTOR_ELT(after, count, function);
+    Rf_defineVar(name, after, self);
+    UNPROTECT(2);
+    return after;
 }
 
 // A longer message stays R's memory until it is sent.

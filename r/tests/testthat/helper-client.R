@@ -121,6 +121,12 @@ stderr_of <- function(code) {
   readLines(path)
 }
 
+# R's cells in use: a symbol, which R never frees, is one.
+cells <- function() {
+  for (i in 1:3) gc(full = TRUE)
+  gc(full = TRUE)[["Ncells", "used"]]
+}
+
 # ---- WebSockets ----
 
 upgrade <- function(client, path = "/", also = raw(0), headers = character(0)) {

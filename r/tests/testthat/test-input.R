@@ -143,12 +143,6 @@ test_that("bodies that a stopping server answers for its app are closed as well"
   expect_identical(reply(client)$status, 503L)
 })
 
-# R's cells in use: a symbol, which R never frees, is one.
-cells <- function() {
-  for (i in 1:3) gc(full = TRUE)
-  gc(full = TRUE)[["Ncells", "used"]]
-}
-
 test_that("requests with a body leave nothing behind", {
   some <- 0
   server <- local_server(list(call = function(req) {

@@ -1,0 +1,89 @@
+# The object that onWSOpen is given: made in C, and the same as WebSocket$new() makes.
+
+given_objects <- function(count = 1, env = parent.frame()) {
+  objects <- list()
+  server <- local_server(list(onWSOpen = function(ws) objects[[length(objects) + 1]] <<- ws), env)
+  for (i in seq_len(count)) upgrade(local_client(server, env), headers = "X-Who: me")
+  objects
+}
+
+test_that("the server's object is what the class makes", {
+  given <- given_objects()[[1]]
+  made <- WebSocket$new(given$handle, given$request)
+  expect_identical(class(given), class(made))
+  expect_identical(ls(given, all.names = TRUE), ls(made, all.names = TRUE))
+  expect_identical(environmentName(parent.env(given)), environmentName(parent.env(made)))
+  expect_identical(parent.env(given$.__enclos_env__), parent.env(made$.__enclos_env__))
+  expect_identical(given$.__enclos_env__$self, given)
+  for (name in ls(given)) {
+    expect_identical(bindingIsLocked(name, given), bindingIsLocked(name, made), info = name)
+    if (is.function(given[[name]])) {
+      expect_identical(formals(given[[name]]), formals(made[[name]]), info = name)
+      expect_identical(body(given[[name]]), body(made[[name]]), info = name)
+      expect_identical(environment(given[[name]]), given$.__enclos_env__, info = name)
+    } else {
+      expect_identical(given[[name]], made[[name]], info = name)
+    }
+  }
+  expect_true(environmentIsLocked(given))
+  expect_error(given$another <- 1, "cannot add")
+  expect_error(given$send <- identity, "locked")
+  expect_identical(capture.output(print(given)), capture.output(print(made)))
+  copy <- given$clone()
+  expect_identical(class(copy), class(given))
+  expect_identical(copy$handle, given$handle)
+})
+
+test_that("objects share nothing that changes", {
+  both <- given_objects(2)
+  both[[1]]$onMessage(identity)
+  both[[1]]$onClose(function() NULL)
+  expect_length(both[[1]]$messageCallbacks, 1)
+  expect_length(both[[2]]$messageCallbacks, 0)
+  expect_length(both[[2]]$closeCallbacks, 0)
+  expect_length(WebSocket$new(NULL, NULL)$closeCallbacks, 0)
+  expect_identical(both[[2]]$request$HEADERS, both[[1]]$request$HEADERS)
+})
+
+test_that("callbacks are added in order, invisibly, to what is there", {
+  ws <- WebSocket$new(NULL, NULL)
+  expect_invisible(ws$onMessage(identity))
+  first <- ws$messageCallbacks
+  expect_identical(ws$onMessage(print), list(identity, print))
+  expect_identical(first, list(identity))
+  expect_identical(ws$messageCallbacks, list(identity, print))
+  ws$closeCallbacks <- NULL
+  ws$onClose(print)
+  expect_identical(ws$closeCallbacks, list(print))
+})
+
+test_that("headers whose names are those of the request before keep values of their own", {
+  seen <- list()
+  server <- local_server(function(req) {
+    seen[[length(seen) + 1]] <<- req$HEADERS
+    ok()
+  })
+  client <- local_client(server)
+  for (value in c("one", "two", "three")) get(client, headers = paste("X-Value:", value))
+  expect_identical(vapply(seen, `[[`, "", "x-value"), c("one", "two", "three"))
+  expect_identical(names(seen[[1]]), names(seen[[3]]))
+  names(seen[[3]])[[1]] <- "changed"
+  get(client, headers = "X-Value: four")
+  expect_identical(names(seen[[4]]), names(seen[[1]]))
+})
+
+test_that("an open WebSocket keeps few cells", {
+  env <- environment()
+  open <- 0
+  server <- local_server(list(onWSOpen = function(ws) open <<- open + 1))
+  # R has 125 connections in all.
+  clients <- lapply(1:90, function(i) local_client(server, env))
+  before <- NULL
+  for (i in seq_along(clients)) {
+    if (i == 31) before <- cells()
+    upgrade(clients[[i]])
+    serve_until(function() open >= i)
+  }
+  # 45 with R 4.2: the object 23, the request 22.
+  expect_lt((cells() - before) / 60, 70)
+})
