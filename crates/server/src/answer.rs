@@ -49,10 +49,10 @@ async fn reply_to(
     connection.hook.begin(id);
     // The hook is lent to each poll, never counted: the connection has one, the task's wrapper the other.
     debug_assert_eq!(Arc::strong_count(&connection.hook), 2);
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
     connection.line.begin(&connection.hub.log, connection.remote, (&head.method, &head.uri, head.version));
     let has_body = !body.is_end_stream();
-    if let Err(rejection) = request::check(&head) {
+    if let Err(rejection) = request::check(&mut head, has_body) {
         connection.has_rest.set(has_body);
         return Ok(reply::reject(&connection, head.headers, rejection));
     }

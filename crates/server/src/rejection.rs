@@ -14,10 +14,13 @@ pub enum Rejection {
     Unreadable,
     /// HTTP/1.1 without exactly one Host, or one that is no host (RFC 9112, 3.2): 400.
     Host,
-    /// CONNECT (RFC 9110, 9.3.6), or the target that only it has (RFC 9112, 3.2.3): 400.
+    /// CONNECT (RFC 9110, 9.3.6), the target that only it has (RFC 9112, 3.2.3), or an absolute one whose authority is more
+    /// than a host and a port (RFC 9110, 4.2.4): 400.
     Target,
     /// The body was framed wrongly: 400.
     BodyUnreadable,
+    /// The body has a transfer coding beside chunked (RFC 9112, 6.1): 501.
+    TransferCoding,
     /// The head took longer than its time: 408.
     HeadTimeout,
     /// The body has more bytes than its limit: 413.
@@ -41,11 +44,12 @@ pub enum Rejection {
 }
 
 /// All of them, in the order of their numbers.
-const ALL: [Rejection; 14] = [
+const ALL: [Rejection; 15] = [
     Rejection::Unreadable,
     Rejection::Host,
     Rejection::Target,
     Rejection::BodyUnreadable,
+    Rejection::TransferCoding,
     Rejection::HeadTimeout,
     Rejection::BodyTooLarge,
     Rejection::HeadTooLarge,
@@ -78,6 +82,7 @@ impl Rejection {
             Rejection::BodyTooLarge => 413,
             Rejection::HeadTooLarge => 431,
             Rejection::Application => 500,
+            Rejection::TransferCoding => 501,
             Rejection::Busy | Rejection::Unread | Rejection::Overload => 503,
             Rejection::DiskFull => 507,
         }
@@ -120,6 +125,9 @@ impl Rejection {
             Rejection::BodyTooLarge => "413 Content Too Large\n",
             Rejection::HeadTooLarge => "431 Request Header Fields Too Large\n",
             Rejection::Application => "500 Internal Server Error\n",
+            Rejection::TransferCoding => {
+                "501 Not Implemented: the only transfer coding of a request is chunked\n"
+            }
             Rejection::Busy | Rejection::Unread | Rejection::Overload => "503 Service Unavailable\n",
             Rejection::DiskFull => "507 Insufficient Storage\n",
         }
@@ -138,6 +146,7 @@ impl fmt::Display for Rejection {
             Rejection::Host => "an HTTP/1.1 request needs exactly one Host header",
             Rejection::Target => "this server is no proxy",
             Rejection::BodyUnreadable => "the body of the request could not be read",
+            Rejection::TransferCoding => "the body of the request has a transfer coding beside chunked",
             Rejection::HeadTimeout => "the head of the request took too long",
             Rejection::BodyTooLarge => "the body of the request is too large",
             Rejection::HeadTooLarge => "the head of the request is too large",

@@ -1,15 +1,16 @@
 //! A request's head: what is refused, and what goes into the exchange.
 
-use http::Method;
-use http::header::{HOST, UPGRADE};
+use http::header::{HOST, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method};
 use rookery_exchange::{Exchange, Version};
 
 use crate::connection::Connection;
 use crate::rejection::Rejection;
 
-/// What hyper lets through and a server must not (RFC 9112, 3.2 and 3.2.3; RFC 9110, 9.3.6).
-pub(crate) fn check(head: &Parts) -> Result<(), Rejection> {
+/// What hyper lets through and a server must not (RFC 9112, 3.2, 3.2.3 and 6.1; RFC 9110, 4.2.4 and 9.3.6). The Host of
+/// an absolute target becomes the request's (RFC 9112, 3.2.2).
+pub(crate) fn check(head: &mut Parts, has_body: bool) -> Result<(), Rejection> {
     let mut hosts = head.headers.get_all(HOST).iter();
     let is_fine = match (hosts.next(), hosts.next()) {
         (None, _) => head.version < http::Version::HTTP_11,
@@ -22,7 +23,37 @@ pub(crate) fn check(head: &Parts) -> Result<(), Rejection> {
     if head.method == Method::CONNECT || (head.uri.scheme().is_none() && head.uri.authority().is_some()) {
         return Err(Rejection::Target);
     }
+    if head.uri.scheme().is_some() {
+        take_host(head)?;
+    }
+    if has_body { check_coding(&head.headers) } else { Ok(()) }
+}
+
+/// What is in front has gone by the target: were the app to go by another Host, the two could be played against one another.
+fn take_host(head: &mut Parts) -> Result<(), Rejection> {
+    let authority = head.uri.authority().map(|authority| authority.as_str());
+    let host = authority.filter(|host| is_host(host.as_bytes()) && !host.starts_with(':'));
+    let value = host.and_then(|host| HeaderValue::from_str(host).ok()).ok_or(Rejection::Target)?;
+    head.headers.insert(HOST, value);
     Ok(())
+}
+
+/// Chunked, once, is all that is undone here. What does not end with chunked hyper has refused.
+fn check_coding(headers: &HeaderMap) -> Result<(), Rejection> {
+    let lines = headers.get_all(TRANSFER_ENCODING);
+    let codings = || {
+        let items = lines.iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+        items.map(<[u8]>::trim_ascii).filter(|coding| !coding.is_empty())
+    };
+    let is_chunked = |coding: &[u8]| {
+        let name = coding.split(|byte| *byte == b';').next().unwrap_or_default();
+        name.trim_ascii_end().eq_ignore_ascii_case(b"chunked")
+    };
+    match (codings().filter(|coding| is_chunked(coding)).count(), codings().count()) {
+        (2.., _) => Err(Rejection::BodyUnreadable),
+        (chunked, all) if chunked < all => Err(Rejection::TransferCoding),
+        _ => Ok(()),
+    }
 }
 
 /// Whether a Host is one: empty, or a host and perhaps a port (RFC 9110, 7.2; RFC 3986, 3.2.2 and 3.2.3).
@@ -127,7 +158,7 @@ mod tests {
             (http::Version::HTTP_10, &[], Ok(())),
             (http::Version::HTTP_10, &["a", "b"], Err(Rejection::Host)),
         ] {
-            assert_eq!(check(&head(version, hosts)), expected, "{version:?} {hosts:?}");
+            assert_eq!(check(&mut head(version, hosts), false), expected, "{version:?} {hosts:?}");
         }
     }
 }

@@ -20,8 +20,11 @@ impl Connection {
                 false
             }
             Phase::Idle => passed > ticks.idle,
-            // Either is told, so that both are kept.
-            Phase::Head => passed > ticks.head || self.pace.tick(ticks.head_rate, self.pace.take()),
+            // A browser opens connections in advance: before the first byte only the deadline counts.
+            Phase::Head => {
+                let has_begun = self.head_read.get() > 0;
+                passed > ticks.head || (has_begun && self.pace.tick(ticks.head_rate, self.pace.take()))
+            }
             Phase::Body if self.is_read_blocked.get() => {
                 passed > ticks.idle || self.pace.tick(ticks.body_rate, self.pace.take())
             }

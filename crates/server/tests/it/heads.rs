@@ -1,7 +1,7 @@
 //! Heads that are refused, and headers whose reading decides who answers.
 
 use rookery_exchange::Exchange;
-use rookery_server::static_files::{StaticFiles, StaticPath};
+use rookery_server::static_files::{Overrides, RequiredHeader, StaticFiles, StaticPath, Validation};
 use rookery_server::{Config, Limits, Site};
 
 use crate::support::{App, echo, hello};
@@ -51,6 +51,118 @@ fn a_target_of_an_authority_alone_is_refused() {
         client.send(format!("OPTIONS {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert_eq!(client.reply().expect("an answer").status, 200, "{target}");
     }
+}
+
+/// What the application sees of a request: its path and its Host.
+fn path_and_hosts(exchange: &mut Exchange) {
+    let mut seen = exchange.path().to_vec();
+    for header in exchange.headers().filter(|header| header.name == b"host") {
+        seen.extend_from_slice(b" host=");
+        seen.extend_from_slice(header.value);
+    }
+    exchange.begin_reply(200);
+    exchange.set_reply_body(&seen);
+}
+
+#[test]
+fn the_host_of_an_absolute_target_is_the_host() {
+    let app = App::new(Limits::default(), path_and_hosts);
+    let mut client = app.connect();
+    for (line, host, seen) in [
+        ("GET http://a.example:81/x HTTP/1.1", "Host: b\r\n", "http://a.example:81/x host=a.example:81"),
+        ("GET http://a/ HTTP/1.1", "Host: a\r\n", "http://a/ host=a"),
+        ("GET http://[::1]:8/ HTTP/1.1", "Host: b\r\n", "http://[::1]:8/ host=[::1]:8"),
+        ("GET http://a/ HTTP/1.0", "Connection: keep-alive\r\n", "http://a/ host=a"),
+        ("GET /http://a/ HTTP/1.1", "Host: b\r\n", "/http://a/ host=b"),
+    ] {
+        client.send(format!("{line}\r\n{host}\r\n"));
+        assert_eq!(String::from_utf8(client.reply().unwrap().body).unwrap(), seen, "{line}");
+    }
+    // The target does not excuse a Host that RFC 9112 asks for, and its authority must be a host as well.
+    for (target, host) in [
+        ("http://a/", ""),
+        ("http://a/", "Host: a\r\nHost: a\r\n"),
+        ("http://a/", "Host: b b\r\n"),
+        ("http://user@a/", "Host: a\r\n"),
+        ("http://user:secret@a/", "Host: a\r\n"),
+        ("http://a:b/", "Host: a\r\n"),
+        ("http://:80/", "Host: a\r\n"),
+        ("http:///", "Host: a\r\n"),
+    ] {
+        let mut client = app.connect();
+        client.send(format!("GET {target} HTTP/1.1\r\n{host}\r\n"));
+        let reply = client.reply().expect("an answer");
+        assert_eq!((reply.status, reply.header("connection")), (400, Some("close")), "{target} {host:?}");
+        assert!(client.is_closed(), "{target} {host:?}");
+    }
+}
+
+#[test]
+fn a_static_files_rule_sees_the_host_of_an_absolute_target() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.txt"), "from the file").unwrap();
+    let files = StaticFiles::new();
+    let required = RequiredHeader::new("Host", b"inner").unwrap();
+    let own = Overrides { validation: Some(Validation::Require(required)), ..Overrides::default() };
+    files.set([("/".to_owned(), StaticPath { path: folder.path().into(), overrides: own })]).unwrap();
+    let app = App::with(Config::default(), Site { files, ..Site::default() }, echo(hello));
+    for (line, host, status) in [
+        ("GET /a.txt", "inner", 200),
+        ("GET http://inner/a.txt", "outer", 200),
+        ("GET http://outer/a.txt", "inner", 403),
+    ] {
+        let mut client = app.connect();
+        client.send(format!("{line} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert_eq!(client.reply().unwrap().status, status, "{line}");
+    }
+}
+
+#[test]
+fn transfer_codings_other_than_chunked_once_are_refused() {
+    let app = App::new(Limits::default(), hello);
+    for (lines, status) in [
+        // Of RFC 9112: 501 is 6.1 (a coding that is not understood), the rest 6.1 (twice), 6.3 (not last), 7.1 (parameters).
+        (&["chunked"][..], 200),
+        (&["Chunked"], 200),
+        (&[" , chunked"], 200),
+        (&["gzip, chunked"], 501),
+        (&["gzip", "chunked"], 501),
+        (&["identity, chunked"], 501),
+        (&["gzip;q=\"a,b\", chunked"], 501),
+        (&["chunked, chunked"], 400),
+        (&["chunked,chunked"], 400),
+        (&["chunked", "chunked"], 400),
+        (&["chunked", "Chunked"], 400),
+        (&["chunked, gzip, chunked"], 400),
+        (&["chunked, gzip"], 400),
+        (&["chunked", "gzip"], 400),
+        (&["chunked;a=b, chunked"], 400),
+        (&["chunked;a=b"], 400),
+        (&["gzip"], 400),
+        (&["identity"], 400),
+        (&[""], 400),
+        (&["chunked", ""], 400),
+        (&["xchunked"], 400),
+        (&["\u{a0}chunked"], 400),
+    ] {
+        for also in ["", "Content-Length: 5\r\n"] {
+            let fields: String = lines.iter().map(|line| format!("Transfer-Encoding: {line}\r\n")).collect();
+            let before = app.requests();
+            let mut client = app.connect();
+            client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}{also}\r\n5\r\nHello\r\n0\r\n\r\n"));
+            let reply = client.reply().expect("an answer");
+            assert_eq!(reply.status, status, "{lines:?} {also}");
+            assert_eq!(app.requests() - before, usize::from(status == 200), "{lines:?} {also}");
+            if status != 200 {
+                assert_eq!(reply.header("connection"), Some("close"), "{lines:?}");
+                assert!(client.is_closed(), "{lines:?}");
+            }
+        }
+    }
+    // HTTP/1.0 has no transfer codings.
+    let mut client = app.connect();
+    client.send("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+    assert_eq!(client.reply().unwrap().status, 400);
 }
 
 #[test]

@@ -47,6 +47,19 @@ fn a_head_has_a_rate() {
 }
 
 #[test]
+fn the_rate_of_a_head_counts_from_its_first_byte_on() {
+    let limits = Limits { head_grace: Duration::from_millis(200), ..Limits::default() };
+    assert!(limits.head_time > PATIENCE);
+    let app = App::new(limits, hello);
+    // What a browser opens in advance has the whole time for a head; what has sent a byte is asked for the rest.
+    let (mut spare, mut slow) = (app.connect(), app.connect());
+    slow.send("G");
+    assert_eq!(slow.reply().unwrap().status, 408);
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(spare.get("/").status, 200);
+}
+
+#[test]
 fn a_body_has_a_rate() {
     let limits = Limits { body_rate: 100_000, idle_time: Duration::from_millis(400), ..Limits::default() };
     let app = App::new(limits, hello);
