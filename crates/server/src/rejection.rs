@@ -6,61 +6,55 @@ use std::fmt;
 use rookery_error::StaticError;
 use rookery_error::{Error, Kind};
 
-/// Why a request is not served. Each is an [`Error`] that costs no allocation, thrown to the hook of its request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Rejection {
-    /// The head is not HTTP/1.1 (RFC 9112, 3 and 5): 400.
-    Unreadable,
-    /// HTTP/1.1 without exactly one Host, or one that is no host (RFC 9112, 3.2): 400.
-    Host,
-    /// CONNECT (RFC 9110, 9.3.6), the target that only it has (RFC 9112, 3.2.3), or an absolute one whose authority is more
-    /// than a host and a port (RFC 9110, 4.2.4): 400.
-    Target,
-    /// The body was framed wrongly: 400.
-    BodyUnreadable,
-    /// The body has a transfer coding beside chunked (RFC 9112, 6.1): 501.
-    TransferCoding,
-    /// The head took longer than its time: 408.
-    HeadTimeout,
-    /// The body has more bytes than its limit: 413.
-    BodyTooLarge,
-    /// The head has more bytes or lines than its limits: 431.
-    HeadTooLarge,
-    /// The application failed: 500.
-    Application,
-    /// The queue to the application is full: 503.
-    Busy,
-    /// The folder of spooled bodies is full, keeps its reserve, or has gone: 507.
-    DiskFull,
-    /// A WebSocket's peer does not read what it is sent: close code 1013.
-    Unread,
-    /// The body came too slowly: 408.
-    BodyTimeout,
-    /// A message of a WebSocket came too slowly: close code 1008.
-    MessageTimeout,
-    /// What peers make the server hold is used up, see [`Limits::memory`](crate::Limits::memory): 503, or close code 1013.
-    Overload,
+/// An enum, and the list of its variants: none can be forgotten there.
+macro_rules! rejections {
+    ($(#[$attribute:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident,)* }) => {
+        $(#[$attribute])*
+        pub enum $name { $($(#[$doc])* $variant,)* }
+
+        /// All of them, in the order of their numbers.
+        const ALL: &[$name] = &[$($name::$variant),*];
+    };
 }
 
-/// All of them, in the order of their numbers.
-const ALL: [Rejection; 15] = [
-    Rejection::Unreadable,
-    Rejection::Host,
-    Rejection::Target,
-    Rejection::BodyUnreadable,
-    Rejection::TransferCoding,
-    Rejection::HeadTimeout,
-    Rejection::BodyTooLarge,
-    Rejection::HeadTooLarge,
-    Rejection::Application,
-    Rejection::Busy,
-    Rejection::DiskFull,
-    Rejection::Unread,
-    Rejection::BodyTimeout,
-    Rejection::MessageTimeout,
-    Rejection::Overload,
-];
+rejections! {
+    /// Why a request is not served. Each is an [`Error`] that costs no allocation, thrown to the hook of its request.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum Rejection {
+        /// The head is not HTTP/1.1 (RFC 9112, 3 and 5): 400.
+        Unreadable,
+        /// HTTP/1.1 without exactly one Host, or one that is no host (RFC 9112, 3.2): 400.
+        Host,
+        /// CONNECT (RFC 9110, 9.3.6), the target that only it has (RFC 9112, 3.2.3), or an absolute one whose authority is more
+        /// than a host and a port (RFC 9110, 4.2.4): 400.
+        Target,
+        /// The body was framed wrongly: 400.
+        BodyUnreadable,
+        /// The body has a transfer coding beside chunked (RFC 9112, 6.1): 501.
+        TransferCoding,
+        /// The head took longer than its time: 408.
+        HeadTimeout,
+        /// The body has more bytes than its limit: 413.
+        BodyTooLarge,
+        /// The head has more bytes or lines than its limits: 431.
+        HeadTooLarge,
+        /// The application failed: 500.
+        Application,
+        /// The queue to the application is full: 503.
+        Busy,
+        /// The folder of spooled bodies is full, keeps its reserve, or has gone: 507.
+        DiskFull,
+        /// A WebSocket's peer does not read what it is sent: close code 1013.
+        Unread,
+        /// The body came too slowly: 408.
+        BodyTimeout,
+        /// A message of a WebSocket came too slowly: close code 1008.
+        MessageTimeout,
+        /// What peers make the server hold is used up, see [`Limits::memory`](crate::Limits::memory): 503, or close code 1013.
+        Overload,
+    }
+}
 
 #[cfg(not(feature = "ablation-twice"))]
 static ERRORS: [StaticError<Rejection>; ALL.len()] = {
@@ -182,7 +176,7 @@ mod tests {
 
     #[test]
     fn every_rejection_is_its_own_error() {
-        for (index, rejection) in ALL.into_iter().enumerate() {
+        for (index, rejection) in ALL.iter().copied().enumerate() {
             assert_eq!(rejection.index(), index);
             assert_eq!(rejection.error().downcast_ref(), Some(&rejection));
             assert_eq!(Rejection::of(&rejection.error()), rejection);

@@ -1,72 +1,125 @@
 //! Rejections are thrown to the hook of their request: once, and with its id.
 
-use rookery_error::Delivery;
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use rookery_error::{Delivery, Kind};
 use rookery_server::{Config, Limits, Rejection, Site};
 
-use crate::support::{App, echo, hello};
+use crate::support::{App, PATIENCE, echo, hello, masked};
+
+/// How a peer learns of a rejection.
+#[derive(Debug)]
+enum Told {
+    Status(u16),
+    CloseCode(u16),
+    /// Not at all: it does not read.
+    Dropped,
+}
+
+use Told::{CloseCode, Dropped, Status};
+
+/// What brings each rejection about: the limits, and what a client sends; a WebSocket's, after its handshake. A rejection
+/// without a row does not compile: their number is the length.
+fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
+    let usual = Limits::default;
+    let soon = Duration::from_millis(200);
+    let get = |fields: &str| format!("GET / HTTP/1.1\r\n{fields}\r\n").into_bytes();
+    let post =
+        |fields: &str, body: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n{body}").into_bytes();
+    let hello = || post("Content-Length: 11\r\n", "Hello there");
+    let (large, message) = (vec![7; 20_000_000], masked(0x82, &[7; 100_000]));
+    [
+        (Rejection::Unreadable, usual(), b"nonsense\r\n\r\n".to_vec(), Status(400)),
+        (Rejection::Host, usual(), get(""), Status(400)),
+        (Rejection::Target, usual(), b"CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n".to_vec(), Status(400)),
+        (Rejection::BodyUnreadable, usual(), post("Transfer-Encoding: chunked\r\n", "zz\r\n"), Status(400)),
+        (Rejection::TransferCoding, usual(), post("Transfer-Encoding: gzip, chunked\r\n", ""), Status(501)),
+        (Rejection::HeadTimeout, Limits { head_time: soon, ..usual() }, b"GET / HTTP".to_vec(), Status(408)),
+        (Rejection::BodyTooLarge, Limits { body_bytes: 10, ..usual() }, hello(), Status(413)),
+        (
+            Rejection::HeadTooLarge,
+            Limits { head_bytes: 16 << 10, ..usual() },
+            get(&format!("Host: a\r\nX: {}\r\n", "a".repeat(40_000))),
+            Status(431),
+        ),
+        (Rejection::Application, usual(), b"GET /fails HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(), Status(500)),
+        (Rejection::Busy, usual(), hello(), Status(503)),
+        (
+            Rejection::DiskFull,
+            Limits { body_memory: 10, disk_reserve: u64::MAX, disk_share: 1, ..usual() },
+            hello(),
+            Status(507),
+        ),
+        (Rejection::Unread, Limits { stall_time: soon, ..usual() }, masked(0x82, &large), Dropped),
+        (
+            Rejection::BodyTimeout,
+            Limits { idle_time: soon, ..usual() },
+            post("Content-Length: 11\r\n", "Hello"),
+            Status(408),
+        ),
+        (
+            Rejection::MessageTimeout,
+            Limits { message_rate: 100_000, stall_time: soon, ..usual() },
+            message[..1000].to_vec(),
+            CloseCode(1008),
+        ),
+        (
+            Rejection::Overload,
+            Limits { memory: Some(1 << 20), ..usual() },
+            post("Content-Length: 500000\r\n", &"a".repeat(400_000)),
+            Status(503),
+        ),
+    ]
+}
 
 #[test]
 fn every_rejection_reaches_its_requests_hook_once() {
-    let limits = Limits {
-        body_bytes: 10,
-        head_bytes: 16 << 10,
-        head_time: std::time::Duration::from_millis(100),
-        ..Limits::default()
-    };
-    let app = App::new(limits, |exchange| {
-        if exchange.path() == b"/fails" {
-            exchange.begin_reply(500);
-            exchange.reply_mut().set_failure();
-        } else {
-            hello(exchange);
-        }
-    });
-    let mut served = app.connect();
-    assert_eq!(served.get("/").status, 200);
-    let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(40_000));
-    let table: &[(&str, u16, Rejection)] = &[
-        ("nonsense\r\n\r\n", 400, Rejection::Unreadable),
-        ("GET / HTTP/1.1\r\n\r\n", 400, Rejection::Host),
-        ("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n", 400, Rejection::Target),
-        (
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-            400,
-            Rejection::BodyUnreadable,
-        ),
-        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n", 413, Rejection::BodyTooLarge),
-        (&long, 431, Rejection::HeadTooLarge),
-        ("GET / HTTP", 408, Rejection::HeadTimeout),
-        ("GET /fails HTTP/1.1\r\nHost: a\r\n\r\n", 500, Rejection::Application),
-    ];
-    all_are_reported(&app, table);
-}
-
-#[test]
-fn what_a_full_disk_and_a_full_queue_reject_is_reported() {
-    let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\nHello there";
-    let limits = Limits { body_memory: 10, disk_reserve: u64::MAX, disk_share: 1, ..Limits::default() };
-    all_are_reported(&App::new(limits, hello), &[(post, 507, Rejection::DiskFull)]);
-
-    let queue = rookery_exchange::Limits { requests: 0, ..Default::default() };
-    let app = App::with(Config { queue, ..Config::default() }, Site::default(), echo(hello));
-    all_are_reported(&app, &[(post, 503, Rejection::Busy)]);
-}
-
-/// Each is answered with its status, and thrown once, to a hook that knows its request.
-fn all_are_reported(app: &App, table: &[(&str, u16, Rejection)]) {
-    let reports = app.server.reports();
-    reports.set_delivery(Delivery::Queue);
+    let mut shown = [false; <Rejection as Kind>::COUNT];
     let mut last = 0;
-    for (request, status, rejection) in table {
+    for (rejection, limits, sent, told) in rows() {
+        assert!(!std::mem::replace(&mut shown[rejection.index()], true), "{rejection:?} has two rows");
+        // No room in the queue, for the one that is about it.
+        let requests = if rejection == Rejection::Busy { 0 } else { 100 };
+        let queue = rookery_exchange::Limits { requests, ..Default::default() };
+        let app = App::with(
+            Config { limits, queue, ..Config::default() },
+            Site::default(),
+            echo(|exchange| {
+                if exchange.path() == b"/fails" {
+                    exchange.begin_reply(500);
+                    exchange.reply_mut().set_failure();
+                } else {
+                    hello(exchange);
+                }
+            }),
+        );
+        let reports = app.server.reports();
+        reports.set_delivery(Delivery::Queue);
         let mut client = app.connect();
-        let _ = std::io::Write::write_all(&mut client.socket, request.as_bytes());
-        assert_eq!(client.reply().unwrap().status, *status, "{rejection:?}");
-        assert_eq!(reports.count(*rejection), 1, "{rejection:?}");
+        if !matches!(told, Status(_)) {
+            assert_eq!(client.upgrade(b"").status, 101);
+        }
+        // Refused while it is being written is refused as well.
+        let _ = client.socket.write_all(&sent);
+        match told {
+            Status(status) => assert_eq!(client.reply().unwrap().status, status, "{rejection:?}"),
+            CloseCode(code) => {
+                assert_eq!(client.frame().unwrap().1[..2], code.to_be_bytes(), "{rejection:?}")
+            }
+            Dropped => drop(app.await_event("closed 1006")),
+        }
+        let until = Instant::now() + PATIENCE;
+        while reports.count(rejection) == 0 {
+            assert!(Instant::now() < until, "{rejection:?} is not reported");
+            std::thread::sleep(Duration::from_millis(2));
+        }
         let report = reports.take().unwrap();
-        assert_eq!(report.error.downcast_ref(), Some(rejection));
+        assert_eq!(report.error.downcast_ref(), Some(&rejection));
         assert!(report.request > last, "ids grow");
         last = report.request;
-        assert!(reports.take().is_none(), "once");
+        assert!(reports.take().is_none(), "{rejection:?}: once");
+        assert_eq!(reports.count(rejection), 1);
     }
 }
 
