@@ -1,33 +1,28 @@
 //! The access log over real connections: one line for each request, whoever answered it.
 
+mod application;
+
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{AppWaker, Command, Event};
+use rookery_exchange::{Command, Event};
 use rookery_server::access_log::{AccessLog, Format, OwnedRecord};
 use rookery_server::{Config, Listener, Server, Site};
 
-struct NoWaker;
-
-impl AppWaker for NoWaker {
-    fn wake(&self) {}
-}
+use self::application::{Application, NoWaker};
 
 /// A server whose application answers `/gone` not at all, `/slow` after 100 ms, a handshake with 101, and the rest
 /// with the path.
 struct Fixture {
+    _app: Application,
+    _listener: Listener,
     server: Server,
-    listener: Option<Listener>,
     address: SocketAddr,
-    is_over: Arc<AtomicBool>,
-    app: Option<JoinHandle<()>>,
 }
 
 impl Fixture {
@@ -36,30 +31,22 @@ impl Fixture {
         server.set_access_log(Some(Arc::clone(log)));
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
         let address = listener.local_addr().unwrap();
-        let is_over = Arc::new(AtomicBool::new(false));
-        let (link, over) = (Arc::clone(server.link()), Arc::clone(&is_over));
-        let app = std::thread::spawn(move || {
-            let mut kept = Vec::new();
-            while !over.load(Ordering::Relaxed) {
-                link.wait(Duration::from_millis(20));
-                while let Some(event) = link.next() {
-                    let Event::Request(mut exchange) = event else { continue };
-                    let path = exchange.path().to_vec();
-                    if path == b"/gone" {
-                        kept.push(exchange);
-                        continue;
-                    }
-                    if path == b"/slow" {
-                        std::thread::sleep(Duration::from_millis(100));
-                    }
-                    exchange.begin_reply(if exchange.is_upgrade() { 101 } else { 200 });
-                    exchange.set_reply_body(&path);
-                    link.send(Command::Respond(exchange));
-                }
-                link.flush();
+        let mut kept = Vec::new();
+        let app = Application::start(&server, move |link, event| {
+            let Event::Request(mut exchange) = event else { return };
+            let path = exchange.path().to_vec();
+            if path == b"/gone" {
+                kept.push(exchange);
+                return;
             }
+            if path == b"/slow" {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            exchange.begin_reply(if exchange.is_upgrade() { 101 } else { 200 });
+            exchange.set_reply_body(&path);
+            link.send(Command::Respond(exchange));
         });
-        Fixture { server, listener: Some(listener), address, is_over, app: Some(app) }
+        Fixture { _app: app, _listener: listener, server, address }
     }
 
     fn connect(&self) -> TcpStream {
@@ -75,16 +62,6 @@ impl Fixture {
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
         String::from_utf8_lossy(&answer).into_owned()
-    }
-}
-
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        if let Some(app) = self.app.take() {
-            app.join().unwrap();
-        }
-        self.listener.take();
     }
 }
 

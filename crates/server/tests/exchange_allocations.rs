@@ -1,59 +1,16 @@
 //! What an exchange, a rejection and a WebSocket message allocate on the I/O thread at steady state: nothing.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod application;
+mod counting;
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use rookery_exchange::{AppWaker, Command, Event};
+use rookery_exchange::{Command, Event};
 use rookery_server::{Config, Server, Site};
 
-/// Counts what threads other than the test's own allocate.
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    static IS_TEST: Cell<bool> = const { Cell::new(false) };
-}
-
-fn count() {
-    if !IS_TEST.get() {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches a `Cell` without a destructor.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's duties are the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's duties are the same.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's duties are the same.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-struct NoWaker;
-
-impl AppWaker for NoWaker {
-    fn wake(&self) {}
-}
+use self::application::{Application, NoWaker};
 
 /// Sends `request` `n` times, each after the answer to the one before, whose length does not change.
 fn ask(socket: &mut TcpStream, request: &[u8], answer_len: usize, n: usize) {
@@ -72,32 +29,23 @@ fn ask(socket: &mut TcpStream, request: &[u8], answer_len: usize, n: usize) {
 
 #[test]
 fn steady_state_allocates_nothing() {
-    IS_TEST.set(true);
+    counting::leave_this_thread_out();
     let server = Server::new(Config::default(), Box::new(NoWaker));
     let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
-    let is_over = Arc::new(AtomicBool::new(false));
-    let app = std::thread::spawn({
-        let (link, is_over) = (Arc::clone(server.link()), Arc::clone(&is_over));
-        move || {
-            IS_TEST.set(true);
-            while !is_over.load(Ordering::Relaxed) {
-                link.wait(Duration::from_millis(20));
-                while let Some(event) = link.next() {
-                    match event {
-                        Event::Request(mut exchange) => {
-                            exchange.begin_reply(if exchange.is_upgrade() { 101 } else { 200 });
-                            exchange.push_reply_header(b"Content-Type", b"text/plain").unwrap();
-                            exchange.push_reply_header(b"X-Request-Id", b"0123456789").unwrap();
-                            exchange.set_reply_body(b"Hello, World!");
-                            link.send(Command::Respond(exchange));
-                        }
-                        Event::Message { socket, kind, payload, .. } => {
-                            link.send(Command::Send { socket, kind, payload });
-                        }
-                        _ => {}
-                    }
-                }
+    let app = Application::start(&server, |link, event| {
+        counting::leave_this_thread_out();
+        match event {
+            Event::Request(mut exchange) => {
+                exchange.begin_reply(if exchange.is_upgrade() { 101 } else { 200 });
+                exchange.push_reply_header(b"Content-Type", b"text/plain").unwrap();
+                exchange.push_reply_header(b"X-Request-Id", b"0123456789").unwrap();
+                exchange.set_reply_body(b"Hello, World!");
+                link.send(Command::Respond(exchange));
             }
+            Event::Message { socket, kind, payload, .. } => {
+                link.send(Command::Send { socket, kind, payload });
+            }
+            _ => {}
         }
     });
     let connect = || {
@@ -131,12 +79,11 @@ fn steady_state_allocates_nothing() {
             }
         }
         ask(&mut socket, request, answer_len, 200);
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let before = counting::allocations_everywhere();
         ask(&mut socket, request, answer_len, 2000);
-        let spent = ALLOCATIONS.load(Ordering::Relaxed) - before;
+        let spent = counting::allocations_everywhere() - before;
         // A timer's wheel, or the runtime's queue, may grow once.
         assert!(spent <= allowed * 2000 + 4, "{what}: {spent} allocations in 2,000");
     }
-    is_over.store(true, Ordering::Relaxed);
-    app.join().unwrap();
+    drop(app);
 }

@@ -1,44 +1,33 @@
 //! What an application sends while it accepts a WebSocket arrives, in order, after the handshake.
 
+mod application;
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rookery_exchange::{AppWaker, Command, Event, MessageKind, Payload};
+use rookery_exchange::{Command, Event, MessageKind, Payload};
 use rookery_server::{Config, Server, Site};
 
-struct NoWaker;
-
-impl AppWaker for NoWaker {
-    fn wake(&self) {}
-}
+use self::application::{Application, NoWaker};
 
 #[test]
 fn a_greeting_sent_with_the_handshake_is_not_lost() {
     let server = Server::new(Config::default(), Box::new(NoWaker));
     let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
     let address = listener.local_addr().unwrap();
-    let is_over = Arc::new(AtomicBool::new(false));
-    let (link, over) = (Arc::clone(server.link()), Arc::clone(&is_over));
-    let app = std::thread::spawn(move || {
-        while !over.load(Ordering::Relaxed) {
-            link.wait(Duration::from_millis(20));
-            while let Some(event) = link.next() {
-                let Event::Request(mut exchange) = event else { continue };
-                let socket = exchange.id();
-                exchange.begin_reply(101);
-                // All before the I/O thread is woken: it finds them in one batch.
-                link.send(Command::Respond(exchange));
-                for text in ["first", "second"] {
-                    let payload = Payload::Pooled(text.as_bytes().to_vec());
-                    link.send(Command::Send { socket, kind: MessageKind::Text, payload });
-                }
-                link.send(Command::Close { socket, code: 1000, reason: b"bye".as_slice().into() });
-                link.flush();
-            }
+    let app = Application::start(&server, |link, event| {
+        let Event::Request(mut exchange) = event else { return };
+        let socket = exchange.id();
+        exchange.begin_reply(101);
+        // All before the I/O thread is woken: it finds them in one batch.
+        link.send(Command::Respond(exchange));
+        for text in ["first", "second"] {
+            let payload = Payload::Pooled(text.as_bytes().to_vec());
+            link.send(Command::Send { socket, kind: MessageKind::Text, payload });
         }
+        link.send(Command::Close { socket, code: 1000, reason: b"bye".as_slice().into() });
+        link.flush();
     });
     for _ in 0..100 {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -61,6 +50,5 @@ fn a_greeting_sent_with_the_handshake_is_not_lost() {
         stream.read_exact(&mut sent).unwrap();
         assert_eq!(sent, frames);
     }
-    is_over.store(true, Ordering::Relaxed);
-    app.join().unwrap();
+    drop(app);
 }

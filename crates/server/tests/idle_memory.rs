@@ -1,43 +1,16 @@
 //! What an idle WebSocket holds on the heap.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod application;
+mod counting;
+
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{AppWaker, Command, Event};
+use rookery_exchange::{Command, Event};
 use rookery_server::{Config, Server, Site};
 
-/// Counts the bytes that live.
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches an atomic.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's duties are the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's duties are the same.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-struct NoWaker;
-
-impl AppWaker for NoWaker {
-    fn wake(&self) {}
-}
+use self::application::{Application, NoWaker};
 
 const UPGRADE: &[u8] =
     b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n";
@@ -60,7 +33,7 @@ fn settled() -> usize {
     let until = Instant::now() + Duration::from_secs(20);
     let mut seen = (0, Instant::now());
     loop {
-        let live = LIVE.load(Ordering::Relaxed);
+        let live = counting::live_bytes();
         if live != seen.0 {
             seen = (live, Instant::now());
         }
@@ -78,19 +51,10 @@ fn an_idle_websocket_holds_little_and_what_has_gone_nothing() {
     let server = Server::new(Config::default(), Box::new(NoWaker));
     let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
     let address = listener.local_addr().unwrap();
-    let is_over = Arc::new(AtomicBool::new(false));
-    let app = std::thread::spawn({
-        let (link, is_over) = (Arc::clone(server.link()), Arc::clone(&is_over));
-        move || {
-            while !is_over.load(Ordering::Relaxed) {
-                link.wait(Duration::from_millis(5));
-                while let Some(event) = link.next() {
-                    if let Event::Request(mut exchange) = event {
-                        exchange.begin_reply(if exchange.is_upgrade() { 101 } else { 200 });
-                        link.send(Command::Respond(exchange));
-                    }
-                }
-            }
+    let app = Application::start(&server, |link, event| {
+        if let Event::Request(mut exchange) = event {
+            exchange.begin_reply(if exchange.is_upgrade() { 101 } else { 200 });
+            link.send(Command::Respond(exchange));
         }
     });
     drop(ask(address, UPGRADE));
@@ -104,7 +68,5 @@ fn an_idle_websocket_holds_little_and_what_has_gone_nothing() {
     let left = settled().saturating_sub(before) / COUNT;
     // Its part of the tables, which are kept.
     assert!(left < 100, "a WebSocket that has gone holds {left} bytes");
-
-    is_over.store(true, Ordering::Relaxed);
-    app.join().unwrap();
+    drop(app);
 }

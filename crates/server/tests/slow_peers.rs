@@ -2,27 +2,23 @@
 //!
 //! `cargo test --release -p rookery-server --test slow_peers -- --nocapture` prints how long it waits.
 
+mod application;
+
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command as Process, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{AppWaker, Command, Event};
+use rookery_exchange::{Command, Event};
 use rookery_server::{Config, Limits, Server, Site};
+
+use self::application::{Application, NoWaker};
 
 /// Where the attacker's process finds the server, and how many connections it makes.
 const TARGET: &str = "ROOKERY_SLOW_PEERS";
 
 /// Requests of the honest client, each on a connection of its own.
 const REQUESTS: usize = 300;
-
-struct NoWaker;
-
-impl AppWaker for NoWaker {
-    fn wake(&self) {}
-}
 
 /// How many descriptors this process may have, after raising it as far as it goes.
 fn descriptors() -> usize {
@@ -80,20 +76,11 @@ fn an_honest_client_is_answered_among_10_000_slow_ones() {
     let server = Server::new(Config { limits, ..Config::default() }, Box::new(NoWaker));
     let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
     let address = listener.local_addr().unwrap();
-    let is_over = Arc::new(AtomicBool::new(false));
-    let app = std::thread::spawn({
-        let (link, is_over) = (Arc::clone(server.link()), Arc::clone(&is_over));
-        move || {
-            while !is_over.load(Ordering::Relaxed) {
-                link.wait(Duration::from_millis(20));
-                while let Some(event) = link.next() {
-                    let Event::Request(mut exchange) = event else { continue };
-                    exchange.begin_reply(200);
-                    exchange.set_reply_body(b"Hello, World!");
-                    link.send(Command::Respond(exchange));
-                }
-            }
-        }
+    let app = Application::start(&server, |link, event| {
+        let Event::Request(mut exchange) = event else { return };
+        exchange.begin_reply(200);
+        exchange.set_reply_body(b"Hello, World!");
+        link.send(Command::Respond(exchange));
     });
     let alone = quantiles(address);
 
@@ -112,8 +99,7 @@ fn an_honest_client_is_answered_among_10_000_slow_ones() {
     let crowded = quantiles(address);
     let held = listener.connections();
     drop(attackers);
-    is_over.store(true, Ordering::Relaxed);
-    app.join().unwrap();
+    drop(app);
 
     println!("slow connections: {seats}, held at the end: {held}");
     println!("alone:         median {:?}, p99 {:?} of {REQUESTS}", alone.0, alone.1);

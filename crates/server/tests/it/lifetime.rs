@@ -11,13 +11,8 @@ use std::time::{Duration, Instant};
 use rookery_exchange::{AppWaker, Command, Event};
 use rookery_server::{Config, Limits, ListenError, Server, Site};
 
+use crate::application::NoWaker;
 use crate::support::{App, Client, PATIENCE, alone, hello};
-
-struct NoWaker;
-
-impl AppWaker for NoWaker {
-    fn wake(&self) {}
-}
 
 /// Is called on the I/O thread, a millisecond after a request found the application busy.
 struct OnIoThread(Box<dyn Fn() + Send + Sync>);

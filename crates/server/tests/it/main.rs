@@ -1,5 +1,7 @@
 //! Black-box tests over real sockets, with a small application in place of R.
 
+#[path = "../application/mod.rs"]
+mod application;
 mod budget;
 mod closing;
 mod heads;

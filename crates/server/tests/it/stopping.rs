@@ -6,16 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rookery_exchange::AppWaker;
 use rookery_server::{Config, Limits, ListenError, Server, Site};
 
+use crate::application::NoWaker;
 use crate::support::{App, PATIENCE, alone, hello, masked};
-
-struct NoWaker;
-
-impl AppWaker for NoWaker {
-    fn wake(&self) {}
-}
 
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task")

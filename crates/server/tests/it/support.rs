@@ -2,30 +2,23 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rookery_exchange::{AppWaker, Command, Event, Exchange, Link};
+use rookery_exchange::{Command, Event, Exchange, Link};
 use rookery_server::{Config, Limits, Listener, Server, Site};
+
+use crate::application::{Application, NoWaker};
 
 /// Tests wait this long for what should come at once; the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
-struct NoWaker;
-
-impl AppWaker for NoWaker {
-    fn wake(&self) {}
-}
 
 /// A server with an application on a thread of its own.
 pub(crate) struct App {
     pub(crate) server: Server,
     listener: Option<Listener>,
     pub(crate) address: SocketAddr,
-    is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    application: Option<Application>,
     pub(crate) log: Arc<Mutex<Vec<String>>>,
 }
 
@@ -42,21 +35,13 @@ impl App {
         let server = Server::new(config, Box::new(NoWaker));
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
         let address = listener.local_addr().unwrap();
-        let is_over = Arc::new(AtomicBool::new(false));
         let log = Arc::new(Mutex::new(Vec::new()));
-        let thread = std::thread::spawn({
-            let (link, is_over, log) = (Arc::clone(server.link()), Arc::clone(&is_over), Arc::clone(&log));
-            move || {
-                while !is_over.load(Ordering::Relaxed) {
-                    link.wait(Duration::from_millis(20));
-                    while let Some(event) = link.next() {
-                        log.lock().unwrap().push(describe(&event));
-                        handler(&link, event);
-                    }
-                }
-            }
+        let events = Arc::clone(&log);
+        let application = Application::start(&server, move |link, event| {
+            events.lock().unwrap().push(describe(&event));
+            handler(link, event);
         });
-        App { server, listener: Some(listener), address, is_over, thread: Some(thread), log }
+        App { server, listener: Some(listener), address, application: Some(application), log }
     }
 
     pub(crate) fn connect(&self) -> Client {
@@ -90,12 +75,8 @@ impl App {
 
 impl Drop for App {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        let ended = self.thread.take().unwrap().join();
+        drop(self.application.take());
         drop(self.listener.take());
-        if !std::thread::panicking() {
-            ended.unwrap();
-        }
     }
 }
 
