@@ -89,8 +89,6 @@ void rk_flush(void);
 // the exchange that R holds
 int rk_proceed(uint32_t slot, uint64_t id, uint64_t token);
 int64_t rk_body_read(uint32_t slot, uint64_t id, uint64_t offset, void* out, size_t len);
-// A body lent in one piece has this many writable bytes in front of it.
-#define RK_ROOM_BEFORE 128
 int rk_body_is_lendable(uint32_t slot, uint64_t id, size_t len);
 void* rk_body_lend(uint32_t slot, uint64_t id, size_t len);
 void rk_body_return(void* start);

@@ -1,8 +1,7 @@
 //! Memory for a large body, in one piece, that the application can take over without copying.
 //!
 //! A body of 1 MB costs R a fresh mapping, 250 page faults and a copy when it becomes a vector of R's. A [`Block`]
-//! has room in front for what an application writes before its data (R: the vector's header), so the vector is made
-//! around the bytes where they lie, and blocks that come back are used again.
+//! is lent instead, so that the vector is made over the bytes where they lie, and blocks that come back are used again.
 //!
 //! # Ground rules
 //! - The bytes of a block are written while it has one owner and never again once it was lent.
@@ -24,8 +23,8 @@ const GRAIN: usize = 64 << 10;
 
 const ALIGN: usize = 64;
 
-/// From the start of the allocation to the data.
-const DATA: usize = ALIGN + Block::ROOM_BEFORE;
+/// From the start of the allocation to the data: the head, and the data aligned as it is.
+const DATA: usize = ALIGN;
 
 /// What lies at the start of an allocation.
 struct Head {
@@ -36,7 +35,7 @@ struct Head {
     home: Arc<Blocks>,
 }
 
-const _: () = assert!(size_of::<Head>() <= ALIGN);
+const _: () = assert!(size_of::<Head>() <= DATA);
 
 /// The blocks of one server: those that came back are used again.
 ///
@@ -165,9 +164,6 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// Bytes before the data that are the borrower's.
-    pub const ROOM_BEFORE: usize = 128;
-
     /// Copies `bytes` behind those that are there. `false` when there is no room for them, or when the block was lent.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         let head = self.head();
@@ -200,8 +196,7 @@ impl Block {
         !self.head().is_lent.load(Ordering::Relaxed)
     }
 
-    /// Lends the bytes with [`ROOM_BEFORE`](Self::ROOM_BEFORE) writable bytes in front and up to 8 behind, until
-    /// [`Block::give_back`]; the data is not to be written to. Once per block: `None` afterwards.
+    /// Lends the bytes, which are not to be written to, until [`Block::give_back`]. Once per block: `None` afterwards.
     pub fn lend(&self) -> Option<NonNull<u8>> {
         let head = self.head();
         if head.is_lent.swap(true, Ordering::Relaxed) {
@@ -280,8 +275,6 @@ mod tests {
             let block = filled(&blocks, 1_000);
             let lent = block.lend().unwrap();
             assert!(block.lend().is_none());
-            // SAFETY: what `lend` promises.
-            unsafe { lent.sub(Block::ROOM_BEFORE).write_bytes(7, Block::ROOM_BEFORE) };
             assert!(block.bytes().iter().enumerate().all(|(at, byte)| *byte == at as u8));
             let mut rest = Some(block);
             if exchange_first {

@@ -90,8 +90,8 @@ fn block_of(core: &mut Core, slot: u32, id: u64, len: usize) -> Option<&Block> {
     core.held(slot, id)?.body().block().filter(|block| block.bytes().len() == len)
 }
 
-/// Lends the body in memory that is `len` bytes long and in one piece: its start, with `RK_ROOM_BEFORE` writable bytes
-/// in front and 8 behind; NULL when there is none such or it is lent already. Until [`rk_body_return`].
+/// Lends the body in memory that is `len` bytes long and in one piece: its start, to be read only; NULL when there is none
+/// such or it is lent already. Until [`rk_body_return`].
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_lend(slot: u32, id: u64, len: usize) -> *mut u8 {
     entry(ptr::null_mut(), || {
