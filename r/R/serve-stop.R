@@ -5,14 +5,15 @@ drain_seconds <- list(queued = 7, running = 9, closing = 0.5)
 
 # Runs `body` so that Ctrl-C and SIGTERM end it gracefully, and returns its value, or NULL when it was told to end.
 with_graceful_stop <- function(body) {
-  if (isTRUE(.globals$is_served)) {
+  if (identical(.globals$serving, Sys.getpid())) {
     # An engine that is rookery itself: the outer one ends both.
     return(body)
   }
   .Call(ffi_signals_watch, drain_seconds$running)
-  .globals$is_served <- TRUE
+  # By its number: a child that is forked meanwhile watches for itself, if it serves.
+  .globals$serving <- Sys.getpid()
   on.exit({
-    .globals$is_served <- FALSE
+    .globals$serving <- NULL
     .Call(ffi_signals_unwatch)
   })
   signal <- NULL

@@ -13,6 +13,7 @@ static struct guard* entering;   // handed from guard_run() to trampoline(): not
 static SEXP error_symbol;
 static SEXP interrupt_symbol;
 static int depth;
+static int depth_at_fork;  // 0 in a process that is no child
 
 // The call options(error = <value>), with the value quoted: it may be a language object. And the value that was taken
 // away. All made once, so that guard_begin() cannot fail for want of memory.
@@ -82,6 +83,9 @@ void guard_begin(void) {
 }
 
 void guard_end(void) {
+    if (depth == depth_at_fork) {
+        depth_at_fork--;
+    }
     if (--depth == 0 && is_taken) {
         // Unless a handler has set another one meanwhile. What cannot be put back now is put back the next time.
         if (Rf_GetOption1(error_symbol) != R_NilValue || set_error_option(CAR(saved_error_option))) {
@@ -108,9 +112,15 @@ SEXP ffi_note_interrupt(void) {
     return R_NilValue;
 }
 
-// Whether a handler is being run: a jump past it would be stopped there.
+// Whether a handler is being run: a jump past it would be stopped there. The handler that forked this process is none:
+// what it runs here may serve by itself, and jumps no further.
 bool guard_is_in(void) {
-    return depth > 0;
+    return depth > depth_at_fork;
+}
+
+// In a forked child. No R here.
+void guard_forked(void) {
+    depth_at_fork = depth;
 }
 
 // Evaluates a call of ours, with all conditions stopped and dropped.

@@ -11,9 +11,6 @@
 // What R code names a body by: a numeric vector. Its offset is changed in place.
 enum { TICKET_SLOT, TICKET_ID, TICKET_SIZE, TICKET_FD, TICKET_PROCESS, TICKET_OFFSET, TICKET_LENGTH };
 
-// Counts forks: a child has no part in its parent's requests.
-static double process;
-
 static SEXP new_ticket(const struct rk_event* event) {
     SEXP ticket = Rf_allocVector(REALSXP, TICKET_LENGTH);
     double* field = REAL(ticket);
@@ -21,7 +18,7 @@ static SEXP new_ticket(const struct rk_event* event) {
     field[TICKET_ID] = (double)event->id;
     field[TICKET_SIZE] = (double)event->body_len;
     field[TICKET_FD] = (double)event->body_fd;
-    field[TICKET_PROCESS] = process;
+    field[TICKET_PROCESS] = (double)forks;
     field[TICKET_OFFSET] = 0;
     return ticket;
 }
@@ -36,7 +33,7 @@ static uint64_t id_of(SEXP ticket) {
 
 // Raises unless the body can still be read.
 static void check_readable(SEXP ticket) {
-    if (REAL(ticket)[TICKET_PROCESS] != process) {
+    if (REAL(ticket)[TICKET_PROCESS] != (double)forks) {
         Rf_errorcall(
             R_NilValue,
             "the body of this request belongs to the process that this one was forked from: read it there, before the "
@@ -144,7 +141,7 @@ static void close_opened(struct opened* entry) {
 
 // The size of the body and its descriptor (-1: in memory); NULL when the request has been answered.
 SEXP ffi_body_open(SEXP ticket) {
-    if (REAL(ticket)[TICKET_PROCESS] == process && !rk_is_held(slot_of(ticket), id_of(ticket))) {
+    if (REAL(ticket)[TICKET_PROCESS] == (double)forks && !rk_is_held(slot_of(ticket), id_of(ticket))) {
         return R_NilValue;
     }
     check_readable(ticket);
@@ -190,9 +187,4 @@ void input_refused(void) {
             close_opened(&opened[slot]);
         }
     }
-}
-
-// In a forked child. No R here.
-void input_forked(void) {
-    process++;
 }

@@ -13,6 +13,7 @@ static const double later_seconds = 0.001;
 static const double park_seconds = 0.15;
 
 int interrupts;
+unsigned forks;
 
 static int pumping;            // depth of run_now() calls made by service()
 static uint64_t declined_at;   // rk_taken() when the callback last left the work to service()
@@ -80,8 +81,9 @@ static void schedule(void) {
 // In a forked child: what the parent's I/O thread asked for is not asked for here.
 static void forked(void) {
     is_scheduled = 0;
+    forks++;
     signals_forked();
-    input_forked();
+    guard_forked();
     rk_forked();
 }
 

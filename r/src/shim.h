@@ -55,7 +55,6 @@ SEXP input_request(const struct rk_event* event);
 void input_bind(SEXP req, const struct rk_event* event);
 void input_answered(uint32_t slot, uint64_t id);
 void input_refused(void);
-void input_forked(void);
 SEXP ffi_input_read(SEXP ticket, SEXP l);
 SEXP ffi_input_tell(SEXP ticket);
 SEXP ffi_input_seek(SEXP ticket, SEXP offset);
@@ -113,6 +112,7 @@ void guard_hear(void);
 void guard_begin(void);
 void guard_end(void);
 bool guard_is_in(void);
+void guard_forked(void);
 enum failure guard_run(struct guard* guard);
 void guard_pass_on(enum failure failure);
 void guard_forget_interrupt(void);
@@ -152,6 +152,9 @@ void service_need_later(void);
 // What an event points to is not needed any more: others may be taken.
 void event_is_read(void);
 extern int interrupts;
+
+// How often the process was forked from one that had this package: what belongs to the parent carries another number.
+extern unsigned forks;
 
 // signals.c -----------------------------------------------------------------
 

@@ -4,8 +4,10 @@
 
 #include "shim.h"
 
-// What the handles of this session point to.
-static char handle_mark;
+// What the handles of this process point to, which nobody reads: its number among the forks, and never NULL.
+static void* mark(void) {
+    return (void*)((uintptr_t)forks + 1);
+}
 
 static double handle_id(SEXP handle) {
     if (TYPEOF(handle) != EXTPTRSXP) {
@@ -15,13 +17,19 @@ static double handle_id(SEXP handle) {
     if (R_ExternalPtrAddr(handle) == NULL) {
         Rf_errorcall(R_NilValue, "this WebSocket was saved and restored: its connection was another R session's");
     }
+    if (R_ExternalPtrAddr(handle) != mark()) {
+        Rf_errorcall(
+            R_NilValue,
+            "this WebSocket belongs to the process that this one was forked from: give the message back as the fork's value "
+            "(`parallel::mccollect()`), and send it, or close the WebSocket, there");
+    }
     return REAL(R_ExternalPtrTag(handle))[0];
 }
 
 // Makes the WebSocket object and calls onWSOpen. Runs guarded.
 void socket_open(const struct rk_event* event, SEXP app, SEXP req) {
     SEXP tag = PROTECT(Rf_ScalarReal((double)event->id));
-    SEXP handle = PROTECT(R_MakeExternalPtr(&handle_mark, tag, R_NilValue));
+    SEXP handle = PROTECT(R_MakeExternalPtr(mark(), tag, R_NilValue));
     SEXP ws = PROTECT(socket_object(handle, req));
     rk_ws_bind(event->id, event->listener, keep(ws));
     SEXP function = PROTECT(app_field(app, syms.on_ws_open));

@@ -261,6 +261,40 @@ test_that("an interrupt comes through where somebody put a function in front of 
   expect_match(it$tell(), "(aborted\\s+){3}mine 3 ")
 })
 
+test_that("a forked child of an R that serves may call serve(), which ends of a signal gracefully", {
+  it <- local_r(c(
+    "library(rookery)",
+    sprintf("app <- %s", hello),
+    "serve_in_fork <- function(from) {",
+    "  port <- randomPort()",
+    "  child <- parallel::mcparallel({",
+    "    serve(app, port = port)",
+    "    paste('ended in', from)",
+    "  })",
+    "  connect <- function() socketConnection('127.0.0.1', port, open = 'r+b', timeout = 1)",
+    "  until <- Sys.time() + 30",
+    "  while (inherits(suppressWarnings(try(close(connect()), silent = TRUE)), 'try-error') && Sys.time() < until) Sys.sleep(0.05)",
+    "  tools::pskill(child$pid, 15)",
+    "  cat('child:', suppressWarnings(parallel::mccollect(child))[[1]], '\\n')",
+    "}",
+    "asking <- randomPort()",
+    # From a handler, which is never left in the child, and from the loop.
+    "later::later(function() {",
+    "  socket <- socketConnection('127.0.0.1', asking, open = 'r+b', blocking = FALSE)",
+    "  writeBin(charToRaw('GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n'), socket)",
+    "  serve_in_fork('the loop')",
+    "}, 0.2)",
+    "serve(function(req) {",
+    "  serve_in_fork('a handler')",
+    "  tools::pskill(Sys.getpid(), 15)",
+    "  app(req)",
+    "}, port = asking)"
+  ))
+  expect_equal(exit_of(it), 0, info = it$tell())
+  expect_match(it$tell(), "child: ended in the loop", fixed = TRUE)
+  expect_match(it$tell(), "child: ended in a handler", fixed = TRUE)
+})
+
 test_that("a forked child of an R that serves ends of its signals at once", {
   it <- local_r(c(
     "library(rookery)",

@@ -87,3 +87,33 @@ test_that("an open WebSocket keeps few cells", {
   # 45 with R 4.2: the object 23, the request 22.
   expect_lt((cells() - before) / 60, 70)
 })
+
+test_that("a WebSocket that is used in a forked process is an error that says why", {
+  skip_on_os("windows")
+  said <- NULL
+  server <- local_server(list(call = function(req) ok(), onWSOpen = function(ws) {
+    ws$onMessage(function(binary, message) {
+      child <- parallel::mcparallel({
+        theirs <- list(
+          tryCatch(ws$send("lost"), error = conditionMessage),
+          tryCatch(ws$send(raw(1e6)), error = conditionMessage),
+          tryCatch(ws$close(), error = conditionMessage)
+        )
+        # What the child opens by itself is its own.
+        own <- startServer("127.0.0.1", 0, list(call = function(req) ok(), onWSOpen = function(ws) ws$send("mine")))
+        client <- local_client(own, env = globalenv())
+        upgrade(client)
+        c(theirs, rawToChar(next_frame(client)$payload))
+      })
+      said <<- parallel::mccollect(child)[[1]]
+      ws$send("here")
+    })
+  }))
+  client <- local_client(server)
+  upgrade(client)
+  send(client, frame("go"))
+  expect_identical(rawToChar(next_frame(client)$payload), "here")
+  expect_length(said, 4)
+  for (text in said[1:3]) expect_match(text, "belongs to the process that this one was forked from: give the message back")
+  expect_identical(said[[4]], "mine")
+})
