@@ -109,7 +109,13 @@ fn head_time() {
 
 #[test]
 fn idle_time() {
-    let app = App::new(Limits { idle_time: Duration::from_millis(200), ..Limits::default() }, |exchange| {
+    let limits = Limits {
+        idle_time: Duration::from_millis(200),
+        // The time of a connection on which nothing is ever sent.
+        head_time: Duration::from_millis(400),
+        ..Limits::default()
+    };
+    let app = App::new(limits, |exchange| {
         // The application has all the time it wants.
         std::thread::sleep(Duration::from_millis(if exchange.path() == b"/slow" { 600 } else { 0 }));
         hello(exchange);
