@@ -159,6 +159,7 @@ struct Up {
 #[derive(Default)]
 struct Down {
     commands: VecDeque<Command>,
+    /// When the first of them came that the server sleeps over.
     oldest: Option<Instant>,
     /// When the alarm that was set last goes off.
     alarm: Option<Instant>,
@@ -425,6 +426,11 @@ impl Link {
 
     /// Gives a command to the server. It leaves at once with [`flush`](Self::flush), and in half a millisecond in any
     /// case, whatever the application does next.
+    ///
+    /// Two clocks, for two kinds of sender, and neither does for both. One that sends on and on looks at the age of the group
+    /// (`oldest`) as it sends, and from [`COALESCE`] on wakes the server, which writes while the sender works: that costs
+    /// no timer. One that sends and then does not come back for long is served by the alarm alone; were that to go off
+    /// after [`COALESCE`], each such interval of sending would cost a system call to set it, five times as many.
     pub fn send(&self, command: Command) {
         let due = {
             let mut down = lock(&self.down);
