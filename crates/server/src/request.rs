@@ -31,7 +31,7 @@ pub(crate) fn check(head: &mut Parts, has_body: bool) -> Result<(), Rejection> {
 
 /// What is in front has gone by the target: were the app to go by another Host, the two could be played against one another.
 fn take_host(head: &mut Parts) -> Result<(), Rejection> {
-    let authority = head.uri.authority().map(|authority| authority.as_str());
+    let authority = head.uri.authority().map(http::uri::Authority::as_str);
     let host = authority.filter(|host| is_host(host.as_bytes()) && !host.starts_with(':'));
     let value = host.and_then(|host| HeaderValue::from_str(host).ok()).ok_or(Rejection::Target)?;
     head.headers.insert(HOST, value);

@@ -146,7 +146,7 @@ fn transfer_codings_other_than_chunked_once_are_refused() {
         (&["\u{a0}chunked"], 400),
     ] {
         for also in ["", "Content-Length: 5\r\n"] {
-            let fields: String = lines.iter().map(|line| format!("Transfer-Encoding: {line}\r\n")).collect();
+            let fields = format!("Transfer-Encoding: {}\r\n", lines.join("\r\nTransfer-Encoding: "));
             let before = app.requests();
             let mut client = app.connect();
             client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}{also}\r\n5\r\nHello\r\n0\r\n\r\n"));

@@ -28,7 +28,7 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
     let post =
         |fields: &str, body: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n{body}").into_bytes();
     let hello = || post("Content-Length: 11\r\n", "Hello there");
-    let (large, message) = (vec![7; 20_000_000], masked(0x82, &[7; 100_000]));
+    let (large, message) = (vec![7; 20_000_000], masked(0x82, &vec![7; 100_000]));
     [
         (Rejection::Unreadable, usual(), b"nonsense\r\n\r\n".to_vec(), Status(400)),
         (Rejection::Host, usual(), get(""), Status(400)),
@@ -83,7 +83,7 @@ fn every_rejection_reaches_its_requests_hook_once() {
         let requests = if rejection == Rejection::Busy { 0 } else { 100 };
         let queue = rookery_exchange::Limits { requests, ..Default::default() };
         let app = App::with(
-            Config { limits, queue, ..Config::default() },
+            Config { limits, queue },
             Site::default(),
             echo(|exchange| {
                 if exchange.path() == b"/fails" {
@@ -105,7 +105,7 @@ fn every_rejection_reaches_its_requests_hook_once() {
         match told {
             Status(status) => assert_eq!(client.reply().unwrap().status, status, "{rejection:?}"),
             CloseCode(code) => {
-                assert_eq!(client.frame().unwrap().1[..2], code.to_be_bytes(), "{rejection:?}")
+                assert_eq!(client.frame().unwrap().1[..2], code.to_be_bytes(), "{rejection:?}");
             }
             Dropped => drop(app.await_event("closed 1006")),
         }
