@@ -1,9 +1,10 @@
 """Plays a recording of shinyloadtest's (version 1: a line of JSON per event) as users of a Shiny app.
 
-As shinyloadtest's own player does it: events in their order, each begun as long after the end of the one before as it was
-in the recording; a `WS_RECV` waits for the next message that the recorder would have recorded; what the server made up for
-the recorded session (`${SESSION}`, `${WORKER}` and the like) is replaced by what it made up for this one. A user has one
-connection for requests, opened again when the server closes it, and one WebSocket.
+As shinyloadtest's own player does it: a page's requests follow one another at once; with the WebSocket open, a request, a
+message and the close come as long after the event before as they did in the recording, which is the user's pause; a
+`WS_RECV` waits for the next message that the recorder would have recorded, which has to have the same keys; what the server
+made up for the recorded session (`${SESSION}`, `${WORKER}` and the like) is replaced by what it made up for this one.
+Unlike it, a user has one connection for requests, opened again when the server closes it, and one WebSocket.
 """
 
 import asyncio
@@ -14,11 +15,14 @@ import os
 import re
 import struct
 import time
+import typing
 
 # How long one event may take before its session counts as failed.
 LONGEST_EVENT = 60
 # The part of a message that says that it was not recorded.
 NOT_RECORDED = {"busy", "progress", "recalculating"}
+# A message that says nothing.
+NOTHING = {"errors": [], "values": [], "inputMessages": []}
 
 
 class Event:
@@ -26,7 +30,14 @@ class Event:
         self.type = fields["type"]
         self.fields = fields
         self.begin = timestamp(fields["begin"])
-        self.end = timestamp(fields.get("end", fields["begin"]))
+
+
+class Played(typing.NamedTuple):
+    """One session that came to its end, in seconds: all of it, its requests, and its longest wait for a message."""
+
+    whole: float
+    requests: float
+    message: float
 
 
 def timestamp(text):
@@ -46,13 +57,33 @@ def read_recording(path):
     return events
 
 
+def pauses(events):
+    """The user's pause before each event, in seconds: 0 where the event waits for the server alone."""
+    found, is_open, before = [], False, events[0].begin
+    for event in events:
+        is_users = event.type in ("WS_SEND", "WS_CLOSE") or (event.type == "REQ_GET" and is_open)
+        found.append(max(0.0, event.begin - before) if is_users else 0.0)
+        is_open = is_open or event.type == "WS_OPEN"
+        before = event.begin
+    return found
+
+
 def is_recorded(message):
     """Whether the recorder would have written this message of the server down."""
     if message == "h" or message.startswith(('a["ACK', '["ACK')):
         return False
     parsed = json.loads(message)
     names = set(parsed) if isinstance(parsed, dict) else set()
-    return not names & NOT_RECORDED and not (names == {"custom"} and set(parsed["custom"]) == {"reactlog"})
+    is_log = names == {"custom"} and set(parsed["custom"]) == {"reactlog"}
+    return not names & NOT_RECORDED and not is_log and parsed != NOTHING
+
+
+def is_like(recorded, message):
+    """Whether a message is of the recorded one's kind: both have the same keys."""
+    expected, found = json.loads(recorded), json.loads(message)
+    if isinstance(expected, dict) and isinstance(found, dict):
+        return set(expected) == set(found)
+    return expected == found
 
 
 class Requests:
@@ -179,24 +210,30 @@ class Session:
         return re.sub(r"\$\{[A-Z_]+\}", lambda match: self.tokens.get(match.group(), match.group()), text)
 
     async def play(self):
-        """Seconds from the first event's begin to the last one's end. Raises what stopped it."""
+        """What the session took. Raises what stopped it."""
         start = time.monotonic()
-        before = self.events[0].begin
+        requests = message = 0.0
         try:
-            for event in self.events:
-                await asyncio.sleep(max(0.0, event.begin - before))
+            for event, pause in zip(self.events, pauses(self.events)):
+                if pause > 0:
+                    await asyncio.sleep(pause)
+                began = time.monotonic()
                 await asyncio.wait_for(self.step(event), LONGEST_EVENT)
-                before = event.end
+                took = time.monotonic() - began
+                if event.type.startswith("REQ_"):
+                    requests += took
+                elif event.type.startswith("WS_RECV"):
+                    message = max(message, took)
         finally:
             self.requests.close()
             if self.socket is not None:
                 self.socket.writer.close()
-        return time.monotonic() - start
+        return Played(time.monotonic() - start, requests, message)
 
     async def step(self, event):
         if event.type.startswith("REQ_"):
             status, body = await self.requests.get(self.fill_in(event.fields["url"]))
-            if status != event.fields["status"]:
+            if status != event.fields["status"] and {status, event.fields["status"]} != {200, 304}:
                 raise ConnectionError(f"{event.fields['url']}: {status} instead of {event.fields['status']}")
             self.learn(event.type, body.decode(errors="replace"))
         elif event.type == "WS_OPEN":
@@ -210,6 +247,8 @@ class Session:
                 pass
             if event.type == "WS_RECV_INIT":
                 self.tokens["${SESSION}"] = json.loads(message)["config"]["sessionId"]
+            elif not is_like(self.fill_in(event.fields["message"]), message):
+                raise ValueError(f"a message unlike the recorded one: {message[:100]}")
 
     def learn(self, kind, body):
         if kind == "REQ_HOME":
@@ -221,7 +260,7 @@ class Session:
 
 
 async def play(recording, host, port, users, ramp):
-    """`users` sessions, begun `ramp` seconds apart: the durations of those that came to their end, and why others did not."""
+    """`users` sessions, begun `ramp` seconds apart: a `Played` for each that came to its end, and why others did not."""
     events = read_recording(recording)
 
     async def one(number):
@@ -229,5 +268,5 @@ async def play(recording, host, port, users, ramp):
         return await Session(events, host, port).play()
 
     outcomes = await asyncio.gather(*(one(number) for number in range(users)), return_exceptions=True)
-    durations = [outcome for outcome in outcomes if isinstance(outcome, float)]
-    return durations, [f"{type(outcome).__name__}: {outcome}" for outcome in outcomes if not isinstance(outcome, float)]
+    played = [outcome for outcome in outcomes if isinstance(outcome, Played)]
+    return played, [f"{type(outcome).__name__}: {outcome}" for outcome in outcomes if not isinstance(outcome, Played)]

@@ -1,11 +1,13 @@
-"""Plays a recorded session of examples/shiny with 1, 10 and 50 users against httpuv and Rookery, and prints how long the
-sessions took, side by side.
+"""Plays a recorded session of examples/shiny with 1, 10 and 50 users against httpuv and Rookery, and prints side by side how
+long the sessions took, and what shinyloadtest's report calls latency: the requests of a session together, and its longest
+wait for a message.
 
     python3 bench/shinyload/run.py [--users 1,10,50] [--rounds 1] [--write]
 
 `make loadtest` runs it, with ROOKERY_LIB the library of `make install`. The recording is of shinyloadtest's own recorder
-(record.R); its player is a Java program, player.py speaks the same format. Each number of users gets a new R per server, and
-the servers take turns. --write puts the table into the vignette. The status is 1 when a session over Rookery failed.
+(record.R); its player is a Java program, player.py speaks the same format. Each number of users gets a new R per server and
+round, and the servers take turns, so that what else the machine does meets both; the load averages of the run are told with
+the table. --write puts it into the vignette. The status is 1 when a session over Rookery failed.
 """
 
 import argparse
@@ -89,9 +91,47 @@ class App:
         self.process.wait()
 
 
-def cell(durations, failures):
-    text = f"{statistics.median(durations):.2f} / {max(durations):.2f}" if durations else "-"
-    return text + (f", {len(failures)} failed" if failures else "")
+def row(users, side, played, failures):
+    if not played:
+        return f"| {users} | {side} | - | - | - | {len(failures)} |"
+    whole = [one.whole for one in played]
+    cells = (
+        f"{statistics.median(whole):.2f} / {max(whole):.2f}",
+        f"{statistics.median(one.requests for one in played):.2f}",
+        f"{statistics.median(one.message for one in played):.2f}",
+    )
+    return f"| {users} | {side} | {' | '.join(cells)} | {len(failures)} |"
+
+
+def measured(options, failed, loads):
+    """The table of all numbers of users; the failures over Rookery are appended to `failed`, load averages to `loads`."""
+    rows = ["| Users | Server | Session, median / longest | Its requests | Its longest wait | Failed |", "|---|---|---|---|---|---|"]
+    for users in map(int, options.users.split(",")):
+        found = {side: ([], []) for side in SIDES}
+        for turn in range(options.rounds):
+            # Neither server is always the first.
+            for side in SIDES if turn % 2 == 0 else SIDES[::-1]:
+                with App(side) as app:
+                    # The first page loads what Shiny loads once.
+                    asyncio.run(player.play(RECORDING, "127.0.0.1", app.port, 1, 0))
+                    played, failures = asyncio.run(player.play(RECORDING, "127.0.0.1", app.port, users, RAMP))
+                found[side][0].extend(played)
+                found[side][1].extend(failures)
+                loads.append(os.getloadavg()[0])
+                print(row(users, side, played, failures), flush=True)
+                for failure in sorted(set(failures))[:3]:
+                    print(f"  {failure}", flush=True)
+        rows += [row(users, side, *found[side]) for side in SIDES]
+        failed += found["rookery"][1]
+    return "\n".join(rows)
+
+
+def machine(loads):
+    """What the machine was, for those who read the figures."""
+    return (
+        f"{os.cpu_count()} processors, shared by the player and the server; load averages between "
+        f"{min(loads):.1f} and {max(loads):.1f}"
+    )
 
 
 def main():
@@ -101,33 +141,20 @@ def main():
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     events = player.read_recording(RECORDING)
-    recorded = events[-1].end - events[0].begin
-    bad = 0
-    rows = ["| Users | httpuv | Rookery | ratio of the medians |", "|---|---|---|---|"]
-    for users in map(int, options.users.split(",")):
-        found = {side: ([], []) for side in SIDES}
-        for _ in range(options.rounds):
-            for side in SIDES:
-                with App(side) as app:
-                    # The first page loads what Shiny loads once.
-                    asyncio.run(player.play(RECORDING, "127.0.0.1", app.port, 1, 0))
-                    durations, failures = asyncio.run(player.play(RECORDING, "127.0.0.1", app.port, users, RAMP))
-                found[side][0].extend(durations)
-                found[side][1].extend(failures)
-                print(f"{users} users, {side}: {cell(durations, failures)}", flush=True)
-                for failure in sorted(set(failures))[:3]:
-                    print(f"  {failure}", flush=True)
-        medians = [statistics.median(found[side][0]) if found[side][0] else float("nan") for side in SIDES]
-        rows.append(f"| {users} | {cell(*found['httpuv'])} | {cell(*found['rookery'])} | {medians[1] / medians[0]:.2f} |")
-        bad += len(found["rookery"][1])
-    text = "\n".join(rows)
-    print(f"\nSeconds a session took, median / longest; recorded in {recorded:.2f} s, {len(events)} events:\n\n{text}")
+    failed = []
+    loads = [os.getloadavg()[0]]
+    rows = measured(options, failed, loads)
+    text = (
+        f"Of a session's {len(events)} events the user's pauses are {sum(player.pauses(events)):.1f} s. Rounds: "
+        f"{options.rounds}; {machine(loads)}.\n\n{rows}"
+    )
+    print(f"\n{text}")
     if options.write:
         page = VIGNETTE.read_text()
         head, rest = page.split(BEGIN)
         _, foot = rest.split(END)
-        VIGNETTE.write_text(f"{head}{BEGIN}\nRecorded in {recorded:.1f} s, {len(events)} events.\n\n{text}\n{END}{foot}")
-    return 1 if bad else 0
+        VIGNETTE.write_text(f"{head}{BEGIN}\n{text}\n{END}{foot}")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

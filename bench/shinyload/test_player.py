@@ -25,6 +25,9 @@ def at(second, **fields):
     return {"begin": f"2026-11-22T00:00:{second:06.3f}Z", **fields}
 
 
+NOTHING = '{"errors":[],"values":[],"inputMessages":[]}'
+
+
 class Reading(unittest.TestCase):
     def test_the_recording_that_is_kept_is_a_whole_session(self):
         events = player.read_recording(pathlib.Path(__file__).parent / "recording.log")
@@ -42,7 +45,7 @@ class Reading(unittest.TestCase):
             player.read_recording(recording())
 
     def test_messages_that_the_recorder_leaves_out(self):
-        for message in ('{"busy":"busy"}', '{"recalculating":{"name":"x"}}', '{"progress":{}}', '{"custom":{"reactlog":1}}', "h"):
+        for message in ('{"busy":"busy"}', '{"recalculating":{"name":"x"}}', '{"progress":{}}', '{"custom":{"reactlog":1}}', "h", NOTHING):
             self.assertFalse(player.is_recorded(message), message)
         for message in ('{"values":{}}', '{"custom":{"other":1}}', '{"config":{}}', "[1]"):
             self.assertTrue(player.is_recorded(message), message)
@@ -60,25 +63,45 @@ class Playing(unittest.TestCase):
 
         return asyncio.run(both())
 
-    def test_pauses_are_those_of_the_recording(self):
+    def test_a_page_is_loaded_without_pauses(self):
         async def handler(reader, writer):
             while (await reader.readline()).strip():
                 await reader.readuntil(b"\r\n\r\n")
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
-        events = [at(n / 2, type="REQ_GET", end=f"2026-11-22T00:00:0{n / 2:.3f}Z", status=200, url="/") for n in range(3)]
-        durations, failures = self.play(handler, *events)
+        # Half an hour of pauses, were they kept.
+        page = [at(0, type="REQ_HOME", status=200, url="/"), at(50, type="REQ_GET", status=304, url="/")] * 20
+        played, failures = self.play(handler, *page)
         self.assertEqual(failures, [])
-        self.assertEqual(len(durations), 2)
-        self.assertGreaterEqual(min(durations), 1.0)
+        self.assertEqual(len(played), 2)
+        for one in played:
+            self.assertLess(one.whole, 300)
+            self.assertLessEqual(one.requests, one.whole)
+            self.assertGreater(one.requests, 0)
+
+    def test_pauses_are_the_users_own(self):
+        events = [
+            at(0, type="REQ_HOME", status=200, url="/"),
+            at(1, type="REQ_GET", status=200, url="/a.js"),
+            at(2, type="WS_OPEN", url="/websocket/"),
+            at(2.5, type="WS_SEND", message="init"),
+            at(4, type="WS_RECV_INIT", message=""),
+            at(9, type="WS_RECV", message="{}"),
+            at(9.25, type="WS_SEND", message="x"),
+            at(10, type="WS_RECV", message="{}"),
+            at(12, type="REQ_GET", status=200, url="/download"),
+            at(15, type="WS_CLOSE"),
+        ]
+        found = player.pauses(player.read_recording(recording(*events)))
+        self.assertEqual(found, [0, 0, 0, 0.5, 0, 0, 0.25, 0, 2, 3])
 
     def test_another_status_fails_the_session(self):
         async def handler(reader, writer):
             await reader.readuntil(b"\r\n\r\n")
             writer.write(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n")
 
-        durations, failures = self.play(handler, at(0, type="REQ_GET", status=200, url="/"))
-        self.assertEqual(durations, [])
+        played, failures = self.play(handler, at(0, type="REQ_GET", status=200, url="/"))
+        self.assertEqual(played, [])
         self.assertEqual(len(failures), 2)
         self.assertIn("503 instead of 200", failures[0])
 
@@ -86,18 +109,28 @@ class Playing(unittest.TestCase):
 class Sockets(unittest.TestCase):
     """A server of a few lines, which unmasks what it is sent."""
 
+    async def frame(self, reader):
+        first, second = await reader.readexactly(2)
+        size = second & 0x7F
+        self.assertTrue(second & 0x80, "a client masks")
+        if size == 126:
+            size = int.from_bytes(await reader.readexactly(2), "big")
+        mask = await reader.readexactly(4)
+        payload = await reader.readexactly(size)
+        return first, bytes(byte ^ mask[i % 4] for i, byte in enumerate(payload))
+
+    def play(self, handler, *events):
+        async def both():
+            server = await asyncio.start_server(handler, "127.0.0.1", 0)
+            try:
+                return await player.play(recording(*events), "127.0.0.1", server.sockets[0].getsockname()[1], 1, 0)
+            finally:
+                server.close()
+
+        return asyncio.run(both())
+
     def test_a_session_over_a_websocket(self):
         heard = []
-
-        async def frame(reader):
-            first, second = await reader.readexactly(2)
-            size = second & 0x7F
-            self.assertTrue(second & 0x80, "a client masks")
-            if size == 126:
-                size = int.from_bytes(await reader.readexactly(2), "big")
-            mask = await reader.readexactly(4)
-            payload = await reader.readexactly(size)
-            return first, bytes(byte ^ mask[i % 4] for i, byte in enumerate(payload))
 
         async def handler(reader, writer):
             head = await reader.readuntil(b"\r\n\r\n")
@@ -107,34 +140,41 @@ class Sockets(unittest.TestCase):
             # One that is not recorded, a message in two frames with a ping between them, and one of 200 bytes.
             writer.write(b"\x81\x0f" + b'{"busy":"busy"}')
             writer.write(b"\x01\x05" + config[:5] + b"\x89\x02hi" + b"\x80" + bytes([len(config) - 5]) + config[5:])
-            self.assertEqual(await frame(reader), (0x8A, b"hi"))
-            heard.append((await frame(reader))[1].decode())
+            self.assertEqual(await self.frame(reader), (0x8A, b"hi"))
+            heard.append((await self.frame(reader))[1].decode())
+            await asyncio.sleep(0.5)
             long = json.dumps({"values": "x" * 186}).encode()
             writer.write(b"\x81\x7e" + len(long).to_bytes(2, "big") + long)
-            heard.append((await frame(reader))[1].decode())
-            self.assertEqual(await frame(reader), (0x88, b"\x03\xe8"))
+            heard.append((await self.frame(reader))[1].decode())
+            self.assertEqual(await self.frame(reader), (0x88, b"\x03\xe8"))
             writer.write(b"\x88\x02\x03\xe8")
             writer.close()
 
-        async def both():
-            server = await asyncio.start_server(handler, "127.0.0.1", 0)
-            events = [
-                at(0, type="WS_OPEN", url="/websocket/"),
-                at(0, type="WS_RECV_INIT", message=""),
-                at(0, type="WS_SEND", message="to ${SESSION}"),
-                at(0, type="WS_RECV", message=""),
-                at(0, type="WS_SEND", message="y" * 300),
-                at(0, type="WS_CLOSE"),
-            ]
-            try:
-                return await player.play(recording(*events), "127.0.0.1", server.sockets[0].getsockname()[1], 1, 0)
-            finally:
-                server.close()
-
-        durations, failures = asyncio.run(both())
+        played, failures = self.play(
+            handler,
+            at(0, type="WS_OPEN", url="/websocket/"),
+            at(50, type="WS_RECV_INIT", message=""),
+            at(50, type="WS_SEND", message="to ${SESSION}"),
+            at(59, type="WS_RECV", message='{"values":{}}'),
+            at(59, type="WS_SEND", message="y" * 300),
+            at(59, type="WS_CLOSE"),
+        )
         self.assertEqual(failures, [])
-        self.assertEqual(len(durations), 1)
+        self.assertEqual(len(played), 1)
         self.assertEqual(heard, ["to abc", "y" * 300])
+        self.assertGreaterEqual(played[0].message, 0.45)
+        self.assertLess(played[0].whole, 45)
+
+    def test_a_message_of_another_kind_fails_the_session(self):
+        async def handler(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + b'\x81\x0e{"values":"x"}')
+
+        played, failures = self.play(
+            handler, at(0, type="WS_OPEN", url="/"), at(0, type="WS_RECV", message='{"errors":1}'), at(0, type="WS_CLOSE")
+        )
+        self.assertEqual(played, [])
+        self.assertIn("unlike the recorded", failures[0])
 
 
 if __name__ == "__main__":
