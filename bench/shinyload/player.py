@@ -18,7 +18,7 @@ import time
 import typing
 
 # How long one event may take before its session counts as failed.
-LONGEST_EVENT = 60
+LONGEST_EVENT = 600
 # The part of a message that says that it was not recorded.
 NOT_RECORDED = {"busy", "progress", "recalculating"}
 # A message that says nothing.
