@@ -24,38 +24,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod accept;
-pub mod access_log;
-mod alarm;
-mod answer;
-mod bind;
-mod closing;
-pub mod compress;
+mod application;
+mod blocking;
 mod config;
-mod connection;
-mod descriptor;
-mod files;
-mod hub;
-mod io_thread;
-mod job;
-mod memory;
-mod outbound;
-mod overload;
-mod pace;
-mod pending;
-mod pulse;
+mod http;
+mod net;
+mod observe;
+mod peers;
 mod rejection;
-mod reply;
-mod request;
-mod seats;
-mod server;
-mod socket;
-mod spool;
-mod spool_folder;
+mod runtime;
 pub mod static_files;
-mod stream;
+mod websocket;
 
 pub use config::{Config, Limits, Shares};
+pub use http::compress;
+pub use http::site::Site;
+pub use http::spool_folder::SpoolFolder;
+pub use observe::access_log;
 pub use rejection::Rejection;
-pub use server::{ListenError, Listener, Server, Site};
-pub use spool_folder::SpoolFolder;
+pub use runtime::{ListenError, Listener, Server};

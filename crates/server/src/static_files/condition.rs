@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::decision::RequestHead;
+use super::request::RequestHead;
 
 /// What a request makes its answer depend on.
 #[derive(Debug, Default, PartialEq, Eq)]

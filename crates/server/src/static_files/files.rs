@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::decision::{Decision, RequestHead};
+use super::decision::Decision;
 use super::options::{Mapping, PathError, StaticOptions, StaticPath};
+use super::request::RequestHead;
 use super::tree::Tree;
 
 /// The static paths of a server. Cloning gives another handle to the same paths.

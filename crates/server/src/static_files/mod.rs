@@ -46,13 +46,15 @@ mod header;
 mod lookup;
 mod media_type;
 mod options;
+mod request;
 mod target;
 #[cfg(test)]
 mod tests;
 mod tree;
 
-pub use decision::{BodyFraming, Decision, RequestHead, RequestHeaders};
+pub use decision::Decision;
 pub use files::StaticFiles;
 pub use header::{Header, HeaderError};
 pub use lookup::{Found, Lookup, error_body};
 pub use options::{Charset, Overrides, PathError, RequiredHeader, StaticOptions, StaticPath, Validation};
+pub use request::{BodyFraming, RequestHead, RequestHeaders};

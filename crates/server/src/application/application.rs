@@ -1,0 +1,54 @@
+//! What an application is to the server.
+
+use std::collections::VecDeque;
+
+use rookery_exchange::{Command, Event, PushError, Pushed};
+
+/// Whoever answers calls and speaks over WebSockets, as the I/O thread sees it; it lives on that thread.
+///
+/// # What an application keeps
+/// - Nothing here blocks, and nothing is called from another thread. Whoever works elsewhere is told by a queue, and wakes
+///   the I/O thread when it has something to say ([`IoWaker`](rookery_exchange::IoWaker)).
+/// - Each [`Event::Request`] and [`Event::Head`] that was [taken](Self::take) comes back once, as [`Command::Respond`] or
+///   [`Command::Proceed`] with the same exchange, also when its client has gone
+///   ([`Exchange::is_departed`](rookery_exchange::Exchange::is_departed)).
+/// - Events of one connection are taken in their order, and so are the commands for one WebSocket.
+/// - Commands for a WebSocket that has ended are harmless: they are ignored.
+/// - What waits for it is bounded: requests by refusing them, messages by [`has_room`](Self::has_room).
+pub(crate) trait Application {
+    /// Takes an event.
+    ///
+    /// # Errors
+    /// A request comes back when too many wait; nothing else does.
+    fn take(&self, event: Event) -> Result<Pushed, PushError>;
+
+    /// Puts what it has sent into `commands`, which is empty.
+    fn commands(&self, commands: &mut VecDeque<Command>);
+
+    /// Whether it takes messages. After `false` the I/O thread is woken when it does again.
+    fn has_room(&self) -> bool;
+
+    /// An empty buffer for a message to it.
+    fn buffer(&self) -> Vec<u8>;
+
+    /// Takes the buffer of a message of its own back.
+    fn recycle(&self, buffer: Vec<u8>);
+
+    /// Wakes it, if [`take`](Self::take) put that off ([`Pushed::Settle`]).
+    fn settle(&self);
+
+    /// How many events it has come for so far.
+    fn taken(&self) -> u64;
+
+    /// Whether it has events to come for.
+    fn has_events(&self) -> bool;
+
+    /// Looks whether it has come for anything since it was at `seen`, and wakes it if not. `None`: nothing waits.
+    fn nudge(&self, seen: u64) -> Option<u64>;
+
+    /// The I/O thread is about to sleep; `false` when there are commands. `is_slow`: it takes longer than a millisecond.
+    fn may_sleep(&self, is_slow: bool) -> bool;
+
+    /// The I/O thread is awake.
+    fn woke(&self);
+}

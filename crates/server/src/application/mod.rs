@@ -1,0 +1,13 @@
+//! The seam to whoever answers calls and speaks over WebSockets.
+//!
+//! Everything above asks an [`Application`](application::Application) through [`Dispatch`](dispatch::Dispatch), which keeps
+//! what is in flight. There are two: [the link](link) to an application on another thread (R), and [a closure](closure) that
+//! answers on the I/O thread itself.
+
+mod answers;
+#[allow(clippy::module_inception, reason = "the trait that the layer is named for")]
+pub(crate) mod application;
+pub(crate) mod closure;
+pub(crate) mod dispatch;
+mod exchanges;
+pub(crate) mod link;

@@ -1,0 +1,69 @@
+//! Files whose last close may take long: that of one without a name frees what it has, which for gigabytes is a good part of
+//! a second, so it happens on another thread.
+
+use std::fs::File;
+use std::ops::Deref;
+
+/// A file that has no name any more.
+#[derive(Debug)]
+pub(crate) struct UnnamedFile(Option<File>);
+
+impl UnnamedFile {
+    pub(crate) fn new(file: File) -> UnnamedFile {
+        UnnamedFile(Some(file))
+    }
+
+    pub(crate) fn into_file(mut self) -> File {
+        self.0.take().expect("only this and `drop` take it")
+    }
+}
+
+impl Deref for UnnamedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        self.0.as_ref().expect("only `into_file` and `drop` take it")
+    }
+}
+
+impl Drop for UnnamedFile {
+    fn drop(&mut self) {
+        let Some(file) = self.0.take() else { return };
+        // Not while a panic unwinds: a second one, for want of a thread, would end the process.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) if !std::thread::panicking() => drop(runtime.spawn_blocking(move || drop(file))),
+            _ => drop(file),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::fd::{FromRawFd as _, OwnedFd};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn an_unnamed_file_is_closed_on_another_thread() {
+        let mut ends = [0; 2];
+        // SAFETY: room for two descriptors.
+        assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK | libc::O_CLOEXEC) }, 0);
+        // SAFETY: both were just made and are owned by nobody else.
+        let [mut read, write] = ends.map(|fd| File::from(unsafe { OwnedFd::from_raw_fd(fd) }));
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        let (goes_on, waits) = mpsc::channel::<()>();
+        runtime.block_on(async {
+            // The only such thread is busy: nothing is closed until it is free.
+            let busy = tokio::task::spawn_blocking(move || waits.recv());
+            drop(UnnamedFile::new(write));
+            let is_open = |read: &mut File| read.read(&mut [0]).is_err();
+            assert!(is_open(&mut read), "closed on this thread");
+            goes_on.send(()).unwrap();
+            busy.await.unwrap().unwrap();
+            tokio::task::spawn_blocking(|| ()).await.unwrap();
+            assert!(!is_open(&mut read));
+        });
+    }
+}

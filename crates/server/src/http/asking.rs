@@ -1,0 +1,127 @@
+//! Asking the application, and waiting for its answer.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use rookery_exchange::{Event, Exchange, PushError};
+
+use super::call::Call;
+use super::connection::Connection;
+use crate::application::dispatch::Answer;
+
+/// The client has gone: there is nobody to answer.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+impl std::fmt::Display for Gone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the client has gone")
+    }
+}
+
+impl std::error::Error for Gone {}
+
+/// Why there is no answer.
+pub(super) enum Unanswered {
+    /// Too many wait for the application: the exchange has come back.
+    Refused(Box<Exchange>),
+    /// The client has gone.
+    Gone,
+}
+
+/// Hands the exchange of a call to the application and waits for its answer.
+pub(super) async fn ask(
+    call: &mut Call,
+    exchange: Box<Exchange>,
+    event: fn(Box<Exchange>) -> Event,
+) -> Result<Answer, Unanswered> {
+    call.is_asked();
+    let asking = Asking::new(&call.connection, &exchange);
+    match call.http().dispatch.push(event(exchange)) {
+        Ok(()) => asking.await.map_err(|Gone| Unanswered::Gone),
+        Err(PushError::Full(exchange)) => {
+            asking.cancel();
+            Err(Unanswered::Refused(exchange))
+        }
+        Err(_) => Err(Unanswered::Gone),
+    }
+}
+
+/// Waits for the application. Dropped before, it tells the application that nobody waits for its answer.
+#[derive(Debug)]
+struct Asking {
+    connection: Rc<Connection>,
+    slot: u32,
+    departed: Arc<AtomicBool>,
+    is_over: bool,
+}
+
+impl Asking {
+    fn new(connection: &Rc<Connection>, exchange: &Exchange) -> Asking {
+        Asking {
+            connection: Rc::clone(connection),
+            slot: exchange.slot(),
+            departed: exchange.departed_flag(),
+            is_over: false,
+        }
+    }
+
+    /// The exchange was not handed over after all.
+    fn cancel(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Future for Asking {
+    type Output = Result<Answer, Gone>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // Woken by the connection's own waker, which it keeps while it is driven.
+        if let Some(answer) = self.connection.http.dispatch.answer(self.slot) {
+            self.is_over = true;
+            return Poll::Ready(Ok(answer));
+        }
+        if self.connection.is_reset(cx) { Poll::Ready(Err(Gone)) } else { Poll::Pending }
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.departed.store(true, Ordering::Release);
+            let http = &self.connection.http;
+            if let Some(exchange) = http.dispatch.abandon(self.slot) {
+                http.disown(exchange);
+            }
+        }
+    }
+}
+
+/// Closes the place of an exchange whose body is being read, should that end before [`Reading::done`].
+#[derive(Debug)]
+pub(super) struct Reading {
+    connection: Rc<Connection>,
+    slot: u32,
+    is_done: bool,
+}
+
+impl Reading {
+    pub(super) fn new(call: &Call, exchange: &Exchange) -> Reading {
+        Reading { connection: Rc::clone(&call.connection), slot: exchange.slot(), is_done: false }
+    }
+
+    pub(super) fn done(mut self) {
+        self.is_done = true;
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.connection.http.dispatch.abandon(self.slot);
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! A connection: everything about it but hyper's state machine.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use rookery_exchange::{Charge, Exchange, ListenerId, Share};
+
+use super::call_parts::CallParts;
+use super::context::Http;
+use super::site::Site;
+use super::standing::{Phase, Standing};
+use crate::net::listen::Ends;
+use crate::net::transport::Transport;
+use crate::peers::room::{CONNECTION_BYTES, FREE};
+use crate::peers::table::Peer;
+
+/// Everything about a connection but hyper's state machine.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(super) http: Rc<Http>,
+    /// Its place among the peers.
+    pub(super) key: Cell<usize>,
+    pub(super) listener: ListenerId,
+    pub(super) site: Site,
+    pub(super) transport: RefCell<Transport>,
+    pub(super) ends: Ends,
+    pub(super) standing: Standing,
+    /// What it is charged for: itself with what it reads into.
+    pub(super) charge: Charge,
+    /// Bytes of the buffer it reads into.
+    buffer: Cell<usize>,
+    /// What it was told to let go of, and has not yet.
+    leaving: Cell<Option<(Share, usize)>>,
+    serial: u64,
+    /// Whether the connection is to end: at once, or after the reply that the application owes.
+    pub(super) end: Cell<End>,
+    /// Whether the end may wait for the peer to see it.
+    pub(super) lingers: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+    /// Whether hyper has written an answer of its own to a head it could not read. It is not sent: ours is.
+    pub(super) is_refused: Cell<bool>,
+    /// Whether the peer is looked at while the application works: not after a FIN or with bytes waiting.
+    is_watched: Cell<bool>,
+    /// Whether the peer has sent a FIN while the application works: it is asked each tick whether it is still there.
+    is_half_closed: Cell<bool>,
+    /// Whether it has been found that it is not.
+    has_gone: Cell<bool>,
+    /// Whether a request's body was left unread.
+    pub(super) has_rest: Cell<bool>,
+    /// The accepted handshake of a WebSocket.
+    pub(super) upgrade: RefCell<Option<Box<Exchange>>>,
+    /// Those of the call whose reply has been made, and whose last bytes are being written.
+    flushing: RefCell<Option<Box<CallParts>>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    No,
+    AfterReply,
+    Now,
+    /// The head was too slow.
+    HeadTimeout,
+    /// The body was.
+    BodyTimeout,
+    /// There is no room for the request.
+    Overload,
+}
+
+impl End {
+    pub(super) fn is_now(self) -> bool {
+        !matches!(self, End::No | End::AfterReply)
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(
+        http: &Rc<Http>,
+        listener: ListenerId,
+        site: &Site,
+        transport: Transport,
+        ends: Ends,
+    ) -> Rc<Connection> {
+        Rc::new(Connection {
+            http: Rc::clone(http),
+            key: Cell::new(usize::MAX),
+            listener,
+            site: site.clone(),
+            transport: RefCell::new(transport),
+            ends,
+            standing: Standing::new(http.peers.clock.now()),
+            charge: http.peers.charge(Share::Connections, CONNECTION_BYTES),
+            buffer: Cell::new(FREE),
+            leaving: Cell::new(None),
+            serial: http.peers.next_serial(),
+            end: Cell::new(End::No),
+            lingers: Cell::new(true),
+            waker: RefCell::default(),
+            is_refused: Cell::new(false),
+            is_watched: Cell::new(true),
+            is_half_closed: Cell::new(false),
+            has_gone: Cell::new(false),
+            has_rest: Cell::new(false),
+            upgrade: RefCell::default(),
+            flushing: RefCell::default(),
+        })
+    }
+
+    fn now(&self) -> u32 {
+        self.http.peers.clock.now()
+    }
+
+    pub(super) fn enter(&self, phase: Phase) {
+        self.standing.enter(phase, self.now());
+    }
+
+    // ---- what its transport did ----
+
+    /// Something was read, or nothing was there.
+    pub(super) fn has_read(&self, read: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(n)) = *read {
+            self.is_watched.set(n > 0);
+        }
+        self.standing.has_read(read, self.now());
+    }
+
+    pub(super) fn has_written(&self, written: &Poll<io::Result<usize>>) {
+        self.standing.has_written(written, self.now());
+    }
+
+    /// hyper has nothing more to write.
+    pub(super) fn has_flushed(&self) {
+        if self.standing.phase() == Phase::Flush {
+            self.standing.has_flushed(self.now());
+            self.end_flush();
+            if self.end.get() == End::AfterReply {
+                self.end.set(End::Now);
+            }
+        }
+    }
+
+    /// Whether what hyper writes is an answer of its own to a head it could not read: those are ours to give.
+    pub(super) fn refuses(&self) -> bool {
+        let refuses = matches!(self.standing.phase(), Phase::Idle | Phase::Head);
+        self.is_refused.set(self.is_refused.get() || refuses);
+        refuses
+    }
+
+    // ---- its calls ----
+
+    /// Another call begins; the one before, which has not been flushed, is done for the log.
+    pub(super) fn begin_call(&self) {
+        if let Some(parts) = &mut *self.flushing.borrow_mut() {
+            parts.entry.end();
+        }
+        self.enter(Phase::Body);
+        self.has_rest.set(false);
+        self.standing.request.set(FREE);
+    }
+
+    /// The reply of a call has been made: what is left of the call is kept until its last byte has been written.
+    pub(super) fn flush(&self, parts: Box<CallParts>) {
+        if let Some(before) = self.flushing.replace(Some(parts)) {
+            let both = before.reply.bytes();
+            self.http.keep(before);
+            if let Some(parts) = &*self.flushing.borrow() {
+                parts.reply.set(parts.reply.bytes() + both);
+            }
+        }
+        if self.standing.phase() == Phase::Reply {
+            self.enter(Phase::Flush);
+        }
+    }
+
+    fn end_flush(&self) {
+        self.standing.reply.set(0);
+        if let Some(parts) = self.flushing.take() {
+            self.http.keep(parts);
+        }
+    }
+
+    // ---- its end ----
+
+    /// Whether a reply must tell the client that the connection ends with it.
+    pub(super) fn closes_after_reply(&self) -> bool {
+        self.end.get() != End::No || self.has_rest.get()
+    }
+
+    /// Ends the connection at once if `end` says so, and has its task see to it.
+    fn end(&self, end: End) {
+        self.end.set(end);
+        self.wake();
+    }
+
+    /// Ends what is too slow: with 408 where no answer has begun and the peer has sent something.
+    fn give_up(&self) {
+        self.end(match self.standing.phase() {
+            _ if !self.standing.can_be_answered() => End::Now,
+            Phase::Head => End::HeadTimeout,
+            _ => End::BodyTimeout,
+        });
+    }
+
+    /// Ends the connection for want of room: with 503 where no answer has begun and the peer has sent something.
+    fn overload(&self) {
+        self.end(if self.standing.can_be_answered() { End::Overload } else { End::Now });
+    }
+
+    /// hyper is gone, and with it the request and the reply: all that was charged beside the connection itself is gone.
+    pub(super) fn settle(&self) {
+        self.has_left();
+        self.charge.set(CONNECTION_BYTES.min(self.charge.bytes()));
+        self.end_flush();
+    }
+
+    /// What it was told to let go of is not waited for any more.
+    fn has_left(&self) {
+        if let Some((share, held)) = self.leaving.take() {
+            self.http.peers.has_left(share, held);
+        }
+    }
+
+    /// What is left for a WebSocket; `None` while somebody else has the connection.
+    pub(super) fn into_transport(self: Rc<Self>) -> Option<(Transport, Charge)> {
+        let connection = Rc::into_inner(self)?;
+        Some((connection.transport.into_inner(), connection.charge))
+    }
+
+    // ---- room ----
+
+    /// Charges a buffer of `bytes` to read into. `false` when the connection ends for want of it.
+    pub(super) fn hold_buffer(&self, bytes: usize) -> bool {
+        if bytes <= self.buffer.get() {
+            return true;
+        }
+        let more = bytes - self.buffer.replace(bytes);
+        let has = self.charge.bytes();
+        if !self.http.peers.make_room(Share::Connections, has, more) {
+            self.overload();
+            return false;
+        }
+        self.charge.set(has + more);
+        true
+    }
+
+    /// Whether its head is in hyper's first buffer, which every connection is charged for.
+    pub(super) fn has_small_buffer(&self) -> bool {
+        self.buffer.get() <= FREE
+    }
+
+    // ---- who waits, and whether there is anybody to answer ----
+
+    /// Notes whose task drives the connection.
+    pub(super) fn set_waker(&self, cx: &Context<'_>) {
+        let mut waker = self.waker.borrow_mut();
+        if waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+    }
+
+    /// Whether the peer has reset the connection, or closed all of it where that can be told. Costs no system call unless
+    /// the transport has something to tell.
+    pub(super) fn is_reset(&self, cx: &mut Context<'_>) -> bool {
+        let transport = self.transport.borrow();
+        while self.is_watched.get() {
+            match transport.poll_read_ready(cx) {
+                Poll::Pending => return false,
+                Poll::Ready(Err(_)) => return true,
+                Poll::Ready(Ok(())) => match transport.try_peek() {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(_) => return true,
+                    // The next request: nothing changes before this one is answered.
+                    Ok(1..) => self.is_watched.set(false),
+                    Ok(0) => {
+                        self.is_watched.set(false);
+                        self.is_half_closed.set(true);
+                        if transport.is_hung_up() {
+                            return true;
+                        }
+                        // A client that closed has a system that answers a probe with a reset, once it has forgotten
+                        // the connection (a minute, with Linux); that of one that still reads says that all is well.
+                        let idle = self.http.peers.limits.idle_time;
+                        transport.probe((idle / PROBES).clamp(PROBE_LEAST, PROBE_MOST));
+                    }
+                },
+            }
+        }
+        self.has_gone.get()
+    }
+}
+
+/// A peer that has sent a FIN is probed this often within the time for being idle, with these bounds: seldom enough
+/// for the network, and often enough for an application that works for minutes.
+const PROBES: u32 = 8;
+const PROBE_LEAST: Duration = Duration::from_secs(1);
+const PROBE_MOST: Duration = Duration::from_secs(15);
+
+impl Peer for Connection {
+    fn listener(&self) -> ListenerId {
+        self.listener
+    }
+
+    fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    fn sweep(&self, now: u32) {
+        let is_owed = self.standing.phase() == Phase::Application;
+        if is_owed
+            && self.is_half_closed.get()
+            && !self.has_gone.get()
+            && self.transport.borrow().is_hung_up()
+        {
+            self.has_gone.set(true);
+            self.wake();
+        }
+        let unsent = || self.transport.borrow().unsent();
+        if self.standing.is_late(&self.http.peers.clock.ticks, now, unsent) {
+            self.give_up();
+        }
+    }
+
+    fn slowness(&self, now: u32) -> Option<u32> {
+        if self.is_ending() { None } else { self.standing.slowness(&self.http.peers.clock.ticks, now) }
+    }
+
+    fn held(&self, share: Share) -> usize {
+        if self.is_ending() { 0 } else { self.standing.held(share, self.charge.bytes()) }
+    }
+
+    fn evict(&self, share: Share, held: usize) {
+        let away = if share == Share::Requests { self.standing.away.get() } else { 0 };
+        let leaving = held.saturating_sub(away);
+        self.http.peers.expect_to_leave(share, leaving);
+        self.leaving.set(Some((share, leaving)));
+        self.overload();
+    }
+
+    fn give_seat(&self) {
+        self.lingers.set(false);
+        self.give_up();
+    }
+
+    fn stop(&self) {
+        let owes = matches!(self.standing.phase(), Phase::Application | Phase::Reply | Phase::Flush);
+        self.end(if owes { End::AfterReply } else { End::Now });
+    }
+
+    fn abort(&self) {
+        self.lingers.set(false);
+        self.end(End::Now);
+    }
+
+    fn is_owed(&self) -> bool {
+        self.standing.phase() == Phase::Application
+    }
+
+    fn is_ending(&self) -> bool {
+        self.end.get() != End::No
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What the connections of an I/O thread have in common.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rookery_error::{ErrorHook as _, Reports};
+use rookery_exchange::{Blocks, Exchange};
+
+use super::call_parts::{CallParts, KeptParts};
+use super::compress::Gzip;
+use super::header_names::HeaderNames;
+use crate::application::dispatch::{Dispatch, is_accepted};
+use crate::net::transport::Scratch;
+use crate::observe::access_log::entry::CurrentLog;
+use crate::peers::table::Peers;
+use crate::rejection::Rejection;
+use crate::websocket::sockets::WebSockets;
+
+/// What the connections of an I/O thread have in common.
+pub(crate) struct Http {
+    pub(crate) peers: Rc<Peers>,
+    pub(crate) dispatch: Rc<Dispatch>,
+    pub(crate) websockets: Rc<WebSockets>,
+    /// Where entries of the access log go, if anywhere.
+    pub(super) log: Arc<CurrentLog>,
+    /// Where errors go.
+    reports: Arc<Reports<Rejection>>,
+    /// What connections that are being closed read into.
+    pub(super) scratch: Rc<Scratch>,
+    /// What large bodies that stay in memory lie in.
+    pub(super) blocks: Arc<Blocks>,
+    /// Compresses small bodies; 300 KiB, made when first needed.
+    pub(super) gzip: RefCell<Option<Gzip>>,
+    pub(super) header_names: HeaderNames,
+    parts: KeptParts,
+}
+
+impl Http {
+    pub(crate) fn new(
+        websockets: Rc<WebSockets>,
+        scratch: Rc<Scratch>,
+        log: Arc<CurrentLog>,
+        reports: Arc<Reports<Rejection>>,
+    ) -> Rc<Http> {
+        Rc::new(Http {
+            peers: Rc::clone(&websockets.shared.peers),
+            dispatch: Rc::clone(&websockets.shared.dispatch),
+            websockets,
+            log,
+            reports,
+            scratch,
+            blocks: Arc::default(),
+            gzip: RefCell::default(),
+            header_names: HeaderNames::default(),
+            parts: KeptParts::default(),
+        })
+    }
+
+    /// The parts of a new call.
+    pub(super) fn parts(&self) -> Box<CallParts> {
+        self.parts.take(&self.reports, &self.peers.budget)
+    }
+
+    /// Takes the parts of a call back, whose entry is recorded.
+    pub(super) fn keep(&self, parts: Box<CallParts>) {
+        self.parts.give(parts);
+    }
+
+    /// Reports what happened outside a call.
+    pub(super) fn report(&self, rejection: Rejection) {
+        let hook = self.reports.hook();
+        // What has no head has no id yet.
+        hook.begin(Dispatch::next_id());
+        hook.throw(rejection.error());
+    }
+
+    /// Takes an exchange back whose client has gone.
+    pub(super) fn disown(&self, exchange: Box<Exchange>) {
+        if is_accepted(&exchange) {
+            self.websockets.forget(exchange.id());
+        }
+        self.dispatch.disown(exchange);
+    }
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,151 @@
+//! Drives hyper over a connection, to its end or to a WebSocket.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use rookery_exchange::{Exchange, ListenerId};
+
+use super::connection::{Connection, End};
+use super::context::Http;
+use super::farewell::{close, refuse};
+use super::hyper_io::HyperIo;
+use super::service::answer;
+use super::site::Site;
+use super::standing::Phase;
+use crate::net::listen::Ends;
+use crate::net::transport::Transport;
+use crate::peers::table::{Peer as _, Place};
+use crate::rejection::Rejection;
+use crate::websocket::driver::{Upgraded, spawn as spawn_websocket};
+
+/// Starts to serve a connection that has been accepted. It is counted before its task first runs: of those that wait to be
+/// accepted, many are before that.
+pub(crate) fn spawn(http: &Rc<Http>, listener: ListenerId, site: &Site, transport: Transport, ends: Ends) {
+    let connection = Connection::new(http, listener, site, transport, ends);
+    let place = http.peers.join(Rc::clone(&connection) as _);
+    connection.key.set(place.key());
+    tokio::task::spawn_local(serve(Driven(connection), place));
+}
+
+/// A connection that is driven: settled when this is dropped, also when its task panics, or ends with the thread.
+struct Driven(Rc<Connection>);
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        self.0.settle();
+    }
+}
+
+/// The connection becomes a WebSocket.
+fn upgrade(driven: Driven, place: Place, exchange: Box<Exchange>, read: Bytes) {
+    let connection = Rc::clone(&driven.0);
+    let http = Rc::clone(&connection.http);
+    let (id, is_ending) = (exchange.id(), connection.is_ending());
+    // Those of the task and the table: then there is only this one.
+    drop(driven);
+    place.vacate();
+    let Some((transport, charge)) = connection.into_transport() else {
+        debug_assert!(false, "hyper and the table have let go of it");
+        http.dispatch.abandon(exchange.slot());
+        return http.disown(exchange);
+    };
+    http.dispatch.finish(exchange);
+    spawn_websocket(&http.websockets, id, Upgraded { transport, place, charge, read, is_ending });
+}
+
+/// How driving hyper ended.
+enum Outcome {
+    Done,
+    Ended(End),
+    Failed(hyper::Error),
+    Upgrade(Box<Exchange>),
+}
+
+/// hyper's own table of headers lies on its stack; one of 2,000 lines would be allocated for each request. So a
+/// connection starts with the small one, and the rare head that does not fit is read again with the large one.
+const SMALL_TABLE: usize = 100;
+
+/// hyper takes no smaller buffer.
+const MIN_BUFFER: usize = 8192;
+
+/// Serves a connection to its end.
+async fn serve(driven: Driven, place: Place) {
+    let connection = &driven.0;
+    let mut rewound = Bytes::new();
+    let mut has_small_table = true;
+    loop {
+        let limits = &connection.http.peers.limits;
+        let mut builder = http1::Builder::new();
+        builder.half_close(true).title_case_headers(true).max_buf_size(limits.head_bytes.max(MIN_BUFFER));
+        if !has_small_table || limits.header_lines < SMALL_TABLE {
+            builder.max_headers(limits.header_lines);
+        }
+        let io = HyperIo { connection: Rc::clone(connection), rewound: std::mem::take(&mut rewound) };
+        let service = service_fn(|request| answer(connection, request));
+        let mut http = builder.serve_connection(io, service);
+        let outcome = {
+            let mut http = Pin::new(&mut http);
+            poll_fn(|cx| {
+                connection.set_waker(cx);
+                if connection.end.get().is_now() {
+                    return Poll::Ready(Outcome::Ended(connection.end.get()));
+                }
+                match http.as_mut().poll(cx) {
+                    Poll::Ready(Ok(())) => Poll::Ready(Outcome::Done),
+                    Poll::Ready(Err(error)) => Poll::Ready(Outcome::Failed(error)),
+                    Poll::Pending => {
+                        if let Some(exchange) = connection.upgrade.borrow_mut().take() {
+                            return Poll::Ready(Outcome::Upgrade(exchange));
+                        }
+                        // A reply was flushed after `stop`: hyper waits for the next request, which is not wanted.
+                        match connection.end.get() {
+                            end if end.is_now() => Poll::Ready(Outcome::Ended(end)),
+                            _ => Poll::Pending,
+                        }
+                    }
+                }
+            })
+            .await
+        };
+        match outcome {
+            Outcome::Ended(End::HeadTimeout) => refuse(connection, Rejection::HeadTimeout),
+            Outcome::Ended(End::Overload) => refuse(connection, Rejection::Overload),
+            Outcome::Ended(End::BodyTimeout) => refuse(connection, Rejection::BodyTimeout),
+            Outcome::Failed(error) if error.is_parse_too_large() && connection.is_refused.get() => {
+                if std::mem::take(&mut has_small_table) && limits.header_lines > SMALL_TABLE {
+                    connection.is_refused.set(false);
+                    rewound = http.into_parts().read_buf;
+                    continue;
+                }
+                refuse(connection, Rejection::HeadTooLarge);
+            }
+            // The preface of HTTP/2 is refused without a word.
+            Outcome::Failed(error)
+                if connection.is_refused.get()
+                    || (error.is_parse() && connection.standing.phase() == Phase::Head) =>
+            {
+                refuse(connection, Rejection::Unreadable);
+            }
+            Outcome::Done | Outcome::Ended(_) | Outcome::Failed(_) => {}
+            Outcome::Upgrade(exchange) => {
+                let read = http.into_parts().read_buf;
+                return upgrade(driven, place, exchange, read);
+            }
+        }
+        break;
+    }
+    // hyper is gone, and with it the request and the reply.
+    connection.settle();
+    // A WebSocket that was accepted in the very turn in which the connection ended.
+    let accepted = connection.upgrade.borrow_mut().take();
+    if let Some(exchange) = accepted {
+        connection.http.dispatch.abandon(exchange.slot());
+        connection.http.disown(exchange);
+    }
+    close(connection).await;
+}

@@ -1,0 +1,58 @@
+//! How a connection says goodbye: with an answer where none of hyper's can be sent, and without throwing away what was
+//! written.
+
+use std::future::poll_fn;
+use std::io::IoSlice;
+use std::task::{Poll, ready};
+
+use super::connection::{Connection, End};
+use crate::observe::access_log::entry::record_unreadable;
+use crate::peers::table::Peer as _;
+use crate::rejection::Rejection;
+
+/// Writes the answer to a head that could not be read; the connection is closed after it. What does not fit the
+/// socket's buffer is lost, with a client that does not read.
+pub(super) fn refuse(connection: &Connection, rejection: Rejection) {
+    connection.http.report(rejection);
+    let text = rejection.text();
+    record_unreadable(&connection.http.log, connection.ends.remote, rejection.status(), text.len());
+    let head = format!(
+        "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {len}\r\n\r\n",
+        status = rejection.status_line(),
+        date = httpdate::fmt_http_date(std::time::SystemTime::now()),
+        len = text.len(),
+    );
+    let _ = connection
+        .transport
+        .borrow()
+        .try_write_vectored(&[IoSlice::new(head.as_bytes()), IoSlice::new(text.as_bytes())]);
+    connection.has_rest.set(true);
+}
+
+/// Says goodbye: a FIN, and when the peer is still sending, reading on for a while, so that what was written is not
+/// thrown away by a reset (RFC 9112, 9.6).
+pub(super) async fn close(connection: &Connection) {
+    connection.transport.borrow().shut_down();
+    if !connection.has_rest.get() || !connection.lingers.get() {
+        return;
+    }
+    connection.end.set(End::No);
+    // The sweep gives it `idle_time`, this loop less.
+    connection.standing.linger(connection.http.peers.clock.now());
+    let patience = connection.http.peers.limits.close_time;
+    let mut left = LINGER_BYTES;
+    let rest = poll_fn(|cx| {
+        while left > 0 && !connection.is_ending() {
+            let mut scratch = connection.http.scratch.0.borrow_mut();
+            match ready!(connection.transport.borrow_mut().poll_read(cx, &mut scratch)) {
+                Ok(n) if n > 0 => left = left.saturating_sub(n),
+                _ => break,
+            }
+        }
+        Poll::Ready(())
+    });
+    let _ = tokio::time::timeout(patience, rest).await;
+}
+
+/// What a client may send after its request was refused before the connection is reset all the same.
+const LINGER_BYTES: usize = 16 << 20;

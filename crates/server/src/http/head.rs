@@ -1,0 +1,157 @@
+//! A request's head: what is refused, and what goes into the exchange.
+
+use http::header::{HOST, TRANSFER_ENCODING};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method};
+use rookery_exchange::{Exchange, Version};
+
+use crate::net::listen::Ends;
+use crate::rejection::Rejection;
+
+/// What hyper lets through and a server must not (RFC 9112, 3.2, 3.2.3 and 6.1; RFC 9110, 4.2.4 and 9.3.6). The Host of
+/// an absolute target becomes the request's (RFC 9112, 3.2.2).
+pub(super) fn check(head: &mut Parts, has_body: bool) -> Result<(), Rejection> {
+    let mut hosts = head.headers.get_all(HOST).iter();
+    let is_fine = match (hosts.next(), hosts.next()) {
+        (None, _) => head.version < http::Version::HTTP_11,
+        (Some(_), Some(_)) => false,
+        (Some(host), None) => is_host(host.as_bytes()),
+    };
+    if !is_fine {
+        return Err(Rejection::Host);
+    }
+    if head.method == Method::CONNECT || (head.uri.scheme().is_none() && head.uri.authority().is_some()) {
+        return Err(Rejection::Target);
+    }
+    if head.uri.scheme().is_some() {
+        take_host(head)?;
+    }
+    if has_body { check_coding(&head.headers) } else { Ok(()) }
+}
+
+/// What is in front has gone by the target: were the app to go by another Host, the two could be played against one another.
+fn take_host(head: &mut Parts) -> Result<(), Rejection> {
+    let authority = head.uri.authority().map(http::uri::Authority::as_str);
+    let host = authority.filter(|host| is_host(host.as_bytes()) && !host.starts_with(':'));
+    let value = host.and_then(|host| HeaderValue::from_str(host).ok()).ok_or(Rejection::Target)?;
+    head.headers.insert(HOST, value);
+    Ok(())
+}
+
+/// Chunked, once, is all that is undone here. What does not end with chunked hyper has refused.
+fn check_coding(headers: &HeaderMap) -> Result<(), Rejection> {
+    let lines = headers.get_all(TRANSFER_ENCODING);
+    let codings = || {
+        let items = lines.iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+        items.map(<[u8]>::trim_ascii).filter(|coding| !coding.is_empty())
+    };
+    let is_chunked = |coding: &[u8]| {
+        let name = coding.split(|byte| *byte == b';').next().unwrap_or_default();
+        name.trim_ascii_end().eq_ignore_ascii_case(b"chunked")
+    };
+    match (codings().filter(|coding| is_chunked(coding)).count(), codings().count()) {
+        (2.., _) => Err(Rejection::BodyUnreadable),
+        (chunked, all) if chunked < all => Err(Rejection::TransferCoding),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a Host is one: empty, or a host and perhaps a port (RFC 9110, 7.2; RFC 3986, 3.2.2 and 3.2.3).
+fn is_host(value: &[u8]) -> bool {
+    let (is_fine, port) = if let Some(literal) = value.strip_prefix(b"[") {
+        // What an address is made of within the brackets nobody here looks at; that it cannot be taken for
+        // something else is enough.
+        let Some(end) = literal.iter().position(|byte| *byte == b']') else { return false };
+        let is_fine = end > 0 && literal[..end].iter().all(|byte| is_host_byte(*byte) || *byte == b':');
+        (is_fine, &literal[end + 1..])
+    } else {
+        let end = value.iter().position(|byte| !is_host_byte(*byte)).unwrap_or(value.len());
+        (has_whole_escapes(&value[..end]), &value[end..])
+    };
+    is_fine && (port.is_empty() || (port[0] == b':' && port[1..].iter().all(u8::is_ascii_digit)))
+}
+
+/// `unreserved`, `sub-delims` and the `%` of `pct-encoded`. A table, because each byte of each request's Host is looked at.
+fn is_host_byte(byte: u8) -> bool {
+    const MARKS: &[u8] = b"-._~!$&'()*+,;=%";
+    const TABLE: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut at = 0;
+        while at < 256 {
+            table[at] = (at as u8).is_ascii_alphanumeric();
+            at += 1;
+        }
+        at = 0;
+        while at < MARKS.len() {
+            table[MARKS[at] as usize] = true;
+            at += 1;
+        }
+        table
+    };
+    TABLE[usize::from(byte)]
+}
+
+/// Whether two hexadecimal digits follow each `%`.
+fn has_whole_escapes(host: &[u8]) -> bool {
+    !host.contains(&b'%')
+        || host
+            .split(|byte| *byte == b'%')
+            .skip(1)
+            .all(|part| part.len() >= 2 && part[0].is_ascii_hexdigit() && part[1].is_ascii_hexdigit())
+}
+
+/// Whether a comma-separated list has a token, in whatever case.
+pub(super) fn has_token(list: &[u8], token: &[u8]) -> bool {
+    list.split(|byte| *byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
+}
+
+/// Writes the head into the exchange.
+pub(super) fn fill(exchange: &mut Exchange, head: &Parts, ends: Ends, is_upgrade: bool) {
+    let version = if head.version == http::Version::HTTP_10 { Version::Http10 } else { Version::Http11 };
+    let method = head.method.as_str().as_bytes();
+    if head.uri.scheme().is_some() {
+        // The absolute form keeps scheme and authority, as httpuv has it. Only proxies' clients send it.
+        exchange.set_request_line(method, head.uri.to_string().as_bytes(), version);
+    } else {
+        let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+        exchange.set_request_line(method, target.as_bytes(), version);
+    }
+    for (name, value) in &head.headers {
+        exchange.push_header(name.as_str().as_bytes(), value.as_bytes());
+    }
+    exchange.end_head(ends.remote, ends.local, is_upgrade);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_of_a_list() {
+        for (list, expected) in
+            [("close", true), ("Close", true), ("keep-alive, close", true), ("closed", false), ("", false)]
+        {
+            assert_eq!(has_token(list.as_bytes(), b"close"), expected, "{list}");
+        }
+    }
+
+    #[test]
+    fn host_rules_of_rfc_9112() {
+        let head = |version, hosts: &[&str]| {
+            let mut request = http::Request::builder().version(version).uri("/");
+            for host in hosts {
+                request = request.header(HOST, *host);
+            }
+            request.body(()).unwrap().into_parts().0
+        };
+        for (version, hosts, expected) in [
+            (http::Version::HTTP_11, &["a"][..], Ok(())),
+            (http::Version::HTTP_11, &[], Err(Rejection::Host)),
+            (http::Version::HTTP_11, &["a", "a"], Err(Rejection::Host)),
+            (http::Version::HTTP_10, &[], Ok(())),
+            (http::Version::HTTP_10, &["a", "b"], Err(Rejection::Host)),
+        ] {
+            assert_eq!(check(&mut head(version, hosts), false), expected, "{version:?} {hosts:?}");
+        }
+    }
+}

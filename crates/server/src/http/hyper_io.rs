@@ -1,0 +1,83 @@
+//! A connection's transport as hyper sees it. It keeps the connection's deadlines, at the cost of a cell written per read and
+//! write, and no timer.
+
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use tokio::io::ReadBuf;
+
+use super::connection::Connection;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct HyperIo {
+    pub(super) connection: Rc<Connection>,
+    /// Bytes that a first pass of hyper read and could not parse within its small table of headers.
+    pub(super) rewound: Bytes,
+}
+
+impl Read for HyperIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.rewound.is_empty() {
+            let take = self.rewound.len().min(buffer.remaining());
+            let bytes = self.rewound.split_to(take);
+            buffer.put_slice(&bytes);
+            return Poll::Ready(Ok(()));
+        }
+        // hyper keeps a head in one buffer, of which this is the rest.
+        let size = self.connection.standing.head_read() + buffer.remaining();
+        if !self.connection.hold_buffer(size) {
+            return Poll::Pending;
+        }
+        // SAFETY: the cursor's unfilled part is only written to, by the read, which initialises what it counts.
+        let mut unfilled = ReadBuf::uninit(unsafe { buffer.as_mut() });
+        let polled = self.connection.transport.borrow_mut().poll_read_buf(cx, &mut unfilled);
+        let n = unfilled.filled().len();
+        let read = polled.map_ok(|()| n);
+        self.connection.has_read(&read);
+        ready!(read)?;
+        // SAFETY: `n` bytes of the unfilled part were initialised by the read.
+        unsafe { buffer.advance(n) };
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for HyperIo {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.connection.refuses() {
+            return Poll::Ready(Ok(buffers.iter().map(|buffer| buffer.len()).sum()));
+        }
+        let written = self.connection.transport.borrow_mut().poll_write_vectored(cx, buffers);
+        self.connection.has_written(&written);
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.connection.has_flushed();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

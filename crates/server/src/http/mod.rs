@@ -1,0 +1,23 @@
+//! HTTP: a connection drives hyper, a call is one request and its reply. Deadlines, limits, bodies, compression and refusals
+//! are here; what the application is, and what a socket is, are not.
+
+mod asking;
+mod body;
+mod call;
+mod call_parts;
+pub mod compress;
+pub(crate) mod connection;
+pub(crate) mod context;
+pub(crate) mod driver;
+mod farewell;
+mod files;
+mod head;
+mod header_names;
+mod hyper_io;
+mod reply;
+mod reply_body;
+mod reply_source;
+mod service;
+pub(crate) mod site;
+pub(crate) mod spool_folder;
+mod standing;

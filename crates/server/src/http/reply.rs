@@ -1,0 +1,184 @@
+//! A reply, from what the application wrote into the exchange to what hyper sends.
+
+use bytes::{BufMut as _, Bytes};
+use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
+use rookery_exchange::{Exchange, ReplyBody as Given, Share};
+
+use super::call::Call;
+use super::compress::{self, Candidate};
+use super::head::has_token;
+use super::reply_body::{Content, ReplyBody, Source};
+use crate::blocking::unnamed_file::UnnamedFile;
+use crate::rejection::Rejection;
+
+/// Seconds a client is asked to wait when the queue is full: by then a second of work is done.
+const RETRY_SECONDS: &str = "1";
+
+/// What the request says about the form of its reply.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReplyForm {
+    is_head: bool,
+    accepts_gzip: bool,
+}
+
+impl ReplyForm {
+    pub(super) fn of(head: &http::request::Parts) -> ReplyForm {
+        let any = Candidate {
+            method: &head.method,
+            version: head.version,
+            status: StatusCode::OK,
+            headers: &HeaderMap::new(),
+            len: None,
+        };
+        let accepted = head.headers.get(ACCEPT_ENCODING).map(HeaderValue::as_bytes);
+        ReplyForm {
+            is_head: head.method == Method::HEAD,
+            accepts_gzip: accepted.is_some() && compress::negotiate(accepted, &any),
+        }
+    }
+}
+
+/// What is known of how a reply is framed.
+#[derive(Debug)]
+pub(super) struct Framing {
+    pub(super) closes: bool,
+    /// The application's Content-Length.
+    pub(super) told_length: Option<u64>,
+}
+
+impl Framing {
+    /// Whether a header is sent as it is. Framing and the connection are the server's business (RFC 9110, 7.6.1).
+    fn takes(&mut self, name: &HeaderName, value: &[u8]) -> bool {
+        match name.as_str() {
+            "connection" => {
+                self.closes |= has_token(value, b"close");
+                false
+            }
+            "content-length" => {
+                self.told_length =
+                    std::str::from_utf8(value).ok().and_then(|value| value.trim().parse().ok());
+                false
+            }
+            "keep-alive" | "transfer-encoding" | "upgrade" | "proxy-connection" | "trailer" => false,
+            _ => true,
+        }
+    }
+}
+
+/// Makes the response. `headers` is the request's table, emptied and used again; the bytes of the reply are copied
+/// into the call's buffer, so that the exchange is free at once.
+pub(super) fn build(
+    mut call: Call,
+    exchange: &mut Exchange,
+    mut headers: HeaderMap,
+    form: ReplyForm,
+) -> Response<ReplyBody> {
+    let Ok(status) = StatusCode::from_u16(exchange.reply().status()) else {
+        return reject(call, headers, Rejection::Application);
+    };
+    headers.clear();
+    let mut framing = Framing { closes: call.connection.closes_after_reply(), told_length: None };
+    let body = {
+        let copied = exchange.reply_copied().unwrap_or_default();
+        let total = exchange.reply_headers().map(|(_, value)| value.len()).sum::<usize>() + copied.len();
+        let (out, names) = call.out_and_names();
+        out.reserve(total);
+        for (name, value) in exchange.reply_headers() {
+            let Some(name) = names.get(name) else { continue };
+            if framing.takes(&name, value) {
+                out.put_slice(value);
+                if let Ok(value) = HeaderValue::from_maybe_shared(out.split().freeze()) {
+                    headers.append(name, value);
+                }
+            }
+        }
+        out.put_slice(copied);
+        out.split().freeze()
+    };
+    let content = match exchange.reply_mut().take_body() {
+        Given::None => Content::Nothing,
+        Given::Copied => Content::Whole(body),
+        Given::Lent(lease) => Content::Whole(Bytes::from_owner(lease)),
+        Given::File { file, len } => Content::Unnamed { file: UnnamedFile::new(file), len },
+    };
+    finish(call, status, headers, content, &framing, form)
+}
+
+/// Adds what the server adds.
+pub(super) fn finish(
+    mut call: Call,
+    status: StatusCode,
+    mut headers: HeaderMap,
+    content: Content,
+    framing: &Framing,
+    form: ReplyForm,
+) -> Response<ReplyBody> {
+    if call.hold_reply(content.held()).is_err() {
+        drop(content);
+        return reject(call, headers, Rejection::Overload);
+    }
+    call.entry().set_status(status.as_u16());
+    if framing.closes {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    let is_bodiless =
+        status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED || status.is_informational();
+    let is_gzip = form.accepts_gzip
+        && compress::negotiate(
+            Some(b"gzip"),
+            &Candidate {
+                method: &Method::GET,
+                version: Version::HTTP_11,
+                status,
+                headers: &headers,
+                len: Some(content.len()),
+            },
+        );
+    // Without room for a compressor it leaves as it is.
+    let peers = &call.http().peers;
+    let compressor = is_gzip.then(|| peers.hold(Share::Compressors, content.compressor_bytes())).flatten();
+    let source = if is_bodiless {
+        if let (StatusCode::NOT_MODIFIED, Some(len)) = (status, framing.told_length) {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+        }
+        Source::Empty
+    } else if form.is_head {
+        // The length that GET would tell, without the bytes (RFC 9110, 9.3.2).
+        let len = match &content {
+            Content::Nothing => framing.told_length,
+            content if content.len() == 0 => Some(framing.told_length.unwrap_or(0)),
+            content => Some(content.len()),
+        };
+        if let Some(len) = len {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+        }
+        Source::Empty
+    } else if let Some(charge) = compressor {
+        compress::mark(&mut headers);
+        content.compressed(&call.http().gzip, charge)
+    } else {
+        content.source()
+    };
+    let mut response = Response::new(ReplyBody::new(call, source));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// Makes the answer to a request that is not served.
+pub(super) fn reject(mut call: Call, mut headers: HeaderMap, rejection: Rejection) -> Response<ReplyBody> {
+    rookery_error::throw(rejection.error());
+    call.replies();
+    headers.clear();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    if matches!(rejection, Rejection::Busy | Rejection::Overload) {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
+    }
+    let closes = rejection.ends_connection() || call.connection.closes_after_reply();
+    let framing = Framing { closes, told_length: None };
+    let status = StatusCode::from_u16(rejection.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let content = Content::Whole(Bytes::from_static(rejection.text().as_bytes()));
+    let form = ReplyForm { is_head: false, accepts_gzip: false };
+    finish(call, status, headers, content, &framing, form)
+}

@@ -1,0 +1,204 @@
+//! The body of a reply, as hyper takes it.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::Response;
+use http_body::{Frame, SizeHint};
+use rookery_exchange::Charge;
+
+use super::call::Call;
+use super::compress::Gzip;
+use super::reply_source::{FileSource, GZIP_PIECE, GzipSource, Input, PIECE, SentFile};
+use crate::blocking::job::Job;
+use crate::blocking::unnamed_file::UnnamedFile;
+
+/// A compressor with its window, a piece that goes in and one that comes out.
+const COMPRESSOR_BYTES: usize = 512 << 10;
+
+/// Bodies up to here are compressed where they are: a tenth of a millisecond, which the hand-over costs in part.
+const GZIP_HERE: usize = 4 << 10;
+
+/// What hyper is given to send. Dropped when it has been encoded, or when the connection ends before: with it the call ends.
+#[derive(Debug)]
+pub(super) struct ReplyBody {
+    call: Call,
+    source: Source,
+}
+
+/// Where the bytes come from.
+#[derive(Debug)]
+pub(super) enum Source {
+    Empty,
+    Whole(Bytes),
+    /// To be compressed before anything is sent: see [`compressed`].
+    Plain(Bytes, Charge),
+    File(FileSource),
+    Gzip(Box<GzipSource>),
+}
+
+impl ReplyBody {
+    pub(super) fn new(call: Call, source: Source) -> ReplyBody {
+        ReplyBody { call, source }
+    }
+
+    /// Whether [`compressed`] has to come first.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self.source, Source::Plain(..))
+    }
+}
+
+impl http_body::Body for ReplyBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let piece = match &mut self.source {
+            Source::Empty => None,
+            Source::Whole(bytes) | Source::Plain(bytes, _) => {
+                let bytes = std::mem::take(bytes);
+                self.source = Source::Empty;
+                self.call.entry().add_bytes(bytes.len());
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
+            Source::File(file) => ready!(file.poll_piece(cx)),
+            Source::Gzip(gzip) => ready!(gzip.poll_piece(cx)),
+        };
+        if let Some(Ok(bytes)) = &piece {
+            self.call.entry().add_bytes(bytes.len());
+        }
+        Poll::Ready(piece.map(|piece| piece.map(|bytes| Frame::data(Bytes::from(bytes)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Empty => true,
+            Source::Whole(bytes) | Source::Plain(bytes, _) => bytes.is_empty(),
+            Source::File(file) => file.left == 0,
+            Source::Gzip(gzip) => gzip.is_at_end(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Empty => SizeHint::with_exact(0),
+            Source::Whole(bytes) | Source::Plain(bytes, _) => SizeHint::with_exact(bytes.len() as u64),
+            Source::File(file) => SizeHint::with_exact(file.left),
+            Source::Gzip(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// What a reply's body is made of.
+#[derive(Debug)]
+pub(super) enum Content {
+    /// There is none: HEAD tells no length of it.
+    Nothing,
+    Whole(Bytes),
+    File {
+        file: File,
+        at: u64,
+        len: u64,
+    },
+    /// The application's: it may have been unlinked already.
+    Unnamed {
+        file: UnnamedFile,
+        len: u64,
+    },
+}
+
+impl Content {
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Content::Nothing => 0,
+            Content::Whole(bytes) => bytes.len() as u64,
+            Content::File { len, .. } | Content::Unnamed { len, .. } => *len,
+        }
+    }
+
+    /// Bytes that it holds until it has been sent.
+    pub(super) fn held(&self) -> usize {
+        match self {
+            Content::Nothing => 0,
+            Content::Whole(bytes) => bytes.len(),
+            Content::File { .. } | Content::Unnamed { .. } => PIECE,
+        }
+    }
+
+    /// Bytes that compressing it holds besides, possibly for longer than its client stays.
+    pub(super) fn compressor_bytes(&self) -> usize {
+        match self {
+            Content::Whole(bytes) if bytes.len() <= GZIP_HERE => 0,
+            Content::Whole(bytes) if bytes.len() <= GZIP_PIECE => bytes.len(),
+            Content::Nothing => 0,
+            _ => COMPRESSOR_BYTES,
+        }
+    }
+
+    pub(super) fn source(self) -> Source {
+        match self {
+            Content::Nothing => Source::Empty,
+            Content::Whole(bytes) if bytes.is_empty() => Source::Empty,
+            Content::Whole(bytes) => Source::Whole(bytes),
+            Content::File { file, at, len } => Source::File(FileSource::new(SentFile::Named(file), at, len)),
+            Content::Unnamed { file, len } => Source::File(FileSource::new(SentFile::Unnamed(file), 0, len)),
+        }
+    }
+
+    /// The source of the compressed body; a very small one is compressed here, by `gzip`.
+    pub(super) fn compressed(self, gzip: &RefCell<Option<Gzip>>, charge: Charge) -> Source {
+        let input = match self {
+            Content::Nothing => return Source::Empty,
+            Content::Whole(bytes) if bytes.len() <= GZIP_HERE => {
+                return Source::Whole(compress(&mut gzip.borrow_mut(), &bytes));
+            }
+            Content::Whole(bytes) if bytes.len() <= GZIP_PIECE => return Source::Plain(bytes, charge),
+            Content::Whole(bytes) => Input::Whole(bytes),
+            Content::File { file, at, len } => {
+                Input::File { file: Arc::new(SentFile::Named(file)), at, left: len }
+            }
+            Content::Unnamed { file, len } => {
+                Input::File { file: Arc::new(SentFile::Unnamed(file)), at: 0, left: len }
+            }
+        };
+        Source::Gzip(Box::new(GzipSource::new(input, charge)))
+    }
+}
+
+thread_local! {
+    /// The compressor of a thread that blocks: there are few of them, and they end when they are idle.
+    static GZIP: RefCell<Option<Gzip>> = const { RefCell::new(None) };
+}
+
+/// Compresses a body that is to keep a length, on another thread.
+pub(super) async fn compressed(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
+    let ReplyBody { call, source } = response.body_mut();
+    if let Source::Plain(bytes, charge) = std::mem::replace(source, Source::Empty) {
+        let plain = bytes.clone();
+        let work = move || {
+            let out = GZIP.with_borrow_mut(|state| compress(state, &plain));
+            drop(charge);
+            Ok(out)
+        };
+        *source = Source::Whole(match Job::start(work).await {
+            Ok(bytes) => bytes,
+            // No thread, then here.
+            Err(_) => compress(&mut call.http().gzip.borrow_mut(), &bytes),
+        });
+    }
+    response
+}
+
+fn compress(state: &mut Option<Gzip>, bytes: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(bytes.len() / 2 + 64);
+    state.get_or_insert_default().compress(bytes, &mut out);
+    out.into()
+}

@@ -1,0 +1,130 @@
+//! What hyper calls for each request: from its head to its reply.
+
+use std::rc::Rc;
+
+use http::{HeaderMap, Request, Response};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use rookery_error::ErrorHookFuture;
+use rookery_exchange::{Event, Exchange};
+
+use super::asking::{Gone, Reading, Unanswered, ask};
+use super::call::Call;
+use super::connection::Connection;
+use super::reply::{self, ReplyForm};
+use super::reply_body::{ReplyBody, compressed};
+use super::{body, files, head};
+use crate::application::dispatch::{Answer, is_accepted};
+use crate::rejection::Rejection;
+use crate::websocket::handshake;
+
+/// Answers a request. What goes wrong on the way is thrown to the call's hook, which is lent to each poll.
+pub(super) fn answer(
+    connection: &Rc<Connection>,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<ReplyBody>, Gone>> + use<> {
+    let mut call = Call::begin(connection);
+    ErrorHookFuture::with_hook(Some(call.hook()), async move {
+        let response = reply_to(call, request).await?;
+        // Boxed, so that every connection is not as large as the few that need it.
+        Ok(if response.body().is_plain() { Box::pin(compressed(response)).await } else { response })
+    })
+}
+
+async fn reply_to(mut call: Call, request: Request<Incoming>) -> Result<Response<ReplyBody>, Gone> {
+    let (mut head, body) = request.into_parts();
+    call.log(&head);
+    let has_body = !body.is_end_stream();
+    if let Err(rejection) = head::check(&mut head, has_body) {
+        call.leaves_rest(has_body);
+        return Ok(reply::reject(call, head.headers, rejection));
+    }
+    let form = ReplyForm::of(&head);
+    let is_upgrade = !has_body && handshake::is_opening(&head);
+    // Only what opens a WebSocket goes past the files: whatever else a client would upgrade to, the header is ignored.
+    if !is_upgrade && !call.connection.site.files.is_empty() {
+        call = match files::answer(call, &head, has_body, form).await {
+            Ok(reply) => return Ok(reply),
+            Err(call) => call,
+        };
+        call.reads_request();
+    }
+    if body.size_hint().lower() > call.http().peers.limits.body_bytes {
+        call.leaves_rest(true);
+        return Ok(reply::reject(call, head.headers, Rejection::BodyTooLarge));
+    }
+    let connection = &call.connection;
+    let mut exchange = call.http().dispatch.begin(call.id, connection.listener, connection.key.get());
+    head::fill(&mut exchange, &head, connection.ends, is_upgrade);
+    let headers = head.headers;
+    // A head in hyper's first buffer is small: what its exchange holds of earlier use has been the pool's.
+    if !connection.has_small_buffer() {
+        if let Err(rejection) = call.hold_request(&mut exchange, 0) {
+            call.http().dispatch.finish(exchange);
+            call.leaves_rest(has_body);
+            return Ok(reply::reject(call, headers, rejection));
+        }
+    }
+
+    if has_body {
+        if call.connection.site.sees_heads {
+            match ask(&mut call, exchange, Event::Head).await {
+                Ok(Answer::Proceed(asked)) => exchange = asked,
+                Ok(Answer::Reply(answered)) => {
+                    // The body has not been read: nothing after it can be.
+                    call.leaves_rest(true);
+                    return Ok(respond(call, answered, headers, form));
+                }
+                Err(Unanswered::Gone) => return Err(Gone),
+                Err(Unanswered::Refused(unasked)) => return Ok(busy(call, unasked, headers, true)),
+            }
+            call.reads_request();
+        }
+        let reading = Reading::new(&call, &exchange);
+        match body::read(body, exchange, &call).await {
+            Ok(filled) => {
+                exchange = filled;
+                reading.done();
+            }
+            Err(Some(rejection)) => {
+                call.leaves_rest(true);
+                return Ok(reply::reject(call, headers, rejection));
+            }
+            Err(None) => return Err(Gone),
+        }
+    }
+
+    match ask(&mut call, exchange, Event::Request).await {
+        Ok(Answer::Reply(answered)) if is_accepted(&answered) => {
+            call.entry().set_status(101);
+            call.connection.upgrade.replace(Some(answered));
+            // The connection is taken from hyper before this is polled again.
+            std::future::pending().await
+        }
+        Ok(Answer::Reply(answered)) => Ok(respond(call, answered, headers, form)),
+        Ok(Answer::Proceed(_)) | Err(Unanswered::Gone) => Err(Gone),
+        Err(Unanswered::Refused(unasked)) => Ok(busy(call, unasked, headers, false)),
+    }
+}
+
+fn respond(
+    mut call: Call,
+    mut exchange: Box<Exchange>,
+    headers: HeaderMap,
+    form: ReplyForm,
+) -> Response<ReplyBody> {
+    call.replies();
+    if exchange.reply().is_failure() {
+        rookery_error::throw(Rejection::Application.error());
+    }
+    let http = Rc::clone(&call.connection.http);
+    let response = reply::build(call, &mut exchange, headers, form);
+    http.dispatch.finish(exchange);
+    response
+}
+
+fn busy(call: Call, exchange: Box<Exchange>, headers: HeaderMap, has_body: bool) -> Response<ReplyBody> {
+    call.http().dispatch.finish(exchange);
+    call.leaves_rest(has_body);
+    reply::reject(call, headers, Rejection::Busy)
+}

@@ -1,0 +1,194 @@
+//! What whoever looks after all connections is told of one: what it is doing, since when, how fast, and what it holds.
+//!
+//! A connection that moves costs a cell or two; the rest is the sweep's.
+
+use std::cell::Cell;
+use std::io;
+use std::task::Poll;
+
+use rookery_exchange::Share;
+
+use crate::peers::clock::Ticks;
+use crate::peers::rate::Pace;
+
+/// What a connection is doing, which decides what it is given time for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Between requests.
+    Idle,
+    /// A head has begun to arrive.
+    Head,
+    /// A body is arriving.
+    Body,
+    /// The application works.
+    Application,
+    /// The reply is being made and written.
+    Reply,
+    /// The reply has been made; its last bytes are being written.
+    Flush,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Standing {
+    phase: Cell<Phase>,
+    /// The tick of the last progress.
+    since: Cell<u32>,
+    /// Whether the last read or write had to wait for the peer.
+    is_read_blocked: Cell<bool>,
+    is_write_blocked: Cell<bool>,
+    /// How fast the peer is at what it has to do.
+    pace: Pace,
+    /// Bytes of the head so far.
+    head_read: Cell<u32>,
+    /// Bytes that the request under way holds.
+    pub(super) request: Cell<usize>,
+    /// Those of it that a thread has which works on them: they do not go with the connection.
+    pub(super) away: Cell<usize>,
+    /// Bytes that replies hold which have not been written.
+    pub(super) reply: Cell<usize>,
+}
+
+impl Standing {
+    /// That of a new connection: its first head has to come as soon as any other.
+    pub(super) fn new(now: u32) -> Standing {
+        Standing {
+            phase: Cell::new(Phase::Head),
+            since: Cell::new(now),
+            is_read_blocked: Cell::new(false),
+            is_write_blocked: Cell::new(false),
+            pace: Pace::default(),
+            head_read: Cell::new(0),
+            request: Cell::new(0),
+            away: Cell::new(0),
+            reply: Cell::new(0),
+        }
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.phase.get()
+    }
+
+    /// Notes progress.
+    fn touch(&self, now: u32) {
+        self.since.set(now);
+    }
+
+    pub(super) fn enter(&self, phase: Phase, now: u32) {
+        self.phase.set(phase);
+        self.touch(now);
+        self.pace.start();
+    }
+
+    /// The peer is to read what is left, or to go.
+    pub(super) fn linger(&self, now: u32) {
+        self.enter(Phase::Flush, now);
+        self.is_write_blocked.set(true);
+    }
+
+    /// Something was read, or nothing was there.
+    pub(super) fn has_read(&self, read: &Poll<io::Result<usize>>, now: u32) {
+        self.is_read_blocked.set(read.is_pending());
+        let Poll::Ready(Ok(n)) = *read else { return };
+        match self.phase.get() {
+            Phase::Idle => self.enter(Phase::Head, now),
+            // A head has all of its time from its first byte on, however it trickles.
+            Phase::Head => {}
+            _ => self.touch(now),
+        }
+        match self.phase.get() {
+            Phase::Head => self.head_read.set(self.head_read.get().saturating_add(n as u32)),
+            Phase::Body => {}
+            // The next request comes before this reply has been read: that is not reading it.
+            _ => return,
+        }
+        self.pace.count(n);
+    }
+
+    pub(super) fn has_written(&self, written: &Poll<io::Result<usize>>, now: u32) {
+        self.is_write_blocked.set(written.is_pending());
+        if let Poll::Ready(written) = written {
+            self.touch(now);
+            self.pace.count(*written.as_ref().unwrap_or(&0));
+        }
+    }
+
+    /// All has been written.
+    pub(super) fn has_flushed(&self, now: u32) {
+        self.enter(Phase::Idle, now);
+        self.head_read.set(0);
+    }
+
+    /// Bytes of the head so far; 0 when it is whole.
+    pub(super) fn head_read(&self) -> usize {
+        if self.phase.get() == Phase::Head { self.head_read.get() as usize } else { 0 }
+    }
+
+    /// A tick has passed; says whether the peer is too late with what it has to do. What it has not taken of what was written is asked of the
+    /// transport: a system call, while a write waits.
+    pub(super) fn is_late(&self, ticks: &Ticks, now: u32, unsent: impl FnOnce() -> Option<u32>) -> bool {
+        let passed = now.wrapping_sub(self.since.get());
+        match self.phase.get() {
+            Phase::Application => false,
+            Phase::Idle => passed > ticks.idle,
+            // A browser opens connections in advance: before the first byte only the deadline counts.
+            Phase::Head => {
+                let has_begun = self.head_read.get() > 0;
+                passed > ticks.head || (has_begun && self.pace.tick(ticks.head_rate, self.pace.take()))
+            }
+            Phase::Body if self.is_read_blocked.get() => {
+                passed > ticks.idle || self.pace.tick(ticks.body_rate, self.pace.take())
+            }
+            Phase::Reply | Phase::Flush if self.is_write_blocked.get() => {
+                let taken = self.pace.taken(unsent());
+                if taken > 0 {
+                    self.touch(now);
+                }
+                (taken == 0 && passed > ticks.idle) || self.pace.tick(ticks.reply_rate, taken)
+            }
+            // It is the server that is waited for, or its disk.
+            Phase::Body | Phase::Reply | Phase::Flush => {
+                self.touch(now);
+                self.pace.start();
+                false
+            }
+        }
+    }
+
+    /// How long the connection has made no use of its seat, in ticks; `None` when it is being served.
+    pub(super) fn slowness(&self, ticks: &Ticks, now: u32) -> Option<u32> {
+        let lag = |rate| Some(self.pace.lag(rate)).filter(|lag| *lag > 0);
+        match self.phase.get() {
+            // One that has just come, or has just been answered, is not slow, and a tick may end at once.
+            Phase::Idle | Phase::Head => {
+                Some(now.wrapping_sub(self.since.get())).filter(|passed| *passed > 1)
+            }
+            Phase::Body if self.is_read_blocked.get() => lag(ticks.body_rate),
+            Phase::Reply | Phase::Flush if self.is_write_blocked.get() => lag(ticks.reply_rate),
+            Phase::Application | Phase::Body | Phase::Reply | Phase::Flush => None,
+        }
+    }
+
+    /// Whether a refusal can still be said: no answer has begun, and the peer has sent something.
+    pub(super) fn can_be_answered(&self) -> bool {
+        match self.phase.get() {
+            Phase::Head => self.head_read.get() > 0,
+            // With the answer to the request before on its way, another would land within it.
+            Phase::Body => !self.is_write_blocked.get(),
+            _ => false,
+        }
+    }
+
+    /// What it holds of a share, if that can be had from it; `own` is what the connection itself is charged.
+    pub(super) fn held(&self, share: Share, own: usize) -> usize {
+        match (share, self.phase.get()) {
+            (Share::Connections, Phase::Idle | Phase::Head | Phase::Body) => own,
+            (Share::Requests, Phase::Body) => self.request.get(),
+            // A body may come while the reply before it is not read.
+            (Share::Replies, Phase::Reply | Phase::Flush | Phase::Body) if self.is_write_blocked.get() => {
+                self.reply.get()
+            }
+            _ => 0,
+        }
+    }
+}

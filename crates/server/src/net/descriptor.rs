@@ -1,0 +1,96 @@
+//! File descriptors: how many there may be, which ones the server takes, and what a forked child closes.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// R waits with `select()`, which cannot look at descriptors from here on: the low ones are left to it.
+const SELECT_LIMIT: i32 = 1024;
+
+/// Descriptors of the server itself and of files that are being sent or spooled while every connection is taken: the
+/// threads that open them are four, but those that are open wait for their peers.
+const SPARE: u64 = 256;
+
+/// Raises the process's limit on open descriptors as far as `connections` need, and no further: what R starts inherits
+/// it, and some programs close every descriptor up to the limit. Each connection may hold a file beside its socket.
+pub(crate) fn raise_limit(connections: usize) {
+    let wanted = (connections as u64).saturating_mul(2).saturating_add(SELECT_LIMIT as u64 + SPARE);
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid rlimit to write to.
+    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
+    let wanted = wanted.min(limit.rlim_max);
+    if is_known && limit.rlim_cur < wanted {
+        limit.rlim_cur = wanted;
+        // SAFETY: `limit` is a valid rlimit. Failing leaves the limit as it was, which is what it was set to.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    }
+}
+
+/// Moves a descriptor to 1,024 or above; where that is not possible it stays.
+pub(crate) fn lift(fd: OwnedFd) -> OwnedFd {
+    if fd.as_raw_fd() >= SELECT_LIMIT {
+        return fd;
+    }
+    // SAFETY: `fd` is open; F_DUPFD_CLOEXEC takes a lowest number and makes a new descriptor.
+    let lifted = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, SELECT_LIMIT) };
+    if lifted < 0 {
+        return fd;
+    }
+    // SAFETY: `lifted` was just made and is owned by nobody else.
+    unsafe { OwnedFd::from_raw_fd(lifted) }
+}
+
+/// Whether accepting failed because descriptors or memory have run out: trying again at once would spin.
+pub(crate) fn is_exhausted(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+/// Descriptors up to here are remembered for a forked child; 8 KiB of bits. Linux gives no higher ones unless the
+/// hard limit was raised and all the lower are taken.
+const REMEMBERED: usize = 65_536;
+
+/// The descriptors of listeners and connections, for [`close_inherited`]. Bits, because a forked child may take no
+/// lock.
+static SERVED: [AtomicU64; REMEMBERED / 64] = [const { AtomicU64::new(0) }; REMEMBERED / 64];
+
+/// Marks a descriptor as the server's for as long as it lives. Drop it before the descriptor is closed.
+#[derive(Debug)]
+pub(crate) struct CloseInChild(RawFd);
+
+impl CloseInChild {
+    pub(crate) fn new(fd: &impl AsFd) -> CloseInChild {
+        let fd = fd.as_fd().as_raw_fd();
+        if let Some((word, bit)) = place(fd) {
+            SERVED[word].fetch_or(bit, Ordering::Relaxed);
+        }
+        CloseInChild(fd)
+    }
+}
+
+impl Drop for CloseInChild {
+    fn drop(&mut self) {
+        if let Some((word, bit)) = place(self.0) {
+            SERVED[word].fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+}
+
+fn place(fd: RawFd) -> Option<(usize, u64)> {
+    let fd = usize::try_from(fd).ok().filter(|fd| *fd < REMEMBERED)?;
+    Some((fd / 64, 1 << (fd % 64)))
+}
+
+/// Closes, in a forked child, what the parent serves: a child must not keep a port or a connection open. Takes no
+/// lock and allocates nothing.
+pub(crate) fn close_inherited() {
+    for (word, bits) in SERVED.iter().enumerate() {
+        let mut bits = bits.swap(0, Ordering::Relaxed);
+        while bits != 0 {
+            let fd = word * 64 + bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            let Ok(fd) = RawFd::try_from(fd) else { continue };
+            // SAFETY: in the child nobody uses this descriptor any more: the thread that did was not forked.
+            unsafe { libc::close(fd) };
+        }
+    }
+}

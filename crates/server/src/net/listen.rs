@@ -1,0 +1,150 @@
+//! Listening sockets, and what they accept.
+
+use std::io::{self, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixListener;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::addresses::OfAddress;
+use super::descriptor::{self, CloseInChild};
+use super::transport::{Socket, Transport};
+
+/// Connections that wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// A bound socket that listens.
+#[derive(Debug)]
+pub(crate) enum Bound {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl AsFd for Bound {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Bound::Tcp(listener) => listener.as_fd(),
+            Bound::Unix(listener) => listener.as_fd(),
+        }
+    }
+}
+
+impl AsRawFd for Bound {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+/// A listening socket that the runtime looks after.
+#[derive(Debug)]
+pub(crate) struct Acceptor {
+    // Before the socket: a descriptor that was closed may be somebody else's by now.
+    _close_in_child: CloseInChild,
+    bound: AsyncFd<Bound>,
+}
+
+impl Acceptor {
+    /// Takes a bound socket, inside a runtime.
+    pub(crate) fn new(bound: Bound) -> io::Result<Acceptor> {
+        let close_in_child = CloseInChild::new(&bound);
+        // SAFETY: the socket owns its descriptor, which stays open and the same until `bound` is dropped.
+        let bound = unsafe { AsyncFd::register_with_interest(bound, Interest::READABLE) }
+            .map_err(|refused| refused.into_parts().1)?;
+        Ok(Acceptor { _close_in_child: close_in_child, bound })
+    }
+
+    /// The next connection. Dropped, none is lost.
+    pub(crate) async fn accept(&self) -> io::Result<Arrival> {
+        let accept = |bound: &Bound| match bound {
+            Bound::Tcp(socket) => socket.accept().map(|(socket, remote)| Arrival::Tcp(socket, remote)),
+            Bound::Unix(socket) => socket.accept().map(|(socket, _)| Arrival::Unix(socket)),
+        };
+        self.bound.async_io(Interest::READABLE, accept).await
+    }
+}
+
+/// A connection that has been accepted, and not been taken in yet.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    Tcp(std::net::TcpStream, SocketAddr),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+/// The two ends of a connection; a Unix socket's have no address.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ends {
+    pub(crate) remote: Option<SocketAddr>,
+    pub(crate) local: Option<SocketAddr>,
+}
+
+impl Arrival {
+    /// The client's address; `None` on a Unix socket.
+    pub(crate) fn remote(&self) -> Option<SocketAddr> {
+        match self {
+            Arrival::Tcp(_, remote) => Some(*remote),
+            Arrival::Unix(_) => None,
+        }
+    }
+
+    /// Takes it in, with its place among the connections of its address. An error means that the client has gone.
+    pub(crate) fn welcome(self, of_address: Option<OfAddress>) -> io::Result<(Transport, Ends)> {
+        match self {
+            Arrival::Tcp(socket, remote) => {
+                socket.set_nodelay(true)?;
+                socket.set_nonblocking(true)?;
+                let local = socket.local_addr()?;
+                let socket = std::net::TcpStream::from(descriptor::lift(OwnedFd::from(socket)));
+                let close_in_child = CloseInChild::new(&socket);
+                let socket = Socket::Tcp(tokio::net::TcpStream::from_std(socket)?);
+                let ends = Ends { remote: Some(plain(remote)), local: Some(plain(local)) };
+                Ok((Transport::new(socket, close_in_child, of_address), ends))
+            }
+            Arrival::Unix(socket) => {
+                socket.set_nonblocking(true)?;
+                let socket = std::os::unix::net::UnixStream::from(descriptor::lift(OwnedFd::from(socket)));
+                let close_in_child = CloseInChild::new(&socket);
+                let socket = Socket::Unix(tokio::net::UnixStream::from_std(socket)?);
+                Ok((Transport::new(socket, close_in_child, of_address), Ends::default()))
+            }
+        }
+    }
+
+    /// Answers without having read anything, and closes. An error means that the client has gone.
+    pub(crate) fn turn_away(self, answer: &[u8]) -> io::Result<()> {
+        match self {
+            Arrival::Tcp(mut socket, _) => {
+                socket.set_nonblocking(true)?;
+                socket.write_all(answer)
+            }
+            Arrival::Unix(mut socket) => {
+                socket.set_nonblocking(true)?;
+                socket.write_all(answer)
+            }
+        }
+    }
+}
+
+/// An IPv4 peer of a dual-stack listener is shown as what it is.
+fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// Binds a TCP address and listens.
+pub(crate) fn tcp(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let socket = TcpListener::bind(address)?;
+    socket.set_nonblocking(true)?;
+    listen(&socket)?;
+    let local = socket.local_addr()?;
+    Ok((socket, local))
+}
+
+/// Listens, with a longer queue than the standard library asks for.
+pub(super) fn listen(socket: &impl AsRawFd) -> io::Result<()> {
+    // SAFETY: an open, bound socket.
+    if unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) } == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
+}

@@ -1,0 +1,7 @@
+//! Sockets: listening ones, connected ones, and their descriptors, which nobody else sees.
+
+pub(crate) mod addresses;
+pub(crate) mod descriptor;
+pub(crate) mod listen;
+pub(crate) mod transport;
+pub(crate) mod unix;

@@ -1,0 +1,167 @@
+//! A connection's transport: a socket of TCP or a Unix one, with what goes with it.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+use super::addresses::OfAddress;
+use super::descriptor::CloseInChild;
+
+/// Bytes read at once by those that keep no buffer: what a loopback or 10 Gbit/s socket delivers per wake-up.
+const SCRATCH_BYTES: usize = 64 << 10;
+
+/// One buffer to read into for all that keep none: idle WebSockets, and connections that are being closed.
+#[derive(Debug)]
+pub(crate) struct Scratch(pub(crate) RefCell<Box<[u8]>>);
+
+impl Scratch {
+    pub(crate) fn new() -> Rc<Scratch> {
+        Rc::new(Scratch(RefCell::new(vec![0; SCRATCH_BYTES].into())))
+    }
+}
+
+/// A connected socket.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    // Before the socket: a descriptor that was closed may be somebody else's by now.
+    _close_in_child: CloseInChild,
+    _of_address: Option<OfAddress>,
+    socket: Socket,
+}
+
+#[derive(Debug)]
+pub(super) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Transport {
+    pub(super) fn new(
+        socket: Socket,
+        close_in_child: CloseInChild,
+        of_address: Option<OfAddress>,
+    ) -> Transport {
+        Transport { _close_in_child: close_in_child, _of_address: of_address, socket }
+    }
+
+    pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.socket {
+            Socket::Tcp(socket) => socket.poll_read_ready(cx),
+            Socket::Unix(socket) => socket.poll_read_ready(cx),
+        }
+    }
+
+    /// Reads; a read that does not fill `buffer` leaves the socket known to be empty, without asking again.
+    pub(crate) fn poll_read_buf(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut self.socket {
+            Socket::Tcp(socket) => AsyncRead::poll_read(Pin::new(socket), cx, buffer),
+            Socket::Unix(socket) => AsyncRead::poll_read(Pin::new(socket), cx, buffer),
+        }
+    }
+
+    /// As [`poll_read_buf`](Self::poll_read_buf), into initialised memory.
+    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut buffer = ReadBuf::new(buffer);
+        ready!(self.poll_read_buf(cx, &mut buffer))?;
+        Poll::Ready(Ok(buffer.filled().len()))
+    }
+
+    pub(crate) fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.socket {
+            Socket::Tcp(socket) => AsyncWrite::poll_write_vectored(Pin::new(socket), cx, buffers),
+            Socket::Unix(socket) => AsyncWrite::poll_write_vectored(Pin::new(socket), cx, buffers),
+        }
+    }
+
+    pub(crate) fn try_write_vectored(&self, buffers: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        match &self.socket {
+            Socket::Tcp(socket) => socket.try_write_vectored(buffers),
+            Socket::Unix(socket) => socket.try_write_vectored(buffers),
+        }
+    }
+
+    /// Looks at the next byte without taking it: 0 after a FIN.
+    pub(crate) fn try_peek(&self) -> io::Result<usize> {
+        let fd = self.fd();
+        let peek = || {
+            let mut byte = 0u8;
+            // SAFETY: `fd` is open, `byte` has room for one byte, and MSG_DONTWAIT keeps the call from blocking.
+            let n = unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
+            usize::try_from(n).map_err(|_| io::Error::last_os_error())
+        };
+        match &self.socket {
+            Socket::Tcp(socket) => socket.try_io(Interest::READABLE, peek),
+            Socket::Unix(socket) => socket.try_io(Interest::READABLE, peek),
+        }
+    }
+
+    /// Bytes in the socket's buffer that the peer has not acknowledged, or on a Unix socket not read; `None` where the
+    /// system does not tell. A system call.
+    pub(crate) fn unsent(&self) -> Option<u32> {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: TIOCOUTQ writes one int.
+        let told = unsafe { libc::ioctl(self.fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        u32::try_from(bytes).ok().filter(|_| told == 0)
+    }
+
+    /// Whether the connection is over in both directions: after a reset, and on a Unix socket that the peer has closed.
+    /// A system call.
+    pub(crate) fn is_hung_up(&self) -> bool {
+        let mut poll = libc::pollfd { fd: self.fd(), events: 0, revents: 0 };
+        // SAFETY: one pollfd, and no waiting.
+        let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
+        found > 0 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
+    }
+
+    /// Makes TCP ask the peer's system, after each `interval`, whether it still knows the connection.
+    pub(crate) fn probe(&self, interval: Duration) {
+        let Socket::Tcp(socket) = &self.socket else { return };
+        let set = |level, option, value: libc::c_int| {
+            let size = size_of::<libc::c_int>() as libc::socklen_t;
+            // SAFETY: the descriptor is open and `value` is as long as said. Failing leaves it unprobed.
+            unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size) };
+        };
+        let seconds = libc::c_int::try_from(interval.as_secs()).unwrap_or(libc::c_int::MAX);
+        #[cfg(target_os = "linux")]
+        set(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds);
+        set(libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, seconds);
+        set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
+    }
+
+    fn fd(&self) -> RawFd {
+        match &self.socket {
+            Socket::Tcp(socket) => socket.as_raw_fd(),
+            Socket::Unix(socket) => socket.as_raw_fd(),
+        }
+    }
+
+    /// Sends a FIN.
+    pub(crate) fn shut_down(&self) {
+        let fd = self.fd();
+        // SAFETY: `fd` is open. Failing means that the peer has gone.
+        unsafe { libc::shutdown(fd, libc::SHUT_WR) };
+    }
+
+    /// Makes the close that follows a reset, so that a peer that does not read holds nothing.
+    pub(crate) fn reset_on_close(&self) {
+        if let Socket::Tcp(socket) = &self.socket {
+            // Failing leaves an ordinary close.
+            let _ = socket.set_zero_linger();
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The file of a Unix socket: its permissions, and whose it is.
+
+use std::fs::Metadata;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd as _, IntoRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use tokio::net::UnixSocket;
+
+use super::listen::listen;
+
+/// Binds a Unix socket and listens; a socket file that nobody listens on is replaced. With a `mask` the file never
+/// has more permissions than `0777 & !mask`, from its first moment on, whatever the process's umask is.
+pub(crate) fn bind(path: &Path, mask: Option<u32>) -> io::Result<(UnixListener, SocketFile)> {
+    remove_stale(path)?;
+    let socket = UnixSocket::new_stream()?;
+    if let Some(mask) = mask {
+        // The mode of the socket is that of the file that binding makes, less the umask (Linux). The umask itself is the
+        // whole process's: to set it would race with other threads.
+        // SAFETY: an open descriptor. Where this does nothing, nobody connects before `listen` either.
+        unsafe { libc::fchmod(socket.as_raw_fd(), mode(mask)) };
+    }
+    socket.bind(path)?;
+    // SAFETY: the descriptor was given up by the socket, open and owned by nobody else.
+    let socket = UnixListener::from(unsafe { OwnedFd::from_raw_fd(socket.into_raw_fd()) });
+    let file = SocketFile::of(path)?;
+    if let Some(mask) = mask {
+        let wanted = mode(mask);
+        if file.found.permissions().mode() & 0o777 != wanted {
+            // A umask that is stricter than what was asked for.
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(wanted))?;
+        }
+    }
+    listen(&socket)?;
+    Ok((socket, file))
+}
+
+fn mode(mask: u32) -> libc::mode_t {
+    0o777 & !mask
+}
+
+/// The file of a bound Unix socket.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    /// Absolute, for the working directory changes.
+    path: PathBuf,
+    found: Metadata,
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<SocketFile> {
+        let found = std::fs::symlink_metadata(path)?;
+        Ok(SocketFile { path: std::path::absolute(path)?, found })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes the file, unless it is somebody else's by now.
+    pub(crate) fn remove(&self) {
+        // A number that was freed is given out again, with another time of birth where the file system has one.
+        let name = |found: &Metadata| (found.dev(), found.ino(), found.created().ok());
+        let is_ours = |found: &Metadata| name(found) == name(&self.found);
+        if std::fs::symlink_metadata(&self.path).is_ok_and(|found| is_ours(&found)) {
+            // Somebody may have removed it since.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes a socket file that nobody listens on; a busy one is left, and binding then fails.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() && is_refused(path)? => std::fs::remove_file(path),
+        _ => Ok(()),
+    }
+}
+
+/// Whether nobody listens at a socket file. Does not wait: the queue of a server that stands still may be full.
+fn is_refused(path: &Path) -> io::Result<bool> {
+    let socket = UnixSocket::new_stream()?;
+    // SAFETY: all zeros is an address without a path.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    let path = path.as_os_str().as_bytes();
+    if path.len() >= address.sun_path.len() {
+        // Binding says so.
+        return Ok(false);
+    }
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    for (to, from) in address.sun_path.iter_mut().zip(path) {
+        *to = libc::c_char::from_ne_bytes([*from]);
+    }
+    let size = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: an open socket that does not block, and an address of the size said with a zero behind its path.
+    let connected = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), size) };
+    Ok(connected != 0 && io::Error::last_os_error().kind() == io::ErrorKind::ConnectionRefused)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_stands_still_does_not_hold_a_newcomer_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let stuck = UnixListener::bind(&path).unwrap();
+        // SAFETY: an open, bound socket; one may wait to be accepted.
+        assert_eq!(unsafe { libc::listen(stuck.as_raw_fd(), 0) }, 0);
+        let _waits = UnixStream::connect(&path).unwrap();
+        let (told, hears) = std::sync::mpsc::channel();
+        let theirs = path.clone();
+        std::thread::spawn(move || told.send(bind(&theirs, None).map(|_| ())));
+        let refused = hears.recv_timeout(std::time::Duration::from_secs(20)).expect("an answer");
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert!(path.exists());
+        // It has gone: the file is nobody's.
+        drop(stuck);
+        bind(&path, None).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_got_the_number_of_ours_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        for _ in 0..20 {
+            let (ours, file) = bind(&path, None).unwrap();
+            // The I/O thread has died, and somebody has tidied up.
+            drop(ours);
+            std::fs::remove_file(&path).unwrap();
+            let (_theirs, other) = bind(&path, None).unwrap();
+            file.remove();
+            assert!(path.exists(), "removed another server's file");
+            other.remove();
+            assert!(!path.exists());
+        }
+    }
+}

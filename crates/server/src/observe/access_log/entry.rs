@@ -1,0 +1,135 @@
+//! The entry of a request that is under way.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Instant, SystemTime};
+
+use http::{Method, Uri, Version};
+
+use super::record::{Record, cut};
+use super::{AccessLog, lock};
+
+/// The status in the log of a request whose client went away before it was answered; none was sent. 499 is what nginx
+/// writes for it.
+const CLIENT_GONE: u16 = 499;
+
+/// Where the I/O thread finds the log of the moment.
+#[derive(Debug, Default)]
+pub(crate) struct CurrentLog {
+    /// So that a server without a log pays one load per request.
+    is_on: AtomicBool,
+    log: Mutex<Option<Arc<AccessLog>>>,
+}
+
+impl CurrentLog {
+    pub(crate) fn set(&self, log: Option<Arc<AccessLog>>) {
+        let mut current = lock(&self.log);
+        self.is_on.store(log.is_some(), Ordering::Relaxed);
+        let before = std::mem::replace(&mut *current, log);
+        drop(current);
+        drop(before);
+    }
+
+    fn get(&self) -> Option<Arc<AccessLog>> {
+        if self.is_on.load(Ordering::Relaxed) { lock(&self.log).clone() } else { None }
+    }
+}
+
+/// The entry of a request: begun when its head has been read, ended when the last byte of the reply is with the system, or
+/// the connection is over.
+#[derive(Debug, Default)]
+pub(crate) struct Entry {
+    begun: Option<Begun>,
+    /// Method, path and query, one behind the other: kept from request to request.
+    head: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Begun {
+    log: Arc<AccessLog>,
+    time: SystemTime,
+    since: Instant,
+    remote: Option<SocketAddr>,
+    is_http10: bool,
+    method: usize,
+    path: usize,
+    status: u16,
+    bytes: u64,
+}
+
+impl Entry {
+    /// Begins the entry of a request; does nothing while there is no log.
+    pub(crate) fn begin(
+        &mut self,
+        current: &CurrentLog,
+        remote: Option<SocketAddr>,
+        (method, uri, version): (&Method, &Uri, Version),
+    ) {
+        let Some(log) = current.get() else { return };
+        let head = &mut self.head;
+        head.clear();
+        head.extend_from_slice(method.as_str().as_bytes());
+        let method = head.len();
+        head.extend_from_slice(cut(uri.path().as_bytes()));
+        let path = head.len();
+        if let Some(query) = uri.query() {
+            head.push(b'?');
+            head.extend_from_slice(cut(query.as_bytes()));
+        }
+        self.begun = Some(Begun::new(log, remote, version == Version::HTTP_10, method, path));
+    }
+
+    pub(crate) fn set_status(&mut self, status: u16) {
+        if let Some(begun) = &mut self.begun {
+            begun.status = status;
+        }
+    }
+
+    pub(crate) fn add_bytes(&mut self, bytes: usize) {
+        if let Some(begun) = &mut self.begun {
+            begun.bytes += bytes as u64;
+        }
+    }
+
+    /// Records the entry, if one has been begun.
+    pub(crate) fn end(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            begun.record(&self.head);
+        }
+    }
+}
+
+/// Records a head that could not be read: nothing of it is known.
+pub(crate) fn record_unreadable(current: &CurrentLog, remote: Option<SocketAddr>, status: u16, bytes: usize) {
+    if let Some(log) = current.get() {
+        Begun { status, bytes: bytes as u64, ..Begun::new(log, remote, false, 0, 0) }.record(&[]);
+    }
+}
+
+impl Begun {
+    fn new(
+        log: Arc<AccessLog>,
+        remote: Option<SocketAddr>,
+        is_http10: bool,
+        method: usize,
+        path: usize,
+    ) -> Begun {
+        let (time, since) = (SystemTime::now(), Instant::now());
+        Begun { log, time, since, remote, is_http10, method, path, status: 0, bytes: 0 }
+    }
+
+    fn record(self, head: &[u8]) {
+        self.log.record(&Record {
+            time: self.time,
+            remote: self.remote,
+            method: &head[..self.method],
+            path: &head[self.method..self.path],
+            query: &head[self.path..],
+            is_http10: self.is_http10,
+            status: if self.status == 0 { CLIENT_GONE } else { self.status },
+            bytes: self.bytes,
+            elapsed: self.since.elapsed(),
+        });
+    }
+}

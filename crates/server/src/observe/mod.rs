@@ -1,0 +1,3 @@
+//! What the server tells of itself: lines and numbers.
+
+pub mod access_log;

@@ -1,0 +1,202 @@
+//! The table of all peers of an I/O thread: connections and WebSockets.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rookery_exchange::{Budget, ListenerId, Share};
+use tokio::sync::Notify;
+
+use super::clock::Clock;
+use super::leaving::Leaving;
+use super::slowest::Slowest;
+use crate::config::Limits;
+
+/// Places in the table that are kept after a crowd has gone.
+const KEPT_PLACES: usize = 1024;
+
+/// A connection or a WebSocket, as whoever looks after all of them sees it.
+pub(crate) trait Peer: fmt::Debug {
+    /// Whose it is.
+    fn listener(&self) -> ListenerId;
+
+    /// Its number among all: the older has the lower.
+    fn serial(&self) -> u64;
+
+    /// Looks at its deadlines; called each tick.
+    fn sweep(&self, now: u32);
+
+    /// How long it has made no use of its seat, in ticks; `None` when it is being served.
+    fn slowness(&self, now: u32) -> Option<u32>;
+
+    /// What it holds of a share, if that can be had from it.
+    fn held(&self, share: Share) -> usize;
+
+    /// Ends for the sake of others, which need the `held` bytes that it has of a share.
+    fn evict(&self, share: Share, held: usize);
+
+    /// Ends for the sake of a newcomer that wants its seat.
+    fn give_seat(&self);
+
+    /// Ends in order: at once if it is idle, after the reply that it is owed, a WebSocket with 1001.
+    fn stop(&self);
+
+    /// Ends at once.
+    fn abort(&self);
+
+    /// Whether it waits for the application: a stop does not wait for it.
+    fn is_owed(&self) -> bool;
+
+    /// Whether it has been told to end.
+    fn is_ending(&self) -> bool;
+
+    /// Has its task polled: what it waits for has come.
+    fn wake(&self);
+}
+
+/// The peers of one I/O thread, and what they have in common.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    pub(crate) limits: Limits,
+    pub(crate) clock: Clock,
+    /// What all of them may hold.
+    pub(crate) budget: Arc<Budget>,
+    pub(super) leaving: Leaving,
+    pub(super) slowest: Slowest,
+    entries: RefCell<Vec<Option<Rc<dyn Peer>>>>,
+    free: RefCell<Vec<usize>>,
+    /// Connections so far.
+    serial: Cell<u64>,
+    /// Told when there is somebody to look after.
+    pub(crate) came: Notify,
+    /// Told whenever one has gone.
+    pub(crate) gone: Notify,
+}
+
+impl Peers {
+    pub(crate) fn new(limits: Limits, budget: Arc<Budget>) -> Rc<Peers> {
+        Rc::new(Peers {
+            clock: Clock::new(&limits),
+            limits,
+            budget,
+            leaving: Leaving::default(),
+            slowest: Slowest::default(),
+            entries: RefCell::default(),
+            free: RefCell::default(),
+            serial: Cell::new(0),
+            came: Notify::new(),
+            gone: Notify::new(),
+        })
+    }
+
+    pub(crate) fn next_serial(&self) -> u64 {
+        self.serial.set(self.serial.get() + 1);
+        self.serial.get()
+    }
+
+    /// Takes a peer in.
+    pub(crate) fn join(self: &Rc<Self>, peer: Rc<dyn Peer>) -> Place {
+        let mut entries = self.entries.borrow_mut();
+        let key = match self.free.borrow_mut().pop() {
+            Some(key) => {
+                entries[key] = Some(peer);
+                key
+            }
+            None => {
+                entries.push(Some(peer));
+                entries.len() - 1
+            }
+        };
+        if entries.len() == 1 {
+            self.came.notify_one();
+        }
+        Place { peers: Rc::clone(self), key }
+    }
+
+    /// Lets go of a peer.
+    fn leave(&self, key: usize) {
+        let left = self.entries.borrow_mut()[key].take();
+        self.free.borrow_mut().push(key);
+        drop(left);
+        let mut entries = self.entries.borrow_mut();
+        if entries.len() == self.free.borrow().len() {
+            entries.clear();
+            self.free.borrow_mut().clear();
+            if entries.capacity() > KEPT_PLACES {
+                entries.shrink_to_fit();
+                self.free.borrow_mut().shrink_to_fit();
+            }
+        }
+        self.gone.notify_waiters();
+    }
+
+    /// The peer at a place, if one is there.
+    pub(super) fn get(&self, key: usize) -> Option<Rc<dyn Peer>> {
+        self.entries.borrow().get(key).cloned().flatten()
+    }
+
+    /// Has the task of the peer at a place polled.
+    pub(crate) fn wake(&self, key: usize) {
+        if let Some(Some(peer)) = self.entries.borrow().get(key) {
+            peer.wake();
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.borrow().len() - self.free.borrow().len()
+    }
+
+    /// Those of a listener.
+    pub(crate) fn of(&self, listener: ListenerId) -> Vec<Rc<dyn Peer>> {
+        self.entries.borrow().iter().flatten().filter(|peer| peer.listener() == listener).cloned().collect()
+    }
+
+    /// Moves the clock on and looks at every deadline. Says whether there is anybody to look after.
+    pub(crate) fn sweep(&self) -> bool {
+        let now = self.clock.advance();
+        self.each(|_, peer| peer.sweep(now));
+        self.len() > 0
+    }
+
+    /// Calls `look` for each. None of them may come or go meanwhile.
+    pub(super) fn each(&self, mut look: impl FnMut(usize, &Rc<dyn Peer>)) {
+        for (key, peer) in self.entries.borrow().iter().enumerate() {
+            if let Some(peer) = peer {
+                look(key, peer);
+            }
+        }
+    }
+}
+
+/// A place in the table. Dropped, it is free: also when the task of its peer panics, or ends with the thread.
+#[derive(Debug)]
+pub(crate) struct Place {
+    peers: Rc<Peers>,
+    key: usize,
+}
+
+impl Place {
+    pub(crate) fn key(&self) -> usize {
+        self.key
+    }
+
+    /// Lets go of the peer, and keeps the place for another.
+    pub(crate) fn vacate(&self) {
+        let left = self.peers.entries.borrow_mut()[self.key].take();
+        drop(left);
+    }
+
+    /// Gives the place to another: to the WebSocket that a connection has become.
+    pub(crate) fn give(&self, peer: Rc<dyn Peer>) {
+        let before = self.peers.entries.borrow_mut()[self.key].replace(peer);
+        drop(before);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.peers.leave(self.key);
+    }
+}

@@ -1,0 +1,141 @@
+//! What a server and its listeners share, and the thread behind them.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+
+use rookery_error::Reports;
+use rookery_exchange::{AppWaker, Budget, Link, ListenerId};
+
+use super::io_thread::{Setup, run};
+use super::listen_error::ListenError;
+use super::orders::{Control, Order};
+use crate::application::closure::Answering;
+use crate::blocking::thread::with_signals_blocked;
+use crate::config::Config;
+use crate::http::site::Site;
+use crate::net::listen::Bound;
+use crate::observe::access_log::entry::CurrentLog;
+use crate::peers::budget;
+use crate::rejection::Rejection;
+
+/// What a server and its listeners share: the way to the I/O thread.
+pub(super) struct Core {
+    pub(super) link: Arc<Link>,
+    answering: Option<Answering>,
+    pub(super) config: Config,
+    pub(super) log: Arc<CurrentLog>,
+    pub(super) reports: Arc<Reports<Rejection>>,
+    pub(super) budget: Arc<Budget>,
+    thread: Mutex<Option<Thread>>,
+}
+
+/// Listeners' ids are unique in the process.
+static NEXT_LISTENER: AtomicU32 = AtomicU32::new(1);
+
+struct Thread {
+    control: Arc<Control>,
+    handle: JoinHandle<()>,
+}
+
+impl Core {
+    pub(super) fn new(config: Config, app_waker: Box<dyn AppWaker>, answering: Option<Answering>) -> Core {
+        let waiting = budget::waiting(&config.limits).min(config.queue.message_bytes);
+        let queue = rookery_exchange::Limits { message_bytes: waiting, ..config.queue };
+        Core {
+            link: Link::new(queue, app_waker),
+            answering,
+            budget: budget::budget(&config.limits),
+            config,
+            log: Arc::default(),
+            reports: Arc::new(Reports::new()),
+            thread: Mutex::new(None),
+        }
+    }
+
+    /// Gives a socket to the I/O thread, which is started if none runs.
+    pub(super) fn start(&self, bound: Bound, site: Site) -> Result<ListenerId, ListenError> {
+        let listener = NEXT_LISTENER.fetch_add(1, Ordering::Relaxed);
+        let (done, listens) = mpsc::channel();
+        let mut order = Order::Listen { listener, bound, site, done };
+        let mut thread = self.thread();
+        if let Some(running) = &*thread {
+            let control = Arc::clone(&running.control);
+            match control.push(order) {
+                Ok(()) => {
+                    drop(thread);
+                    return started(listener, &listens, &control);
+                }
+                Err(refused) => order = refused,
+            }
+        }
+        if let Some(over) = thread.take() {
+            // Its end was decided before; what it returns is nothing.
+            let _ = over.handle.join();
+        }
+        let control = Arc::new(Control::default());
+        // The first order is there before the thread looks: it ends when it finds nothing to do.
+        let _ = control.push(order);
+        let setup = Setup {
+            link: Arc::clone(&self.link),
+            answering: self.answering.clone(),
+            limits: self.config.limits.clone(),
+            log: Arc::clone(&self.log),
+            reports: Arc::clone(&self.reports),
+            budget: Arc::clone(&self.budget),
+        };
+        let theirs = Arc::clone(&control);
+        let handle = with_signals_blocked(|| {
+            std::thread::Builder::new().name("rookery-io".to_owned()).spawn(move || run(setup, &theirs))
+        })
+        .map_err(ListenError::Thread)?;
+        *thread = Some(Thread { control: Arc::clone(&control), handle });
+        drop(thread);
+        started(listener, &listens, &control)
+    }
+
+    /// Gives an order and waits until it has been carried out; `None` when there is no thread to carry it out.
+    pub(super) fn order<T>(&self, order: impl FnOnce(mpsc::Sender<T>) -> Order) -> Option<T> {
+        let (done, wait) = mpsc::channel();
+        let control = Arc::clone(&self.thread().as_ref()?.control);
+        control.push(order(done)).ok()?;
+        wait.recv().ok()
+    }
+
+    /// Joins the thread if it has nothing left to do; `is_forced` waits for that.
+    pub(super) fn join_if_over(&self, is_forced: bool) {
+        let mut thread = self.thread();
+        let is_over = thread.as_ref().is_some_and(|running| is_forced || running.control.is_over());
+        if is_over {
+            if let Some(over) = thread.take() {
+                let _ = over.handle.join();
+            }
+        }
+    }
+
+    fn thread(&self) -> MutexGuard<'_, Option<Thread>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until the I/O thread listens.
+fn started(
+    listener: ListenerId,
+    listens: &mpsc::Receiver<io::Result<()>>,
+    control: &Control,
+) -> Result<ListenerId, ListenError> {
+    match listens.recv() {
+        Ok(Ok(())) => Ok(listener),
+        Ok(Err(source)) => Err(ListenError::Thread(source)),
+        // It dropped the order: it has ended.
+        Err(mpsc::RecvError) => Err(ListenError::Thread(control.failure())),
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").finish_non_exhaustive()
+    }
+}

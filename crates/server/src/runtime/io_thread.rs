@@ -1,0 +1,284 @@
+//! The I/O thread: its runtime, its sleep, and the orders it carries out.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use rookery_error::Reports;
+use rookery_exchange::{Budget, IoWaker, Link, ListenerId};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use super::accept;
+use super::alarm::Alarm;
+use super::clocks;
+use super::drain;
+use super::orders::{Control, Order};
+use super::shared::Shared;
+use crate::application::application::Application;
+use crate::application::closure::{Answering, Closure};
+use crate::config::Limits;
+use crate::net::listen::Acceptor;
+use crate::observe::access_log::entry::CurrentLog;
+use crate::rejection::Rejection;
+
+/// Threads for what blocks: files and spools. More would only wait for the same disk.
+const BLOCKING_THREADS: usize = 4;
+
+/// How long an idle one of them is kept.
+const BLOCKING_IDLE: Duration = Duration::from_secs(2);
+
+/// Wakes the thread when commands wait.
+struct Wake {
+    drain: Arc<Notify>,
+    alarm: Alarm,
+}
+
+impl IoWaker for Wake {
+    fn wake(&self) {
+        self.drain.notify_one();
+    }
+
+    fn wake_within(&self, delay: Duration) {
+        if !self.alarm.set(delay) {
+            self.wake();
+        }
+    }
+}
+
+thread_local! {
+    /// For the hooks of the runtime, which must be `Send` and so cannot hold it.
+    static SHARED: RefCell<Option<(Rc<Shared>, Arc<Notify>)>> = const { RefCell::new(None) };
+}
+
+/// What an I/O thread works with.
+pub(super) struct Setup {
+    pub(super) link: Arc<Link>,
+    /// Answers instead of the application at the other end of the link.
+    pub(super) answering: Option<Answering>,
+    pub(super) limits: Limits,
+    pub(super) log: Arc<CurrentLog>,
+    pub(super) reports: Arc<Reports<Rejection>>,
+    pub(super) budget: Arc<Budget>,
+}
+
+/// Runs the I/O thread until there is no listener and no connection. When it cannot go on, every connection is closed,
+/// whoever waits for it hears of it, and so does the application ([`Link::fail`]).
+pub(super) fn run(setup: Setup, control: &Control) {
+    let Setup { link, answering, limits, log, reports, budget } = setup;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_keep_alive(BLOCKING_IDLE)
+        .thread_name("rookery-disk")
+        .on_thread_park(before_sleep)
+        .on_thread_unpark(after_sleep)
+        .build_local(tokio::runtime::LocalOptions::default());
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        // Whoever started it is told.
+        Err(error) => return control.fail(error),
+    };
+    let application: Box<dyn Application> = match answering {
+        Some(answering) => Box::new(Closure::new(answering)),
+        None => Box::new(Arc::clone(&link)),
+    };
+    let shared = Shared::new(application, limits, log, reports, budget);
+    let drain = Arc::new(Notify::new());
+    let alarm = Alarm::new();
+    let watch = {
+        let _inside = runtime.enter();
+        alarm.watch()
+    };
+    // Unwatched it would go off unnoticed.
+    let alarm = if watch.is_some() { alarm } else { Alarm::none() };
+    link.set_io_waker(Some(Arc::new(Wake { drain: Arc::clone(&drain), alarm })));
+    SHARED.set(Some((Rc::clone(&shared), Arc::clone(&drain))));
+    let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(carry_out(&shared, &drain, control))));
+    SHARED.set(None);
+    let failure = outcome.err().map(|panic| text_of(&*panic));
+    if let Some(failure) = &failure {
+        control.fail(io::Error::other(failure.clone()));
+    }
+    drop(watch);
+    // Tasks, and with them sockets, end here; threads that block are waited for.
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(runtime)));
+    let failure = failure.or(dropped.err().map(|panic| text_of(&*panic)));
+    link.set_io_waker(None);
+    if let Some(failure) = failure {
+        // Its waker may be what panicked.
+        let _ = catch_unwind(AssertUnwindSafe(|| link.fail(&failure)));
+    }
+    link.settle();
+}
+
+/// What a panic said.
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic").to_owned()
+}
+
+/// The thread is about to sleep: carries out what the application sent, and says so if it may sleep.
+fn before_sleep() {
+    SHARED.with_borrow(|shared| {
+        let Some((shared, drain)) = shared else { return };
+        let dispatch = &shared.dispatch;
+        let mut has_yielded = false;
+        loop {
+            if shared.deliver() {
+                // What was carried out may have woken no task, and then the runtime would sleep unannounced.
+                drain.notify_one();
+                return;
+            }
+            let is_awaited = dispatch.in_flight() > 0;
+            if !has_yielded && (is_awaited || dispatch.application.has_events()) {
+                // On a shared core the application answers meanwhile, and nobody has to be woken.
+                has_yielded = true;
+                std::thread::yield_now();
+                continue;
+            }
+            if is_awaited {
+                dispatch.look_after();
+            }
+            if dispatch.application.may_sleep(dispatch.is_slow.get()) {
+                return;
+            }
+        }
+    });
+}
+
+fn after_sleep() {
+    SHARED.with_borrow(|shared| {
+        if let Some((shared, _)) = shared {
+            shared.dispatch.application.woke();
+        }
+    });
+}
+
+async fn carry_out(shared: &Rc<Shared>, drain: &Arc<Notify>, control: &Control) {
+    let mut vital = [
+        tokio::task::spawn_local(clocks::look_after_application(Rc::clone(&shared.dispatch))),
+        tokio::task::spawn_local(clocks::sweep(Rc::clone(&shared.peers))),
+        tokio::task::spawn_local({
+            let dispatch = Rc::clone(&shared.dispatch);
+            async move {
+                loop {
+                    // The runtime's queue is first in, first out: this task comes after those that are ready now.
+                    dispatch.settle.notified().await;
+                    dispatch.application.settle();
+                }
+            }
+        }),
+        tokio::task::spawn_local({
+            let (shared, drain) = (Rc::clone(shared), Arc::clone(drain));
+            async move {
+                loop {
+                    drain.notified().await;
+                    shared.deliver();
+                }
+            }
+        }),
+    ];
+    let peers = &shared.peers;
+    let mut listeners: HashMap<ListenerId, Listening> = HashMap::new();
+    loop {
+        // Before the look, so that an end between the look and the wait is not missed.
+        let gone = peers.gone.notified();
+        while let Some(order) = control.pop() {
+            match order {
+                Order::Listen { listener, bound, site, done } => {
+                    // Whoever asked waits for it.
+                    let _ = done.send(Acceptor::new(bound).map(|acceptor| {
+                        let accepting = accept::accept(Rc::clone(shared), acceptor, listener, site);
+                        listeners.insert(listener, Listening(tokio::task::spawn_local(accepting)));
+                    }));
+                }
+                Order::Count { listener, done } => {
+                    // Whoever asked waits for it.
+                    let _ = done.send(peers.of(listener).len());
+                }
+                Order::Drain { listener, done } => {
+                    if let Some(listening) = listeners.remove(&listener) {
+                        listening.end().await;
+                    }
+                    drain::say_goodbye(peers, listener);
+                    let _ = done.send(());
+                }
+                Order::Stop { listener, done } => {
+                    if let Some(listening) = listeners.remove(&listener) {
+                        listening.end().await;
+                    }
+                    drain::say_goodbye(peers, listener);
+                    drain::stop(peers, listener, peers.limits.stop_time).await;
+                    if listeners.is_empty() && peers.len() == 0 && control.finish() {
+                        let _ = done.send(());
+                        return;
+                    }
+                    let _ = done.send(());
+                }
+                Order::Break { done } => {
+                    drop(done);
+                    panic!("broken for a test");
+                }
+                Order::Halt { done } => {
+                    for (_, listening) in listeners.drain() {
+                        listening.end().await;
+                    }
+                    let _ = control.finish();
+                    let _ = done.send(());
+                    return;
+                }
+            }
+        }
+        if listeners.is_empty() && peers.len() == 0 && control.finish() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = control.came.notified() => {}
+            () = gone => {}
+            // Without one of these tasks nobody would be served any more.
+            panic = first_panic(&mut vital, &mut listeners) => resume_unwind(panic),
+        }
+    }
+}
+
+/// Waits for the panic of a task that never ends otherwise.
+async fn first_panic(
+    vital: &mut [JoinHandle<()>],
+    listeners: &mut HashMap<ListenerId, Listening>,
+) -> Box<dyn Any + Send> {
+    poll_fn(|cx| {
+        let accepting = listeners.values_mut().map(|listening| &mut listening.0);
+        for task in vital.iter_mut().chain(accepting) {
+            if let Poll::Ready(Err(error)) = Pin::new(task).poll(cx) {
+                if let Ok(panic) = error.try_into_panic() {
+                    return Poll::Ready(panic);
+                }
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// A listener's task.
+struct Listening(JoinHandle<()>);
+
+impl Listening {
+    /// Stops accepting; when this returns the port is free.
+    async fn end(self) {
+        self.0.abort();
+        // Cancelled, as asked.
+        let _ = self.0.await;
+    }
+}

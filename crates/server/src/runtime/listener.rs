@@ -1,0 +1,82 @@
+//! Listeners, as an application holds them.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use rookery_exchange::ListenerId;
+
+use super::core::Core;
+use super::orders::Order;
+use crate::net::unix::SocketFile;
+
+/// A listening socket. Dropping it stops it.
+#[derive(Debug)]
+pub struct Listener {
+    core: Arc<Core>,
+    id: ListenerId,
+    local: Option<SocketAddr>,
+    file: Option<SocketFile>,
+    is_stopped: bool,
+}
+
+impl Listener {
+    pub(super) fn new(
+        core: &Arc<Core>,
+        id: ListenerId,
+        local: Option<SocketAddr>,
+        file: Option<SocketFile>,
+    ) -> Listener {
+        Listener { core: Arc::clone(core), id, local, file, is_stopped: false }
+    }
+
+    /// The id that events carry.
+    pub fn id(&self) -> ListenerId {
+        self.id
+    }
+
+    /// The address bound; `None` for a Unix socket.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.local
+    }
+
+    /// The path of a Unix socket.
+    pub fn path(&self) -> Option<&Path> {
+        self.file.as_ref().map(SocketFile::path)
+    }
+
+    /// Stops listening and ends connections as their replies are done; returns at once. Idle ones end now,
+    /// WebSockets are closed with 1001.
+    pub fn drain(&self) {
+        self.core.order(|done| Order::Drain { listener: self.id, done });
+    }
+
+    /// How many connections and WebSockets of this listener are left.
+    pub fn connections(&self) -> usize {
+        self.core.order(|done| Order::Count { listener: self.id, done }).unwrap_or(0)
+    }
+
+    /// Stops listening. Replies on their way are given
+    /// [`stop_time`](crate::Limits::stop_time), WebSockets are closed with 1001; a request that the application
+    /// still has is answered when it answers. When this returns the port is free.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        if std::mem::replace(&mut self.is_stopped, true) {
+            return;
+        }
+        if let Some(file) = &self.file {
+            file.remove();
+        }
+        self.core.order(|done| Order::Stop { listener: self.id, done });
+        self.core.join_if_over(false);
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,17 @@
+//! The I/O thread: it wires the rest, accepts, carries out orders, sweeps, stops and drains.
+
+mod accept;
+mod alarm;
+mod clocks;
+mod core;
+mod drain;
+mod io_thread;
+mod listen_error;
+mod listener;
+mod orders;
+mod server;
+mod shared;
+
+pub use self::listen_error::ListenError;
+pub use self::listener::Listener;
+pub use self::server::Server;

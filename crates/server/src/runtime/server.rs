@@ -1,0 +1,124 @@
+//! A server, as an application holds it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use rookery_error::Reports;
+use rookery_exchange::{AppWaker, Budget, Exchange, Link};
+
+use super::core::Core;
+use super::listen_error::ListenError;
+use super::listener::Listener;
+use super::orders::Order;
+use crate::config::Config;
+use crate::http::site::Site;
+use crate::net::listen::{self, Bound};
+use crate::net::{descriptor, unix};
+use crate::observe::access_log::AccessLog;
+use crate::rejection::Rejection;
+
+/// A server: any number of listeners, one link to the application, and one I/O thread, which runs while there is a
+/// listener or a connection.
+///
+/// Dropping it ends every connection, also those that the application owes a reply, stops its listeners and joins the
+/// thread.
+pub struct Server {
+    core: Arc<Core>,
+}
+
+impl Server {
+    /// Makes a server without listeners; no thread runs yet. `app_waker` is how an application that does not wait
+    /// on the link is woken.
+    pub fn new(config: Config, app_waker: Box<dyn AppWaker>) -> Server {
+        Server { core: Arc::new(Core::new(config, app_waker, None)) }
+    }
+
+    /// Makes a server whose I/O thread answers by itself: `answer` writes the reply to each request, every WebSocket is
+    /// accepted, and each message is sent back. Nothing comes over its [`link`](Self::link). For tests and measurements
+    /// of what is on this side of the link; `answer` must not block.
+    pub fn answering(config: Config, answer: impl Fn(&mut Exchange) + Send + Sync + 'static) -> Server {
+        Server { core: Arc::new(Core::new(config, Box::new(Nobody), Some(Arc::new(answer)))) }
+    }
+
+    /// Counts what was rejected, and queues it for an application that asks for it
+    /// ([`Reports::set_delivery`]): each with the id of its request.
+    pub fn reports(&self) -> &Arc<Reports<Rejection>> {
+        &self.core.reports
+    }
+
+    /// What peers make the server hold, and what they may ([`Limits::memory`](crate::Limits::memory)).
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.core.budget
+    }
+
+    /// Where the application finds events and leaves commands. The same for all listeners.
+    pub fn link(&self) -> &Arc<Link> {
+        &self.core.link
+    }
+
+    /// Logs the requests of all listeners from now on; `None` ends that. The log before is dropped when the requests
+    /// under way have been logged to it.
+    pub fn set_access_log(&self, log: Option<Arc<AccessLog>>) {
+        self.core.log.set(log);
+    }
+
+    /// Listens on a TCP address; port 0 takes a free one. When this returns, clients can connect.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub fn listen_tcp(&self, address: SocketAddr, site: Site) -> Result<Listener, ListenError> {
+        descriptor::raise_limit(self.core.config.limits.connections);
+        let (socket, local) = listen::tcp(address)
+            .map_err(|source| ListenError::Bind { address: address.to_string(), source })?;
+        let id = self.core.start(Bound::Tcp(socket), site)?;
+        Ok(Listener::new(&self.core, id, Some(local), None))
+    }
+
+    /// Listens on a Unix socket. A socket file that nobody listens on is replaced; the file is removed when the
+    /// listener stops, unless it is another by then. `mask` is the umask it is made with (none: the process's): at no
+    /// time has it wider permissions.
+    ///
+    /// # Errors
+    /// When the path cannot be bound.
+    pub fn listen_unix(&self, path: &Path, mask: Option<u32>, site: Site) -> Result<Listener, ListenError> {
+        descriptor::raise_limit(self.core.config.limits.connections);
+        let (socket, file) = unix::bind(path, mask)
+            .map_err(|source| ListenError::Bind { address: path.display().to_string(), source })?;
+        let id = self.core.start(Bound::Unix(socket), site).inspect_err(|_| file.remove())?;
+        Ok(Listener::new(&self.core, id, None, Some(file)))
+    }
+
+    /// Makes the I/O thread panic, so that an application can test what it does then.
+    pub fn break_down(&self) {
+        self.core.order(|done| Order::Break { done });
+    }
+
+    /// In a forked child: closes the listeners and connections that the parent serves, of all servers. A child then
+    /// forgets (`std::mem::forget`) its copies of [`Server`] and [`Listener`] and may make new ones. Takes no lock and
+    /// allocates nothing.
+    pub fn close_inherited() {
+        descriptor::close_inherited();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.core.order(|done| Order::Halt { done });
+        self.core.join_if_over(true);
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("link", &self.core.link).finish_non_exhaustive()
+    }
+}
+
+/// There is no application to wake.
+struct Nobody;
+
+impl AppWaker for Nobody {
+    fn wake(&self) {}
+}

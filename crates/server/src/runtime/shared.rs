@@ -1,0 +1,91 @@
+//! The layers of an I/O thread, put together.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rookery_error::Reports;
+use rookery_exchange::{Budget, Command};
+
+use crate::application::application::Application;
+use crate::application::dispatch::{Answer, Dispatch, is_accepted};
+use crate::config::Limits;
+use crate::http::context::Http;
+use crate::net::addresses::Addresses;
+use crate::net::transport::Scratch;
+use crate::observe::access_log::entry::CurrentLog;
+use crate::peers::table::Peers;
+use crate::rejection::Rejection;
+use crate::websocket::shared::Shared as WebSocketShared;
+use crate::websocket::sockets::WebSockets;
+
+/// What the tasks of an I/O thread share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) peers: Rc<Peers>,
+    pub(super) dispatch: Rc<Dispatch>,
+    pub(super) http: Rc<Http>,
+    pub(super) addresses: Rc<Addresses>,
+    websockets: Rc<WebSockets>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        application: Box<dyn Application>,
+        limits: Limits,
+        log: Arc<CurrentLog>,
+        reports: Arc<Reports<Rejection>>,
+        budget: Arc<Budget>,
+    ) -> Rc<Shared> {
+        let dispatch = Dispatch::new(application, limits.pool_bytes, Arc::clone(&budget));
+        let peers = Peers::new(limits, budget);
+        let scratch = Scratch::new();
+        let websockets = WebSockets::new(WebSocketShared::new(
+            Rc::clone(&peers),
+            Rc::clone(&dispatch),
+            Rc::clone(&scratch),
+            Arc::clone(&reports),
+        ));
+        let http = Http::new(Rc::clone(&websockets), scratch, log, reports);
+        Rc::new(Shared { peers, dispatch, http, addresses: Rc::default(), websockets })
+    }
+
+    /// Carries out what the application has sent down; says whether there was anything.
+    pub(super) fn deliver(&self) -> bool {
+        let was_any = self.dispatch.deliver(|command| self.carry_out(command));
+        self.websockets.wake_waiting();
+        was_any
+    }
+
+    fn carry_out(&self, command: Command) {
+        match command {
+            Command::Respond(exchange) => {
+                // Open before its connection knows: what the application sends next is for it already.
+                if is_accepted(&exchange) && self.dispatch.is_awaited(&exchange) {
+                    self.websockets.open(&exchange);
+                }
+                self.hand_back(Answer::Reply(exchange));
+            }
+            Command::Proceed(exchange) => self.hand_back(Answer::Proceed(exchange)),
+            Command::Send { socket, kind, payload } => match self.websockets.get(socket) {
+                Some(socket) => socket.send(kind, payload),
+                None => self.dispatch.discard(payload),
+            },
+            Command::Close { socket, code, reason } => {
+                if let Some(socket) = self.websockets.get(socket) {
+                    socket.close(code, &reason);
+                }
+            }
+            Command::Abort { socket } => {
+                if let Some(socket) = self.websockets.get(socket) {
+                    socket.abort();
+                }
+            }
+        }
+    }
+
+    fn hand_back(&self, answer: Answer) {
+        if let Some(key) = self.dispatch.put(answer) {
+            self.peers.wake(key);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The opening handshake, from its request to the answer.
+
+use http::header::UPGRADE;
+use http::request::Parts;
+use rookery_exchange::Exchange;
+use rookery_websocket::protocol::accept_key;
+
+/// Whether a request opens a WebSocket, as leniently as clients of httpuv need: any method, any version, and
+/// whatever a proxy has made of `Connection` (docs/SECURITY-MODEL.md).
+pub(crate) fn is_opening(head: &Parts) -> bool {
+    head.headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+        && head.headers.contains_key("sec-websocket-key")
+}
+
+/// The answer that accepts a handshake (RFC 6455, 4.2.2), with the application's headers.
+pub(super) fn switching_protocols(exchange: &Exchange) -> Vec<u8> {
+    let key = exchange.header(b"sec-websocket-key").unwrap_or_default();
+    let mut head = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nDate: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {}\r\n",
+        httpdate::fmt_http_date(std::time::SystemTime::now()),
+        String::from_utf8_lossy(&accept_key(key)),
+    )
+    .into_bytes();
+    for (name, value) in exchange.reply_headers() {
+        let is_ours = [&b"date"[..], b"connection", b"upgrade", b"sec-websocket-accept", b"content-length"]
+            .iter()
+            .any(|ours| name.eq_ignore_ascii_case(ours));
+        if !is_ours {
+            for part in [name, b": ", value, b"\r\n"] {
+                head.extend_from_slice(part);
+            }
+        }
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}

@@ -1,0 +1,53 @@
+//! What the WebSockets of an I/O thread have in common.
+
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rookery_error::{ErrorHook as _, Reports};
+use rookery_exchange::SocketId;
+
+use super::send_queue::Buffers;
+use crate::application::dispatch::Dispatch;
+use crate::net::transport::Scratch;
+use crate::peers::table::Peers;
+use crate::rejection::Rejection;
+
+/// What the WebSockets of an I/O thread have in common.
+pub(crate) struct Shared {
+    pub(crate) peers: Rc<Peers>,
+    pub(crate) dispatch: Rc<Dispatch>,
+    /// Where they read into: idle ones hold no buffer.
+    pub(crate) scratch: Rc<Scratch>,
+    reports: Arc<Reports<Rejection>>,
+    /// What they write from.
+    pub(super) buffers: Buffers,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        peers: Rc<Peers>,
+        dispatch: Rc<Dispatch>,
+        scratch: Rc<Scratch>,
+        reports: Arc<Reports<Rejection>>,
+    ) -> Rc<Shared> {
+        Rc::new(Shared { peers, dispatch, scratch, reports, buffers: Buffers::default() })
+    }
+
+    /// Reports what happened to a WebSocket.
+    pub(super) fn report(&self, id: SocketId, rejection: Rejection) {
+        let hook = self.reports.hook();
+        hook.begin(id);
+        hook.throw(rejection.error());
+    }
+
+    pub(super) fn now(&self) -> u32 {
+        self.peers.clock.now()
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,57 @@
+//! The open WebSockets of an I/O thread, by their ids.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use rookery_exchange::{Exchange, SocketId};
+
+use super::mailbox::Mailbox;
+use super::shared::Shared;
+
+/// The open WebSockets of an I/O thread.
+#[derive(Debug)]
+pub(crate) struct WebSockets {
+    pub(crate) shared: Rc<Shared>,
+    open: RefCell<HashMap<SocketId, Rc<Mailbox>>>,
+    /// Those that wait for the application to take messages.
+    waiting: RefCell<Vec<Rc<Mailbox>>>,
+}
+
+impl WebSockets {
+    pub(crate) fn new(shared: Rc<Shared>) -> Rc<WebSockets> {
+        Rc::new(WebSockets { shared, open: RefCell::default(), waiting: RefCell::default() })
+    }
+
+    /// Opens the WebSocket that an exchange has accepted; [`spawn`](super::driver::spawn) starts it.
+    pub(crate) fn open(&self, exchange: &Exchange) {
+        self.open.borrow_mut().insert(exchange.id(), Mailbox::new(&self.shared, exchange));
+    }
+
+    /// An open one.
+    pub(crate) fn get(&self, id: SocketId) -> Option<Rc<Mailbox>> {
+        self.open.borrow().get(&id).cloned()
+    }
+
+    /// Forgets one that has ended.
+    pub(crate) fn forget(&self, id: SocketId) {
+        self.open.borrow_mut().remove(&id);
+    }
+
+    /// Wakes one when the application has taken messages.
+    pub(super) fn await_room(&self, mailbox: &Rc<Mailbox>) {
+        let mut waiting = self.waiting.borrow_mut();
+        if !waiting.iter().any(|other| Rc::ptr_eq(other, mailbox)) {
+            waiting.push(Rc::clone(mailbox));
+        }
+    }
+
+    /// Wakes those that wait for the application, if it takes messages again.
+    pub(crate) fn wake_waiting(&self) {
+        if !self.waiting.borrow().is_empty() && self.shared.dispatch.application.has_room() {
+            for mailbox in self.waiting.borrow_mut().drain(..) {
+                mailbox.wake();
+            }
+        }
+    }
+}
