@@ -5,7 +5,7 @@ app_of_fiery <- function(port, serve = NULL) {
     response$status <- 200L
     response$type <- "text/plain"
     response$set_header("X-Method", request$method)
-    request$parse(txt = reqres::parse_plain(), .unknown_ok = TRUE) -> ignored
+    request$parse(txt = reqres::parse_plain())
     response$body <- paste(request$path, paste(unlist(request$body), collapse = "|"))
     TRUE
   })
