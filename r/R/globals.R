@@ -8,18 +8,7 @@
 
 .onLoad <- function(libname, pkgname) {
   shared <- new.env(parent = emptyenv())
-  shared$null_input <- nullInputStream
-  shared$error_stream <- stdErrStream
-  shared$httpuv_version <- httpuv_version()
-  shared$request_frame <- request_frame()
-  shared$body_stream <- body_stream
-  shared$open_body <- open_body
-  shared$bind_body <- bind_body
-  shared$close_body <- close_body
-  shared$socket_parts <- list(WebSocket$public_methods, WebSocket$public_fields, c(WebSocket$classname, "R6"))
-  shared$then <- answer_later
   shared$overflow <- overflow_condition
-  shared$message <- error_page
   shared$report <- report
   shared$load_later <- function() later::run_now
   shared$heed <- heed
@@ -27,6 +16,28 @@
   .Call(ffi_init, topenv(), .globals, shared)
   # When R ends, the I/O thread has to end before package later's memory goes.
   reg.finalizer(.globals, function(globals) if (!isTRUE(globals$is_unloaded)) .Call(ffi_close), onexit = TRUE)
+}
+
+# What C needs for requests and WebSockets, and what prints a server: with the first server, and not when the package is
+# loaded, where R6's generators would be half of the time that a line in .Rprofile takes.
+prepare <- function() {
+  if (!isTRUE(.globals$is_prepared)) {
+    loadNamespace("R6")
+    shared <- new.env(parent = emptyenv())
+    shared$null_input <- nullInputStream
+    shared$error_stream <- stdErrStream
+    shared$httpuv_version <- httpuv_version()
+    shared$request_frame <- request_frame()
+    shared$body_stream <- body_stream
+    shared$open_body <- open_body
+    shared$bind_body <- bind_body
+    shared$close_body <- close_body
+    shared$socket_parts <- list(WebSocket$public_methods, WebSocket$public_fields, c(WebSocket$classname, "R6"))
+    shared$then <- answer_later
+    shared$message <- error_page
+    .Call(ffi_prepare, shared)
+    .globals$is_prepared <- TRUE
+  }
 }
 
 # The shared object stays loaded: R calls it when it collects a body that lies in the server's memory, and so do promises

@@ -8,6 +8,5 @@
 #' [runServer()] or the event loop of package later has its turn.
 #'
 #' @useDynLib rookery, .registration = TRUE
-#' @importFrom R6 R6Class
 #' @keywords internal
 "_PACKAGE"

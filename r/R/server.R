@@ -19,9 +19,9 @@
 #' `rook.input`, whose `$read(l)`, `$read_lines(n)` and `$rewind()` read the body.
 #'
 #' @section The response:
-#' A list with `status` (a number), `headers` (a named list or character vector) and `body`: a string, a raw vector,
-#' `NULL`, or `list(file = path, owned = FALSE)`; or a promise of such a list. Anything else, and any error, is
-#' answered with status 500, and told on stderr with the route it happened on.
+#' A list (or environment, R6 or reference class object) with `status` (a number), `headers` (a named list or character
+#' vector) and `body`: a string, a raw vector, `NULL`, or `list(file = path, owned = FALSE)`; or a promise of one.
+#' Anything else, and any error, is answered with status 500, and told on stderr with the route it happened on.
 #'
 #' @section Large bodies:
 #' A request's body of more than 1 MiB is kept in a file without a name in the folder that the option
@@ -207,6 +207,7 @@ Server <- R6::R6Class(
     listen = function(app, quiet, what, bind) {
       check_app(app)
       check_flag(quiet, "quiet")
+      prepare()
       spool <- spool_dir()
       private$appWrapper <- AppWrapper$new(app)
       private$site <- site_new(private$appWrapper$staticPaths, private$appWrapper$staticPathOptions)

@@ -162,6 +162,22 @@ SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
     Rf_setAttrib(objs.no_headers, R_NamesSymbol, PROTECT(Rf_allocVector(STRSXP, 0)));
     UNPROTECT(1);
     MARK_NOT_MUTABLE(objs.no_headers);
+    objs.overflow = shared_object(shared, "overflow");
+    objs.report = shared_object(shared, "report");
+    objs.load_later = shared_object(shared, "load_later");
+    objs.heed = shared_object(shared, "heed");
+    objs.hear_interrupts = shared_object(shared, "hear_interrupts");
+
+    if (is_first) {
+        strings_init();
+        guard_init();
+    }
+    service_init();
+    return R_NilValue;
+}
+
+// What requests and WebSockets are made of and answered with, before the first server: see prepare() in R/globals.R.
+SEXP ffi_prepare(SEXP shared) {
     objs.null_input = shared_object(shared, "null_input");
     objs.error_stream = shared_object(shared, "error_stream");
     objs.httpuv_version = shared_object(shared, "httpuv_version");
@@ -173,18 +189,7 @@ SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
     objs.close_body = shared_object(shared, "close_body");
     socket_object_init(shared_object(shared, "socket_parts"));
     objs.then = shared_object(shared, "then");
-    objs.overflow = shared_object(shared, "overflow");
     objs.message = shared_object(shared, "message");
-    objs.report = shared_object(shared, "report");
-    objs.load_later = shared_object(shared, "load_later");
-    objs.heed = shared_object(shared, "heed");
-    objs.hear_interrupts = shared_object(shared, "hear_interrupts");
-
-    if (is_first) {
-        strings_init();
-        guard_init();
-    }
-    service_init();
     return R_NilValue;
 }
 

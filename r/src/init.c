@@ -7,6 +7,7 @@
 
 static const R_CallMethodDef entries[] = {
     ENTRY(ffi_init, 3),
+    ENTRY(ffi_prepare, 1),
     ENTRY(ffi_listen_tcp, 6),
     ENTRY(ffi_listen_unix, 6),
     ENTRY(ffi_stop, 1),

@@ -33,6 +33,7 @@ extern struct objects {
 } objs;
 
 SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared);
+SEXP ffi_prepare(SEXP shared);
 
 // A table of R objects kept alive by index: O(1), unlike R_PreserveObject().
 uint64_t keep(SEXP object);
@@ -88,6 +89,8 @@ bool header_is_ambiguous(const struct rk_header* header);
 // request.c ---------------------------------------------------------------
 
 SEXP request_new(const struct rk_event* event);
+SEXP request_save(SEXP req);
+void request_restore(SEXP req, SEXP saved);
 
 // guard.c -----------------------------------------------------------------
 

@@ -11,8 +11,9 @@ internal_names <- c(
 # built, which would copy them: the list of servers, and classes that others inherit from, have to be the same objects,
 # and those of the rookery that is installed.
 .onLoad <- function(libname, pkgname) {
-  # Those who import httpuv rely on later being there.
+  # Those who import httpuv rely on later being there, and R6 prints its classes.
   loadNamespace("later")
+  loadNamespace("R6")
   rookery <- asNamespace("rookery")
   httpuv <- topenv()
   for (name in c(getNamespaceExports(rookery), internal_names)) {

@@ -66,15 +66,53 @@ run_with_profile <- function(profile, text, ...) {
   )
 }
 
-test_that("in .Rprofile it loads rookery and R6 and nothing else", {
+test_that("in .Rprofile it loads rookery and one shared object, and of rookery not what only a server needs", {
   skip_if_not_installed("processx")
+  skip_if_not_installed("rlang")
   did <- run_with_profile(
-    c("before <- loadedNamespaces()", "rookery::use_compat(quiet = TRUE)", "cat('more:', setdiff(loadedNamespaces(), before), '\\n')"),
-    c("stopifnot(rookery::which_httpuv()$kind == 'rookery', 'later' %in% { loadNamespace('httpuv'); loadedNamespaces() })")
+    c(
+      "before <- list(loadedNamespaces(), names(getLoadedDLLs()))",
+      "rookery::use_compat(quiet = TRUE)",
+      "cat('more:', setdiff(loadedNamespaces(), before[[1]]), '\\n')",
+      "cat('shared:', setdiff(names(getLoadedDLLs()), before[[2]]), '\\n')"
+    ),
+    c(
+      # What has not been looked at has not been read from the package's file: R6's generators are half of that.
+      "ns <- asNamespace('rookery')",
+      "unread <- function(names) unname(rlang::env_binding_are_lazy(ns, names))",
+      "classes <- c('WebSocket', 'WebServer', 'Server', 'AppWrapper', 'nullInputStream', 'stdErrStream', 'body_stream')",
+      "stopifnot(unread(classes), !unread('compat_library'))",
+      "stopifnot(rookery::which_httpuv()$kind == 'rookery', 'later' %in% { loadNamespace('httpuv'); loadedNamespaces() })"
+    )
   )
   expect_equal(did$status, 0, info = did$stdout)
-  more <- strsplit(trimws(sub("^.*more:([^\n]*)\n.*$", "\\1", did$stdout)), " +")[[1]]
-  expect_setequal(more, c("R6", "rookery"))
+  told <- function(what) {
+    strsplit(trimws(sub(paste0("^.*", what, ":([^\n]*)\n.*$"), "\\1", did$stdout)), " +")[[1]]
+  }
+  expect_equal(told("more"), "rookery")
+  expect_equal(told("shared"), "rookery")
+})
+
+test_that("in .Rprofile it reads few files, and none of another package", {
+  skip_if_not_installed("processx")
+  skip_if(Sys.which("strace") == "", "strace is not installed")
+  trace <- withr::local_tempfile()
+  profile <- withr::local_tempfile(lines = c("cat('begins\\n')", "rookery::use_compat(quiet = TRUE)", "cat('ends\\n')"))
+  libraries <- setdiff(.libPaths(), compat_library())
+  did <- processx::run(
+    "strace", c("-f", "-o", trace, "-e", "trace=openat,write", file.path(R.home("bin"), "R"), "--no-environ", "--no-site-file", "-s", "-e", "1"),
+    error_on_status = FALSE,
+    env = c("current", R_PROFILE_USER = profile, R_LIBS = paste(libraries, collapse = .Platform$path.sep), R_TESTS = "")
+  )
+  skip_if(did$status != 0, "strace may not trace here")
+  lines <- readLines(trace, warn = FALSE)
+  lines <- lines[seq(grep("begins", lines)[[1]], tail(grep("ends", lines), 1))]
+  opened <- sub('^[^"]*"([^"]*)".*$', "\\1", grep("openat.*= [0-9]+$", lines, value = TRUE))
+  packages <- opened[basename(dirname(dirname(opened))) != "base"]
+  packages <- packages[grepl("/(Meta|R|libs)/[^/]*$", packages) & !startsWith(packages, R.home())]
+  expect_gt(length(packages), 0)
+  expect_true(all(startsWith(packages, system.file(package = "rookery"))), info = packages)
+  expect_lt(length(packages), 20)
 })
 
 test_that("in .Rprofile it warns where it is too late, and the rest of the file is read", {
