@@ -159,14 +159,20 @@ static SEXP run_visit(void* data) {
             }
         }
         break;
-    case RK_HANDSHAKE:
+    case RK_HANDSHAKE: {
+        SEXP saved = PROTECT(visit->app->has_on_headers ? request_save(req) : R_NilValue);
         if (!ask_on_headers(visit, app, req)) {
+            if (saved != R_NilValue) {
+                request_restore(req, saved);
+            }
             rk_reply_begin(event->slot, event->id, 101);
             respond(event->slot, event->id);
             visit->stage = STAGE_ON_WS_OPEN;
             socket_open(event, app, req);
         }
+        UNPROTECT(1);
         break;
+    }
     default:
         if (is_second) {
             input_bind(req, event);

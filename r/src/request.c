@@ -122,3 +122,29 @@ SEXP request_new(const struct rk_event* event) {
     UNPROTECT(2);
     return req;
 }
+
+// The bindings that httpuv sets once more when a WebSocket is opened, whatever onHeaders did to them: of its own parts, all
+// but those that depend on the body.
+static bool is_set_again(SEXP name) {
+    return name != syms.content_type && name != syms.content_length && name != syms.input && name != syms.errors &&
+           name != syms.httpuv_version;
+}
+
+// What request_restore() needs. A copy: what an event lends is gone once R code has run.
+SEXP request_save(SEXP req) {
+    SEXP call = PROTECT(Rf_lang2(Rf_install("as.list.environment"), req));
+    SEXP saved = Rf_eval(call, R_BaseEnv);
+    UNPROTECT(1);
+    return saved;
+}
+
+void request_restore(SEXP req, SEXP saved) {
+    SEXP names = PROTECT(Rf_getAttrib(saved, R_NamesSymbol));
+    for (R_xlen_t i = 0; i < XLENGTH(saved); i++) {
+        SEXP name = Rf_installTrChar(STRING_ELT(names, i));
+        if (is_set_again(name)) {
+            Rf_defineVar(name, VECTOR_ELT(saved, i), req);
+        }
+    }
+    UNPROTECT(1);
+}

@@ -6,14 +6,19 @@
 // A longer body stays R's memory until it is sent; a shorter one is copied (rookery-exchange).
 enum { LEND_BYTES = 64 * 1024 };
 
-static SEXP element(SEXP list, const char* name) {
-    SEXP names = Rf_getAttrib(list, R_NamesSymbol);
-    if (TYPEOF(names) != STRSXP) {
+// value$name, without matching a part of a name, of a list, an environment, an R6 object or an object of a reference
+// class. Not protected: a binding may be active.
+static SEXP element(SEXP value, const char* name) {
+    if (TYPEOF(value) == ENVSXP || TYPEOF(value) == S4SXP) {
+        return app_field(value, Rf_install(name));
+    }
+    SEXP names = Rf_getAttrib(value, R_NamesSymbol);
+    if (TYPEOF(value) != VECSXP || TYPEOF(names) != STRSXP) {
         return R_NilValue;
     }
     for (R_xlen_t i = 0; i < XLENGTH(names); i++) {
         if (strcmp(CHAR(STRING_ELT(names, i)), name) == 0) {
-            return VECTOR_ELT(list, i);
+            return VECTOR_ELT(value, i);
         }
     }
     return R_NilValue;
@@ -27,12 +32,26 @@ static bool is_content_length(struct rk_bytes name) {
     return name.len == 14 && strncasecmp(name.start, "content-length", 14) == 0;
 }
 
+// function(value) of package base, whose value is no code to evaluate.
+static SEXP base_call(const char* function, SEXP value) {
+    SEXP quoted = PROTECT(Rf_lang2(R_QuoteSymbol, value));
+    SEXP call = PROTECT(Rf_lang2(Rf_install(function), quoted));
+    SEXP result = Rf_eval(call, R_BaseEnv);
+    UNPROTECT(2);
+    return result;
+}
+
 // The text of a header's value, as paste() makes it; R_NilValue when it is not one value.
 static SEXP header_text(SEXP value, struct rk_bytes name) {
-    if (Rf_isObject(value)) {
-        SEXP call = PROTECT(Rf_lang2(Rf_install("as.character"), value));
-        value = Rf_eval(call, R_BaseEnv);
-        UNPROTECT(1);
+    switch (Rf_isObject(value) ? ANYSXP : TYPEOF(value)) {
+    case LGLSXP:
+    case INTSXP:
+    case REALSXP:
+    case CPLXSXP:
+    case STRSXP:
+        break;
+    default:
+        value = base_call("as.character", value);
     }
     if (!Rf_isVectorAtomic(value) || XLENGTH(value) != 1) {
         return R_NilValue;
@@ -43,20 +62,50 @@ static SEXP header_text(SEXP value, struct rk_bytes name) {
         snprintf(digits, sizeof digits, "%.0f", REAL(value)[0]);
         return Rf_mkChar(digits);
     }
-    return TYPEOF(value) == STRSXP ? STRING_ELT(value, 0) : Rf_asChar(value);
+    if (TYPEOF(value) == STRSXP) {
+        return STRING_ELT(value, 0);
+    }
+    PROTECT(value);
+    SEXP text = Rf_asChar(value);
+    UNPROTECT(1);
+    return text;
+}
+
+static const char* write_header(uint32_t slot, uint64_t id, struct rk_bytes name, SEXP text) {
+    const void* before = vmaxget();
+    struct rk_bytes value = char_bytes(text);
+    if (Rf_getCharCE(text) == CE_LATIN1) {
+        value.start = Rf_translateCharUTF8(text);
+        value.len = strlen(value.start);
+    }
+    int status = rk_reply_header(slot, id, name, value);
+    vmaxset(before);
+    switch (status) {
+    case RK_BAD_NAME:
+        return "a name in `headers` is empty or has characters that a header's name cannot have";
+    case RK_BAD_VALUE:
+        return "a value in `headers` has a line break or a control character";
+    default:
+        return NULL;
+    }
 }
 
 static const char* write_headers(uint32_t slot, uint64_t id, SEXP headers) {
     if (headers == R_NilValue) {
         return NULL;
     }
+    if (TYPEOF(headers) == ENVSXP || TYPEOF(headers) == LISTSXP ||
+        (Rf_isVectorAtomic(headers) && TYPEOF(headers) != STRSXP)) {
+        headers = base_call("as.list", headers);
+    }
     if (TYPEOF(headers) != VECSXP && TYPEOF(headers) != STRSXP) {
         return "`headers` must be a named list or a named character vector";
     }
+    PROTECT(headers);
     R_xlen_t count = XLENGTH(headers);
     SEXP names = PROTECT(Rf_getAttrib(headers, R_NamesSymbol));
     if (count > 0 && names == R_NilValue) {
-        UNPROTECT(1);
+        UNPROTECT(2);
         return "`headers` must have names";
     }
     const char* problem = NULL;
@@ -64,23 +113,10 @@ static const char* write_headers(uint32_t slot, uint64_t id, SEXP headers) {
         struct rk_bytes name = char_bytes(STRING_ELT(names, i));
         SEXP text = TYPEOF(headers) == STRSXP ? STRING_ELT(headers, i) : header_text(VECTOR_ELT(headers, i), name);
         PROTECT(text);
-        if (text == R_NilValue) {
-            problem = "each of `headers` must be one value";
-        } else {
-            switch (rk_reply_header(slot, id, name, char_bytes(text))) {
-            case RK_BAD_NAME:
-                problem = "a name in `headers` is empty or has characters that a header's name cannot have";
-                break;
-            case RK_BAD_VALUE:
-                problem = "a value in `headers` has a line break or a control character";
-                break;
-            default:
-                break;
-            }
-        }
+        problem = text == R_NilValue ? "each of `headers` must be one value" : write_header(slot, id, name, text);
         UNPROTECT(1);
     }
-    UNPROTECT(1);
+    UNPROTECT(2);
     return problem;
 }
 
@@ -109,49 +145,59 @@ static bool as_flag(SEXP value) {
     return TYPEOF(value) == LGLSXP && XLENGTH(value) == 1 && LOGICAL(value)[0] == TRUE;
 }
 
-static const char* write_body(uint32_t slot, uint64_t id, SEXP body, SEXP value) {
-    SEXP file = R_NilValue;
-    bool is_owned = false;
-    switch (TYPEOF(body)) {
-    case NILSXP:
-        file = element(value, "bodyFile");
-        is_owned = as_flag(element(value, "bodyFileOwned"));
-        if (file == R_NilValue) {
-            return NULL;
+// Sends the file that a list or an environment names.
+static const char* write_named_file(
+    uint32_t slot, uint64_t id, SEXP value, const char* file_name, const char* owned_name) {
+    SEXP file = PROTECT(element(value, file_name));
+    const char* problem = NULL;
+    if (TYPEOF(file) != STRSXP || XLENGTH(file) < 1 || STRING_ELT(file, 0) == NA_STRING) {
+        problem = "`body` is a list without a path in `file`";
+    } else {
+        bool is_owned = as_flag(element(value, owned_name));
+        write_file(slot, id, Rf_translateChar(STRING_ELT(file, 0)), is_owned);
+    }
+    UNPROTECT(1);
+    return problem;
+}
+
+static const char* write_text(uint32_t slot, uint64_t id, SEXP body) {
+    SEXP names = Rf_getAttrib(body, R_NamesSymbol);
+    if (XLENGTH(body) == 0) {
+        rk_reply_copy(slot, id, "", 0);
+        return NULL;
+    }
+    SEXP text = STRING_ELT(body, 0);
+    if (names != R_NilValue && strcmp(CHAR(STRING_ELT(names, 0)), "file") == 0) {
+        if (text == NA_STRING) {
+            return "`body` is a list without a path in `file`";
         }
-        break;
+        write_file(slot, id, Rf_translateChar(text), false);
+        return NULL;
+    }
+    if (XLENGTH(body) > 1) {
+        Rf_warning("the body of a response has %ld elements: only the first is sent", (long)XLENGTH(body));
+    }
+    write_bytes(slot, id, text, CHAR(text), (size_t)LENGTH(text));
+    return NULL;
+}
+
+static const char* write_body(uint32_t slot, uint64_t id, SEXP body, SEXP value) {
+    switch (TYPEOF(body)) {
+    case NILSXP: {
+        bool has_file = element(value, "bodyFile") != R_NilValue;
+        return has_file ? write_named_file(slot, id, value, "bodyFile", "bodyFileOwned") : NULL;
+    }
     case RAWSXP:
         write_bytes(slot, id, body, RAW(body), (size_t)XLENGTH(body));
         return NULL;
-    case STRSXP: {
-        SEXP names = Rf_getAttrib(body, R_NamesSymbol);
-        if (names != R_NilValue && XLENGTH(body) > 0 && strcmp(CHAR(STRING_ELT(names, 0)), "file") == 0) {
-            file = body;
-            break;
-        }
-        if (XLENGTH(body) == 0) {
-            rk_reply_copy(slot, id, "", 0);
-            return NULL;
-        }
-        if (XLENGTH(body) > 1) {
-            Rf_warning("the body of a response has %ld elements: only the first is sent", (long)XLENGTH(body));
-        }
-        SEXP text = STRING_ELT(body, 0);
-        write_bytes(slot, id, text, CHAR(text), (size_t)LENGTH(text));
-        return NULL;
-    }
+    case STRSXP:
+        return write_text(slot, id, body);
     case VECSXP:
-        file = element(body, "file");
-        is_owned = as_flag(element(body, "owned"));
-        break;
+    case ENVSXP:
+        return write_named_file(slot, id, body, "file", "owned");
     default:
         return "`body` must be a string, a raw vector, NULL or list(file = path)";
     }
-    if (TYPEOF(file) != STRSXP || XLENGTH(file) < 1 || STRING_ELT(file, 0) == NA_STRING) {
-        return "`body` is a list without a path in `file`";
-    }
-    write_file(slot, id, Rf_translateChar(STRING_ELT(file, 0)), is_owned);
-    return NULL;
 }
 
 static const char* read_status(SEXP value, int* status) {
@@ -168,23 +214,38 @@ static const char* read_status(SEXP value, int* status) {
     return NULL;
 }
 
-const char* response_write(uint32_t slot, uint64_t id, SEXP value) {
-    if (value == R_NilValue) {
-        return "it is NULL, not a list with `status`, `headers` and `body`";
-    }
-    if (TYPEOF(value) != VECSXP) {
-        return "it is not a list with `status`, `headers` and `body`";
-    }
+// `value` is protected by the caller.
+static const char* write_parts(uint32_t slot, uint64_t id, SEXP value) {
     int status;
     const char* problem = read_status(value, &status);
     if (problem == NULL) {
         rk_reply_begin(slot, id, status);
-        problem = write_headers(slot, id, element(value, "headers"));
+        problem = write_headers(slot, id, PROTECT(element(value, "headers")));
+        UNPROTECT(1);
     }
     if (problem == NULL) {
-        problem = write_body(slot, id, element(value, "body"), value);
+        problem = write_body(slot, id, PROTECT(element(value, "body")), value);
+        UNPROTECT(1);
     }
     return problem;
+}
+
+const char* response_write(uint32_t slot, uint64_t id, SEXP value) {
+    const char* problem;
+    switch (TYPEOF(value)) {
+    case NILSXP:
+        return "it is NULL, not a list with `status`, `headers` and `body`";
+    case VECSXP:
+    case ENVSXP:
+    case S4SXP:
+        return write_parts(slot, id, value);
+    case LISTSXP:
+        problem = write_parts(slot, id, PROTECT(Rf_coerceVector(value, VECSXP)));
+        UNPROTECT(1);
+        return problem;
+    default:
+        return "it is not a list with `status`, `headers` and `body`";
+    }
 }
 
 void response_text(uint32_t slot, uint64_t id, int status, const char* type, const char* text, size_t len) {

@@ -12,6 +12,9 @@
     theirs = "regular expression"   # optional: only where this is found in httpuv's side of the difference,
     ours = "regular expression"     # and this in Rookery's
     aspect = "status"               # optional: of the difference in this aspect, rather than in each
+    changes.body = ["a -> b"]       # optional: of this aspect only these, as expressions for the whole of both sides with
+                                    # ` -> ` between them; what the first part captures can be asked for in the second
+    turn = "title case"             # optional: Rookery's side is httpuv's, turned so
 
 Aspects that go together have one name: `result` for value, visible, shown and printed, `raised` for conditions and messages,
 `response` for all that is read of an HTTP response, `app` for what an app sees, `all` for everything.
@@ -20,7 +23,7 @@ Aspects that go together have one name: `result` for value, visible, shown and p
 import fnmatch
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 GROUPS = {
     "result": {"value", "visible", "shown", "printed"},
@@ -31,8 +34,19 @@ GROUPS = {
 GROUPS["app"] = {"events", "req", "input"}
 GROUPS["all"] = set.union(*GROUPS.values()) | {"frames", "stdout", "stderr", "outcome"}
 
-FIELDS = {"id", "section", "what", "rookery", "reason", "probes", "since", "until", "theirs", "ours", "aspect"}
-REQUIRED = FIELDS - {"since", "until", "theirs", "ours", "aspect"}
+FIELDS = {"id", "section", "what", "rookery", "reason", "probes", "since", "until", "theirs", "ours", "aspect", "changes", "turn"}
+REQUIRED = FIELDS - {"since", "until", "theirs", "ours", "aspect", "changes", "turn"}
+
+# What R's collector says when it finds a connection that httpuv has left open: at any time, on httpuv's side only.
+COLLECTED = re.compile(r"Warning in [^\n]*:\s+closing unused connection \d+ \(\)\n")
+
+
+def titled(name):
+    """A header's name with each of its words capitalised, as hyper sends it."""
+    return "-".join(word[:1].upper() + word[1:].lower() for word in name.split("-"))
+
+
+TURNS = {"title case": lambda text: "\n".join(map(titled, text.split("\n")))}
 
 
 def older(version, than):
@@ -56,13 +70,25 @@ class Entry:
     theirs: str = ""
     ours: str = ""
     aspect: str = ""
+    changes: dict = field(default_factory=dict)
+    turn: str | None = None
 
     def covers(self, probe, aspect, differences):
         """Whether the entry is about an aspect of a probe with these differences."""
         difference = differences.get(self.aspect or aspect)
         return (difference is not None
                 and any(fnmatch.fnmatchcase(probe, glob) and aspect in aspects for glob, aspects in self.probes)
-                and re.search(self.theirs, difference[0]) is not None and re.search(self.ours, difference[1]) is not None)
+                and re.search(self.theirs, difference[0]) is not None and re.search(self.ours, difference[1]) is not None
+                and self._is_named(aspect, *differences[aspect]))
+
+    def _is_named(self, aspect, theirs, ours):
+        """Whether the difference of an aspect is one of those that the entry names, if it names any."""
+        if self.turn and TURNS[self.turn](theirs) != ours:
+            return False
+        if aspect == "stderr":
+            theirs = COLLECTED.sub("", theirs)
+        return aspect not in self.changes or any(
+            re.fullmatch(change, f"{theirs} -> {ours}") is not None for change in self.changes[aspect])
 
     def has_to_show(self, version):
         """Whether a probe beside this httpuv has to show it."""
@@ -81,6 +107,9 @@ def entries(path):
         if name in seen:
             raise SystemExit(f"allowed.toml: `{name}` is there twice")
         seen.add(name)
+        unknown = set(table.get("changes", {})) - GROUPS["all"] | {table.get("turn", "title case")} - set(TURNS)
+        if unknown:
+            raise SystemExit(f"allowed.toml: `{name}` speaks of {sorted(unknown)}, which are no aspects and no turns")
         parsed = []
         for rule in table["probes"]:
             glob, _, aspects = rule.partition(":")

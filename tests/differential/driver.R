@@ -110,6 +110,12 @@ dump_body <- function(req) {
   paste0("body: ", describe(read))
 }
 
+# What a list or an environment holds, one element a line.
+holds <- function(x) {
+  x <- as.list(x, all.names = TRUE)
+  for (name in sort(names(x), method = "radix")) note("holds", name, describe(x[[name]]))
+}
+
 ok <- function(body = "ok") {
   list(status = 200L, headers = list("Content-Type" = "text/plain"), body = body)
 }

@@ -294,3 +294,85 @@ test_that("names that differ in `_` and `-` are two in HEADERS", {
     c("x-audit-score" = "v"), c("x-audit_score" = "v"), c("x-audit-score" = "d", "x-audit_score" = "u")
   ))
 })
+
+test_that("an answer may be an environment, an R6 object or one of a reference class, and the promise of one", {
+  answer <- function(body) list(status = 202L, headers = list("X-A" = "1"), body = body)
+  Six <- R6::R6Class("SixAnswer", public = answer("six"))
+  Active <- R6::R6Class(
+    "ActiveAnswer",
+    public = list(headers = list("X-A" = "1")),
+    active = list(status = function() 202L, body = function() strrep("a", 1e5))
+  )
+  Ref <- methods::setRefClass("RefAnswer", fields = list(status = "integer", headers = "list", body = "character"))
+  answers <- list(
+    env = list2env(answer("env")), six = Six$new(), active = Active$new(),
+    ref = do.call(Ref$new, answer("ref")), pairlist = as.pairlist(answer("pairlist")),
+    promise = promises::promise_resolve(list2env(answer("promise")))
+  )
+  client <- local_client(local_server(list(
+    onHeaders = function(req) if (req$REQUEST_METHOD == "PUT") answers$env,
+    call = function(req) answers[[substring(req$PATH_INFO, 2)]]
+  )))
+  for (name in names(answers)) {
+    got <- get(client, paste0("/", name))
+    expect_identical(got$status, 202L, info = name)
+    expect_identical(got$headers[["x-a"]], "1", info = name)
+    expect_identical(got$text, if (name == "active") strrep("a", 1e5) else name)
+  }
+  expect_identical(ask(client, "/", "PUT")$text, "env")
+})
+
+test_that("an environment whose parts cannot be read, or are elsewhere, is a 500", {
+  broken <- list2env(list(status = 200L))
+  makeActiveBinding("body", function() stop("no body today"), broken)
+  expect_failure(function(req) broken, "An exception occurred.", "no body today")
+  expect_failure(
+    function(req) new.env(parent = list2env(list(status = 200L))), "An exception occurred.", "`status` must be a number"
+  )
+})
+
+test_that("a header's value is made text as paste() does it, and latin1 is sent as UTF-8", {
+  latin1 <- iconv("\u00e9", "UTF-8", "latin1")
+  headers <- list(
+    list(one = list("1"), two = list(1.5), three = as.raw(10), four = quote(symbol), five = factor("level"), six = latin1),
+    c(six = latin1), list2env(list(one = "1", two = 2)), c(one = 1, two = 2), pairlist(one = "1", two = "2")
+  )
+  client <- local_client(local_server(list(
+    call = function(req) list(status = 200L, headers = headers[[as.integer(substring(req$PATH_INFO, 2))]], body = "")
+  )))
+  got <- get(client, "/1")$headers
+  expect_identical(
+    unname(got[c("one", "two", "three", "four", "five", "six")]), c("1", "1.5", "0a", "symbol", "level", "\u00e9")
+  )
+  expect_identical(get(client, "/2")$headers[["six"]], "\u00e9")
+  for (path in c("/3", "/4", "/5")) {
+    expect_identical(unname(get(client, path)$headers[c("one", "two")]), c("1", "2"), info = path)
+  }
+})
+
+test_that("a WebSocket's request has what the client sent, whatever onHeaders made of it", {
+  seen <- NULL
+  server <- local_server(list(
+    onHeaders = function(req) {
+      before <- as.list(req)
+      for (name in ls(req)) assign(name, "changed", envir = req)
+      rm("QUERY_STRING", envir = req)
+      req$mine <- before
+      # What the event lends is overwritten meanwhile.
+      service(1)
+      NULL
+    },
+    onWSOpen = function(ws) seen <<- as.list(ws$request)
+  ))
+  client <- local_client(server)
+  expect_identical(upgrade(client, "/path?query")$status, 101L)
+  serve_until(function() !is.null(seen))
+  before <- seen$mine
+  # As httpuv has it: those that speak of the body stay as they are.
+  kept <- c("rook.input", "rook.errors", "httpuv.version")
+  expect_setequal(names(seen), c(names(before), "mine"))
+  expect_identical(unname(seen[kept]), as.list(rep("changed", 3)))
+  rest <- setdiff(names(before), kept)
+  expect_identical(seen[rest], before[rest])
+  expect_identical(seen$QUERY_STRING, "?query")
+})

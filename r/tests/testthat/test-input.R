@@ -40,6 +40,39 @@ test_that("a request with a body is a plain environment like any other", {
   }
 })
 
+test_that("a request is one for all that takes an environment as a whole", {
+  skip_if_not_installed("rlang")
+  for (on_headers in list(NULL, function(req) NULL, function(req) {
+    eapply(req, class, all.names = TRUE)
+    NULL
+  })) {
+    seen <- list()
+    client <- local_call(function(req) {
+      copies <- list(
+        eapply = eapply(req, identity, all.names = TRUE),
+        list = as.list(req, all.names = TRUE),
+        mget = mget(ls(req, all.names = TRUE), envir = req),
+        clone = as.list(rlang::env_clone(req), all.names = TRUE),
+        get_list = rlang::env_get_list(req, ls(req, all.names = TRUE))
+      )
+      seen[[length(seen) + 1]] <<- lapply(copies, function(copy) {
+        input <- copy$rook.input
+        if (inherits(input, "InputStream")) input$rewind()
+        c(body = rawToChar(input$read()), vapply(copy[sort(names(copy))], typeof, ""))
+      })
+    }, on_headers)
+    expect_identical(get(client)$status, 200L)
+    expect_identical(post(client, body = "abc")$status, 200L)
+    send(client, "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+    expect_identical(reply(client)$status, 200L)
+    expect_length(seen, 3)
+    for (copies in seen) {
+      expect_length(unique(copies), 1)
+    }
+    expect_identical(seen[[2]]$clone[["body"]], "abc")
+  }
+})
+
 test_that("its stream has httpuv's methods, and nothing can be changed in it", {
   seen <- NULL
   client <- local_call(function(req) {

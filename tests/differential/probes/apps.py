@@ -33,6 +33,7 @@ EARLY = {
     "empty-body": "list(status = 200L, headers = list(), body = '')", "warning": "{ warning('w'); NULL }",
     "sets": "{ req$MINE <- 'set'; req$PATH_INFO <- '/other'; NULL }", "deletes": "{ rm('PATH_INFO', envir = req); NULL }",
     "reads": "{ note(describe(req$rook.input$read())); note(class(req$rook.input)[[1]]); NULL }",
+    "env": "list2env(ok('early'))", "holds": "{ holds(rlang::env_clone(req)); eapply(req, class, all.names = TRUE); NULL }",
     "sees-length": "{ note(describe(req$CONTENT_LENGTH)); NULL }",
 }
 

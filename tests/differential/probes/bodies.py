@@ -32,9 +32,31 @@ READS = {
     "arguments": "list(names(formals(input$read)), names(formals(input$read_lines)), names(formals(input$rewind)))",
 }
 
+# What a handler does with `req` as a whole.
+WHOLES = {
+    "eapply": "holds(eapply(req, function(x) describe(x)))", "eapply-all": "holds(eapply(req, describe, all.names = TRUE))", "eapply-unnamed": "note(sort(unlist(eapply(req, typeof, USE.NAMES = FALSE))))",
+    "as-list": "holds(as.list(req))", "as-list-all": "holds(as.list(req, all.names = TRUE))", "mget": "holds(mget(ls(req, all.names = TRUE), envir = req))", "clone": "holds(rlang::env_clone(req))",
+    "clone-names": "note(ls(rlang::env_clone(req), all.names = TRUE))", "clone-reads": "note(describe(rlang::env_clone(req)$rook.input$read()))", "get-list": "holds(rlang::env_get_list(req, ls(req, all.names = TRUE)))",
+    "coalesce": "{ to <- new.env(); rlang::env_coalesce(to, req); holds(to) }", "list2env": "holds(list2env(as.list(req, all.names = TRUE), parent = emptyenv()))", "copy-reads": "note(describe(as.environment(as.list(req, all.names = TRUE))$rook.input$read()))",
+    "copy-by-shiny": "{ copy <- as.environment(as.list(req, all.names = TRUE)); copy$PATH_INFO <- '/x'; note(req$PATH_INFO, copy$PATH_INFO) }", "get": "for (name in sort(ls(req), method = 'radix')) note(name, describe(get(name, envir = req)), describe(get0(name, req, inherits = FALSE)))",
+    "with": "note(with(req, PATH_INFO), evalq(QUERY_STRING, req))", "exists": "note(exists('rook.input', envir = req, inherits = FALSE), exists('.bodyData', envir = req, inherits = FALSE), exists('nothing', envir = req))",
+    "active": "note(vapply(sort(ls(req), method = 'radix'), bindingIsActive, NA, env = req))", "lsstr": "note(length(capture.output(print(ls.str(req)))) > 10)", "size": "note(object.size(req) > 0)", "serialize": "note(length(serialize(as.list(req), NULL)) > 0)",
+    "clone-later": "{ kept <- rlang::env_clone(req); later::later(function() note(inherits(try(kept$rook.input$read(), silent = TRUE), 'try-error'), sort(ls(kept)), length(eapply(kept, class, all.names = TRUE)))) }",
+    "identical": "note(identical(req, req), isTRUE(all.equal(as.list(req), as.list(req))))", "unbind": "{ rlang::env_unbind(req, c('rook.input', '.bodyData')); note(sort(ls(req, all.names = TRUE))) }",
+    "bind": "{ rlang::env_bind(req, rook.input = 'mine'); delayedAssign('lazy', 'kept', assign.env = req); makeActiveBinding('active', function() 'moved', req); holds(req) }",
+}
+
 
 def probes():
     """Sizes and kinds of bodies, chunks, reading."""
+    bodies = {"none": request(), "small": request("POST /probe HTTP/1.1", ["Content-Length: 5"], b"12345"),
+              "chunked": request("POST /probe HTTP/1.1", ["Transfer-Encoding: chunked"], b"3\r\nabc\r\n0\r\n\r\n"),
+              "large": request("POST /probe HTTP/1.1", ["Content-Length: 2000000"], b"y" * 2_000_000)}
+    for kind, code in WHOLES.items():
+        for size, data in bodies.items():
+            method = "GET" if size == "none" else "POST"
+            yield exchange(f"whole/{kind}-{size}", data, f"logged(call = function(req) {{ {code}; ok() }})", method)
+        yield exchange(f"whole/{kind}-seen", bodies["small"], f"logged(call = function(req) {{ {code}; ok() }}, onHeaders = function(req) {{ eapply(req, class, all.names = TRUE); NULL }})", "POST")
     for size in SIZES:
         body = (PATTERN * (size // len(PATTERN) + 1))[:size]
         yield exchange(f"body/size-{size}", request("POST /probe HTTP/1.1", [f"Content-Length: {size}"], body), method="POST")

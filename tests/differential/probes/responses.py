@@ -17,7 +17,7 @@ BODIES = {
     "file-two": "list(file = rep(file.path(DIR, 'text.txt'), 2))", "file-number": "list(file = 1)", "file-null": "list(file = NULL)", "file-name-utf8": r"c(file = file.path(DIR, 'f\u00f6l.txt'))",
     "function": "function() 1", "env": "new.env()", "symbol": "quote(x)", "complex": "1i", "factor": "factor('a')", "json": "structure('{}', class = 'json')",
     "named-chr": "c(a = 'named')", "matrix": "matrix('m')", "date": "as.Date('2020-01-01')", "large": "strrep('x', 1e6)", "large-raw": "raw(1e6)", "html": "htmltools::HTML('<p>')",
-    "lines": r"'a\nb\r\nc'", "nul": "as.raw(c(97, 0, 98))", "64k": "strrep('y', 65536)", "connection": "stdin()",
+    "lines": r"'a\nb\r\nc'", "nul": "as.raw(c(97, 0, 98))", "64k": "strrep('y', 65536)", "connection": "stdin()", "env-file": "list2env(list(file = file.path(DIR, 'text.txt')))",
 }
 
 HEADERS = {
@@ -47,6 +47,15 @@ SHAPES = {
     "data-frame": "data.frame(status = 200L, body = 'x')", "classed": "structure(list(status = 200L, headers = list(), body = 'x'), class = 'response')", "nested": "list(list(status = 200L, headers = list(), body = 'x'))",
     "status-twice": "list(status = 200L, status = 404L, headers = list(), body = 'x')", "r6": "R6::R6Class('R', public = list(status = 200L, headers = list(), body = 'r6'))$new()", "body-file": "list(status = 200L, headers = list(), bodyFile = file.path(DIR, 'text.txt'), bodyFileOwned = FALSE)",
     "invisible": "invisible(ok())", "symbol": "quote(x)", "na": "NA", "raw": "raw(1)", "character0": "character(0)",
+    "env-active": "{ e <- list2env(list(headers = list(), body = 'x')); makeActiveBinding('status', function() 202L, e); e }",
+    "env-promise": "{ e <- list2env(list(headers = list(), body = 'x')); delayedAssign('status', 202L, assign.env = e); e }",
+    "env-no-headers": "list2env(list(status = 200L, body = 'x'))", "env-no-body": "list2env(list(status = 200L, headers = list('X-A' = '1')))", "env-empty": "new.env()",
+    "env-inherited": "new.env(parent = list2env(list(status = 200L, headers = list(), body = 'x')))", "env-locked": "{ e <- list2env(list(status = 200L, headers = list(), body = 'x')); lockEnvironment(e, TRUE); e }",
+    "env-classed": "structure(list2env(list(status = 200L, headers = list(), body = 'x')), class = 'response')", "env-error": "{ e <- list2env(list(status = 200L, headers = list())); makeActiveBinding('body', function() stop('active'), e); e }",
+    "env-file": "list2env(list(status = 200L, headers = list(), body = c(file = file.path(DIR, 'text.txt'))))", "env-large": "list2env(list(status = 200L, headers = list(), body = strrep('y', 1e6)))",
+    "r6-active": "R6::R6Class('R', public = list(headers = list('X-A' = 'b')), active = list(status = function() 202L, body = function() strrep('x', 1e5)))$new()",
+    "refclass": "methods::setRefClass('Answer', fields = list(status = 'integer', headers = 'list', body = 'character'))$new(status = 200L, headers = list('X-A' = '1'), body = 'ref')",
+    "s4": "{ methods::setClass('Four', representation(status = 'integer')); methods::new('Four', status = 200L) }", "pairlist": "pairlist(status = 200L, headers = list(), body = 'x')",
     "dollar-method": "{ assign('$.odd', function(x, name) stop('no fields'), envir = globalenv()); structure(list(status = 200L), class = 'odd') }",
 }
 
@@ -56,6 +65,7 @@ PROMISES = {
     "null": "promises::promise_resolve(NULL)", "text": "promises::promise_resolve('abc')", "no-status": "promises::promise_resolve(list(body = 'x'))", "nested": "promises::promise_resolve(promises::promise_resolve(ok('nested')))",
     "then": "promises::then(promises::promise_resolve(1), function(x) ok('then'))", "then-error": "promises::then(promises::promise_resolve(1), function(x) stop('in then'))", "file": "promises::promise_resolve(list(status = 200L, headers = list(), body = c(file = file.path(DIR, 'text.txt'))))",
     "warning": "promises::then(promises::promise_resolve(1), function(x) { warning('in then'); ok() })", "condition": "promises::promise_reject(structure(class = c('custom', 'condition'), list(message = 'mine', call = NULL)))",
+    "env": "promises::promise_resolve(list2env(list(status = 200L, headers = list('X-A' = '1'), body = 'env')))", "r6": "promises::promise_resolve(R6::R6Class('R', public = list(status = 200L, headers = list(), body = 'r6'))$new())",
     "future-like": "structure(list(), class = 'Future')", "finally": "promises::finally(promises::promise_resolve(ok()), function() note('finally'))", "rejected-utf8": r"promises::promise_reject('b\u00f6')", "rejected-null": "promises::promise_reject(NULL)", "rejected-number": "promises::promise_reject(1)",
 }
 

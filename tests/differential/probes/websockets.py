@@ -98,7 +98,9 @@ def probes():
     one = upgraded(lambda wire: (wire.frames(), wire.send(close_frame(1000))))
     yield connection("ws-request/plain", one, f"logged({dumped})")
     yield connection("ws-request/after-onHeaders", one, f"logged(onHeaders = function(req) {{ req$MINE <- 'set'; NULL }}, {dumped})")
-    for kind, answer in {"403": "list(status = 403L, headers = list(), body = 'no')", "error": "stop('in headers')", "null": "NULL", "changes": "{ req$PATH_INFO <- '/other'; NULL }"}.items():
+    for kind, answer in {"403": "list(status = 403L, headers = list(), body = 'no')", "error": "stop('in headers')", "null": "NULL", "changes": "{ req$PATH_INFO <- '/other'; NULL }",
+                         "changes-all": "{ for (name in ls(req, all.names = TRUE)) assign(name, 'changed', envir = req); NULL }", "removes": "{ rm('PATH_INFO', 'HEADERS', 'HTTP_X_PROBE', envir = req); NULL }",
+                         "adds": "{ req$HTTP_MINE <- 'set'; req$CONTENT_TYPE <- 'a/b'; NULL }"}.items():
         yield connection(f"ws-onHeaders/{kind}", one, f"logged(onHeaders = function(req) {{ {answer} }}, {dumped})")
     yield connection("ws-request/static-path", one, f"logged({dumped}, staticPaths = list(`/` = DIR))")
 
