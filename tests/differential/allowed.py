@@ -46,7 +46,10 @@ def titled(name):
     return "-".join(word[:1].upper() + word[1:].lower() for word in name.split("-"))
 
 
-TURNS = {"title case": lambda text: "\n".join(map(titled, text.split("\n")))}
+TURNS = {
+    "title case": lambda text: "\n".join(map(titled, text.split("\n"))),
+    "marked as UTF-8": lambda text: text.replace("(unknown)", "(UTF-8)"),
+}
 
 
 def older(version, than):

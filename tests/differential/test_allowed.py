@@ -138,6 +138,16 @@ class TestTheFile(unittest.TestCase):
         self.check("persistence/10", "version", [("HTTP/1.1", "HTTP/1.0")], [("HTTP/1.1", "HTTP/2"), ("HTTP/1.0", "HTTP/1.1")])
         self.check("ws-message/any", "rest", [("", "\\x88\\x02\\x03\\xe8")], [("", "\\x81\\x05hello"), ("", "\\x88\\x02\\x03\\xe8\\x88"), ("\\x81\\x00", "")])
 
+    def test_marks_of_encodings(self):
+        old = 'call\nchr "<c3>" (unknown), "b"'
+        self.check("lines/any", "events", [(old, old.replace("unknown", "UTF-8"))],
+                   [(old, 'call\nchr "<c3>" (UTF-8), "c"'), (old, "call"), (old, old.replace("unknown", "latin1"))])
+
+    def test_what_reaches_the_app(self):
+        self.check("input/any", "events", [('call\nlist(["message"] chr "x", ["call"] NULL)', 'call\nlist(["message"] chr "`n` must be one number.", ["call"] NULL)')],
+                   [("call\nraw 61", "call\nraw 62"), ("call\nraw 61", "call"), ('call\nlist(["message"] chr "x")', 'call\nlist(["message"] chr "y")')])
+        self.check("ws-close/any", "frames", [("close 2999 ", "close 1001 ")], [("text abc", "none"), ("close 1000 a", "close 1011 b")])
+
     def test_the_number_of_entries(self):
         self.assertLess(len(self.rules.entries), 60)
 
