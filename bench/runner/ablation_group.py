@@ -1,4 +1,4 @@
-"""Groups of kind `ablation`: each cost put back by a cargo feature, in a micro benchmark and in a server under load."""
+"""Groups of kind `ablation`: each cost put back by a patch, in a micro benchmark and in a server under load."""
 
 from collections.abc import Callable
 from functools import partial

@@ -77,26 +77,53 @@ def hyper() -> Path:
     return TARGET / "release" / "rookery-bench-hyper"
 
 
-def rust_binary(group: str, feature: str = "") -> Path:
+def rust_binary(group: str) -> Path:
     """The Rust binary of a micro group, with our cases and those of the peers on crates.io."""
     if not (BENCH / "micro" / group / "Cargo.toml").exists():
         raise BuildError(f"bench/micro/{group} does not exist")
     name = f"rookery-bench-{group}"
-    features = ["--features", feature] if feature else []
-    _run(["cargo", "build", "--release", "--locked", "-p", name, "--target-dir", str(TARGET), *features], BENCH)
+    _run(["cargo", "build", "--release", "--locked", "-p", name, "--target-dir", str(TARGET)], BENCH)
     return TARGET / "release" / name
+
+
+PATCHES = BENCH / "micro" / "ablation" / "patches"
 
 
 @functools.cache
 def ablation_binary(cost: str) -> Path:
-    """The ablation's program with one cost put back by the cargo feature of that name; `ours` has none of them."""
-    built = rust_binary("ablation", "" if cost == "ours" else cost)
+    """The ablation's program with one cost put back by the patch of that name; `ours` has none of them."""
+    if cost == "ours":
+        built = rust_binary("ablation")
+    else:
+        built = _patched(cost)
     # All of them are built at one place, the last one over the others.
     target = OUT / "ablation" / cost
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     shutil.copy2(built, target)
     return target
+
+
+def _patched(cost: str) -> Path:
+    """Builds the ablation's program from a copy of what it is made of, with a patch applied."""
+    copy = OUT / "patched" / cost
+    shutil.rmtree(copy, ignore_errors=True)
+    for part in ("Cargo.toml", "crates", "bench/Cargo.toml", "bench/Cargo.lock", "bench/micro"):
+        source, target = TREE / part, copy / part
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            # With their times, so that cargo builds no more than is new.
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("target", "node_modules", "tests"))
+        else:
+            shutil.copy2(source, target)
+    manifest = copy / "Cargo.toml"
+    manifest.write_text(manifest.read_text().replace('    "r/src/rust",\n', ""))
+    # Inside a repository `git apply` would leave out what that does not track.
+    outside = {"GIT_CEILING_DIRECTORIES": str(copy.parent), "GIT_DIR": os.devnull, "ROOKERY_BENCH_COST": cost}
+    _run(["git", "apply", "--whitespace=nowarn", str(PATCHES / f"{cost}.patch")], copy, outside)
+    line = ["cargo", "build", "--release", "--locked", "-p", "rookery-bench-ablation", "--target-dir", str(TARGET)]
+    _run(line, copy / "bench", outside)
+    return TARGET / "release" / "rookery-bench-ablation"
 
 
 def find_go() -> None:

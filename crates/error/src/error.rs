@@ -9,11 +9,7 @@ use std::ops::Deref;
 use crate::chain::{self, Chain};
 use crate::context::{Layer, Traced};
 use crate::message;
-#[cfg(feature = "ablation-twice")]
-use crate::repr::Boxed as Concrete;
-#[cfg(not(feature = "ablation-twice"))]
-use crate::repr::Concrete;
-use crate::repr::{Object, Repr, StaticError};
+use crate::repr::{Concrete, Object, Repr, StaticError};
 
 /// Any error, in one machine word.
 ///
@@ -58,8 +54,6 @@ impl Error {
     /// ```
     #[inline]
     pub fn new<E: StdError + Send + Sync + 'static>(error: E) -> Error {
-        #[cfg(feature = "ablation-twice")]
-        let error = Box::new(error);
         Error(Repr::new(Concrete(error)))
     }
 

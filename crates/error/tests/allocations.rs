@@ -87,10 +87,6 @@ impl Kind for All {
 
 /// Without the test harness, whose threads allocate when they please: `harness = false`.
 fn main() {
-    if cfg!(feature = "ablation-twice") {
-        println!("allocations: left out, the ablation puts them back");
-        return;
-    }
     constructors();
     conversions_back();
     hooks();

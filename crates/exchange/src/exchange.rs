@@ -57,8 +57,6 @@ pub struct Exchange {
     departed: Arc<AtomicBool>,
     /// What the server has charged for it, if it is large.
     charge: Option<Charge>,
-    #[cfg(feature = "ablation-malloc")]
-    fields: crate::ablation::Fields,
     // Last, so that nothing that points into it outlives it.
     arena: Arena,
 }
@@ -83,8 +81,6 @@ impl Exchange {
             reply: Reply::default(),
             departed: Arc::new(AtomicBool::new(false)),
             charge: None,
-            #[cfg(feature = "ablation-malloc")]
-            fields: crate::ablation::Fields::default(),
             arena: Arena::with_chunk_size(FIRST_CHUNK),
         })
     }
@@ -121,7 +117,7 @@ impl Exchange {
                 known,
             }
         } else {
-            let cgi = self.fields().alloc_slice_fill(PREFIX.len() + name.len(), 0u8);
+            let cgi = self.arena.alloc_slice_fill(PREFIX.len() + name.len(), 0u8);
             write_cgi(name, cgi);
             let cgi = Span::of(cgi);
             StoredHeader { name: self.keep(name), cgi, value, known: UNKNOWN }
@@ -155,8 +151,6 @@ impl Exchange {
         self.reply.reset();
         self.arena.reset();
         self.charge = None;
-        #[cfg(feature = "ablation-malloc")]
-        self.fields.reset();
         if self.departed.load(Ordering::Relaxed) {
             // Whoever set it may still hold the flag: the next request gets one of its own.
             self.departed = Arc::new(AtomicBool::new(false));
@@ -335,18 +329,7 @@ impl Exchange {
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Span {
-        if bytes.is_empty() { Span::EMPTY } else { Span::of(self.fields().alloc_slice_copy(bytes)) }
-    }
-
-    /// Where fields are kept.
-    #[cfg(not(feature = "ablation-malloc"))]
-    fn fields(&mut self) -> &mut Arena {
-        &mut self.arena
-    }
-
-    #[cfg(feature = "ablation-malloc")]
-    fn fields(&mut self) -> &mut crate::ablation::Fields {
-        &mut self.fields
+        if bytes.is_empty() { Span::EMPTY } else { Span::of(self.arena.alloc_slice_copy(bytes)) }
     }
 
     /// The rare head: not already sorted with distinct names.

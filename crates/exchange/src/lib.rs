@@ -13,8 +13,6 @@
 //! \* the down queue holds at most one `Respond` per exchange handed out, and WebSocket sends, which are bounded
 //! per connection by the server.
 
-#[cfg(feature = "ablation-malloc")]
-mod ablation;
 mod block;
 mod body;
 mod budget;

@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-#[cfg(not(feature = "ablation-twice"))]
-use rookery_error::StaticError;
-use rookery_error::{Error, Kind};
+use rookery_error::{Error, Kind, StaticError};
 
 /// An enum, and the list of its variants: none can be forgotten there.
 macro_rules! rejections {
@@ -56,7 +54,6 @@ rejections! {
     }
 }
 
-#[cfg(not(feature = "ablation-twice"))]
 static ERRORS: [StaticError<Rejection>; ALL.len()] = {
     let mut errors = [const { StaticError::new(Rejection::Application) }; ALL.len()];
     let mut at = 0;
@@ -83,15 +80,8 @@ impl Rejection {
     }
 
     /// As an error. Allocates nothing.
-    #[cfg(not(feature = "ablation-twice"))]
     pub fn error(self) -> Error {
         Error::from_static_error(&ERRORS[self as usize])
-    }
-
-    /// As an error that is allocated twice, for the benchmark.
-    #[cfg(feature = "ablation-twice")]
-    pub fn error(self) -> Error {
-        Error::new(self)
     }
 
     /// The status line, for what is answered without hyper.

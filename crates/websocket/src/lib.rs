@@ -4,8 +4,6 @@
 //! it with its own sockets; anyone else can as well. [`Connection`] drives it over any `AsyncRead + AsyncWrite` of tokio
 //! (feature `tokio`, on by default), as a server ([`accept`]) or a client ([`connect`]).
 
-#[cfg(any(feature = "ablation-closure", feature = "ablation-timer"))]
-mod ablation;
 #[cfg(feature = "tokio")]
 mod connection;
 pub mod protocol;

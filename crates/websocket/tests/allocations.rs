@@ -1,7 +1,5 @@
 //! Nothing is allocated per frame: counted, not claimed.
 #![cfg(not(miri))] // Miri's allocator is not the system's
-// What the ablations put back is what is counted here.
-#![cfg(not(any(feature = "ablation-closure", feature = "ablation-timer")))]
 
 #[path = "it/support.rs"]
 #[allow(dead_code)]

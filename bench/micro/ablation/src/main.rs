@@ -1,4 +1,4 @@
-//! What is shipped, and the same with one of the costs put back by a cargo feature: `malloc`, `twice`, `closure`, `timer`.
+//! What is shipped, and the same with one of the costs put back by a patch: `malloc`, `twice`, `closure`, `timer`.
 //!
 //! `list` names the cases of this build; `run <scenario> <peer> <iterations>` measures one and prints a JSON object;
 //! `serve <port> hello|failure|ws` is a server without R for a load generator.
@@ -13,17 +13,10 @@ use std::process::ExitCode;
 
 use meter::Case;
 
-/// The cost that this build has put back.
-const COST: &str = if cfg!(feature = "malloc") {
-    "malloc"
-} else if cfg!(feature = "twice") {
-    "twice"
-} else if cfg!(feature = "closure") {
-    "closure"
-} else if cfg!(feature = "timer") {
-    "timer"
-} else {
-    "ours"
+/// The cost that this build has put back: bench/runner/build.py applies the patch and says which.
+const COST: &str = match option_env!("ROOKERY_BENCH_COST") {
+    Some(cost) => cost,
+    None => "ours",
 };
 
 /// Each with the costs that lie on its path.

@@ -73,10 +73,6 @@ impl<F: Future> Future for ErrorHookFuture<F> {
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let (hook, inner) = self.project();
-        #[cfg(feature = "ablation-twice")]
-        let hook = hook.cloned();
-        #[cfg(feature = "ablation-twice")]
-        let hook = hook.as_ref();
         stack::lend(hook, || inner.poll(cx))
     }
 }

@@ -221,7 +221,6 @@ fn a_future_takes_its_hook_to_other_threads() {
 }
 
 #[test]
-#[cfg_attr(feature = "ablation-twice", ignore = "the ablation counts references")]
 fn a_poll_counts_no_reference() {
     let (count, hook) = Count::new();
     drop(count);

@@ -88,7 +88,6 @@ fn each_error_reaches_its_requests_hook_once_with_the_requests_id() {
 
 /// The life of a connection: one wrapped future, several requests, no reference counted.
 #[test]
-#[cfg_attr(feature = "ablation-twice", ignore = "the ablation counts references")]
 fn one_hook_serves_a_connection() {
     let reports = queueing();
     let hook = reports.hook();

@@ -36,8 +36,6 @@ pub(crate) struct Inbound {
     wait: Wait,
     timer: Timer,
     canceller: Option<Canceller>,
-    #[cfg(feature = "ablation-timer")]
-    read_timer: crate::ablation::ReadTimer,
 }
 
 /// When the read in hand gives up.
@@ -79,8 +77,6 @@ impl Inbound {
             wait: Wait::Forever,
             timer: Timer::default(),
             canceller: None,
-            #[cfg(feature = "ablation-timer")]
-            read_timer: crate::ablation::ReadTimer::default(),
         };
         if !leftover.is_empty() {
             let mut buffer = buffers::take_read();
@@ -149,8 +145,6 @@ impl Inbound {
         if self.canceller.as_ref().is_some_and(Canceller::is_cancelled) {
             return None;
         }
-        #[cfg(feature = "ablation-closure")]
-        let _cleanup = crate::ablation::Cleanup::new();
         let buffer = self.buffer.as_deref_mut()?;
         let mut quick = self.decoder.quick(&mut buffer[self.start..self.end])?;
         let base = self.start as u32;
@@ -299,13 +293,7 @@ impl Inbound {
     ) -> Poll<io::Result<usize>> {
         let mut buffer = self.buffer.take().unwrap_or_else(buffers::take_read);
         let mut target = ReadBuf::new(&mut buffer);
-        #[cfg(feature = "ablation-timer")]
-        self.read_timer.begin(cx);
         let polled = Pin::new(&mut core.io).poll_read(cx, &mut target);
-        #[cfg(feature = "ablation-timer")]
-        if polled.is_ready() {
-            self.read_timer.end();
-        }
         let n = target.filled().len();
         match polled {
             Poll::Ready(Ok(())) if n > 0 => {

@@ -292,8 +292,6 @@ impl Decoder {
         input: &mut [u8],
         wanted: Wanted,
     ) -> Result<(usize, Option<Step>), Violation> {
-        #[cfg(feature = "ablation-closure")]
-        let _cleanup = crate::ablation::Cleanup::new();
         if self.is_shown {
             self.clear_shown();
         }
