@@ -39,6 +39,8 @@ pub(crate) struct Connection {
     pub(super) end: Cell<End>,
     /// Whether the end may wait for the peer to see it.
     pub(super) lingers: Cell<bool>,
+    /// Whether it has been idle for long enough to give up its buffers.
+    is_parked: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     /// Whether hyper has written an answer of its own to a head it could not read. It is not sent: ours is.
     pub(super) is_refused: Cell<bool>,
@@ -97,6 +99,7 @@ impl Connection {
             serial: http.peers.next_serial(),
             end: Cell::new(End::No),
             lingers: Cell::new(true),
+            is_parked: Cell::new(false),
             waker: RefCell::default(),
             is_refused: Cell::new(false),
             is_watched: Cell::new(true),
@@ -156,6 +159,7 @@ impl Connection {
             parts.entry.end();
         }
         self.enter(Phase::Body);
+        self.is_parked.set(false);
         self.has_rest.set(false);
         self.standing.request.set(FREE);
     }
@@ -179,6 +183,18 @@ impl Connection {
         if let Some(parts) = self.flushing.take() {
             self.http.keep(parts);
         }
+    }
+
+    /// Whether it is to give up what an idle connection does not need.
+    pub(super) fn may_park(&self) -> bool {
+        self.is_parked.get() && self.standing.phase() == Phase::Idle
+    }
+
+    /// It has given that up, and what it reads next needs it again.
+    pub(super) fn unpark(&self) {
+        self.is_parked.set(false);
+        self.buffer.set(FREE);
+        self.charge.set(CONNECTION_BYTES);
     }
 
     // ---- its end ----
@@ -291,6 +307,10 @@ impl Connection {
     }
 }
 
+/// Ticks after which an idle connection gives its buffers up: they are made anew with the next request, which costs two
+/// allocations, so not at once.
+const PARK_TICKS: u32 = 2;
+
 /// A peer that has sent a FIN is probed this often within the time for being idle, with these bounds: seldom enough
 /// for the network, and often enough for an application that works for minutes.
 const PROBES: u32 = 8;
@@ -319,6 +339,8 @@ impl Peer for Connection {
         let unsent = || self.transport.borrow().unsent();
         if self.standing.is_late(&self.http.peers.clock.ticks, now, unsent) {
             self.give_up();
+        } else if self.standing.is_idle_for(PARK_TICKS, now) && !self.is_parked.replace(true) {
+            self.wake();
         }
     }
 

@@ -63,7 +63,12 @@ enum Outcome {
     Done,
     Ended(End),
     Failed(hyper::Error),
-    Upgrade(Box<Exchange>),
+    /// The head does not fit hyper's small table: it is to be read again, with the large one.
+    LargeHead(Bytes),
+    /// Nothing has come for a while, and nothing is held.
+    Parked(Bytes),
+    /// A WebSocket has been accepted; with what came behind its handshake.
+    Upgrade(Box<Exchange>, Bytes),
 }
 
 /// hyper's own table of headers lies on its stack; one of 2,000 lines would be allocated for each request. So a
@@ -79,49 +84,28 @@ async fn serve(driven: Driven, place: Place) {
     let mut rewound = Bytes::new();
     let mut has_small_table = true;
     loop {
-        let limits = &connection.http.peers.limits;
-        let mut builder = http1::Builder::new();
-        builder.half_close(true).title_case_headers(true).max_buf_size(limits.head_bytes.max(MIN_BUFFER));
-        if !has_small_table || limits.header_lines < SMALL_TABLE {
-            builder.max_headers(limits.header_lines);
-        }
-        let io = HyperIo { connection: Rc::clone(connection), rewound: std::mem::take(&mut rewound) };
-        let service = service_fn(|request| answer(connection, request));
-        let mut http = builder.serve_connection(io, service);
-        let outcome = {
-            let mut http = Pin::new(&mut http);
-            poll_fn(|cx| {
-                connection.set_waker(cx);
-                if connection.end.get().is_now() {
-                    return Poll::Ready(Outcome::Ended(connection.end.get()));
+        // Boxed: with its buffers it is most of what a connection costs, and one that is idle has none of it.
+        match Box::pin(drive(connection, std::mem::take(&mut rewound), has_small_table)).await {
+            Outcome::LargeHead(read) => {
+                has_small_table = false;
+                rewound = read;
+                continue;
+            }
+            Outcome::Parked(read) => {
+                if read.is_empty() {
+                    // Empty, it keeps its buffer all the same.
+                    drop(read);
+                    wait_for_peer(connection).await;
+                } else {
+                    rewound = read;
                 }
-                match http.as_mut().poll(cx) {
-                    Poll::Ready(Ok(())) => Poll::Ready(Outcome::Done),
-                    Poll::Ready(Err(error)) => Poll::Ready(Outcome::Failed(error)),
-                    Poll::Pending => {
-                        if let Some(exchange) = connection.upgrade.borrow_mut().take() {
-                            return Poll::Ready(Outcome::Upgrade(exchange));
-                        }
-                        // A reply was flushed after `stop`: hyper waits for the next request, which is not wanted.
-                        match connection.end.get() {
-                            end if end.is_now() => Poll::Ready(Outcome::Ended(end)),
-                            _ => Poll::Pending,
-                        }
-                    }
-                }
-            })
-            .await
-        };
-        match outcome {
+                connection.unpark();
+                continue;
+            }
             Outcome::Ended(End::HeadTimeout) => refuse(connection, Rejection::HeadTimeout),
             Outcome::Ended(End::Overload) => refuse(connection, Rejection::Overload),
             Outcome::Ended(End::BodyTimeout) => refuse(connection, Rejection::BodyTimeout),
             Outcome::Failed(error) if error.is_parse_too_large() && connection.is_refused.get() => {
-                if std::mem::take(&mut has_small_table) && limits.header_lines > SMALL_TABLE {
-                    connection.is_refused.set(false);
-                    rewound = http.into_parts().read_buf;
-                    continue;
-                }
                 refuse(connection, Rejection::HeadTooLarge);
             }
             // The preface of HTTP/2 is refused without a word.
@@ -132,10 +116,7 @@ async fn serve(driven: Driven, place: Place) {
                 refuse(connection, Rejection::Unreadable);
             }
             Outcome::Done | Outcome::Ended(_) | Outcome::Failed(_) => {}
-            Outcome::Upgrade(exchange) => {
-                let read = http.into_parts().read_buf;
-                return upgrade(driven, place, exchange, read);
-            }
+            Outcome::Upgrade(exchange, read) => return upgrade(driven, place, exchange, read),
         }
         break;
     }
@@ -148,4 +129,65 @@ async fn serve(driven: Driven, place: Place) {
         connection.http.disown(exchange);
     }
     close(connection).await;
+}
+
+/// Drives hyper until it has ended, or is not wanted any more.
+async fn drive(connection: &Rc<Connection>, rewound: Bytes, has_small_table: bool) -> Outcome {
+    let limits = &connection.http.peers.limits;
+    let mut builder = http1::Builder::new();
+    builder.half_close(true).title_case_headers(true).max_buf_size(limits.head_bytes.max(MIN_BUFFER));
+    if !has_small_table || limits.header_lines < SMALL_TABLE {
+        builder.max_headers(limits.header_lines);
+    }
+    let io = HyperIo { connection: Rc::clone(connection), rewound };
+    let mut http = builder.serve_connection(io, service_fn(|request| answer(connection, request)));
+    let outcome = poll_fn(|cx| {
+        connection.set_waker(cx);
+        if connection.end.get().is_now() {
+            return Poll::Ready(Outcome::Ended(connection.end.get()));
+        }
+        match Pin::new(&mut http).poll(cx) {
+            Poll::Ready(Ok(())) => Poll::Ready(Outcome::Done),
+            Poll::Ready(Err(error)) => Poll::Ready(Outcome::Failed(error)),
+            Poll::Pending => {
+                if let Some(exchange) = connection.upgrade.borrow_mut().take() {
+                    return Poll::Ready(Outcome::Upgrade(exchange, Bytes::new()));
+                }
+                match connection.end.get() {
+                    // A reply was flushed after `stop`: hyper waits for the next request, which is not wanted.
+                    end if end.is_now() => Poll::Ready(Outcome::Ended(end)),
+                    _ if connection.may_park() => Poll::Ready(Outcome::Parked(Bytes::new())),
+                    _ => Poll::Pending,
+                }
+            }
+        }
+    })
+    .await;
+    match outcome {
+        Outcome::Upgrade(exchange, _) => Outcome::Upgrade(exchange, http.into_parts().read_buf),
+        Outcome::Parked(_) => Outcome::Parked(http.into_parts().read_buf),
+        Outcome::Failed(error)
+            if error.is_parse_too_large()
+                && connection.is_refused.get()
+                && has_small_table
+                && limits.header_lines > SMALL_TABLE =>
+        {
+            connection.is_refused.set(false);
+            Outcome::LargeHead(http.into_parts().read_buf)
+        }
+        outcome => outcome,
+    }
+}
+
+/// Waits until the peer of an idle connection sends, or the connection is to end.
+async fn wait_for_peer(connection: &Connection) {
+    poll_fn(|cx| {
+        connection.set_waker(cx);
+        if connection.end.get().is_now() {
+            return Poll::Ready(());
+        }
+        // An error is for hyper to find.
+        connection.transport.borrow().poll_read_ready(cx).map(drop)
+    })
+    .await;
 }

@@ -155,6 +155,11 @@ impl Standing {
         }
     }
 
+    /// Whether it has been between requests for `ticks`.
+    pub(super) fn is_idle_for(&self, ticks: u32, now: u32) -> bool {
+        self.phase.get() == Phase::Idle && now.wrapping_sub(self.since.get()) >= ticks
+    }
+
     /// How long the connection has made no use of its seat, in ticks; `None` when it is being served.
     pub(super) fn slowness(&self, ticks: &Ticks, now: u32) -> Option<u32> {
         let lag = |rate| Some(self.pace.lag(rate)).filter(|lag| *lag > 0);

@@ -88,6 +88,29 @@ fn stopping_does_not_wait_for_who_was_refused_and_does_not_read() {
 }
 
 #[test]
+fn a_connection_that_gave_its_buffers_up_is_served_again_and_ends_when_it_is_told() {
+    // Ticks of 10 ms, of which two are enough.
+    let limits = Limits { close_time: Duration::from_millis(40), ..Limits::default() };
+    let mut app = App::new(limits, hello);
+    let (mut one, mut other) = (app.connect(), app.connect());
+    for pause in [0, 100, 5, 30, 100] {
+        for client in [&mut one, &mut other] {
+            assert_eq!(client.get("/").status, 200);
+        }
+        std::thread::sleep(Duration::from_millis(pause));
+    }
+    // In pieces, with the next behind it.
+    one.send("GET /a HT");
+    std::thread::sleep(Duration::from_millis(100));
+    one.send("TP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!([one.reply().unwrap().status, one.reply().unwrap().status], [200, 200]);
+    drop(other);
+    std::thread::sleep(Duration::from_millis(100));
+    app.stop();
+    assert!(one.is_closed());
+}
+
+#[test]
 fn connections_are_counted_when_they_are_accepted() {
     let (goes, waits) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (go, wait) = (Arc::clone(&goes), Arc::clone(&waits));
