@@ -28,11 +28,12 @@ prepare <- function() {
     shared$error_stream <- stdErrStream
     shared$httpuv_version <- httpuv_version()
     shared$request_frame <- request_frame()
-    shared$body_stream <- body_stream
+    shared$native_body_stream <- ffi_body_stream
+    shared$stream_parts <- list(stream_methods(), stream_classes)
     shared$open_body <- open_body
     shared$bind_body <- bind_body
     shared$close_body <- close_body
-    shared$socket_parts <- list(WebSocket$public_methods, WebSocket$public_fields, c(WebSocket$classname, "R6"))
+    shared$socket_parts <- list(WebSocket$public_methods, c(WebSocket$classname, "R6"), WebSocket$public_fields)
     shared$then <- answer_later
     shared$message <- error_page
     .Call(ffi_prepare, shared)

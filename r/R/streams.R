@@ -54,17 +54,21 @@ request_frame <- function() {
   frame
 }
 
-# An InputStream whose methods are all there is to make: the rest is in C.
-body_stream <- function(.ticket) {
-  read <- function(l = -1L) .Call(ffi_input_read, .ticket, l)
-  read_lines <- function(n = -1L) body_lines(.ticket, n)
-  rewind <- function() .Call(ffi_input_seek, .ticket, 0)
-  as_stream(environment())
+# The methods of a body's stream, whose environment is the stream and has `.ticket`: C makes them, see prototype.c.
+stream_methods <- function() {
+  .ticket <- NULL
+  list(
+    read = function(l = -1L) .Call(ffi_input_read, .ticket, l),
+    read_lines = function(n = -1L) body_lines(.ticket, n),
+    rewind = function() .Call(ffi_input_seek, .ticket, 0)
+  )
 }
+
+stream_classes <- c("InputStream", "R6")
 
 as_stream <- function(self) {
   lockEnvironment(self, bindings = TRUE)
-  class(self) <- c("InputStream", "R6")
+  class(self) <- stream_classes
   self
 }
 
@@ -102,7 +106,7 @@ close_body <- function(opened) {
 # Binds a body in a request that was made before it had one.
 bind_body <- function(ticket, req) {
   force(ticket)
-  delayedAssign("rook.input", body_stream(ticket), assign.env = req)
+  delayedAssign("rook.input", .Call(ffi_body_stream, ticket), assign.env = req)
   delayedAssign(".bodyData", open_body(ticket, req), assign.env = req)
 }
 

@@ -41,27 +41,11 @@ void app_remove(uint32_t listener) {
     }
 }
 
-// app$name, as R means it (R6, reference classes and lists alike), without matching a part of a name.
-SEXP app_field(SEXP app, SEXP name) {
-    if (TYPEOF(app) == VECSXP && !Rf_isObject(app)) {
-        SEXP names = Rf_getAttrib(app, R_NamesSymbol);
-        for (R_xlen_t i = 0; i < XLENGTH(app) && names != R_NilValue; i++) {
-            if (strcmp(CHAR(STRING_ELT(names, i)), CHAR(PRINTNAME(name))) == 0) {
-                return VECTOR_ELT(app, i);
-            }
-        }
-        return R_NilValue;
-    }
-    SEXP call = PROTECT(Rf_lang3(syms.dollar, app, name));
-    SEXP value = Rf_eval(call, R_BaseEnv);
-    UNPROTECT(1);
-    return value;
-}
-
 // Where a request is on its way.
-enum stage { STAGE_REQUEST, STAGE_ON_HEADERS, STAGE_CALL, STAGE_RESPONSE, STAGE_ON_WS_OPEN };
+enum stage { STAGE_REQUEST, STAGE_ON_HEADERS, STAGE_CALL, STAGE_RESPONSE, STAGE_PROMISE, STAGE_ON_WS_OPEN };
 
-static const char* const stage_names[] = {"reading the request", "onHeaders", "call", "the response", "onWSOpen"};
+static const char* const stage_names[] = {"reading the request", "onHeaders", "call", "the response", "the response of a promise",
+                                          "onWSOpen"};
 
 struct visit {
     const struct rk_event* event;
@@ -92,14 +76,20 @@ static void take_result(struct visit* visit, SEXP value) {
     uint32_t slot = visit->event->slot;
     uint64_t id = visit->event->id;
     visit->stage = STAGE_RESPONSE;
-    if (Rf_inherits(value, "promise")) {
+    bool is_promise = Rf_inherits(value, "promise");
+    SEXP fulfilled = is_promise ? promise_value(value) : NULL;
+    if (is_promise && fulfilled == NULL) {
         SEXP ticket = PROTECT(make_ticket(slot, id));
         SEXP call = PROTECT(Rf_lang3(objs.then, value, ticket));
         Rf_eval(call, R_BaseEnv);
         UNPROTECT(2);
         return;
     }
-    visit->problem = response_write(slot, id, value);
+    if (is_promise) {
+        visit->stage = STAGE_PROMISE;
+    }
+    visit->problem = response_write(slot, id, PROTECT(is_promise ? fulfilled : value));
+    UNPROTECT(1);
     if (visit->problem == NULL) {
         respond(slot, id);
     }

@@ -125,6 +125,12 @@ static void symbols_init(void) {
         .request = Rf_install("request"),
         .paused = Rf_install("paused"),
         .dollar = Rf_install("$"),
+        .ticket = Rf_install(".ticket"),
+        .promise_impl = Rf_install("promise_impl"),
+        .enclosing = Rf_install(".__enclos_env__"),
+        .private_fields = Rf_install("private"),
+        .state = Rf_install("state"),
+        .value = Rf_install("value"),
     };
 }
 
@@ -140,9 +146,9 @@ static void table_init(void) {
     }
 }
 
-// Called by .onLoad(): `shared` is an environment with the R objects and closures that C uses. When the package is
-// loaded again its code may be here still, with what it holds for others; the objects are those of the new namespace.
-SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
+// `shared` is an environment with the R objects and closures that C uses. When the package is loaded again its code may be
+// here still, with what it holds for others; the objects are those of the new namespace. Says whether it is the first time.
+bool globals_init(SEXP ns, SEXP globals, SEXP shared) {
     bool is_first = table == NULL;
     if (is_first) {
         symbols_init();
@@ -168,29 +174,24 @@ SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
     objs.heed = shared_object(shared, "heed");
     objs.hear_interrupts = shared_object(shared, "hear_interrupts");
 
-    if (is_first) {
-        strings_init();
-        guard_init();
-    }
-    service_init();
-    return R_NilValue;
+    return is_first;
 }
 
 // What requests and WebSockets are made of and answered with, before the first server: see prepare() in R/globals.R.
-SEXP ffi_prepare(SEXP shared) {
+void globals_prepare(SEXP shared) {
     objs.null_input = shared_object(shared, "null_input");
     objs.error_stream = shared_object(shared, "error_stream");
     objs.httpuv_version = shared_object(shared, "httpuv_version");
     MARK_NOT_MUTABLE(objs.httpuv_version);
     objs.request_frame = shared_object(shared, "request_frame");
-    objs.body_stream = shared_object(shared, "body_stream");
+    objs.native_body_stream = shared_object(shared, "native_body_stream");
+    objs.stream_parts = shared_object(shared, "stream_parts");
     objs.open_body = shared_object(shared, "open_body");
     objs.bind_body = shared_object(shared, "bind_body");
     objs.close_body = shared_object(shared, "close_body");
-    socket_object_init(shared_object(shared, "socket_parts"));
+    objs.socket_parts = shared_object(shared, "socket_parts");
     objs.then = shared_object(shared, "then");
     objs.message = shared_object(shared, "message");
-    return R_NilValue;
 }
 
 SEXP ffi_rng_state(void) {

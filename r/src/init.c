@@ -3,6 +3,24 @@
 
 #include "shim.h"
 
+// Called by .onLoad(): see globals_init(). Each file sets itself up here, and none of another.
+static SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
+    if (globals_init(ns, globals, shared)) {
+        strings_init();
+        guard_init();
+    }
+    service_init();
+    return R_NilValue;
+}
+
+// Called by prepare(), before the first server: see globals_prepare().
+static SEXP ffi_prepare(SEXP shared) {
+    globals_prepare(shared);
+    socket_object_init();
+    input_init();
+    return R_NilValue;
+}
+
 #define ENTRY(name, arguments) {#name, (DL_FUNC)&name, arguments}
 
 static const R_CallMethodDef entries[] = {
@@ -27,6 +45,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_body_read, 3),
     ENTRY(ffi_body_open, 1),
     ENTRY(ffi_body_opened, 2),
+    ENTRY(ffi_body_stream, 1),
     ENTRY(ffi_input_read, 2),
     ENTRY(ffi_input_tell, 1),
     ENTRY(ffi_input_seek, 2),

@@ -1,7 +1,7 @@
 // req$rook.input and req$.bodyData: what an app reads a request's body from.
 //
 // Most requests' bodies are read in one way or not at all, and an object of R's costs more than a small request. So both
-// are promises, which R keeps when the app first looks at them: see body_stream() and open_body() in R/streams.R.
+// are promises, which R keeps when the app first looks at them: see ffi_body_stream() and open_body() in R/streams.R.
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,6 +10,14 @@
 
 // What R code names a body by: a numeric vector. Its offset is changed in place.
 enum { TICKET_SLOT, TICKET_ID, TICKET_SIZE, TICKET_FD, TICKET_PROCESS, TICKET_OFFSET, TICKET_LENGTH };
+
+static struct prototype stream_prototype;
+static SEXP call_symbol;
+
+void input_init(void) {
+    prototype_init(&stream_prototype, objs.stream_parts);
+    call_symbol = Rf_install(".Call");
+}
 
 static SEXP new_ticket(const struct rk_event* event) {
     SEXP ticket = Rf_allocVector(REALSXP, TICKET_LENGTH);
@@ -51,7 +59,7 @@ static void check_readable(SEXP ticket) {
 // is the only way to make promises cheaply: two calls of delayedAssign() take 2 us more. See request_frame() in R/streams.R.
 SEXP input_request(const struct rk_event* event) {
     SEXP ticket = PROTECT(new_ticket(event));
-    SEXP stream = PROTECT(Rf_lang2(objs.body_stream, ticket));
+    SEXP stream = PROTECT(Rf_lang3(call_symbol, objs.native_body_stream, ticket));
     SEXP connection = PROTECT(Rf_lang3(objs.open_body, ticket, R_NilValue));
     SEXP call = PROTECT(Rf_lang3(objs.request_frame, stream, connection));
     SEXP inner = PROTECT(Rf_eval(call, R_BaseEnv));
@@ -76,6 +84,17 @@ void input_bind(SEXP req, const struct rk_event* event) {
 }
 
 // ---- the stream ----
+
+// An InputStream whose methods are all there is to make: the rest is below.
+SEXP ffi_body_stream(SEXP ticket) {
+    SEXP self = PROTECT(R_NewEnv(objs.ns, FALSE, 0));
+    Rf_defineVar(syms.ticket, ticket, self);
+    R_LockBinding(syms.ticket, self);
+    prototype_bind(&stream_prototype, self, self);
+    R_LockEnvironment(self, FALSE);
+    UNPROTECT(1);
+    return self;
+}
 
 // The next `l` bytes, or those that are left: all of them when `l` is negative.
 SEXP ffi_input_read(SEXP ticket, SEXP l) {

@@ -57,6 +57,16 @@ struct rk_event {
     struct rk_bytes data;
 };
 
+// The same as in Rust (src/rust): there each is asserted as well.
+#if UINTPTR_MAX == UINT64_MAX
+_Static_assert(sizeof(struct rk_bytes) == 16 && offsetof(struct rk_bytes, len) == 8, "rk_bytes");
+_Static_assert(sizeof(struct rk_header) == 56 && offsetof(struct rk_header, symbol) == 48, "rk_header");
+_Static_assert(sizeof(struct rk_event) == 192 && offsetof(struct rk_event, id) == 16 &&
+                   offsetof(struct rk_event, method) == 32 && offsetof(struct rk_event, headers) == 144 &&
+                   offsetof(struct rk_event, body_fd) == 168 && offsetof(struct rk_event, data) == 176,
+               "rk_event");
+#endif
+
 enum rk_refusal { RK_OK = 0, RK_BAD_NAME = 1, RK_BAD_VALUE = 2, RK_STALE = 3 };
 
 // life of servers
@@ -131,6 +141,10 @@ struct rk_log_record {
     struct rk_bytes query;
 };
 
+#if UINTPTR_MAX == UINT64_MAX
+_Static_assert(sizeof(struct rk_log_record) == 96 && offsetof(struct rk_log_record, remote) == 32, "rk_log_record");
+#endif
+
 int rk_log_open(int fd, int format);  // takes the descriptor; -1: for rk_log_next()
 int rk_log_next(struct rk_log_record* record);
 uint64_t rk_log_lost(void);
@@ -149,6 +163,12 @@ struct rk_static_path {
     int32_t has_index;
     int32_t falls_through;
 };
+
+#if UINTPTR_MAX == UINT64_MAX
+_Static_assert(sizeof(struct rk_static_path) == 112 && offsetof(struct rk_static_path, headers) == 80 &&
+                   offsetof(struct rk_static_path, falls_through) == 104,
+               "rk_static_path");
+#endif
 
 void* rk_site_new(void);
 void rk_site_free(void* site);

@@ -13,7 +13,6 @@ static const double later_seconds = 0.001;
 static const double park_seconds = 0.15;
 
 int interrupts;
-unsigned forks;
 
 static int pumping;            // depth of run_now() calls made by service()
 static uint64_t declined_at;   // rk_taken() when the callback last left the work to service()
@@ -27,10 +26,6 @@ typedef void (*exec_later_t)(void (*callback)(void*), void* data, double seconds
 static exec_later_t exec_later;
 static int is_scheduled;
 static int is_closed;
-
-// Whether an event is being read: what it points to is gone with the next. Any allocation may make R collect and run
-// finalizers of the app's, which may call service() or run `later`.
-static bool is_reading;
 
 static void schedule(void);
 static bool run_batch(double start);
@@ -46,7 +41,7 @@ static double now(void) {
 static void service_callback(void* data) {
     (void)data;
     __atomic_store_n(&is_scheduled, 0, __ATOMIC_SEQ_CST);
-    if (is_reading) {
+    if (event_is_being_read()) {
         // The I/O thread asks again while events wait.
         return;
     }
@@ -126,24 +121,20 @@ void service_init(void) {
     __atomic_store_n(&is_closed, 0, __ATOMIC_SEQ_CST);
 }
 
-void event_is_read(void) {
-    is_reading = false;
-}
-
 // One event, or HTTP events for as long as `batch_seconds`. Returns false when there was none.
 static bool run_batch(double start) {
     struct rk_event event;
     if (!rk_next(&event)) {
         return false;
     }
-    is_reading = true;
+    event_begins();
     int asked = interrupts;
     guard_forget_interrupt();
     guard_begin();
     do {
-        is_reading = true;
+        event_begins();
         handle_event(&event);
-        is_reading = false;
+        event_is_read();
         // Shiny flushes its reactives between passes: each message is a pass of its own.
         bool is_http = event.kind == RK_REQUEST || event.kind == RK_HEAD;
         // While `later` has callbacks (an app that answers with promises), one request and one callback take turns.
@@ -280,7 +271,7 @@ SEXP ffi_service(SEXP timeout_ms) {
     if (Rf_xlength(timeout_ms) != 1 || !(is_number || is_na)) {
         Rf_errorcall(R_NilValue, "`timeoutMs` must be one number of milliseconds, or NA");
     }
-    if (is_reading) {
+    if (event_is_being_read()) {
         Rf_errorcall(
             R_NilValue,
             "R runs this finalizer while a request or a message is being read, and others cannot be served meanwhile: "

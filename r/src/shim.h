@@ -21,6 +21,7 @@ extern struct symbols {
     SEXP input, errors, httpuv_version, body_data;
     SEXP call, on_headers, on_ws_open, message_callbacks, close_callbacks;
     SEXP handle, request, paused, dollar;
+    SEXP ticket, promise_impl, enclosing, private_fields, state, value;
 } syms;
 
 // Objects made once: see globals_init().
@@ -28,12 +29,12 @@ extern struct objects {
     SEXP empty_string, rook_version, url_scheme, no_headers;
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
-    SEXP request_frame, body_stream, open_body, bind_body, close_body, then;
+    SEXP request_frame, native_body_stream, stream_parts, open_body, bind_body, close_body, socket_parts, then;
     SEXP overflow, message, report, load_later, heed, hear_interrupts;
 } objs;
 
-SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared);
-SEXP ffi_prepare(SEXP shared);
+bool globals_init(SEXP ns, SEXP globals, SEXP shared);
+void globals_prepare(SEXP shared);
 
 // A table of R objects kept alive by index: O(1), unlike R_PreserveObject().
 uint64_t keep(SEXP object);
@@ -53,9 +54,11 @@ SEXP ffi_lent_blocks(void);
 // input.c -----------------------------------------------------------------
 
 SEXP input_request(const struct rk_event* event);
+void input_init(void);
 void input_bind(SEXP req, const struct rk_event* event);
 void input_answered(uint32_t slot, uint64_t id);
 void input_refused(void);
+SEXP ffi_body_stream(SEXP ticket);
 SEXP ffi_input_read(SEXP ticket, SEXP l);
 SEXP ffi_input_tell(SEXP ticket);
 SEXP ffi_input_seek(SEXP ticket, SEXP offset);
@@ -130,16 +133,47 @@ void report(const char* where, SEXP condition, const char* text);
 const char* response_write(uint32_t slot, uint64_t id, SEXP value);
 void response_text(uint32_t slot, uint64_t id, int status, const char* type, const char* text, size_t len);
 
-// app.c -------------------------------------------------------------------
+// session.c ---------------------------------------------------------------
+
+// The number of this process among the forks of R: what another's C holds is not this one's.
+extern unsigned forks;
+// Whether an event is being read: what it points to is gone with the next. Any allocation may make R collect and run
+// finalizers of the app's, which may call service() or run `later`.
+void event_begins(void);
+// What the event points to is not needed any more: others may be taken.
+void event_is_read(void);
+bool event_is_being_read(void);
+
+// app_field.c -------------------------------------------------------------
 
 SEXP app_field(SEXP app, SEXP name);
+
+// promise.c ---------------------------------------------------------------
+
+SEXP promise_value(SEXP promise);
+
+// app.c -------------------------------------------------------------------
+
 void app_set(uint32_t listener, SEXP app, bool has_on_headers);
 void app_remove(uint32_t listener);
 void handle_event(const struct rk_event* event);
 
+// prototype.c -------------------------------------------------------------
+
+struct prototype {
+    SEXP methods;  // VECSXP of calls of `function`, each of which gives a method where it is evaluated
+    SEXP names;    // STRSXP
+    SEXP classes;  // STRSXP
+};
+
+// From a list of named closures and of classes, which is kept by whoever has it.
+void prototype_init(struct prototype* prototype, SEXP parts);
+// Makes the methods with `enclosing` around them, and binds and locks them in `self`, which gets its classes.
+void prototype_bind(const struct prototype* prototype, SEXP enclosing, SEXP self);
+
 // socket_object.c ---------------------------------------------------------
 
-void socket_object_init(SEXP parts);
+void socket_object_init(void);
 SEXP socket_object(SEXP handle, SEXP req);
 
 // socket.c ----------------------------------------------------------------
@@ -152,12 +186,9 @@ void handle_closed(const struct rk_event* event);
 
 void service_init(void);
 void service_need_later(void);
-// What an event points to is not needed any more: others may be taken.
-void event_is_read(void);
 extern int interrupts;
 
 // How often the process was forked from one that had this package: what belongs to the parent carries another number.
-extern unsigned forks;
 
 // signals.c -----------------------------------------------------------------
 

@@ -187,6 +187,35 @@ test_that("promises: fulfilled, rejected, and settled with what is no response",
   expect_match(lines, "GET /null (the response of a promise)", fixed = TRUE, all = FALSE)
 })
 
+test_that("a promise that is fulfilled already is answered without a callback of package later", {
+  waits <- NULL
+  server <- local_server(list(call = function(req) {
+    # What package promises makes of one is its own: a `then()` would leave a callback.
+    switch(req$PATH_INFO,
+      "/good" = promises::promise_resolve(ok("now")),
+      "/chained" = promises::then(promises::promise_resolve(1), function(one) ok("chained")),
+      "/null" = promises::promise_resolve(NULL),
+      "/bad" = promises::promise_reject("no"),
+      "/promise" = structure(list(), class = "promise")
+    )
+  }))
+  client <- local_client(server)
+  expect_true(later::loop_empty())
+  send(client, request("/good"))
+  serve_until(function() {
+    waits <<- c(waits, !later::loop_empty())
+    fill(client)
+    length(client$read) > 0
+  })
+  expect_false(any(waits))
+  expect_identical(reply(client)$text, "now")
+  lines <- stderr_of(answers <- lapply(c("/chained", "/null", "/bad", "/promise"), function(path) get(client, path)))
+  expect_identical(vapply(answers, `[[`, 1L, "status"), c(200L, 500L, 500L, 500L))
+  expect_identical(answers[[1]]$text, "chained")
+  expect_match(lines, "GET /null (the response of a promise)", fixed = TRUE, all = FALSE)
+  expect_match(lines, "GET /bad (a promise): no", fixed = TRUE, all = FALSE)
+})
+
 test_that("errors in WebSocket callbacks close that WebSocket and nothing else", {
   closed <- character(0)
   server <- local_server(list(

@@ -45,6 +45,18 @@ pub struct RawEvent {
     data: Bytes,
 }
 
+// As in rookery.h.
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    use std::mem::offset_of;
+    assert!(size_of::<Header>() == 56 && offset_of!(Header, symbol) == 48);
+    assert!(
+        size_of::<RawEvent>() == 192 && offset_of!(RawEvent, id) == 16 && offset_of!(RawEvent, method) == 32
+    );
+    assert!(offset_of!(RawEvent, headers) == 144 && offset_of!(RawEvent, body_fd) == 168);
+    assert!(offset_of!(RawEvent, data) == 176);
+};
+
 impl RawEvent {
     const fn new(kind: i32) -> RawEvent {
         RawEvent {

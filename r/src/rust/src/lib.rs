@@ -49,6 +49,10 @@ pub(crate) struct Bytes {
     pub(crate) len: usize,
 }
 
+// As in rookery.h.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Bytes>() == 16 && std::mem::offset_of!(Bytes, len) == 8);
+
 impl Bytes {
     pub(crate) const EMPTY: Bytes = Bytes { start: std::ptr::NonNull::dangling().as_ptr(), len: 0 };
 

@@ -34,6 +34,10 @@ pub struct RawRecord {
     query: Bytes,
 }
 
+// As in rookery.h.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<RawRecord>() == 96 && std::mem::offset_of!(RawRecord, remote) == 32);
+
 /// Logs all listeners' requests to a descriptor, which is taken over; -1: to [`rk_log_next`].
 ///
 /// # Safety

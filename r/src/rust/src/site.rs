@@ -36,6 +36,17 @@ pub struct RawPath {
     falls_through: i32,
 }
 
+// As in rookery.h.
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    use std::mem::offset_of;
+    assert!(
+        size_of::<RawPath>() == 112
+            && offset_of!(RawPath, headers) == 80
+            && offset_of!(RawPath, falls_through) == 104
+    );
+};
+
 impl Builder {
     /// The files, shared: changing the site changes what the listener serves.
     pub(crate) fn files(&self) -> StaticFiles {
