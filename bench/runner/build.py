@@ -113,7 +113,7 @@ def _patched(cost: str) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
             # With their times, so that cargo builds no more than is new.
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("target", "node_modules", "tests"))
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("target", "node_modules"))
         else:
             shutil.copy2(source, target)
     manifest = copy / "Cargo.toml"
