@@ -428,9 +428,9 @@ impl Link {
     /// case, whatever the application does next.
     ///
     /// Two clocks, for two kinds of sender, and neither does for both. One that sends on and on looks at the age of the group
-    /// (`oldest`) as it sends, and from [`COALESCE`] on wakes the server, which writes while the sender works: that costs
+    /// (`oldest`) as it sends, and from `COALESCE` on wakes the server, which writes while the sender works: that costs
     /// no timer. One that sends and then does not come back for long is served by the alarm alone; were that to go off
-    /// after [`COALESCE`], each such interval of sending would cost a system call to set it, five times as many.
+    /// after `COALESCE`, each such interval of sending would cost a system call to set it, five times as many.
     pub fn send(&self, command: Command) {
         let due = {
             let mut down = lock(&self.down);
