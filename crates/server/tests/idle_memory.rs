@@ -1,20 +1,17 @@
 //! What an idle WebSocket, and an idle connection that is kept alive, hold on the heap.
 
-mod application;
 mod counting;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Command, Event};
 use rookery_server::{Config, Limits, Server, Site};
-
-use self::application::{Application, NoWaker};
 
 const UPGRADE: &[u8] =
     b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n";
 
+const LARGE: &[u8] = b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// Connects and reads up to the end of the answer's head.
@@ -60,18 +57,16 @@ fn measure(address: SocketAddr, request: &[u8]) -> (usize, usize) {
 
 #[test]
 fn what_is_idle_holds_little_and_what_has_gone_nothing() {
-    // Ticks of 10 ms: a connection gives its buffers up after two.
-    let limits = Limits { close_time: Duration::from_millis(40), ..Limits::default() };
+    // Ticks of 10 ms: a connection gives its buffers up after two. What exchanges keep has a limit, and is not looked at.
+    let limits = Limits { close_time: Duration::from_millis(40), pool_bytes: 0, ..Limits::default() };
     let config = Config { limits, ..Config::default() };
-    let server = Server::new(config, Box::new(NoWaker));
+    let large = vec![7; 4_000_000];
+    let server = Server::answering(config, move |exchange| {
+        exchange.begin_reply(200);
+        exchange.set_reply_body(if exchange.path() == b"/large" { &large } else { b"" });
+    });
     let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
     let address = listener.local_addr().unwrap();
-    let app = Application::start(&server, |link, event| {
-        if let Event::Request(mut exchange) = event {
-            exchange.begin_reply(if exchange.is_upgrade() { 101 } else { 200 });
-            link.send(Command::Respond(exchange));
-        }
-    });
     // With the memory of its HTTP task a WebSocket was 2,400; with hyper's buffers a connection was 13,000.
     for (what, request, allowed) in [("WebSocket", UPGRADE, 1_400), ("connection", REQUEST, 2_000)] {
         let (each, left) = measure(address, request);
@@ -80,5 +75,11 @@ fn what_is_idle_holds_little_and_what_has_gone_nothing() {
         // Its part of the tables, which are kept.
         assert!(left < 100, "a {what} that has gone holds {left} bytes");
     }
-    drop(app);
+    // More than the sockets' buffers take: all of them wait at once.
+    let before = settled();
+    let sockets: Vec<TcpStream> = (0..16).map(|_| ask(address, LARGE)).collect();
+    settled();
+    drop(sockets);
+    let left = settled().saturating_sub(before);
+    assert!(left < 1_000_000, "large replies that have gone hold {left} bytes");
 }

@@ -82,12 +82,9 @@ impl Call {
 
     /// Begins the log's entry.
     pub(super) fn log(&mut self, head: &Parts) {
-        let connection = Rc::clone(&self.connection);
-        self.entry().begin(
-            &connection.http.log,
-            connection.ends.remote,
-            (&head.method, &head.uri, head.version),
-        );
+        let Call { connection, parts: Some(parts), .. } = self else { return };
+        let request = (&head.method, &head.uri, head.version);
+        parts.entry.begin(&connection.http.log, connection.ends.remote, request);
     }
 
     // ---- its states ----
@@ -150,8 +147,7 @@ impl Call {
         if len <= FREE {
             return Ok(());
         }
-        let connection = Rc::clone(&self.connection);
-        let (peers, held) = (&connection.http.peers, &connection.standing.reply);
+        let (peers, held) = (&self.http().peers, &self.connection.standing.reply);
         let (has, more) = (held.get(), len.min(peers.budget.limit(Share::Replies) / LARGEST_REPLY));
         if !peers.make_room(Share::Replies, has, more) {
             return Err(Rejection::Overload);

@@ -13,8 +13,8 @@ use crate::rejection::Rejection;
 /// Parts kept for reuse: those of as many calls as are answered between two looks at the application.
 const KEPT: usize = 256;
 
-/// Bytes of a buffer for replies that is kept.
-const KEPT_BYTES: usize = 64 << 10;
+/// Bytes of a reply whose buffer is kept: 16 MiB in all.
+pub(super) const KEPT_BYTES: usize = 64 << 10;
 
 /// What a call has that is used again.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl KeptParts {
         parts.entry.end();
         parts.reply.set(0);
         let mut kept = self.0.borrow_mut();
-        if kept.len() < KEPT && parts.out.capacity() <= KEPT_BYTES {
+        if kept.len() < KEPT {
             kept.push(parts);
         }
     }

@@ -327,8 +327,7 @@ impl Peer for Connection {
     }
 
     fn sweep(&self, now: u32) {
-        let is_owed = self.standing.phase() == Phase::Application;
-        if is_owed
+        if self.is_owed()
             && self.is_half_closed.get()
             && !self.has_gone.get()
             && self.transport.borrow().is_hung_up()

@@ -63,12 +63,10 @@ enum Outcome {
     Done,
     Ended(End),
     Failed(hyper::Error),
-    /// The head does not fit hyper's small table: it is to be read again, with the large one.
-    LargeHead(Bytes),
     /// Nothing has come for a while, and nothing is held.
-    Parked(Bytes),
-    /// A WebSocket has been accepted; with what came behind its handshake.
-    Upgrade(Box<Exchange>, Bytes),
+    Parked,
+    /// A WebSocket has been accepted.
+    Upgrade(Box<Exchange>),
 }
 
 /// hyper's own table of headers lies on its stack; one of 2,000 lines would be allocated for each request. So a
@@ -85,13 +83,10 @@ async fn serve(driven: Driven, place: Place) {
     let mut has_small_table = true;
     loop {
         // Boxed: with its buffers it is most of what a connection costs, and one that is idle has none of it.
-        match Box::pin(drive(connection, std::mem::take(&mut rewound), has_small_table)).await {
-            Outcome::LargeHead(read) => {
-                has_small_table = false;
-                rewound = read;
-                continue;
-            }
-            Outcome::Parked(read) => {
+        let (outcome, read) =
+            Box::pin(drive(connection, std::mem::take(&mut rewound), has_small_table)).await;
+        match outcome {
+            Outcome::Parked => {
                 if read.is_empty() {
                     // Empty, it keeps its buffer all the same.
                     drop(read);
@@ -106,6 +101,12 @@ async fn serve(driven: Driven, place: Place) {
             Outcome::Ended(End::Overload) => refuse(connection, Rejection::Overload),
             Outcome::Ended(End::BodyTimeout) => refuse(connection, Rejection::BodyTimeout),
             Outcome::Failed(error) if error.is_parse_too_large() && connection.is_refused.get() => {
+                let may_be_larger = connection.http.peers.limits.header_lines > SMALL_TABLE;
+                if std::mem::take(&mut has_small_table) && may_be_larger {
+                    connection.is_refused.set(false);
+                    rewound = read;
+                    continue;
+                }
                 refuse(connection, Rejection::HeadTooLarge);
             }
             // The preface of HTTP/2 is refused without a word.
@@ -116,7 +117,7 @@ async fn serve(driven: Driven, place: Place) {
                 refuse(connection, Rejection::Unreadable);
             }
             Outcome::Done | Outcome::Ended(_) | Outcome::Failed(_) => {}
-            Outcome::Upgrade(exchange, read) => return upgrade(driven, place, exchange, read),
+            Outcome::Upgrade(exchange) => return upgrade(driven, place, exchange, read),
         }
         break;
     }
@@ -131,8 +132,8 @@ async fn serve(driven: Driven, place: Place) {
     close(connection).await;
 }
 
-/// Drives hyper until it has ended, or is not wanted any more.
-async fn drive(connection: &Rc<Connection>, rewound: Bytes, has_small_table: bool) -> Outcome {
+/// Drives hyper until it has ended, or is not wanted any more; with what it has read and not taken.
+async fn drive(connection: &Rc<Connection>, rewound: Bytes, has_small_table: bool) -> (Outcome, Bytes) {
     let limits = &connection.http.peers.limits;
     let mut builder = http1::Builder::new();
     builder.half_close(true).title_case_headers(true).max_buf_size(limits.head_bytes.max(MIN_BUFFER));
@@ -151,32 +152,19 @@ async fn drive(connection: &Rc<Connection>, rewound: Bytes, has_small_table: boo
             Poll::Ready(Err(error)) => Poll::Ready(Outcome::Failed(error)),
             Poll::Pending => {
                 if let Some(exchange) = connection.upgrade.borrow_mut().take() {
-                    return Poll::Ready(Outcome::Upgrade(exchange, Bytes::new()));
+                    return Poll::Ready(Outcome::Upgrade(exchange));
                 }
                 match connection.end.get() {
                     // A reply was flushed after `stop`: hyper waits for the next request, which is not wanted.
                     end if end.is_now() => Poll::Ready(Outcome::Ended(end)),
-                    _ if connection.may_park() => Poll::Ready(Outcome::Parked(Bytes::new())),
+                    _ if connection.may_park() => Poll::Ready(Outcome::Parked),
                     _ => Poll::Pending,
                 }
             }
         }
     })
     .await;
-    match outcome {
-        Outcome::Upgrade(exchange, _) => Outcome::Upgrade(exchange, http.into_parts().read_buf),
-        Outcome::Parked(_) => Outcome::Parked(http.into_parts().read_buf),
-        Outcome::Failed(error)
-            if error.is_parse_too_large()
-                && connection.is_refused.get()
-                && has_small_table
-                && limits.header_lines > SMALL_TABLE =>
-        {
-            connection.is_refused.set(false);
-            Outcome::LargeHead(http.into_parts().read_buf)
-        }
-        outcome => outcome,
-    }
+    (outcome, http.into_parts().read_buf)
 }
 
 /// Waits until the peer of an idle connection sends, or the connection is to end.

@@ -1,11 +1,12 @@
 //! A reply, from what the application wrote into the exchange to what hyper sends.
 
-use bytes::{BufMut as _, Bytes};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
 use rookery_exchange::{Exchange, ReplyBody as Given, Share};
 
 use super::call::Call;
+use super::call_parts::KEPT_BYTES;
 use super::compress::{self, Candidate};
 use super::head::has_token;
 use super::reply_body::{Content, ReplyBody, Source};
@@ -94,7 +95,12 @@ pub(super) fn build(
             }
         }
         out.put_slice(copied);
-        out.split().freeze()
+        let body = out.split().freeze();
+        if total > KEPT_BYTES {
+            // What is left of it, though empty, holds all of it for as long as it is kept.
+            *out = BytesMut::new();
+        }
+        body
     };
     let content = match exchange.reply_mut().take_body() {
         Given::None => Content::Nothing,

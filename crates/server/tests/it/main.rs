@@ -1,5 +1,6 @@
 //! Black-box tests over real sockets, with a small application in place of R.
 
+mod answering;
 #[path = "../application/mod.rs"]
 mod application;
 mod budget;
