@@ -30,6 +30,7 @@ WebSocket <- R6::R6Class(
     },
     #' @description Adds a function that is called for each message.
     onMessage = function(func) {
+      # Looked at here first: the call makes garbage, and R keeps the pages that it takes for the garbage of an opening.
       if (!is.function(func)) check_function(func, "func")
       invisible(.Call(ffi_ws_add, self, func, FALSE))
     },

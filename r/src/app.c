@@ -1,7 +1,6 @@
 // A request's way through an app: req, onHeaders, call, reply; and what becomes of every failure on it.
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "shim.h"
 
@@ -76,19 +75,19 @@ static void take_result(struct visit* visit, SEXP value) {
     uint32_t slot = visit->event->slot;
     uint64_t id = visit->event->id;
     visit->stage = STAGE_RESPONSE;
-    bool is_promise = Rf_inherits(value, "promise");
-    SEXP fulfilled = is_promise ? promise_value(value) : NULL;
-    if (is_promise && fulfilled == NULL) {
-        SEXP ticket = PROTECT(make_ticket(slot, id));
-        SEXP call = PROTECT(Rf_lang3(objs.then, value, ticket));
-        Rf_eval(call, R_BaseEnv);
-        UNPROTECT(2);
-        return;
-    }
-    if (is_promise) {
+    if (Rf_inherits(value, "promise")) {
+        SEXP fulfilled = promise_value(value);
+        if (fulfilled == NULL) {
+            SEXP ticket = PROTECT(make_ticket(slot, id));
+            SEXP call = PROTECT(Rf_lang3(objs.then, value, ticket));
+            Rf_eval(call, R_BaseEnv);
+            UNPROTECT(2);
+            return;
+        }
         visit->stage = STAGE_PROMISE;
+        value = fulfilled;
     }
-    visit->problem = response_write(slot, id, PROTECT(is_promise ? fulfilled : value));
+    visit->problem = response_write(slot, id, PROTECT(value));
     UNPROTECT(1);
     if (visit->problem == NULL) {
         respond(slot, id);

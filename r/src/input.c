@@ -63,11 +63,7 @@ SEXP input_request(const struct rk_event* event) {
     SEXP connection = PROTECT(Rf_lang3(objs.open_body, ticket, R_NilValue));
     SEXP call = PROTECT(Rf_lang3(objs.request_frame, stream, connection));
     SEXP inner = PROTECT(Rf_eval(call, R_BaseEnv));
-#if R_VERSION >= R_Version(4, 5, 0)
     SEXP req = R_ClosureEnv(inner);
-#else
-    SEXP req = CLOENV(inner);
-#endif
     SETCADDR(connection, req);
     UNPROTECT(5);
     return req;

@@ -4,22 +4,6 @@
 // their byte code here, which `environment<-` drops.
 #include "shim.h"
 
-static SEXP formals_of(SEXP closure) {
-#if R_VERSION >= R_Version(4, 5, 0)
-    return R_ClosureFormals(closure);
-#else
-    return FORMALS(closure);
-#endif
-}
-
-static SEXP body_of(SEXP closure) {
-#if R_VERSION >= R_Version(4, 5, 0)
-    return R_ClosureBody(closure);
-#else
-    return BODY(closure);
-#endif
-}
-
 static SEXP preserved(SEXP object) {
     R_PreserveObject(object);
     MARK_NOT_MUTABLE(object);
@@ -33,8 +17,8 @@ void prototype_init(struct prototype* prototype, SEXP parts) {
     SEXP function = Rf_install("function");
     for (R_xlen_t i = 0; i < XLENGTH(closures); i++) {
         SEXP closure = VECTOR_ELT(closures, i);
-        SEXP formals = PROTECT(formals_of(closure));
-        SEXP body = PROTECT(body_of(closure));
+        SEXP formals = PROTECT(R_ClosureFormals(closure));
+        SEXP body = PROTECT(R_ClosureBody(closure));
         SET_VECTOR_ELT(makers, i, Rf_lang3(function, formals, body));
         UNPROTECT(2);
     }

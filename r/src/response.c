@@ -12,16 +12,7 @@ static SEXP element(SEXP value, const char* name) {
     if (TYPEOF(value) == ENVSXP || TYPEOF(value) == S4SXP) {
         return app_field(value, Rf_install(name));
     }
-    SEXP names = Rf_getAttrib(value, R_NamesSymbol);
-    if (TYPEOF(value) != VECSXP || TYPEOF(names) != STRSXP) {
-        return R_NilValue;
-    }
-    for (R_xlen_t i = 0; i < XLENGTH(names); i++) {
-        if (strcmp(CHAR(STRING_ELT(names, i)), name) == 0) {
-            return VECTOR_ELT(value, i);
-        }
-    }
-    return R_NilValue;
+    return TYPEOF(value) == VECSXP ? list_element(value, name) : R_NilValue;
 }
 
 static struct rk_bytes char_bytes(SEXP text) {

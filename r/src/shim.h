@@ -12,6 +12,13 @@
 
 #include "rookery.h"
 
+#if R_VERSION < R_Version(4, 5, 0)
+// What R's documentation names, before R had it.
+#define R_ClosureFormals FORMALS
+#define R_ClosureBody BODY
+#define R_ClosureEnv CLOENV
+#endif
+
 // globals.c ---------------------------------------------------------------
 
 extern struct symbols {
@@ -147,6 +154,8 @@ bool event_is_being_read(void);
 // app_field.c -------------------------------------------------------------
 
 SEXP app_field(SEXP app, SEXP name);
+// The element of a list (VECSXP) that has just this name; R_NilValue when there is none.
+SEXP list_element(SEXP list, const char* name);
 
 // promise.c ---------------------------------------------------------------
 
@@ -187,8 +196,6 @@ void handle_closed(const struct rk_event* event);
 void service_init(void);
 void service_need_later(void);
 extern int interrupts;
-
-// How often the process was forked from one that had this package: what belongs to the parent carries another number.
 
 // signals.c -----------------------------------------------------------------
 
