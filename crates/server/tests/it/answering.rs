@@ -1,5 +1,7 @@
 //! A server that answers on its I/O thread, by a closure.
 
+use std::fmt::Write as _;
+
 use rookery_exchange::Exchange;
 use rookery_server::{Config, Limits, Listener, Server, Site};
 
@@ -27,7 +29,7 @@ fn requests_are_answered_in_their_order() {
     let (_server, _listener, mut client) = start(Limits::default(), Site::default());
     let mut requests = String::new();
     for i in 0..100 {
-        requests += &format!("POST /{i} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
+        let _ = write!(requests, "POST /{i} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
     }
     client.send(requests);
     for i in 0..100 {
