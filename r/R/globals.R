@@ -28,7 +28,6 @@ prepare <- function() {
     shared$error_stream <- stdErrStream
     shared$httpuv_version <- httpuv_version()
     shared$request_frame <- request_frame()
-    shared$native_body_stream <- ffi_body_stream
     shared$stream_parts <- list(stream_methods(), stream_classes)
     shared$open_body <- open_body
     shared$bind_body <- bind_body

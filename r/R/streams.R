@@ -45,8 +45,8 @@ InputStream <- list(
 
 # ---- the body of a request, read from the server's memory or its file: `ticket` names it to C (src/input.c) ----
 
-# A function whose call gives, as the environment of the function that it returns, a new request with its two bindings
-# not yet looked at. What it calls is no name: the environment around it is empty, as httpuv's requests have it.
+# A function whose call gives, as the environment of the function that it returns, a new request with its two bindings,
+# the second not yet looked at. What it calls is no name: the environment around it is empty, as httpuv's requests have it.
 request_frame <- function() {
   frame <- function(rook.input, .bodyData) NULL
   body(frame) <- as.call(list(`function`, NULL, NULL))
@@ -54,11 +54,20 @@ request_frame <- function() {
   frame
 }
 
+stream_read <- local({
+  .ticket <- NULL
+  read <- function(l = -1L) .Call(ffi_input_read, .ticket, l)
+  # A number instead of the call of `-`, whose evaluation is a quarter of what `read()` of a small body costs. Here, because
+  # what is made when the package is installed is compiled.
+  formals(read)$l <- -1L
+  read
+})
+
 # The methods of a body's stream, whose environment is the stream and has `.ticket`: C makes them, see prototype.c.
 stream_methods <- function() {
   .ticket <- NULL
   list(
-    read = function(l = -1L) .Call(ffi_input_read, .ticket, l),
+    read = stream_read,
     read_lines = function(n = -1L) body_lines(.ticket, n),
     rewind = function() .Call(ffi_input_seek, .ticket, 0)
   )
@@ -103,10 +112,9 @@ close_body <- function(opened) {
   assign(".bodyData", NULL, envir = opened[[2]])
 }
 
-# Binds a body in a request that was made before it had one.
+# Binds the connection in a request that was made before it had a body.
 bind_body <- function(ticket, req) {
   force(ticket)
-  delayedAssign("rook.input", .Call(ffi_body_stream, ticket), assign.env = req)
   delayedAssign(".bodyData", open_body(ticket, req), assign.env = req)
 }
 

@@ -1,6 +1,7 @@
 // A request's way through an app: req, onHeaders, call, reply; and what becomes of every failure on it.
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "shim.h"
 
@@ -176,15 +177,19 @@ static SEXP run_visit(void* data) {
 }
 
 // "GET /path", cut where it is longer than a line of a log should be.
-static void route_of(const struct rk_event* event, char* out, size_t len) {
-    snprintf(
-        out,
-        len,
-        "%.*s %.*s",
-        (int)(event->method.len > 16 ? 16 : event->method.len),
-        event->method.start,
-        (int)(event->path.len > 200 ? 200 : event->path.len),
-        event->path.start);
+enum { ROUTE_METHOD = 16, ROUTE_PATH = 200, ROUTE_MAX = ROUTE_METHOD + 1 + ROUTE_PATH + 1 };
+
+static char* route_part(char* out, struct rk_bytes part, size_t most) {
+    size_t len = part.len < most ? part.len : most;
+    memcpy(out, part.start, len);
+    return out + len;
+}
+
+// By snprintf() it takes 1,200 instructions, for every request.
+static void route_of(const struct rk_event* event, char out[ROUTE_MAX]) {
+    out = route_part(out, event->method, ROUTE_METHOD);
+    *out++ = ' ';
+    *route_part(out, event->path, ROUTE_PATH) = '\0';
 }
 
 // 500 with httpuv's two texts.
@@ -214,7 +219,7 @@ static void handle_request(const struct rk_event* event) {
     struct visit visit = {.event = event, .app = app};
     // The event's pointers, and `apps`, may be gone when R code has run: what a failure needs is copied first.
     struct app copy;
-    char route[256];
+    char route[ROUTE_MAX];
     if (app == NULL) {
         // Its server was stopped with the request in the queue: nobody is there to answer, nobody to read it.
         static const char page[] = "503 Service Unavailable\n";
@@ -225,7 +230,7 @@ static void handle_request(const struct rk_event* event) {
     }
     copy = *app;
     visit.app = &copy;
-    route_of(event, route, sizeof route);
+    route_of(event, route);
     struct guard guard = {.body = run_visit, .data = &visit};
     enum failure failure = guard_run(&guard);
     // Of a request that onHeaders has seen; 0 for all others.

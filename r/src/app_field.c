@@ -1,12 +1,11 @@
 // What an app has under a name.
-#include <string.h>
-
 #include "shim.h"
 
-SEXP list_element(SEXP list, const char* name) {
+SEXP list_element(SEXP list, SEXP name) {
     SEXP names = Rf_getAttrib(list, R_NamesSymbol);
     for (R_xlen_t i = 0; i < XLENGTH(list) && TYPEOF(names) == STRSXP; i++) {
-        if (strcmp(CHAR(STRING_ELT(names, i)), name) == 0) {
+        // R has one object for each string of ASCII characters.
+        if (STRING_ELT(names, i) == PRINTNAME(name)) {
             return VECTOR_ELT(list, i);
         }
     }
@@ -16,7 +15,7 @@ SEXP list_element(SEXP list, const char* name) {
 // app$name, as R means it (R6, reference classes and lists alike), without matching a part of a name.
 SEXP app_field(SEXP app, SEXP name) {
     if (TYPEOF(app) == VECSXP && !Rf_isObject(app)) {
-        return list_element(app, CHAR(PRINTNAME(name)));
+        return list_element(app, name);
     }
     SEXP call = PROTECT(Rf_lang3(syms.dollar, app, name));
     SEXP value = Rf_eval(call, R_BaseEnv);

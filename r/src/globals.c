@@ -121,6 +121,13 @@ static void symbols_init(void) {
         .on_ws_open = Rf_install("onWSOpen"),
         .message_callbacks = Rf_install("messageCallbacks"),
         .close_callbacks = Rf_install("closeCallbacks"),
+        .status = Rf_install("status"),
+        .response_headers = Rf_install("headers"),
+        .body = Rf_install("body"),
+        .body_file = Rf_install("bodyFile"),
+        .body_file_owned = Rf_install("bodyFileOwned"),
+        .file = Rf_install("file"),
+        .owned = Rf_install("owned"),
         .handle = Rf_install("handle"),
         .request = Rf_install("request"),
         .paused = Rf_install("paused"),
@@ -184,7 +191,6 @@ void globals_prepare(SEXP shared) {
     objs.httpuv_version = shared_object(shared, "httpuv_version");
     MARK_NOT_MUTABLE(objs.httpuv_version);
     objs.request_frame = shared_object(shared, "request_frame");
-    objs.native_body_stream = shared_object(shared, "native_body_stream");
     objs.stream_parts = shared_object(shared, "stream_parts");
     objs.open_body = shared_object(shared, "open_body");
     objs.bind_body = shared_object(shared, "bind_body");

@@ -45,7 +45,6 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_body_read, 3),
     ENTRY(ffi_body_open, 1),
     ENTRY(ffi_body_opened, 2),
-    ENTRY(ffi_body_stream, 1),
     ENTRY(ffi_input_read, 2),
     ENTRY(ffi_input_tell, 1),
     ENTRY(ffi_input_seek, 2),

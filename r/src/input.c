@@ -1,7 +1,7 @@
 // req$rook.input and req$.bodyData: what an app reads a request's body from.
 //
-// Most requests' bodies are read in one way or not at all, and an object of R's costs more than a small request. So both
-// are promises, which R keeps when the app first looks at them: see ffi_body_stream() and open_body() in R/streams.R.
+// Apps read the first, so it is made with the request. The second is a connection, which few look at: a promise, see
+// open_body() in R/streams.R.
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,11 +12,9 @@
 enum { TICKET_SLOT, TICKET_ID, TICKET_SIZE, TICKET_FD, TICKET_PROCESS, TICKET_OFFSET, TICKET_LENGTH };
 
 static struct prototype stream_prototype;
-static SEXP call_symbol;
 
 void input_init(void) {
     prototype_init(&stream_prototype, objs.stream_parts);
-    call_symbol = Rf_install(".Call");
 }
 
 static SEXP new_ticket(const struct rk_event* event) {
@@ -55,11 +53,21 @@ static void check_readable(SEXP ticket) {
     }
 }
 
+// An InputStream whose methods are all there is to make: the rest is below.
+static SEXP body_stream(SEXP ticket) {
+    SEXP self = PROTECT(R_NewEnv(objs.ns, FALSE, 0));
+    Rf_defineVar(syms.ticket, ticket, self);
+    prototype_bind(&stream_prototype, self, self);
+    R_LockEnvironment(self, TRUE);
+    UNPROTECT(1);
+    return self;
+}
+
 // A new request's environment, with both bindings. It is made by the call of a function with these two arguments, which
-// is the only way to make promises cheaply: two calls of delayedAssign() take 2 us more. See request_frame() in R/streams.R.
+// is the only way to make a promise cheaply: a call of delayedAssign() takes 1 us more. See request_frame() in R/streams.R.
 SEXP input_request(const struct rk_event* event) {
     SEXP ticket = PROTECT(new_ticket(event));
-    SEXP stream = PROTECT(Rf_lang3(call_symbol, objs.native_body_stream, ticket));
+    SEXP stream = PROTECT(body_stream(ticket));
     SEXP connection = PROTECT(Rf_lang3(objs.open_body, ticket, R_NilValue));
     SEXP call = PROTECT(Rf_lang3(objs.request_frame, stream, connection));
     SEXP inner = PROTECT(Rf_eval(call, R_BaseEnv));
@@ -74,23 +82,13 @@ void input_bind(SEXP req, const struct rk_event* event) {
     if (event->body_len > 0) {
         SEXP ticket = PROTECT(new_ticket(event));
         SEXP call = PROTECT(Rf_lang3(objs.bind_body, ticket, req));
+        Rf_defineVar(syms.input, PROTECT(body_stream(ticket)), req);
         Rf_eval(call, R_BaseEnv);
-        UNPROTECT(2);
+        UNPROTECT(3);
     }
 }
 
 // ---- the stream ----
-
-// An InputStream whose methods are all there is to make: the rest is below.
-SEXP ffi_body_stream(SEXP ticket) {
-    SEXP self = PROTECT(R_NewEnv(objs.ns, FALSE, 0));
-    Rf_defineVar(syms.ticket, ticket, self);
-    R_LockBinding(syms.ticket, self);
-    prototype_bind(&stream_prototype, self, self);
-    R_LockEnvironment(self, FALSE);
-    UNPROTECT(1);
-    return self;
-}
 
 // The next `l` bytes, or those that are left: all of them when `l` is negative.
 SEXP ffi_input_read(SEXP ticket, SEXP l) {

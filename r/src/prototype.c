@@ -14,25 +14,27 @@ static SEXP preserved(SEXP object) {
 void prototype_init(struct prototype* prototype, SEXP parts) {
     SEXP closures = VECTOR_ELT(parts, 0);
     SEXP makers = PROTECT(Rf_allocVector(VECSXP, XLENGTH(closures)));
+    SEXP names = PROTECT(Rf_allocVector(VECSXP, XLENGTH(closures)));
+    SEXP given = Rf_getAttrib(closures, R_NamesSymbol);
     SEXP function = Rf_install("function");
     for (R_xlen_t i = 0; i < XLENGTH(closures); i++) {
         SEXP closure = VECTOR_ELT(closures, i);
         SEXP formals = PROTECT(R_ClosureFormals(closure));
         SEXP body = PROTECT(R_ClosureBody(closure));
         SET_VECTOR_ELT(makers, i, Rf_lang3(function, formals, body));
+        SET_VECTOR_ELT(names, i, Rf_installTrChar(STRING_ELT(given, i)));
         UNPROTECT(2);
     }
     prototype->methods = preserved(makers);
-    UNPROTECT(1);
-    prototype->names = preserved(Rf_getAttrib(closures, R_NamesSymbol));
+    prototype->names = preserved(names);
+    UNPROTECT(2);
     prototype->classes = preserved(VECTOR_ELT(parts, 1));
 }
 
 void prototype_bind(const struct prototype* prototype, SEXP enclosing, SEXP self) {
     for (R_xlen_t i = 0; i < XLENGTH(prototype->methods); i++) {
-        SEXP name = Rf_installTrChar(STRING_ELT(prototype->names, i));
-        Rf_defineVar(name, PROTECT(Rf_eval(VECTOR_ELT(prototype->methods, i), enclosing)), self);
-        R_LockBinding(name, self);
+        SEXP method = PROTECT(Rf_eval(VECTOR_ELT(prototype->methods, i), enclosing));
+        Rf_defineVar(VECTOR_ELT(prototype->names, i), method, self);
         UNPROTECT(1);
     }
     Rf_setAttrib(self, R_ClassSymbol, prototype->classes);

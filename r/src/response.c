@@ -8,9 +8,9 @@ enum { LEND_BYTES = 64 * 1024 };
 
 // value$name, without matching a part of a name, of a list, an environment, an R6 object or an object of a reference
 // class. Not protected: a binding may be active.
-static SEXP element(SEXP value, const char* name) {
+static SEXP element(SEXP value, SEXP name) {
     if (TYPEOF(value) == ENVSXP || TYPEOF(value) == S4SXP) {
-        return app_field(value, Rf_install(name));
+        return app_field(value, name);
     }
     return TYPEOF(value) == VECSXP ? list_element(value, name) : R_NilValue;
 }
@@ -138,7 +138,7 @@ static bool as_flag(SEXP value) {
 
 // Sends the file that a list or an environment names.
 static const char* write_named_file(
-    uint32_t slot, uint64_t id, SEXP value, const char* file_name, const char* owned_name) {
+    uint32_t slot, uint64_t id, SEXP value, SEXP file_name, SEXP owned_name) {
     SEXP file = PROTECT(element(value, file_name));
     const char* problem = NULL;
     if (TYPEOF(file) != STRSXP || XLENGTH(file) < 1 || STRING_ELT(file, 0) == NA_STRING) {
@@ -175,8 +175,8 @@ static const char* write_text(uint32_t slot, uint64_t id, SEXP body) {
 static const char* write_body(uint32_t slot, uint64_t id, SEXP body, SEXP value) {
     switch (TYPEOF(body)) {
     case NILSXP: {
-        bool has_file = element(value, "bodyFile") != R_NilValue;
-        return has_file ? write_named_file(slot, id, value, "bodyFile", "bodyFileOwned") : NULL;
+        bool has_file = element(value, syms.body_file) != R_NilValue;
+        return has_file ? write_named_file(slot, id, value, syms.body_file, syms.body_file_owned) : NULL;
     }
     case RAWSXP:
         write_bytes(slot, id, body, RAW(body), (size_t)XLENGTH(body));
@@ -185,14 +185,14 @@ static const char* write_body(uint32_t slot, uint64_t id, SEXP body, SEXP value)
         return write_text(slot, id, body);
     case VECSXP:
     case ENVSXP:
-        return write_named_file(slot, id, body, "file", "owned");
+        return write_named_file(slot, id, body, syms.file, syms.owned);
     default:
         return "`body` must be a string, a raw vector, NULL or list(file = path)";
     }
 }
 
 static const char* read_status(SEXP value, int* status) {
-    SEXP given = element(value, "status");
+    SEXP given = element(value, syms.status);
     double number = NA_REAL;
     if ((TYPEOF(given) == INTSXP || TYPEOF(given) == REALSXP) && XLENGTH(given) == 1) {
         number = Rf_asReal(given);
@@ -211,11 +211,11 @@ static const char* write_parts(uint32_t slot, uint64_t id, SEXP value) {
     const char* problem = read_status(value, &status);
     if (problem == NULL) {
         rk_reply_begin(slot, id, status);
-        problem = write_headers(slot, id, PROTECT(element(value, "headers")));
+        problem = write_headers(slot, id, PROTECT(element(value, syms.response_headers)));
         UNPROTECT(1);
     }
     if (problem == NULL) {
-        problem = write_body(slot, id, PROTECT(element(value, "body")), value);
+        problem = write_body(slot, id, PROTECT(element(value, syms.body)), value);
         UNPROTECT(1);
     }
     return problem;

@@ -27,6 +27,7 @@ extern struct symbols {
     SEXP headers, content_type, content_length;
     SEXP input, errors, httpuv_version, body_data;
     SEXP call, on_headers, on_ws_open, message_callbacks, close_callbacks;
+    SEXP status, response_headers, body, body_file, body_file_owned, file, owned;
     SEXP handle, request, paused, dollar;
     SEXP ticket, promise_impl, enclosing, private_fields, state, value;
 } syms;
@@ -36,7 +37,7 @@ extern struct objects {
     SEXP empty_string, rook_version, url_scheme, no_headers;
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
-    SEXP request_frame, native_body_stream, stream_parts, open_body, bind_body, close_body, socket_parts, then;
+    SEXP request_frame, stream_parts, open_body, bind_body, close_body, socket_parts, then;
     SEXP overflow, message, report, load_later, heed, hear_interrupts;
 } objs;
 
@@ -65,7 +66,6 @@ void input_init(void);
 void input_bind(SEXP req, const struct rk_event* event);
 void input_answered(uint32_t slot, uint64_t id);
 void input_refused(void);
-SEXP ffi_body_stream(SEXP ticket);
 SEXP ffi_input_read(SEXP ticket, SEXP l);
 SEXP ffi_input_tell(SEXP ticket);
 SEXP ffi_input_seek(SEXP ticket, SEXP offset);
@@ -155,7 +155,7 @@ bool event_is_being_read(void);
 
 SEXP app_field(SEXP app, SEXP name);
 // The element of a list (VECSXP) that has just this name; R_NilValue when there is none.
-SEXP list_element(SEXP list, const char* name);
+SEXP list_element(SEXP list, SEXP name);
 
 // promise.c ---------------------------------------------------------------
 
@@ -171,13 +171,14 @@ void handle_event(const struct rk_event* event);
 
 struct prototype {
     SEXP methods;  // VECSXP of calls of `function`, each of which gives a method where it is evaluated
-    SEXP names;    // STRSXP
+    SEXP names;    // VECSXP of symbols
     SEXP classes;  // STRSXP
 };
 
 // From a list of named closures and of classes, which is kept by whoever has it.
 void prototype_init(struct prototype* prototype, SEXP parts);
-// Makes the methods with `enclosing` around them, and binds and locks them in `self`, which gets its classes.
+// Makes the methods with `enclosing` around them, and binds them in `self`, which gets its classes. Not locked: some
+// have fields that change.
 void prototype_bind(const struct prototype* prototype, SEXP enclosing, SEXP self);
 
 // socket_object.c ---------------------------------------------------------

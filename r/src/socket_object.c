@@ -18,6 +18,9 @@ SEXP socket_object(SEXP handle, SEXP req) {
     SEXP enclosing = PROTECT(R_NewEnv(objs.ns, FALSE, 0));
     Rf_defineVar(self_symbol, self, enclosing);
     prototype_bind(&prototype, enclosing, self);
+    for (R_xlen_t i = 0; i < XLENGTH(prototype.names); i++) {
+        R_LockBinding(VECTOR_ELT(prototype.names, i), self);
+    }
     SEXP names = PROTECT(Rf_getAttrib(fields, R_NamesSymbol));
     for (R_xlen_t i = 0; i < XLENGTH(fields); i++) {
         Rf_defineVar(Rf_installTrChar(STRING_ELT(names, i)), VECTOR_ELT(fields, i), self);

@@ -5,8 +5,9 @@ local_process <- function(arguments, dir = tempdir(), env = parent.frame(), envi
                           program = file.path(R.home("bin"), "Rscript")) {
   output <- withr::local_tempfile(.local_envir = env)
   process <- processx::process$new(
-    program,
-    arguments,
+    # Whoever runs the tests in the background may have been told to ignore these, and what is ignored stays ignored.
+    "env",
+    c("--default-signal=INT,HUP", program, arguments),
     stdout = output,
     stderr = "2>&1",
     wd = dir,

@@ -1,7 +1,7 @@
 //! From the link's events to `struct rk_event`.
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rookery_exchange::{BodySource, Event, Exchange, MessageKind, Payload};
@@ -199,13 +199,34 @@ impl Core {
 fn show_end(end: Option<SocketAddr>, addr: &mut Vec<u8>, port: &mut Vec<u8>) {
     addr.clear();
     port.clear();
-    // Writing to memory cannot fail.
-    let _ = match end {
-        Some(end) => {
-            write!(addr, "{}", end.ip().to_canonical()).and_then(|()| write!(port, "{}", end.port()))
+    match end.map(|end| end.ip().to_canonical()) {
+        // Once a request and end: by `write!` both take 2,700 instructions of the 25,000 that R's thread has for a GET.
+        Some(IpAddr::V4(ip)) => {
+            for (i, octet) in ip.octets().into_iter().enumerate() {
+                if i > 0 {
+                    addr.push(b'.');
+                }
+                push_decimal(addr, octet.into());
+            }
         }
-        None => write!(port, "0"),
-    };
+        // Writing to memory cannot fail.
+        Some(IpAddr::V6(ip)) => drop(write!(addr, "{ip}")),
+        None => {}
+    }
+    push_decimal(port, end.map_or(0, |end| end.port()));
+}
+
+fn push_decimal(text: &mut Vec<u8>, mut n: u16) {
+    let (mut digits, mut at) = ([0; 5], 5);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    text.extend_from_slice(&digits[at..]);
 }
 
 /// Takes the next event; 0 when there is none.
@@ -293,6 +314,8 @@ mod tests {
             (Some("127.0.0.1:80"), "127.0.0.1", "80"),
             (Some("[::1]:8000"), "::1", "8000"),
             (Some("[::ffff:10.0.0.1]:1"), "10.0.0.1", "1"),
+            (Some("100.20.3.255:65535"), "100.20.3.255", "65535"),
+            (Some("0.0.0.0:0"), "0.0.0.0", "0"),
             (None, "", "0"),
         ];
         let (mut addr, mut port) = (b"old".to_vec(), b"old".to_vec());
