@@ -1,6 +1,7 @@
 """Groups of kind `http`: requests per second, latency and the server's CPU time through wrk."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from . import allocations, flame, wrk
 from .plan import Options, Servers, open_cells, prepare
@@ -18,48 +19,83 @@ def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cel
         absent = {peer: (MISSING, "wrk is not installed") for scenario in scenarios for peer in scenario.peers}
     isolate()
     cells: list[Cell] = []
-    with Servers(options) as servers:
-        for scenario in scenarios:
-            options.say(f"{group.name}: {scenario.name}")
+    with Servers(options) as servers, Servers(options) as others:
+        for scenario, beside in in_turns(scenarios):
+            options.say(f"{group.name}: " + " and ".join(each.name for each in (scenario, beside) if each))
             row = open_cells(scenario, absent)
             if scenario.extra.get("measure") == "allocations":
                 allocations.measure(row, scenario, options)
-            else:
-                servers.switch(scenario.workload, scenario.extra.get("placement"))
-                measure(row, scenario, servers, options)
-            cells += row
+                cells += row
+                continue
+            servers.switch(scenario.workload, scenario.extra.get("placement"))
+            rows = [Row(row, scenario, servers)]
+            if beside:
+                others.switch(beside.workload, beside.extra.get("placement"))
+                rows.append(Row(open_cells(beside, absent), beside, others))
+            measure(rows, options)
+            others.stop_all()
+            cells += [cell for each in rows for cell in each.cells]
     return cells
 
 
-def measure(row: list[Cell], scenario: Scenario, servers: Servers, options: Options) -> None:
-    seconds = options.seconds(scenario)
+def in_turns(scenarios: list[Scenario]) -> list[tuple[Scenario, Scenario | None]]:
+    """Each scenario with the one that takes turns with it, because a goal compares the two: a machine that slows down
+    between them would slow one."""
+    chosen = {scenario.name for scenario in scenarios}
+    beside = {scenario.extra["in_turns_with"]: scenario for scenario in scenarios if "in_turns_with" in scenario.extra}
+    return [(scenario, beside.get(scenario.name)) for scenario in scenarios
+            if scenario.extra.get("in_turns_with") not in chosen]
 
-    def load(cell: Cell, length: float) -> dict[str, float]:
-        server = servers.running[cell.peer]
+
+@dataclass
+class Row:
+    """A scenario's cells, and the servers that answer it."""
+
+    cells: list[Cell]
+    scenario: Scenario
+    servers: Servers
+
+    def load(self, cell: Cell, length: float) -> dict[str, float]:
+        server = self.servers.running[cell.peer]
         server.resume()
         try:
-            return wrk.run(server, scenario, length, servers.placement)
+            return wrk.run(server, self.scenario, length, self.servers.placement)
         finally:
             if server.is_alive():
                 server.pause()
 
-    for cell in row:
-        if cell.status != OK or (server := servers.get(cell)) is None:
-            continue
+    def warm_up(self, cell: Cell, seconds: float) -> None:
+        server = self.servers.get(cell) if cell.status == OK else None
+        if server is None:
+            return
         try:
             server.resume()
-            wrk.check(server, scenario)
-            load(cell, max(WARM_UP_S, seconds))
+            wrk.check(server, self.scenario)
+            self.load(cell, max(WARM_UP_S, seconds))
         except (RuntimeError, OSError) as error:
             cell.fail(str(error))
             if server.is_alive():
                 server.pause()
-    interleave(row, lambda cell: load(cell, seconds))
-    if options.flame:
-        draw_flames(row, scenario, servers, options)
-    for cell in row:
+
+
+def measure(rows: list[Row], options: Options) -> None:
+    # Of each peer its cells in one after the other: what is compared is measured in the same second.
+    turns = [(row, cell) for cells in zip(*(row.cells for row in rows), strict=True) for row, cell in zip(rows, cells)]
+    for row, cell in turns:
+        row.warm_up(cell, options.seconds(row.scenario))
+    of = {id(cell): row for row, cell in turns}
+
+    def take(cell: Cell) -> dict[str, float]:
+        row = of[id(cell)]
+        return row.load(cell, options.seconds(row.scenario))
+
+    interleave([cell for _, cell in turns], take)
+    for row, cell in turns:
         if cell.status == OK:
-            cell.single["peak_bytes"] = float(servers.running[cell.peer].memory_bytes("VmHWM"))
+            cell.single["peak_bytes"] = float(row.servers.running[cell.peer].memory_bytes("VmHWM"))
+    if options.flame:
+        for row in rows:
+            draw_flames(row.cells, row.scenario, row.servers, options)
 
 
 def draw_flames(row: list[Cell], scenario: Scenario, servers: Servers, options: Options) -> None:
