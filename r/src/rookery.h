@@ -175,4 +175,13 @@ void rk_site_free(void* site);
 int rk_site_add(void* site, const struct rk_static_path* path);  // -1: see rk_error()
 int rk_site_publish(void* site);                                 // what was added is what is served
 
+// text ---------------------------------------------------------------------
+// What is returned lives until the next of these calls.
+
+int rk_ip_family(struct rk_bytes text);  // 4, 6, or -1: no address
+struct rk_bytes rk_base64(struct rk_bytes bytes);
+struct rk_bytes rk_uri_encode(struct rk_bytes text, int is_whole);
+int rk_uri_decode(struct rk_bytes text, int is_whole, struct rk_bytes* out);  // 0: it has a NUL
+void rk_text_done(void);                                                      // what was returned has been copied
+
 #endif

@@ -241,6 +241,13 @@ SEXP ffi_log_next(void);
 SEXP ffi_log_lost(void);
 SEXP ffi_log_close(void);
 
+// text.c ------------------------------------------------------------------
+
+SEXP ffi_ip_family(SEXP ip);
+SEXP ffi_base64(SEXP bytes);
+SEXP ffi_uri_encode(SEXP strings, SEXP is_whole);
+SEXP ffi_uri_decode(SEXP strings, SEXP is_whole);
+
 SEXP ffi_site_new(SEXP state);
 SEXP ffi_site_set(SEXP site, SEXP keys, SEXP paths);
 SEXP ffi_site_state(SEXP site);

@@ -1,0 +1,190 @@
+//! What R's exported helpers make of text: the kind of an address, base64, percent-encoding.
+//!
+//! What a function here returns lives until the next call of one, or of `rk_text_done`.
+
+use std::cell::Cell;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::{Bytes, entry};
+
+/// What `encodeURI()` leaves, besides what both leave: the characters that have a meaning in a URI.
+const RESERVED: &[u8] = b";,/?:@&=+$";
+/// What is never encoded, besides letters and digits (ECMA-262, `uriUnescaped`).
+const MARKS: &[u8] = b"-_.!~*'()";
+
+thread_local! {
+    static TEXT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Keeps the text while C copies it.
+fn lend(text: Vec<u8>) -> Bytes {
+    let bytes = Bytes::of(&text);
+    TEXT.set(text);
+    bytes
+}
+
+/// C has copied what was lent.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_text_done() {
+    TEXT.set(Vec::new());
+}
+
+/// 4 or 6; -1 for what is no address. An IPv6 address may have a zone, which is not looked at.
+fn ip_family(text: &[u8]) -> i32 {
+    let Ok(text) = std::str::from_utf8(text) else { return -1 };
+    if text.parse::<Ipv4Addr>().is_ok() {
+        return 4;
+    }
+    let address = text.split_once('%').map_or(text, |(address, _)| address);
+    if address.parse::<Ipv6Addr>().is_ok() { 6 } else { -1 }
+}
+
+fn is_kept(byte: u8, is_whole: bool) -> bool {
+    byte.is_ascii_alphanumeric() || MARKS.contains(&byte) || (is_whole && RESERVED.contains(&byte))
+}
+
+fn uri_encode(text: &[u8], is_whole: bool) -> Vec<u8> {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let mut encoded = Vec::with_capacity(text.len());
+    for &byte in text {
+        if is_kept(byte, is_whole) {
+            encoded.push(byte);
+        } else {
+            encoded.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+    }
+    encoded
+}
+
+/// Three bytes that begin with `%` are passed over together, whether they are an escape or not: what looks like one
+/// within a bad one is none. `None`: a byte would be 0, which R's strings cannot have.
+fn uri_decode(text: &[u8], is_whole: bool) -> Option<Vec<u8>> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, after)) = rest.split_first() {
+        let &[b'%', high, low, ..] = rest else {
+            decoded.push(first);
+            rest = after;
+            continue;
+        };
+        let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+        match digit(high).zip(digit(low)).map(|(high, low)| high << 4 | low) {
+            Some(0) => return None,
+            Some(byte) if !(is_whole && RESERVED.contains(&byte)) => decoded.push(byte),
+            _ => decoded.extend_from_slice(&rest[..3]),
+        }
+        rest = &rest[3..];
+    }
+    Some(decoded)
+}
+
+/// 4, 6, or -1 for what is no address.
+///
+/// # Safety
+/// - `text` is readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_ip_family(text: Bytes) -> i32 {
+    // SAFETY: the caller's duty.
+    entry(-1, || ip_family(unsafe { text.get() }))
+}
+
+/// The alphabet of RFC 4648, section 4, with padding and without line breaks.
+///
+/// # Safety
+/// - `bytes` is readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_base64(bytes: Bytes) -> Bytes {
+    // SAFETY: the caller's duty.
+    entry(Bytes::EMPTY, || lend(STANDARD.encode(unsafe { bytes.get() }).into_bytes()))
+}
+
+/// Percent-encodes; `is_whole`: what has a meaning in a URI stays.
+///
+/// # Safety
+/// - `text` is readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_uri_encode(text: Bytes, is_whole: i32) -> Bytes {
+    // SAFETY: the caller's duty.
+    entry(Bytes::EMPTY, || lend(uri_encode(unsafe { text.get() }, is_whole != 0)))
+}
+
+/// Decodes into `out`; whether it could: not with a `%00`.
+///
+/// # Safety
+/// - `text` is readable, and `out` is a `struct rk_bytes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_uri_decode(text: Bytes, is_whole: i32, out: *mut Bytes) -> i32 {
+    entry(0, || {
+        // SAFETY: the caller's duty.
+        let Some(decoded) = uri_decode(unsafe { text.get() }, is_whole != 0) else { return 0 };
+        // SAFETY: the caller's duty.
+        unsafe { out.write(lend(decoded)) };
+        1
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_of_addresses() {
+        let table = [
+            ("127.0.0.1", 4),
+            ("255.255.255.255", 4),
+            ("256.0.0.1", -1),
+            ("010.0.0.1", -1),
+            ("1.2.3", -1),
+            ("1.2.3.4%eth0", -1),
+            ("::", 6),
+            ("::1", 6),
+            ("fe80::1%eth0", 6),
+            ("::ffff:1.2.3.4", 6),
+            ("1:2:3:4:5:6:7::", 6),
+            ("1:2:3:4:5:6:7::8", -1),
+            ("1:2:3:4:5:6:7:8:9", -1),
+            ("12345::", -1),
+            ("[::1]", -1),
+            ("localhost", -1),
+            ("", -1),
+        ];
+        for (text, want) in table {
+            assert_eq!(ip_family(text.as_bytes()), want, "{text}");
+        }
+        assert_eq!(ip_family(b"::1\xFF"), -1);
+    }
+
+    #[test]
+    fn escapes() {
+        let table: [(&str, bool, Option<&str>); 9] = [
+            ("a%20b", false, Some("a b")),
+            ("%2F%2f", false, Some("//")),
+            ("%2F%2f", true, Some("%2F%2f")),
+            ("%", false, Some("%")),
+            ("%4", false, Some("%4")),
+            ("%%41", false, Some("%%41")),
+            ("%zz%41", false, Some("%zzA")),
+            ("a+b", false, Some("a+b")),
+            ("a%00b", false, None),
+        ];
+        for (text, is_whole, want) in table {
+            let decoded = uri_decode(text.as_bytes(), is_whole);
+            assert_eq!(decoded.as_deref(), want.map(str::as_bytes), "{text}");
+        }
+    }
+
+    /// Every byte is what it was, and what is encoded is what the two sets say.
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        for is_whole in [false, true] {
+            for byte in 1..=255u8 {
+                let encoded = uri_encode(&[byte, b'x'], is_whole);
+                assert_eq!(encoded.len() == 2, is_kept(byte, is_whole), "{byte}");
+                assert_eq!(uri_decode(&encoded, false).unwrap(), [byte, b'x'], "{byte}");
+            }
+        }
+    }
+}
