@@ -107,34 +107,11 @@ compat_library <- function() {
     )
   }
   library <- if (file.access(home, 2) == 0) file.path(home, "compat") else cache
-  install_compat(source, library)
+  problem <- install_compat(source, library)
+  if (!is.null(problem)) {
+    abort_serve(problem, "rookery_no_compat")
+  }
   library
-}
-
-# Into a folder beside, which is then renamed: another session may be doing the same.
-install_compat <- function(source, library) {
-  dir.create(library, recursive = TRUE, showWarnings = FALSE)
-  work <- tempfile("install-", dirname(library))
-  dir.create(work)
-  on.exit(unlink(work, recursive = TRUE))
-  output <- file.path(work, "output")
-  status <- system2(
-    file.path(R.home("bin"), "R"),
-    c("CMD", "INSTALL", "--no-test-load", "--no-docs", "-l", shQuote(work), shQuote(source)),
-    stdout = output,
-    stderr = output,
-    env = c("R_TESTS=", paste0("R_LIBS=", shQuote(paste(.libPaths(), collapse = .Platform$path.sep))))
-  )
-  made <- file.path(work, "httpuv")
-  if (status != 0 || !is_compat(made)) {
-    abort_serve(
-      paste0("Rookery's httpuv could not be installed into `", library, "`:\n", paste(readLines(output), collapse = "\n")),
-      "rookery_no_compat"
-    )
-  }
-  if (!file.rename(made, file.path(library, "httpuv")) && !is_compat(file.path(library, "httpuv"))) {
-    abort_serve(paste0("`", library, "` cannot be written."), "rookery_no_compat")
-  }
 }
 
 # Whether R has not got further than .Rprofile.
