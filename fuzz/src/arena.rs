@@ -7,7 +7,7 @@ use std::alloc::Layout;
 use std::io::{BufRead, Read, Write};
 use std::ptr::NonNull;
 
-use rookery_arena::layout::{self, CHUNK_ALIGN, Place};
+use rookery_arena::layout::{self, CHUNK_ALIGN, Overflow};
 use rookery_arena::{Arena, Buffer, Growth, Vec as ArenaVec};
 
 pub use pool::arena_pool;
@@ -54,7 +54,7 @@ pub fn arena_layout(data: &[u8]) {
 
         let (tail, next, detours) = (input.word() % room.max(1), input.word(), input.word());
         // The bound on waste: an abandoned tail is less than an eighth of the chunk it is abandoned for.
-        if layout::place(room, tail, next, detours) == Place::Next {
+        if layout::place(room, tail, next, detours) == Overflow::Next {
             assert!(room <= next / 8 && (tail < next / 8 || room == 0));
         }
 

@@ -13,7 +13,7 @@ use core::ptr::NonNull;
 
 use crate::chunk::{Chunk, List};
 use crate::error::{AllocError, NO_LIMIT};
-use crate::layout::{self, Growth, HEADER, Place};
+use crate::layout::{self, Growth, HEADER, Overflow};
 
 /// All the state of an arena but its cursor.
 pub(crate) struct Chunks {
@@ -91,9 +91,9 @@ impl Chunks {
             None => Growth::asked(self.target),
         } - HEADER;
         match (layout::place(room, tail, next, self.detours), kept) {
-            (Place::Aside, _) => self.put_aside(room, layout, kept).map(Opened::Aside),
-            (Place::Next, Some(kept)) => Ok(self.enter(kept, cursor)),
-            (Place::Next, None) => self.extend(room, layout, cursor),
+            (Overflow::Aside, _) => self.put_aside(room, layout, kept).map(Opened::Aside),
+            (Overflow::Next, Some(kept)) => Ok(self.enter(kept, cursor)),
+            (Overflow::Next, None) => self.extend(room, layout, cursor),
         }
     }
 

@@ -111,7 +111,7 @@ pub const fn exact_chunk(room: usize) -> Option<usize> {
 
 /// What to do with a request that does not fit before the end of the current chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Overflow {
     /// Abandon the tail and go on to the next chunk.
     Next,
     /// Give the request a chunk of its own and leave the cursor where it is.
@@ -124,14 +124,14 @@ pub enum Place {
 /// A request over an eighth of `next` goes aside. A smaller one goes aside too while the tail is worth keeping for
 /// smaller requests, at most 16 times per chunk.
 #[must_use]
-pub const fn place(room: usize, tail: usize, next: usize, aside: usize) -> Place {
+pub const fn place(room: usize, tail: usize, next: usize, aside: usize) -> Overflow {
     let scrap = if next / SCRAP_SHARE > SCRAP { next / SCRAP_SHARE } else { SCRAP };
     if room > next / EIGHTH {
-        Place::Aside
+        Overflow::Aside
     } else if tail <= scrap || aside >= ASIDE_PER_TAIL {
-        Place::Next
+        Overflow::Next
     } else {
-        Place::Aside
+        Overflow::Aside
     }
 }
 

@@ -70,7 +70,7 @@ pub use arena::Arena;
 pub use buffer::Buffer;
 pub use error::AllocError;
 pub use layout::Growth;
-pub use pool::{Limits, Pool, Pooled};
+pub use pool::{Pool, PoolLimits, Pooled};
 pub use string::String;
 pub use sync::SyncArena;
 pub use vec::Vec;

@@ -25,13 +25,13 @@ use crate::layout::{self, Growth};
 /// ```
 ///
 /// # Cost
-/// `take` and `high_water` compare the key with those remembered (at most [`max_keys`](Limits::max_keys)), the latest
+/// `take` and `high_water` compare the key with those remembered (at most [`max_keys`](PoolLimits::max_keys)), the latest
 /// first. Bringing an arena back costs its `reset`, and a drop where it passes a limit. `bytes`, `arenas` and `keys` are
 /// constant; `clear` frees every arena that waits.
 ///
 /// # Limits
-/// At most [`max_bytes`](Limits::max_bytes) and [`max_arenas`](Limits::max_arenas) wait in the pool; an arena that would
-/// pass them is dropped when it comes back. At most [`max_keys`](Limits::max_keys) keys are remembered; a further one
+/// At most [`max_bytes`](PoolLimits::max_bytes) and [`max_arenas`](PoolLimits::max_arenas) wait in the pool; an arena that would
+/// pass them is dropped when it comes back. At most [`max_keys`](PoolLimits::max_keys) keys are remembered; a further one
 /// takes the place of the one not used for longest.
 pub struct Pool<K> {
     shelves: RefCell<Shelves<K>>,
@@ -39,7 +39,7 @@ pub struct Pool<K> {
 
 /// What a [`Pool`] may keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct PoolLimits {
     /// Bytes of all arenas that wait. 8 MiB: what a thread may idle with.
     pub max_bytes: usize,
     /// Arenas that wait. 64: more are in use at once only in a burst.
@@ -48,23 +48,23 @@ pub struct Limits {
     pub max_keys: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { max_bytes: 8 * 1024 * 1024, max_arenas: 64, max_keys: 64 }
+impl Default for PoolLimits {
+    fn default() -> PoolLimits {
+        PoolLimits { max_bytes: 8 * 1024 * 1024, max_arenas: 64, max_keys: 64 }
     }
 }
 
 impl<K: PartialEq> Pool<K> {
-    /// Makes an empty pool with the default [`Limits`].
+    /// Makes an empty pool with the default [`PoolLimits`].
     ///
     /// # Allocation
     /// None until an arena comes back.
     pub fn new() -> Pool<K> {
-        Pool::with_limits(Limits::default())
+        Pool::with_limits(PoolLimits::default())
     }
 
     /// Makes an empty pool.
-    pub fn with_limits(limits: Limits) -> Pool<K> {
+    pub fn with_limits(limits: PoolLimits) -> Pool<K> {
         Pool { shelves: RefCell::new(Shelves { list: Vec::new(), bytes: 0, arenas: 0, ids: 0, limits }) }
     }
 
@@ -166,7 +166,7 @@ struct Shelves<K> {
     arenas: usize,
     /// Shelves made so far.
     ids: u64,
-    limits: Limits,
+    limits: PoolLimits,
 }
 
 struct Shelf<K> {

@@ -73,7 +73,7 @@ text_error!(Text, self => self.as_str());
 /// Formats into one allocation if the text fits the buffer on the stack, else by way of a `String`.
 #[cold]
 pub(crate) fn format(arguments: fmt::Arguments<'_>) -> Error {
-    let mut line = Line { bytes: [0; LINE], length: 0, rest: None };
+    let mut line = LineBuffer { bytes: [0; LINE], length: 0, rest: None };
     // The only failure is that of an argument's own `Display`: what it wrote until then is still the best message.
     let _ = line.write_fmt(arguments);
     Error::from_repr(match line.rest {
@@ -88,14 +88,14 @@ pub(crate) fn format(arguments: fmt::Arguments<'_>) -> Error {
 const LINE: usize = 256;
 
 /// The text so far: in `bytes`, or all of it in `rest` once it did not fit.
-struct Line {
+struct LineBuffer {
     bytes: [u8; LINE],
     /// Invariant: `length <= LINE`, and the bytes before it are whole characters.
     length: usize,
     rest: Option<String>,
 }
 
-impl Write for Line {
+impl Write for LineBuffer {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if let Some(rest) = &mut self.rest {
             rest.push_str(text);

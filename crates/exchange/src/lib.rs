@@ -30,6 +30,6 @@ pub use budget::{Budget, Charge, Share};
 pub use event::{Command, Event, MessageKind, SocketId};
 pub use exchange::{Exchange, ExchangeId, ListenerId, Version};
 pub use headers::{HeaderLine, KNOWN_HEADERS, KnownHeader, known_header};
-pub use link::{AppState, AppWaker, IoWaker, Limits, Link, PushError, Pushed};
+pub use link::{AppState, AppWaker, IoWaker, Link, PushError, Pushed, QueueLimits};
 pub use payload::{Lease, Payload, Releases, Tag};
 pub use reply::{HeaderError, Reply, ReplyBody};

@@ -60,7 +60,7 @@ pub enum AppState {
 
 /// Bounds of the queue up.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct QueueLimits {
     /// HTTP requests (and opening handshakes) that may wait for the application: past that the server says 503.
     /// Default 1,024: a second of work at a millisecond each, which is as long as a client should wait unasked.
     pub requests: usize,
@@ -70,9 +70,9 @@ pub struct Limits {
     pub messages: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { requests: 1024, message_bytes: 64 << 20, messages: 4096 }
+impl Default for QueueLimits {
+    fn default() -> QueueLimits {
+        QueueLimits { requests: 1024, message_bytes: 64 << 20, messages: 4096 }
     }
 }
 
@@ -126,7 +126,7 @@ const KEPT_BUFFER_BYTES: usize = 64 << 10;
 
 /// The meeting point of a server and an application.
 pub struct Link {
-    limits: Limits,
+    limits: QueueLimits,
     up: Mutex<Up>,
     arrived: Condvar,
     app_state: AtomicU8,
@@ -175,7 +175,7 @@ enum Due {
 
 impl Link {
     /// Makes a link. `app_waker` is how a parked or absent application is woken.
-    pub fn new(limits: Limits, app_waker: Box<dyn AppWaker>) -> Arc<Link> {
+    pub fn new(limits: QueueLimits, app_waker: Box<dyn AppWaker>) -> Arc<Link> {
         Arc::new(Link {
             limits,
             up: Mutex::default(),
@@ -222,7 +222,7 @@ impl Link {
     /// before reading a WebSocket further.
     ///
     /// # Errors
-    /// A request when [`Limits::requests`] wait already: it comes back, to be answered with 503.
+    /// A request when [`QueueLimits::requests`] wait already: it comes back, to be answered with 503.
     pub fn push(&self, event: Event) -> Result<Pushed, PushError> {
         let waiting = {
             let mut up = lock(&self.up);

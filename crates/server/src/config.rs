@@ -8,7 +8,7 @@ pub struct Config {
     /// What peers may do.
     pub limits: Limits,
     /// What may wait for the application.
-    pub queue: rookery_exchange::Limits,
+    pub queue: rookery_exchange::QueueLimits,
 }
 
 /// What peers may do. Past a limit a client gets the status named with it, or its connection is closed.
@@ -120,7 +120,7 @@ pub struct Shares {
     /// WebSocket messages that have not come whole: 1013. Default 15.
     pub messages: u8,
     /// WebSocket messages that wait for the application: reading them stops, as past
-    /// [`message_bytes`](rookery_exchange::Limits::message_bytes). Default 5.
+    /// [`message_bytes`](rookery_exchange::QueueLimits::message_bytes). Default 5.
     pub waiting: u8,
     /// What waits to be sent to WebSockets: 1013. Default 20.
     pub queues: u8,

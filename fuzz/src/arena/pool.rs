@@ -1,6 +1,6 @@
 //! Pools, against a model of what they remember.
 
-use rookery_arena::{Limits, Pool, Pooled, layout};
+use rookery_arena::{Pool, PoolLimits, Pooled, layout};
 
 use super::Input;
 
@@ -23,7 +23,7 @@ struct InUse<'p> {
 /// of its uses, each counted once.
 pub fn arena_pool(data: &[u8]) {
     let mut input = Input(data);
-    let limits = Limits {
+    let limits = PoolLimits {
         max_bytes: usize::from(input.byte()) * 1024,
         max_arenas: usize::from(input.byte() % 8),
         max_keys: usize::from(input.byte() % 6),

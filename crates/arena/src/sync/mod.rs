@@ -26,7 +26,7 @@ use core::fmt;
 use core::ptr::{self, NonNull};
 
 use crate::error::{AllocError, NO_LIMIT};
-use crate::layout::{self, DEFAULT_FIRST_CHUNK, DEFAULT_MAX_CHUNK, Growth, Place};
+use crate::layout::{self, DEFAULT_FIRST_CHUNK, DEFAULT_MAX_CHUNK, Growth, Overflow};
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::sync::node::{HEADER, Node};
 use crate::sync::shard::{SHARDS, Shard};
@@ -251,8 +251,8 @@ impl SyncArena {
             }
             let kept = shard.after(current);
             match shard.place(current, kept, room) {
-                Place::Aside => return self.put_aside(shard, layout, room, kept.is_some()),
-                Place::Next => self.advance(shard, current, layout, room)?,
+                Overflow::Aside => return self.put_aside(shard, layout, room, kept.is_some()),
+                Overflow::Next => self.advance(shard, current, layout, room)?,
             }
         }
     }

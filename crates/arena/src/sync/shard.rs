@@ -2,7 +2,7 @@
 
 use core::ptr::{self, NonNull};
 
-use crate::layout::{self, Growth, Place};
+use crate::layout::{self, Growth, Overflow};
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::sync::node::{self, HEADER, Node};
 
@@ -100,14 +100,14 @@ impl Shard {
     }
 
     /// Decides where a request of `room` bytes goes that misses the node `current`, before `kept`.
-    pub(crate) fn place(&self, current: Option<&Node>, kept: Option<&Node>, room: usize) -> Place {
+    pub(crate) fn place(&self, current: Option<&Node>, kept: Option<&Node>, room: usize) -> Overflow {
         let next = kept.map_or(Growth::asked(self.target()), Node::size) - HEADER;
         match current {
             // A kept node that requests outgrew is entered and left again: it is too late to take it out of the chain.
-            Some(_) if kept.is_some() && self.pressure.load(Ordering::Relaxed) >= next => Place::Next,
+            Some(_) if kept.is_some() && self.pressure.load(Ordering::Relaxed) >= next => Overflow::Next,
             Some(node) => layout::place(room, node.tail(), next, node.detours().load(Ordering::Relaxed)),
-            None if room <= next || kept.is_some() => Place::Next,
-            None => Place::Aside,
+            None if room <= next || kept.is_some() => Overflow::Next,
+            None => Overflow::Aside,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Pools: what waits, what is remembered and what the limits do.
 
-use rookery_arena::{Limits, Pool};
+use rookery_arena::{Pool, PoolLimits};
 
 use crate::heap;
 
@@ -104,7 +104,7 @@ fn steady_state_calls_neither_malloc_nor_free() {
 
 #[test]
 fn limits_bound_what_waits() {
-    let limits = Limits { max_bytes: 100_000, max_arenas: 3, max_keys: 2 };
+    let limits = PoolLimits { max_bytes: 100_000, max_arenas: 3, max_keys: 2 };
     let pool = Pool::with_limits(limits);
     let taken: Vec<_> = (0..5).map(|_| pool.take("many")).collect();
     for arena in &taken {
@@ -120,7 +120,7 @@ fn limits_bound_what_waits() {
 
 #[test]
 fn an_arena_of_a_forgotten_key_does_not_come_back_as_another() {
-    let pool = Pool::with_limits(Limits { max_keys: 1, ..Limits::default() });
+    let pool = Pool::with_limits(PoolLimits { max_keys: 1, ..PoolLimits::default() });
     let old = pool.take("old");
     old.alloc_uninit::<[u8; 100_000]>();
     use_bytes(&pool, "new", 100);

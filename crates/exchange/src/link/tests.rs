@@ -46,7 +46,7 @@ fn message(bytes: usize) -> Event {
 
 #[test]
 fn a_full_queue_gives_the_request_back_and_still_takes_closes() {
-    let link = Link::new(Limits { requests: 2, ..Limits::default() }, Box::new(Never));
+    let link = Link::new(QueueLimits { requests: 2, ..QueueLimits::default() }, Box::new(Never));
     for _ in 0..2 {
         assert!(link.push(Event::Request(Exchange::new())).is_ok());
     }
@@ -59,7 +59,7 @@ fn a_full_queue_gives_the_request_back_and_still_takes_closes() {
 #[test]
 fn reading_stops_at_the_limit_and_goes_on_at_half_of_it() {
     let (ring, rung) = mpsc::channel();
-    let link = Link::new(Limits { messages: 100, message_bytes: 1000, requests: 1 }, Box::new(Never));
+    let link = Link::new(QueueLimits { messages: 100, message_bytes: 1000, requests: 1 }, Box::new(Never));
     link.set_io_waker(Some(Arc::new(Ring(Mutex::new(ring)))));
     for _ in 0..3 {
         let _ = link.push(message(400));
@@ -75,7 +75,7 @@ fn reading_stops_at_the_limit_and_goes_on_at_half_of_it() {
 #[test]
 fn a_busy_application_that_takes_nothing_is_woken_by_the_second_look() {
     let (ring, rung) = mpsc::channel();
-    let link = Link::new(Limits::default(), Box::new(Ring(Mutex::new(ring))));
+    let link = Link::new(QueueLimits::default(), Box::new(Ring(Mutex::new(ring))));
     assert!(matches!(link.push(message(1)), Ok(Pushed::Nudge)));
     assert!(matches!(link.push(message(1)), Ok(Pushed::Quiet)));
     let seen = link.taken();
@@ -91,7 +91,7 @@ fn a_busy_application_that_takes_nothing_is_woken_by_the_second_look() {
 #[test]
 fn a_waiting_application_is_woken_by_settle_and_by_a_crowd() {
     for events in [1, GATHERED] {
-        let link = Link::new(Limits::default(), Box::new(Never));
+        let link = Link::new(QueueLimits::default(), Box::new(Never));
         let app = {
             let link = Arc::clone(&link);
             std::thread::spawn(move || link.wait(Duration::from_secs(3600)))
@@ -115,7 +115,7 @@ fn a_waiting_application_is_woken_by_settle_and_by_a_crowd() {
 #[test]
 fn replies_wait_for_each_other_but_not_past_an_empty_queue() {
     let (ring, rung) = mpsc::channel();
-    let link = Link::new(Limits::default(), Box::new(Never));
+    let link = Link::new(QueueLimits::default(), Box::new(Never));
     link.set_io_waker(Some(Arc::new(Ring(Mutex::new(ring)))));
     assert!(link.may_sleep(false));
     link.send(Command::Abort { socket: 1 });
@@ -141,7 +141,7 @@ fn replies_wait_for_each_other_but_not_past_an_empty_queue() {
 #[test]
 fn the_first_of_a_group_sets_an_alarm_and_no_other_until_it_is_over() {
     let alarms = Arc::new(Alarms::default());
-    let link = Link::new(Limits::default(), Box::new(Never));
+    let link = Link::new(QueueLimits::default(), Box::new(Never));
     link.set_io_waker(Some(Arc::clone(&alarms) as Arc<dyn IoWaker>));
     let mut commands = VecDeque::new();
     // An awake server looks by itself.
@@ -174,7 +174,7 @@ fn no_wake_up_is_lost() {
     const LOST: Duration = Duration::from_secs(30);
     let (app_ring, app_rung) = mpsc::channel();
     let (io_ring, io_rung) = mpsc::channel();
-    let link = Link::new(Limits::default(), Box::new(Ring(Mutex::new(app_ring))));
+    let link = Link::new(QueueLimits::default(), Box::new(Ring(Mutex::new(app_ring))));
     link.set_io_waker(Some(Arc::new(Ring(Mutex::new(io_ring)))));
     let app = {
         let link = Arc::clone(&link);

@@ -43,7 +43,7 @@ struct Thread {
 impl Core {
     pub(super) fn new(config: Config, app_waker: Box<dyn AppWaker>, answering: Option<Answering>) -> Core {
         let waiting = budget::waiting(&config.limits).min(config.queue.message_bytes);
-        let queue = rookery_exchange::Limits { message_bytes: waiting, ..config.queue };
+        let queue = rookery_exchange::QueueLimits { message_bytes: waiting, ..config.queue };
         Core {
             link: Link::new(queue, app_waker),
             answering,

@@ -430,7 +430,7 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
 fn a_websocket_that_has_gone_holds_nothing_while_the_application_is_busy() {
     let holds = Arc::new(AtomicBool::new(true));
     let held = Arc::clone(&holds);
-    let queue = rookery_exchange::Limits { messages: 1, ..rookery_exchange::Limits::default() };
+    let queue = rookery_exchange::QueueLimits { messages: 1, ..rookery_exchange::QueueLimits::default() };
     let app = App::with(
         Config { limits: Limits { memory: Some(80 << 20), ..Limits::default() }, queue },
         Site::default(),

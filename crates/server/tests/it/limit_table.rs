@@ -126,7 +126,7 @@ fn read(path: &str) -> String {
 fn every_field_of_the_limits_has_a_test() {
     let mut wanted = fields(&format!("{:#?}", Limits::default()), "");
     wanted.extend(fields(&format!("{:#?}", Shares::default()), "shares."));
-    wanted.extend(fields(&format!("{:#?}", rookery_exchange::Limits::default()), ""));
+    wanted.extend(fields(&format!("{:#?}", rookery_exchange::QueueLimits::default()), ""));
     assert!(wanted.len() > 30, "{wanted:?}");
     are_the_same(wanted.iter().map(String::as_str), TABLE.iter().flat_map(|row| row.1).copied());
 }

@@ -153,7 +153,7 @@ fn a_client_that_does_not_read_is_given_up() {
 fn the_queue_of_requests() {
     let holds = Arc::new(AtomicBool::new(true));
     let held = Arc::clone(&holds);
-    let queue = rookery_exchange::Limits { requests: 4, ..Default::default() };
+    let queue = rookery_exchange::QueueLimits { requests: 4, ..Default::default() };
     let mut answer = echo(hello);
     let app = App::with(
         Config { queue, ..Config::default() },

@@ -81,7 +81,7 @@ fn every_rejection_reaches_its_requests_hook_once() {
         assert!(!std::mem::replace(&mut shown[rejection.index()], true), "{rejection:?} has two rows");
         // No room in the queue, for the one that is about it.
         let requests = if rejection == Rejection::Busy { 0 } else { 100 };
-        let queue = rookery_exchange::Limits { requests, ..Default::default() };
+        let queue = rookery_exchange::QueueLimits { requests, ..Default::default() };
         let app = App::with(
             Config { limits, queue },
             Site::default(),

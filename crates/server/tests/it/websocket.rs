@@ -224,7 +224,7 @@ fn the_application_hears_when_a_backlog_has_been_written() {
 fn reading_pauses_while_the_application_does_not_take_messages() {
     let holds = Arc::new(AtomicBool::new(true));
     let held = Arc::clone(&holds);
-    let queue = rookery_exchange::Limits { messages: 16, ..Default::default() };
+    let queue = rookery_exchange::QueueLimits { messages: 16, ..Default::default() };
     let mut answer = echo(hello);
     let app = App::with(
         Config { queue, ..Config::default() },

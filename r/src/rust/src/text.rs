@@ -53,7 +53,11 @@ fn uri_encode(text: &[u8], is_whole: bool) -> Vec<u8> {
         if is_kept(byte, is_whole) {
             encoded.push(byte);
         } else {
-            encoded.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+            encoded.extend_from_slice(&[
+                b'%',
+                DIGITS[usize::from(byte >> 4)],
+                DIGITS[usize::from(byte & 15)],
+            ]);
         }
     }
     encoded
