@@ -65,8 +65,7 @@ fuzz: ## run each fuzz target for SECONDS_EACH seconds (default 30); needs the n
 	@scripts/fuzz $(SECONDS_EACH) $(TARGET)
 
 conformance: setup-conformance ## the Autobahn suite over the WebSocket crate, both roles
-	@tests/conformance/run-server.sh full
-	@tests/conformance/run-client.sh full
+	@python3 tests/conformance/run.py both full
 
 soundness: ## Miri, loom, AddressSanitizer and ThreadSanitizer; needs the nightly toolchain
 	@scripts/soundness

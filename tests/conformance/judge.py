@@ -1,21 +1,17 @@
-#!/usr/bin/env python3
-"""Compares what Autobahn found with expected.json: judge.py INDEX_JSON short|full
-
-Better than expected fails as well: the file is to be brought up to date.
-"""
+"""Compares what Autobahn found with expected.json. Better than expected fails as well: the file is to be brought up to date."""
 
 import json
-import sys
 from pathlib import Path
 
+EXPECTED = Path(__file__).resolve().parent / "expected.json"
 
-def main() -> int:
-    index, size = Path(sys.argv[1]), sys.argv[2]
-    expected = json.loads((Path(__file__).parent / "expected.json").read_text(encoding="utf-8"))
+
+def complaints(index: Path, size: str) -> tuple[int, list[str]]:
+    """How many cases were run, and what is not as expected."""
+    expected = json.loads(EXPECTED.read_text(encoding="utf-8"))
     agents = json.loads(index.read_text(encoding="utf-8"))
     if len(agents) != 1:
-        print(f"judge: {len(agents)} agents in {index}")
-        return 1
+        return 0, [f"{len(agents)} agents in {index}"]
     cases = next(iter(agents.values()))
     wrong = []
     for case, result in cases.items():
@@ -29,11 +25,4 @@ def main() -> int:
             wrong.append(f"{case}: {behaviour}, close {close}")
     if len(cases) != expected["cases"][size]:
         wrong.append(f"{len(cases)} cases were run of {expected['cases'][size]}")
-    for line in wrong:
-        print(f"judge: {line}")
-    print(f"judge: {len(cases)} cases, {len(wrong)} not as expected")
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return len(cases), wrong
