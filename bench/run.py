@@ -15,36 +15,15 @@ import sys
 import time
 from pathlib import Path
 
-from runner import build, gate, goals, machine, peers, plot, readme, report
-from runner import ablation_group, call_group, http_group, memory_group, micro_group, startup_group, websocket_group
+from runner import build, gate, goals, groups, machine, peers, plot, readme, report
 from runner.plan import Options
 from runner.sampling import FAILED, MISSING, Cell
 from runner.scenarios import Group, ScenarioError, group_names, load_group
 
-KINDS = {
-    "micro": micro_group.run,
-    "http": http_group.run,
-    "websocket": websocket_group.run,
-    "memory": memory_group.run,
-    "startup": startup_group.run,
-    "call": call_group.run,
-    "ablation": ablation_group.run,
-}
-
-
 # The groups that the project promises: one that is not there is MISSING, not forgotten.
 PROMISED = (
-    "ablation",
-    "arena",
-    "error",
-    "frames",
-    "memory",
-    "r-call",
-    "r-http",
-    "r-websocket",
-    "startup",
-    "websocket",
-)
+    "ablation", "arena", "error", "frames", "memory", "r-call", "r-http", "r-websocket", "startup", "wake", "websocket",
+)  # fmt: skip
 
 
 def arguments() -> argparse.Namespace:
@@ -77,7 +56,7 @@ def run_group(group: Group, options: Options, out: Path) -> tuple[list[Cell], li
     machine.bystanders.reset()
     isolated: list[bool] = []
     began = time.monotonic()
-    cells = KINDS[group.kind](group, options, lambda: isolated.append(isolate()))
+    cells = groups.run(group, options, lambda: isolated.append(isolate()))
     about["network"] = "a namespace of its own" if isolated and isolated[0] else "the machine's loopback"
     about["took"] = f"{time.monotonic() - began:.0f} s"
     options.others = machine.bystanders.share()
@@ -126,18 +105,18 @@ def main() -> int:
         return 2
     absent = [name for name in wanted if name not in known]
     try:
-        groups = [load_group(build.SCENARIOS / f"{name}.toml") for name in wanted if name in known]
+        chosen = [load_group(build.SCENARIOS / f"{name}.toml") for name in wanted if name in known]
     except ScenarioError as error:
         print(error, file=sys.stderr)
         return 2
     if asked.list:
-        for group in groups:
+        for group in chosen:
             print(f"{group.name} ({group.kind}): {', '.join(scenario.name for scenario in group.scenarios)}")
         return 0
     options = Options(asked.quick, asked.placement, asked.scenario, asked.peer, say, asked.out, asked.flame)
     cells: list[Cell] = []
     verdicts: list[goals.Verdict] = []
-    for group in sorted(groups, key=lambda group: group.kind not in ("micro", "ablation")):
+    for group in sorted(chosen, key=lambda group: group.kind not in ("micro", "ablation")):
         more_cells, more_verdicts = run_group(group, options, asked.out)
         cells += more_cells
         verdicts += more_verdicts

@@ -71,6 +71,15 @@ rook_handlers$soak <- function(req) {
   )
 }
 
+# bench/load/callbacks.c: a thread that is not R's and schedules callbacks through later
+rook_handlers$callbacks <- function(req) {
+  reply <- rook_handlers$hello(req)
+  if (req$PATH_INFO == "/start") .Call(callbacks$wake_start, 100L)
+  if (req$PATH_INFO == "/delays") reply$body <- paste(format(.Call(callbacks$wake_delays)), collapse = " ")
+  reply
+}
+if (workload == "callbacks") callbacks <- dyn.load(file.path(Sys.getenv("ROOKERY_BENCH_OUT"), "callbacks.so"))
+
 rook_app <- function(as_static_path) {
   app <- list(call = rook_handlers[[if (workload == "ws") "idle" else workload]])
   if (workload %in% c("static", "soak")) {

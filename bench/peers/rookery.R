@@ -2,9 +2,14 @@
 here <- dirname(sub("--file=", "", grep("--file=", commandArgs(FALSE), value = TRUE)))
 source(file.path(here, "handlers.R"))
 .libPaths(c(Sys.getenv("ROOKERY_LIB"), .libPaths()))
+shape <- if (length(args) > 3L) args[[4]] else ""
+if (shape == "alone") {
+  # without later: service() waits on its own condition only
+  utils::assignInNamespace("run_now", function(timeoutSecs = 0, all = TRUE, loop = NULL) FALSE, "later")
+}
 library(rookery)
 app <- rook_app(rookery::staticPath)
-if (length(args) > 3L && args[[4]] == "evalq") {
+if (shape == "evalq") {
   # what stood between httpuv's loop and the app before its issue 244
   handler <- app$call
   app$call <- function(req) {

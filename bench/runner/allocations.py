@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 
 from . import build, peers
-from .plan import Options, static_folder
+from .plan import Options, Servers, static_folder
 from .sampling import OK, Cell
 from .scenarios import Scenario
 
@@ -20,7 +20,7 @@ REQUESTS = 1_000
 ONE_THREAD = ("hyper", "bare-epoll")
 
 
-def measure(row: list[Cell], scenario: Scenario, options: Options) -> None:
+def measure(row: list[Cell], scenario: Scenario, _: Servers, options: Options) -> None:
     preload = build.c_preload("alloccount")
     for cell in row:
         if cell.status != OK:

@@ -51,6 +51,19 @@ def bare_epoll() -> Path:
 
 
 @functools.cache
+def r_object(name: str) -> Path:
+    """A C file of bench/load that R loads with dyn.load()."""
+    source, target = BENCH / "load" / f"{name}.c", OUT / f"{name}.so"
+    if not _is_current(target, [source]):
+        OUT.mkdir(exist_ok=True)
+        work = OUT / "objects"
+        work.mkdir(exist_ok=True)
+        shutil.copy2(source, work)
+        _run(["R", "CMD", "SHLIB", "-o", str(target), source.name], work)
+    return target
+
+
+@functools.cache
 def c_program(name: str) -> Path:
     source = BENCH / "load" / f"{name}.c"
     target = OUT / name

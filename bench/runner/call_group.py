@@ -1,45 +1,23 @@
-"""Groups of kind `call`: the ways from the loop to the R handler, timed in one process and seen in a server's rate."""
+"""The ways from the loop to the R handler, timed in one process."""
 
 import json
 import subprocess
-from collections.abc import Callable
-from dataclasses import replace
 
-from . import build, http_group, peers
+from . import build, peers
 from .machine import SERVER_CORE, bystanders, pinned
-from .plan import Options, Servers, open_cells, prepare
-from .sampling import MISSING, OK, Cell, interleave
-from .scenarios import Group, Scenario
+from .plan import Options, Servers
+from .sampling import MISSING, Cell, interleave
+from .scenarios import Scenario
 
 TIME_LIMIT_S = 120
 
 
-def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
-    scenarios = options.chosen(group.scenarios)
-    served = [scenario for scenario in scenarios if scenario.workload]
-    absent = prepare(served)
+def measure(row: list[Cell], scenario: Scenario, _: Servers, options: Options) -> None:
     try:
         build.bare_epoll()
-        reason = ""
     except build.BuildError as error:
-        reason = str(error)
-    isolate()
-    cells: list[Cell] = []
-    with Servers(options) as servers:
-        for scenario in scenarios:
-            options.say(f"{group.name}: {scenario.name}")
-            row = open_cells(scenario, absent)
-            if scenario.workload:
-                servers.switch(scenario.workload)
-                # The issue asks for a flame graph of each way; a quick run goes without.
-                http_group.measure(row, scenario, servers, replace(options, flame=options.flame or not options.quick))
-            else:
-                _time_calls(row, scenario, options, reason)
-            cells += row
-    return cells
-
-
-def _time_calls(row: list[Cell], scenario: Scenario, options: Options, missing: str) -> None:
+        for cell in row:
+            cell.status, cell.reason = MISSING, str(error)
     calls = options.iterations(scenario)
 
     def take(cell: Cell) -> dict[str, float]:
@@ -57,7 +35,4 @@ def _time_calls(row: list[Cell], scenario: Scenario, options: Options, missing: 
         cell.single["frames"] = float(printed["frames"])
         return {name: printed[name] for name in ("microseconds_per_call", "microseconds_added")}
 
-    for cell in row:
-        if missing and cell.status == OK:
-            cell.status, cell.reason = MISSING, missing
     interleave(row, take)

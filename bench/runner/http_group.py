@@ -1,41 +1,14 @@
-"""Groups of kind `http`: requests per second, latency and the server's CPU time through wrk."""
+"""HTTP load: requests per second, latency and the server's CPU time through wrk."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from . import allocations, flame, wrk
-from .plan import Options, Servers, open_cells, prepare
-from .sampling import MISSING, OK, Cell, interleave
-from .scenarios import Group, Scenario
+from . import flame, wrk
+from .plan import Options, Servers
+from .sampling import OK, Cell, interleave
+from .scenarios import Scenario
 
 # R compiles a closure at its second call and the allocators settle; this much load goes unmeasured first, and no less than a sample.
 WARM_UP_S = 1.0
-
-
-def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
-    scenarios = options.chosen(group.scenarios)
-    absent = prepare(scenarios)
-    if not wrk.is_here():
-        absent = {peer: (MISSING, "wrk is not installed") for scenario in scenarios for peer in scenario.peers}
-    isolate()
-    cells: list[Cell] = []
-    with Servers(options) as servers, Servers(options) as others:
-        for scenario, beside in in_turns(scenarios):
-            options.say(f"{group.name}: " + " and ".join(each.name for each in (scenario, beside) if each))
-            row = open_cells(scenario, absent)
-            if scenario.extra.get("measure") == "allocations":
-                allocations.measure(row, scenario, options)
-                cells += row
-                continue
-            servers.switch(scenario.workload, scenario.extra.get("placement"))
-            rows = [Row(row, scenario, servers)]
-            if beside:
-                others.switch(beside.workload, beside.extra.get("placement"))
-                rows.append(Row(open_cells(beside, absent), beside, others))
-            measure(rows, options)
-            others.stop_all()
-            cells += [cell for each in rows for cell in each.cells]
-    return cells
 
 
 def in_turns(scenarios: list[Scenario]) -> list[tuple[Scenario, Scenario | None]]:
@@ -78,7 +51,7 @@ class Row:
                 server.pause()
 
 
-def measure(rows: list[Row], options: Options) -> None:
+def measure(rows: list[Row], options: Options, flames: bool = False) -> None:
     # Of each peer its cells in one after the other: what is compared is measured in the same second.
     turns = [(row, cell) for cells in zip(*(row.cells for row in rows), strict=True) for row, cell in zip(rows, cells)]
     for row, cell in turns:
@@ -93,7 +66,7 @@ def measure(rows: list[Row], options: Options) -> None:
     for row, cell in turns:
         if cell.status == OK:
             cell.single["peak_bytes"] = float(row.servers.running[cell.peer].memory_bytes("VmHWM"))
-    if options.flame:
+    if flames:
         for row in rows:
             draw_flames(row.cells, row.scenario, row.servers, options)
 

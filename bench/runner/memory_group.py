@@ -1,44 +1,25 @@
-"""Groups of kind `memory`: what 1 GiB in, 1 GiB out and ten thousand idle connections do to the server's memory."""
+"""What 1 GiB in and 1 GiB out do to the server's memory."""
 
 import socket
 import time
-from collections.abc import Callable
 
-from . import build
 from .peers import Server
-from .plan import ONE_GIB, Options, Servers, one_gib_file, open_cells, prepare
+from .plan import ONE_GIB, Options, Servers, one_gib_file
 from .sampling import OK, SAMPLES, Cell
-from .scenarios import Group, Scenario
-from .websocket_group import measure_idle
+from .scenarios import Scenario
 
 PIECE = 1 << 20
 # One transfer of a GiB; httpuv takes a few seconds for it.
 TIME_LIMIT_S = 120.0
 
 
-def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
-    scenarios = options.chosen(group.scenarios)
-    absent = prepare(scenarios)
-    generator = str(build.c_program("wsload"))
-    if any(scenario.workload == "body-out" for scenario in scenarios):
+def measure(row: list[Cell], scenario: Scenario, servers: Servers, options: Options) -> None:
+    if scenario.workload == "body-out":
         one_gib_file()
-    isolate()
-    cells: list[Cell] = []
-    for scenario in scenarios:
-        options.say(f"{group.name}: {scenario.name}")
-        row = open_cells(scenario, absent)
-        with Servers(options) as servers:
-            servers.switch(scenario.workload)
-            ready = [cell for cell in row if cell.status == OK and servers.get(cell) is not None]
-            if scenario.workload == "idle":
-                for cell in ready:
-                    measure_idle(cell, servers.running[cell.peer], scenario, generator, "idle-http")
-            else:
-                for _ in range(SAMPLES):
-                    for cell in ready:
-                        _transfer(cell, servers.running[cell.peer], scenario)
-        cells += row
-    return cells
+    ready = servers.ready(row)
+    for _ in range(SAMPLES):
+        for cell in ready:
+            _transfer(cell, servers.running[cell.peer], scenario)
 
 
 def _transfer(cell: Cell, server: Server, scenario: Scenario) -> None:

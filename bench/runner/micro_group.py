@@ -1,4 +1,4 @@
-"""Groups of kind `micro`: one binary per group (and one in Go where the peer is), run by the contract of bench/README.md."""
+"""Micro benchmarks: one binary per group (and one in Go where the peer is), run by the contract of bench/README.md."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from . import build, callgrind
 from .machine import SERVER_CORE, bystanders, clean_environment, pinned
 from .plan import Options
 from .sampling import MISSING, OK, Cell, interleave
-from .scenarios import Group, Scenario
+from .scenarios import Scenario
 
 TIME_LIMIT_S = 120
 # Groups whose program starts servers and is their load generator: its own instructions say nothing of them, and how
@@ -25,7 +25,8 @@ class Binaries:
     """The programs of a group and which of them has which case, the first where two do; `absent` says why there are
     not more."""
 
-    def __init__(self, programs: list[Callable[[], Path]]) -> None:
+    def __init__(self, programs: list[Callable[[], Path]], counts: bool = True) -> None:
+        self.counts = counts
         self.homes: dict[tuple[str, str], Path] = {}
         reasons = []
         for program in programs:
@@ -40,18 +41,7 @@ class Binaries:
         self.absent = "; ".join(reason for reason in reasons if reason)
 
 
-def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
-    scenarios = options.chosen(group.scenarios)
-    binaries = Binaries(build.micro_binaries(group.name))
-    isolate()
-    cells: list[Cell] = []
-    for scenario in scenarios:
-        options.say(f"{group.name}: {scenario.name}")
-        cells += measure(scenario, binaries, options, counts=group.name not in SOCKETS)
-    return cells
-
-
-def measure(scenario: Scenario, binaries: Binaries, options: Options, counts: bool = True) -> list[Cell]:
+def measure(scenario: Scenario, binaries: Binaries, options: Options) -> list[Cell]:
     row = []
     for peer in scenario.peers:
         cell = Cell(scenario.name, peer)
@@ -60,7 +50,7 @@ def measure(scenario: Scenario, binaries: Binaries, options: Options, counts: bo
             cell.reason = binaries.absent or f"no binary of the group offers {scenario.name} with {peer}"
         row.append(cell)
     _time(row, scenario, binaries.homes, options)
-    if counts and callgrind.is_here():
+    if binaries.counts and callgrind.is_here():
         _count(row, scenario, binaries.homes, options.quick)
     return row
 

@@ -102,8 +102,8 @@ def _require_r_package(peer: str, package: str, library: Path | None) -> None:
 
 
 def command(peer: str, port: int, workload: str, files: Path) -> list[str]:
-    """The command line of a peer's server; `bare-epoll/evalq` and `rookery/evalq` call the handler that way, and
-    `ablation/timer` is the ablation's server with that cost.
+    """The command line of a peer's server; `bare-epoll/evalq` and `rookery/evalq` call the handler that way,
+    `rookery/alone` is without later, and `ablation/timer` is the ablation's server with that cost.
 
     Raises PeerMissing or BuildError when there is none here.
     """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from . import build, peers
 from .peers import PeerMissing, Server
-from .sampling import FAILED, MISSING, Cell
+from .sampling import FAILED, MISSING, OK, Cell
 from .scenarios import Scenario
 
 STATIC_FILES = {"10k.txt": 10 * 1024, "10m.bin": 10 * 1024 * 1024}
@@ -124,6 +124,10 @@ class Servers:
             cell.status, cell.reason = FAILED, self.broken[cell.peer]
             return None
         return self.running[cell.peer]
+
+    def ready(self, row: list[Cell]) -> list[Cell]:
+        """The cells whose servers run; the others are marked."""
+        return [cell for cell in row if cell.status == OK and self.get(cell) is not None]
 
     def stop_all(self) -> None:
         for server in self.running.values():

@@ -1,32 +1,22 @@
-"""Groups of kind `startup`: the installed size of a package, the time to load it, and the time to its first answer."""
+"""The installed size of a package, the time to load it, and the time to its first answer."""
 
 import http.client
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from . import peers
 from .machine import SERVER_CORE, bystanders, pinned
-from .plan import Options, open_cells, prepare, static_folder
+from .plan import Options, Servers, static_folder
 from .sampling import OK, Cell, interleave
-from .scenarios import Group
+from .scenarios import Scenario
 
 
-def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
-    scenarios = options.chosen(group.scenarios)
-    absent = prepare(scenarios)
-    isolate()
-    cells: list[Cell] = []
-    for scenario in scenarios:
-        options.say(f"{group.name}: {scenario.name}")
-        row = open_cells(scenario, absent)
-        for cell in row:
-            if cell.status == OK:
-                cell.single["installed_bytes"] = float(_installed_bytes(cell.peer))
-        interleave(row, lambda cell: _one(cell.peer, options.placement))
-        cells += row
-    return cells
+def measure(row: list[Cell], _: Scenario, __: Servers, options: Options) -> None:
+    for cell in row:
+        if cell.status == OK:
+            cell.single["installed_bytes"] = float(_installed_bytes(cell.peer))
+    interleave(row, lambda cell: _one(cell.peer, options.placement))
 
 
 def _library_of(peer: str) -> str:

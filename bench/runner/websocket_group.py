@@ -1,4 +1,4 @@
-"""Groups of kind `websocket`: echo through R, and what an idle connection costs."""
+"""WebSocket echo, and what an idle connection costs."""
 
 import http.client
 import json
@@ -10,38 +10,18 @@ from collections.abc import Callable
 from . import build
 from .machine import GENERATOR_CORE, bystanders, clean_environment, pinned
 from .peers import Server
-from .plan import Options, Servers, open_cells, prepare
+from .plan import Options, Servers
 from .sampling import OK, Cell, interleave
-from .scenarios import Group, Scenario
+from .scenarios import Scenario
 
 WARM_UP_S = 0.3
 # How long R gets to come to rest before its memory is read.
 SETTLE_S = 1.0
 
 
-def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
-    scenarios = options.chosen(group.scenarios)
-    absent = prepare(scenarios)
-    generator = str(build.c_program("wsload"))
-    isolate()
-    cells: list[Cell] = []
-    for scenario in scenarios:
-        options.say(f"{group.name}: {scenario.name}")
-        row = open_cells(scenario, absent)
-        # A fresh server for each scenario: memory is compared, and one scenario must not leave its heap to the next.
-        with Servers(options) as servers:
-            servers.switch(scenario.workload)
-            ready = [cell for cell in row if cell.status == OK and servers.get(cell) is not None]
-            if scenario.extra.get("idle"):
-                for cell in ready:
-                    measure_idle(cell, servers.running[cell.peer], scenario, generator, "idle")
-            else:
-                measure_echo(ready, scenario, servers, options, generator)
-        cells += row
-    return cells
+def measure_echo(row: list[Cell], scenario: Scenario, servers: Servers, options: Options) -> None:
+    row, generator = servers.ready(row), str(build.c_program("wsload"))
 
-
-def measure_echo(row: list[Cell], scenario: Scenario, servers: Servers, options: Options, generator: str) -> None:
     def load(cell: Cell, seconds: float) -> dict[str, float]:
         server = servers.running[cell.peer]
         server.resume()
@@ -99,7 +79,13 @@ def _echo(server: Server, scenario: Scenario, seconds: float, placement: str, ge
     }
 
 
-def measure_idle(cell: Cell, server: Server, scenario: Scenario, generator: str, mode: str) -> None:
+def measure_idle(row: list[Cell], scenario: Scenario, servers: Servers, _: Options) -> None:
+    mode = "idle" if scenario.workload == "ws" else "idle-http"
+    for cell in servers.ready(row):
+        _idle(cell, servers.running[cell.peer], scenario, str(build.c_program("wsload")), mode)
+
+
+def _idle(cell: Cell, server: Server, scenario: Scenario, generator: str, mode: str) -> None:
     """Resident memory and CPU time of the server with `connections` open and silent, less what it was without them."""
     server.resume()
     line = [generator, mode, str(server.port), scenario.path]

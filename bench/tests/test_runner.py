@@ -5,10 +5,11 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from runner import flame, gate, goals, plot, readme, report  # noqa: E402
+from runner import flame, gate, goals, groups, plot, readme, report  # noqa: E402
 from runner.allocations import _size  # noqa: E402
 from runner.plan import Options  # noqa: E402
 from runner.sampling import FAILED, MISSING, Cell, interleave, pairwise, ratio  # noqa: E402
@@ -63,6 +64,28 @@ class Scenarios(unittest.TestCase):
         text = TEXT.format(kind="ratio_min", against="httpuv", floor=1, aim=2).replace("floor", "flour")
         with self.assertRaisesRegex(ScenarioError, "flour"):
             group_of(text)
+
+
+class Groups(unittest.TestCase):
+    def test_every_scenario_of_the_tree_is_measured_in_its_way(self):
+        # The real signatures: a group that calls one as it was before is caught here and not in a run of half an hour.
+        ways = {name: mock.create_autospec(function) for name, function in groups.WAYS.items()}
+        options = Options(quick=False, placement="free", only=[], only_peers=[], say=lambda _: None)
+        for name in group_names(SCENARIOS):
+            group = load_group(SCENARIOS / f"{name}.toml")
+            with (
+                mock.patch.object(groups, "prepare", return_value={}),
+                mock.patch.object(groups, "_binaries"),
+                mock.patch.object(groups.wrk, "is_here", return_value=True),
+                mock.patch.object(groups.http_group, "measure", autospec=True) as load,
+                mock.patch.object(groups.micro_group, "measure", autospec=True, return_value=[]) as micro,
+                mock.patch.dict(groups.WAYS, ways),
+            ):
+                cells = groups.run(group, options, lambda: False)
+            served = {cell.scenario for cell in cells} | {call.args[0].name for call in micro.call_args_list}
+            self.assertEqual(served, {scenario.name for scenario in group.scenarios}, name)
+            for call in load.call_args_list:
+                self.assertTrue(all(isinstance(row, groups.http_group.Row) for row in call.args[0]))
 
 
 class Ratios(unittest.TestCase):
