@@ -87,13 +87,13 @@ fn a_bomb_of_1000_to_1_is_stopped_at_its_limit() {
     let mut deflater =
         Deflater::new(&agreed(Takeover::None, 15), Role::Server, &DeflateConfig::default()).unwrap();
     let mut bomb = Vec::new();
-    let size = if cfg!(miri) { 1 << 18 } else { 16 << 20 };
+    let (size, limit) = if cfg!(miri) { (1 << 15, 10_000) } else { (16 << 20, 100_000) };
     deflater.push(&vec![0; size], Fin::Last, &mut bomb);
     assert!(bomb.len() * 200 < size, "{} bytes", bomb.len());
     let mut out = Vec::new();
-    let result = Inflater::new(Takeover::None).push(&bomb, &mut out, 100_000);
+    let result = Inflater::new(Takeover::None).push(&bomb, &mut out, limit);
     assert_eq!(result, Err(Violation::TooBig));
-    assert!(out.capacity() < 300_000, "{} bytes were reserved", out.capacity());
+    assert!(out.capacity() as u64 <= 3 * limit, "{} bytes were reserved", out.capacity());
 }
 
 #[test]
