@@ -18,19 +18,17 @@ from soak import load as soak_load, run as soak  # noqa: E402
 
 SCENARIOS = Path(__file__).resolve().parent.parent / "scenarios"
 
-TEXT = """
+TEXT = '''
 kind = "http"
-[[scenario]]
-name = "hello"
-peers = ["rookery", "httpuv"]
-[[goal]]
-scenario = "hello"
-metric = "requests_per_second"
-kind = "{kind}"
-against = "{against}"
-floor = {floor}
-aim = {aim}
+scenarios = """
+name  | peers
+hello | rookery httpuv
 """
+goals = """
+scenario | metric              | kind   | against   | floor   | aim
+hello    | requests_per_second | {kind} | {against} | {floor} | {aim}
+"""
+'''
 
 
 def group_of(text: str):
@@ -64,6 +62,43 @@ class Scenarios(unittest.TestCase):
         text = TEXT.format(kind="ratio_min", against="httpuv", floor=1, aim=2).replace("floor", "flour")
         with self.assertRaisesRegex(ScenarioError, "flour"):
             group_of(text)
+
+
+class Tables(unittest.TestCase):
+    TEXT = '''
+kind = "http"
+peers.both = ["rookery", "httpuv"]
+defaults = { connections = 10, seconds = 1.0 }
+scenarios = """
+name      | peers          | seconds | quick | with                                       | what
+# no row
+a-1       | both           |         | false | send = { Connection = "close" }, idle = true | A, "quoted".
+a-2       | rookery hyper  | 2.5     |       | connections = 3                            |
+b         | both           |         |       |                                            | B.
+"""
+goals = """
+scenario | metric | kind      | against | floor | source
+a*       | x y    | max       |         | 1     | issue 2: in words
+b a-1    | x      | ratio_min | httpuv  | 0.5   |
+"""
+'''
+
+    def test_a_row_is_a_scenario_over_the_defaults(self):
+        first, second, third = group_of(self.TEXT).scenarios
+        self.assertEqual((first.peers, first.seconds, first.connections, first.quick), (["rookery", "httpuv"], 1.0, 10, False))
+        self.assertEqual((first.send, first.extra, first.what), ({"Connection": "close"}, {"idle": True}, 'A, "quoted".'))
+        self.assertEqual((second.peers, second.seconds, second.connections, second.what), (["rookery", "hyper"], 2.5, 3, ""))
+        self.assertEqual((third.quick, third.extra), (True, {}))
+
+    def test_a_row_is_a_goal_of_each_scenario_and_metric(self):
+        found = [(goal.scenario, goal.metric, goal.against, goal.floor, goal.source) for goal in group_of(self.TEXT).goals]
+        expected = [(name, metric, None, 1.0, "issue 2: in words") for name in ("a-1", "a-2") for metric in "xy"]
+        self.assertEqual(found, [*expected, ("b", "x", "httpuv", 0.5, ""), ("a-1", "x", "httpuv", 0.5, "")])
+
+    def test_what_fits_nothing_is_refused(self):
+        for was, now, said in (("b a-1", "c*", "c\\*"), ("b         |", "b | c | 1 | | | | x |", "more cells"), ("peers.", "piers.", "piers")):
+            with self.subTest(now), self.assertRaisesRegex(ScenarioError, said):
+                group_of(self.TEXT.replace(was, now))
 
 
 class Groups(unittest.TestCase):
@@ -142,8 +177,8 @@ class Goals(unittest.TestCase):
         self.assertEqual(self.judge(1, 2, cell_of("rookery", 1)).status, goals.NOT_MEASURED)
 
     def test_a_goal_beside_another_scenario(self):
-        text = TEXT.replace('"hello"', '"hello-10"', 1).replace('against = "{against}"', 'beside = "hello-10"')
-        text = text.format(kind="ratio_min", floor=0.85, aim=1) + '[[scenario]]\nname = "hello"\npeers = ["rookery"]\n'
+        text = TEXT.replace("hello | rookery httpuv", "hello-10 | rookery\nhello | rookery").replace("against  ", "beside")
+        text = text.format(kind="ratio_min", against="hello-10", floor=0.85, aim=1)
         base = cell_of("rookery", 1000, 100)
         base.scenario = "hello-10"
         cells = [base, cell_of("rookery", 900, 90)]
@@ -152,7 +187,7 @@ class Goals(unittest.TestCase):
         self.assertIn("rookery / rookery in hello-10 = 0.9", verdict.line())
         self.assertEqual(goals.judge(group_of(text), cells, {"hello"})[0].status, goals.NOT_MEASURED)
         with self.assertRaisesRegex(ScenarioError, "nowhere"):
-            group_of(text.replace('beside = "hello-10"', 'beside = "nowhere"'))
+            group_of(text.replace("ratio_min | hello-10", "ratio_min | nowhere"))
 
     def test_the_counting_line(self):
         cells = cell_of("rookery", 200), cell_of("httpuv", 100)
@@ -351,9 +386,7 @@ class Soak(unittest.TestCase):
 
 class Neighbours(unittest.TestCase):
     def test_every_row_stands_beside_the_base_and_the_other_peer(self):
-        text = 'kind = "http"\nbase = "hello"\n' + "".join(
-            f'[[scenario]]\nname = "{name}"\npeers = ["rookery", "httpuv"]\n' for name in ("hello", "post")
-        )
+        text = 'kind = "http"\nbase = "hello"\ndefaults.peers = ["rookery", "httpuv"]\nscenarios = """\nname\nhello\npost\n"""'
         cells = []
         for scenario, peer, rate, cost in (
             ("hello", "rookery", 2000, 10),
