@@ -38,7 +38,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--flame", action="store_true", help="draw a flame graph of each server of an HTTP scenario")
     parser.add_argument("--gate", action="store_true", help="compare with bench/gate.json (with --group: only that)")
     parser.add_argument("--gate-write", action="store_true", help="write bench/gate.json")
-    parser.add_argument("--readme", type=Path, help="put the short table of the last results into this file and stop")
+    parser.add_argument("--readme", type=Path, help="put the short table of the last results into this file, their plot into docs beside it, and stop")
     parser.add_argument("--list", action="store_true", help="name the groups and their scenarios")
     return parser.parse_args()
 

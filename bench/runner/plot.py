@@ -23,18 +23,45 @@ def svg(group: Group, cells: list[Cell], subtitle: str) -> str:
         row = [cell for cell in cells if cell.scenario == scenario.name]
         if row:
             y = _scenario(body, group, scenario.name, row, colours, y)
-    height = y + 10
+    return _framed(group.name, subtitles, body, y + 10)
+
+
+def _framed(title: str, subtitles: list[str], body: list[str], height: float) -> str:
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
         f'viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="11">',
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        f'<text x="10" y="20" font-size="15" font-weight="bold">{escape(group.name)}</text>',
+        f'<text x="10" y="20" font-size="15" font-weight="bold">{escape(title)}</text>',
         *[
             f'<text x="10" y="{37 + 15 * line}" fill="#555555">{escape(text)}</text>'
             for line, text in enumerate(subtitles)
         ],
     ]
     return "\n".join([*head, *body, "</svg>"]) + "\n"
+
+
+def overview(title: str, subtitles: list[str], peers: tuple[str, ...], rows: list[tuple[str, list[tuple[float, str]]]]) -> str:
+    """A line of thin bars for each row, to its own scale; a row has a figure and its text for each peer (0: no bar)."""
+    left, thin = 330, 10
+    y = 37 + 15 * len(subtitles)
+    body = []
+    for position, peer in enumerate(peers):
+        x = 10 + 110 * position
+        body.append(f'<rect x="{x}" y="{y - 4}" width="{thin}" height="{thin}" fill="{COLOURS[position]}"/>')
+        body.append(f'<text x="{x + 15}" y="{y + 5}">{escape(peer)}</text>')
+    y += 22
+    for label, figures in rows:
+        longest = max((figure for figure, _ in figures), default=0) or 1
+        body.append(f'<text x="{left - 8}" y="{y + thin * len(figures) / 2 + 4:.0f}" text-anchor="end">{escape(label)}</text>')
+        for colour, (figure, text) in zip(COLOURS, figures):
+            length = max(1.0, figure / longest * (WIDTH - left - 90)) if figure else 0
+            body.append(
+                f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{thin - 1}" fill="{colour}"/>'
+                f'<text x="{left + length + 5:.1f}" y="{y + thin - 2}" font-size="9">{escape(text)}</text>'
+            )
+            y += thin
+        y += 10
+    return _framed(title, subtitles, body, y)
 
 
 def _scenario(body: list[str], group: Group, name: str, row: list[Cell], colours: dict[str, str], y: int) -> int:

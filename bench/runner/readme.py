@@ -1,4 +1,4 @@
-"""The table of the README, from the JSON of the groups' last runs: one machine, one build, nothing that is not to be quoted.
+"""The table of the README and the plot beside it (docs/bench.svg), from the JSON of the groups' last runs: one machine, one build, nothing that is not to be quoted.
 
 What does not allow that is refused with the reason; the README keeps the table that it has.
 """
@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from statistics import median
 
-from . import machine
+from . import machine, plot
 from .goals import MET, MET_AIM, MISSED, number
 from .report import MORE_IS_BETTER
 from .sampling import FAILED, MISSING, OK, SAMPLES
@@ -36,11 +36,15 @@ STALL = (
 GROUPS = tuple(dict.fromkeys(row[0] for row in ROWS))
 # What must be the same in all groups of a table.
 SAME = ("commit", "build", "processor", "cores", "memory", "kernel", "R")
+PLOT = Path("docs") / "bench.svg"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 
 def put_into(path: Path, folder: Path) -> None:
-    """Replaces what stands between the two marks in `path` by the table. Raises ValueError where that is refused."""
+    """Replaces what stands between the two marks in `path` by the table, and the plot under docs beside it.
+
+    Raises ValueError where that is refused.
+    """
     text = path.read_text(encoding="utf-8")
     if BEGIN not in text or END not in text:
         raise ValueError(f"{path} has no lines {BEGIN} and {END}")
@@ -55,6 +59,8 @@ def put_into(path: Path, folder: Path) -> None:
     head, rest = text.split(BEGIN, 1)
     tail = rest.split(END, 1)[1]
     path.write_text(f"{head}{BEGIN}\n{table(results)}{END}{tail}", encoding="utf-8")
+    (path.parent / PLOT).parent.mkdir(exist_ok=True)
+    (path.parent / PLOT).write_text(picture(results), encoding="utf-8")
 
 
 def refusals(results: dict[str, dict]) -> list[str]:
@@ -112,6 +118,25 @@ def table(results: dict[str, dict]) -> str:
         lines += [f"Not installed here: {', '.join(missing)} (`make peers` installs what can be).", ""]
     lines += [_remark(results), ""]
     return "\n".join(lines)
+
+
+def picture(results: dict[str, dict]) -> str:
+    """The rows of the table whose figures are rates."""
+    rows = []
+    for group, scenario, metric, label in ROWS:
+        if metric in MORE_IS_BETTER:
+            cells = _cells(results[group], scenario)
+            figures = [cells.get(peer, {}).get("median", {}).get(metric) or 0.0 for peer in PEERS]
+            texts = [_short(cells, peer, metric).partition(" (")[0] for peer in PEERS]
+            if scenario in STALLED:
+                texts[PEERS.index("httpuv")] += " *"
+            rows.append((label.rpartition(": ")[0].replace("`", ""), list(zip(figures, texts))))
+    about = next(iter(results.values()))
+    subtitles = [
+        f"Requests or messages per second, each row to its own scale; {about['when'][:10]}, commit {about['machine']['commit']}.",
+        "* mostly a stall: the body waits for the acknowledgement of its head.",
+    ]
+    return plot.overview("Rookery beside other servers of R", subtitles, PEERS, rows)
 
 
 def _short(cells: dict[str, dict], peer: str, metric: str) -> str:

@@ -302,6 +302,26 @@ class Readme(unittest.TestCase):
         self.assertNotIn("\nold\n", text)
         self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
 
+    def test_the_plot_shows_the_rates_of_the_table(self):
+        rates = [row for row in readme.ROWS if row[2] in report.MORE_IS_BETTER]
+        picture = readme.picture(self.results)
+        self.assertEqual(picture.count("<rect"), 1 + len(readme.PEERS) * (1 + len(rates)))
+        self.assertEqual(picture.count(">2,500<"), len(rates))
+        self.assertEqual(picture.count(">1,000 *<"), len(readme.STALLED))
+        self.assertIn("2026-01-02, commit abc", picture)
+        self.assertIn(">hello world, Connection: close, 10 clients<", picture)
+
+    def test_the_plot_that_is_kept_is_of_the_table_that_is_kept(self):
+        root = SCENARIOS.parent.parent
+        text = (root / "README.md").read_text(encoding="utf-8")
+        kept = (root / readme.PLOT).read_text(encoding="utf-8")
+        self.assertIn(f"]({readme.PLOT})", text)
+        for row in readme.ROWS:
+            if row[2] in report.MORE_IS_BETTER:
+                line = next(line for line in text.splitlines() if line.startswith(f"| {row[3]} |"))
+                for cell in line.split("|")[2:-1]:
+                    self.assertIn(">" + cell.partition("(")[0].replace("\\*", "").strip(), kept, line)
+
     def test_what_is_not_to_be_quoted_is_refused(self):
         def refused(group: str, **changes: object) -> str:
             self.setUp()
