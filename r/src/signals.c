@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include "shim.h"
+// R_interrupts_pending is declared there, and nowhere else.
+#include <R_ext/GraphicsEngine.h>
 
 // After the alarm R has this long to leave a handler that it was interrupted in.
 static const unsigned grace_seconds = 1;
@@ -179,6 +181,9 @@ void signals_interrupt(void) {
     if (stage == OVERDUE || is_interrupt_blocked) {
         if (is_ours[0] && !is_plain(&before[0], SIG_DFL)) {
             do_as_before(0, NULL, NULL);
+        } else if (signal_is_ignored(SIGINT)) {
+            // R 4.5 and later leaves an ignored SIGINT alone: this is what its handler would do.
+            R_interrupts_pending = 1;
         }
     } else if (sigaction(SIGINT, NULL, &now) == 0 && !is_plain(&now, SIG_DFL) && !is_plain(&now, SIG_IGN)) {
         raise(SIGINT);
