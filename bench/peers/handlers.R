@@ -71,6 +71,14 @@ rook_handlers$soak <- function(req) {
   )
 }
 
+# bench/soak/leak.py: every other body is read, every tenth as a connection
+asked <- 0
+rook_handlers$leak <- function(req) {
+  asked <<- asked + 1
+  if (asked %% 2 == 0) req$rook.input$read()
+  if (asked %% 10 == 0) readBin(req$.bodyData, "raw", 1L)
+  rook_handlers$hello(req)
+}
 # bench/load/callbacks.c: a thread that is not R's and schedules callbacks through later
 rook_handlers$callbacks <- function(req) {
   reply <- rook_handlers$hello(req)
@@ -85,15 +93,12 @@ rook_app <- function(as_static_path) {
   if (workload %in% c("static", "soak")) {
     app$staticPaths <- list("/static" = as_static_path(static_dir))
   }
-  if (workload == "ws") {
+  if (workload %in% c("ws", "soak", "leak")) {
     app$onWSOpen <- function(ws) {
-      ws$onMessage(function(binary, message) ws$send(message))
-    }
-  }
-  if (workload == "soak") {
-    app$onWSOpen <- function(ws) {
-      sockets <<- sockets + 1L
-      ws$onClose(function() sockets <<- sockets - 1L)
+      if (workload != "ws") {
+        sockets <<- sockets + 1L
+        ws$onClose(function() sockets <<- sockets - 1L)
+      }
       ws$onMessage(function(binary, message) ws$send(message))
     }
   }

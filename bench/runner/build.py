@@ -34,52 +34,47 @@ def _is_current(target: Path, sources: list[Path]) -> bool:
 
 @functools.cache
 def bare_epoll() -> Path:
-    folder = BENCH / "peers" / "bare-epoll"
-    target = OUT / "bare_epoll.so"
-    sources = sorted(folder.glob("*.c"))
-    if not _is_current(target, [*sources, folder / "bare_epoll.h"]):
-        OUT.mkdir(exist_ok=True)
-        if shutil.which("R") is None:
-            raise BuildError("R is not installed")
-        # Objects are built in a folder of their own, so that the sources stay clean.
-        work = OUT / "bare-epoll"
-        shutil.rmtree(work, ignore_errors=True)
-        shutil.copytree(folder, work)
-        flags = {"PKG_CFLAGS": "-O2 -D_GNU_SOURCE -I."}
-        _run(["R", "CMD", "SHLIB", "-o", str(target), *[source.name for source in sources]], work, flags)
-    return target
+    return _r_object("bare_epoll", sorted((BENCH / "peers" / "bare-epoll").glob("*.[ch]")))
 
 
 @functools.cache
 def r_object(name: str) -> Path:
     """A C file of bench/load that R loads with dyn.load()."""
-    source, target = BENCH / "load" / f"{name}.c", OUT / f"{name}.so"
-    if not _is_current(target, [source]):
-        OUT.mkdir(exist_ok=True)
-        work = OUT / "objects"
-        work.mkdir(exist_ok=True)
-        shutil.copy2(source, work)
-        _run(["R", "CMD", "SHLIB", "-o", str(target), source.name], work)
+    return _r_object(name, [BENCH / "load" / f"{name}.c"])
+
+
+def _r_object(name: str, sources: list[Path]) -> Path:
+    target = OUT / f"{name}.so"
+    if not _is_current(target, sources):
+        if shutil.which("R") is None:
+            raise BuildError("R is not installed")
+        # Objects are built in a folder of their own, so that the sources stay clean.
+        work = OUT / "objects" / name
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        for source in sources:
+            shutil.copy2(source, work)
+        flags = {"PKG_CFLAGS": "-O2 -D_GNU_SOURCE -I."}
+        line = ["R", "CMD", "SHLIB", "-o", str(target), *[source.name for source in sources if source.suffix == ".c"]]
+        _run(line, work, flags)
     return target
 
 
 @functools.cache
 def c_program(name: str) -> Path:
-    source = BENCH / "load" / f"{name}.c"
-    target = OUT / name
-    if not _is_current(target, [source]):
-        OUT.mkdir(exist_ok=True)
-        _run(["cc", "-O2", "-o", str(target), str(source)], BENCH)
-    return target
+    return _compiled(name, OUT / name)
 
 
 @functools.cache
 def c_preload(name: str) -> Path:
+    return _compiled(name, OUT / f"{name}.so", "-shared", "-fPIC")
+
+
+def _compiled(name: str, target: Path, *flags: str) -> Path:
     source = BENCH / "load" / f"{name}.c"
-    target = OUT / f"{name}.so"
     if not _is_current(target, [source]):
         OUT.mkdir(exist_ok=True)
-        _run(["cc", "-O2", "-shared", "-fPIC", "-o", str(target), str(source)], BENCH)
+        _run(["cc", "-O2", *flags, "-o", str(target), str(source)], BENCH)
     return target
 
 

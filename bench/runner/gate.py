@@ -112,7 +112,7 @@ def run(write: bool, wanted: list[str], say: Callable[[str], None]) -> int:
     for group in groups(wanted):
         try:
             found[group.name] = measure(group, say)
-        except build.BuildError as error:
+        except (build.BuildError, RuntimeError) as error:
             missing.append(f"{group.name}: MISSING: {error}")
     for line in missing:
         print(line)
@@ -135,6 +135,16 @@ def run(write: bool, wanted: list[str], say: Callable[[str], None]) -> int:
     return 3 if missing else 0
 
 
+def as_text(here: dict[str, str], groups: dict[str, dict]) -> str:
+    """A line a case, so that a difference is one of git's too."""
+    lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in here.items()]
+    inner = []
+    for group, cases in groups.items():
+        each = ",\n".join(f"   {json.dumps(case)}: {json.dumps(figures)}" for case, figures in cases.items())
+        inner.append(f"  {json.dumps(group)}: {{\n{each}\n  }}")
+    return "{\n" + ",\n".join([*lines, ' "groups": {\n' + ",\n".join(inner) + "\n }"]) + "\n}\n"
+
+
 def _write(found: dict[str, dict]) -> int:
     """Stores what was found, and keeps the groups that were not measured if they are of the same toolchain."""
     if not found:
@@ -143,7 +153,6 @@ def _write(found: dict[str, dict]) -> int:
     here = toolchain()
     stored = json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}
     kept = stored.get("groups", {}) if all(stored.get(name) == value for name, value in here.items()) else {}
-    text = json.dumps({**here, "groups": {**kept, **found}}, indent=1)
-    PATH.write_text(text + "\n", encoding="utf-8")
+    PATH.write_text(as_text(here, {**kept, **found}), encoding="utf-8")
     print(f"gate: wrote {sum(len(cases) for cases in found.values())} cases to {PATH}")
     return 0

@@ -29,26 +29,19 @@ class Row:
     servers: Servers
 
     def load(self, cell: Cell, length: float) -> dict[str, float]:
-        server = self.servers.running[cell.peer]
-        server.resume()
-        try:
+        with self.servers.running[cell.peer].in_turn() as server:
             return wrk.run(server, self.scenario, length, self.servers.placement)
-        finally:
-            if server.is_alive():
-                server.pause()
 
     def warm_up(self, cell: Cell, seconds: float) -> None:
         server = self.servers.get(cell) if cell.status == OK else None
         if server is None:
             return
         try:
-            server.resume()
-            wrk.check(server, self.scenario)
+            with server.in_turn():
+                wrk.check(server, self.scenario)
             self.load(cell, max(WARM_UP_S, seconds))
         except (RuntimeError, OSError) as error:
             cell.fail(str(error))
-            if server.is_alive():
-                server.pause()
 
 
 def measure(rows: list[Row], options: Options, flames: bool = False) -> None:
@@ -76,10 +69,7 @@ def draw_flames(row: list[Cell], scenario: Scenario, servers: Servers, options: 
     for cell in row:
         if cell.status != OK:
             continue
-        server = servers.running[cell.peer]
         name = f"flame-{scenario.name}-{cell.peer.replace('/', '-')}.svg"
-        server.resume()
-        why_not = flame.record(server, scenario, servers.placement, options.out / name)
+        with servers.running[cell.peer].in_turn() as server:
+            why_not = flame.record(server, scenario, servers.placement, options.out / name)
         options.say(f"{name}: {why_not}" if why_not else name)
-        if server.is_alive():
-            server.pause()

@@ -9,7 +9,6 @@ import shutil
 import socket
 import struct
 import subprocess
-import time
 from pathlib import Path
 
 SERVER_CORE = 0

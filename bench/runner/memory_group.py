@@ -5,7 +5,7 @@ import time
 
 from .peers import Server
 from .plan import ONE_GIB, Options, Servers, one_gib_file
-from .sampling import OK, SAMPLES, Cell
+from .sampling import SAMPLES, Cell
 from .scenarios import Scenario
 
 PIECE = 1 << 20
@@ -16,37 +16,29 @@ TIME_LIMIT_S = 120.0
 def measure(row: list[Cell], scenario: Scenario, servers: Servers, options: Options) -> None:
     if scenario.workload == "body-out":
         one_gib_file()
-    ready = servers.ready(row)
     for _ in range(SAMPLES):
-        for cell in ready:
-            _transfer(cell, servers.running[cell.peer], scenario)
+        servers.each(row, lambda cell, server: _transfer(cell, server, scenario))
 
 
 def _transfer(cell: Cell, server: Server, scenario: Scenario) -> None:
-    if cell.status != OK:
-        return
-    server.resume()
+    before = server.memory_bytes("VmRSS")
+    server.reset_peak()
+    spent, began = server.cpu_seconds(), time.monotonic()
     try:
-        before = server.memory_bytes("VmRSS")
-        server.reset_peak()
-        spent, began = server.cpu_seconds(), time.monotonic()
         with socket.create_connection(("127.0.0.1", server.port), timeout=TIME_LIMIT_S) as connection:
             if scenario.workload == "body-in":
                 _upload(connection)
             else:
                 _download(connection)
-        cell.samples.append(
-            {
-                "seconds": time.monotonic() - began,
-                "growth_bytes": float(max(0, server.memory_bytes("VmHWM") - before)),
-                "cpu_seconds": server.cpu_seconds() - spent,
-            }
-        )
     except (RuntimeError, OSError) as error:
-        cell.fail(f"{error!r}; {server.last_words()}")
-    finally:
-        if server.is_alive():
-            server.pause()
+        raise RuntimeError(f"{error!r}; {server.last_words()}") from error
+    cell.samples.append(
+        {
+            "seconds": time.monotonic() - began,
+            "growth_bytes": float(max(0, server.memory_bytes("VmHWM") - before)),
+            "cpu_seconds": server.cpu_seconds() - spent,
+        }
+    )
 
 
 def _upload(connection: socket.socket) -> None:

@@ -4,13 +4,16 @@ Every server is its own process with its output in bench/out/log. While another 
 SIGSTOP, so that a peer that polls while idle takes nothing from its rivals.
 """
 
+import http.client
 import itertools
 import os
 import signal
 import socket
 import subprocess
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from . import build
@@ -32,14 +35,37 @@ class Server:
     port: int
     process: subprocess.Popen
     log: Path
-    started_in_s: float = 0.0
-    extra: dict[str, str] = field(default_factory=dict)
 
     def pause(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         self.process.send_signal(signal.SIGCONT)
+
+    @contextmanager
+    def in_turn(self) -> Iterator["Server"]:
+        """Runs while the block does; the others' turn is after it."""
+        self.resume()
+        try:
+            yield self
+        finally:
+            if self.is_alive():
+                self.pause()
+
+    def get(self, path: str) -> str:
+        """The body of an answer with 200. Raises RuntimeError."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            text = response.read().decode()
+        except (OSError, http.client.HTTPException) as error:
+            raise RuntimeError(f"no answer to GET {path}: {error!r}; {self.last_words()}") from error
+        finally:
+            connection.close()
+        if response.status != 200:
+            raise RuntimeError(f"status {response.status} to GET {path}; {self.last_words()}")
+        return text
 
     def is_alive(self) -> bool:
         return self.process.poll() is None
@@ -200,7 +226,6 @@ def start(
                 raise RuntimeError(f"{peer} ended at once: {server.last_words()}")
             try:
                 socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                server.started_in_s = time.monotonic() - began
                 return server
             except OSError:
                 time.sleep(0.02)

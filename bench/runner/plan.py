@@ -129,6 +129,16 @@ class Servers:
         """The cells whose servers run; the others are marked."""
         return [cell for cell in row if cell.status == OK and self.get(cell) is not None]
 
+    def each(self, row: list[Cell], measure: Callable[[Cell, Server], None]) -> None:
+        """Measures each cell whose server runs, in its turn; one that raises is FAILED."""
+        for cell in self.ready(row):
+            server = self.running[cell.peer]
+            try:
+                with server.in_turn():
+                    measure(cell, server)
+            except (RuntimeError, OSError, ValueError) as error:
+                cell.fail(str(error))
+
     def stop_all(self) -> None:
         for server in self.running.values():
             server.stop()

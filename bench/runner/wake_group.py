@@ -3,7 +3,6 @@
 What needs neither a load nor a clock is a test: r/tests/testthat/test-wake.R.
 """
 
-import http.client
 import time
 
 from . import build, wrk
@@ -20,26 +19,18 @@ IDLE_S = 5.0
 def measure_callbacks(row: list[Cell], scenario: Scenario, servers: Servers, options: Options) -> None:
     """Milliseconds from the call of execLaterNative2() to the callback, with `connections` of load or with none."""
     build.r_object("callbacks")
-    for cell in servers.ready(row):
-        server = servers.running[cell.peer]
-        server.resume()
-        try:
-            # A quick run takes one round.
-            for _ in range(1 if options.quick else SAMPLES):
-                cell.samples.append(_delays(server, scenario, servers.placement))
-        except (RuntimeError, OSError, ValueError) as error:
-            cell.fail(str(error))
-        if server.is_alive():
-            server.pause()
+    # A quick run takes one round.
+    rounds = 1 if options.quick else SAMPLES
+    servers.each(row, lambda cell, server: cell.samples.extend(_delays(server, scenario, servers.placement) for _ in range(rounds)))
 
 
 def _delays(server: Server, scenario: Scenario, placement: str) -> dict[str, float]:
-    _ask(server, "/start")
+    server.get("/start")
     if scenario.connections:
         wrk.run(server, scenario, CALLBACKS_S, placement)
     else:
         time.sleep(CALLBACKS_S)
-    delays = sorted(float(number) for number in _ask(server, "/delays").split())
+    delays = sorted(float(number) for number in server.get("/delays").split())
     if not delays:
         raise RuntimeError(f"no callback ran; {server.last_words()}")
     shares = {"delay_p50_ms": 0.5, "delay_p90_ms": 0.9, "delay_p99_ms": 0.99}
@@ -47,30 +38,10 @@ def _delays(server: Server, scenario: Scenario, placement: str) -> dict[str, flo
 
 
 def measure_idle_cpu(row: list[Cell], _: Scenario, servers: Servers, __: Options) -> None:
-    for cell in servers.ready(row):
-        server = servers.running[cell.peer]
-        server.resume()
-        try:
-            _ask(server, "/")
-            before = server.cpu_seconds()
-            time.sleep(IDLE_S)
-            cell.single["idle_cpu_ms_per_second"] = (server.cpu_seconds() - before) / IDLE_S * 1000
-        except (RuntimeError, OSError) as error:
-            cell.fail(str(error))
-        if server.is_alive():
-            server.pause()
+    def measure(cell: Cell, server: Server) -> None:
+        server.get("/")
+        before = server.cpu_seconds()
+        time.sleep(IDLE_S)
+        cell.single["idle_cpu_ms_per_second"] = (server.cpu_seconds() - before) / IDLE_S * 1000
 
-
-def _ask(server: Server, path: str) -> str:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        text = response.read().decode()
-    except http.client.HTTPException as error:
-        raise RuntimeError(f"no answer to GET {path}: {error!r}; {server.last_words()}") from error
-    finally:
-        connection.close()
-    if response.status != 200:
-        raise RuntimeError(f"status {response.status} to GET {path}; {server.last_words()}")
-    return text
+    servers.each(row, measure)

@@ -1,6 +1,5 @@
 """WebSocket echo, and what an idle connection costs."""
 
-import http.client
 import json
 import subprocess
 import threading
@@ -23,13 +22,8 @@ def measure_echo(row: list[Cell], scenario: Scenario, servers: Servers, options:
     row, generator = servers.ready(row), str(build.c_program("wsload"))
 
     def load(cell: Cell, seconds: float) -> dict[str, float]:
-        server = servers.running[cell.peer]
-        server.resume()
-        try:
+        with servers.running[cell.peer].in_turn() as server:
             return _echo(server, scenario, seconds, options.placement, generator)
-        finally:
-            if server.is_alive():
-                server.pause()
 
     for cell in row:
         try:
@@ -80,16 +74,11 @@ def _echo(server: Server, scenario: Scenario, seconds: float, placement: str, ge
 
 
 def measure_idle(row: list[Cell], scenario: Scenario, servers: Servers, _: Options) -> None:
-    mode = "idle" if scenario.workload == "ws" else "idle-http"
-    for cell in servers.ready(row):
-        _idle(cell, servers.running[cell.peer], scenario, str(build.c_program("wsload")), mode)
-
-
-def _idle(cell: Cell, server: Server, scenario: Scenario, generator: str, mode: str) -> None:
     """Resident memory and CPU time of the server with `connections` open and silent, less what it was without them."""
-    server.resume()
-    line = [generator, mode, str(server.port), scenario.path]
-    try:
+    mode = "idle" if scenario.workload == "ws" else "idle-http"
+
+    def measure(cell: Cell, server: Server) -> None:
+        line = [str(build.c_program("wsload")), mode, str(server.port), scenario.path]
         # A few connections first: what a server allocates once is not what a connection costs.
         _hold(line, 20, lambda: None)
         before = settled_memory(server)
@@ -105,24 +94,14 @@ def _idle(cell: Cell, server: Server, scenario: Scenario, generator: str, mode: 
 
         _hold(line, scenario.connections, read)
         cell.single.update(figures)
-    except (RuntimeError, OSError) as error:
-        cell.fail(str(error))
-    finally:
-        if server.is_alive():
-            server.pause()
+
+    servers.each(row, measure)
 
 
 def settled_memory(server: Server) -> int:
     """The resident set after the handler of `/gc` has collected R's garbage, twice: the first frees what the second needs."""
     for _ in range(2):
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-        try:
-            connection.request("GET", "/gc")
-            connection.getresponse().read()
-        except (OSError, http.client.HTTPException) as error:
-            raise RuntimeError(f"no answer while idle connections are open: {error!r}") from error
-        finally:
-            connection.close()
+        server.get("/gc")
         time.sleep(SETTLE_S / 2)
     return server.memory_bytes("VmRSS")
 

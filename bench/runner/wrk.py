@@ -2,7 +2,7 @@
 
 import http.client
 import json
-import os
+import shutil
 import subprocess
 
 from . import build
@@ -67,7 +67,10 @@ def run(server: Server, scenario: Scenario, seconds: float, placement: str) -> d
     ]
     others = bystanders.sample()
     before = server.cpu_seconds()
-    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=whole + 40, check=False)
+    try:
+        done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=whole + 40, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"wrk did not end; {server.last_words()}") from error
     if not server.is_alive():
         raise RuntimeError(f"the server ended: {server.last_words()}")
     spent = server.cpu_seconds() - before
@@ -96,4 +99,4 @@ def run(server: Server, scenario: Scenario, seconds: float, placement: str) -> d
 
 
 def is_here() -> bool:
-    return any(os.access(os.path.join(folder, "wrk"), os.X_OK) for folder in os.environ.get("PATH", "").split(":"))
+    return shutil.which("wrk") is not None

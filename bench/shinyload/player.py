@@ -12,10 +12,16 @@ import base64
 import datetime
 import json
 import os
+import pathlib
 import re
 import struct
+import sys
 import time
 import typing
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from runner.websocket import frame, handshake  # noqa: E402
 
 # How long one event may take before its session counts as failed.
 LONGEST_EVENT = 600
@@ -139,27 +145,14 @@ class Socket:
         self = cls()
         self.reader, self.writer = await asyncio.open_connection(host, port)
         key = base64.b64encode(os.urandom(16)).decode()
-        self.writer.write(
-            f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()
-        )
+        self.writer.write(handshake(f"{host}:{port}", path, key))
         head = await self.reader.readuntil(b"\r\n\r\n")
         if not head.startswith(b"HTTP/1.1 101"):
             raise ConnectionError(f"no WebSocket: {head[:60]!r}")
         return self
 
     def send(self, payload, opcode=1):
-        mask = os.urandom(4)
-        size = len(payload)
-        if size < 126:
-            head = struct.pack("!BB", 0x80 | opcode, 0x80 | size)
-        elif size < 65536:
-            head = struct.pack("!BBH", 0x80 | opcode, 0xFE, size)
-        else:
-            head = struct.pack("!BBQ", 0x80 | opcode, 0xFF, size)
-        stretched = (mask * (size // 4 + 1))[:size]
-        masked = (int.from_bytes(payload, "big") ^ int.from_bytes(stretched, "big")).to_bytes(size, "big")
-        self.writer.write(head + mask + masked)
+        self.writer.write(frame(opcode, payload, os.urandom(4)))
 
     async def frame(self):
         first, second = await self.reader.readexactly(2)

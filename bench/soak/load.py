@@ -14,19 +14,19 @@ import socket
 import struct
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from runner.websocket import frame, handshake  # noqa: E402
 
 # An honest client waits this long for anything; a machine with other work to do may need seconds.
 PATIENCE_S = 30
 # Past the server's 1 MiB of a body in memory: this one goes through a file.
 SPOOLED = bytes(3 << 20)
 BIG = 4 << 20
-KEY = b"\x37\xfa\x21\x3d"
 NONSENSE = (b"GET / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00", bytes(200))
-HANDSHAKE = (
-    b"GET /ws HTTP/1.1\r\nHost: soak\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-)
 
 
 class Wrong(Exception):
@@ -87,7 +87,7 @@ class Peer:
         return int(head.split()[1]), await self.exactly(size)
 
     async def upgrade(self) -> None:
-        await self.send(HANDSHAKE)
+        await self.send(handshake("soak", "/ws"))
         head = await self.head()
         if not head.startswith(b"HTTP/1.1 101"):
             raise Wrong(f"handshake: {head[:40]!r}")
@@ -98,17 +98,6 @@ class Peer:
         if size > 125:
             size = int.from_bytes(await self.exactly(2 if size == 126 else 8), "big")
         return first & 0x0F, await self.exactly(size)
-
-
-def frame(opcode: int, payload: bytes) -> bytes:
-    size = len(payload)
-    mask = int.from_bytes(KEY * (size // 4 + 1), "big") >> (8 * (4 - size % 4))
-    masked = (int.from_bytes(payload, "big") ^ mask).to_bytes(size, "big")
-    if size < 126:
-        length = bytes([0x80 | size])
-    else:
-        length = struct.pack(">BH", 0xFE, size) if size < 65536 else struct.pack(">BQ", 0xFF, size)
-    return bytes([0x80 | opcode]) + length + KEY + masked
 
 
 def expect(is_so: bool, what: str) -> None:

@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from statistics import median
@@ -177,16 +176,11 @@ def soak(server: Server, seconds: int) -> int:
     rounds = ", ".join(f"{kind} {done}" for kind, (done, _, _) in clients.counts.items())
     print(f"\nDone (rounds; a round may be a hundred requests): {rounds}; {clients.kills} clients killed.")
     more_rss = MORE_RSS if first == FIRST_S else MORE_RSS_YOUNG
-    found = complaints(reference, end, int(ask(server, "/sockets")), clients.counts, more_rss)
+    found = complaints(reference, end, int(server.get("/sockets")), clients.counts, more_rss)
     for line in found:
         print(f"soak: {line}")
     print(f"soak: {'FAILED' if found else 'passed'} after {seconds} s of load")
     return 1 if found else 0
-
-
-def ask(server: Server, path: str) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=30) as reply:
-        return reply.read().decode()
 
 
 def main() -> int:

@@ -1,6 +1,7 @@
 """Tests of the runner's judgement: python3 -m unittest discover -s bench/tests"""
 
 import json
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -9,12 +10,12 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from runner import flame, gate, goals, groups, plot, readme, report  # noqa: E402
+from runner import flame, gate, goals, groups, peers, plot, readme, report, websocket, wrk  # noqa: E402
 from runner.allocations import _size  # noqa: E402
 from runner.plan import Options  # noqa: E402
 from runner.sampling import FAILED, MISSING, Cell, interleave, pairwise, ratio  # noqa: E402
-from runner.scenarios import ScenarioError, group_names, load_group  # noqa: E402
-from soak import load as soak_load, run as soak  # noqa: E402
+from runner.scenarios import Scenario, ScenarioError, group_names, load_group  # noqa: E402
+from soak import run as soak  # noqa: E402
 
 SCENARIOS = Path(__file__).resolve().parent.parent / "scenarios"
 
@@ -200,6 +201,11 @@ class Gate(unittest.TestCase):
 
     def differs(self, **now: float) -> list[str]:
         return gate.compare(self.STORED, {"error": {"new/ours": now}})
+
+    def test_what_is_stored_is_a_line_a_case(self):
+        text = gate.as_text({"libc": "x"}, self.STORED)
+        self.assertEqual(json.loads(text), {"libc": "x", "groups": self.STORED})
+        self.assertIn('\n   "new/ours": {"allocs_per_op": 1.0, "instructions": 100.0}\n', text)
 
     def test_two_per_cent_of_instructions_pass(self):
         self.assertEqual(self.differs(allocs_per_op=1.0, instructions=101.9), [])
@@ -399,7 +405,7 @@ class Soak(unittest.TestCase):
     def test_frames_are_masked_and_measured(self):
         for size, head in ((5, 2), (126, 4), (70_000, 10)):
             payload = bytes(i % 251 for i in range(size))
-            frame = soak_load.frame(2, payload)
+            frame = websocket.frame(2, payload)
             key, masked = frame[head : head + 4], frame[head + 4 :]
             self.assertEqual(bytes(byte ^ key[i % 4] for i, byte in enumerate(masked)), payload)
 
@@ -423,6 +429,16 @@ class Neighbours(unittest.TestCase):
     def test_an_unknown_base_is_refused(self):
         with self.assertRaisesRegex(ScenarioError, "hullo"):
             group_of('base = "hullo"\n' + TEXT.format(kind="ratio_min", against="httpuv", floor=1, aim=2))
+
+
+class Wrk(unittest.TestCase):
+    def test_a_load_that_does_not_end_fails_its_cell_and_not_the_run(self):
+        server = mock.create_autospec(peers.Server, instance=True, port=1)
+        server.cpu_seconds.return_value = 0.0
+        row = [Cell("hello", "httpuv")]
+        with mock.patch("runner.wrk.subprocess.run", side_effect=subprocess.TimeoutExpired("wrk", 1)):
+            interleave(row, lambda _: wrk.run(server, Scenario("hello", "", ["httpuv"]), 1, "free"))
+        self.assertEqual((row[0].status, row[0].reason[:15]), (FAILED, "wrk did not end"))
 
 
 class Answers(unittest.TestCase):
