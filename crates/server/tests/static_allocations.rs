@@ -1,9 +1,14 @@
-//! What deciding about static files costs requests that the application answers: no memory.
+//! What static files allocate: nothing where the application answers, and nothing where the file is in memory.
 
 mod counting;
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
 use http::HeaderMap;
 use rookery_server::static_files::{BodyFraming, Decision, Overrides, RequestHead, StaticFiles, StaticPath};
+use rookery_server::{Config, Server, Site};
 
 use crate::counting::allocations;
 
@@ -42,7 +47,63 @@ fn requests_for_the_application_allocate_nothing() {
     for target in targets {
         assert!(matches!(decide(target), (Decision::Application, 0)), "{target}");
     }
-    let (decision, allocations) = decide("/static/a.js");
+    assert!(matches!(decide("/static/a.js"), (Decision::Open(_), 0)));
+    let (decision, allocations) = decide(&format!("/static/{}", "a".repeat(300)));
     assert!(matches!(decision, Decision::Open(_)));
-    assert_eq!(allocations, 1, "the path to open, which shows that the count counts");
+    assert_eq!(allocations, 1, "a long path, which shows that the count counts");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_in_memory_allocates_nothing() {
+    counting::leave_this_thread_out();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.txt");
+    std::fs::write(&path, "0123456789".repeat(1000)).unwrap();
+    let files = StaticFiles::new();
+    files
+        .set([("/s".to_owned(), StaticPath { path: folder.path().into(), ..StaticPath::default() })])
+        .unwrap();
+    let server = Server::answering(Config::default(), |_: &mut rookery_exchange::Exchange| {
+        unreachable!("every request is for a file")
+    });
+    let site = Site { files, ..Site::default() };
+    let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
+    let mut socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    socket.set_nodelay(true).unwrap();
+    let request = |more: &str| format!("GET /s/a.txt HTTP/1.1\r\nHost: a\r\n{more}\r\n");
+    let mut ask = |request: &str, n: usize| {
+        for _ in 0..n {
+            socket.write_all(request.as_bytes()).unwrap();
+            read_reply(&mut socket);
+        }
+    };
+    ask(&request(""), 1);
+    // By then it is old enough to be kept.
+    std::thread::sleep(Duration::from_millis(2500));
+    for more in ["", "Accept-Encoding: gzip\r\n", "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT\r\n"] {
+        ask(&request(more), 200);
+        let before = counting::allocations_everywhere();
+        ask(&request(more), 1000);
+        let spent = counting::allocations_everywhere() - before;
+        // The device is asked about anew each minute, and a timer's wheel may grow.
+        assert!(spent <= 32, "{more:?}: {spent} allocations in 1,000");
+    }
+}
+
+/// Reads a reply, whose length is told unless it is a 304.
+fn read_reply(socket: &mut TcpStream) {
+    let mut buffer = [0; 16384];
+    let mut got = 0;
+    loop {
+        let read = socket.read(&mut buffer[got..]).unwrap();
+        assert!(read > 0, "{}", String::from_utf8_lossy(&buffer[..got]));
+        got += read;
+        let Some(head) = buffer[..got].windows(4).position(|window| window == b"\r\n\r\n") else { continue };
+        let text = std::str::from_utf8(&buffer[..head]).unwrap();
+        let told = text.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+        if got == head + 4 + told.map_or(0, |len| len.parse().unwrap()) {
+            return;
+        }
+    }
 }

@@ -7,6 +7,7 @@
 use flate2::{Compress, Compression, FlushCompress, Status};
 use http::header::{ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+use smallvec::SmallVec;
 
 /// What decides whether a response is compressed, besides the client's Accept-Encoding.
 #[derive(Debug, Clone, Copy)]
@@ -194,8 +195,9 @@ fn weight(parameter: &[u8]) -> Option<u16> {
 /// bytes (downloads, which lose their length and the means to go on where they stopped) and event streams, of which every
 /// event would need a flush.
 fn is_compressible(content_type: &[u8]) -> bool {
-    let kind =
-        content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
+    let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let mut kind: SmallVec<[u8; 64]> = SmallVec::from_slice(kind);
+    kind.make_ascii_lowercase();
     let Some(slash) = kind.iter().position(|byte| *byte == b'/') else { return true };
     let (group, name) = (&kind[..slash], &kind[slash + 1..]);
     match group {

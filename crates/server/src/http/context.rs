@@ -16,6 +16,7 @@ use crate::net::transport::Scratch;
 use crate::observe::access_log::entry::CurrentLog;
 use crate::peers::table::Peers;
 use crate::rejection::Rejection;
+use crate::static_files::ReadyFiles;
 use crate::websocket::sockets::WebSockets;
 
 /// What the connections of an I/O thread have in common.
@@ -34,6 +35,8 @@ pub(crate) struct Http {
     /// Compresses small bodies; 300 KiB, made when first needed.
     pub(super) gzip: RefCell<Option<Gzip>>,
     pub(super) header_names: HeaderNames,
+    /// Small files that are kept in memory.
+    pub(super) ready_files: RefCell<ReadyFiles>,
     parts: KeptParts,
 }
 
@@ -54,6 +57,7 @@ impl Http {
             blocks: Arc::default(),
             gzip: RefCell::default(),
             header_names: HeaderNames::default(),
+            ready_files: RefCell::default(),
             parts: KeptParts::default(),
         })
     }

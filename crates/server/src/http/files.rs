@@ -1,30 +1,46 @@
 //! Static files: from a request's head to the reply, when the application is not asked.
 
+use std::rc::Rc;
+use std::time::SystemTime;
+
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Response, StatusCode};
-use rookery_exchange::Share;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use rookery_exchange::{Charge, Share};
 
 use super::call::Call;
 use super::reply::{self, Framing, ReplyForm};
 use super::reply_body::{Content, ReplyBody};
 use crate::blocking::job::Job;
 use crate::rejection::Rejection;
-use crate::static_files::{BodyFraming, Decision, Found, Header, RequestHead, error_body};
-
-/// Files up to here are read where they are opened, and leave in one write with their head.
-const WHOLE: u64 = 64 << 10;
+use crate::static_files::{
+    BodyFraming, Decision, Fetched, Found, FoundNow, Fresh, Lookup, Outcome, Reading, ReadyFile, RequestHead,
+    content_range, error_body, read_small, unsatisfiable,
+};
 
 /// A target, its folder's options and the conditions of a request, which wait with it for a thread.
 const LOOKUP_BYTES: usize = 1 << 10;
 
-/// Answers from the files, or gives the call back: it is the application's.
-pub(super) async fn answer(
-    mut call: Call,
-    head: &Parts,
-    has_body: bool,
-    form: ReplyForm,
-) -> Result<Response<ReplyBody>, Call> {
+/// Whose the request is.
+pub(super) enum Answered {
+    /// It is answered.
+    Reply(Response<ReplyBody>),
+    /// The application's.
+    Application(Call),
+    /// Its file has to be waited for.
+    Wait(Call, Waiting),
+}
+
+/// What a thread that may block is to do.
+#[expect(clippy::large_enum_variant, reason = "handed on once")]
+pub(super) enum Waiting {
+    Open(Lookup),
+    /// Read a small file that is open.
+    Read(Found, Option<Box<Fresh>>),
+}
+
+/// Answers from the files without waiting, if that can be done. The reply's headers are written into the request's table.
+pub(super) fn answer(mut call: Call, head: &mut Parts, has_body: bool, form: ReplyForm) -> Answered {
     call.replies();
     let request = RequestHead {
         method: head.method.as_str(),
@@ -33,43 +49,69 @@ pub(super) async fn answer(
         body: framing(&head.headers),
         headers: &head.headers,
     };
-    let found = match call.connection.site.files.decide(&request) {
-        Decision::Application => return Err(call),
+    let lookup = match call.connection.site.files.decide(&request) {
+        Decision::Application => return Answered::Application(call),
         Decision::Refuse(status) => {
             call.leaves_rest(has_body);
-            Found::Status { status, headers: Vec::new() }
+            return reply_with(call, head, Found::Status { status, headers: Vec::new() }, None, form);
         }
-        Decision::Open(lookup) => {
-            let Some(charge) = call.http().peers.hold(Share::Requests, LOOKUP_BYTES) else {
-                call.leaves_rest(has_body);
-                return Ok(reply::reject(call, HeaderMap::new(), Rejection::Overload));
-            };
-            let found = Job::start(move || {
-                let found = read_small(lookup.open());
-                drop(charge);
-                found
-            });
-            match found.await {
-                Ok((found, None)) => found,
-                Ok((found, Some(bytes))) => {
-                    let (status, headers) = parts_of(found);
-                    return Ok(finish(call, status, headers, Content::Whole(bytes.into()), form));
-                }
-                Err(_) => return Ok(reply::reject(call, HeaderMap::new(), Rejection::Application)),
-            }
-        }
+        Decision::Open(lookup) => lookup,
     };
-    let (status, headers, content) = match found {
-        Found::Application => return Err(call),
-        Found::File { file, offset, len, status, headers } => {
-            (status, headers, Content::File { file, at: offset, len })
-        }
-        Found::NotModified { headers } => (StatusCode::NOT_MODIFIED, headers, Content::Whole(Bytes::new())),
-        Found::Status { status, headers } => {
-            (status, headers, Content::Whole(Bytes::from_static(error_body(status).as_bytes())))
-        }
+    let http = Rc::clone(&call.connection.http);
+    let (out, _) = call.out_and_names();
+    let out = (!form.is_head()).then_some(out);
+    let now = SystemTime::now();
+    let found = lookup.open_now(&mut http.ready_files.borrow_mut(), now, out);
+    match found {
+        FoundNow::Ready(file, outcome) => Answered::Reply(ready(call, emptied(head), &file, outcome, form)),
+        FoundNow::Found(found, Reading::Done(bytes)) => reply_with(call, head, found, Some(bytes), form),
+        FoundNow::Found(found, Reading::None) => reply_with(call, head, found, None, form),
+        FoundNow::Found(found, Reading::Wait(fresh)) => Answered::Wait(call, Waiting::Read(found, fresh)),
+        FoundNow::Wait(lookup) => Answered::Wait(call, Waiting::Open(lookup)),
+    }
+}
+
+/// Has a thread do it that may block, and answers; or gives the call back: it is the application's.
+pub(super) async fn wait(
+    call: Call,
+    waiting: Waiting,
+    head: &mut Parts,
+    has_body: bool,
+    form: ReplyForm,
+) -> Answered {
+    let Some(charge) = call.http().peers.hold(Share::Requests, LOOKUP_BYTES) else {
+        call.leaves_rest(has_body);
+        return Answered::Reply(reply::reject(call, HeaderMap::new(), Rejection::Overload));
     };
-    Ok(finish(call, status, headers, content, form))
+    let now = SystemTime::now();
+    let Ok(fetched) = Job::start(move || fetch(waiting, now, charge)).await else {
+        return Answered::Reply(reply::reject(call, HeaderMap::new(), Rejection::Application));
+    };
+    let Fetched { found, bytes, fresh, local } = fetched;
+    {
+        let mut files = call.http().ready_files.borrow_mut();
+        if let Some(device) = local {
+            files.learn_local(device, now);
+        }
+        if let (Some(fresh), Some(bytes)) = (fresh, &bytes) {
+            files.keep(fresh, bytes.clone());
+        }
+    }
+    reply_with(call, head, found, bytes, form)
+}
+
+fn fetch(waiting: Waiting, now: SystemTime, charge: Charge) -> std::io::Result<Fetched> {
+    let fetched = match waiting {
+        Waiting::Open(lookup) => lookup.fetch(now),
+        Waiting::Read(found, fresh) => read_small(&found).map(|bytes| Fetched {
+            found,
+            bytes,
+            fresh: fresh.map(|fresh| *fresh),
+            local: None,
+        }),
+    };
+    drop(charge);
+    fetched
 }
 
 fn framing(headers: &HeaderMap) -> BodyFraming {
@@ -80,38 +122,94 @@ fn framing(headers: &HeaderMap) -> BodyFraming {
     len.map_or(BodyFraming::Absent, BodyFraming::Length)
 }
 
-/// Reads a small file while its thread is ours already.
-fn read_small(found: Found) -> std::io::Result<(Found, Option<Vec<u8>>)> {
-    if let Found::File { file, offset, len, .. } = &found {
-        if *len <= WHOLE {
-            let mut bytes = vec![0; *len as usize];
-            std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, *offset)?;
-            return Ok((found, Some(bytes)));
+/// Answers from a file in memory.
+fn ready(
+    call: Call,
+    mut headers: HeaderMap,
+    file: &Rc<ReadyFile>,
+    outcome: Outcome,
+    form: ReplyForm,
+) -> Response<ReplyBody> {
+    let plain = file.plain();
+    let (status, content) = match outcome {
+        Outcome::NotModified => {
+            fill(&mut headers, file.not_modified());
+            (StatusCode::NOT_MODIFIED, Content::Nothing)
         }
-    }
-    Ok((found, None))
+        Outcome::Whole => match file.gzip() {
+            Some(gzip) if form.accepts_gzip() => {
+                fill(&mut headers, &gzip.headers);
+                return finish(
+                    call,
+                    StatusCode::OK,
+                    headers,
+                    Content::Whole(gzip.bytes.clone()),
+                    form.plain(),
+                );
+            }
+            _ => {
+                fill(&mut headers, &plain.headers);
+                (StatusCode::OK, Content::Ready(Rc::clone(file)))
+            }
+        },
+        Outcome::Partial(range) => {
+            fill(&mut headers, &plain.headers);
+            let (name, value) = content_range(&range, plain.bytes.len() as u64).into_http();
+            headers.append(name, value);
+            let part = plain.bytes.slice(range.start as usize..range.end as usize);
+            (StatusCode::PARTIAL_CONTENT, Content::Whole(part))
+        }
+        Outcome::Unsatisfiable => {
+            let (name, value) = unsatisfiable(plain.bytes.len() as u64).into_http();
+            headers.append(name, value);
+            (StatusCode::RANGE_NOT_SATISFIABLE, error_content(StatusCode::RANGE_NOT_SATISFIABLE))
+        }
+    };
+    finish(call, status, headers, content, form)
 }
 
-fn parts_of(found: Found) -> (StatusCode, Vec<Header>) {
-    match found {
-        Found::File { status, headers, .. } | Found::Status { status, headers } => (status, headers),
-        Found::NotModified { headers } => (StatusCode::NOT_MODIFIED, headers),
-        Found::Application => (StatusCode::NOT_FOUND, Vec::new()),
+fn fill(headers: &mut HeaderMap, lines: &[(HeaderName, HeaderValue)]) {
+    for (name, value) in lines {
+        headers.append(name.clone(), value.clone());
     }
+}
+
+fn reply_with(call: Call, head: &mut Parts, found: Found, bytes: Option<Bytes>, form: ReplyForm) -> Answered {
+    let (status, lines, content) = match (found, bytes) {
+        (Found::Application, _) => return Answered::Application(call),
+        (Found::File { status, headers, .. }, Some(bytes)) => (status, headers, Content::Whole(bytes)),
+        (Found::File { file, offset, len, status, headers }, None) => {
+            (status, headers, Content::File { file, at: offset, len })
+        }
+        (Found::NotModified { headers }, _) => (StatusCode::NOT_MODIFIED, headers, Content::Nothing),
+        (Found::Status { status, headers }, _) => (status, headers, error_content(status)),
+    };
+    let mut headers = emptied(head);
+    for line in lines {
+        let (name, value) = line.into_http();
+        headers.append(name, value);
+    }
+    Answered::Reply(finish(call, status, headers, content, form))
+}
+
+/// The request's table of headers, for the reply's.
+fn emptied(head: &mut Parts) -> HeaderMap {
+    let mut headers = std::mem::take(&mut head.headers);
+    headers.clear();
+    headers
+}
+
+fn error_content(status: StatusCode) -> Content {
+    Content::Whole(Bytes::from_static(error_body(status).as_bytes()))
 }
 
 fn finish(
     call: Call,
     status: StatusCode,
-    given: Vec<Header>,
+    headers: HeaderMap,
     content: Content,
     form: ReplyForm,
 ) -> Response<ReplyBody> {
-    let mut headers = HeaderMap::with_capacity(given.len() + 2);
-    for header in given {
-        let (name, value) = header.into_http();
-        headers.append(name, value);
-    }
     let framing = Framing { closes: call.connection.closes_after_reply(), told_length: None };
     reply::finish(call, status, headers, content, &framing, form)
 }

@@ -38,6 +38,19 @@ impl ReplyForm {
             accepts_gzip: accepted.is_some() && compress::negotiate(accepted, &any),
         }
     }
+
+    pub(super) fn is_head(self) -> bool {
+        self.is_head
+    }
+
+    pub(super) fn accepts_gzip(self) -> bool {
+        self.accepts_gzip
+    }
+
+    /// For what is compressed already.
+    pub(super) fn plain(self) -> ReplyForm {
+        ReplyForm { accepts_gzip: false, ..self }
+    }
 }
 
 /// What is known of how a reply is framed.
@@ -120,7 +133,8 @@ pub(super) fn finish(
     framing: &Framing,
     form: ReplyForm,
 ) -> Response<ReplyBody> {
-    if call.hold_reply(content.held()).is_err() {
+    let held = if form.is_head { 0 } else { content.held() };
+    if call.hold_reply(held).is_err() {
         drop(content);
         return reject(call, headers, Rejection::Overload);
     }

@@ -4,19 +4,21 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::Response;
+use http::{HeaderMap, Response};
 use http_body::{Frame, SizeHint};
 use rookery_exchange::Charge;
 
 use super::call::Call;
-use super::compress::Gzip;
+use super::compress::{self, Gzip};
 use super::reply_source::{FileSource, GZIP_PIECE, GzipSource, Input, PIECE, SentFile};
 use crate::blocking::job::Job;
 use crate::blocking::unnamed_file::UnnamedFile;
+use crate::static_files::{Form, ReadyFile};
 
 /// A compressor with its window, a piece that goes in and one that comes out.
 const COMPRESSOR_BYTES: usize = 512 << 10;
@@ -37,7 +39,7 @@ pub(super) enum Source {
     Empty,
     Whole(Bytes),
     /// To be compressed before anything is sent: see [`compressed`].
-    Plain(Bytes, Charge),
+    Plain(Bytes, Charge, Option<Rc<ReadyFile>>),
     File(FileSource),
     Gzip(Box<GzipSource>),
 }
@@ -63,7 +65,7 @@ impl http_body::Body for ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let piece = match &mut self.source {
             Source::Empty => None,
-            Source::Whole(bytes) | Source::Plain(bytes, _) => {
+            Source::Whole(bytes) | Source::Plain(bytes, ..) => {
                 let bytes = std::mem::take(bytes);
                 self.source = Source::Empty;
                 self.call.entry().add_bytes(bytes.len());
@@ -81,7 +83,7 @@ impl http_body::Body for ReplyBody {
     fn is_end_stream(&self) -> bool {
         match &self.source {
             Source::Empty => true,
-            Source::Whole(bytes) | Source::Plain(bytes, _) => bytes.is_empty(),
+            Source::Whole(bytes) | Source::Plain(bytes, ..) => bytes.is_empty(),
             Source::File(file) => file.left == 0,
             Source::Gzip(gzip) => gzip.is_at_end(),
         }
@@ -90,7 +92,7 @@ impl http_body::Body for ReplyBody {
     fn size_hint(&self) -> SizeHint {
         match &self.source {
             Source::Empty => SizeHint::with_exact(0),
-            Source::Whole(bytes) | Source::Plain(bytes, _) => SizeHint::with_exact(bytes.len() as u64),
+            Source::Whole(bytes) | Source::Plain(bytes, ..) => SizeHint::with_exact(bytes.len() as u64),
             Source::File(file) => SizeHint::with_exact(file.left),
             Source::Gzip(_) => SizeHint::default(),
         }
@@ -103,6 +105,8 @@ pub(super) enum Content {
     /// There is none: HEAD tells no length of it.
     Nothing,
     Whole(Bytes),
+    /// A file in memory, which keeps its compressed form.
+    Ready(Rc<ReadyFile>),
     File {
         file: File,
         at: u64,
@@ -120,6 +124,7 @@ impl Content {
         match self {
             Content::Nothing => 0,
             Content::Whole(bytes) => bytes.len() as u64,
+            Content::Ready(file) => file.plain().bytes.len() as u64,
             Content::File { len, .. } | Content::Unnamed { len, .. } => *len,
         }
     }
@@ -129,17 +134,25 @@ impl Content {
         match self {
             Content::Nothing => 0,
             Content::Whole(bytes) => bytes.len(),
+            Content::Ready(file) => file.plain().bytes.len(),
             Content::File { .. } | Content::Unnamed { .. } => PIECE,
         }
     }
 
     /// Bytes that compressing it holds besides, possibly for longer than its client stays.
     pub(super) fn compressor_bytes(&self) -> usize {
-        match self {
-            Content::Whole(bytes) if bytes.len() <= GZIP_HERE => 0,
-            Content::Whole(bytes) if bytes.len() <= GZIP_PIECE => bytes.len(),
+        let len = match self {
             Content::Nothing => 0,
-            _ => COMPRESSOR_BYTES,
+            Content::Whole(bytes) => bytes.len(),
+            Content::Ready(file) => file.plain().bytes.len(),
+            Content::File { .. } | Content::Unnamed { .. } => return COMPRESSOR_BYTES,
+        };
+        if len <= GZIP_HERE {
+            0
+        } else if len <= GZIP_PIECE {
+            len
+        } else {
+            COMPRESSOR_BYTES
         }
     }
 
@@ -148,6 +161,7 @@ impl Content {
             Content::Nothing => Source::Empty,
             Content::Whole(bytes) if bytes.is_empty() => Source::Empty,
             Content::Whole(bytes) => Source::Whole(bytes),
+            Content::Ready(file) => Content::Whole(file.plain().bytes.clone()).source(),
             Content::File { file, at, len } => Source::File(FileSource::new(SentFile::Named(file), at, len)),
             Content::Unnamed { file, len } => Source::File(FileSource::new(SentFile::Unnamed(file), 0, len)),
         }
@@ -155,12 +169,18 @@ impl Content {
 
     /// The source of the compressed body; a very small one is compressed here, by `gzip`.
     pub(super) fn compressed(self, gzip: &RefCell<Option<Gzip>>, charge: Charge) -> Source {
-        let input = match self {
-            Content::Nothing => return Source::Empty,
+        let (content, ready) = match self {
+            Content::Ready(file) => (Content::Whole(file.plain().bytes.clone()), Some(file)),
+            content => (content, None),
+        };
+        let input = match content {
+            Content::Nothing | Content::Ready(_) => return Source::Empty,
             Content::Whole(bytes) if bytes.len() <= GZIP_HERE => {
-                return Source::Whole(compress(&mut gzip.borrow_mut(), &bytes));
+                let bytes = compress(&mut gzip.borrow_mut(), &bytes);
+                keep(ready, &bytes);
+                return Source::Whole(bytes);
             }
-            Content::Whole(bytes) if bytes.len() <= GZIP_PIECE => return Source::Plain(bytes, charge),
+            Content::Whole(bytes) if bytes.len() <= GZIP_PIECE => return Source::Plain(bytes, charge, ready),
             Content::Whole(bytes) => Input::Whole(bytes),
             Content::File { file, at, len } => {
                 Input::File { file: Arc::new(SentFile::Named(file)), at, left: len }
@@ -181,20 +201,35 @@ thread_local! {
 /// Compresses a body that is to keep a length, on another thread.
 pub(super) async fn compressed(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
     let ReplyBody { call, source } = response.body_mut();
-    if let Source::Plain(bytes, charge) = std::mem::replace(source, Source::Empty) {
+    if let Source::Plain(bytes, charge, ready) = std::mem::replace(source, Source::Empty) {
         let plain = bytes.clone();
         let work = move || {
             let out = GZIP.with_borrow_mut(|state| compress(state, &plain));
             drop(charge);
             Ok(out)
         };
-        *source = Source::Whole(match Job::start(work).await {
+        let bytes = match Job::start(work).await {
             Ok(bytes) => bytes,
             // No thread, then here.
             Err(_) => compress(&mut call.http().gzip.borrow_mut(), &bytes),
-        });
+        };
+        keep(ready, &bytes);
+        *source = Source::Whole(bytes);
     }
     response
+}
+
+/// Keeps the compressed form of a file in memory with it.
+fn keep(file: Option<Rc<ReadyFile>>, bytes: &Bytes) {
+    let Some(file) = file else { return };
+    let mut headers: HeaderMap = file.plain().headers.iter().cloned().collect();
+    compress::mark(&mut headers);
+    let names = headers
+        .keys()
+        .flat_map(|name| headers.get_all(name).iter().map(|value| (name.clone(), value.clone())));
+    // What is kept is no larger than it has to be.
+    let bytes = Bytes::copy_from_slice(bytes);
+    file.keep_gzip(Form { headers: names.collect(), bytes });
 }
 
 fn compress(state: &mut Option<Gzip>, bytes: &[u8]) -> Bytes {

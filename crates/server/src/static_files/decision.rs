@@ -1,8 +1,6 @@
 //! Who answers a request: decided from its head alone.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -10,12 +8,14 @@ use http::StatusCode;
 use super::condition::Conditions;
 use super::lookup::Lookup;
 use super::options::{Mapping, Validation};
+use super::ready::FilePath;
 use super::request::{BodyFraming, RequestHead};
 use super::target::Target;
 use super::tree::Tree;
 
 /// Who answers.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "boxed, a lookup would cost an allocation")]
 pub enum Decision {
     /// The application.
     Application,
@@ -59,14 +59,13 @@ pub(crate) fn decide(tree: &Tree<Arc<Mapping>>, request: &RequestHead<'_>) -> De
 }
 
 /// `PathBuf::join` would let a `rest` with a leading `/` replace the root; `rest` has none, and this cannot.
-fn join(root: &Path, rest: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(root.as_os_str().len() + 1 + rest.len());
-    bytes.extend_from_slice(root.as_os_str().as_encoded_bytes());
+fn join(root: &Path, rest: &[u8]) -> FilePath {
+    let mut bytes = FilePath::from_slice(root.as_os_str().as_encoded_bytes());
     if !rest.is_empty() {
         if !bytes.ends_with(b"/") {
             bytes.push(b'/');
         }
         bytes.extend_from_slice(rest);
     }
-    PathBuf::from(OsString::from_vec(bytes))
+    bytes
 }

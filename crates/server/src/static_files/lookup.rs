@@ -1,24 +1,31 @@
-//! Opening what a request names: for a thread that may block.
+//! Opening what a request names.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
+use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 
-use super::condition::{Conditions, Outcome, Representation, http_seconds};
+use super::condition::{Conditions, Outcome};
+use super::description::Description;
 use super::header::Header;
-use super::media_type::media_type;
 use super::options::Mapping;
+use super::ready::{FilePath, Fresh, ReadyFile, ReadyFiles, WHOLE};
+use crate::blocking::file_state::{FileState, Kind, Wait, is_missing};
+use crate::blocking::nowait;
 
 /// A file to look for, and what to do with it.
 #[derive(Debug)]
 pub struct Lookup {
     mapping: Arc<Mapping>,
-    path: PathBuf,
+    path: FilePath,
     conditions: Conditions,
 }
 
@@ -54,98 +61,188 @@ pub enum Found {
     },
 }
 
+/// What was found without waiting.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "boxed, a lookup would cost an allocation")]
+pub(crate) enum FoundNow {
+    /// As [`Lookup::open`] has it; with the bytes of a small file that has to be read, or the work of reading them.
+    Found(Found, Reading),
+    /// A file that is in memory, and what of it is sent.
+    Ready(Rc<ReadyFile>, Outcome),
+    /// It has to be waited for.
+    Wait(Lookup),
+}
+
+/// How far a file that was found has been read.
+#[derive(Debug)]
+pub(crate) enum Reading {
+    /// Read, small as it is.
+    Done(Bytes),
+    /// It is small, and has to be waited for.
+    Wait(Option<Box<Fresh>>),
+    /// It is large, or there is none.
+    None,
+}
+
+/// What a thread that may block has found.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    pub(crate) found: Found,
+    /// The bytes of a small file.
+    pub(crate) bytes: Option<Bytes>,
+    /// What they are the bytes of, if that may be kept.
+    pub(crate) fresh: Option<Fresh>,
+    /// The file's device, if it is local.
+    pub(crate) local: Option<u64>,
+}
+
 impl Lookup {
-    pub(crate) fn new(mapping: Arc<Mapping>, path: PathBuf, conditions: Conditions) -> Lookup {
+    pub(crate) fn new(mapping: Arc<Mapping>, path: FilePath, conditions: Conditions) -> Lookup {
         Lookup { mapping, path, conditions }
     }
 
     /// The file or directory, as the request names it.
     pub fn path(&self) -> &Path {
-        &self.path
+        as_path(&self.path)
     }
 
-    /// Looks for the file. Makes three system calls for a file and one more for a directory; opens nothing but regular
-    /// files, so that neither a FIFO nor a device can hold the thread up.
+    /// Looks for the file, on a thread that may block. Makes three system calls for a file and one more for a directory; opens
+    /// nothing but regular files, so that neither a FIFO nor a device can hold the thread up.
     pub fn open(self) -> Found {
         self.open_at(SystemTime::now())
     }
 
     /// [`Lookup::open`] at a certain time.
-    pub(crate) fn open_at(mut self, now: SystemTime) -> Found {
-        match open_regular(&mut self.path, self.mapping.options.index) {
-            Ok(Some((file, metadata))) => self.reply(file, &metadata, now),
-            Ok(None) if self.mapping.options.fallthrough => Found::Application,
-            Ok(None) => Found::Status { status: StatusCode::NOT_FOUND, headers: Vec::new() },
-            Err(_) => Found::Status { status: StatusCode::INTERNAL_SERVER_ERROR, headers: Vec::new() },
+    pub(crate) fn open_at(self, now: SystemTime) -> Found {
+        let mut path = FilePath::from_slice(&self.path);
+        match open_regular(&mut path, self.mapping.options.index) {
+            Ok(Some((file, state))) => self.found(&path, file, &state, now).0,
+            Ok(None) => self.missing(),
+            Err(_) => failed(),
         }
     }
 
-    fn reply(self, file: File, metadata: &Metadata, now: SystemTime) -> Found {
-        // A file system without times has files from 1970.
-        let modified = metadata.modified().unwrap_or(UNIX_EPOCH);
-        let is_settled = now.duration_since(modified).is_ok_and(|age| age >= SETTLED);
-        let given_etag = self.mapping.options.headers.iter().find(|header| header.is("etag"));
-        let etag = match given_etag {
-            Some(header) => header.clone(),
-            None => Header::own("ETag", etag(modified, metadata.len(), is_settled)),
+    /// [`Lookup::open`], and reads a small file.
+    pub(crate) fn fetch(self, now: SystemTime) -> io::Result<Fetched> {
+        let mut path = FilePath::from_slice(&self.path);
+        let nothing = |found| Ok(Fetched { found, bytes: None, fresh: None, local: None });
+        let (file, state) = match open_regular(&mut path, self.mapping.options.index) {
+            Ok(Some(opened)) => opened,
+            Ok(None) => return nothing(self.missing()),
+            Err(_) => return nothing(failed()),
         };
-        let representation = Representation {
-            etag: etag.value(),
-            // RFC 9110, 8.8.2.1: never later than the time of the answer.
-            modified: http_seconds(modified.min(now)),
-            is_settled,
-            len: metadata.len(),
-        };
-        let (status, range) = match self.conditions.evaluate(&representation) {
-            Outcome::NotModified => return Found::NotModified { headers: self.not_modified(etag) },
-            Outcome::Partial(range) => (StatusCode::PARTIAL_CONTENT, range),
+        let local = nowait::is_local(&file).then_some(state.device);
+        let (found, fresh) = self.found(&path, file, &state, now);
+        let bytes = read_small(&found)?;
+        Ok(Fetched { found, bytes, fresh: fresh.filter(|_| local.is_some()), local })
+    }
+
+    /// Looks for the file without waiting, for the I/O thread; what is kept in memory allocates nothing. With `out` a small
+    /// file is read, into `out` if it is not to be kept.
+    pub(crate) fn open_now(
+        self,
+        ready: &mut ReadyFiles,
+        now: SystemTime,
+        out: Option<&mut BytesMut>,
+    ) -> FoundNow {
+        match self.try_open(ready, now) {
+            Err(Wait) => FoundNow::Wait(self),
+            Ok(Known::Missing) => FoundNow::Found(self.missing(), Reading::None),
+            Ok(Known::Ready(file)) => {
+                let outcome = self.conditions.evaluate(&file.representation());
+                FoundNow::Ready(file, outcome)
+            }
+            Ok(Known::Opened(path, file, state)) => {
+                let (found, fresh) = self.found(&path, file, &state, now);
+                let reading = match (&found, out) {
+                    (Found::File { file, offset, len, .. }, Some(out)) if *len <= WHOLE => {
+                        read_now(file, *offset, *len as usize, fresh, ready, out)
+                    }
+                    _ => Reading::None,
+                };
+                FoundNow::Found(found, reading)
+            }
+        }
+    }
+
+    fn try_open(&self, ready: &mut ReadyFiles, now: SystemTime) -> Result<Known, Wait> {
+        let Some((mut kind, mut state)) = nowait::look(&self.path)? else { return Ok(Known::Missing) };
+        let index = kind == Kind::Directory && self.mapping.options.index;
+        let mut with_index = FilePath::new();
+        if index {
+            with_index.extend_from_slice(&self.path);
+            push_index(&mut with_index);
+            let Some(found) = nowait::look(&with_index)? else { return Ok(Known::Missing) };
+            (kind, state) = found;
+        }
+        if kind != Kind::Regular {
+            return Ok(Known::Missing);
+        }
+        if let Some(file) = ready.find(&self.path, &self.mapping, &state, now) {
+            return Ok(Known::Ready(file));
+        }
+        if !ready.is_local(state.device, now) {
+            return Err(Wait);
+        }
+        let path = if index { with_index } else { FilePath::from_slice(&self.path) };
+        match nowait::open(&path)? {
+            // Another one by now, on another device perhaps: what was opened was not what was looked at.
+            Some((_, _, opened)) if opened.device != state.device => Err(Wait),
+            Some((file, Kind::Regular, opened)) => Ok(Known::Opened(path, file, opened)),
+            Some(_) | None => Ok(Known::Missing),
+        }
+    }
+
+    fn missing(&self) -> Found {
+        if self.mapping.options.fallthrough {
+            Found::Application
+        } else {
+            Found::Status { status: StatusCode::NOT_FOUND, headers: Vec::new() }
+        }
+    }
+
+    /// What an open file answers; with what can be kept of it, where all of it is sent.
+    fn found(self, path: &[u8], file: File, state: &FileState, now: SystemTime) -> (Found, Option<Fresh>) {
+        let description = Description::new(&self.mapping, path, state, now);
+        let outcome = self.conditions.evaluate(&description.representation());
+        let (status, range) = match outcome {
+            Outcome::NotModified => {
+                return (Found::NotModified { headers: description.not_modified(&self.mapping) }, None);
+            }
             Outcome::Unsatisfiable => {
-                let range = Header::own("Content-Range", format!("bytes */{}", metadata.len()));
-                return Found::Status { status: StatusCode::RANGE_NOT_SATISFIABLE, headers: vec![range] };
+                let (status, headers) = (StatusCode::RANGE_NOT_SATISFIABLE, vec![unsatisfiable(state.len)]);
+                return (Found::Status { status, headers }, None);
             }
-            Outcome::Whole => (StatusCode::OK, 0..metadata.len()),
+            Outcome::Partial(range) => (StatusCode::PARTIAL_CONTENT, range),
+            Outcome::Whole => (StatusCode::OK, 0..state.len),
         };
-        let mut headers = self.found(representation.modified, etag);
+        let mut headers = description.headers(&self.mapping);
+        let mut fresh = None;
         if status == StatusCode::PARTIAL_CONTENT {
-            let value = format!("bytes {}-{}/{}", range.start, range.end - 1, metadata.len());
-            headers.push(Header::own("Content-Range", value));
+            headers.push(content_range(&range, state.len));
+        } else {
+            fresh = Fresh::new(self.path, self.mapping, *state, description, now);
         }
-        Found::File { file, offset: range.start, len: range.end - range.start, status, headers }
+        let (offset, len) = (range.start, range.end - range.start);
+        (Found::File { file, offset, len, status, headers }, fresh)
     }
+}
 
-    /// The headers of 200 and 206.
-    fn found(&self, modified: Option<u64>, etag: Header) -> Vec<Header> {
-        let given = &self.mapping.options.headers;
-        let mut headers = Vec::with_capacity(given.len() + OWN_HEADERS);
-        headers.extend(given.iter().cloned());
-        let mut add = |lower_name, header: Header| {
-            if !self.mapping.has_header(lower_name) {
-                headers.push(header);
-            }
-        };
-        add(
-            "content-type",
-            Header::own("Content-Type", media_type(&self.path, self.mapping.options.html_charset.as_str())),
-        );
-        if let Some(seconds) = modified {
-            let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds));
-            add("last-modified", Header::own("Last-Modified", date));
-        }
-        add("etag", etag);
-        add("accept-ranges", Header::own("Accept-Ranges", &b"bytes"[..]));
-        headers
-    }
+#[expect(clippy::large_enum_variant, reason = "handed on once")]
+enum Known {
+    Missing,
+    Ready(Rc<ReadyFile>),
+    Opened(FilePath, File, FileState),
+}
 
-    /// The headers of 304.
-    fn not_modified(&self, etag: Header) -> Vec<Header> {
-        let given = self.mapping.options.headers.iter();
-        let mut headers: Vec<Header> =
-            given.filter(|header| NOT_MODIFIED_HEADERS.iter().any(|name| header.is(name))).cloned().collect();
-        if !self.mapping.has_header("etag") {
-            headers.push(etag);
-        }
-        headers
-    }
+/// Content-Range of a part that is sent (RFC 9110, 14.4).
+pub(crate) fn content_range(range: &std::ops::Range<u64>, len: u64) -> Header {
+    Header::own("Content-Range", format!("bytes {}-{}/{len}", range.start, range.end - 1))
+}
+
+/// Content-Range of a file that has no such part.
+pub(crate) fn unsatisfiable(len: u64) -> Header {
+    Header::own("Content-Range", format!("bytes */{len}"))
 }
 
 /// The body that goes with a status of [`Found::Status`] and [`Decision::Refuse`](super::Decision::Refuse), as httpuv
@@ -160,13 +257,64 @@ pub fn error_body(status: StatusCode) -> &'static str {
     }
 }
 
+fn failed() -> Found {
+    Found::Status { status: StatusCode::INTERNAL_SERVER_ERROR, headers: Vec::new() }
+}
+
+fn as_path(path: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(path))
+}
+
+fn push_index(directory: &mut FilePath) {
+    if !directory.ends_with(b"/") {
+        directory.push(b'/');
+    }
+    directory.extend_from_slice(b"index.html");
+}
+
+/// Reads a small file, on a thread that may block.
+pub(crate) fn read_small(found: &Found) -> io::Result<Option<Bytes>> {
+    match found {
+        Found::File { file, offset, len, .. } if *len <= WHOLE => {
+            let mut bytes = vec![0; *len as usize];
+            file.read_exact_at(&mut bytes, *offset)?;
+            Ok(Some(bytes.into()))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Reads a small file, if it is in the kernel's memory.
+fn read_now(
+    file: &File,
+    offset: u64,
+    len: usize,
+    fresh: Option<Fresh>,
+    ready: &mut ReadyFiles,
+    out: &mut BytesMut,
+) -> Reading {
+    // One that is kept gets memory of its own, no larger than it.
+    let mut own = BytesMut::new();
+    let into = if fresh.is_some() { &mut own } else { out };
+    into.resize(len, 0);
+    if nowait::read(file, into, offset).is_err() {
+        into.clear();
+        return Reading::Wait(fresh.map(Box::new));
+    }
+    let bytes = into.split().freeze();
+    if let Some(fresh) = fresh {
+        ready.keep(fresh, bytes.clone());
+    }
+    Reading::Done(bytes)
+}
+
 /// Opens a regular file; `None` where there is none. For a directory `path` becomes that of its index.
-fn open_regular(path: &mut PathBuf, index: bool) -> io::Result<Option<(File, Metadata)>> {
-    let opened = (|| {
-        let mut metadata = std::fs::metadata(&*path)?;
+fn open_regular(path: &mut FilePath, index: bool) -> io::Result<Option<(File, FileState)>> {
+    let opened: io::Result<_> = (|| {
+        let mut metadata = std::fs::metadata(as_path(path))?;
         if metadata.is_dir() && index {
-            path.push("index.html");
-            metadata = std::fs::metadata(&*path)?;
+            push_index(path);
+            metadata = std::fs::metadata(as_path(path))?;
         }
         // Looked at before it is opened: opening a FIFO lets its writer go on, and a device may act on it.
         if !metadata.is_file() {
@@ -174,37 +322,12 @@ fn open_regular(path: &mut PathBuf, index: bool) -> io::Result<Option<(File, Met
         }
         // What the name stands for may have changed since: not blocking keeps a FIFO from holding the thread.
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(&*path)?;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(as_path(path))?;
         let metadata = file.metadata()?;
-        Ok(metadata.is_file().then_some((file, metadata)))
+        Ok(metadata.is_file().then(|| (file, FileState::of(&metadata))))
     })();
     match opened {
-        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) if error.raw_os_error().is_some_and(is_missing) => Ok(None),
         opened => opened,
     }
 }
-
-/// Whether a path cannot name a file. A file where a directory should be and a name too long for the file system are so
-/// as well: httpuv answers them with 500 and never lets them fall through, which keeps long paths from an app that has
-/// static files at `/` (its issue 267).
-fn is_missing(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG))
-}
-
-/// Strong where nothing can change without a new time of modification, else weak (RFC 9110, 8.8.1).
-fn etag(modified: SystemTime, len: u64, is_settled: bool) -> String {
-    let nanos = match modified.duration_since(UNIX_EPOCH) {
-        Ok(since) => since.as_nanos(),
-        Err(before) => before.duration().as_nanos(),
-    };
-    format!("{}\"{nanos:x}-{len:x}\"", if is_settled { "" } else { "W/" })
-}
-
-/// How long after a change a file system may give the next one the same time: 2 s on FAT, the coarsest in use.
-const SETTLED: Duration = Duration::from_secs(2);
-
-/// Content-Type, Last-Modified, `ETag`, Accept-Ranges, Content-Range.
-const OWN_HEADERS: usize = 5;
-
-/// What a 304 must have if a 200 would have it (RFC 9110, 15.4.5); Date is the server's.
-const NOT_MODIFIED_HEADERS: [&str; 5] = ["cache-control", "content-location", "etag", "expires", "vary"];

@@ -3,7 +3,8 @@
 //! [`StaticFiles`] maps paths of requests to files and directories. The application's thread changes the map while the
 //! I/O thread asks it about every request: [`StaticFiles::decide`] makes no system call and takes no lock, and where
 //! there are no static paths it is one load of an atomic. Everything that may wait for a disk is [`Lookup::open`], made
-//! for a thread that may block. Neither knows the HTTP implementation or the application.
+//! for a thread that may block; what the kernel or this module has in memory is had without waiting, on the I/O thread.
+//! Neither knows the HTTP implementation or the application.
 //!
 //! # A request, in this order
 //! 1. A request that opens a WebSocket: [`Decision::Application`].
@@ -36,25 +37,30 @@
 //! ```
 //!
 //! # What it does not do
-//! Redirect to add a slash, list directories, keep files in memory, follow exclusions through symbolic links or through a
+//! Redirect to add a slash, list directories, follow exclusions through symbolic links or through a
 //! file system that ignores case: an exclusion is a path of requests, not a permission of a file.
 
 mod condition;
 mod decision;
+mod description;
 mod files;
 mod header;
 mod lookup;
 mod media_type;
 mod options;
+mod ready;
 mod request;
 mod target;
 #[cfg(test)]
 mod tests;
 mod tree;
 
+pub(crate) use condition::Outcome;
 pub use decision::Decision;
 pub use files::StaticFiles;
 pub use header::{Header, HeaderError};
+pub(crate) use lookup::{Fetched, FoundNow, Reading, content_range, read_small, unsatisfiable};
 pub use lookup::{Found, Lookup, error_body};
 pub use options::{Charset, Overrides, PathError, RequiredHeader, StaticOptions, StaticPath, Validation};
+pub(crate) use ready::{Form, Fresh, ReadyFile, ReadyFiles};
 pub use request::{BodyFraming, RequestHead, RequestHeaders};

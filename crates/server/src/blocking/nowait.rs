@@ -1,0 +1,96 @@
+//! Files without waiting for a disk: each call answers from what the kernel has in memory, or says that it would have to wait.
+//!
+//! For the I/O thread. Whoever is told [`Wait`] has a thread do it that may block: so a kernel without one of these calls, or a
+//! sandbox that forbids it, costs time and nothing else.
+//!
+//! A lookup waits for nobody on any file system. Opening a file does where a daemon or another machine has it (FUSE, NFS),
+//! whatever the flags: so [`open`] is only for a device that [`is_local`] has been asked about, by a thread that may block.
+
+use std::fs::File;
+use std::io::IoSliceMut;
+use std::os::fd::AsFd;
+use std::sync::LazyLock;
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
+use rustix::io::ReadWriteFlags;
+
+use super::file_state::{FileState, Kind, Stamp, Wait, is_missing};
+
+/// Whether `openat2` and its flag are to be had: not before Linux 5.12, nor in sandboxes that do not know it.
+static IS_KNOWN: LazyLock<bool> = LazyLock::new(|| {
+    rustix::fs::openat2(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::CACHED).is_ok()
+});
+
+/// Looks at what a path leads to, symbolic links followed, without opening it; `None` where there is nothing.
+pub(crate) fn look(path: &[u8]) -> Result<Option<(Kind, FileState)>, Wait> {
+    let Some(found) = open_known(path, OFlags::PATH)? else { return Ok(None) };
+    state(&found).map(Some)
+}
+
+/// Opens a file, if it is there; it may be something else by now than when it was looked at.
+pub(crate) fn open(path: &[u8]) -> Result<Option<(File, Kind, FileState)>, Wait> {
+    // Not blocking keeps a FIFO from holding the thread.
+    let Some(file) = open_known(path, OFlags::NONBLOCK | OFlags::NOCTTY)? else { return Ok(None) };
+    let (kind, state) = state(&file)?;
+    Ok(Some((file.into(), kind, state)))
+}
+
+fn open_known(path: &[u8], flags: OFlags) -> Result<Option<rustix::fd::OwnedFd>, Wait> {
+    if !*IS_KNOWN {
+        return Err(Wait);
+    }
+    let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
+    match rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED) {
+        Ok(fd) => Ok(Some(fd)),
+        Err(error) if is_missing(error.raw_os_error()) => Ok(None),
+        Err(_) => Err(Wait),
+    }
+}
+
+fn state(fd: &impl AsFd) -> Result<(Kind, FileState), Wait> {
+    // What a network file system remembers is enough: such a file is not answered here.
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = rustix::fs::statx(fd, c"", flags, StatxFlags::BASIC_STATS).map_err(|_| Wait)?;
+    if found.stx_mask & StatxFlags::BASIC_STATS.bits() != StatxFlags::BASIC_STATS.bits() {
+        return Err(Wait);
+    }
+    let kind = match FileType::from_raw_mode(u32::from(found.stx_mode)) {
+        FileType::RegularFile => Kind::Regular,
+        FileType::Directory => Kind::Directory,
+        _ => Kind::Other,
+    };
+    Ok((kind, state_of(&found)))
+}
+
+fn state_of(found: &Statx) -> FileState {
+    FileState {
+        device: rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor),
+        inode: found.stx_ino,
+        len: found.stx_size,
+        modified: Stamp { seconds: found.stx_mtime.tv_sec, nanos: found.stx_mtime.tv_nsec },
+        changed: Stamp { seconds: found.stx_ctime.tv_sec, nanos: found.stx_ctime.tv_nsec },
+    }
+}
+
+/// Fills `buffer` from a place in a file, if all of that is in the page cache.
+pub(crate) fn read(file: &File, buffer: &mut [u8], at: u64) -> Result<(), Wait> {
+    if buffer.is_empty() {
+        return Ok(());
+    }
+    let len = buffer.len();
+    match rustix::io::preadv2(file, &mut [IoSliceMut::new(buffer)], at, ReadWriteFlags::NOWAIT) {
+        Ok(read) if read == len => Ok(()),
+        Ok(_) | Err(_) => Err(Wait),
+    }
+}
+
+/// Whether a file system is this machine's alone, so that looking at its files and opening them wait for nobody else. Asks
+/// the file system, and so may block.
+pub(crate) fn is_local(file: &File) -> bool {
+    rustix::fs::fstatfs(file)
+        .is_ok_and(|found| u64::try_from(found.f_type).is_ok_and(|kind| LOCAL.contains(&kind)))
+}
+
+/// ext2 to ext4, XFS, Btrfs, F2FS, tmpfs, ramfs, and overlayfs, which containers have their files on.
+const LOCAL: [u64; 7] =
+    [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994, 0x8584_58F6, 0x794C_7630];
