@@ -8,7 +8,7 @@
 
 use std::fs::File;
 use std::io::IoSliceMut;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::sync::LazyLock;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
@@ -83,6 +83,39 @@ pub(crate) fn read(file: &File, buffer: &mut [u8], at: u64) -> Result<(), Wait> 
         Ok(_) | Err(_) => Err(Wait),
     }
 }
+
+/// Whether a part of a local file is in the page cache, so that sending it waits for no disk. Only its owner is told, and
+/// whoever may write to it; since Linux 6.5.
+pub(crate) fn is_resident(file: &File, at: u64, len: usize) -> Result<bool, Wait> {
+    #[repr(C)]
+    struct Part {
+        at: u64,
+        len: u64,
+    }
+    #[repr(C)]
+    #[derive(Default)]
+    struct Counts {
+        cached: u64,
+        dirty: u64,
+        written: u64,
+        evicted: u64,
+        recently_evicted: u64,
+    }
+    let part = Part { at, len: len as u64 };
+    let mut counts = Counts::default();
+    let (part_at, counts_at) = (&raw const part, &raw mut counts);
+    // SAFETY: the kernel reads the one and writes the other, both laid out as it has them (uapi/linux/mman.h).
+    let told = unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), part_at, counts_at, 0) };
+    if told != 0 {
+        return Err(Wait);
+    }
+    let page = rustix::param::page_size() as u64;
+    let last = at + (len as u64).saturating_sub(1);
+    Ok(counts.cached > last / page - at / page)
+}
+
+/// The same on every architecture that Rust's standard library is built for, but Alpha and MIPS, where it fails.
+const SYS_CACHESTAT: libc::c_long = 451;
 
 /// Whether a file system is this machine's alone, so that looking at its files and opening them wait for nobody else. Asks
 /// the file system, and so may block.

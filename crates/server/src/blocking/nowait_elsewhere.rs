@@ -19,3 +19,7 @@ pub(crate) fn read(_: &File, _: &mut [u8], _: u64) -> Result<(), Wait> {
 pub(crate) fn is_local(_: &File) -> bool {
     false
 }
+
+pub(crate) fn is_resident(_: &File, _: u64, _: usize) -> Result<bool, Wait> {
+    Err(Wait)
+}

@@ -3,13 +3,16 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use rookery_exchange::{Charge, Exchange, ListenerId, Share};
 
 use super::call_parts::CallParts;
 use super::context::Http;
+use super::sending::{Sending, Sent, SentFile};
 use super::site::Site;
 use super::standing::{Phase, Standing};
 use crate::net::listen::Ends;
@@ -54,6 +57,8 @@ pub(crate) struct Connection {
     pub(super) has_rest: Cell<bool>,
     /// The accepted handshake of a WebSocket.
     pub(super) upgrade: RefCell<Option<Box<Exchange>>>,
+    /// The files that are being sent.
+    sending: RefCell<Option<Box<Sending>>>,
     /// Those of the call whose reply has been made, and whose last bytes are being written.
     flushing: RefCell<Option<Box<CallParts>>>,
 }
@@ -107,6 +112,7 @@ impl Connection {
             has_gone: Cell::new(false),
             has_rest: Cell::new(false),
             upgrade: RefCell::default(),
+            sending: RefCell::default(),
             flushing: RefCell::default(),
         })
     }
@@ -129,8 +135,36 @@ impl Connection {
         self.standing.has_read(read, self.now());
     }
 
-    pub(super) fn has_written(&self, written: &Poll<io::Result<usize>>) {
-        self.standing.has_written(written, self.now());
+    /// Writes what hyper has for the peer, and the files whose place is among it.
+    pub(super) fn poll_write(
+        &self,
+        cx: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut transport = self.transport.borrow_mut();
+        let mut sending = self.sending.borrow_mut();
+        let written = match &mut *sending {
+            None => transport.poll_write_vectored(cx, buffers),
+            Some(files) => match files.poll_write(cx, &mut transport, buffers, self.now()) {
+                Sent::Socket(written) => {
+                    if files.left() == 0 {
+                        *sending = None;
+                    }
+                    written
+                }
+                Sent::Disk => {
+                    self.standing.waits_for_disk();
+                    return Poll::Pending;
+                }
+            },
+        };
+        self.standing.has_written(&written, self.now());
+        written
+    }
+
+    /// Queues a part of a file, of `left` bytes at most, to be sent where hyper writes what it is given for it.
+    pub(super) fn send_file(&self, file: &Arc<SentFile>, at: u64, left: u64) -> Bytes {
+        self.sending.borrow_mut().get_or_insert_default().push(file, at, left)
     }
 
     /// hyper has nothing more to write.
@@ -228,6 +262,10 @@ impl Connection {
     pub(super) fn settle(&self) {
         self.has_left();
         self.charge.set(CONNECTION_BYTES.min(self.charge.bytes()));
+        if let (Some(files), Some(parts)) = (self.sending.take(), &mut *self.flushing.borrow_mut()) {
+            // hyper has been told of it, and the log by that.
+            parts.entry.take_back(files.left());
+        }
         self.end_flush();
     }
 

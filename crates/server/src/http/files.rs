@@ -53,7 +53,7 @@ pub(super) fn answer(mut call: Call, head: &mut Parts, has_body: bool, form: Rep
         Decision::Application => return Answered::Application(call),
         Decision::Refuse(status) => {
             call.leaves_rest(has_body);
-            return reply_with(call, head, Found::Status { status, headers: Vec::new() }, None, form);
+            return reply_with(call, head, Found::Status { status, headers: Vec::new() }, None, true, form);
         }
         Decision::Open(lookup) => lookup,
     };
@@ -64,8 +64,10 @@ pub(super) fn answer(mut call: Call, head: &mut Parts, has_body: bool, form: Rep
     let found = lookup.open_now(&mut http.ready_files.borrow_mut(), now, out);
     match found {
         FoundNow::Ready(file, outcome) => Answered::Reply(ready(call, emptied(head), &file, outcome, form)),
-        FoundNow::Found(found, Reading::Done(bytes)) => reply_with(call, head, found, Some(bytes), form),
-        FoundNow::Found(found, Reading::None) => reply_with(call, head, found, None, form),
+        FoundNow::Found(found, Reading::Done(bytes)) => {
+            reply_with(call, head, found, Some(bytes), true, form)
+        }
+        FoundNow::Found(found, Reading::None) => reply_with(call, head, found, None, true, form),
         FoundNow::Found(found, Reading::Wait(fresh)) => Answered::Wait(call, Waiting::Read(found, fresh)),
         FoundNow::Wait(lookup) => Answered::Wait(call, Waiting::Open(lookup)),
     }
@@ -97,7 +99,7 @@ pub(super) async fn wait(
             files.keep(fresh, bytes.clone());
         }
     }
-    reply_with(call, head, found, bytes, form)
+    reply_with(call, head, found, bytes, local.is_some(), form)
 }
 
 fn fetch(waiting: Waiting, now: SystemTime, charge: Charge) -> std::io::Result<Fetched> {
@@ -174,12 +176,19 @@ fn fill(headers: &mut HeaderMap, lines: &[(HeaderName, HeaderValue)]) {
     }
 }
 
-fn reply_with(call: Call, head: &mut Parts, found: Found, bytes: Option<Bytes>, form: ReplyForm) -> Answered {
+fn reply_with(
+    call: Call,
+    head: &mut Parts,
+    found: Found,
+    bytes: Option<Bytes>,
+    is_local: bool,
+    form: ReplyForm,
+) -> Answered {
     let (status, lines, content) = match (found, bytes) {
         (Found::Application, _) => return Answered::Application(call),
         (Found::File { status, headers, .. }, Some(bytes)) => (status, headers, Content::Whole(bytes)),
         (Found::File { file, offset, len, status, headers }, None) => {
-            (status, headers, Content::File { file, at: offset, len })
+            (status, headers, Content::File { file, is_local, at: offset, len })
         }
         (Found::NotModified { headers }, _) => (StatusCode::NOT_MODIFIED, headers, Content::Nothing),
         (Found::Status { status, headers }, _) => (status, headers, error_content(status)),

@@ -63,9 +63,7 @@ impl Write for HyperIo {
         if self.connection.refuses() {
             return Poll::Ready(Ok(buffers.iter().map(|buffer| buffer.len()).sum()));
         }
-        let written = self.connection.transport.borrow_mut().poll_write_vectored(cx, buffers);
-        self.connection.has_written(&written);
-        written
+        self.connection.poll_write(cx, buffers)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -17,6 +17,7 @@ mod hyper_io;
 mod reply;
 mod reply_body;
 mod reply_source;
+mod sending;
 mod service;
 pub(crate) mod site;
 pub(crate) mod spool_folder;

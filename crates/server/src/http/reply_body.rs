@@ -15,7 +15,8 @@ use rookery_exchange::Charge;
 
 use super::call::Call;
 use super::compress::{self, Gzip};
-use super::reply_source::{FileSource, GZIP_PIECE, GzipSource, Input, PIECE, SentFile};
+use super::reply_source::{FileSource, GZIP_PIECE, GzipSource, Input};
+use super::sending::{PIECE, SentFile};
 use crate::blocking::job::Job;
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::static_files::{Form, ReadyFile};
@@ -63,19 +64,26 @@ impl http_body::Body for ReplyBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let piece = match &mut self.source {
+        let ReplyBody { call, source } = &mut *self;
+        let piece = match source {
             Source::Empty => None,
             Source::Whole(bytes) | Source::Plain(bytes, ..) => {
                 let bytes = std::mem::take(bytes);
-                self.source = Source::Empty;
-                self.call.entry().add_bytes(bytes.len());
+                *source = Source::Empty;
+                call.entry().add_bytes(bytes.len());
                 return Poll::Ready(Some(Ok(Frame::data(bytes))));
             }
-            Source::File(file) => ready!(file.poll_piece(cx)),
+            Source::File(file) => {
+                let piece = file.piece(&call.connection);
+                return Poll::Ready(piece.map(|bytes| {
+                    call.entry().add_bytes(bytes.len());
+                    Ok(Frame::data(bytes))
+                }));
+            }
             Source::Gzip(gzip) => ready!(gzip.poll_piece(cx)),
         };
         if let Some(Ok(bytes)) = &piece {
-            self.call.entry().add_bytes(bytes.len());
+            call.entry().add_bytes(bytes.len());
         }
         Poll::Ready(piece.map(|piece| piece.map(|bytes| Frame::data(Bytes::from(bytes)))))
     }
@@ -109,6 +117,8 @@ pub(super) enum Content {
     Ready(Rc<ReadyFile>),
     File {
         file: File,
+        /// Whether its file system is known to be local.
+        is_local: bool,
         at: u64,
         len: u64,
     },
@@ -162,8 +172,10 @@ impl Content {
             Content::Whole(bytes) if bytes.is_empty() => Source::Empty,
             Content::Whole(bytes) => Source::Whole(bytes),
             Content::Ready(file) => Content::Whole(file.plain().bytes.clone()).source(),
-            Content::File { file, at, len } => Source::File(FileSource::new(SentFile::Named(file), at, len)),
-            Content::Unnamed { file, len } => Source::File(FileSource::new(SentFile::Unnamed(file), 0, len)),
+            Content::File { file, is_local, at, len } => {
+                Source::File(FileSource::new(SentFile::named(file, is_local), at, len))
+            }
+            Content::Unnamed { file, len } => Source::File(FileSource::new(SentFile::unnamed(file), 0, len)),
         }
     }
 
@@ -182,11 +194,11 @@ impl Content {
             }
             Content::Whole(bytes) if bytes.len() <= GZIP_PIECE => return Source::Plain(bytes, charge, ready),
             Content::Whole(bytes) => Input::Whole(bytes),
-            Content::File { file, at, len } => {
-                Input::File { file: Arc::new(SentFile::Named(file)), at, left: len }
+            Content::File { file, is_local, at, len } => {
+                Input::File { file: Arc::new(SentFile::named(file, is_local)), at, left: len }
             }
             Content::Unnamed { file, len } => {
-                Input::File { file: Arc::new(SentFile::Unnamed(file)), at: 0, left: len }
+                Input::File { file: Arc::new(SentFile::unnamed(file)), at: 0, left: len }
             }
         };
         Source::Gzip(Box::new(GzipSource::new(input, charge)))

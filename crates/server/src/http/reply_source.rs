@@ -1,6 +1,5 @@
-//! What the body of a reply comes from: files and compressors, which work on other threads.
+//! What the body of a reply comes from: files, and compressors, which work on other threads.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::pin::Pin;
@@ -11,19 +10,16 @@ use bytes::Bytes;
 use rookery_exchange::Charge;
 
 use super::compress::Gzip;
+use super::connection::Connection;
+use super::sending::SentFile;
 use crate::blocking::job::Job;
-use crate::blocking::unnamed_file::UnnamedFile;
 
-/// Bytes of a file read at once.
-pub(super) const PIECE: usize = 64 << 10;
-
-/// A file, read piece by piece on another thread: the next piece when the last has been taken.
+/// A file that is sent as it is, by the connection: see [`sending`](super::sending).
 #[derive(Debug)]
 pub(super) struct FileSource {
     file: Arc<SentFile>,
     at: u64,
     pub(super) left: u64,
-    reading: Option<Job<Vec<u8>>>,
 }
 
 /// What is compressed on its way out, on another thread: a piece takes milliseconds.
@@ -38,24 +34,6 @@ pub(super) struct GzipSource {
 pub(super) enum Input {
     Whole(Bytes),
     File { file: Arc<SentFile>, at: u64, left: u64 },
-}
-
-/// A file that is sent, by how it is closed.
-#[derive(Debug)]
-pub(super) enum SentFile {
-    Named(File),
-    Unnamed(UnnamedFile),
-}
-
-impl std::ops::Deref for SentFile {
-    type Target = File;
-
-    fn deref(&self) -> &File {
-        match self {
-            SentFile::Named(file) => file,
-            SentFile::Unnamed(file) => file,
-        }
-    }
 }
 
 /// A compressor, what is left for it, and what it is charged for: wherever it is, until it is gone.
@@ -75,32 +53,18 @@ struct Compressed {
 
 impl FileSource {
     pub(super) fn new(file: SentFile, at: u64, left: u64) -> FileSource {
-        FileSource { file: Arc::new(file), at, left, reading: None }
+        FileSource { file: Arc::new(file), at, left }
     }
 
-    pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Vec<u8>>>> {
+    /// The next piece of it, as hyper gets it.
+    pub(super) fn piece(&mut self, connection: &Connection) -> Option<Bytes> {
         if self.left == 0 {
-            return Poll::Ready(None);
+            return None;
         }
-        let reading = self.reading.get_or_insert_with(|| {
-            let (file, at) = (Arc::clone(&self.file), self.at);
-            let len = usize::try_from(self.left).unwrap_or(usize::MAX).min(PIECE);
-            Job::start(move || {
-                let mut piece = vec![0; len];
-                // A file that has become shorter since its length was told: the reply cannot be completed.
-                file.read_exact_at(&mut piece, at).map(|()| piece)
-            })
-        });
-        let piece = ready!(Pin::new(reading).poll(cx));
-        self.reading = None;
-        Poll::Ready(Some(match piece {
-            Ok(piece) => {
-                self.at += piece.len() as u64;
-                self.left -= piece.len() as u64;
-                Ok(piece)
-            }
-            Err(error) => Err(error),
-        }))
+        let stand_in = connection.send_file(&self.file, self.at, self.left);
+        self.at += stand_in.len() as u64;
+        self.left -= stand_in.len() as u64;
+        Some(stand_in)
     }
 }
 

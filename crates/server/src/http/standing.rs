@@ -105,6 +105,11 @@ impl Standing {
         self.pace.count(n);
     }
 
+    /// What is written next has to be read first: the peer waits for the server.
+    pub(super) fn waits_for_disk(&self) {
+        self.is_write_blocked.set(false);
+    }
+
     pub(super) fn has_written(&self, written: &Poll<io::Result<usize>>, now: u32) {
         self.is_write_blocked.set(written.is_pending());
         if let Poll::Ready(written) = written {

@@ -1,8 +1,9 @@
 //! A connection's transport: a socket of TCP or a Unix one, with what goes with it.
 
 use std::cell::RefCell;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -95,6 +96,33 @@ impl Transport {
         }
     }
 
+    /// Sends a part of a file by the system, which copies nothing; 0 at its end. An error of the kind `Unsupported`, or one of
+    /// `sendfile`'s, where that cannot be done. Waits for the file's disk if the part is not in the system's cache.
+    pub(crate) fn poll_send_file(
+        &self,
+        cx: &mut Context<'_>,
+        file: &File,
+        at: u64,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(match &self.socket {
+                Socket::Tcp(socket) => socket.poll_write_ready(cx),
+                Socket::Unix(socket) => socket.poll_write_ready(cx),
+            })?;
+            let sent = match &self.socket {
+                Socket::Tcp(socket) => socket.try_io(Interest::WRITABLE, || send_file(socket, file, at, len)),
+                Socket::Unix(socket) => {
+                    socket.try_io(Interest::WRITABLE, || send_file(socket, file, at, len))
+                }
+            };
+            match sent {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+
     /// Looks at the next byte without taking it: 0 after a FIN.
     pub(crate) fn try_peek(&self) -> io::Result<usize> {
         let fd = self.fd();
@@ -164,4 +192,14 @@ impl Transport {
             let _ = socket.set_zero_linger();
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+fn send_file(socket: &impl AsFd, file: &File, mut at: u64, len: usize) -> io::Result<usize> {
+    Ok(rustix::fs::sendfile(socket, file, Some(&mut at), len)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn send_file(_: &impl AsFd, _: &File, _: u64, _: usize) -> io::Result<usize> {
+    Err(io::ErrorKind::Unsupported.into())
 }

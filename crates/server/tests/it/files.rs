@@ -3,10 +3,13 @@
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use rookery_exchange::ReplyBody;
+use rookery_server::access_log::AccessLog;
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
-use rookery_server::{Config, Site};
+use rookery_server::{Config, Limits, Site};
 
 use crate::support::{App, Client, Reply, alone, echo, hello};
 
@@ -237,4 +240,137 @@ fn a_change_on_disk_is_seen_by_the_next_request() {
         fs::rename(folder.path("new"), folder.path("a.txt")).unwrap();
         assert_eq!(client.get("/s/a.txt").body, b"new");
     }
+}
+
+#[test]
+fn a_large_file_arrives_byte_by_byte_and_with_what_is_asked_for_behind_it() {
+    let folder = Folder::new();
+    let (large, odd) = (bytes(5_000_001), bytes(70_001));
+    folder.write("large.bin", &large);
+    folder.write("odd.bin", &odd);
+    folder.write("small.txt", b"small");
+    let mut client = folder.app.connect();
+    for _ in 0..3 {
+        // At once, so that several files are queued for one connection, with heads between them.
+        let get = |target: &str, more: &str| format!("GET {target} HTTP/1.1\r\nHost: a\r\n{more}\r\n");
+        client.send(
+            [
+                get("/s/large.bin", ""),
+                get("/s/odd.bin", ""),
+                get("/s/small.txt", ""),
+                get("/s/large.bin", "Range: bytes=1000001-4000000\r\n"),
+                get("/s/odd.bin", "Range: bytes=-70000\r\n"),
+                get("/f/missing", ""),
+            ]
+            .concat(),
+        );
+        let expected: [&[u8]; 6] =
+            [&large, &odd, b"small", &large[1_000_001..=4_000_000], &odd[1..], b"Hello, World!"];
+        for (at, expected) in expected.into_iter().enumerate() {
+            let reply = client.reply().unwrap();
+            assert!(reply.body == expected, "reply {at}: {}", reply.head);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_an_application_sends_arrives_as_it_is() {
+    let content = bytes(3_000_017);
+    let sent = content.clone();
+    let app = App::new(Limits::default(), move |exchange| {
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &sent).unwrap();
+        exchange.begin_reply(200);
+        exchange.reply_mut().set_body(ReplyBody::File { file, len: sent.len() as u64 });
+    });
+    let mut client = app.connect();
+    for _ in 0..3 {
+        assert!(client.get("/").body == content);
+    }
+}
+
+/// Bytes that the sockets between a server and a client that does not read hold, and more.
+const UNREAD: usize = 24 << 20;
+
+/// What a client gets that reads only after `change` was made to the file that it is being sent.
+fn changed_while_sent(change: impl FnOnce(&Folder)) -> (Vec<u8>, Vec<u8>) {
+    let folder = Folder::new();
+    let content = bytes(UNREAD);
+    folder.write("a.bin", &content);
+    let mut client = folder.app.connect();
+    client.send("GET /s/a.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    while client.read.len() < 1 << 16 {
+        assert!(client.fill());
+    }
+    change(&folder);
+    while client.fill() {}
+    let head = client.read.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+    (content, client.read.split_off(head))
+}
+
+#[test]
+fn a_file_truncated_while_it_is_sent_ends_the_connection() {
+    let (content, got) = changed_while_sent(|folder| {
+        File::options().write(true).open(folder.path("a.bin")).unwrap().set_len(0).unwrap();
+    });
+    assert!(got.len() < content.len());
+    assert!(got == content[..got.len()], "all that came is the file's");
+}
+
+#[test]
+fn a_file_written_anew_while_it_is_sent_ends_the_connection_or_is_the_old_one() {
+    let (content, got) = changed_while_sent(|folder| folder.write("a.bin", &vec![b'x'; 1000]));
+    assert!(got.len() < content.len());
+    assert!(got == content[..got.len()]);
+    let (content, got) = changed_while_sent(|folder| {
+        folder.write("new", &vec![b'x'; UNREAD]);
+        fs::rename(folder.path("new"), folder.path("a.bin")).unwrap();
+    });
+    assert!(got == content, "the one that was opened");
+}
+
+#[test]
+fn the_log_counts_the_bytes_of_large_files() {
+    let folder = Folder::new();
+    let log = Arc::new(AccessLog::read());
+    folder.app.server.set_access_log(Some(Arc::clone(&log)));
+    folder.write("large.bin", &bytes(5_000_001));
+    let mut client = folder.app.connect();
+    ask(&mut client, "GET", "/s/large.bin", "");
+    ask(&mut client, "HEAD", "/s/large.bin", "");
+    ask(&mut client, "GET", "/s/large.bin", "Range: bytes=5-3000004\r\n");
+    // And one that leaves in the middle of it: what its socket and ours have taken counts, and no more.
+    folder.write("unread.bin", &bytes(UNREAD));
+    client.send("GET /s/unread.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    while client.read.len() < 1 << 16 {
+        assert!(client.fill());
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    drop(client);
+    let mut seen = Vec::new();
+    while seen.len() < 4 {
+        seen.extend(log.take().map(|record| record.bytes));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(seen[..3], [5_000_001, 0, 3_000_000]);
+    assert!(seen[3] >= 1 << 16 && seen[3] < UNREAD as u64, "{}", seen[3]);
+}
+
+#[test]
+fn a_client_that_does_not_read_a_large_file_is_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a.bin"), bytes(UNREAD)).unwrap();
+    let files = StaticFiles::new();
+    files.set([("/s".to_owned(), StaticPath { path: dir.path().into(), ..StaticPath::default() })]).unwrap();
+    let limits = Limits { idle_time: Duration::from_secs(1), ..Limits::default() };
+    let app =
+        App::with(Config { limits, ..Config::default() }, Site { files, ..Site::default() }, echo(hello));
+    let mut slow = app.connect();
+    slow.send("GET /s/a.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    // Others are served meanwhile.
+    let mut other = app.connect();
+    assert_eq!(other.get("/").body, b"Hello, World!");
+    std::thread::sleep(Duration::from_secs(4));
+    while slow.fill() {}
+    assert!(slow.read.len() < UNREAD, "the connection has ended");
 }

@@ -92,6 +92,13 @@ impl Entry {
         }
     }
 
+    /// Bytes that were counted have not been sent after all.
+    pub(crate) fn take_back(&mut self, bytes: usize) {
+        if let Some(begun) = &mut self.begun {
+            begun.bytes = begun.bytes.saturating_sub(bytes as u64);
+        }
+    }
+
     /// Records the entry, if one has been begun.
     pub(crate) fn end(&mut self) {
         if let Some(begun) = self.begun.take() {
