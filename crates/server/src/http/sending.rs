@@ -30,8 +30,9 @@ use crate::net::transport::Transport;
 /// Bytes of a file read at once, where it is read.
 pub(super) const PIECE: usize = 64 << 10;
 
-/// Bytes of a file that hyper is told of at once, and that the system is asked to send: as many as a socket's buffer takes.
-const STAND_IN: usize = 4 << 20;
+/// Bytes of a file that hyper is told of at once, and that the system is asked to send: more than a socket's buffer takes, so
+/// that what is left of them is seldom little.
+const STAND_IN: usize = 16 << 20;
 
 /// Bytes that are looked for in the system's cache at once. Each time costs a look at every page: so what was found there is
 /// not looked for again within the same tick of the clock, a second at most. Dropped within that, it is read again by the

@@ -117,10 +117,29 @@ impl Transport {
                 }
             };
             match sent {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                sent => return Poll::Ready(sent),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Ok(n) if n < len => self.note_if_full(),
+                _ => {}
             }
+            return Poll::Ready(sent);
         }
+    }
+
+    /// Makes the next write wait, if the socket is full. A `sendfile` in vain gathers pages first, which costs ten times as
+    /// much as asking; and one that was cut short by the end of its file must not wait.
+    fn note_if_full(&self) {
+        let fd = self.fd();
+        let ask = || {
+            let mut poll = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+            // SAFETY: one pollfd, and no waiting.
+            let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
+            if found == 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        };
+        // What it says is in the socket's readiness.
+        let _ = match &self.socket {
+            Socket::Tcp(socket) => socket.try_io(Interest::WRITABLE, ask),
+            Socket::Unix(socket) => socket.try_io(Interest::WRITABLE, ask),
+        };
     }
 
     /// Looks at the next byte without taking it: 0 after a FIN.
