@@ -15,12 +15,10 @@ use crate::connection::buffers::{self, ReadBuffer};
 use crate::connection::cancel::Canceller;
 use crate::connection::core::Core;
 use crate::connection::error::Error;
-use crate::connection::keep_alive::Due;
 use crate::connection::message::{Kind, Message, Piece};
 use crate::connection::timer::{Timer, after};
-use crate::protocol::{
-    CloseCode, Decoder, OpCode, Place, Quick, Role, Step, StepKind, Violation, Wanted, is_utf8,
-};
+use crate::endpoint::{Due, Duty};
+use crate::protocol::{Decoder, Place, Quick, Step, StepKind, Violation, Wanted, is_utf8};
 
 #[derive(Debug)]
 pub(crate) struct Inbound {
@@ -32,7 +30,9 @@ pub(crate) struct Inbound {
     end: usize,
     /// A message that `ping` came across, for the next read.
     held: Option<Step>,
-    phase: Phase,
+    /// Why the connection ends, if not as it should.
+    error: Option<Error>,
+    told: Told,
     wait: Wait,
     timer: Timer,
     canceller: Option<Canceller>,
@@ -47,19 +47,12 @@ pub(crate) enum Wait {
     Until(Instant),
 }
 
-/// How far the end of the connection is.
-#[derive(Debug)]
-enum Phase {
-    Open,
-    /// The last frames are being written.
-    Flushing(Option<Error>),
-    /// What the peer still sends is thrown away, so that the end of our stream does not overtake our last frame as a reset.
-    Draining(Option<Error>),
-    /// Our end of the stream is being written.
-    Shutting(Option<Error>),
-    Ended {
-        is_clean: bool,
-    },
+/// Whether the end was told, and which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    Closed,
+    Failed,
 }
 
 /// Bytes of a peer that broke the protocol that are read, to be thrown away, before the connection is dropped.
@@ -73,7 +66,8 @@ impl Inbound {
             start: 0,
             end: 0,
             held: None,
-            phase: Phase::Open,
+            error: None,
+            told: Told::Nothing,
             wait: Wait::Forever,
             timer: Timer::default(),
             canceller: None,
@@ -139,7 +133,7 @@ impl Inbound {
     /// A message that was read already and lies whole in the buffer: no wait, no clock, no transport.
     #[inline]
     pub(crate) fn quick<S>(&mut self, core: &mut Core<S>) -> Option<Quick> {
-        if self.start == self.end || self.held.is_some() || !matches!(self.phase, Phase::Open) {
+        if self.start == self.end || self.held.is_some() || !core.endpoint.is_serving() {
             return None;
         }
         if self.canceller.as_ref().is_some_and(Canceller::is_cancelled) {
@@ -151,8 +145,7 @@ impl Inbound {
         quick.start += base;
         quick.end += base;
         self.start = quick.end as usize;
-        core.stats.messages_received += 1;
-        core.stats.payload_received += u64::from(quick.end - quick.start);
+        core.endpoint.receive_quick(quick);
         Some(quick)
     }
 
@@ -204,7 +197,7 @@ impl Inbound {
             return Poll::Ready(Ok(Some(step)));
         }
         loop {
-            if !matches!(self.phase, Phase::Open) {
+            if !core.endpoint.is_serving() {
                 return self.poll_end(core, cx);
             }
             while self.start < self.end || self.decoder.is_stalled() {
@@ -212,13 +205,10 @@ impl Inbound {
                     Ok(Some(step)) => return Poll::Ready(Ok(Some(step))),
                     Ok(None) if is_done(core) => return Poll::Ready(Ok(None)),
                     Ok(None) => {}
-                    Err(violation) => self.fail(core, violation.close_code(), Error::Violation(violation)),
+                    Err(violation) => self.fail(Error::Violation(violation)),
                 }
             }
-            if !core.closing.may_receive() {
-                if matches!(self.phase, Phase::Open) {
-                    self.phase = Phase::Flushing(None);
-                }
+            if !core.endpoint.is_serving() {
                 continue;
             }
             // Replies to all that was read leave together, before more is waited for.
@@ -237,10 +227,7 @@ impl Inbound {
                     if waited.is_retryable() {
                         return Poll::Ready(Err(waited));
                     }
-                    match waited {
-                        Error::Eof => self.end(core, Error::Eof),
-                        waited => self.fail(core, CloseCode::POLICY, waited),
-                    }
+                    self.fail(waited);
                 }
             }
         }
@@ -250,39 +237,15 @@ impl Inbound {
     fn decode<S>(&mut self, core: &mut Core<S>, wanted: Wanted) -> Result<Option<Step>, Violation> {
         let buffer = self.buffer.as_deref_mut().expect("held while there is something to decode");
         let base = self.start;
-        let (n, step) = self.decoder.step(&mut buffer[base..self.end], wanted)?;
-        core.stats.fragments_received = self.decoder.fragments();
+        let fed = &mut buffer[base..self.end];
+        let Core { endpoint, rules, .. } = core;
+        let (n, step) = endpoint.receive_step(&mut self.decoder, fed, wanted, rules, Instant::now)?;
         self.start += n;
         let Some(mut step) = step else { return Ok(None) };
         if let Place::Fed(range) = &mut step.place {
             *range = range.start + base..range.end + base;
         }
-        match step.kind {
-            StepKind::Control(opcode) => {
-                self.handle_control(core, opcode, &step)?;
-                Ok(None)
-            }
-            StepKind::Data { is_last, .. } => {
-                core.stats.messages_received += u64::from(is_last);
-                core.stats.payload_received += self.bytes(&step).len() as u64;
-                Ok(Some(step))
-            }
-        }
-    }
-
-    #[cold]
-    fn handle_control<S>(
-        &mut self,
-        core: &mut Core<S>,
-        opcode: OpCode,
-        step: &Step,
-    ) -> Result<(), Violation> {
-        core.handle_control(opcode, self.bytes(step))?;
-        if !core.closing.may_receive() {
-            // Nothing after a close frame counts.
-            self.start = self.end;
-        }
-        Ok(())
+        Ok(Some(step))
     }
 
     /// Reads what is there into a lent buffer.
@@ -300,8 +263,7 @@ impl Inbound {
                 self.buffer = Some(buffer);
                 self.start = 0;
                 self.end = n;
-                core.stats.bytes_received += n as u64;
-                core.pings.heard();
+                core.endpoint.heard(n);
                 if !self.decoder.has_buffer() {
                     self.decoder.lend(buffers::take_growing());
                 }
@@ -323,14 +285,14 @@ impl Inbound {
         if let Some(buffer) = self.decoder.release() {
             buffers::give_growing(buffer);
         }
-        core.release();
+        core.endpoint.release();
         if self.canceller.as_ref().is_some_and(|canceller| canceller.poll(cx)) {
             return Poll::Ready(Error::Cancelled);
         }
         loop {
             let wait = self.deadline();
-            let pings = if core.closing.may_send() { core.pings.deadline() } else { None };
-            let Some(deadline) = [wait, pings, core.close_deadline].into_iter().flatten().min() else {
+            let due = core.endpoint.deadline(&core.rules, Instant::now);
+            let Some(deadline) = [wait, due].into_iter().flatten().min() else {
                 return Poll::Pending;
             };
             ready!(self.timer.poll(cx, deadline));
@@ -338,16 +300,12 @@ impl Inbound {
             if wait.is_some_and(|deadline| now >= deadline) {
                 return Poll::Ready(Error::TimedOut);
             }
-            if core.close_deadline.is_some_and(|deadline| now >= deadline) {
-                return Poll::Ready(Error::Eof);
-            }
-            match core.pings.due(now) {
-                Due::GiveUp => return Poll::Ready(Error::PongTimeout),
+            match core.endpoint.tick(&core.rules, now) {
+                Due::Close => return Poll::Ready(Error::Eof),
+                Due::Silence => return Poll::Ready(Error::PongTimeout),
                 Due::Ping => {
-                    if core.queue_ping(now).is_ok() {
-                        if let Poll::Ready(Err(error)) = core.poll_flush(cx) {
-                            core.break_output(&error);
-                        }
+                    if let Poll::Ready(Err(error)) = core.poll_flush(cx) {
+                        core.break_output(&error);
                     }
                 }
                 Due::Nothing => {}
@@ -368,18 +326,19 @@ impl Inbound {
         }
     }
 
-    /// The peer is told why, if it can be.
+    /// The connection ends, for a reason that the core knows.
     #[cold]
-    fn fail<S>(&mut self, core: &mut Core<S>, code: CloseCode, error: Error) {
+    fn fail(&mut self, error: Error) {
         self.start = self.end;
-        core.fail(code, "");
-        self.phase = Phase::Flushing(Some(error));
+        self.error = Some(error);
     }
 
+    /// The peer's stream has ended, or failed.
     #[cold]
     fn end<S>(&mut self, core: &mut Core<S>, error: Error) {
         core.bound_close();
-        self.phase = Phase::Shutting(Some(error));
+        core.endpoint.cut_off();
+        self.error = Some(error);
     }
 
     /// Writes the last frames and ends the stream, for [`Config::close_timeout`](crate::Config::close_timeout) at most. A read
@@ -391,82 +350,70 @@ impl Inbound {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Step>, Error>> {
         loop {
-            match &mut self.phase {
-                Phase::Open => unreachable!("asked before"),
-                Phase::Flushing(error) => {
-                    let error = error.take();
-                    match core.poll_flush(cx) {
-                        Poll::Ready(Ok(())) => self.phase = Phase::Draining(error),
-                        Poll::Ready(Err(_)) => self.phase = Phase::Shutting(error),
-                        Poll::Pending => {
-                            self.phase = Phase::Flushing(error);
-                            ready!(self.poll_close_deadline(core, cx))?;
-                            self.give_up();
+            let is_pending = match core.endpoint.duty() {
+                Duty::Serve => unreachable!("asked before"),
+                Duty::Flush => match core.poll_flush(cx) {
+                    Poll::Pending => true,
+                    Poll::Ready(flushed) => {
+                        match flushed {
+                            Ok(()) => core.endpoint.flushed(),
+                            // There is nobody to drain for.
+                            Err(_) => core.endpoint.expire(),
                         }
+                        false
                     }
+                },
+                Duty::Drain { waits } => match self.poll_drain(core, cx) {
+                    Poll::Pending if waits => true,
+                    _ => {
+                        core.endpoint.drained();
+                        false
+                    }
+                },
+                Duty::ShutDown => {
+                    let is_pending = Pin::new(&mut core.io).poll_shutdown(cx).is_pending();
+                    if !is_pending {
+                        core.endpoint.shut();
+                    }
+                    is_pending
                 }
-                Phase::Draining(error) => {
-                    let error = error.take();
-                    // RFC 6455, 7.1.1: the server ends the TCP connection, the client waits for it.
-                    let is_waiting = error.is_none() && core.role() == Role::Client;
-                    if error.is_none() && !is_waiting {
-                        self.phase = Phase::Shutting(None);
-                        continue;
-                    }
-                    self.phase = Phase::Draining(error);
-                    let mut drained = 0;
-                    let is_pending = loop {
-                        match self.poll_fill(core, cx) {
-                            Poll::Ready(Ok(0) | Err(_)) => break false,
-                            Poll::Ready(Ok(n)) => drained += n,
-                            Poll::Pending => break true,
-                        }
-                        self.start = self.end;
-                        if drained >= DRAIN_MAX {
-                            break false;
-                        }
-                    };
-                    if is_waiting && is_pending {
-                        ready!(self.poll_close_deadline(core, cx))?;
-                    }
-                    self.give_up();
-                }
-                Phase::Shutting(error) => {
-                    let error = error.take();
-                    if Pin::new(&mut core.io).poll_shutdown(cx).is_pending() {
-                        self.phase = Phase::Shutting(error);
-                        ready!(self.poll_close_deadline(core, cx))?;
-                        return self.ended();
-                    }
-                    self.phase = Phase::Shutting(error);
-                    return self.ended();
-                }
-                Phase::Ended { is_clean: true } => return Poll::Ready(Ok(None)),
-                Phase::Ended { is_clean: false } => return Poll::Ready(Err(Error::Closed)),
+                Duty::Over | Duty::Reset => return Poll::Ready(self.ended()),
+            };
+            if is_pending {
+                ready!(self.poll_close_deadline(core, cx))?;
+                core.endpoint.expire();
             }
         }
     }
 
-    /// On to the end of our stream.
-    fn give_up(&mut self) {
-        if let Phase::Flushing(error) | Phase::Draining(error) = &mut self.phase {
-            self.phase = Phase::Shutting(error.take());
+    /// Throws away what comes: ready at the end of it, or when it is too much.
+    fn poll_drain<S: AsyncRead + Unpin>(&mut self, core: &mut Core<S>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut drained = 0;
+        while drained < DRAIN_MAX {
+            match ready!(self.poll_fill(core, cx)) {
+                Ok(0) | Err(_) => break,
+                Ok(n) => drained += n,
+            }
+            self.start = self.end;
         }
+        Poll::Ready(())
     }
 
-    /// The stream has ended, or its end was given up: what is told is why.
-    fn ended(&mut self) -> Poll<Result<Option<Step>, Error>> {
-        let error = match &mut self.phase {
-            Phase::Shutting(error) => error.take(),
-            _ => None,
-        };
-        self.phase = Phase::Ended { is_clean: error.is_none() };
+    /// What is told at the end, once; after that, that it has ended.
+    fn ended(&mut self) -> Result<Option<Step>, Error> {
         if let Some(buffer) = self.buffer.take() {
             buffers::give_read(buffer);
         }
-        match error {
-            None => Poll::Ready(Ok(None)),
-            Some(error) => Poll::Ready(Err(error)),
+        match (self.told, self.error.take()) {
+            (Told::Failed, _) => Err(Error::Closed),
+            (_, None) => {
+                self.told = Told::Closed;
+                Ok(None)
+            }
+            (_, Some(error)) => {
+                self.told = Told::Failed;
+                Err(error)
+            }
         }
     }
 

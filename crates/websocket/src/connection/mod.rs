@@ -6,14 +6,12 @@ mod config;
 mod core;
 mod error;
 mod inbound;
-mod keep_alive;
 mod masks;
 mod message;
 mod open;
 mod outgoing;
 mod pieces;
 mod split;
-mod stats;
 mod timer;
 
 use std::fmt;
@@ -33,10 +31,10 @@ pub use open::{ClientConfig, Parts, accept, client, connect};
 pub use outgoing::{Outgoing, Prepared};
 pub use pieces::MessageWriter;
 pub use split::{Reader, Sender};
-pub use stats::Statistics;
 
 use crate::connection::core::Core;
 use crate::connection::inbound::{Inbound, Wait};
+use crate::endpoint::Statistics;
 use crate::protocol::{CloseCode, Ending, Wanted};
 
 /// A WebSocket, of either side.
@@ -160,10 +158,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// # Errors
     /// When the transport fails.
     pub async fn flush(&mut self) -> Result<(), Error> {
-        poll_fn(|cx| self.core.poll_flush(cx)).await.map_err(|error| {
-            self.core.break_output(&error);
-            error.into()
-        })
+        poll_fn(|cx| self.core.poll_flush_or_break(cx)).await
     }
 
     /// Waits until the queue is below its high-water mark.
@@ -183,12 +178,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.inbound.set_wait(Wait::Forever);
         let number = self.core.queue_ping(Instant::now())?;
         poll_fn(|cx| {
-            let polled = self.inbound.poll_until(&mut self.core, cx, |core| core.pings.is_answered(number));
+            let polled =
+                self.inbound.poll_until(&mut self.core, cx, |core| core.endpoint.is_answered(number));
             match polled {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                Poll::Ready(Ok(None)) if self.core.pings.is_answered(number) => {
-                    Poll::Ready(Ok(self.core.stats.round_trip.unwrap_or_default()))
+                Poll::Ready(Ok(None)) if self.core.endpoint.is_answered(number) => {
+                    Poll::Ready(Ok(self.core.statistics().round_trip.unwrap_or_default()))
                 }
                 Poll::Ready(Ok(None)) => Poll::Ready(Err(Error::Closed)),
                 Poll::Ready(Ok(Some(step))) => {
@@ -212,7 +208,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.core.start_close(Some(code), reason);
         self.inbound.set_wait(Wait::Forever);
         while poll_fn(|cx| self.inbound.poll_step(&mut self.core, cx, Wanted::Nothing)).await?.is_some() {}
-        Ok(self.core.closing.ending())
+        Ok(self.core.endpoint.ending())
     }
 
     /// Ends the connection without a handshake. What the transport does not take at once is lost.
@@ -255,12 +251,12 @@ impl<S> Connection<S> {
 
     /// What went over the connection.
     pub fn statistics(&self) -> Statistics {
-        self.core.stats
+        *self.core.statistics()
     }
 
     /// How the connection ended, or would if it broke now.
     pub fn ending(&self) -> Ending {
-        self.core.closing.ending()
+        self.core.endpoint.ending()
     }
 
     /// The transport.

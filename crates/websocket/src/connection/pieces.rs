@@ -4,12 +4,13 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
 
-use crate::connection::core::{Core, Writing};
+use crate::connection::core::Core;
 use crate::connection::error::Error;
 use crate::connection::message::Kind;
 use crate::protocol::deflate::Fin;
-use crate::protocol::{CloseCode, NotUtf8, Utf8Stream, Violation};
+use crate::protocol::{NotUtf8, Utf8Stream, Violation};
 
 /// Writes one message, each piece as a frame. No other message can be sent before it is finished; control frames can.
 ///
@@ -25,10 +26,8 @@ pub struct MessageWriter<'a, S> {
 
 impl<'a, S> MessageWriter<'a, S> {
     pub(crate) fn begin(core: &'a mut Core<S>, kind: Kind) -> Result<MessageWriter<'a, S>, Error> {
-        if core.writing != Writing::Nothing {
-            return Err(Error::Abandoned);
-        }
-        core.writing = Writing::Pieces;
+        let begun = core.endpoint.begin_pieces();
+        core.check(begun)?;
         Ok(MessageWriter { core, kind, is_first: true, utf8: Utf8Stream::default() })
     }
 }
@@ -53,7 +52,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> MessageWriter<'_, S> {
     /// As [`MessageWriter::write`].
     pub async fn finish(mut self) -> Result<(), Error> {
         self.push(&[], Fin::Last).await?;
-        self.core.writing = Writing::Nothing;
+        self.core.endpoint.end_pieces();
         Ok(())
     }
 
@@ -71,9 +70,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> MessageWriter<'_, S> {
         self.core.queue_piece(self.is_first.then_some(self.kind), fin, piece)?;
         self.is_first = false;
         poll_fn(|cx| {
-            if let Poll::Ready(Err(error)) = self.core.poll_flush(cx) {
-                self.core.break_output(&error);
-                return Poll::Ready(Err(error.into()));
+            if let Poll::Ready(Err(error)) = self.core.poll_flush_or_break(cx) {
+                return Poll::Ready(Err(error));
             }
             Poll::Ready(Ok(()))
         })
@@ -83,14 +81,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> MessageWriter<'_, S> {
 
 impl<S> Drop for MessageWriter<'_, S> {
     fn drop(&mut self) {
-        if self.core.writing != Writing::Pieces {
-            return;
-        }
-        if self.is_first {
-            self.core.writing = Writing::Nothing;
+        let Core { endpoint, rules, .. } = &mut *self.core;
+        if endpoint.is_within_message() && self.is_first {
+            endpoint.end_pieces();
         } else {
-            self.core.writing = Writing::Abandoned;
-            self.core.start_close(Some(CloseCode::INTERNAL), "");
+            endpoint.abandon_pieces(rules, Instant::now);
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::connection::error::Error;
 use crate::connection::inbound::{Inbound, Wait};
 use crate::connection::message::{Message, Piece};
 use crate::connection::outgoing::Outgoing;
-use crate::connection::stats::Statistics;
+use crate::endpoint::Statistics;
 use crate::protocol::{CloseCode, Ending, Step, Wanted};
 
 /// The half that reads, answers control frames and keeps the connection alive.
@@ -110,9 +110,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
         wakes.reader.register(cx.waker());
         wakes.is_reader_waiting.store(true, Ordering::SeqCst);
         let mut core = shared.lock();
-        let (controls, was_above) = (core.stats.controls_received, core.is_above_mark());
+        let (controls, was_above) = (core.statistics().controls_received, core.is_above_mark());
         let polled = inbound.poll_step(&mut core, cx, wanted);
-        let is_news = core.stats.controls_received != controls || (was_above && !core.is_above_mark());
+        let is_news = core.statistics().controls_received != controls || (was_above && !core.is_above_mark());
         drop(core);
         if polled.is_ready() {
             wakes.is_reader_waiting.store(false, Ordering::SeqCst);
@@ -176,13 +176,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
     /// # Errors
     /// As there.
     pub async fn flush(&self) -> Result<(), Error> {
-        self.wait(|core, cx| {
-            core.poll_flush(cx).map_err(|error| {
-                core.break_output(&error);
-                error.into()
-            })
-        })
-        .await
+        self.wait(Core::poll_flush_or_break).await
     }
 
     /// As [`Connection::drained`](crate::Connection::drained).
@@ -204,12 +198,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
         };
         self.shared.wakes.wake_reader();
         self.wait(|core, cx| {
-            if core.pings.is_answered(number) {
-                return Poll::Ready(Ok(core.stats.round_trip.unwrap_or_default()));
+            if core.endpoint.is_answered(number) {
+                return Poll::Ready(Ok(core.statistics().round_trip.unwrap_or_default()));
             }
-            if let Poll::Ready(Err(error)) = core.poll_flush(cx) {
-                core.break_output(&error);
-                return Poll::Ready(Err(error.into()));
+            if let Poll::Ready(Err(error)) = core.poll_flush_or_break(cx) {
+                return Poll::Ready(Err(error));
             }
             if self.shared.wakes.is_ended.load(Ordering::SeqCst) {
                 return Poll::Ready(Err(Error::Closed));
@@ -237,14 +230,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
             let is_ended = wakes.is_ended.load(Ordering::SeqCst);
             let is_gone = wakes.is_gone.load(Ordering::SeqCst);
             if is_ended && !is_gone {
-                return Poll::Ready(Ok(core.closing.ending()));
+                return Poll::Ready(Ok(core.endpoint.ending()));
             }
-            match core.poll_flush(cx) {
-                Poll::Ready(Err(error)) => {
-                    core.break_output(&error);
-                    Poll::Ready(Err(error.into()))
-                }
-                Poll::Ready(Ok(())) if is_gone => Poll::Ready(Ok(core.closing.ending())),
+            match core.poll_flush_or_break(cx) {
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Ready(Ok(())) if is_gone => Poll::Ready(Ok(core.endpoint.ending())),
                 _ => Poll::Pending,
             }
         });
@@ -288,12 +278,12 @@ impl<S> Sender<S> {
 
     /// What went over the connection.
     pub fn statistics(&self) -> Statistics {
-        self.shared.lock().stats
+        *self.shared.lock().statistics()
     }
 
     /// How the connection ended, or would if it broke now.
     pub fn ending(&self) -> Ending {
-        self.shared.lock().closing.ending()
+        self.shared.lock().endpoint.ending()
     }
 }
 

@@ -21,6 +21,8 @@ impl CloseCode {
     pub const TOO_BIG: CloseCode = CloseCode(1009);
     /// The server failed.
     pub const INTERNAL: CloseCode = CloseCode(1011);
+    /// The server has no room for it at the moment (IANA's registry of close codes).
+    pub const TRY_AGAIN_LATER: CloseCode = CloseCode(1013);
 
     /// The code, if it may be sent: 1000 to 1014 less 1004, 1005 and 1006, and 3000 to 4999 (RFC 6455, 7.4.2).
     pub fn new(code: u16) -> Option<CloseCode> {

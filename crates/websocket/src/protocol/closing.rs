@@ -30,6 +30,17 @@ pub struct Ending {
     pub is_clean: bool,
 }
 
+impl Ending {
+    /// The code for an API that needs one: 1005 stands for a close frame without a code, 1006 for none (RFC 6455, 7.1.5).
+    pub fn number(self) -> u16 {
+        match self.code {
+            _ if !self.is_clean => 1006,
+            Some(code) => code.get(),
+            None => 1005,
+        }
+    }
+}
+
 /// What has to be written in answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
@@ -129,9 +140,9 @@ mod tests {
         let mut closing = Closing::default();
         assert!(closing.start() && !closing.start());
         assert!(!closing.may_send() && closing.may_receive() && closing.is_waiting());
-        assert!(!closing.ending().is_clean);
+        assert!(!closing.ending().is_clean && closing.ending().number() == 1006);
         assert_eq!(closing.receive(&BYE), Answer::Nothing);
-        assert!(closing.ending().is_clean && !closing.may_receive());
+        assert!(closing.ending().is_clean && closing.ending().number() == 1001 && !closing.may_receive());
     }
 
     #[test]
@@ -139,6 +150,7 @@ mod tests {
         let mut closing = Closing::default();
         assert_eq!(closing.receive(&CloseReason { code: None, reason: "" }), Answer::Close(None));
         assert_eq!(closing.ending(), Ending { code: None, is_clean: true });
+        assert_eq!(closing.ending().number(), 1005);
     }
 
     #[test]

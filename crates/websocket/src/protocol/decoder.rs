@@ -277,6 +277,11 @@ impl Decoder {
         self.assembled.capacity() > 0
     }
 
+    /// The message that was put together.
+    pub(crate) fn assembled_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.assembled
+    }
+
     /// The bytes of a step that are not in the fed bytes.
     pub(crate) fn kept(&self, place: &Place) -> &[u8] {
         match place {

@@ -16,11 +16,12 @@ pub use close::{CloseCode, CloseReason, REASON_MAX};
 pub use closing::{Answer, Closing, Ending};
 pub use decoder::{Decoder, Event, Limits, Payload, Role};
 #[cfg(feature = "tokio")]
-pub(crate) use decoder::{KEPT_BYTES, Place, Quick, Step, StepKind, Wanted};
-#[cfg(feature = "tokio")]
+pub(crate) use decoder::{KEPT_BYTES, Quick};
+pub(crate) use decoder::{Place, Step, StepKind, Wanted};
 pub(crate) use encoder::append_frame;
 pub use encoder::{encode_close, encode_control, encode_frame, encode_message};
 pub use extensions::{Extension, Extensions, Malformed, Params, Value};
+pub(crate) use frame::CONTROL_MAX;
 pub use frame::{Header, Incomplete, MAX_HEADER, OpCode};
 pub use handshake::{AcceptKey, accept_key};
 pub use mask::{MaskKey, unmask};

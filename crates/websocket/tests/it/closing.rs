@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use rookery_websocket::protocol::{CloseCode, MaskKey, OpCode, Violation, encode_close, encode_frame};
+use rookery_websocket::protocol::{
+    CloseCode, MaskKey, OpCode, Violation, encode_close, encode_control, encode_frame,
+};
 use rookery_websocket::{Config, Connection, Error, Kind, Parts};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -141,4 +143,26 @@ async fn half_a_message_is_never_taken_for_a_whole_one() {
     let (_, read) = tokio::join!(client.flush(), server.read());
     assert_eq!(read.unwrap(), None, "closed, and the half is not delivered");
     assert_eq!(server.ending().code, Some(CloseCode::INTERNAL));
+}
+
+/// A pong that had to wait went out behind the close frame, behind which nothing may be sent (RFC 6455, 5.5.1).
+#[tokio::test(start_paused = true)]
+async fn nothing_follows_our_close_frame_not_even_a_pong_that_waited() {
+    // The peer's side takes 16 bytes: a message is half written when the ping comes, so that its pong waits.
+    let (mut here, there) = pipe(crate::support::Pace { capacity: 16, ..FAST });
+    let mut server = Parts::server(there).connection(Config { keep_alive: None, ..Config::default() });
+    server.send(&[0; 20]).await.unwrap();
+    let mut ping = Vec::new();
+    encode_control(&mut ping, OpCode::Ping, KEY, b"owed");
+    here.write_all(&ping).await.unwrap();
+    assert!(matches!(server.read_timeout(Duration::ZERO).await, Err(Error::TimedOut)));
+    assert_eq!(server.statistics().controls_received, 1);
+    let closing = server.close(CloseCode::NORMAL, "");
+    let reading = async {
+        let mut all = Vec::new();
+        let _ = tokio::time::timeout(Duration::from_secs(30), here.read_to_end(&mut all)).await;
+        all
+    };
+    let (_, all) = tokio::join!(closing, reading);
+    assert_eq!(all[22..], [0x88, 2, 0x03, 0xE8], "the message and the close frame");
 }

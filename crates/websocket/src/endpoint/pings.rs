@@ -1,0 +1,130 @@
+//! Pings and what they measure.
+
+use std::time::Duration;
+
+use crate::endpoint::shell::{Rules, Time};
+
+/// The pings of one connection.
+#[derive(Debug)]
+pub(super) struct Pings<T> {
+    /// When the next ping of the keep-alive is due; set when it is first asked for.
+    next: Option<T>,
+    /// The ping since which nothing has come.
+    unanswered: Option<T>,
+    /// The last ping: its number, and when it was sent.
+    last: (u32, Option<T>),
+    /// The last number that was answered.
+    answered: u32,
+}
+
+/// What is to be done now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum PingDue {
+    Nothing,
+    Ping,
+    GiveUp,
+}
+
+impl<T> Default for Pings<T> {
+    fn default() -> Pings<T> {
+        Pings { next: None, unanswered: None, last: (0, None), answered: 0 }
+    }
+}
+
+impl<T: Time> Pings<T> {
+    /// Bytes have come: the peer lives. One store, no clock.
+    #[inline]
+    pub(super) fn heard(&mut self) {
+        self.unanswered = None;
+    }
+
+    /// When [`Pings::due`] is to be asked. Reads the clock once, at the first wait.
+    pub(super) fn deadline(&mut self, rules: &Rules<T::Span>, now: impl FnOnce() -> T) -> Option<T> {
+        let interval = rules.ping?;
+        let next = *self.next.get_or_insert_with(|| now().after(interval));
+        match self.unanswered.zip(rules.silence) {
+            Some((since, silence)) => Some(earlier(since.after(silence), next)),
+            None => Some(next),
+        }
+    }
+
+    pub(super) fn due(&mut self, rules: &Rules<T::Span>, now: T) -> PingDue {
+        let Some(interval) = rules.ping else { return PingDue::Nothing };
+        let silent = self.unanswered.zip(rules.silence);
+        if silent.is_some_and(|(since, silence)| now.has_reached(since.after(silence))) {
+            return PingDue::GiveUp;
+        }
+        if self.next.is_some_and(|next| now.has_reached(next)) {
+            self.next = Some(now.after(interval));
+            self.unanswered.get_or_insert(now);
+            return PingDue::Ping;
+        }
+        PingDue::Nothing
+    }
+
+    /// The payload of a ping that goes out now, and its number.
+    pub(super) fn send(&mut self, now: T) -> (u32, [u8; 4]) {
+        let number = self.last.0.wrapping_add(1);
+        self.last = (number, Some(now));
+        (number, number.to_be_bytes())
+    }
+
+    /// A pong has come: the round trip, if it answers the last ping. One that answers an earlier ping, or none, which
+    /// RFC 6455, 5.5.3 allows, measures nothing.
+    pub(super) fn pong(&mut self, payload: &[u8], now: impl FnOnce() -> T) -> Option<Duration> {
+        let (number, sent) = self.last;
+        if payload != number.to_be_bytes() {
+            return None;
+        }
+        let sent = sent?;
+        self.last.1 = None;
+        self.answered = number;
+        now().round_trip(sent)
+    }
+
+    /// Whether ping `number`, or a later one, was answered. An answer to a later ping answers all before it.
+    pub(super) fn is_answered(&self, number: u32) -> bool {
+        self.answered.wrapping_sub(number) < u32::MAX / 2
+    }
+}
+
+/// The earlier of two.
+pub(super) fn earlier<T: Time>(one: T, other: T) -> T {
+    if one.has_reached(other) { other } else { one }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_says_anything_lives() {
+        let at = Duration::from_secs;
+        let rules = Rules { close: at(5), ping: Some(at(20)), silence: Some(at(50)), mark: 0 };
+        let mut pings = Pings::default();
+        assert_eq!(pings.deadline(&rules, || at(0)), Some(at(20)));
+        assert_eq!(pings.due(&rules, at(19)), PingDue::Nothing);
+        assert_eq!(pings.due(&rules, at(20)), PingDue::Ping);
+        assert_eq!(pings.due(&rules, at(40)), PingDue::Ping);
+        assert_eq!(pings.due(&rules, at(60)), PingDue::Ping);
+        assert_eq!(pings.deadline(&rules, || at(61)), Some(at(70)), "fifty seconds after the first silence");
+        pings.heard();
+        assert_eq!(pings.due(&rules, at(70)), PingDue::Nothing);
+        assert_eq!(pings.due(&rules, at(80)), PingDue::Ping);
+        assert_eq!(pings.due(&rules, at(131)), PingDue::GiveUp);
+    }
+
+    #[test]
+    fn only_the_last_ping_measures() {
+        let mut pings = Pings::default();
+        let at = Duration::from_secs;
+        assert!(!pings.is_answered(1));
+        let (first, payload) = pings.send(at(1));
+        let (second, later) = pings.send(at(2));
+        assert_eq!(pings.pong(&payload, || at(3)), None);
+        assert!(!pings.is_answered(first));
+        assert_eq!(pings.pong(&later, || at(5)), Some(at(3)));
+        assert!(pings.is_answered(first) && pings.is_answered(second));
+        assert_eq!(pings.pong(&later, || at(6)), None, "once");
+    }
+}

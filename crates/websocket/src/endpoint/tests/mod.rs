@@ -1,0 +1,454 @@
+//! The core against a naive oracle: any split of the bytes, any order of calls and times.
+
+mod oracle;
+
+use std::io::IoSlice;
+use std::time::Duration;
+
+use self::oracle::{BINARY, CLOSE, Heard, KEY, Manner, Oracle, PING, PONG, TEXT, frame};
+use super::*;
+use crate::protocol::deflate::Fin;
+use crate::protocol::{Decoder, Limits, MAX_HEADER, MaskKey, Payload, Violation};
+
+/// As `Connection`: all in one buffer.
+struct Joined;
+
+/// As the server: small pieces, so that few bytes make many of them.
+struct Pieces;
+
+macro_rules! shell {
+    ($name:ident, $chunk:expr, $copied:expr, $says_why:expr, $parting:expr) => {
+        impl Shell for $name {
+            type Time = Duration;
+            type Payload = Vec<u8>;
+            type Tally = Statistics;
+
+            const CHUNK: usize = $chunk;
+            const COPIED: usize = $copied;
+            const SAYS_WHY: bool = $says_why;
+            const PARTING: Parting = $parting;
+
+            fn bytes(payload: &Vec<u8>) -> &[u8] {
+                payload
+            }
+
+            fn mask() -> MaskKey {
+                MaskKey(KEY)
+            }
+
+            fn take_buffer() -> Vec<u8> {
+                Vec::new()
+            }
+
+            fn give_buffer(_: Vec<u8>) {}
+        }
+    };
+}
+shell!(Joined, usize::MAX, usize::MAX, false, Parting::Prompt);
+shell!(Pieces, 64, 16, true, Parting::Lingering);
+
+/// Reproducible random numbers (`SplitMix64`).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Below `end`.
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    fn payload(&mut self) -> Vec<u8> {
+        let len = [0, 1, 5, 17, 40, 125, 126, 300][self.below(8)];
+        (b'a'..=b'z').cycle().take(len).collect()
+    }
+}
+
+/// What a peer says, and after which of its bytes each thing has been said.
+fn script(random: &mut Random, role: Role) -> (Vec<u8>, Vec<(usize, Heard)>) {
+    let peer = if role == Role::Server { Role::Client } else { Role::Server };
+    let (mut wire, mut said) = (Vec::new(), Vec::new());
+    for _ in 0..random.below(20) {
+        let payload = random.payload();
+        let control = payload[..payload.len().min(125)].to_vec();
+        let heard = match random.below(16) {
+            0..=2 => {
+                wire.extend(frame(peer, true, TEXT, &payload));
+                Heard::Text(payload)
+            }
+            3..=4 => {
+                wire.extend(frame(peer, true, BINARY, &payload));
+                Heard::Binary(payload)
+            }
+            5..=7 => {
+                let cut = random.below(payload.len() + 1);
+                wire.extend(frame(peer, false, TEXT, &payload[..cut]));
+                if random.below(2) == 0 {
+                    wire.extend(frame(peer, true, PING, &control));
+                    said.push((wire.len(), Heard::Ping(control)));
+                }
+                wire.extend(frame(peer, true, 0, &payload[cut..]));
+                Heard::Text(payload)
+            }
+            8..=11 => {
+                wire.extend(frame(peer, true, PING, &control));
+                Heard::Ping(control)
+            }
+            12..=13 => {
+                let number = (random.below(3) as u32).to_be_bytes().to_vec();
+                wire.extend(frame(peer, true, PONG, &number));
+                Heard::Pong(number)
+            }
+            14 => {
+                let code = [None, Some(1000), Some(4321)][random.below(3)];
+                let payload = code.map_or(Vec::new(), |code: u16| code.to_be_bytes().to_vec());
+                wire.extend(frame(peer, true, CLOSE, &payload));
+                Heard::Close(code)
+            }
+            _ => breach(random, peer, role, &mut wire),
+        };
+        said.push((wire.len(), heard));
+    }
+    // Nothing of this may count, or it does as bytes do.
+    let is_over = said.iter().any(|(_, heard)| matches!(heard, Heard::Close(_) | Heard::Breach { .. }));
+    if is_over {
+        wire.extend(frame(peer, true, TEXT, b"behind the end"));
+    }
+    (wire, said)
+}
+
+/// The bytes up to the one by which it is known.
+fn breach(random: &mut Random, peer: Role, role: Role, wire: &mut Vec<u8>) -> Heard {
+    let (bytes, violation) = match random.below(4) {
+        0 => (vec![0x83, 0x80], Violation::OpCode(3)),
+        1 => (frame(role, true, BINARY, b""), Violation::Mask),
+        2 => (frame(peer, true, TEXT, b"a\xFF"), Violation::Utf8),
+        _ => (frame(peer, true, CLOSE, b"\x03"), Violation::ClosePayload),
+    };
+    wire.extend(bytes);
+    let why = match violation {
+        Violation::OpCode(_) => "reserved opcode 3",
+        Violation::Mask => "wrong masking",
+        Violation::Utf8 => "text is not UTF-8",
+        _ => "close frame of one byte",
+    };
+    Heard::Breach { code: if violation == Violation::Utf8 { 1007 } else { 1002 }, why }
+}
+
+struct Run<S: Shell> {
+    random: Random,
+    rules: Rules<Duration>,
+    endpoint: Endpoint<S>,
+    decoder: Decoder,
+    oracle: Oracle,
+    wire: Vec<u8>,
+    said: Vec<(usize, Heard)>,
+    fed: usize,
+    now: Duration,
+    is_first_piece: bool,
+}
+
+impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
+    fn new(seed: u64, role: Role) -> Run<S> {
+        let mut random = Random(seed);
+        let seconds = Duration::from_secs;
+        let silence = (S::PARTING == Parting::Prompt).then_some(seconds(9));
+        let rules = Rules { close: seconds(5), ping: Some(seconds(4)), silence, mark: 200 };
+        let (wire, said) = script(&mut random, role);
+        let manner = Manner { role, parting: S::PARTING, says_why: S::SAYS_WHY };
+        Run {
+            random,
+            rules,
+            endpoint: Endpoint::new(role, None),
+            decoder: Decoder::new(role, Limits::default()),
+            oracle: Oracle::new(manner, rules),
+            wire,
+            said,
+            fed: 0,
+            now: Duration::ZERO,
+            is_first_piece: true,
+        }
+    }
+
+    fn step(&mut self) {
+        match self.random.below(40) {
+            0..=9 => self.feed(),
+            10..=17 => self.write(),
+            18..=22 => self.send(),
+            23..=26 => self.piece(),
+            27..=29 => self.pass_time(),
+            30..=33 => self.do_duty(),
+            _ => self.interfere(),
+        }
+        assert_eq!(self.endpoint.pending(), self.oracle.pending().len());
+        assert_eq!(self.endpoint.has_output(), self.oracle.has_output());
+        assert_eq!(self.endpoint.duty(), self.oracle.duty());
+        assert_eq!(self.endpoint.may_send(), self.oracle.may_send());
+        assert_eq!(self.endpoint.may_receive(), self.oracle.may_receive());
+        assert_eq!(self.endpoint.check_message(), self.oracle.check_message());
+        let ending = self.endpoint.ending();
+        let is_clean = self.oracle.peer_closed.is_some() && !self.oracle.has_failed;
+        assert_eq!(ending.is_clean, is_clean);
+        let number = self.oracle.peer_closed.filter(|_| is_clean).unwrap_or(1006);
+        assert_eq!(ending.number(), number);
+        if self.oracle.pings > 0 {
+            assert_eq!(
+                self.endpoint.is_answered(self.oracle.pings),
+                self.oracle.answered == self.oracle.pings
+            );
+        }
+    }
+
+    /// Some bytes come.
+    fn feed(&mut self) {
+        if self.oracle.is_cut_off || self.oracle.is_over() {
+            return;
+        }
+        let most = [1, 3, 20, 1000][self.random.below(4)];
+        let n = self.random.below(most + 1).min(self.wire.len() - self.fed);
+        let mut piece = self.wire[self.fed..self.fed + n].to_vec();
+        self.fed += n;
+        if n > 0 {
+            self.endpoint.heard(n);
+            self.oracle.heard_something();
+        }
+        let mut told = Vec::new();
+        let (mut at, now) = (0, self.now);
+        while at < piece.len() {
+            let (used, received) =
+                self.endpoint.receive(&mut self.decoder, &mut piece[at..], &self.rules, || now);
+            assert!(used > 0, "no byte is used");
+            at += used;
+            told.extend(match received {
+                Received::Nothing => None,
+                Received::Text(payload) => Some(Heard::Text(bytes(&payload))),
+                Received::Binary(payload) => Some(Heard::Binary(bytes(&payload))),
+                Received::Closed => Some(Heard::Close(self.endpoint.ending().code.map(CloseCode::get))),
+                Received::Failed(violation) => {
+                    Some(Heard::Breach { code: violation.close_code().get(), why: "" })
+                }
+            });
+        }
+        let mut expected = Vec::new();
+        while self.said.first().is_some_and(|(end, _)| *end <= self.fed) {
+            let (_, heard) = self.said.remove(0);
+            if self.oracle.may_receive() {
+                self.oracle.hear(&heard, self.now);
+                match heard {
+                    Heard::Ping(_) | Heard::Pong(_) => {}
+                    Heard::Breach { code, .. } => expected.push(Heard::Breach { code, why: "" }),
+                    heard => expected.push(heard),
+                }
+            }
+        }
+        assert_eq!(told, expected);
+    }
+
+    /// The transport takes some of what waits, or nothing.
+    fn write(&mut self) {
+        self.oracle.look();
+        let output = self.endpoint.output();
+        let mut slices = [IoSlice::new(&[]); 64];
+        let count = output.slices(&mut slices);
+        let all: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();
+        assert!(count < 64, "more pieces than the test looks at");
+        assert_eq!(all, self.oracle.pending());
+        assert_eq!(output.is_empty(), all.is_empty());
+        let first = output.first();
+        assert!(all.starts_with(first) && first.is_empty() == all.is_empty());
+        let n = match self.random.below(4) {
+            0 => 0,
+            1 => all.len(),
+            _ => self.random.below(all.len() + 1),
+        };
+        if n == 0 {
+            self.endpoint.blocked();
+            self.oracle.holds_pongs = true;
+            return;
+        }
+        let is_all = self.endpoint.written(n);
+        self.oracle.written += n;
+        self.oracle.holds_pongs = false;
+        assert_eq!(is_all, !self.oracle.has_output());
+        if self.random.below(2) == 0 {
+            self.endpoint.release();
+        }
+    }
+
+    fn send(&mut self) {
+        let payload = self.random.payload();
+        let may = self.oracle.check_message();
+        match self.random.below(4) {
+            0 => {
+                assert_eq!(self.endpoint.ping(self.now), self.oracle.ping());
+                return;
+            }
+            1 if may.is_ok() => self.endpoint.send(OpCode::Binary, &payload),
+            2 if may.is_ok() && self.endpoint.role() == Role::Server && self.endpoint.pending() == 0 => {
+                let mut header = [0; MAX_HEADER];
+                let head = self.endpoint.header(OpCode::Binary, payload.len(), &mut header);
+                let n = self.random.below(head + payload.len() + 1);
+                self.endpoint.sent_beside(&header[..head], &payload, n);
+                self.oracle.push(true, BINARY, &payload);
+                self.oracle.written += n;
+                self.oracle.holds_pongs |= n < head + payload.len();
+                return;
+            }
+            _ => match self.endpoint.send_owned(OpCode::Binary, payload.clone()) {
+                Ok(copied) => {
+                    let is_copied = self.endpoint.role() == Role::Client || payload.len() <= S::COPIED;
+                    assert_eq!(copied.is_some(), is_copied);
+                }
+                Err(unsent) => {
+                    assert_eq!(Err(unsent), may);
+                    return;
+                }
+            },
+        }
+        assert_eq!(may, Ok(()));
+        self.oracle.push(true, BINARY, &payload);
+    }
+
+    /// A message in pieces goes on, or is given up.
+    fn piece(&mut self) {
+        if !self.oracle.is_within {
+            let begun = self.endpoint.begin_pieces();
+            let may = self.oracle.check_message();
+            assert_eq!(begun.is_err(), may == Err(Unsent::WithinMessage));
+            self.oracle.is_within = begun.is_ok();
+            self.is_first_piece = true;
+            return;
+        }
+        let payload = self.random.payload();
+        let opcode = if self.is_first_piece { OpCode::Text } else { OpCode::Continuation };
+        let fin = if self.random.below(3) == 0 { Fin::Last } else { Fin::More };
+        if self.random.below(8) == 0 {
+            let now = self.now;
+            self.endpoint.abandon_pieces(&self.rules, || now);
+            self.oracle.abandon(now);
+            return;
+        }
+        let sent = self.endpoint.send_piece(opcode, fin, &payload);
+        let may = if self.oracle.is_broken { Err(Unsent::Broken) } else { Ok(()) };
+        let may = may.and(if self.oracle.may_send() { Ok(()) } else { Err(Unsent::Closed) });
+        assert_eq!(sent, may);
+        if sent.is_ok() {
+            self.oracle.push(fin == Fin::Last, if self.is_first_piece { TEXT } else { 0 }, &payload);
+            self.is_first_piece = false;
+            if fin == Fin::Last {
+                self.endpoint.end_pieces();
+                self.oracle.is_within = false;
+            }
+        }
+    }
+
+    fn pass_time(&mut self) {
+        self.now += Duration::from_millis([0, 10, 900, 2500][self.random.below(4)]);
+        let now = self.now;
+        assert_eq!(self.endpoint.deadline(&self.rules, || now), self.oracle.deadline(now));
+        if self.random.below(4) > 0 {
+            assert_eq!(self.endpoint.tick(&self.rules, now), self.oracle.tick(now), "at {now:?}");
+        }
+    }
+
+    /// What a shell does.
+    fn do_duty(&mut self) {
+        match self.endpoint.duty() {
+            Duty::Flush if self.endpoint.pending() > 0 => return,
+            Duty::Flush => self.endpoint.flushed(),
+            Duty::Drain { .. } => self.endpoint.drained(),
+            Duty::ShutDown => self.endpoint.shut(),
+            Duty::Serve | Duty::Over | Duty::Reset => {}
+        }
+        self.oracle.done(self.oracle.duty());
+    }
+
+    /// What comes at any time, in order or not.
+    fn interfere(&mut self) {
+        let now = self.now;
+        match self.random.below(24) {
+            0 => {
+                self.endpoint.close(CloseCode::new(1001), "going", &self.rules, || now);
+                self.oracle.close(1001, "going", now);
+            }
+            1 if matches!(self.oracle.duty(), Duty::Serve | Duty::Flush) => {
+                self.endpoint.fail(CloseCode::TRY_AGAIN_LATER, "no room", &self.rules, || now);
+                self.oracle.fail(1013, "no room", now);
+            }
+            2 => {
+                self.endpoint.cut_off();
+                self.oracle.cut_off();
+            }
+            3 => {
+                self.endpoint.expire();
+                self.oracle.expire();
+            }
+            4 if self.random.below(4) == 0 => {
+                self.endpoint.abort();
+                self.oracle.abort();
+            }
+            5 if self.random.below(4) == 0 => {
+                self.endpoint.broken();
+                self.oracle.break_output();
+            }
+            6..=8 => {
+                self.endpoint.moved(&self.rules, now);
+                self.oracle.moved(now);
+            }
+            9..=11 => {
+                let (before, behind) = (self.endpoint.pending(), self.endpoint.behind());
+                self.endpoint.cut();
+                let after = self.endpoint.pending();
+                assert_eq!(after, before - behind);
+                self.oracle.cut(after);
+            }
+            12 => {
+                self.endpoint.flushed();
+                self.oracle.done(Duty::Flush);
+            }
+            13 => {
+                self.endpoint.drained();
+                self.oracle.done(Duty::Drain { waits: true });
+            }
+            14 => {
+                self.endpoint.shut();
+                self.oracle.done(Duty::ShutDown);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn bytes(payload: &Payload<'_>) -> Vec<u8> {
+    payload.as_bytes().to_vec()
+}
+
+fn runs<S: Shell<Time = Duration, Payload = Vec<u8>>>(role: Role, seeds: u64) {
+    for seed in 0..seeds {
+        let mut run = Run::<S>::new(seed, role);
+        for step in 0..300 {
+            let stepped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run.step()));
+            assert!(stepped.is_ok(), "seed {seed}, step {step}, {role:?}: {:#?}", run.oracle);
+        }
+    }
+}
+
+const SEEDS: u64 = if cfg!(miri) { 2 } else { 1_000 };
+
+#[test]
+fn any_order_of_calls_and_times_over_one_buffer() {
+    runs::<Joined>(Role::Server, SEEDS);
+    runs::<Joined>(Role::Client, SEEDS);
+}
+
+#[test]
+fn any_order_of_calls_and_times_over_pieces() {
+    runs::<Pieces>(Role::Server, SEEDS);
+    runs::<Pieces>(Role::Client, SEEDS);
+}

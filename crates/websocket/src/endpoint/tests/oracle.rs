@@ -1,0 +1,363 @@
+//! One end of a WebSocket as somebody would write it down who has all the time and memory: lists of frames, and the end as a
+//! list of steps.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::endpoint::{Due, Duty, Parting, Rules, Unsent};
+use crate::protocol::Role;
+
+pub(super) const TEXT: u8 = 1;
+pub(super) const BINARY: u8 = 2;
+pub(super) const CLOSE: u8 = 8;
+pub(super) const PING: u8 = 9;
+pub(super) const PONG: u8 = 10;
+
+pub(super) const KEY: [u8; 4] = [0xA1, 0x05, 0x7E, 0x33];
+
+/// A frame of one that is in `role` (RFC 6455, 5.2).
+pub(super) fn frame(role: Role, fin: bool, opcode: u8, payload: &[u8]) -> Vec<u8> {
+    let mask = if role == Role::Client { 0x80 } else { 0 };
+    let mut out = vec![opcode | if fin { 0x80 } else { 0 }];
+    match payload.len() {
+        len @ 0..=125 => out.push(mask | len as u8),
+        len => {
+            out.push(mask + 126);
+            out.extend((len as u16).to_be_bytes());
+        }
+    }
+    if role == Role::Client {
+        out.extend(KEY);
+        out.extend(payload.iter().zip(KEY.iter().cycle()).map(|(byte, key)| byte ^ key));
+    } else {
+        out.extend(payload);
+    }
+    out
+}
+
+/// What the peer has said, once all of it has come.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Heard {
+    Text(Vec<u8>),
+    Binary(Vec<u8>),
+    Ping(Vec<u8>),
+    Pong(Vec<u8>),
+    Close(Option<u16>),
+    Breach { code: u16, why: &'static str },
+}
+
+/// What differs between two shells.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Manner {
+    pub(super) role: Role,
+    pub(super) parting: Parting,
+    pub(super) says_why: bool,
+}
+
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "what has happened, each by itself")]
+pub(super) struct Oracle {
+    manner: Manner,
+    rules: Rules<Duration>,
+    /// All frames ever queued, behind one another, and where each ends.
+    pub(super) sent: Vec<u8>,
+    ends: Vec<usize>,
+    pub(super) written: usize,
+    slot: Option<Vec<u8>>,
+    pub(super) holds_pongs: bool,
+    pub(super) is_broken: bool,
+    has_sent_close: bool,
+    /// With which number the peer has closed; 1005 stands for none.
+    pub(super) peer_closed: Option<u16>,
+    pub(super) has_failed: bool,
+    pub(super) is_cut_off: bool,
+    pub(super) is_within: bool,
+    is_abandoned: bool,
+    deadline: Option<Duration>,
+    next_ping: Option<Duration>,
+    unanswered: Option<Duration>,
+    pub(super) pings: u32,
+    pub(super) answered: u32,
+    /// What is still to be done, the first of them now; empty while it is open.
+    steps: VecDeque<Duty>,
+}
+
+impl Oracle {
+    pub(super) fn new(manner: Manner, rules: Rules<Duration>) -> Oracle {
+        Oracle {
+            manner,
+            rules,
+            sent: Vec::new(),
+            ends: Vec::new(),
+            written: 0,
+            slot: None,
+            holds_pongs: false,
+            is_broken: false,
+            has_sent_close: false,
+            peer_closed: None,
+            has_failed: false,
+            is_cut_off: false,
+            is_within: false,
+            is_abandoned: false,
+            deadline: None,
+            next_ping: None,
+            unanswered: None,
+            pings: 0,
+            answered: 0,
+            steps: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn pending(&self) -> &[u8] {
+        &self.sent[self.written..]
+    }
+
+    pub(super) fn duty(&self) -> Duty {
+        self.steps.front().copied().unwrap_or(Duty::Serve)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.duty(), Duty::Over | Duty::Reset)
+    }
+
+    pub(super) fn may_send(&self) -> bool {
+        !self.has_sent_close && self.peer_closed.is_none() && !self.has_failed
+    }
+
+    pub(super) fn may_receive(&self) -> bool {
+        self.peer_closed.is_none() && !self.has_failed
+    }
+
+    pub(super) fn check_message(&self) -> Result<(), Unsent> {
+        match () {
+            () if self.is_within || self.is_abandoned => Err(Unsent::WithinMessage),
+            () if self.is_broken => Err(Unsent::Broken),
+            () if !self.may_send() => Err(Unsent::Closed),
+            () => Ok(()),
+        }
+    }
+
+    pub(super) fn has_output(&self) -> bool {
+        !self.pending().is_empty() || self.slot.is_some()
+    }
+
+    pub(super) fn push(&mut self, fin: bool, opcode: u8, payload: &[u8]) {
+        self.sent.extend(frame(self.manner.role, fin, opcode, payload));
+        self.ends.push(self.sent.len());
+    }
+
+    /// Looking at what is to be written lets the pong out that had to wait.
+    pub(super) fn look(&mut self) {
+        if self.pending().is_empty() {
+            if let Some(payload) = self.slot.take() {
+                self.push(true, PONG, &payload);
+            }
+        }
+    }
+
+    /// What waits was cut to `len` bytes: whole frames, with the one that has begun to leave.
+    pub(super) fn cut(&mut self, len: usize) {
+        if len == self.pending().len() {
+            return;
+        }
+        let end = self.written + len;
+        let is_between = end == self.written || self.ends.contains(&end);
+        assert!(is_between, "cut within a frame");
+        let begun = self.ends.iter().find(|frame_end| **frame_end > self.written);
+        let has_begun = !self.ends.contains(&self.written) && self.written > 0;
+        assert!(
+            !has_begun || begun.is_none_or(|frame_end| end >= *frame_end),
+            "a frame that has begun is cut"
+        );
+        self.sent.truncate(end);
+        self.ends.retain(|frame_end| *frame_end <= end);
+    }
+
+    pub(super) fn break_output(&mut self) {
+        self.is_broken = true;
+        self.sent.truncate(self.written);
+        self.slot = None;
+    }
+
+    fn say(&mut self, code: Option<u16>, reason: &str) {
+        self.slot = None;
+        if !self.is_broken {
+            let mut payload = code.map_or(Vec::new(), |code| code.to_be_bytes().to_vec());
+            payload.extend(reason.as_bytes());
+            self.push(true, CLOSE, &payload);
+        }
+    }
+
+    pub(super) fn close(&mut self, code: u16, reason: &str, now: Duration) {
+        if self.may_send() {
+            self.say(Some(code), reason);
+            self.has_sent_close = true;
+            self.deadline = Some(now + self.rules.close);
+        }
+    }
+
+    pub(super) fn abandon(&mut self, now: Duration) {
+        if self.is_within {
+            (self.is_within, self.is_abandoned) = (false, true);
+            self.close(1011, "", now);
+        }
+    }
+
+    pub(super) fn fail(&mut self, code: u16, reason: &str, now: Duration) {
+        if self.may_send() {
+            self.say(Some(code), reason);
+        }
+        self.has_failed = true;
+        self.deadline = Some(now + self.rules.close);
+        if matches!(self.duty(), Duty::Serve | Duty::Flush) {
+            self.end(match self.manner.parting {
+                Parting::Prompt => &[Duty::Flush, Duty::Drain { waits: false }, Duty::ShutDown, Duty::Over],
+                Parting::Lingering => &[Duty::Flush, Duty::ShutDown, Duty::Drain { waits: true }, Duty::Over],
+            });
+        }
+    }
+
+    pub(super) fn hear(&mut self, heard: &Heard, now: Duration) {
+        match heard {
+            Heard::Ping(payload) if self.may_send() && !self.is_broken => {
+                if !self.holds_pongs && self.pending().len() < self.rules.mark {
+                    self.push(true, PONG, payload);
+                } else {
+                    self.slot = Some(payload.clone());
+                }
+            }
+            Heard::Pong(payload) if *payload == self.pings.to_be_bytes() => self.answered = self.pings,
+            Heard::Close(code) => {
+                if self.may_send() {
+                    self.say(*code, "");
+                }
+                self.peer_closed = Some(code.unwrap_or(1005));
+                self.deadline = Some(now + self.rules.close);
+                if self.duty() == Duty::Serve {
+                    self.end(match self.manner.role {
+                        Role::Server => &[Duty::Flush, Duty::ShutDown, Duty::Over],
+                        Role::Client => {
+                            &[Duty::Flush, Duty::Drain { waits: true }, Duty::ShutDown, Duty::Over]
+                        }
+                    });
+                }
+            }
+            Heard::Breach { code, why } => {
+                self.fail(*code, if self.manner.says_why { why } else { "" }, now);
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, steps: &[Duty]) {
+        // A stream that has ended is not waited for.
+        let is_left_out = |duty: &Duty| self.is_cut_off && *duty == Duty::Drain { waits: true };
+        self.steps = steps.iter().filter(|duty| !is_left_out(duty)).copied().collect();
+    }
+
+    pub(super) fn done(&mut self, duty: Duty) {
+        let is_it = match (self.duty(), duty) {
+            (Duty::Drain { .. }, Duty::Drain { .. }) => true,
+            (now, duty) => now == duty && !matches!(now, Duty::Serve | Duty::Over | Duty::Reset),
+        };
+        if is_it {
+            self.steps.pop_front();
+        }
+    }
+
+    pub(super) fn cut_off(&mut self) {
+        self.is_cut_off = true;
+        match self.duty() {
+            Duty::Serve => self.end(match self.manner.parting {
+                Parting::Prompt => &[Duty::ShutDown, Duty::Over],
+                Parting::Lingering => &[Duty::Flush, Duty::ShutDown, Duty::Over],
+            }),
+            duty => {
+                self.done(Duty::Drain { waits: true });
+                self.steps.retain(|step| *step == duty || *step != Duty::Drain { waits: true });
+            }
+        }
+    }
+
+    pub(super) fn expire(&mut self) {
+        if self.is_over() {
+            return;
+        }
+        let has_shut =
+            !self.steps.is_empty() && !self.steps.iter().skip(1).any(|duty| *duty == Duty::ShutDown);
+        self.end(match self.manner.parting {
+            Parting::Lingering => &[Duty::Reset],
+            Parting::Prompt if has_shut => &[Duty::Over],
+            Parting::Prompt => &[Duty::ShutDown, Duty::Over],
+        });
+    }
+
+    pub(super) fn abort(&mut self) {
+        self.has_failed = true;
+        self.steps = [Duty::Reset].into();
+        self.sent.truncate(self.written);
+        self.slot = None;
+    }
+
+    pub(super) fn moved(&mut self, now: Duration) {
+        self.deadline = self.deadline.map(|_| now + self.rules.close);
+    }
+
+    pub(super) fn heard_something(&mut self) {
+        self.unanswered = None;
+    }
+
+    pub(super) fn deadline(&mut self, now: Duration) -> Option<Duration> {
+        if self.is_over() {
+            return None;
+        }
+        let mut all = Vec::from_iter(self.deadline);
+        if let (Some(interval), true) = (self.rules.ping, self.may_send()) {
+            all.push(*self.next_ping.get_or_insert(now + interval));
+            all.extend(self.unanswered.zip(self.rules.silence).map(|(since, silence)| since + silence));
+        }
+        all.into_iter().min()
+    }
+
+    pub(super) fn ping(&mut self) -> Result<u32, Unsent> {
+        if self.is_broken {
+            return Err(Unsent::Broken);
+        }
+        if !self.may_send() {
+            return Err(Unsent::Closed);
+        }
+        self.pings += 1;
+        self.push(true, PING, &self.pings.to_be_bytes());
+        Ok(self.pings)
+    }
+
+    pub(super) fn tick(&mut self, now: Duration) -> Due {
+        if self.is_over() {
+            return Due::Nothing;
+        }
+        if self.deadline.is_some_and(|deadline| deadline <= now) {
+            self.expire();
+            return Due::Close;
+        }
+        let Some(interval) = self.rules.ping.filter(|_| self.may_send()) else { return Due::Nothing };
+        if self.unanswered.zip(self.rules.silence).is_some_and(|(since, silence)| since + silence <= now) {
+            self.fail(1008, "", now);
+            return Due::Silence;
+        }
+        if self.next_ping.is_none_or(|next| next > now) {
+            return Due::Nothing;
+        }
+        self.next_ping = Some(now + interval);
+        self.unanswered.get_or_insert(now);
+        let is_sent = if self.rules.silence.is_some() {
+            self.ping().is_ok()
+        } else {
+            let may = !self.is_broken && !self.has_output();
+            if may {
+                self.push(true, PING, b"");
+            }
+            may
+        };
+        if is_sent { Due::Ping } else { Due::Nothing }
+    }
+}
