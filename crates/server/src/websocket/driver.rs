@@ -1,30 +1,26 @@
 //! The task of a WebSocket, from the accepted handshake to its end.
 
 use std::future::poll_fn;
+use std::io::{self, IoSlice};
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use rookery_exchange::{Charge, Event, MessageKind, Payload, SocketId};
-use rookery_websocket::protocol::{
-    CloseCode, Decoder, Event as Frame, Limits, OpCode, Payload as FramePayload, Role, encode_control,
-};
+use rookery_websocket::endpoint::{Duty, Endpoint, Received};
+use rookery_websocket::protocol::{CloseCode, Decoder, Limits, Payload as FramePayload, Role};
 
-use super::mailbox::{Mailbox, NO_STATUS, State};
+use super::mailbox::{Mailbox, State};
+use super::shell::ServerShell;
 use super::sockets::WebSockets;
 use crate::net::transport::Transport;
-use crate::peers::room::FREE;
 use crate::peers::table::Place;
 
-/// Bytes waiting past which pongs wait as well, the newest replacing the one before (RFC 6455, 5.5.3): a peer that
-/// pings and does not read must not fill memory, and a queue this short is charged with the connection.
-const PONG_WATER: usize = FREE;
+/// Pieces written at once.
+const SLICES: usize = 16;
 
 /// Reads in a row before the other connections have their turn.
 const READS: usize = 4;
-
-/// The close code that stands for a connection that broke (RFC 6455, 7.4.1).
-const ABNORMAL: u16 = 1006;
 
 /// What a connection that has become a WebSocket leaves to it.
 pub(crate) struct Upgraded {
@@ -56,18 +52,16 @@ pub(crate) fn spawn(sockets: &Rc<WebSockets>, id: SocketId, upgraded: Upgraded) 
         sockets: Rc::clone(sockets),
         mailbox,
         read: read.to_vec(),
-        pong: None,
-        code: None,
-        discards: false,
         is_told: false,
-        is_read_closed: false,
         _place: place,
         _charge: charge,
     };
     tokio::task::spawn_local(async move {
-        let code = poll_fn(|cx| driver.poll(cx)).await;
-        driver.tell_closed(code);
-        driver.with_transport(|transport| transport.shut_down());
+        poll_fn(|cx| driver.poll(cx)).await;
+        driver.tell_closed();
+        if driver.duty() != Duty::Over {
+            driver.with_transport(|transport| transport.shut_down());
+        }
     });
 }
 
@@ -78,15 +72,8 @@ struct Driver {
     decoder: Decoder,
     /// What came in the same segments as the handshake.
     read: Vec<u8>,
-    /// The pong that waits for the peer to read.
-    pong: Option<Vec<u8>>,
-    /// The close code of the peer.
-    code: Option<u16>,
-    /// Whether what the peer sends no longer counts.
-    discards: bool,
     /// Whether the application has been told that it has ended.
     is_told: bool,
-    is_read_closed: bool,
     _place: Place,
     _charge: Charge,
 }
@@ -94,7 +81,7 @@ struct Driver {
 impl Drop for Driver {
     /// Also when its task panics, or ends with the thread.
     fn drop(&mut self) {
-        self.tell_closed(ABNORMAL);
+        self.tell_closed();
         self.mailbox.end();
         self.sockets.forget(self.mailbox.id);
     }
@@ -105,8 +92,12 @@ impl Driver {
         use_it(self.mailbox.transport.borrow_mut().as_mut().expect("the task's until it ends"))
     }
 
-    /// Drives reading and writing; ready with the code of the close.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<u16> {
+    fn duty(&self) -> Duty {
+        self.mailbox.endpoint.borrow().duty()
+    }
+
+    /// Drives reading and writing, to the end.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         {
             let mut waker = self.mailbox.waker.borrow_mut();
             if waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
@@ -116,34 +107,33 @@ impl Driver {
         if self.mailbox.is_evicted.take() {
             self.drop_message();
         }
-        loop {
-            if self.mailbox.state.get() == State::Over {
-                self.with_transport(|transport| transport.reset_on_close());
-                return Poll::Ready(self.code.unwrap_or(ABNORMAL));
-            }
+        if self.duty() != Duty::Reset {
             if self.poll_read(cx).is_err() {
-                return Poll::Ready(self.code.unwrap_or(ABNORMAL));
+                return Poll::Ready(());
             }
-            match self.poll_write(cx) {
-                Poll::Ready(Ok(again)) if again => {}
-                Poll::Ready(Ok(_)) => break,
-                Poll::Ready(Err(_)) => return Poll::Ready(self.code.unwrap_or(ABNORMAL)),
-                Poll::Pending => return Poll::Pending,
+            if ready!(self.poll_write(cx)).is_err() {
+                return Poll::Ready(());
             }
         }
-        let is_closed = self.mailbox.state.get() == State::Closing && self.code.is_some() && !self.discards;
-        if is_closed || self.is_read_closed {
-            return Poll::Ready(self.code.unwrap_or(ABNORMAL));
+        loop {
+            match self.duty() {
+                Duty::Serve | Duty::Drain { .. } => return Poll::Pending,
+                Duty::Flush => self.mailbox.endpoint.borrow_mut().flushed(),
+                Duty::ShutDown => {
+                    self.with_transport(|transport| transport.shut_down());
+                    self.mailbox.endpoint.borrow_mut().shut();
+                }
+                Duty::Over => return Poll::Ready(()),
+                Duty::Reset => {
+                    self.with_transport(|transport| transport.reset_on_close());
+                    return Poll::Ready(());
+                }
+            }
         }
-        if self.discards {
-            // All that was to be said has been written.
-            self.with_transport(|transport| transport.shut_down());
-        }
-        Poll::Pending
     }
 
     /// Reads what there is, as far as the application has room for it.
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> std::io::Result<()> {
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let sockets = Rc::clone(&self.sockets);
         if !self.read.is_empty() {
             let mut read = std::mem::take(&mut self.read);
@@ -151,7 +141,7 @@ impl Driver {
             self.mailbox.has_read(read.len(), !self.decoder.is_idle());
         }
         for _ in 0..READS {
-            if self.is_read_closed || (self.code.is_some() && !self.discards) {
+            if !self.mailbox.endpoint.borrow().wants_input() {
                 return Ok(());
             }
             if !sockets.shared.dispatch.application.has_room() {
@@ -164,7 +154,7 @@ impl Driver {
             match self.with_transport(|transport| transport.poll_read(cx, &mut scratch)) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Err(error)) => return Err(error),
-                Poll::Ready(Ok(0)) => self.is_read_closed = true,
+                Poll::Ready(Ok(0)) => self.mailbox.endpoint.borrow_mut().cut_off(),
                 Poll::Ready(Ok(n)) => {
                     self.take(&mut scratch[..n]);
                     self.mailbox.has_read(n, !self.decoder.is_idle());
@@ -182,88 +172,94 @@ impl Driver {
     /// There was no room for the message: what comes of it does not count any more.
     fn drop_message(&mut self) {
         self.decoder = Decoder::new(Role::Server, Limits::default());
-        self.discards = true;
+        let shared = &self.mailbox.shared;
+        let mut endpoint = self.mailbox.endpoint.borrow_mut();
+        // The peer has been told: `Mailbox::refuse`.
+        endpoint.fail(CloseCode::TRY_AGAIN_LATER, "", &shared.rules, || shared.now());
+        drop(endpoint);
         self.mailbox.has_dropped();
-        self.tell_closed(ABNORMAL);
+        self.tell_closed();
     }
 
-    /// Writes what waits. Ready with whether writing brought up more to write.
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<bool>> {
+    /// Writes what waits.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let (mailbox, shared) = (&self.mailbox, &self.sockets.shared);
-        let mut out = mailbox.out.borrow_mut();
-        let before = out.len();
-        let flushed = self.with_transport(|transport| out.poll_flush(&shared.buffers, transport, cx));
-        if out.len() != before || !mailbox.is_blocked.get() {
+        let mut written = 0;
+        let mut endpoint = mailbox.endpoint.borrow_mut();
+        let flushed = self.with_transport(|transport| poll_flush(&mut endpoint, transport, cx, &mut written));
+        drop(endpoint);
+        if written > 0 || !mailbox.is_blocked.get() {
             if !mailbox.is_blocked.replace(flushed.is_pending()) {
                 mailbox.reading.start();
             }
-            mailbox.reading.count(before.saturating_sub(out.len()));
-            if out.len() != before || mailbox.state.get() == State::Open {
-                mailbox.since.set(shared.now());
+            mailbox.reading.count(written);
+            if written > 0 || mailbox.state() == State::Open {
+                mailbox.has_moved(shared.now());
             }
         }
-        std::task::ready!(flushed)?;
+        ready!(flushed)?;
         mailbox.queue.set(0);
         if mailbox.was_high.replace(false) && !self.is_told {
             shared.dispatch.tell(Event::Drained { socket: mailbox.id, listener: mailbox.listener });
         }
-        Poll::Ready(Ok(match self.pong.take() {
-            Some(payload) if mailbox.state.get() == State::Open => {
-                out.push_with(&shared.buffers, |out| encode_control(out, OpCode::Pong, None, &payload));
-                true
-            }
-            _ => false,
-        }))
+        Poll::Ready(Ok(()))
     }
 
-    /// Tells the application, once, that the WebSocket has ended.
-    fn tell_closed(&mut self, code: u16) {
+    /// Tells the application, once, that the WebSocket has ended, and how: now, and not when an answer has been written. The
+    /// application's end is not the transport's.
+    fn tell_closed(&mut self) {
         if !std::mem::replace(&mut self.is_told, true) {
             let (socket, listener) = (self.mailbox.id, self.mailbox.listener);
+            let code = self.mailbox.endpoint.borrow().ending().number();
             self.sockets.shared.dispatch.tell(Event::Closed { socket, listener, code });
         }
     }
 
     /// Decodes what was read.
     fn take(&mut self, mut input: &mut [u8]) {
-        while !input.is_empty() && !self.discards && self.code.is_none() {
-            let (n, frame) = match self.decoder.decode(input) {
-                Ok(decoded) => decoded,
-                Err(violation) => {
-                    self.mailbox.say_goodbye(Some(violation.close_code()), &violation.to_string());
-                    self.discards = true;
-                    self.tell_closed(ABNORMAL);
-                    return;
-                }
-            };
-            match frame {
-                Some(Frame::Text(payload)) => {
-                    tell(&self.mailbox, MessageKind::Text, payload);
-                }
-                Some(Frame::Binary(payload)) => {
-                    tell(&self.mailbox, MessageKind::Binary, payload);
-                }
-                Some(Frame::Ping(payload)) if self.mailbox.state.get() == State::Open => {
-                    let mut out = self.mailbox.out.borrow_mut();
-                    if out.len() > PONG_WATER {
-                        self.pong = Some(payload.to_vec());
-                    } else {
-                        let pong = |out: &mut Vec<u8>| encode_control(out, OpCode::Pong, None, payload);
-                        out.push_with(&self.sockets.shared.buffers, pong);
+        let shared = Rc::clone(&self.mailbox.shared);
+        while !input.is_empty() {
+            let mut endpoint = self.mailbox.endpoint.borrow_mut();
+            let was_open = endpoint.may_send();
+            let (n, received) = endpoint.receive(&mut self.decoder, input, &shared.rules, || shared.now());
+            drop(endpoint);
+            match received {
+                Received::Text(payload) => tell(&self.mailbox, MessageKind::Text, payload),
+                Received::Binary(payload) => tell(&self.mailbox, MessageKind::Binary, payload),
+                Received::Closed | Received::Failed(_) => {
+                    if was_open {
+                        self.mailbox.reading.start();
                     }
+                    self.tell_closed();
                 }
-                Some(Frame::Close(close)) => {
-                    let code = close.code.map_or(NO_STATUS, CloseCode::get);
-                    self.code = Some(code);
-                    self.mailbox.say_goodbye(close.code, "");
-                    // Now, and not when the answer has been written: the application's end is not the transport's.
-                    self.tell_closed(code);
-                }
-                Some(Frame::Ping(_) | Frame::Pong(_)) | None => {}
+                Received::Nothing => {}
             }
             input = &mut input[n..];
         }
     }
+}
+
+/// Writes all that waits; counts what has left.
+fn poll_flush(
+    endpoint: &mut Endpoint<ServerShell>,
+    transport: &mut Transport,
+    cx: &mut Context<'_>,
+    written: &mut usize,
+) -> Poll<io::Result<()>> {
+    while endpoint.has_output() {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let count = endpoint.output().slices(&mut slices);
+        let n = ready!(transport.poll_write_vectored(cx, &slices[..count]))?;
+        if n == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        *written += n;
+        if endpoint.written(n) {
+            break;
+        }
+    }
+    endpoint.release();
+    Poll::Ready(Ok(()))
 }
 
 fn tell(mailbox: &Mailbox, kind: MessageKind, payload: FramePayload<'_>) {

@@ -5,11 +5,12 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use rookery_exchange::{Charge, Exchange, ListenerId, MessageKind, Payload, Share, SocketId};
-use rookery_websocket::protocol::{CloseCode, OpCode, encode_close, encode_control};
+use rookery_websocket::endpoint::{Due, Duty, Endpoint};
+use rookery_websocket::protocol::{CloseCode, OpCode, Role};
 
 use super::handshake::switching_protocols;
-use super::send_queue::SendQueue;
 use super::shared::Shared;
+use super::shell::{ServerShell, Tick};
 use crate::net::transport::Transport;
 use crate::peers::rate::Pace;
 use crate::peers::room::FREE;
@@ -17,7 +18,7 @@ use crate::peers::table::Peer;
 use crate::rejection::Rejection;
 
 /// The close code that stands for none (RFC 6455, 7.4.1).
-pub(super) const NO_STATUS: u16 = 1005;
+const NO_STATUS: u16 = 1005;
 
 /// Bytes waiting to be written past which the application is told when they have been.
 const HIGH_WATER: usize = 1 << 20;
@@ -28,14 +29,13 @@ pub(crate) struct Mailbox {
     pub(crate) id: SocketId,
     pub(crate) listener: ListenerId,
     pub(super) shared: Rc<Shared>,
-    pub(super) out: RefCell<SendQueue>,
+    /// The core: what waits to be sent, and how far the end is.
+    pub(super) endpoint: RefCell<Endpoint<ServerShell>>,
     /// The socket, as long as the task has it.
     pub(super) transport: RefCell<Option<Transport>>,
     pub(super) waker: RefCell<Option<Waker>>,
-    pub(super) state: Cell<State>,
-    /// The tick at which the close frame was sent or the peer last read something.
+    /// The tick at which an open one's peer last read something, or had nothing to read.
     pub(super) since: Cell<u32>,
-    pub(super) last_ping: Cell<u32>,
     pub(super) was_high: Cell<bool>,
     pub(super) is_blocked: Cell<bool>,
     /// Whether the peer is inside a message of its, and the server waits for the rest.
@@ -51,10 +51,11 @@ pub(crate) struct Mailbox {
     pub(super) leaving: Cell<usize>,
 }
 
+/// How far the end is, as the core has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Open,
-    /// A close frame is on its way to the peer; its own is awaited.
+    /// A close frame is on its way to the peer.
     Closing,
     /// It is over, in order or not.
     Over,
@@ -62,16 +63,19 @@ pub(super) enum State {
 
 impl Mailbox {
     pub(super) fn new(shared: &Rc<Shared>, exchange: &Exchange) -> Rc<Mailbox> {
+        let now = shared.now();
+        let mut endpoint = Endpoint::new(Role::Server, None);
+        endpoint.send_raw(&switching_protocols(exchange));
+        // The first ping is counted from here.
+        endpoint.deadline(&shared.rules, || now);
         let mailbox = Mailbox {
             id: exchange.id(),
             listener: exchange.listener(),
             shared: Rc::clone(shared),
-            out: RefCell::default(),
+            endpoint: RefCell::new(endpoint),
             transport: RefCell::default(),
             waker: RefCell::default(),
-            state: Cell::new(State::Open),
-            since: Cell::new(shared.now()),
-            last_ping: Cell::new(shared.now()),
+            since: Cell::new(now.0),
             was_high: Cell::new(false),
             is_blocked: Cell::new(false),
             is_inside: Cell::new(false),
@@ -82,27 +86,38 @@ impl Mailbox {
             is_evicted: Cell::new(false),
             leaving: Cell::new(0),
         };
-        mailbox.out.borrow_mut().push_raw(&shared.buffers, &switching_protocols(exchange));
         Rc::new(mailbox)
+    }
+
+    pub(super) fn state(&self) -> State {
+        let endpoint = self.endpoint.borrow();
+        match endpoint.duty() {
+            Duty::Over | Duty::Reset => State::Over,
+            _ if endpoint.may_send() => State::Open,
+            _ => State::Closing,
+        }
     }
 
     /// Sends a message.
     pub(crate) fn send(&self, kind: MessageKind, payload: Payload) {
-        if self.state.get() != State::Open {
-            return;
-        }
-        let mut out = self.out.borrow_mut();
-        if let Some(buffer) = out.push(&self.shared.buffers, kind, payload) {
+        let opcode = match kind {
+            MessageKind::Text => OpCode::Text,
+            MessageKind::Binary => OpCode::Binary,
+        };
+        let mut endpoint = self.endpoint.borrow_mut();
+        let Ok(copied) = endpoint.send_owned(opcode, payload) else { return };
+        if let Some(Payload::Pooled(buffer)) = copied {
             self.shared.dispatch.application.recycle(buffer);
         }
-        if out.len() > HIGH_WATER {
+        let pending = endpoint.pending();
+        if pending > HIGH_WATER {
             self.was_high.set(true);
         }
         // The sum is looked at first: it is at hand.
-        let is_full = out.len() > self.shared.peers.limits.socket_queue
-            && out.behind() > self.shared.peers.limits.socket_queue;
-        let is_larger = out.len() > self.queue.bytes().max(FREE);
-        drop(out);
+        let is_full = pending > self.shared.peers.limits.socket_queue
+            && endpoint.behind() > self.shared.peers.limits.socket_queue;
+        let is_larger = pending > self.queue.bytes().max(FREE);
+        drop(endpoint);
         if is_full {
             self.refuse(Rejection::Unread, "not read in time");
         } else if is_larger {
@@ -120,28 +135,23 @@ impl Mailbox {
 
     /// Queues the one close frame.
     pub(super) fn say_goodbye(&self, code: Option<CloseCode>, reason: &str) {
-        if self.state.get() == State::Open {
-            self.out
-                .borrow_mut()
-                .push_with(&self.shared.buffers, |out| encode_close(out, code, reason, None));
-            self.state.set(State::Closing);
-            self.since.set(self.shared.now());
+        let mut endpoint = self.endpoint.borrow_mut();
+        if endpoint.close(code, reason, &self.shared.rules, || self.shared.now()) {
             self.reading.start();
         }
     }
 
     /// It is over, and holds nothing any more, whoever still knows it.
     pub(super) fn end(&self) {
-        self.state.set(State::Over);
+        self.endpoint.borrow_mut().abort();
         self.transport.take();
-        self.out.take();
         self.queue.set(0);
         self.has_dropped();
     }
 
     /// Drops the connection.
     pub(crate) fn abort(&self) {
-        self.state.set(State::Over);
+        self.endpoint.borrow_mut().abort();
         self.wake();
     }
 
@@ -149,6 +159,12 @@ impl Mailbox {
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
         }
+    }
+
+    /// Notes that the peer has read: what it has time for begins anew.
+    pub(super) fn has_moved(&self, now: Tick) {
+        self.since.set(now.0);
+        self.endpoint.borrow_mut().moved(&self.shared.rules, now);
     }
 
     /// Notes that bytes came, after which the peer is inside a message or not.
@@ -174,42 +190,31 @@ impl Peer for Mailbox {
     /// Looks at the deadlines and sends the ping that is due; called each tick.
     fn sweep(&self, now: u32) {
         let ticks = &self.shared.peers.clock.ticks;
-        let state = self.state.get();
-        let is_read = state == State::Closing || (state == State::Open && self.is_blocked.get());
-        let is_slow = is_read && {
+        let state = self.state();
+        let is_open = state == State::Open;
+        if state == State::Closing || (is_open && self.is_blocked.get()) {
             let taken = self.reading.taken(self.transport.borrow().as_ref().and_then(Transport::unsent));
             if taken > 0 {
-                self.since.set(now);
+                self.has_moved(Tick(now));
             }
-            self.reading.tick(ticks.message_rate, taken)
-        };
-        let passed = now.wrapping_sub(self.since.get());
-        let is_late = match state {
-            State::Open => self.is_blocked.get() && (is_slow || passed > ticks.stall),
-            // Its time begins when it has read what was sent before.
-            State::Closing => is_slow || passed > ticks.close,
-            State::Over => false,
-        };
-        if is_late {
-            if self.state.get() == State::Open {
-                self.shared.report(self.id, Rejection::Unread);
+            let is_slow = self.reading.tick(ticks.message_rate, taken);
+            let stands = is_open && now.wrapping_sub(self.since.get()) > ticks.stall;
+            if is_slow || stands {
+                if is_open {
+                    self.shared.report(self.id, Rejection::Unread);
+                }
+                return self.abort();
             }
-            return self.abort();
         }
-        let is_inside = self.is_inside.get() && self.state.get() == State::Open;
-        if is_inside && self.sending.tick(ticks.message_rate, self.sending.take()) {
+        if is_open && self.is_inside.get() && self.sending.tick(ticks.message_rate, self.sending.take()) {
             self.is_inside.set(false);
             self.shared.report(self.id, Rejection::MessageTimeout);
             self.say_goodbye(Some(CloseCode::POLICY), "message too slow");
             self.wake();
         }
-        if self.state.get() == State::Open && now.wrapping_sub(self.last_ping.get()) >= ticks.ping.max(1) {
-            self.last_ping.set(now);
-            if self.out.borrow().len() == 0 {
-                let ping = |out: &mut Vec<u8>| encode_control(out, OpCode::Ping, None, b"");
-                self.out.borrow_mut().push_with(&self.shared.buffers, ping);
-                self.wake();
-            }
+        let due = self.endpoint.borrow_mut().tick(&self.shared.rules, Tick(now));
+        if due != Due::Nothing {
+            self.wake();
         }
     }
 
@@ -243,7 +248,7 @@ impl Peer for Mailbox {
     }
 
     fn is_ending(&self) -> bool {
-        self.state.get() != State::Open
+        self.state() != State::Open
     }
 
     fn wake(&self) {

@@ -1,10 +1,11 @@
-//! WebSockets, from the accepted handshake to the end: frames to messages and back, limits and closing. How the application
+//! WebSockets, from the accepted handshake to the end: limits, memory and the way to the application. What the
+//! protocol asks for is decided in the core (`rookery_websocket::endpoint`). How the application
 //! runs is not known here, nor how the handshake came.
 
 pub(crate) mod driver;
 pub(crate) mod handshake;
 pub(crate) mod mailbox;
 mod room;
-mod send_queue;
 pub(crate) mod shared;
+mod shell;
 pub(crate) mod sockets;

@@ -4,15 +4,11 @@ use rookery_exchange::Share;
 use rookery_websocket::protocol::CloseCode;
 
 use super::mailbox::{Mailbox, State};
-use super::send_queue::SendQueue;
 use crate::peers::room::FREE;
 use crate::rejection::Rejection;
 
 /// A queue is charged in steps of this: it grows and shrinks with every message.
 const QUEUE_STEP: usize = 64 << 10;
-
-/// The close code of what the server has no room for (IANA's registry of close codes).
-const TRY_AGAIN_LATER: u16 = 1013;
 
 /// What may stay queued for a peer that is told 1013: the rest of a small message.
 const LEFT: usize = 64 << 10;
@@ -22,15 +18,15 @@ impl Mailbox {
     /// the time of a close to read the rest.
     pub(super) fn refuse(&self, rejection: Rejection, reason: &str) {
         self.shared.report(self.id, rejection);
-        if self.state.get() == State::Open {
-            self.out.borrow_mut().cut(&self.shared.buffers);
+        if self.state() == State::Open {
+            self.endpoint.borrow_mut().cut();
         }
-        self.say_goodbye(CloseCode::new(TRY_AGAIN_LATER), reason);
+        self.say_goodbye(Some(CloseCode::TRY_AGAIN_LATER), reason);
     }
 
     /// Charges the queue, which has grown.
     pub(super) fn hold_queue(&self) {
-        let (has, len) = (self.queue.bytes(), self.out.borrow().len());
+        let (has, len) = (self.queue.bytes(), self.endpoint.borrow().pending());
         let needs = len.next_multiple_of(QUEUE_STEP);
         if self.shared.peers.make_room(Share::Queues, has, needs - has) {
             self.queue.set(needs);
@@ -57,7 +53,7 @@ impl Mailbox {
 
     /// What it holds of a share, if that can be had from it.
     pub(super) fn held_of(&self, share: Share) -> usize {
-        match (share, self.state.get()) {
+        match (share, self.state()) {
             (_, State::Over) => 0,
             (Share::Messages, _) if self.leaving.get() == 0 => self.message.bytes(),
             // One that is told to go may take its time to read what is left.
@@ -69,7 +65,7 @@ impl Mailbox {
 
     /// Ends the WebSocket for want of room: with 1013, or dropped where a large message would have to be read before.
     pub(super) fn end_for_others(&self, share: Share) {
-        let was_closing = self.state.get() == State::Closing;
+        let was_closing = self.state() == State::Closing;
         self.refuse(Rejection::Overload, "no room");
         if share == Share::Messages {
             // Its buffer is the task's, which drops it when it is polled next.
@@ -78,9 +74,8 @@ impl Mailbox {
             self.leaving.set(leaving);
             self.is_evicted.set(true);
         }
-        let len = self.out.borrow().len();
+        let len = self.endpoint.borrow().pending();
         if len > LEFT || (was_closing && share == Share::Queues) {
-            self.out.replace(SendQueue::default());
             self.queue.set(0);
             self.abort();
         } else {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use rookery_error::{ErrorHook as _, Reports};
 use rookery_exchange::SocketId;
+use rookery_websocket::endpoint::Rules;
 
-use super::send_queue::Buffers;
+use super::shell::{Tick, rules};
 use crate::application::dispatch::Dispatch;
 use crate::net::transport::Scratch;
 use crate::peers::table::Peers;
@@ -20,8 +21,8 @@ pub(crate) struct Shared {
     /// Where they read into: idle ones hold no buffer.
     pub(crate) scratch: Rc<Scratch>,
     reports: Arc<Reports<Rejection>>,
-    /// What they write from.
-    pub(super) buffers: Buffers,
+    /// What their peers are allowed.
+    pub(super) rules: Rules<u32>,
 }
 
 impl Shared {
@@ -31,7 +32,8 @@ impl Shared {
         scratch: Rc<Scratch>,
         reports: Arc<Reports<Rejection>>,
     ) -> Rc<Shared> {
-        Rc::new(Shared { peers, dispatch, scratch, reports, buffers: Buffers::default() })
+        let rules = rules(&peers.clock.ticks);
+        Rc::new(Shared { peers, dispatch, scratch, reports, rules })
     }
 
     /// Reports what happened to a WebSocket.
@@ -41,8 +43,8 @@ impl Shared {
         hook.throw(rejection.error());
     }
 
-    pub(super) fn now(&self) -> u32 {
-        self.peers.clock.now()
+    pub(super) fn now(&self) -> Tick {
+        Tick(self.peers.clock.now())
     }
 }
 
