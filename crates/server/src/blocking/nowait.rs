@@ -111,7 +111,15 @@ pub(crate) fn is_resident(file: &File, at: u64, len: usize) -> Result<bool, Wait
     }
     let page = rustix::param::page_size() as u64;
     let last = at + (len as u64).saturating_sub(1);
-    Ok(counts.cached > last / page - at / page)
+    Ok(counts.cached > last / page - at / page && !is_arriving(file, at) && !is_arriving(file, last))
+}
+
+/// Whether a page is still being read. It counts as cached since that was begun; the system reads ahead in runs, so of a part
+/// it is the first or the last. A file system that cannot be asked has what is cached (tmpfs).
+fn is_arriving(file: &File, at: u64) -> bool {
+    let mut byte = [0];
+    let read = rustix::io::preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
+    read == Err(rustix::io::Errno::AGAIN)
 }
 
 /// The same on every architecture that Rust's standard library is built for, but Alpha and MIPS, where it fails.
@@ -127,3 +135,32 @@ pub(crate) fn is_local(file: &File) -> bool {
 /// ext2 to ext4, XFS, Btrfs, F2FS, tmpfs, ramfs, and overlayfs, which containers have their files on.
 const LOCAL: [u64; 7] =
     [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994, 0x8584_58F6, 0x794C_7630];
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn what_the_disk_is_still_reading_is_not_resident() {
+        const LEN: usize = 8 << 20;
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![b'x'; LEN]).unwrap();
+        file.sync_all().unwrap();
+        let readable = |at: u64| read(&file, &mut [0], at).is_ok();
+        // tmpfs and overlayfs cannot be read without waiting, and kernels before Linux 6.5 tell of no file.
+        if !readable(0) || is_resident(&file, 0, LEN) != Ok(true) {
+            return;
+        }
+        for _ in 0..50 {
+            // SAFETY: no pointers; advice on an open file.
+            unsafe {
+                assert_eq!(libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED), 0);
+                assert_eq!(libc::readahead(file.as_raw_fd(), 0, 64 << 10), 0);
+            }
+            let told = is_resident(&file, 0, 64 << 10);
+            assert!(told == Ok(false) || readable((64 << 10) - 1), "it would have been waited for");
+        }
+    }
+}
