@@ -13,8 +13,13 @@ impl UnnamedFile {
         UnnamedFile(Some(file))
     }
 
+    /// Closes it on this thread.
+    pub(crate) fn close(&mut self) {
+        self.0 = None;
+    }
+
     pub(crate) fn into_file(mut self) -> File {
-        self.0.take().expect("only this and `drop` take it")
+        self.0.take().expect("only this, `close` and `drop` take it")
     }
 }
 
@@ -22,7 +27,7 @@ impl Deref for UnnamedFile {
     type Target = File;
 
     fn deref(&self) -> &File {
-        self.0.as_ref().expect("only `into_file` and `drop` take it")
+        self.0.as_ref().expect("only `into_file`, `close` and `drop` take it")
     }
 }
 

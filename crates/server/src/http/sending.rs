@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::{Context, Poll};
@@ -42,27 +42,23 @@ const AHEAD: u64 = 16 << 20;
 /// What stands for bytes of files. Nobody writes to it, so it takes no memory.
 static STANDS_IN: LazyLock<&'static [u8]> = LazyLock::new(|| Box::leak(vec![0; STAND_IN].into()));
 
-/// A file that is sent, by how it is closed.
+/// A file that is sent. Its last close may take long where it has no name: one of the application's, or one that has been
+/// replaced meanwhile.
 #[derive(Debug)]
 pub(super) struct SentFile {
-    file: OpenFile,
+    file: UnnamedFile,
+    had_name: bool,
     /// Whether its file system is local, once that is known.
     is_local: OnceLock<bool>,
 }
 
-#[derive(Debug)]
-enum OpenFile {
-    Named(File),
-    Unnamed(UnnamedFile),
-}
-
 impl SentFile {
     pub(super) fn named(file: File, is_local: bool) -> SentFile {
-        SentFile { file: OpenFile::Named(file), is_local: is_local.into() }
+        SentFile { file: UnnamedFile::new(file), had_name: true, is_local: is_local.into() }
     }
 
     pub(super) fn unnamed(file: UnnamedFile) -> SentFile {
-        SentFile { file: OpenFile::Unnamed(file), is_local: OnceLock::new() }
+        SentFile { file, had_name: false, is_local: OnceLock::new() }
     }
 
     /// Reads a part, on a thread that may block.
@@ -79,9 +75,16 @@ impl std::ops::Deref for SentFile {
     type Target = File;
 
     fn deref(&self) -> &File {
-        match &self.file {
-            OpenFile::Named(file) => file,
-            OpenFile::Unnamed(file) => file,
+        &self.file
+    }
+}
+
+impl Drop for SentFile {
+    fn drop(&mut self) {
+        // Another machine is not asked: it keeps what is open, or frees it by itself.
+        let is_local = self.is_local.get() == Some(&true);
+        if self.had_name && !(is_local && self.metadata().is_ok_and(|metadata| metadata.nlink() == 0)) {
+            self.file.close();
         }
     }
 }
@@ -229,4 +232,44 @@ impl Part {
 fn cannot_send(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EPERM | libc::EOPNOTSUPP))
         || error.kind() == io::ErrorKind::Unsupported
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::os::fd::AsRawFd as _;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_has_been_replaced_is_closed_on_another_thread() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        let (goes_on, waits) = mpsc::channel::<()>();
+        let dir = tempfile::tempdir().unwrap();
+        let open = |name: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, name).unwrap();
+            let file = File::open(path).unwrap();
+            let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+            let is_open = move |name: &str| {
+                std::fs::read_link(&link).is_ok_and(|path| path.to_string_lossy().contains(name))
+            };
+            (SentFile::named(file, true), is_open)
+        };
+        runtime.block_on(async {
+            // The only such thread is busy: nothing is closed there until it is free.
+            let busy = tokio::task::spawn_blocking(move || waits.recv());
+            let (named, is_named_open) = open("rookery-named");
+            drop(named);
+            assert!(!is_named_open("rookery-named"), "closed here");
+            let (replaced, is_replaced_open) = open("rookery-replaced");
+            std::fs::remove_file(dir.path().join("rookery-replaced")).unwrap();
+            drop(replaced);
+            assert!(is_replaced_open("rookery-replaced"), "closed on this thread");
+            goes_on.send(()).unwrap();
+            busy.await.unwrap().unwrap();
+            tokio::task::spawn_blocking(|| ()).await.unwrap();
+            assert!(!is_replaced_open("rookery-replaced"));
+        });
+    }
 }
