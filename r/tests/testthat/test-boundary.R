@@ -200,16 +200,20 @@ test_that("a promise that is fulfilled already is answered without a callback of
     )
   }))
   client <- local_client(server)
-  # What the tests before have left.
-  serve_until(later::loop_empty)
-  send(client, request("/good"))
-  serve_until(function() {
-    waits <<- c(waits, !later::loop_empty())
-    fill(client)
-    length(client$read) > 0
-  })
+  # What the tests before have left may leave more: the third time it is ours.
+  for (attempt in 1:3) {
+    serve_until(later::loop_empty)
+    waits <- NULL
+    send(client, request("/good"))
+    serve_until(function() {
+      waits <<- c(waits, !later::loop_empty())
+      fill(client)
+      length(client$read) > 0
+    })
+    expect_identical(reply(client)$text, "now")
+    if (!any(waits)) break
+  }
   expect_false(any(waits))
-  expect_identical(reply(client)$text, "now")
   lines <- stderr_of(answers <- lapply(c("/chained", "/null", "/bad", "/promise"), function(path) get(client, path)))
   expect_identical(vapply(answers, `[[`, 1L, "status"), c(200L, 500L, 500L, 500L))
   expect_identical(answers[[1]]$text, "chained")
