@@ -234,7 +234,7 @@ fn cannot_send(error: &io::Error) -> bool {
         || error.kind() == io::ErrorKind::Unsupported
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd as _;
     use std::sync::mpsc;
