@@ -25,7 +25,8 @@ impl Rate {
 
 /// A duration in ticks, rounded down.
 pub(crate) fn ticks(time: Duration, tick: Duration) -> u32 {
-    u32::try_from(time.as_nanos() / tick.as_nanos()).unwrap_or(u32::MAX / 2)
+    // Longer ones would be over as soon as they begin: the clock wraps.
+    u32::try_from(time.as_nanos() / tick.as_nanos()).map_or(u32::MAX / 2, |ticks| ticks.min(u32::MAX / 2))
 }
 
 /// How far one peer is behind. Counting costs an addition a read or write; the rest is the sweep's.

@@ -88,7 +88,22 @@ pub(super) fn rules(ticks: &Ticks) -> Rules<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::config::Limits;
+
+    /// A close and a ping that were to come in more than half of the clock's range were due at once.
+    #[test]
+    fn a_limit_of_decades_is_not_over_at_once() {
+        for seconds in [u64::from(u32::MAX) - 1, u64::from(u32::MAX), u64::MAX] {
+            let time = Duration::from_secs(seconds);
+            let rules = rules(&Ticks::of(&Limits { close_time: time, ping_time: time, ..Limits::default() }));
+            let start = Tick(7);
+            assert!(!start.has_reached(start.after(rules.close)), "{seconds}");
+            assert!(!start.has_reached(start.after(rules.ping.unwrap())), "{seconds}");
+        }
+    }
 
     #[test]
     fn a_deadline_beyond_the_end_of_the_clock_is_reached_once_it_is_there() {
