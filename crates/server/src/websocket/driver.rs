@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use rookery_exchange::{Charge, Event, MessageKind, Payload, SocketId};
-use rookery_websocket::endpoint::{Duty, Endpoint, Received};
+use rookery_websocket::endpoint::{Duty, Endpoint, Received, Rules};
 use rookery_websocket::protocol::{CloseCode, Decoder, Limits, Payload as FramePayload, Role};
 
 use super::mailbox::{Mailbox, State};
@@ -186,7 +186,9 @@ impl Driver {
         let (mailbox, shared) = (&self.mailbox, &self.sockets.shared);
         let mut written = 0;
         let mut endpoint = mailbox.endpoint.borrow_mut();
-        let flushed = self.with_transport(|transport| poll_flush(&mut endpoint, transport, cx, &mut written));
+        let flushed = self.with_transport(|transport| {
+            poll_flush(&mut endpoint, &shared.rules, transport, cx, &mut written)
+        });
         drop(endpoint);
         if written > 0 || !mailbox.is_blocked.get() {
             if !mailbox.is_blocked.replace(flushed.is_pending()) {
@@ -242,13 +244,14 @@ impl Driver {
 /// Writes all that waits; counts what has left.
 fn poll_flush(
     endpoint: &mut Endpoint<ServerShell>,
+    rules: &Rules<u32>,
     transport: &mut Transport,
     cx: &mut Context<'_>,
     written: &mut usize,
 ) -> Poll<io::Result<()>> {
     while endpoint.has_output() {
         let mut slices = [IoSlice::new(&[]); SLICES];
-        let count = endpoint.output().slices(&mut slices);
+        let count = endpoint.output(rules).slices(&mut slices);
         let n = ready!(transport.poll_write_vectored(cx, &slices[..count]))?;
         if n == 0 {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));

@@ -301,7 +301,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
     #[inline(never)]
     fn poll_flush_for(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            let bytes = self.endpoint.output().first();
+            let bytes = self.endpoint.output(&self.rules).first();
             if bytes.is_empty() {
                 break;
             }

@@ -205,7 +205,11 @@ impl Inbound {
                     Ok(Some(step)) => return Poll::Ready(Ok(Some(step))),
                     Ok(None) if is_done(core) => return Poll::Ready(Ok(None)),
                     Ok(None) => {}
-                    Err(violation) => self.fail(Error::Violation(violation)),
+                    Err(violation) => {
+                        self.fail(Error::Violation(violation));
+                        // The decoder may have more of the message to inflate: it does not count.
+                        break;
+                    }
                 }
             }
             if !core.endpoint.is_serving() {

@@ -41,7 +41,7 @@ use crate::protocol::{CloseCode, Closing, Ending, OpCode, Role};
 pub struct Endpoint<S: Shell> {
     queue: Queue<S>,
     deflater: Option<Box<Deflater>>,
-    /// The pong that goes out behind all that waits; the newest wins (RFC 6455, 5.5.3). On the heap: few connections ever
+    /// The pong that waits until the peer keeps up again; the newest wins (RFC 6455, 5.5.3). On the heap: few connections ever
     /// need it.
     pong: Option<Box<Pong>>,
     pings: Pings<S::Time>,

@@ -36,9 +36,9 @@ pub(super) struct Pong {
 impl<S: Shell> Endpoint<S> {
     /// What waits to be written. When some of it has left, call [`Endpoint::written`].
     #[inline]
-    pub fn output(&mut self) -> &Queue<S> {
+    pub fn output(&mut self, rules: &Rules<TimeSpan<S>>) -> &Queue<S> {
         if self.pong.is_some() {
-            self.queue_pong();
+            self.queue_pong(rules);
         }
         &self.queue
     }
@@ -272,7 +272,7 @@ impl<S: Shell> Endpoint<S> {
         if self.is_broken || !self.closing.may_send() {
             return;
         }
-        if !self.holds_pongs && self.pending() < rules.mark {
+        if self.pong.is_none() && self.keeps_up(rules) {
             return self.send_control(OpCode::Pong, payload);
         }
         let pong = self.pong.get_or_insert_with(|| Box::new(Pong { len: 0, payload: [0; 125] }));
@@ -281,10 +281,19 @@ impl<S: Shell> Endpoint<S> {
     }
 
     #[cold]
-    fn queue_pong(&mut self) {
-        if let Some(pong) = self.pong.take_if(|_| self.queue.is_empty()) {
+    fn queue_pong(&mut self, rules: &Rules<TimeSpan<S>>) {
+        // Not only when nothing else waits: where messages keep coming, that is never.
+        if !self.queue.is_empty() && !self.keeps_up(rules) {
+            return;
+        }
+        if let Some(pong) = self.pong.take() {
             self.send_control(OpCode::Pong, &pong.payload[..usize::from(pong.len)]);
         }
+    }
+
+    /// Whether the peer reads what it is sent.
+    fn keeps_up(&self, rules: &Rules<TimeSpan<S>>) -> bool {
+        !self.holds_pongs && self.pending() < rules.mark
     }
 }
 

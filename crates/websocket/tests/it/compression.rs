@@ -1,11 +1,12 @@
 //! permessage-deflate over a connection.
 
-use rookery_websocket::protocol::CloseCode;
-use rookery_websocket::protocol::deflate::{DeflateConfig, Takeover, WindowBits};
-use rookery_websocket::{Kind, Prepared};
+use rookery_websocket::protocol::deflate::{DeflateConfig, Deflater, Fin, Takeover, WindowBits};
+use rookery_websocket::protocol::{CloseCode, MaskKey, OpCode, Role, Violation, encode_message};
+use rookery_websocket::{Config, Error, Kind, Parts, Prepared};
+use tokio::io::AsyncWriteExt as _;
 
 use crate::cancellation::pair;
-use crate::support::{FAST, Pace};
+use crate::support::{FAST, Pace, pipe};
 
 #[tokio::test(start_paused = true)]
 async fn every_window_and_takeover_there_and_back() {
@@ -157,4 +158,24 @@ async fn a_piece_is_bounded_however_well_it_was_compressed() {
             tokio::join!(read, send);
         }
     }
+}
+
+/// What was still to be inflated behind the bad byte was shown as a piece, and the breach not told.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_shown_of_a_text_behind_the_byte_that_is_not_utf8() {
+    let config = DeflateConfig { threshold: 0, ..DeflateConfig::default() };
+    let agreed = config.choose(b"permessage-deflate").unwrap();
+    let mut deflater = Deflater::new(&agreed, Role::Client, &config).unwrap();
+    let mut text = vec![0; 256 << 10];
+    text[10] = 0xFF;
+    let mut frame = Vec::new();
+    let mask = Some(MaskKey([1, 2, 3, 4]));
+    encode_message(&mut frame, OpCode::Text, Fin::Last, mask, &text, Some(&mut deflater));
+    let (mut here, there) = pipe(FAST);
+    let mut server =
+        Parts { deflate: Some((agreed, config)), ..Parts::server(there) }.connection(Config::default());
+    here.write_all(&frame).await.unwrap();
+    let read = server.read_piece().await;
+    assert!(matches!(read, Err(Error::Violation(Violation::Utf8))), "{read:?}");
+    assert!(matches!(server.read_piece().await, Err(Error::Closed)));
 }

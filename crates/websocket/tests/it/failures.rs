@@ -95,6 +95,34 @@ async fn a_peer_that_pings_and_never_reads_makes_nothing_grow() {
     assert_eq!(answers[..2], [0x8A, 40]);
 }
 
+/// A pong that had to wait went out only once nothing else waited: never, where messages keep coming.
+#[tokio::test(start_paused = true)]
+async fn a_pong_that_waited_is_not_starved_by_messages_that_keep_coming() {
+    // The peer reads, but never all: each message finds some of those before it.
+    let (here, there) = pipe(Pace { capacity: 16, ..FAST });
+    let (mut reading, mut writing) = tokio::io::split(here);
+    let config = Config { high_water: 100, keep_alive: None, ..Config::default() };
+    let mut server = Parts::server(there).connection(config);
+    server.send(&[0; 60][..]).await.unwrap();
+    let mut ping = Vec::new();
+    encode_control(&mut ping, OpCode::Ping, KEY, b"owed");
+    writing.write_all(&ping).await.unwrap();
+    let sending = async {
+        loop {
+            assert!(matches!(server.read_timeout(Duration::ZERO).await, Err(Error::TimedOut)));
+            server.send(&[0; 60][..]).await.unwrap();
+            assert!(server.pending() > 0, "messages keep coming");
+        }
+    };
+    let mut all = vec![0; 20 * 62];
+    tokio::select! {
+        () = sending => {}
+        read = reading.read_exact(&mut all) => assert_eq!(read.unwrap(), 20 * 62),
+    }
+    let pong = all.windows(6).position(|bytes| bytes == b"\x8A\x04owed");
+    assert!(pong.is_some_and(|at| at % 62 == 0), "between two of the first messages: {pong:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn tungstenite_480_a_peer_that_does_not_read_is_seen_and_bounded() {
     let (_here, there) = pipe(Pace { capacity: 100, ..FAST });

@@ -253,7 +253,7 @@ impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
     /// The transport takes some of what waits, or nothing.
     fn write(&mut self) {
         self.oracle.look();
-        let output = self.endpoint.output();
+        let output = self.endpoint.output(&self.rules);
         let mut slices = [IoSlice::new(&[]); 64];
         let count = output.slices(&mut slices);
         let all: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();

@@ -148,11 +148,15 @@ impl Oracle {
 
     /// Looking at what is to be written lets the pong out that had to wait.
     pub(super) fn look(&mut self) {
-        if self.pending().is_empty() {
+        if self.pending().is_empty() || self.keeps_up() {
             if let Some(payload) = self.slot.take() {
                 self.push(true, PONG, &payload);
             }
         }
+    }
+
+    fn keeps_up(&self) -> bool {
+        !self.holds_pongs && self.pending().len() < self.rules.mark
     }
 
     /// What waits was cut to `len` bytes: whole frames, with the one that has begun to leave.
@@ -220,7 +224,7 @@ impl Oracle {
     pub(super) fn hear(&mut self, heard: &Heard, now: Duration) {
         match heard {
             Heard::Ping(payload) if self.may_send() && !self.is_broken => {
-                if !self.holds_pongs && self.pending().len() < self.rules.mark {
+                if self.slot.is_none() && self.keeps_up() {
                     self.push(true, PONG, payload);
                 } else {
                     self.slot = Some(payload.clone());
