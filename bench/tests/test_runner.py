@@ -1,6 +1,7 @@
 """Tests of the runner's judgement: python3 -m unittest discover -s bench/tests"""
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -217,6 +218,12 @@ class Gate(unittest.TestCase):
 
     def test_allocations_are_exact(self):
         self.assertEqual(len(self.differs(allocs_per_op=1.001, instructions=100.0)), 1)
+
+    def test_no_benchmark_throws_dice(self):
+        # `select!` begins at a random branch unless it is biased: echo-512 cost 4,197 to 4,340 instructions, by chance.
+        for source in Path(gate.build.BENCH, "micro").rglob("*.rs"):
+            for select in re.findall(r"select! *\{\s*(\w+;)?", source.read_text()):
+                self.assertEqual(select, "biased;", source)
 
     def test_a_case_or_metric_that_comes_or_goes_differs(self):
         self.assertEqual(len(gate.compare(self.STORED, {"error": {}})), 1)

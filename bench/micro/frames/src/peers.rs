@@ -61,7 +61,7 @@ pub mod fast {
             }
             run.stop(iterations);
         };
-        tokio::select! { () = ask => {} () = serve => {} }
+        tokio::select! { biased; () = ask => {} () = serve => {} }
     }
 }
 
@@ -107,7 +107,7 @@ pub mod tokio_ws {
             }
             run.stop(iterations);
         };
-        tokio::select! { () = ask => {} () = serve => {} }
+        tokio::select! { biased; () = ask => {} () = serve => {} }
     }
 }
 
