@@ -1,6 +1,6 @@
 //! Plays the client in the cases of Autobahn's fuzzing server, whose address is in `AB_URL`.
 
-use rookery_websocket::protocol::Limits;
+use rookery_websocket::protocol::DecoderLimits;
 use rookery_websocket::protocol::deflate::{DeflateConfig, Takeover};
 use rookery_websocket::{ClientConfig, Error, connect};
 
@@ -17,7 +17,7 @@ async fn main() -> Result<(), Error> {
         ..ClientConfig::default()
     };
     // Section 9 sends 4 MiB in pieces of 64 bytes.
-    config.connection.limits = Limits { message: 64 << 20, fragments: 1 << 20 };
+    config.connection.limits = DecoderLimits { message: 64 << 20, fragments: 1 << 20 };
     let (mut connection, _) = connect(&format!("{url}/getCaseCount"), &config).await?;
     let count = connection.read().await?;
     let count: u32 =

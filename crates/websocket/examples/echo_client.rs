@@ -4,7 +4,7 @@
 //! once. Prints `ok`.
 
 use rookery_websocket::protocol::deflate::{DeflateConfig, Takeover};
-use rookery_websocket::protocol::{CloseCode, Limits};
+use rookery_websocket::protocol::{CloseCode, DecoderLimits};
 use rookery_websocket::{ClientConfig, Config, Connection, Error, Kind, Outgoing, connect};
 use tokio::net::TcpStream;
 
@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("echo_client URL plain|deflate CONNECTIONS BYTES".into());
     };
     let (connections, bytes): (usize, usize) = (connections.parse()?, bytes.parse()?);
-    let limits = Limits { message: 65 << 20, fragments: 1 << 20 };
+    let limits = DecoderLimits { message: 65 << 20, fragments: 1 << 20 };
     let kept = DeflateConfig {
         own_takeover: Takeover::Kept,
         peer_takeover: Takeover::Kept,

@@ -2,7 +2,7 @@
 //!
 //! One thread, any number of connections; prints the address it listens on.
 
-use rookery_websocket::protocol::Limits;
+use rookery_websocket::protocol::DecoderLimits;
 use rookery_websocket::protocol::deflate::{DeflateConfig, Takeover};
 use rookery_websocket::protocol::handshake::{OriginPolicy, ServerConfig};
 use rookery_websocket::{Config, Error, accept};
@@ -33,7 +33,7 @@ async fn main() -> std::io::Result<()> {
 
 async fn echo(io: TcpStream, server: &ServerConfig) -> Result<(), Error> {
     io.set_nodelay(true)?;
-    let limits = Limits { message: 64 << 20, fragments: 1 << 20 };
+    let limits = DecoderLimits { message: 64 << 20, fragments: 1 << 20 };
     let (mut connection, _) = accept(io, server, Config { limits, ..Config::default() }).await?;
     while let Some((message, mut writer)) = connection.receive().await? {
         writer.reply(message).await?;

@@ -9,7 +9,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
 
-use rookery_websocket::protocol::{Decoder, Limits, MaskKey, OpCode, Role, encode_frame};
+use rookery_websocket::protocol::{Decoder, DecoderLimits, MaskKey, OpCode, Role, encode_frame};
 use rookery_websocket::{Config, Connection, Error, Kind, Outgoing, Parts, Prepared, SendStatus};
 use support::{End, FAST, Pace, pipe};
 use tokio::sync::Notify;
@@ -227,7 +227,7 @@ async fn prepared_messages_and_halves_allocate_nothing() {
 #[test]
 fn the_protocol_alone_allocates_nothing() {
     let mut frame = Vec::with_capacity(1024);
-    let mut decoder = Decoder::new(Role::Server, Limits::default());
+    let mut decoder = Decoder::new(Role::Server, DecoderLimits::default());
     let before = COUNT.get();
     for n in 0..ROUNDS as usize {
         frame.clear();
@@ -241,7 +241,7 @@ fn the_protocol_alone_allocates_nothing() {
 
 #[test]
 fn an_announced_length_reserves_nothing() {
-    let mut decoder = Decoder::new(Role::Server, Limits { message: u64::MAX, fragments: 10 });
+    let mut decoder = Decoder::new(Role::Server, DecoderLimits { message: u64::MAX, fragments: 10 });
     let mut header = [0x82, 0xFF, 0x7F, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0];
     let before = COUNT.get();
     assert!(matches!(decoder.decode(&mut header), Ok((14, None))));

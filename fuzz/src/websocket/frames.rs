@@ -3,12 +3,12 @@
 use std::io;
 
 use rookery_websocket::protocol::deflate::{Inflater, Takeover};
-use rookery_websocket::protocol::{Decoder, Event, Limits, Payload, Role, Violation};
+use rookery_websocket::protocol::{Decoded, DecodedPayload, Decoder, DecoderLimits, Role, Violation};
 use tungstenite::Message;
 use tungstenite::error::{CapacityError, Error, ProtocolError};
 use tungstenite::protocol::WebSocketConfig;
 
-const LIMITS: Limits = Limits { message: 10_000, fragments: 20 };
+const LIMITS: DecoderLimits = DecoderLimits { message: 10_000, fragments: 20 };
 
 /// What was read, in one shape for all readers.
 #[derive(Debug, PartialEq)]
@@ -21,14 +21,14 @@ enum Read {
 }
 
 impl Read {
-    fn new(event: &Event<'_>) -> Read {
-        let bytes = |payload: &Payload<'_>| payload.as_bytes().to_vec();
+    fn new(event: &Decoded<'_>) -> Read {
+        let bytes = |payload: &DecodedPayload<'_>| payload.as_bytes().to_vec();
         match event {
-            Event::Text(payload) => Read::Text(bytes(payload)),
-            Event::Binary(payload) => Read::Binary(bytes(payload)),
-            Event::Ping(payload) => Read::Ping(payload.to_vec()),
-            Event::Pong(payload) => Read::Pong(payload.to_vec()),
-            Event::Close(close) => Read::Close(close.code.map(|code| code.get()), close.reason.to_owned()),
+            Decoded::Text(payload) => Read::Text(bytes(payload)),
+            Decoded::Binary(payload) => Read::Binary(bytes(payload)),
+            Decoded::Ping(payload) => Read::Ping(payload.to_vec()),
+            Decoded::Pong(payload) => Read::Pong(payload.to_vec()),
+            Decoded::Close(close) => Read::Close(close.code.map(|code| code.get()), close.reason.to_owned()),
         }
     }
 }
@@ -52,7 +52,7 @@ fn decode(
                 Err(violation) => return (read, Some(violation)),
             };
             assert!(event.is_some() || n == len, "without an event all is consumed");
-            let is_close = matches!(event, Some(Event::Close(_)));
+            let is_close = matches!(event, Some(Decoded::Close(_)));
             read.extend(event.iter().map(Read::new));
             if is_close {
                 return (read, None);
@@ -132,7 +132,7 @@ impl io::Write for Bytes<'_> {
 /// fragments, closes for codes it does not know where we refuse them (and does not know 1014), and looks at a close frame's
 /// reason later.
 pub fn websocket_differential(data: &[u8]) {
-    let limits = Limits { message: 10_000, fragments: u32::MAX };
+    let limits = DecoderLimits { message: 10_000, fragments: u32::MAX };
     let (ours, violation) = decode(Decoder::new(Role::Server, limits), data, |all| all);
     if matches!(violation, Some(Violation::Length | Violation::CloseCode(_) | Violation::ClosePayload)) {
         return;

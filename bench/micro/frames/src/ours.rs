@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::pin::pin;
 
-use rookery_websocket::protocol::{Decoder, Event, Header, Limits, Role};
+use rookery_websocket::protocol::{Decoded, Decoder, DecoderLimits, Header, Role};
 use rookery_websocket::{Config, Connection, Parts};
 use tokio::sync::Notify;
 
@@ -33,11 +33,11 @@ pub fn header_parse(run: &mut Run) {
 
 pub fn header_decode(run: &mut Run) {
     let mut bytes = EMPTY.repeat(2048);
-    let mut decoder = Decoder::new(Role::Client, Limits::default());
+    let mut decoder = Decoder::new(Role::Client, DecoderLimits::default());
     let mut at = 0;
     run.measure(|| {
         let (n, event) = decoder.decode(black_box(&mut bytes[at..])).unwrap();
-        assert!(matches!(event, Some(Event::Binary(_))));
+        assert!(matches!(event, Some(Decoded::Binary(_))));
         at = if at + n == 4096 { 0 } else { at + n };
     });
 }
@@ -55,11 +55,11 @@ pub async fn payload(run: &mut Run, token: Token) {
 pub fn payload_decode(run: &mut Run) {
     let frame = [&[0x82, 126, 2, 0][..], &[0; 512]].concat();
     let mut bytes = frame.repeat(8);
-    let mut decoder = Decoder::new(Role::Client, Limits::default());
+    let mut decoder = Decoder::new(Role::Client, DecoderLimits::default());
     let mut at = 0;
     run.measure(|| {
         let (n, event) = decoder.decode(black_box(&mut bytes[at..])).unwrap();
-        let Some(Event::Binary(payload)) = event else { panic!("a message") };
+        let Some(Decoded::Binary(payload)) = event else { panic!("a message") };
         assert_eq!(payload.as_bytes().len(), 512);
         at = if at + n == 8 * 516 { 0 } else { at + n };
     });

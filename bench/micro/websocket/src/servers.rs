@@ -4,7 +4,7 @@ use std::io;
 
 use fastwebsockets::{FragmentCollector, OpCode, Role, WebSocket};
 use futures_util::{SinkExt as _, StreamExt as _};
-use rookery_websocket::protocol::Limits;
+use rookery_websocket::protocol::DecoderLimits;
 use rookery_websocket::protocol::deflate::DeflateConfig;
 use rookery_websocket::protocol::handshake::{OriginPolicy, ServerConfig};
 use rookery_websocket::{Config, accept};
@@ -41,7 +41,10 @@ pub fn serve(name: &str, deflates: bool) -> io::Result<()> {
 }
 
 async fn ours(io: TcpStream, server: &ServerConfig) {
-    let config = Config { limits: Limits { message: 1 << 20, ..Limits::default() }, ..Config::default() };
+    let config = Config {
+        limits: DecoderLimits { message: 1 << 20, ..DecoderLimits::default() },
+        ..Config::default()
+    };
     let Ok((mut connection, _)) = accept(io, server, config).await else { return };
     while let Ok(Some((message, mut writer))) = connection.receive().await {
         if writer.reply(message).await.is_err() {

@@ -49,7 +49,7 @@ impl Answer {
 }
 
 impl Answers {
-    /// Opens a place for an exchange of the peer with this [key](crate::peers::table::Place::key).
+    /// Opens a place for an exchange of the peer with this [key](crate::peers::table::Seat::key).
     pub(super) fn open(&self, id: ExchangeId, peer: usize) -> u32 {
         let mut places = self.places.borrow_mut();
         let slot = match places.free.pop() {

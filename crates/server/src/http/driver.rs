@@ -19,7 +19,7 @@ use super::site::Site;
 use super::standing::Phase;
 use crate::net::listen::Ends;
 use crate::net::transport::Transport;
-use crate::peers::table::{Peer as _, Place};
+use crate::peers::table::{Peer as _, Seat};
 use crate::rejection::Rejection;
 use crate::websocket::driver::{Upgraded, spawn as spawn_websocket};
 
@@ -27,9 +27,9 @@ use crate::websocket::driver::{Upgraded, spawn as spawn_websocket};
 /// accepted, many are before that.
 pub(crate) fn spawn(http: &Rc<Http>, listener: ListenerId, site: &Site, transport: Transport, ends: Ends) {
     let connection = Connection::new(http, listener, site, transport, ends);
-    let place = http.peers.join(Rc::clone(&connection) as _);
-    connection.key.set(place.key());
-    tokio::task::spawn_local(serve(Driven(connection), place));
+    let seat = http.peers.join(Rc::clone(&connection) as _);
+    connection.key.set(seat.key());
+    tokio::task::spawn_local(serve(Driven(connection), seat));
 }
 
 /// A connection that is driven: settled when this is dropped, also when its task panics, or ends with the thread.
@@ -42,24 +42,24 @@ impl Drop for Driven {
 }
 
 /// The connection becomes a WebSocket.
-fn upgrade(driven: Driven, place: Place, exchange: Box<Exchange>, read: Bytes) {
+fn upgrade(driven: Driven, seat: Seat, exchange: Box<Exchange>, read: Bytes) {
     let connection = Rc::clone(&driven.0);
     let http = Rc::clone(&connection.http);
     let (id, is_ending) = (exchange.id(), connection.is_ending());
     // Those of the task and the table: then there is only this one.
     drop(driven);
-    place.vacate();
+    seat.vacate();
     let Some((transport, charge)) = connection.into_transport() else {
         debug_assert!(false, "hyper and the table have let go of it");
         http.dispatch.abandon(exchange.slot());
         return http.disown(exchange);
     };
     http.dispatch.finish(exchange);
-    spawn_websocket(&http.websockets, id, Upgraded { transport, place, charge, read, is_ending });
+    spawn_websocket(&http.websockets, id, Upgraded { transport, seat, charge, read, is_ending });
 }
 
 /// How driving hyper ended.
-enum Outcome {
+enum DriveEnd {
     Done,
     Ended(End),
     Failed(hyper::Error),
@@ -77,7 +77,7 @@ const SMALL_TABLE: usize = 100;
 const MIN_BUFFER: usize = 8192;
 
 /// Serves a connection to its end.
-async fn serve(driven: Driven, place: Place) {
+async fn serve(driven: Driven, seat: Seat) {
     let connection = &driven.0;
     let mut rewound = Bytes::new();
     let mut has_small_table = true;
@@ -86,7 +86,7 @@ async fn serve(driven: Driven, place: Place) {
         let (outcome, read) =
             Box::pin(drive(connection, std::mem::take(&mut rewound), has_small_table)).await;
         match outcome {
-            Outcome::Parked => {
+            DriveEnd::Parked => {
                 if read.is_empty() {
                     // Empty, it keeps its buffer all the same.
                     drop(read);
@@ -97,10 +97,10 @@ async fn serve(driven: Driven, place: Place) {
                 connection.unpark();
                 continue;
             }
-            Outcome::Ended(End::HeadTimeout) => refuse(connection, Rejection::HeadTimeout),
-            Outcome::Ended(End::Overload) => refuse(connection, Rejection::Overload),
-            Outcome::Ended(End::BodyTimeout) => refuse(connection, Rejection::BodyTimeout),
-            Outcome::Failed(error) if error.is_parse_too_large() && connection.is_refused.get() => {
+            DriveEnd::Ended(End::HeadTimeout) => refuse(connection, Rejection::HeadTimeout),
+            DriveEnd::Ended(End::Overload) => refuse(connection, Rejection::Overload),
+            DriveEnd::Ended(End::BodyTimeout) => refuse(connection, Rejection::BodyTimeout),
+            DriveEnd::Failed(error) if error.is_parse_too_large() && connection.is_refused.get() => {
                 let may_be_larger = connection.http.peers.limits.header_lines > SMALL_TABLE;
                 if std::mem::take(&mut has_small_table) && may_be_larger {
                     connection.is_refused.set(false);
@@ -110,14 +110,14 @@ async fn serve(driven: Driven, place: Place) {
                 refuse(connection, Rejection::HeadTooLarge);
             }
             // The preface of HTTP/2 is refused without a word.
-            Outcome::Failed(error)
+            DriveEnd::Failed(error)
                 if connection.is_refused.get()
                     || (error.is_parse() && connection.standing.phase() == Phase::Head) =>
             {
                 refuse(connection, Rejection::Unreadable);
             }
-            Outcome::Done | Outcome::Ended(_) | Outcome::Failed(_) => {}
-            Outcome::Upgrade(exchange) => return upgrade(driven, place, exchange, read),
+            DriveEnd::Done | DriveEnd::Ended(_) | DriveEnd::Failed(_) => {}
+            DriveEnd::Upgrade(exchange) => return upgrade(driven, seat, exchange, read),
         }
         break;
     }
@@ -133,7 +133,7 @@ async fn serve(driven: Driven, place: Place) {
 }
 
 /// Drives hyper until it has ended, or is not wanted any more; with what it has read and not taken.
-async fn drive(connection: &Rc<Connection>, rewound: Bytes, has_small_table: bool) -> (Outcome, Bytes) {
+async fn drive(connection: &Rc<Connection>, rewound: Bytes, has_small_table: bool) -> (DriveEnd, Bytes) {
     let limits = &connection.http.peers.limits;
     let mut builder = http1::Builder::new();
     builder.half_close(true).title_case_headers(true).max_buf_size(limits.head_bytes.max(MIN_BUFFER));
@@ -145,19 +145,19 @@ async fn drive(connection: &Rc<Connection>, rewound: Bytes, has_small_table: boo
     let outcome = poll_fn(|cx| {
         connection.set_waker(cx);
         if connection.end.get().is_now() {
-            return Poll::Ready(Outcome::Ended(connection.end.get()));
+            return Poll::Ready(DriveEnd::Ended(connection.end.get()));
         }
         match Pin::new(&mut http).poll(cx) {
-            Poll::Ready(Ok(())) => Poll::Ready(Outcome::Done),
-            Poll::Ready(Err(error)) => Poll::Ready(Outcome::Failed(error)),
+            Poll::Ready(Ok(())) => Poll::Ready(DriveEnd::Done),
+            Poll::Ready(Err(error)) => Poll::Ready(DriveEnd::Failed(error)),
             Poll::Pending => {
                 if let Some(exchange) = connection.upgrade.borrow_mut().take() {
-                    return Poll::Ready(Outcome::Upgrade(exchange));
+                    return Poll::Ready(DriveEnd::Upgrade(exchange));
                 }
                 match connection.end.get() {
                     // A reply was flushed after `stop`: hyper waits for the next request, which is not wanted.
-                    end if end.is_now() => Poll::Ready(Outcome::Ended(end)),
-                    _ if connection.may_park() => Poll::Ready(Outcome::Parked),
+                    end if end.is_now() => Poll::Ready(DriveEnd::Ended(end)),
+                    _ if connection.may_park() => Poll::Ready(DriveEnd::Parked),
                     _ => Poll::Pending,
                 }
             }

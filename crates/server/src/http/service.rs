@@ -11,9 +11,9 @@ use rookery_exchange::{Event, Exchange};
 use super::asking::{Gone, Reading, Unanswered, ask};
 use super::call::Call;
 use super::connection::Connection;
-use super::files::{self, Answered};
 use super::reply::{self, ReplyForm};
 use super::reply_body::{ReplyBody, compressed};
+use super::static_file::{self, Answered};
 use super::{body, head};
 use crate::application::dispatch::{Answer, is_accepted};
 use crate::rejection::Rejection;
@@ -44,10 +44,10 @@ async fn reply_to(mut call: Call, request: Request<Incoming>) -> Result<Response
     let is_upgrade = !has_body && handshake::is_opening(&head);
     // Only what opens a WebSocket goes past the files: whatever else a client would upgrade to, the header is ignored.
     if !is_upgrade && !call.connection.site.files.is_empty() {
-        let answered = match files::answer(call, &mut head, has_body, form) {
+        let answered = match static_file::answer(call, &mut head, has_body, form) {
             // Boxed, so that every connection is not as large as the few that need it.
             Answered::Wait(call, waiting) => {
-                Box::pin(files::wait(call, waiting, &mut head, has_body, form)).await
+                Box::pin(static_file::wait(call, waiting, &mut head, has_body, form)).await
             }
             answered => answered,
         };

@@ -96,7 +96,7 @@ impl Peers {
     }
 
     /// Takes a peer in.
-    pub(crate) fn join(self: &Rc<Self>, peer: Rc<dyn Peer>) -> Place {
+    pub(crate) fn join(self: &Rc<Self>, peer: Rc<dyn Peer>) -> Seat {
         let mut entries = self.entries.borrow_mut();
         let key = match self.free.borrow_mut().pop() {
             Some(key) => {
@@ -111,7 +111,7 @@ impl Peers {
         if entries.len() == 1 {
             self.came.notify_one();
         }
-        Place { peers: Rc::clone(self), key }
+        Seat { peers: Rc::clone(self), key }
     }
 
     /// Lets go of a peer.
@@ -131,12 +131,12 @@ impl Peers {
         self.gone.notify_waiters();
     }
 
-    /// The peer at a place, if one is there.
+    /// The peer in a seat, if one is there.
     pub(super) fn get(&self, key: usize) -> Option<Rc<dyn Peer>> {
         self.entries.borrow().get(key).cloned().flatten()
     }
 
-    /// Has the task of the peer at a place polled.
+    /// Has the task of the peer in a seat polled.
     pub(crate) fn wake(&self, key: usize) {
         if let Some(Some(peer)) = self.entries.borrow().get(key) {
             peer.wake();
@@ -170,32 +170,32 @@ impl Peers {
     }
 }
 
-/// A place in the table. Dropped, it is free: also when the task of its peer panics, or ends with the thread.
+/// A seat in the table. Dropped, it is free: also when the task of its peer panics, or ends with the thread.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Seat {
     peers: Rc<Peers>,
     key: usize,
 }
 
-impl Place {
+impl Seat {
     pub(crate) fn key(&self) -> usize {
         self.key
     }
 
-    /// Lets go of the peer, and keeps the place for another.
+    /// Lets go of the peer, and keeps the seat for another.
     pub(crate) fn vacate(&self) {
         let left = self.peers.entries.borrow_mut()[self.key].take();
         drop(left);
     }
 
-    /// Gives the place to another: to the WebSocket that a connection has become.
+    /// Gives the seat to another: to the WebSocket that a connection has become.
     pub(crate) fn give(&self, peer: Rc<dyn Peer>) {
         let before = self.peers.entries.borrow_mut()[self.key].replace(peer);
         drop(before);
     }
 }
 
-impl Drop for Place {
+impl Drop for Seat {
     fn drop(&mut self) {
         self.peers.leave(self.key);
     }

@@ -16,7 +16,7 @@ pub struct Header {
 /// Why a header was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum HeaderError {
+pub enum InvalidHeader {
     /// Content-Length, Transfer-Encoding and Content-Range describe one message: the server writes them.
     Framing,
     /// The name is empty or has a byte that is no token character.
@@ -29,15 +29,15 @@ impl Header {
     /// Takes a header as an application gives it; the spelling of the name is kept.
     ///
     /// # Errors
-    /// See [`HeaderError`].
-    pub fn new(name: &[u8], value: &[u8]) -> Result<Header, HeaderError> {
-        let parsed = HeaderName::from_bytes(name).map_err(|_| HeaderError::Name)?;
+    /// See [`InvalidHeader`].
+    pub fn new(name: &[u8], value: &[u8]) -> Result<Header, InvalidHeader> {
+        let parsed = HeaderName::from_bytes(name).map_err(|_| InvalidHeader::Name)?;
         if [http::header::CONTENT_LENGTH, http::header::TRANSFER_ENCODING, http::header::CONTENT_RANGE]
             .contains(&parsed)
         {
-            return Err(HeaderError::Framing);
+            return Err(InvalidHeader::Framing);
         }
-        HeaderValue::from_bytes(value).map_err(|_| HeaderError::Value)?;
+        HeaderValue::from_bytes(value).map_err(|_| InvalidHeader::Value)?;
         Ok(Header { name: Bytes::copy_from_slice(name), value: Bytes::copy_from_slice(value) })
     }
 
@@ -76,19 +76,19 @@ impl fmt::Debug for Header {
     }
 }
 
-impl fmt::Display for HeaderError {
+impl fmt::Display for InvalidHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            HeaderError::Framing => {
+            InvalidHeader::Framing => {
                 "Content-Length, Transfer-Encoding and Content-Range are written by the server"
             }
-            HeaderError::Name => "a header's name must be a token (letters, digits, - and _)",
-            HeaderError::Value => "a header's value must not contain line breaks or control bytes",
+            InvalidHeader::Name => "a header's name must be a token (letters, digits, - and _)",
+            InvalidHeader::Value => "a header's value must not contain line breaks or control bytes",
         })
     }
 }
 
-impl std::error::Error for HeaderError {}
+impl std::error::Error for InvalidHeader {}
 
 #[cfg(test)]
 mod tests {
@@ -96,22 +96,22 @@ mod tests {
 
     #[test]
     fn what_would_split_or_reframe_a_response_is_refused() {
-        let table: &[(&str, &str, Result<(), HeaderError>)] = &[
+        let table: &[(&str, &str, Result<(), InvalidHeader>)] = &[
             ("Cache-Control", "max-age=60", Ok(())),
             ("X-Tab", "a\tb", Ok(())),
             ("X-Latin", "\u{e9}", Ok(())),
             ("X-Empty", "", Ok(())),
-            ("", "v", Err(HeaderError::Name)),
-            ("X Y", "v", Err(HeaderError::Name)),
-            ("X:", "v", Err(HeaderError::Name)),
-            ("X\r\nSet-Cookie", "v", Err(HeaderError::Name)),
-            ("X", "a\r\nSet-Cookie: b", Err(HeaderError::Value)),
-            ("X", "a\nb", Err(HeaderError::Value)),
-            ("X", "a\0b", Err(HeaderError::Value)),
-            ("X", "a\x7fb", Err(HeaderError::Value)),
-            ("content-LENGTH", "5", Err(HeaderError::Framing)),
-            ("Transfer-Encoding", "chunked", Err(HeaderError::Framing)),
-            ("Content-Range", "bytes 0-1/2", Err(HeaderError::Framing)),
+            ("", "v", Err(InvalidHeader::Name)),
+            ("X Y", "v", Err(InvalidHeader::Name)),
+            ("X:", "v", Err(InvalidHeader::Name)),
+            ("X\r\nSet-Cookie", "v", Err(InvalidHeader::Name)),
+            ("X", "a\r\nSet-Cookie: b", Err(InvalidHeader::Value)),
+            ("X", "a\nb", Err(InvalidHeader::Value)),
+            ("X", "a\0b", Err(InvalidHeader::Value)),
+            ("X", "a\x7fb", Err(InvalidHeader::Value)),
+            ("content-LENGTH", "5", Err(InvalidHeader::Framing)),
+            ("Transfer-Encoding", "chunked", Err(InvalidHeader::Framing)),
+            ("Content-Range", "bytes 0-1/2", Err(InvalidHeader::Framing)),
         ];
         for (name, value, expected) in table {
             let made = Header::new(name.as_bytes(), value.as_bytes()).map(|_| ());

@@ -58,7 +58,7 @@ mod tree;
 pub(crate) use condition::Outcome;
 pub use decision::Decision;
 pub use files::StaticFiles;
-pub use header::{Header, HeaderError};
+pub use header::{Header, InvalidHeader};
 pub(crate) use lookup::{Fetched, FoundNow, Reading, content_range, read_small, unsatisfiable};
 pub use lookup::{Found, Lookup, error_body};
 pub use options::{Charset, Overrides, PathError, RequiredHeader, StaticOptions, StaticPath, Validation};

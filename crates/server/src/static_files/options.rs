@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use http::HeaderName;
 
-use super::header::{Header, HeaderError};
+use super::header::{Header, InvalidHeader};
 
 /// A file or a directory, and what is different about it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -72,13 +72,13 @@ impl Charset {
     /// Takes a charset's name; `""` is none.
     ///
     /// # Errors
-    /// [`HeaderError::Value`] for what is not a token (RFC 9110, 5.6.2).
-    pub fn new(name: &str) -> Result<Charset, HeaderError> {
+    /// [`InvalidHeader::Value`] for what is not a token (RFC 9110, 5.6.2).
+    pub fn new(name: &str) -> Result<Charset, InvalidHeader> {
         // A header's name is a token too, so its parser is the check.
         if name.is_empty() || HeaderName::from_bytes(name.as_bytes()).is_ok() {
             Ok(Charset(name.into()))
         } else {
-            Err(HeaderError::Value)
+            Err(InvalidHeader::Value)
         }
     }
 
@@ -110,9 +110,9 @@ impl RequiredHeader {
     /// Takes the name, of which the case does not matter, and the value, byte for byte.
     ///
     /// # Errors
-    /// [`HeaderError::Name`] for a name no header can have.
-    pub fn new(name: &str, value: &[u8]) -> Result<RequiredHeader, HeaderError> {
-        let lower = HeaderName::from_bytes(name.as_bytes()).map_err(|_| HeaderError::Name)?;
+    /// [`InvalidHeader::Name`] for a name no header can have.
+    pub fn new(name: &str, value: &[u8]) -> Result<RequiredHeader, InvalidHeader> {
+        let lower = HeaderName::from_bytes(name.as_bytes()).map_err(|_| InvalidHeader::Name)?;
         Ok(RequiredHeader { name: name.into(), lower_name: lower.as_str().into(), value: value.into() })
     }
 
@@ -225,7 +225,7 @@ mod tests {
         assert!(!secret.is_met_by(None));
         let empty = RequiredHeader::new("x", b"").unwrap();
         assert!(empty.is_met_by(Some(b"")) && !empty.is_met_by(Some(b"a")) && !empty.is_met_by(None));
-        assert_eq!(RequiredHeader::new("a b", b""), Err(HeaderError::Name));
+        assert_eq!(RequiredHeader::new("a b", b""), Err(InvalidHeader::Name));
         assert!(!format!("{secret:?}").contains("abc"));
     }
 
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(Charset::new("").unwrap().as_str(), "");
         assert_eq!(Charset::new("ISO-8859-1").unwrap().as_str(), "ISO-8859-1");
         for bad in ["utf 8", "utf-8\r\nX: y", "a;b", "\u{e9}"] {
-            assert_eq!(Charset::new(bad), Err(HeaderError::Value), "{bad:?}");
+            assert_eq!(Charset::new(bad), Err(InvalidHeader::Value), "{bad:?}");
         }
     }
 }

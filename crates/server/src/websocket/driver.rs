@@ -8,13 +8,13 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use rookery_exchange::{Charge, Event, MessageKind, Payload, SocketId};
 use rookery_websocket::endpoint::{Duty, Endpoint, Received, Rules};
-use rookery_websocket::protocol::{CloseCode, Decoder, Limits, Payload as FramePayload, Role};
+use rookery_websocket::protocol::{CloseCode, DecodedPayload, Decoder, DecoderLimits, Role};
 
 use super::mailbox::{Mailbox, State};
 use super::shell::ServerShell;
 use super::sockets::WebSockets;
 use crate::net::transport::Transport;
-use crate::peers::table::Place;
+use crate::peers::table::Seat;
 
 /// Pieces written at once.
 const SLICES: usize = 16;
@@ -25,8 +25,8 @@ const READS: usize = 4;
 /// What a connection that has become a WebSocket leaves to it.
 pub(crate) struct Upgraded {
     pub(crate) transport: Transport,
-    /// Its place among the peers.
-    pub(crate) place: Place,
+    /// Its seat among the peers.
+    pub(crate) seat: Seat,
     /// What every connection is charged.
     pub(crate) charge: Charge,
     /// What came behind the handshake.
@@ -39,21 +39,22 @@ pub(crate) struct Upgraded {
 /// WebSocket lives long. Whatever could wake that one would keep its memory; with the connection its wakers go.
 pub(crate) fn spawn(sockets: &Rc<WebSockets>, id: SocketId, upgraded: Upgraded) {
     let mailbox = sockets.get(id).expect("opened when it was accepted, closed only by its task");
-    let Upgraded { transport, place, charge, read, is_ending } = upgraded;
+    let Upgraded { transport, seat, charge, read, is_ending } = upgraded;
     mailbox.transport.replace(Some(transport));
-    place.give(Rc::clone(&mailbox) as _);
+    seat.give(Rc::clone(&mailbox) as _);
     if is_ending {
         // Its listener is stopping: the WebSockets it had have been told already.
         mailbox.close(CloseCode::GOING_AWAY.get(), b"");
     }
-    let limits = Limits { message: sockets.shared.peers.limits.message_bytes, ..Limits::default() };
+    let limits =
+        DecoderLimits { message: sockets.shared.peers.limits.message_bytes, ..DecoderLimits::default() };
     let mut driver = Driver {
         decoder: Decoder::new(Role::Server, limits),
         sockets: Rc::clone(sockets),
         mailbox,
         read: read.to_vec(),
         is_told: false,
-        _place: place,
+        _seat: seat,
         _charge: charge,
     };
     tokio::task::spawn_local(async move {
@@ -74,7 +75,7 @@ struct Driver {
     read: Vec<u8>,
     /// Whether the application has been told that it has ended.
     is_told: bool,
-    _place: Place,
+    _seat: Seat,
     _charge: Charge,
 }
 
@@ -171,7 +172,7 @@ impl Driver {
 
     /// There was no room for the message: what comes of it does not count any more.
     fn drop_message(&mut self) {
-        self.decoder = Decoder::new(Role::Server, Limits::default());
+        self.decoder = Decoder::new(Role::Server, DecoderLimits::default());
         let shared = &self.mailbox.shared;
         let mut endpoint = self.mailbox.endpoint.borrow_mut();
         // The peer has been told: `Mailbox::refuse`.
@@ -265,14 +266,14 @@ fn poll_flush(
     Poll::Ready(Ok(()))
 }
 
-fn tell(mailbox: &Mailbox, kind: MessageKind, payload: FramePayload<'_>) {
+fn tell(mailbox: &Mailbox, kind: MessageKind, payload: DecodedPayload<'_>) {
     let payload = match payload {
-        FramePayload::Fed(bytes) => {
+        DecodedPayload::Fed(bytes) => {
             let mut buffer = mailbox.shared.dispatch.application.buffer();
             buffer.extend_from_slice(bytes);
             buffer
         }
-        FramePayload::Assembled(buffer) => std::mem::take(buffer),
+        DecodedPayload::Assembled(buffer) => std::mem::take(buffer),
     };
     mailbox.shared.dispatch.tell(Event::Message {
         socket: mailbox.id,

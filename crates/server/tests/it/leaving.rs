@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rookery_server::{Config, Limits, Site};
 
-use crate::support::{App, PATIENCE, echo, hello};
+use crate::support::{App, PATIENCE, echo, hello, until};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -34,11 +34,7 @@ fn worker(answers: &Arc<AtomicBool>) -> App {
 }
 
 fn until_idle(app: &App) {
-    let until = Instant::now() + PATIENCE;
-    while app.listener().connections() > 0 {
-        assert!(Instant::now() < until, "the connection is kept");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    until("the connection is let go", || app.listener().connections() == 0);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use rookery_exchange::{AppWaker, Command, Event};
 use rookery_server::{Config, Limits, ListenError, Server, Site};
 
 use crate::application::NoWaker;
-use crate::support::{App, Client, PATIENCE, alone, hello};
+use crate::support::{App, Client, PATIENCE, alone, hello, until};
 
 /// Is called on the I/O thread, a millisecond after a request found the application busy.
 struct OnIoThread(Box<dyn Fn() + Send + Sync>);
@@ -20,14 +20,6 @@ struct OnIoThread(Box<dyn Fn() + Send + Sync>);
 impl AppWaker for OnIoThread {
     fn wake(&self) {
         (self.0)();
-    }
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

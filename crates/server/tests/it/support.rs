@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Event, Exchange, Link};
 use rookery_server::{Config, Limits, Listener, Server, Site};
@@ -12,6 +12,15 @@ use crate::application::{Application, NoWaker};
 
 /// Tests wait this long for what should come at once; the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits for what comes by itself.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
 
 /// A server with an application on a thread of its own.
 pub(crate) struct App {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::protocol::Limits;
+use crate::protocol::DecoderLimits;
 
 /// The settings of a connection. A duration of more than 30 years counts as 30 years.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// What the peer may send.
-    pub limits: Limits,
+    pub limits: DecoderLimits,
     /// Bytes encoded and not yet taken by the transport from which on a sender is told of back-pressure, and `send` waits.
     /// Default 64 KiB: about what a socket takes by itself, so that a fast peer never sees it.
     pub high_water: usize,
@@ -43,7 +43,7 @@ impl Default for KeepAlive {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            limits: Limits::default(),
+            limits: DecoderLimits::default(),
             high_water: 64 << 10,
             queue_max: 1 << 20,
             keep_alive: Some(KeepAlive::default()),

@@ -18,7 +18,7 @@ use crate::connection::error::Error;
 use crate::connection::message::{Kind, Message, Piece};
 use crate::connection::timer::{Timer, after};
 use crate::endpoint::{Due, Duty};
-use crate::protocol::{Decoder, Place, Quick, Step, StepKind, Violation, Wanted, is_utf8};
+use crate::protocol::{Decoder, Quick, Step, StepBytes, StepKind, Violation, Wanted, is_utf8};
 
 #[derive(Debug)]
 pub(crate) struct Inbound {
@@ -125,7 +125,7 @@ impl Inbound {
 
     fn bytes(&self, step: &Step) -> &[u8] {
         match (&step.place, &self.buffer) {
-            (Place::Fed(range), Some(buffer)) => &buffer[range.clone()],
+            (StepBytes::Fed(range), Some(buffer)) => &buffer[range.clone()],
             (place, _) => self.decoder.kept(place),
         }
     }
@@ -246,7 +246,7 @@ impl Inbound {
         let (n, step) = endpoint.receive_step(&mut self.decoder, fed, wanted, rules, Instant::now)?;
         self.start += n;
         let Some(mut step) = step else { return Ok(None) };
-        if let Place::Fed(range) = &mut step.place {
+        if let StepBytes::Fed(range) = &mut step.place {
             *range = range.start + base..range.end + base;
         }
         Ok(Some(step))

@@ -116,7 +116,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(step.map(|step| (self.inbound.message(&step), Writer { core: &mut self.core, has_more })))
     }
 
-    /// The next piece of a message, as it comes: nothing is put together, and [`crate::protocol::Limits`] still bound the
+    /// The next piece of a message, as it comes: nothing is put together, and [`crate::protocol::DecoderLimits`] still bound the
     /// whole.
     ///
     /// # Errors

@@ -10,6 +10,9 @@ use std::io::IoSlice;
 
 use crate::endpoint::shell::Shell;
 
+/// Pieces behind the head whose table an idle connection keeps. A peer that does not read makes it 64 MiB of small messages.
+const KEPT_PIECES: usize = 16;
+
 /// Bytes waiting to be written, in order. Released, it holds no buffer.
 pub struct Queue<S: Shell> {
     /// The first frames; the first `written` bytes have left.
@@ -203,12 +206,15 @@ impl<S: Shell> Queue<S> {
         self.release();
     }
 
-    /// Gives the buffer back when nothing is in it.
+    /// Gives the buffer back when nothing is in it, and the table of what is behind when it has grown.
     #[inline]
     pub(super) fn release(&mut self) {
         if self.written == self.head.len() && self.head.capacity() > 0 {
             S::give_buffer(std::mem::take(&mut self.head));
             self.written = 0;
+        }
+        if !Self::IS_JOINED && self.behind.as_ref().is_some_and(|behind| behind.has_grown()) {
+            self.behind = None;
         }
     }
 
@@ -261,6 +267,13 @@ impl<S: Shell> Queue<S> {
     }
 }
 
+impl<S: Shell> Behind<S> {
+    /// Whether nothing is in it, and it has had more than a few pieces: few are kept, for the next.
+    fn has_grown(&self) -> bool {
+        self.pieces.is_empty() && self.pieces.capacity() > KEPT_PIECES
+    }
+}
+
 impl<S: Shell> Default for Behind<S> {
     fn default() -> Behind<S> {
         Behind { pieces: VecDeque::new(), written: 0, len: 0, counted: 0 }
@@ -270,5 +283,24 @@ impl<S: Shell> Default for Behind<S> {
 impl<S: Shell> fmt::Debug for Queue<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::tests::Pieces;
+
+    #[test]
+    fn a_table_that_has_grown_is_given_back_and_a_small_one_is_kept() {
+        let mut queue = Queue::<Pieces>::default();
+        for (pieces, is_kept) in [(2, true), (2_000, false)] {
+            for _ in 0..pieces {
+                queue.push_raw(&[0; 64]);
+            }
+            assert!(queue.advance(64 * pieces));
+            queue.release();
+            assert_eq!(queue.behind.is_some(), is_kept, "{pieces}");
+        }
     }
 }

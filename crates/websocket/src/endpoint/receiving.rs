@@ -5,7 +5,7 @@ use crate::endpoint::{Endpoint, TimeSpan};
 #[cfg(feature = "tokio")]
 use crate::protocol::Quick;
 use crate::protocol::{
-    Answer, CloseReason, Decoder, OpCode, Payload, Place, Step, StepKind, Violation, Wanted,
+    Answer, CloseReason, DecodedPayload, Decoder, OpCode, Step, StepBytes, StepKind, Violation, Wanted,
 };
 
 /// What came of bytes that were read.
@@ -14,9 +14,9 @@ pub enum Received<'a> {
     /// Nothing that the application is told of.
     Nothing,
     /// A whole text message; UTF-8.
-    Text(Payload<'a>),
+    Text(DecodedPayload<'a>),
     /// A whole binary message.
-    Binary(Payload<'a>),
+    Binary(DecodedPayload<'a>),
     /// The peer's close frame, which has been answered: [`Endpoint::ending`] has its code.
     Closed,
     /// The peer broke the protocol, and was told so.
@@ -49,8 +49,8 @@ impl<S: Shell> Endpoint<S> {
             return (n, if is_closed { Received::Closed } else { Received::Nothing });
         };
         let payload = match place {
-            Place::Fed(range) => Payload::Fed(&input[range]),
-            _ => Payload::Assembled(decoder.assembled_mut()),
+            StepBytes::Fed(range) => DecodedPayload::Fed(&input[range]),
+            _ => DecodedPayload::Assembled(decoder.assembled_mut()),
         };
         (n, if is_text { Received::Text(payload) } else { Received::Binary(payload) })
     }
@@ -75,7 +75,7 @@ impl<S: Shell> Endpoint<S> {
         match &step {
             Some(Step { kind: StepKind::Data { is_last, .. }, place }) => {
                 let len = match place {
-                    Place::Fed(range) => range.len(),
+                    StepBytes::Fed(range) => range.len(),
                     place => decoder.kept(place).len(),
                 };
                 self.tally.count(|statistics| {
@@ -85,7 +85,7 @@ impl<S: Shell> Endpoint<S> {
             }
             Some(Step { kind: StepKind::Control(opcode), place }) => {
                 let payload = match place {
-                    Place::Fed(range) => &input[range.clone()],
+                    StepBytes::Fed(range) => &input[range.clone()],
                     place => decoder.kept(place),
                 };
                 self.receive_control(*opcode, payload, rules, now)?;

@@ -25,45 +25,45 @@ pub enum Role {
 
 /// What a peer may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct DecoderLimits {
     /// Bytes of a message, all its frames together, after inflation. Default 16 MiB.
     pub message: u64,
     /// Frames of a message, empty ones too: a peer must not keep a message going for ever. Default 4,096.
     pub fragments: u32,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { message: 16 << 20, fragments: 4096 }
+impl Default for DecoderLimits {
+    fn default() -> DecoderLimits {
+        DecoderLimits { message: 16 << 20, fragments: 4096 }
     }
 }
 
 /// The bytes of a message.
 #[derive(Debug)]
-pub enum Payload<'a> {
+pub enum DecodedPayload<'a> {
     /// In the fed bytes.
     Fed(&'a [u8]),
     /// Put together by the decoder. May be taken; what is left is used for the next message.
     Assembled(&'a mut Vec<u8>),
 }
 
-impl Payload<'_> {
+impl DecodedPayload<'_> {
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
-            Payload::Fed(bytes) => bytes,
-            Payload::Assembled(bytes) => bytes,
+            DecodedPayload::Fed(bytes) => bytes,
+            DecodedPayload::Assembled(bytes) => bytes,
         }
     }
 }
 
 /// What the peer has sent.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum Decoded<'a> {
     /// A whole text message; UTF-8.
-    Text(Payload<'a>),
+    Text(DecodedPayload<'a>),
     /// A whole binary message.
-    Binary(Payload<'a>),
+    Binary(DecodedPayload<'a>),
     /// A ping, to be answered with a pong of the same payload.
     Ping(&'a [u8]),
     /// A pong.
@@ -76,11 +76,11 @@ pub enum Event<'a> {
 ///
 /// # Allocation
 /// None for messages that come whole; otherwise the buffer of the message, which is kept for the next one unless
-/// [`Payload::Assembled`] was taken, and an idle decoder gives back with [`Decoder::release`].
+/// [`DecodedPayload::Assembled`] was taken, and an idle decoder gives back with [`Decoder::release`].
 #[derive(Debug)]
 pub struct Decoder {
     role: Role,
-    limits: Limits,
+    limits: DecoderLimits,
     inflater: Option<Box<Inflater>>,
     /// Bytes of a header that has not come whole.
     partial: [u8; MAX_HEADER],
@@ -139,7 +139,7 @@ pub(crate) enum Wanted {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) kind: StepKind,
-    pub(crate) place: Place,
+    pub(crate) place: StepBytes,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,13 +162,13 @@ pub(crate) struct Quick {
 impl Quick {
     fn into_step(self) -> (usize, Step) {
         let kind = StepKind::Data { is_text: self.is_text, is_last: true, is_rest: false };
-        (self.end as usize, Step { kind, place: Place::Fed(self.start as usize..self.end as usize) })
+        (self.end as usize, Step { kind, place: StepBytes::Fed(self.start as usize..self.end as usize) })
     }
 }
 
 /// Where the bytes of an event are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum StepBytes {
     Fed(Range<usize>),
     Assembled,
     Control(u8),
@@ -176,7 +176,7 @@ pub(crate) enum Place {
 
 impl Decoder {
     /// A decoder at the start of a connection without extensions.
-    pub fn new(role: Role, limits: Limits) -> Decoder {
+    pub fn new(role: Role, limits: DecoderLimits) -> Decoder {
         Decoder {
             role,
             limits,
@@ -195,7 +195,7 @@ impl Decoder {
     }
 
     /// A decoder at the start of a connection that agreed on permessage-deflate.
-    pub fn with_inflater(role: Role, limits: Limits, inflater: Inflater) -> Decoder {
+    pub fn with_inflater(role: Role, limits: DecoderLimits, inflater: Inflater) -> Decoder {
         Decoder { inflater: Some(Box::new(inflater)), ..Decoder::new(role, limits) }
     }
 
@@ -204,26 +204,26 @@ impl Decoder {
     ///
     /// # Errors
     /// When the peer breaks the protocol. Nothing after that means anything.
-    pub fn decode<'a>(&'a mut self, input: &'a mut [u8]) -> Result<(usize, Option<Event<'a>>), Violation> {
+    pub fn decode<'a>(&'a mut self, input: &'a mut [u8]) -> Result<(usize, Option<Decoded<'a>>), Violation> {
         let (n, step) = self.step(input, Wanted::Whole)?;
         let Some(step) = step else { return Ok((n, None)) };
         let event = match step.kind {
             StepKind::Data { is_text, .. } => {
                 let payload = match step.place {
-                    Place::Fed(range) => Payload::Fed(&input[range]),
-                    _ => Payload::Assembled(&mut self.assembled),
+                    StepBytes::Fed(range) => DecodedPayload::Fed(&input[range]),
+                    _ => DecodedPayload::Assembled(&mut self.assembled),
                 };
-                if is_text { Event::Text(payload) } else { Event::Binary(payload) }
+                if is_text { Decoded::Text(payload) } else { Decoded::Binary(payload) }
             }
             StepKind::Control(opcode) => {
                 let payload = match step.place {
-                    Place::Fed(range) => &input[range],
+                    StepBytes::Fed(range) => &input[range],
                     _ => self.kept(&step.place),
                 };
                 match opcode {
-                    OpCode::Ping => Event::Ping(payload),
-                    OpCode::Pong => Event::Pong(payload),
-                    _ => Event::Close(CloseReason::parse(payload)?),
+                    OpCode::Ping => Decoded::Ping(payload),
+                    OpCode::Pong => Decoded::Pong(payload),
+                    _ => Decoded::Close(CloseReason::parse(payload)?),
                 }
             }
         };
@@ -283,11 +283,11 @@ impl Decoder {
     }
 
     /// The bytes of a step that are not in the fed bytes.
-    pub(crate) fn kept(&self, place: &Place) -> &[u8] {
+    pub(crate) fn kept(&self, place: &StepBytes) -> &[u8] {
         match place {
-            Place::Fed(_) => &[],
-            Place::Assembled => &self.assembled,
-            Place::Control(len) => self.control.as_deref().map_or(&[], |kept| &kept[..usize::from(*len)]),
+            StepBytes::Fed(_) => &[],
+            StepBytes::Assembled => &self.assembled,
+            StepBytes::Control(len) => self.control.as_deref().map_or(&[], |kept| &kept[..usize::from(*len)]),
         }
     }
 
@@ -342,7 +342,8 @@ impl Decoder {
                     return Ok((at, None));
                 }
                 self.frame = None;
-                let place = if is_whole { Place::Fed(start..at) } else { Place::Control(frame.len as u8) };
+                let place =
+                    if is_whole { StepBytes::Fed(start..at) } else { StepBytes::Control(frame.len as u8) };
                 return Ok((at, Some(Step { kind: StepKind::Control(frame.opcode), place })));
             }
             let is_last = is_complete && frame.fin;
@@ -450,14 +451,14 @@ impl Decoder {
             if is_last {
                 inflater.finish(&mut self.assembled, limit)?;
             }
-            Place::Assembled
+            StepBytes::Assembled
         } else if wanted == Wanted::Pieces && before == 0 {
-            Place::Fed(fed)
+            StepBytes::Fed(fed)
         } else {
             self.assembled.extend_from_slice(piece);
-            Place::Assembled
+            StepBytes::Assembled
         };
-        let new = if place == Place::Assembled { &self.assembled[before..] } else { piece };
+        let new = if place == StepBytes::Assembled { &self.assembled[before..] } else { piece };
         if message.is_text {
             message.utf8.push(new).map_err(|_| Violation::Utf8)?;
             if is_last {
@@ -481,7 +482,7 @@ impl Decoder {
             message.shown += self.assembled.len() as u64;
             message.past = Past::Shown;
         }
-        self.is_shown = place == Place::Assembled;
+        self.is_shown = place == StepBytes::Assembled;
         Ok((taken, Some(Step { kind: StepKind::Data { is_text, is_last, is_rest }, place })))
     }
 

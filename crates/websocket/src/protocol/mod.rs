@@ -14,10 +14,10 @@ mod violation;
 
 pub use close::{CloseCode, CloseReason, REASON_MAX};
 pub use closing::{Answer, Closing, Ending};
-pub use decoder::{Decoder, Event, Limits, Payload, Role};
+pub use decoder::{Decoded, DecodedPayload, Decoder, DecoderLimits, Role};
 #[cfg(feature = "tokio")]
 pub(crate) use decoder::{KEPT_BYTES, Quick};
-pub(crate) use decoder::{Place, Step, StepKind, Wanted};
+pub(crate) use decoder::{Step, StepBytes, StepKind, Wanted};
 pub(crate) use encoder::append_frame;
 pub use encoder::{encode_close, encode_control, encode_frame, encode_message};
 pub use extensions::{Extension, Extensions, Malformed, Params, Value};

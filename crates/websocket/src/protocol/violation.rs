@@ -30,9 +30,9 @@ pub enum Violation {
     ClosePayload,
     /// A close code that must not be sent (7.4).
     CloseCode(u16),
-    /// A message larger than [`crate::protocol::Limits::message`].
+    /// A message larger than [`crate::protocol::DecoderLimits::message`].
     TooBig,
-    /// A message in more frames than [`crate::protocol::Limits::fragments`].
+    /// A message in more frames than [`crate::protocol::DecoderLimits::fragments`].
     Fragments,
     /// A compressed message that is no deflate stream (RFC 7692, 7.2.2).
     Inflate,

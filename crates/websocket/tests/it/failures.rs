@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rookery_websocket::protocol::deflate::DeflateConfig;
 use rookery_websocket::protocol::handshake::{BadHead, Refusal, ServerConfig};
-use rookery_websocket::protocol::{Limits, MaskKey, OpCode, Violation, encode_control, encode_frame};
+use rookery_websocket::protocol::{DecoderLimits, MaskKey, OpCode, Violation, encode_control, encode_frame};
 use rookery_websocket::{Config, Error, Parts, SendStatus, accept};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -145,7 +145,7 @@ async fn tungstenite_480_a_peer_that_does_not_read_is_seen_and_bounded() {
 #[tokio::test(start_paused = true)]
 async fn fastwebsockets_100_fragments_add_up() {
     let (mut here, there) = pipe(FAST);
-    let limits = Limits { message: 1000, fragments: 100 };
+    let limits = DecoderLimits { message: 1000, fragments: 100 };
     let mut server = Parts::server(there).connection(Config { limits, ..Config::default() });
     let mut bytes = Vec::new();
     encode_frame(&mut bytes, OpCode::Binary, false, KEY, &[0; 600]);

@@ -8,13 +8,13 @@ use std::time::Duration;
 use self::oracle::{BINARY, CLOSE, Heard, KEY, Manner, Oracle, PING, PONG, TEXT, frame};
 use super::*;
 use crate::protocol::deflate::Fin;
-use crate::protocol::{Decoder, Limits, MAX_HEADER, MaskKey, Payload, Violation};
+use crate::protocol::{DecodedPayload, Decoder, DecoderLimits, MAX_HEADER, MaskKey, Violation};
 
 /// As `Connection`: all in one buffer.
 struct Joined;
 
 /// As the server: small pieces, so that few bytes make many of them.
-struct Pieces;
+pub(super) struct Pieces;
 
 macro_rules! shell {
     ($name:ident, $chunk:expr, $copied:expr, $says_why:expr, $parting:expr) => {
@@ -166,7 +166,7 @@ impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
             random,
             rules,
             endpoint: Endpoint::new(role, None),
-            decoder: Decoder::new(role, Limits::default()),
+            decoder: Decoder::new(role, DecoderLimits::default()),
             oracle: Oracle::new(manner, rules),
             wire,
             said,
@@ -425,7 +425,7 @@ impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
     }
 }
 
-fn bytes(payload: &Payload<'_>) -> Vec<u8> {
+fn bytes(payload: &DecodedPayload<'_>) -> Vec<u8> {
     payload.as_bytes().to_vec()
 }
 

@@ -5,18 +5,18 @@ use crate::protocol::mask::MaskKey;
 
 const KEY: Option<MaskKey> = Some(MaskKey([0x11, 0x22, 0x83, 0xF4]));
 
-fn show(event: &Event<'_>) -> String {
+fn show(event: &Decoded<'_>) -> String {
     match event {
-        Event::Text(payload) => format!("text {:?}", std::str::from_utf8(payload.as_bytes()).unwrap()),
-        Event::Binary(payload) => format!("binary {:?}", payload.as_bytes()),
-        Event::Ping(payload) => format!("ping {payload:?}"),
-        Event::Pong(payload) => format!("pong {payload:?}"),
-        Event::Close(reason) => format!("close {reason:?}"),
+        Decoded::Text(payload) => format!("text {:?}", std::str::from_utf8(payload.as_bytes()).unwrap()),
+        Decoded::Binary(payload) => format!("binary {:?}", payload.as_bytes()),
+        Decoded::Ping(payload) => format!("ping {payload:?}"),
+        Decoded::Pong(payload) => format!("pong {payload:?}"),
+        Decoded::Close(reason) => format!("close {reason:?}"),
     }
 }
 
 /// All events of `bytes`, fed in pieces that end at `cuts`.
-fn decode(bytes: &[u8], cuts: &[usize], limits: Limits) -> (Vec<String>, Option<Violation>) {
+fn decode(bytes: &[u8], cuts: &[usize], limits: DecoderLimits) -> (Vec<String>, Option<Violation>) {
     decode_with(Decoder::new(Role::Server, limits), bytes, cuts)
 }
 
@@ -60,7 +60,7 @@ fn conversation() -> Vec<u8> {
 #[test]
 fn every_split_in_three_gives_what_the_whole_gives() {
     let bytes = conversation();
-    let (whole, violation) = decode(&bytes, &[], Limits::default());
+    let (whole, violation) = decode(&bytes, &[], DecoderLimits::default());
     assert_eq!(violation, None);
     assert_eq!(whole.len(), 7);
     assert_eq!(whole[0], "text \"héllo\"");
@@ -70,14 +70,14 @@ fn every_split_in_three_gives_what_the_whole_gives() {
     for a in (0..bytes.len()).step_by(step) {
         for b in (a..bytes.len()).step_by(step) {
             assert_eq!(
-                decode(&bytes, &[a, b], Limits::default()),
+                decode(&bytes, &[a, b], DecoderLimits::default()),
                 (whole.clone(), None),
                 "cut at {a} and {b}"
             );
         }
     }
     let each: Vec<usize> = (1..bytes.len()).collect();
-    assert_eq!(decode(&bytes, &each, Limits::default()), (whole, None), "byte by byte");
+    assert_eq!(decode(&bytes, &each, DecoderLimits::default()), (whole, None), "byte by byte");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn violations_are_named_and_refused_before_the_payload() {
         encode_frame(&mut out, opcode, fin, KEY, payload);
         out
     };
-    let small = Limits { message: 10, fragments: 3 };
+    let small = DecoderLimits { message: 10, fragments: 3 };
     let table: Vec<(&str, Vec<u8>, Violation)> = vec![
         ("unmasked", vec![0x81, 0x00], Violation::Mask),
         ("compressed without an extension", vec![0xC1, 0x80, 0, 0, 0, 0], Violation::ReservedBits),
@@ -126,7 +126,7 @@ fn violations_are_named_and_refused_before_the_payload() {
 
 #[test]
 fn an_announced_length_reserves_nothing() {
-    let mut decoder = Decoder::new(Role::Server, Limits { message: u64::MAX, fragments: 10 });
+    let mut decoder = Decoder::new(Role::Server, DecoderLimits { message: u64::MAX, fragments: 10 });
     let mut header = [0x82, 0xFF, 0x7F, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0, 1, 2, 3];
     assert!(matches!(decoder.decode(&mut header), Ok((17, None))));
     assert!(decoder.assembled.capacity() < 1024);
@@ -137,12 +137,14 @@ fn a_taken_message_is_not_shown_again() {
     let mut out = Vec::new();
     encode_frame(&mut out, OpCode::Binary, false, KEY, b"ab");
     encode_frame(&mut out, OpCode::Continuation, true, KEY, b"c");
-    let mut decoder = Decoder::new(Role::Server, Limits::default());
+    let mut decoder = Decoder::new(Role::Server, DecoderLimits::default());
     let mut twice = [out.clone(), out].concat();
     let half = twice.len() / 2;
     for piece in twice.chunks_mut(half) {
         let (_, event) = decoder.decode(piece).unwrap();
-        let Some(Event::Binary(Payload::Assembled(bytes))) = event else { panic!("a message was sent") };
+        let Some(Decoded::Binary(DecodedPayload::Assembled(bytes))) = event else {
+            panic!("a message was sent")
+        };
         assert_eq!(std::mem::take(bytes), b"abc");
     }
     assert!(decoder.is_idle());
@@ -187,7 +189,8 @@ fn compressed_conversation(takeover: Takeover) -> (Vec<u8>, Vec<String>) {
 fn every_split_of_compressed_messages_gives_what_the_whole_gives() {
     for takeover in [Takeover::None, Takeover::Kept] {
         let (bytes, expected) = compressed_conversation(takeover);
-        let decoder = || Decoder::with_inflater(Role::Server, Limits::default(), Inflater::new(takeover));
+        let decoder =
+            || Decoder::with_inflater(Role::Server, DecoderLimits::default(), Inflater::new(takeover));
         assert_eq!(decode_with(decoder(), &bytes, &[]), (expected.clone(), None));
         let cuts = if cfg!(miri) { 0..3 } else { 0..bytes.len() };
         for cut in cuts {
@@ -200,7 +203,8 @@ fn every_split_of_compressed_messages_gives_what_the_whole_gives() {
 
 #[test]
 fn the_reserved_bit_stands_on_a_first_frame_only() {
-    let decoder = || Decoder::with_inflater(Role::Server, Limits::default(), Inflater::new(Takeover::None));
+    let decoder =
+        || Decoder::with_inflater(Role::Server, DecoderLimits::default(), Inflater::new(Takeover::None));
     let continuation = [&[0x01, 0x80, 0, 0, 0, 0][..], &[0xC0, 0x80, 0, 0, 0, 0]].concat();
     assert_eq!(decode_with(decoder(), &continuation, &[]).1, Some(Violation::ReservedBits));
     let ping = [0xC9, 0x80, 0, 0, 0, 0];
@@ -218,7 +222,8 @@ fn bad_text_is_found_after_inflation_and_before_the_end() {
     let mut deflater = Deflater::new(&agreed, Role::Client, &config).unwrap();
     let mut out = Vec::new();
     encode_message(&mut out, OpCode::Text, Fin::More, KEY, b"abc\xffdef", Some(&mut deflater));
-    let decoder = Decoder::with_inflater(Role::Server, Limits::default(), Inflater::new(Takeover::None));
+    let decoder =
+        Decoder::with_inflater(Role::Server, DecoderLimits::default(), Inflater::new(Takeover::None));
     assert_eq!(decode_with(decoder, &out, &[]).1, Some(Violation::Utf8));
 }
 
@@ -233,7 +238,7 @@ fn a_bomb_in_fragments_is_stopped_by_the_sum() {
     encode_message(&mut out, OpCode::Binary, Fin::More, KEY, &zeros, Some(&mut deflater));
     encode_message(&mut out, OpCode::Continuation, Fin::Last, KEY, &zeros, Some(&mut deflater));
     for (limit, expected) in [(2 * len, None), (2 * len - 1, Some(Violation::TooBig))] {
-        let limits = Limits { message: limit, fragments: 10 };
+        let limits = DecoderLimits { message: limit, fragments: 10 };
         for wanted in [Wanted::Whole, Wanted::Pieces] {
             let mut decoder = Decoder::with_inflater(Role::Server, limits, Inflater::new(Takeover::None));
             let mut bytes = out.clone();
@@ -255,9 +260,9 @@ fn pieces_add_up_to_the_message() {
     let (compressed, _) = compressed_conversation(Takeover::Kept);
     for (bytes, takeover) in [(conversation(), None), (compressed, Some(Takeover::Kept))] {
         let decoder = || match takeover {
-            None => Decoder::new(Role::Server, Limits::default()),
+            None => Decoder::new(Role::Server, DecoderLimits::default()),
             Some(takeover) => {
-                Decoder::with_inflater(Role::Server, Limits::default(), Inflater::new(takeover))
+                Decoder::with_inflater(Role::Server, DecoderLimits::default(), Inflater::new(takeover))
             }
         };
         let messages = |wanted, size| {
@@ -269,7 +274,7 @@ fn pieces_add_up_to_the_message() {
                     let (n, step) = decoder.step(&mut piece[at..], wanted).unwrap();
                     if let Some(Step { kind: StepKind::Data { is_last, .. }, place }) = step {
                         let bytes = match place {
-                            Place::Fed(range) => &piece[at..][range],
+                            StepBytes::Fed(range) => &piece[at..][range],
                             place => decoder.kept(&place),
                         };
                         messages.last_mut().unwrap().extend_from_slice(bytes);
@@ -291,9 +296,9 @@ fn pieces_add_up_to_the_message() {
 
 #[test]
 fn what_is_in_a_lent_buffer_is_not_the_start_of_a_message() {
-    let mut decoder = Decoder::new(Role::Client, Limits::default());
+    let mut decoder = Decoder::new(Role::Client, DecoderLimits::default());
     decoder.lend(b"\xFFnot of this message".to_vec());
     let mut bytes = [0x01, 1, b'o', 0x80, 1, b'k'];
     let (_, event) = decoder.decode(&mut bytes).unwrap();
-    assert!(matches!(event, Some(Event::Text(payload)) if payload.as_bytes() == b"ok"));
+    assert!(matches!(event, Some(Decoded::Text(payload)) if payload.as_bytes() == b"ok"));
 }
