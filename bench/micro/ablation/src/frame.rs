@@ -9,7 +9,7 @@ use rookery_websocket::protocol::{MaskKey, OpCode, encode_frame};
 use rookery_websocket::{Config, Parts};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::meter::{Case, repeat};
+use rookery_bench_meter::{Figures, repeat};
 
 /// Gives one frame per read, and takes whatever is written.
 struct Replay {
@@ -41,26 +41,23 @@ impl AsyncWrite for Replay {
     }
 }
 
-pub const CASE: Case = Case {
-    scenario: "frame",
-    what: "a masked message of 64 bytes read and echoed",
-    run: |n| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-        let _entered = runtime.enter();
-        let mut frame = Vec::new();
-        encode_frame(&mut frame, OpCode::Text, true, Some(MaskKey([1, 2, 3, 4])), &[b'x'; 64]);
-        let mut connection = Parts::server(Replay { frame }).connection(Config::default());
-        let mut cx = Context::from_waker(Waker::noop());
-        repeat(n, || {
-            let mut echo = pin!(async {
-                let (message, mut writer) = connection.receive().await?.expect("a message");
-                writer.reply(message).await
-            });
-            match echo.as_mut().poll(&mut cx) {
-                Poll::Ready(Ok(sent)) => sent,
-                Poll::Ready(Err(error)) => panic!("{error}"),
-                Poll::Pending => panic!("the transport never has to wait"),
-            }
-        })
-    },
-};
+/// A masked message of 64 bytes read and echoed.
+pub fn run(n: u64) -> Figures {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let _entered = runtime.enter();
+    let mut frame = Vec::new();
+    encode_frame(&mut frame, OpCode::Text, true, Some(MaskKey([1, 2, 3, 4])), &[b'x'; 64]);
+    let mut connection = Parts::server(Replay { frame }).connection(Config::default());
+    let mut cx = Context::from_waker(Waker::noop());
+    repeat(n, || {
+        let mut echo = pin!(async {
+            let (message, mut writer) = connection.receive().await?.expect("a message");
+            writer.reply(message).await
+        });
+        match echo.as_mut().poll(&mut cx) {
+            Poll::Ready(Ok(sent)) => sent,
+            Poll::Ready(Err(error)) => panic!("{error}"),
+            Poll::Pending => panic!("the transport never has to wait"),
+        }
+    })
+}

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use rookery_exchange::{Exchange, Version};
 
-use crate::meter::{Case, repeat};
+use rookery_bench_meter::{Figures, repeat};
 
 const TARGET: &[u8] = b"/session/4f2a/dataobj/plot?w=640&h=480&nonce=9b3c";
 /// What a browser sends to a Shiny app, two names of which are in no table.
@@ -32,18 +32,15 @@ fn fill(exchange: &mut Exchange, id: u64) -> usize {
     exchange.method().len() + exchange.path().len() + exchange.query().len() + headers
 }
 
-pub const CASE: Case = Case {
-    scenario: "head",
-    what: "an exchange filled with the head of a request, read, and used again",
-    run: |n| {
-        let mut exchange = Exchange::new();
-        let mut id = 0;
-        repeat(n, || {
-            id += 1;
-            fill(&mut exchange, id)
-        })
-    },
-};
+/// An exchange filled with the head of a request, read, and used again.
+pub fn run(n: u64) -> Figures {
+    let mut exchange = Exchange::new();
+    let mut id = 0;
+    repeat(n, || {
+        id += 1;
+        fill(&mut exchange, id)
+    })
+}
 
 #[cfg(test)]
 mod tests {

@@ -5,13 +5,15 @@
 
 mod frame;
 mod head;
-mod meter;
 mod rejection;
 mod serve;
 
 use std::process::ExitCode;
 
-use meter::Case;
+use rookery_bench_meter::{Counting, Figures, case};
+
+#[global_allocator]
+static HEAP: Counting = Counting;
 
 /// The cost that this build has put back: bench/runner/build.py applies the patch and says which.
 const COST: &str = match option_env!("ROOKERY_BENCH_COST") {
@@ -20,53 +22,24 @@ const COST: &str = match option_env!("ROOKERY_BENCH_COST") {
 };
 
 /// Each with the costs that lie on its path.
-const CASES: [(Case, &[&str]); 3] =
-    [(head::CASE, &["malloc"]), (rejection::CASE, &["twice"]), (frame::CASE, &["closure", "timer"])];
+type Scenario = (&'static str, fn(u64) -> Figures, &'static [&'static str]);
+const SCENARIOS: [Scenario; 3] = [
+    ("head", head::run, &["malloc"]),
+    ("rejection", rejection::run, &["twice"]),
+    ("frame", frame::run, &["closure", "timer"]),
+];
 
 fn main() -> ExitCode {
-    let cases =
-        CASES.iter().filter(|(_, costs)| COST == "ours" || costs.contains(&COST)).map(|(case, _)| case);
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match arguments[..] {
-        ["list"] => {
-            for Case { scenario, what, .. } in cases {
-                println!(r#"{{"scenario":"{scenario}","peer":"{COST}","what":"{what}"}}"#);
+    let here = SCENARIOS.iter().filter(|(_, _, costs)| COST == "ours" || costs.contains(&COST));
+    rookery_bench_meter::main(here.map(|(name, run, _)| case(name, COST, run)).collect(), |arguments| {
+        let ["serve", port, workload] = arguments else { return None };
+        let (port, workload) = (port.parse().ok()?, serve::Workload::named(workload)?);
+        Some(match serve::run(port, workload) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
             }
-            ExitCode::SUCCESS
-        }
-        ["run", scenario, COST, iterations] => {
-            let case = cases.into_iter().find(|case| case.scenario == scenario);
-            match (case, iterations.parse::<u64>()) {
-                (Some(case), Ok(iterations)) if iterations > 0 => {
-                    let figures = (case.run)(iterations);
-                    println!(
-                        r#"{{"scenario":"{scenario}","peer":"{COST}","iterations":{iterations},"ns_per_op":{:.4},"allocs_per_op":{},"bytes_per_op":{}}}"#,
-                        figures.ns_per_op, figures.allocs_per_op, figures.bytes_per_op
-                    );
-                    ExitCode::SUCCESS
-                }
-                _ => usage(),
-            }
-        }
-        ["serve", port, workload] => {
-            let Ok(port) = port.parse() else { return usage() };
-            let Some(workload) = serve::Workload::named(workload) else { return usage() };
-            match serve::run(port, workload) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    eprintln!("{error}");
-                    ExitCode::FAILURE
-                }
-            }
-        }
-        _ => usage(),
-    }
-}
-
-fn usage() -> ExitCode {
-    eprintln!(
-        "usage: rookery-bench-ablation list | run <scenario> {COST} <iterations> | serve <port> hello|failure|ws"
-    );
-    ExitCode::from(2)
+        })
+    })
 }

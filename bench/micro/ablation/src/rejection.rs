@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use rookery_error::{Error, ErrorHook, ErrorHookFuture, ErrorId, throw};
 
-use crate::meter::{Case, repeat};
+use rookery_bench_meter::{Figures, repeat};
 
 /// 32 bytes, as the error of leptos PR 4777 has.
 #[derive(Debug)]
@@ -47,13 +47,10 @@ impl Future for Throws {
     }
 }
 
-pub const CASE: Case = Case {
-    scenario: "rejection",
-    what: "a poll under a hook that throws one error of 32 bytes",
-    run: |n| {
-        let hook: Arc<dyn ErrorHook> = Arc::new(Count::default());
-        let mut future = pin!(ErrorHookFuture::with_hook(Some(hook), Throws));
-        let mut cx = Context::from_waker(Waker::noop());
-        repeat(n, || future.as_mut().poll(&mut cx).is_ready())
-    },
-};
+/// A poll under a hook that throws one error of 32 bytes.
+pub fn run(n: u64) -> Figures {
+    let hook: Arc<dyn ErrorHook> = Arc::new(Count::default());
+    let mut future = pin!(ErrorHookFuture::with_hook(Some(hook), Throws));
+    let mut cx = Context::from_waker(Waker::noop());
+    repeat(n, || future.as_mut().poll(&mut cx).is_ready())
+}

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::mem;
 use std::sync::Arc;
 
-use crate::meter::{Case, Figures, repeat};
+use rookery_bench_meter::{Case, Figures, case, repeat};
 
 /// An error of 32 bytes, as in leptos PR 4777.
 #[derive(Debug, Clone, Copy)]
@@ -76,70 +76,39 @@ fn keep<T>(iterations: u64, operation: impl Fn() -> T) -> Figures {
 }
 
 pub fn cases() -> Vec<Case> {
-    let case = |scenario, peer, what, run| Case { scenario, peer, what, run };
     vec![
-        case("new-32", "ours", "Error::new of 32 bytes, and drop", |n| {
-            repeat(n, || rookery_error::Error::new(ThirtyTwo::new()))
-        }),
-        case("new-32", "throw_error", "From, its only constructor, and drop", |n| {
-            repeat(n, || throw_error::Error::from(ThirtyTwo::new()))
-        }),
-        case("new-32", "anyhow", "Error::new of 32 bytes, and drop", |n| {
-            repeat(n, || anyhow::Error::new(ThirtyTwo::new()))
-        }),
-        case("new-32", "arc", "Arc::new as Arc<dyn Error + Send + Sync>, and drop", |n| {
-            repeat(n, || -> Plain { Arc::new(ThirtyTwo::new()) })
-        }),
-        case("make-32", "ours", "Error::new of 32 bytes, leaked", |n| {
-            keep(n, || rookery_error::Error::new(ThirtyTwo::new()))
-        }),
-        case("make-32", "anyhow", "Error::new of 32 bytes, leaked", |n| {
-            keep(n, || anyhow::Error::new(ThirtyTwo::new()))
-        }),
-        case("make-32", "arc", "Arc::new as Arc<dyn Error + Send + Sync>, leaked", |n| {
-            keep(n, || -> Plain { Arc::new(ThirtyTwo::new()) })
-        }),
-        case("from-32", "ours", "From, which the question mark uses, and drop", |n| {
-            repeat(n, || rookery_error::Error::from(ThirtyTwo::new()))
-        }),
-        case("from-32", "throw_error", "From, and drop", |n| {
-            repeat(n, || throw_error::Error::from(ThirtyTwo::new()))
-        }),
-        case("from-32", "anyhow", "From, and drop", |n| repeat(n, || anyhow::Error::from(ThirtyTwo::new()))),
-        case("from-32", "arc", "by way of a box, and drop", |n| {
+        case("new-32", "ours", |n| repeat(n, || rookery_error::Error::new(ThirtyTwo::new()))),
+        case("new-32", "throw_error", |n| repeat(n, || throw_error::Error::from(ThirtyTwo::new()))),
+        case("new-32", "anyhow", |n| repeat(n, || anyhow::Error::new(ThirtyTwo::new()))),
+        case("new-32", "arc", |n| repeat(n, || -> Plain { Arc::new(ThirtyTwo::new()) })),
+        case("make-32", "ours", |n| keep(n, || rookery_error::Error::new(ThirtyTwo::new()))),
+        case("make-32", "anyhow", |n| keep(n, || anyhow::Error::new(ThirtyTwo::new()))),
+        case("make-32", "arc", |n| keep(n, || -> Plain { Arc::new(ThirtyTwo::new()) })),
+        case("from-32", "ours", |n| repeat(n, || rookery_error::Error::from(ThirtyTwo::new()))),
+        case("from-32", "throw_error", |n| repeat(n, || throw_error::Error::from(ThirtyTwo::new()))),
+        case("from-32", "anyhow", |n| repeat(n, || anyhow::Error::from(ThirtyTwo::new()))),
+        case("from-32", "arc", |n| {
             repeat(n, || -> Plain { Box::<dyn StdError + Send + Sync>::from(ThirtyTwo::new()).into() })
         }),
-        case("from-text", "ours", "From of a &str of 29 bytes, and drop", |n| {
-            repeat(n, || from_text::<rookery_error::Error>(text()))
-        }),
-        case("from-text", "throw_error", "From of the same, and drop", |n| {
-            repeat(n, || from_text::<throw_error::Error>(text()))
-        }),
-        case("from-text", "anyhow", "Error::msg of the same as a String, and drop", |n| {
-            repeat(n, || anyhow_from_text(text()))
-        }),
-        case("from-text", "arc", "From by way of a box, and drop", |n| repeat(n, || arc_from_text(text()))),
-        case("static", "empty", "a call that does nothing", |n| repeat(n, empty)),
-        case("static", "ours", "a call that returns Error::from_static, and drop", |n| repeat(n, message)),
-        case("static", "throw_error", "From of a literal, and drop", |n| {
-            repeat(n, || throw_error::Error::from(TEXT))
-        }),
-        case("static", "anyhow", "anyhow! of a literal, and drop", |n| {
-            repeat(n, || anyhow::anyhow!("the request head is too large"))
-        }),
-        case("static-typed", "empty", "a call that does nothing", |n| repeat(n, empty)),
-        case("static-typed", "ours", "a call that returns Error::from_static_error, and drop", |n| {
-            repeat(n, typed)
-        }),
-        case("clone", "ours", "clone and drop of an error on the heap", |n| {
+        case("from-text", "ours", |n| repeat(n, || from_text::<rookery_error::Error>(text()))),
+        case("from-text", "throw_error", |n| repeat(n, || from_text::<throw_error::Error>(text()))),
+        case("from-text", "anyhow", |n| repeat(n, || anyhow_from_text(text()))),
+        case("from-text", "arc", |n| repeat(n, || arc_from_text(text()))),
+        case("static", "empty", |n| repeat(n, empty)),
+        case("static", "ours", |n| repeat(n, message)),
+        case("static", "throw_error", |n| repeat(n, || throw_error::Error::from(TEXT))),
+        case("static", "anyhow", |n| repeat(n, || anyhow::anyhow!("the request head is too large"))),
+        case("static-typed", "empty", |n| repeat(n, empty)),
+        case("static-typed", "ours", |n| repeat(n, typed)),
+        case("clone", "ours", |n| {
             let error = rookery_error::Error::new(ThirtyTwo::new());
             repeat(n, || black_box(&error).clone())
         }),
-        case("clone", "throw_error", "clone and drop", |n| {
+        case("clone", "throw_error", |n| {
             let error = throw_error::Error::from(ThirtyTwo::new());
             repeat(n, || black_box(&error).clone())
         }),
-        case("clone", "arc", "clone and drop", |n| {
+        case("clone", "arc", |n| {
             let error: Plain = Arc::new(ThirtyTwo::new());
             repeat(n, || black_box(&error).clone())
         }),

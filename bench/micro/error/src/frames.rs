@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use crate::errors::{Plain, ThirtyTwo};
-use crate::meter::{Case, Figures, repeat};
+use rookery_bench_meter::{Case, Figures, case, repeat};
 
 /// Where the error waits, and how often a frame went on (never).
 struct Ways<E> {
@@ -66,12 +66,12 @@ frames!(arc, Plain);
 frames!(value, ThirtyTwo);
 
 pub fn cases() -> Vec<Case> {
-    let case = |peer, what, run| Case { scenario: "frames-10", peer, what, run };
+    let case = |peer, run: fn(u64) -> Figures| case("frames-10", peer, run);
     vec![
-        case("ours", "one word a frame", |n| ours::run(rookery_error::Error::new(ThirtyTwo::new()), n)),
-        case("throw_error", "two words a frame", |n| throw::run(ThirtyTwo::new().into(), n)),
-        case("anyhow", "one word a frame", |n| any::run(ThirtyTwo::new().into(), n)),
-        case("arc", "two words a frame", |n| arc::run(Arc::new(ThirtyTwo::new()), n)),
-        case("value", "the 32 bytes themselves", |n| value::run(ThirtyTwo::new(), n)),
+        case("ours", |n| ours::run(rookery_error::Error::new(ThirtyTwo::new()), n)),
+        case("throw_error", |n| throw::run(ThirtyTwo::new().into(), n)),
+        case("anyhow", |n| any::run(ThirtyTwo::new().into(), n)),
+        case("arc", |n| arc::run(Arc::new(ThirtyTwo::new()), n)),
+        case("value", |n| value::run(ThirtyTwo::new(), n)),
     ]
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rookery_error::{Delivery, ErrorHook as _, Kind, Reports, StaticError};
 
 use crate::errors::ThirtyTwo;
-use crate::meter::{Case, repeat};
+use rookery_bench_meter::{Case, case, repeat};
 
 /// A hook that counts, for each crate's trait.
 #[derive(Default)]
@@ -52,23 +52,22 @@ impl Kind for Counted {
 static REJECTION: StaticError<ThirtyTwo> = StaticError::new(ThirtyTwo::CONST);
 
 pub fn cases() -> Vec<Case> {
-    let case = |scenario, peer, what, run| Case { scenario, peer, what, run };
     vec![
-        case("throw", "ours", "a static message to a hook that is lent", |n| {
+        case("throw", "ours", |n| {
             let hook: Arc<dyn rookery_error::ErrorHook> = Arc::new(Ours::default());
             rookery_error::with_hook(&hook, || {
                 repeat(n, || rookery_error::throw(rookery_error::Error::from_static(&"too large")))
             })
         }),
-        case("throw", "ours-guard", "a static message to a hook that a guard holds", |n| {
+        case("throw", "ours-guard", |n| {
             let _guard = rookery_error::set_hook(Arc::new(Ours::default()));
             repeat(n, || rookery_error::throw(rookery_error::Error::from_static(&"too large")))
         }),
-        case("throw", "throw_error", "a literal to a hook that a guard holds", |n| {
+        case("throw", "throw_error", |n| {
             let _guard = throw_error::set_error_hook(Arc::new(Throw::default()));
             repeat(n, || throw_error::throw("too large"))
         }),
-        case("reject", "ours", "begin a request, count its rejection by kind, queue and take it", |n| {
+        case("reject", "ours", |n| {
             let reports = Arc::new(Reports::<Counted>::new());
             reports.set_delivery(Delivery::Queue);
             let hook = reports.hook();
@@ -80,7 +79,7 @@ pub fn cases() -> Vec<Case> {
                 reports.take()
             })
         }),
-        case("reject", "ours-counted", "the same without a listener", |n| {
+        case("reject", "ours-counted", |n| {
             let reports = Arc::new(Reports::<Counted>::new());
             let hook = reports.hook();
             let mut request = 0;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::hooks::{Ours, Throw};
-use crate::meter::{Case, Figures, repeat};
+use rookery_bench_meter::{Case, Figures, case, repeat};
 
 /// What is wrapped. Not inlined: or the compiler would see that nobody asks for the hook, and leave it out.
 struct Inner(u64);
@@ -117,7 +117,12 @@ fn added<F: Future<Output = ()>>(iterations: u64, wrapped: impl Fn() -> F) -> Fi
         })
         .collect();
     differences.sort_by(f64::total_cmp);
-    Figures { ns_per_op: differences[differences.len() / 2], allocs_per_op: 0.0, bytes_per_op: 0.0 }
+    Figures {
+        ns_per_op: differences[differences.len() / 2],
+        allocs_per_op: 0.0,
+        bytes_per_op: 0.0,
+        more: None,
+    }
 }
 
 fn ours() -> rookery_error::ErrorHookFuture<Inner> {
@@ -134,19 +139,14 @@ fn hook() -> Slot {
 }
 
 pub fn cases() -> Vec<Case> {
-    let case = |scenario, peer, what, run| Case { scenario, peer, what, run };
     vec![
-        case("poll", "bare", "the future alone", |n| polled(n, Inner(0))),
-        case("poll", "ours", "ErrorHookFuture with a hook", |n| polled(n, ours())),
-        case("poll", "ours-none", "ErrorHookFuture that captured no hook", |n| {
-            polled(n, rookery_error::ErrorHookFuture::with_hook(None, Inner(0)))
-        }),
-        case("poll", "throw_error", "ErrorHookFuture with a hook", |n| polled(n, throw())),
-        case("poll", "cloned", "a hook cloned into the slot", |n| polled(n, Cloned(hook(), Inner(0)))),
-        case("poll", "swapped", "a hook swapped in and out", |n| polled(n, Swapped(hook(), Inner(0)))),
-        case("poll-added", "ours", "poll through ErrorHookFuture less a bare poll", |n| added(n, ours)),
-        case("poll-added", "throw_error", "poll through ErrorHookFuture less a bare poll", |n| {
-            added(n, throw)
-        }),
+        case("poll", "bare", |n| polled(n, Inner(0))),
+        case("poll", "ours", |n| polled(n, ours())),
+        case("poll", "ours-none", |n| polled(n, rookery_error::ErrorHookFuture::with_hook(None, Inner(0)))),
+        case("poll", "throw_error", |n| polled(n, throw())),
+        case("poll", "cloned", |n| polled(n, Cloned(hook(), Inner(0)))),
+        case("poll", "swapped", |n| polled(n, Swapped(hook(), Inner(0)))),
+        case("poll-added", "ours", |n| added(n, ours)),
+        case("poll-added", "throw_error", |n| added(n, throw)),
     ]
 }
