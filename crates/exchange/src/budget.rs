@@ -21,7 +21,7 @@ pub enum Share {
     Requests,
     /// WebSocket messages that have not come whole.
     Messages,
-    /// What waits to be sent to WebSockets.
+    /// What waits to be sent to WebSockets, and of replies that come in pieces.
     Queues,
     /// Replies that are being sent.
     Replies,

@@ -2,9 +2,13 @@
 
 use crate::exchange::{Exchange, ExchangeId, ListenerId};
 use crate::payload::Payload;
+use crate::stream::Departure;
 
 /// Names a WebSocket: the id of the exchange that opened it.
 pub type SocketId = ExchangeId;
+
+/// Names a reply that comes in pieces: the id of its exchange.
+pub type StreamId = ExchangeId;
 
 /// Whether a message is text (valid UTF-8) or binary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,9 +55,33 @@ pub enum Event {
         /// Its listener.
         listener: ListenerId,
     },
+    /// There is room for a piece of a stream that is pulled ([`StreamRules`](crate::StreamRules)). Answered by
+    /// [`Command::Piece`], [`Command::End`] or [`Command::Cut`]; not told again before that.
+    Want {
+        /// The stream.
+        stream: StreamId,
+        /// Its listener.
+        listener: ListenerId,
+    },
+    /// There is room again, after [`Flow::give`](crate::Flow::give) had said that there was not.
+    Room {
+        /// The stream.
+        stream: StreamId,
+        /// Its listener.
+        listener: ListenerId,
+    },
+    /// The stream has ended: told exactly once for each reply that has one.
+    Departed {
+        /// The stream.
+        stream: StreamId,
+        /// Its listener.
+        listener: ListenerId,
+        /// How.
+        reason: Departure,
+    },
 }
 
-/// Down: what the application wants done. Commands for a WebSocket that has ended are ignored.
+/// Down: what the application wants done. Commands for a WebSocket or a stream that has ended are ignored.
 #[derive(Debug)]
 pub enum Command {
     /// The exchange has its reply. Status 101 accepts a WebSocket.
@@ -82,5 +110,33 @@ pub enum Command {
     Abort {
         /// The WebSocket.
         socket: SocketId,
+    },
+    /// The next piece of a stream, which [`Flow::give`](crate::Flow::give) has counted in. An empty one answers
+    /// [`Event::Want`] with "nothing yet".
+    Piece {
+        /// The stream.
+        stream: StreamId,
+        /// Its bytes.
+        payload: Payload,
+    },
+    /// Sends the head of a stream's reply now, if it still waits for the first piece.
+    SendHead {
+        /// The stream.
+        stream: StreamId,
+    },
+    /// The stream is whole.
+    End {
+        /// The stream.
+        stream: StreamId,
+    },
+    /// The stream cannot be completed: what came before is sent, and then its client sees that it was cut. If nothing has
+    /// been sent, 500 is answered instead.
+    Cut {
+        /// The stream.
+        stream: StreamId,
+        /// [`Departure::Error`], or [`Departure::Slow`], with which what came before is not waited for.
+        reason: Departure,
+        /// The text of the 500, UTF-8; empty: the server's own.
+        page: Vec<u8>,
     },
 }

@@ -12,8 +12,9 @@ use crate::body::RequestBody;
 use crate::budget::{Budget, Charge, Share};
 use crate::headers::{HeaderLine, KNOWN_HEADERS, PREFIX, StoredHeader, UNKNOWN, known_header, write_cgi};
 use crate::payload::Tag;
-use crate::reply::Reply;
+use crate::reply::{Reply, ReplyBody};
 use crate::span::Span;
+use crate::stream::Stream;
 
 /// Names an exchange for the life of the process. A WebSocket keeps the id of its opening handshake.
 pub type ExchangeId = u64;
@@ -208,6 +209,15 @@ impl Exchange {
     pub fn set_reply_body(&mut self, bytes: &[u8]) {
         let span = self.keep(bytes);
         self.reply.set_copied(span);
+    }
+
+    /// Sets a body that comes in pieces. A Content-Length among the reply's headers, which are there already, is its length.
+    pub fn set_reply_stream(&mut self, stream: Stream) {
+        let length = self.reply_headers().find(|(name, _)| name.eq_ignore_ascii_case(b"content-length"));
+        stream
+            .flow
+            .set_length(length.and_then(|(_, value)| std::str::from_utf8(value).ok()?.trim().parse().ok()));
+        self.reply.set_body(ReplyBody::Stream(stream));
     }
 
     /// The id.

@@ -10,8 +10,8 @@
 //!   Exchange from its pool -- Event::Request --> bounded queue --> Link::next
 //!   Slot waits             <-- Command::Respond -- unbounded*   <-- Link::respond
 //! ```
-//! \* the down queue holds at most one `Respond` per exchange handed out, and WebSocket sends, which are bounded
-//! per connection by the server.
+//! \* the down queue holds at most one `Respond` per exchange handed out, and what is sent over
+//! WebSockets and streams, which is bounded for each of them: by the server, and by a stream's [`Flow`].
 
 mod block;
 mod body;
@@ -23,13 +23,15 @@ mod link;
 mod payload;
 mod reply;
 mod span;
+mod stream;
 
 pub use block::{Block, Blocks};
 pub use body::{BodySource, RequestBody};
 pub use budget::{Budget, Charge, Share};
-pub use event::{Command, Event, MessageKind, SocketId};
+pub use event::{Command, Event, MessageKind, SocketId, StreamId};
 pub use exchange::{Exchange, ExchangeId, ListenerId, Version};
 pub use headers::{HeaderLine, KNOWN_HEADERS, KnownHeader, known_header};
 pub use link::{AppState, AppWaker, IoWaker, Link, PushError, Pushed, QueueLimits};
 pub use payload::{Lease, Payload, Releases, Tag};
 pub use reply::{HeaderError, Reply, ReplyBody};
+pub use stream::{Departure, Flow, Given, HIGH_MARK, LOW_MARK, Stream, StreamRules};

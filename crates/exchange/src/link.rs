@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use crate::event::{Command, Event};
 use crate::exchange::Exchange;
 use crate::payload::Releases;
+use crate::stream::{Flow, Stream, StreamRules};
 
 /// Wakes an application that is parked outside the link, or that went away. Called on the server's thread.
 pub trait AppWaker: Send + Sync {
@@ -68,11 +69,14 @@ pub struct QueueLimits {
     pub message_bytes: usize,
     /// WebSocket messages that may wait, likewise. Default 4,096.
     pub messages: usize,
+    /// Bytes of one stream that may wait to be written, on whatever side: past that its client is too slow, and it is cut.
+    /// Default 16 MiB: seconds of what a program writes, and more than a socket's buffer.
+    pub stream_bytes: usize,
 }
 
 impl Default for QueueLimits {
     fn default() -> QueueLimits {
-        QueueLimits { requests: 1024, message_bytes: 64 << 20, messages: 4096 }
+        QueueLimits { requests: 1024, message_bytes: 64 << 20, messages: 4096, stream_bytes: 16 << 20 }
     }
 }
 
@@ -235,7 +239,7 @@ impl Link {
                     up.messages += 1;
                     up.message_bytes += payload.as_bytes().len();
                 }
-                Event::Closed { .. } | Event::Drained { .. } => {}
+                _ => {}
             }
             up.events.push_back(event);
             self.put.fetch_add(1, Ordering::SeqCst);
@@ -479,6 +483,11 @@ impl Link {
         }
     }
 
+    /// A stream for the body of a reply.
+    pub fn stream(&self, rules: StreamRules) -> Stream {
+        Stream { rules, flow: Arc::new(Flow::new(self.limits.stream_bytes)) }
+    }
+
     /// Where the tokens of ended leases are collected.
     pub fn releases(&self) -> &Arc<Releases> {
         &self.releases
@@ -513,7 +522,7 @@ impl Link {
                     up.messages -= 1;
                     up.message_bytes -= payload.as_bytes().len();
                 }
-                Event::Closed { .. } | Event::Drained { .. } => {}
+                _ => {}
             }
             // Half empty, so that reading does not stop and start for each message.
             let limits = &self.limits;

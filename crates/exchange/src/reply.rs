@@ -5,6 +5,7 @@ use std::fs::File;
 
 use crate::payload::Lease;
 use crate::span::Span;
+use crate::stream::Stream;
 
 /// What the application answers. Framing (Content-Length, Date, HEAD, 204, 304) is the server's business.
 #[derive(Debug, Default)]
@@ -33,6 +34,8 @@ pub enum ReplyBody {
         /// Its length when it was opened.
         len: u64,
     },
+    /// Pieces that come after the reply.
+    Stream(Stream),
 }
 
 /// Why a header of a reply was refused: it would have split the response or be no header at all.

@@ -122,7 +122,7 @@ pub struct Shares {
     /// WebSocket messages that wait for the application: reading them stops, as past
     /// [`message_bytes`](rookery_exchange::QueueLimits::message_bytes). Default 5.
     pub waiting: u8,
-    /// What waits to be sent to WebSockets: 1013. Default 20.
+    /// What waits to be sent to WebSockets: 1013; and of replies that come in pieces: they are cut off. Default 20.
     pub queues: u8,
     /// Replies larger than 8 KiB that are being sent, each counted as a quarter of this at most: 503, or the largest that
     /// is not read is cut off. Default 20.

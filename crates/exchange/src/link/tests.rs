@@ -59,7 +59,10 @@ fn a_full_queue_gives_the_request_back_and_still_takes_closes() {
 #[test]
 fn reading_stops_at_the_limit_and_goes_on_at_half_of_it() {
     let (ring, rung) = mpsc::channel();
-    let link = Link::new(QueueLimits { messages: 100, message_bytes: 1000, requests: 1 }, Box::new(Never));
+    let link = Link::new(
+        QueueLimits { messages: 100, message_bytes: 1000, requests: 1, ..QueueLimits::default() },
+        Box::new(Never),
+    );
     link.set_io_waker(Some(Arc::new(Ring(Mutex::new(ring)))));
     for _ in 0..3 {
         let _ = link.push(message(400));

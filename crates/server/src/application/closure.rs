@@ -43,7 +43,8 @@ impl Application for Closure {
             }
             Event::Head(exchange) => Command::Proceed(exchange),
             Event::Message { socket, kind, payload, .. } => Command::Send { socket, kind, payload },
-            Event::Closed { .. } | Event::Drained { .. } => return Ok(Pushed::Quiet),
+            // Nobody is told of what has ended, and it makes no streams.
+            _ => return Ok(Pushed::Quiet),
         };
         self.commands.borrow_mut().push_back(command);
         Ok(Pushed::Quiet)

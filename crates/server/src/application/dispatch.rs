@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rookery_exchange::{
-    Budget, Command, Event, Exchange, ExchangeId, ListenerId, Payload, PushError, Pushed,
+    Budget, Command, Departure, Event, Exchange, ExchangeId, ListenerId, Payload, PushError, Pushed,
+    ReplyBody,
 };
 use tokio::sync::Notify;
 
@@ -94,11 +95,15 @@ impl Dispatch {
     }
 
     /// Takes an exchange back whose client has gone. A WebSocket that was accepted in vain has ended: each one that
-    /// is accepted does, once.
+    /// is accepted does, once; and so has a stream.
     pub(crate) fn disown(&self, exchange: Box<Exchange>) {
         if is_accepted(&exchange) {
             let (socket, listener) = (exchange.id(), exchange.listener());
             self.tell(Event::Closed { socket, listener, code: 1006 });
+        } else if let ReplyBody::Stream(stream) = exchange.reply().body() {
+            stream.flow.end();
+            let (stream, listener) = (exchange.id(), exchange.listener());
+            self.tell(Event::Departed { stream, listener, reason: Departure::Client });
         }
         self.exchanges.give(exchange);
     }
@@ -169,4 +174,9 @@ impl fmt::Debug for Dispatch {
 /// Whether this is a handshake that the application has accepted.
 pub(crate) fn is_accepted(exchange: &Exchange) -> bool {
     exchange.is_upgrade() && exchange.reply().status() == 101
+}
+
+/// Whether this is a reply that comes in pieces.
+pub(crate) fn is_streamed(exchange: &Exchange) -> bool {
+    matches!(exchange.reply().body(), ReplyBody::Stream(_))
 }

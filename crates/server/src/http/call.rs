@@ -13,6 +13,7 @@ use super::connection::Connection;
 use super::context::Http;
 use super::header_names::HeaderNames;
 use super::standing::Phase;
+use super::stream::Stream;
 use crate::application::dispatch::Dispatch;
 use crate::observe::access_log::entry::Entry;
 use crate::peers::room::FREE;
@@ -102,6 +103,12 @@ impl Call {
     /// The reply is being made.
     pub(super) fn replies(&mut self) {
         self.step(State::Reply);
+    }
+
+    /// The reply comes in pieces.
+    pub(super) fn streams(&mut self, stream: &Rc<Stream>) {
+        self.state = State::Reply;
+        self.connection.stream(stream);
     }
 
     fn step(&mut self, state: State) {

@@ -8,13 +8,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use rookery_exchange::{Charge, Exchange, ListenerId, Share};
+use rookery_exchange::{Charge, Departure, Exchange, ListenerId, Share};
 
 use super::call_parts::CallParts;
 use super::context::Http;
 use super::sending::{Sending, Sent, SentFile};
 use super::site::Site;
 use super::standing::{Phase, Standing};
+use super::stream::Stream;
 use crate::net::listen::Ends;
 use crate::net::transport::Transport;
 use crate::peers::room::{CONNECTION_BYTES, FREE};
@@ -61,6 +62,19 @@ pub(crate) struct Connection {
     sending: RefCell<Option<Box<Sending>>>,
     /// Those of the call whose reply has been made, and whose last bytes are being written.
     flushing: RefCell<Option<Box<CallParts>>>,
+    /// The reply that comes in pieces, until its last byte has been written.
+    stream: RefCell<Option<Rc<Stream>>>,
+    /// Whether the connection is to end with a reset, because what its peer has of a reply must not look whole.
+    pub(super) reset: Cell<Reset>,
+}
+
+/// How a connection ends whose peer has a part of a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reset {
+    No,
+    /// When the peer's system has what was written, or the time of a close is over.
+    Written,
+    Now,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +128,8 @@ impl Connection {
             upgrade: RefCell::default(),
             sending: RefCell::default(),
             flushing: RefCell::default(),
+            stream: RefCell::default(),
+            reset: Cell::new(Reset::No),
         })
     }
 
@@ -175,6 +191,8 @@ impl Connection {
             if self.end.get() == End::AfterReply {
                 self.end.set(End::Now);
             }
+        } else if self.standing.phase() == Phase::Stream {
+            self.has_flushed_stream();
         }
     }
 
@@ -207,7 +225,7 @@ impl Connection {
                 parts.reply.set(parts.reply.bytes() + both);
             }
         }
-        if self.standing.phase() == Phase::Reply {
+        if matches!(self.standing.phase(), Phase::Reply | Phase::Stream) {
             self.enter(Phase::Flush);
         }
     }
@@ -216,6 +234,53 @@ impl Connection {
         self.standing.reply.set(0);
         if let Some(parts) = self.flushing.take() {
             self.http.keep(parts);
+        }
+        self.end_stream(Departure::Done);
+    }
+
+    // ---- a reply that comes in pieces ----
+
+    /// Its reply is a stream.
+    pub(super) fn stream(&self, stream: &Rc<Stream>) {
+        stream.join_peer(self.key.get());
+        let limits = &self.http.peers.limits;
+        self.transport.borrow().set_for_streaming(limits.idle_time);
+        self.stream.replace(Some(Rc::clone(stream)));
+        self.enter(Phase::Stream);
+        if self.end.get() == End::AfterReply {
+            stream.stop();
+        }
+    }
+
+    /// The stream that is its reply.
+    pub(super) fn open_stream(&self) -> Option<Rc<Stream>> {
+        self.stream.borrow().clone()
+    }
+
+    fn has_flushed_stream(&self) {
+        let is_to_be_polled = self.stream.borrow().as_ref().is_some_and(|stream| stream.has_flushed());
+        if is_to_be_polled {
+            self.wake();
+        }
+    }
+
+    /// Whether there is nothing to be said any more to the client of a stream: it has gone, which a FIN tells as well, or the
+    /// stream has failed.
+    pub(super) fn is_stream_over(&self, cx: &mut Context<'_>) -> bool {
+        let is_cut = self.stream.borrow().as_ref().is_some_and(|stream| stream.is_cut());
+        is_cut || self.is_reset(cx) || self.is_half_closed.get()
+    }
+
+    fn end_stream(&self, reason: Departure) {
+        if let Some(stream) = self.stream.take() {
+            self.http.streams.end(&stream, reason);
+        }
+    }
+
+    /// Decides why its stream ends, if it has one.
+    fn decide(&self, reason: Departure) {
+        if let Some(stream) = &*self.stream.borrow() {
+            stream.decide(reason);
         }
     }
 
@@ -246,6 +311,7 @@ impl Connection {
 
     /// Ends what is too slow: with 408 where no answer has begun and the peer has sent something.
     fn give_up(&self) {
+        self.decide(Departure::Timeout);
         self.end(match self.standing.phase() {
             _ if !self.standing.can_be_answered() => End::Now,
             Phase::Head => End::HeadTimeout,
@@ -255,11 +321,16 @@ impl Connection {
 
     /// Ends the connection for want of room: with 503 where no answer has begun and the peer has sent something.
     fn overload(&self) {
+        self.decide(Departure::Slow);
         self.end(if self.standing.can_be_answered() { End::Overload } else { End::Now });
     }
 
     /// hyper is gone, and with it the request and the reply: all that was charged beside the connection itself is gone.
     pub(super) fn settle(&self) {
+        if let Some(stream) = &*self.stream.borrow() {
+            self.reset.set(if stream.is_cut() { Reset::Written } else { Reset::Now });
+        }
+        self.end_stream(Departure::Client);
         self.has_left();
         self.charge.set(CONNECTION_BYTES.min(self.charge.bytes()));
         if let (Some(files), Some(parts)) = (self.sending.take(), &mut *self.flushing.borrow_mut()) {
@@ -343,6 +414,12 @@ impl Connection {
         }
         self.has_gone.get()
     }
+
+    /// Whether the peer has sent a FIN behind bytes that are not read before the reply has ended: a system call, where
+    /// nothing else would tell.
+    fn has_shut(&self) -> bool {
+        !self.is_watched.get() && !self.is_half_closed.get() && self.transport.borrow().has_peer_shut()
+    }
 }
 
 /// Ticks after which an idle connection gives its buffers up: they are made anew with the next request, which costs two
@@ -365,6 +442,10 @@ impl Peer for Connection {
     }
 
     fn sweep(&self, now: u32) {
+        if self.standing.phase() == Phase::Stream && self.has_shut() {
+            self.is_half_closed.set(true);
+            self.wake();
+        }
         if self.is_owed()
             && self.is_half_closed.get()
             && !self.has_gone.get()
@@ -386,7 +467,11 @@ impl Peer for Connection {
     }
 
     fn held(&self, share: Share) -> usize {
-        if self.is_ending() { 0 } else { self.standing.held(share, self.charge.bytes()) }
+        match &*self.stream.borrow() {
+            _ if self.is_ending() => 0,
+            Some(stream) if share == Share::Queues => stream.held(),
+            _ => self.standing.held(share, self.charge.bytes()),
+        }
     }
 
     fn evict(&self, share: Share, held: usize) {
@@ -403,17 +488,26 @@ impl Peer for Connection {
     }
 
     fn stop(&self) {
-        let owes = matches!(self.standing.phase(), Phase::Application | Phase::Reply | Phase::Flush);
+        let phase = self.standing.phase();
+        let owes = matches!(phase, Phase::Application | Phase::Reply | Phase::Stream | Phase::Flush);
         self.end(if owes { End::AfterReply } else { End::Now });
+        if let Some(stream) = self.open_stream() {
+            stream.stop();
+        }
     }
 
     fn abort(&self) {
+        self.decide(Departure::Stop);
         self.lingers.set(false);
         self.end(End::Now);
     }
 
     fn is_owed(&self) -> bool {
         self.standing.phase() == Phase::Application
+    }
+
+    fn is_unfinished(&self) -> bool {
+        self.open_stream().is_some_and(|stream| stream.is_open())
     }
 
     fn is_ending(&self) -> bool {

@@ -11,7 +11,8 @@ use rookery_exchange::{Blocks, Exchange};
 use super::call_parts::{CallParts, KeptParts};
 use super::compress::Gzip;
 use super::header_names::HeaderNames;
-use crate::application::dispatch::{Dispatch, is_accepted};
+use super::streams::Streams;
+use crate::application::dispatch::{Dispatch, is_accepted, is_streamed};
 use crate::net::transport::Scratch;
 use crate::observe::access_log::entry::CurrentLog;
 use crate::peers::table::Peers;
@@ -24,6 +25,8 @@ pub(crate) struct Http {
     pub(crate) peers: Rc<Peers>,
     pub(crate) dispatch: Rc<Dispatch>,
     pub(crate) websockets: Rc<WebSockets>,
+    /// Replies that come in pieces.
+    pub(crate) streams: Streams,
     /// Where entries of the access log go, if anywhere.
     pub(super) log: Arc<CurrentLog>,
     /// Where errors go.
@@ -51,6 +54,7 @@ impl Http {
             peers: Rc::clone(&websockets.shared.peers),
             dispatch: Rc::clone(&websockets.shared.dispatch),
             websockets,
+            streams: Streams::default(),
             log,
             reports,
             scratch,
@@ -80,10 +84,17 @@ impl Http {
         hook.throw(rejection.error());
     }
 
+    /// Opens the stream that is the reply of an exchange.
+    pub(crate) fn open_stream(&self, exchange: &Exchange) {
+        self.streams.open(&self.peers, &self.dispatch, exchange);
+    }
+
     /// Takes an exchange back whose client has gone.
     pub(super) fn disown(&self, exchange: Box<Exchange>) {
         if is_accepted(&exchange) {
             self.websockets.forget(exchange.id());
+        } else if is_streamed(&exchange) {
+            self.streams.forget(exchange.id());
         }
         self.dispatch.disown(exchange);
     }

@@ -158,6 +158,9 @@ async fn drive(connection: &Rc<Connection>, rewound: Bytes, has_small_table: boo
                     // A reply was flushed after `stop`: hyper waits for the next request, which is not wanted.
                     end if end.is_now() => Poll::Ready(DriveEnd::Ended(end)),
                     _ if connection.may_park() => Poll::Ready(DriveEnd::Parked),
+                    _ if connection.standing.phase() == Phase::Stream && connection.is_stream_over(cx) => {
+                        Poll::Ready(DriveEnd::Ended(End::Now))
+                    }
                     _ => Poll::Pending,
                 }
             }

@@ -4,8 +4,9 @@
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::task::{Poll, ready};
+use std::time::Duration;
 
-use super::connection::{Connection, End};
+use super::connection::{Connection, End, Reset};
 use crate::observe::access_log::entry::record_unreadable;
 use crate::peers::table::Peer as _;
 use crate::rejection::Rejection;
@@ -32,6 +33,9 @@ pub(super) fn refuse(connection: &Connection, rejection: Rejection) {
 /// Says goodbye: a FIN, and when the peer is still sending, reading on for a while, so that what was written is not
 /// thrown away by a reset (RFC 9112, 9.6).
 pub(super) async fn close(connection: &Connection) {
+    if connection.reset.get() != Reset::No {
+        return cut(connection).await;
+    }
     connection.transport.borrow().shut_down();
     if !connection.has_rest.get() || !connection.lingers.get() {
         return;
@@ -56,3 +60,23 @@ pub(super) async fn close(connection: &Connection) {
 
 /// What a client may send after its request was refused before the connection is reset all the same.
 const LINGER_BYTES: usize = 16 << 20;
+
+/// How often it is asked whether the peer's system has all.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Ends a connection with a reset, behind what was written of a reply that is not whole: a FIN would look like its end
+/// (HTTP/1.0 has no other).
+async fn cut(connection: &Connection) {
+    if connection.reset.get() == Reset::Written && connection.lingers.get() {
+        connection.end.set(End::No);
+        connection.standing.linger(connection.http.peers.clock.now());
+        // A reset throws away what the peer's system has not acknowledged.
+        let written = async {
+            while !connection.is_ending() && connection.transport.borrow().unsent().is_some_and(|n| n > 0) {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let _ = tokio::time::timeout(connection.http.peers.limits.close_time, written).await;
+    }
+    connection.transport.borrow().reset_on_close();
+}

@@ -22,3 +22,6 @@ pub(crate) mod site;
 pub(crate) mod spool_folder;
 mod standing;
 mod static_file;
+pub(crate) mod stream;
+mod streaming;
+pub(crate) mod streams;

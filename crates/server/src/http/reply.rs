@@ -120,8 +120,22 @@ pub(super) fn build(
         Given::Copied => Content::Whole(body),
         Given::Lent(lease) => Content::Whole(Bytes::from_owner(lease)),
         Given::File { file, len } => Content::Unnamed { file: UnnamedFile::new(file), len },
+        Given::Stream(_) => match call.connection.open_stream() {
+            Some(stream) => {
+                // Without a length HTTP/1.0 has no other end than the connection's.
+                framing.closes |=
+                    exchange.version() == rookery_exchange::Version::Http10 && stream.length().is_none();
+                Content::Stream(stream)
+            }
+            None => Content::Nothing,
+        },
     };
     finish(call, status, headers, content, &framing, form)
+}
+
+/// Whether a reply with this status has no body (RFC 9110, 6.4.1).
+pub(super) fn is_bodiless(status: u16) -> bool {
+    matches!(status, 204 | 304) || status < 200
 }
 
 /// Adds what the server adds.
@@ -142,9 +156,9 @@ pub(super) fn finish(
     if framing.closes {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    let is_bodiless =
-        status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED || status.is_informational();
+    let is_bodiless = is_bodiless(status.as_u16());
     let is_gzip = form.accepts_gzip
+        && !matches!(content, Content::Stream(_))
         && compress::negotiate(
             Some(b"gzip"),
             &Candidate {
@@ -166,7 +180,7 @@ pub(super) fn finish(
     } else if form.is_head {
         // The length that GET would tell, without the bytes (RFC 9110, 9.3.2).
         let len = match &content {
-            Content::Nothing => framing.told_length,
+            Content::Nothing | Content::Stream(_) => framing.told_length,
             content if content.len() == 0 => Some(framing.told_length.unwrap_or(0)),
             content => Some(content.len()),
         };

@@ -17,6 +17,7 @@ use super::call::Call;
 use super::compress::{self, Gzip};
 use super::reply_source::{FileSource, GZIP_PIECE, GzipSource, Input};
 use super::sending::{PIECE, SentFile};
+use super::stream::{Next, Stream};
 use crate::blocking::job::Job;
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::static_files::{Form, ReadyFile};
@@ -43,6 +44,7 @@ pub(super) enum Source {
     Plain(Bytes, Charge, Option<Rc<ReadyFile>>),
     File(FileSource),
     Gzip(Box<GzipSource>),
+    Stream(Rc<Stream>),
 }
 
 impl ReplyBody {
@@ -81,6 +83,15 @@ impl http_body::Body for ReplyBody {
                 }));
             }
             Source::Gzip(gzip) => ready!(gzip.poll_piece(cx)),
+            Source::Stream(stream) => match stream.next() {
+                Next::Piece(bytes) => {
+                    call.entry().add_bytes(bytes.len());
+                    return Poll::Ready(Some(Ok(Frame::data(bytes))));
+                }
+                // The connection's task is woken.
+                Next::Wait => return Poll::Pending,
+                Next::End => None,
+            },
         };
         if let Some(Ok(bytes)) = &piece {
             call.entry().add_bytes(bytes.len());
@@ -94,6 +105,7 @@ impl http_body::Body for ReplyBody {
             Source::Whole(bytes) | Source::Plain(bytes, ..) => bytes.is_empty(),
             Source::File(file) => file.left == 0,
             Source::Gzip(gzip) => gzip.is_at_end(),
+            Source::Stream(stream) => stream.left() == Some(0),
         }
     }
 
@@ -103,6 +115,7 @@ impl http_body::Body for ReplyBody {
             Source::Whole(bytes) | Source::Plain(bytes, ..) => SizeHint::with_exact(bytes.len() as u64),
             Source::File(file) => SizeHint::with_exact(file.left),
             Source::Gzip(_) => SizeHint::default(),
+            Source::Stream(stream) => stream.left().map_or_else(SizeHint::default, SizeHint::with_exact),
         }
     }
 }
@@ -127,12 +140,14 @@ pub(super) enum Content {
         file: UnnamedFile,
         len: u64,
     },
+    /// It comes in pieces.
+    Stream(Rc<Stream>),
 }
 
 impl Content {
     pub(super) fn len(&self) -> u64 {
         match self {
-            Content::Nothing => 0,
+            Content::Nothing | Content::Stream(_) => 0,
             Content::Whole(bytes) => bytes.len() as u64,
             Content::Ready(file) => file.plain().bytes.len() as u64,
             Content::File { len, .. } | Content::Unnamed { len, .. } => *len,
@@ -142,7 +157,8 @@ impl Content {
     /// Bytes that it holds until it has been sent.
     pub(super) fn held(&self) -> usize {
         match self {
-            Content::Nothing => 0,
+            // What waits of a stream is charged as it comes.
+            Content::Nothing | Content::Stream(_) => 0,
             Content::Whole(bytes) => bytes.len(),
             Content::Ready(file) => file.plain().bytes.len(),
             Content::File { .. } | Content::Unnamed { .. } => PIECE,
@@ -152,7 +168,7 @@ impl Content {
     /// Bytes that compressing it holds besides, possibly for longer than its client stays.
     pub(super) fn compressor_bytes(&self) -> usize {
         let len = match self {
-            Content::Nothing => 0,
+            Content::Nothing | Content::Stream(_) => 0,
             Content::Whole(bytes) => bytes.len(),
             Content::Ready(file) => file.plain().bytes.len(),
             Content::File { .. } | Content::Unnamed { .. } => return COMPRESSOR_BYTES,
@@ -176,6 +192,7 @@ impl Content {
                 Source::File(FileSource::new(SentFile::named(file, is_local), at, len))
             }
             Content::Unnamed { file, len } => Source::File(FileSource::new(SentFile::unnamed(file), 0, len)),
+            Content::Stream(stream) => Source::Stream(stream),
         }
     }
 
@@ -187,6 +204,7 @@ impl Content {
         };
         let input = match content {
             Content::Nothing | Content::Ready(_) => return Source::Empty,
+            Content::Stream(stream) => return Source::Stream(stream),
             Content::Whole(bytes) if bytes.len() <= GZIP_HERE => {
                 let bytes = compress(&mut gzip.borrow_mut(), &bytes);
                 keep(ready, &bytes);

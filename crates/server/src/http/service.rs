@@ -14,8 +14,8 @@ use super::connection::Connection;
 use super::reply::{self, ReplyForm};
 use super::reply_body::{ReplyBody, compressed};
 use super::static_file::{self, Answered};
-use super::{body, head};
-use crate::application::dispatch::{Answer, is_accepted};
+use super::{body, head, streaming};
+use crate::application::dispatch::{Answer, is_accepted, is_streamed};
 use crate::rejection::Rejection;
 use crate::websocket::handshake;
 
@@ -81,7 +81,7 @@ async fn reply_to(mut call: Call, request: Request<Incoming>) -> Result<Response
                 Ok(Answer::Reply(answered)) => {
                     // The body has not been read: nothing after it can be.
                     call.leaves_rest(true);
-                    return Ok(respond(call, answered, headers, form));
+                    return Ok(respond(call, answered, headers, form).await);
                 }
                 Err(Unanswered::Gone) => return Err(Gone),
                 Err(Unanswered::Refused(unasked)) => return Ok(busy(call, unasked, headers, true)),
@@ -109,18 +109,22 @@ async fn reply_to(mut call: Call, request: Request<Incoming>) -> Result<Response
             // The connection is taken from hyper before this is polled again.
             std::future::pending().await
         }
-        Ok(Answer::Reply(answered)) => Ok(respond(call, answered, headers, form)),
+        Ok(Answer::Reply(answered)) => Ok(respond(call, answered, headers, form).await),
         Ok(Answer::Proceed(_)) | Err(Unanswered::Gone) => Err(Gone),
         Err(Unanswered::Refused(unasked)) => Ok(busy(call, unasked, headers, false)),
     }
 }
 
-fn respond(
+async fn respond(
     mut call: Call,
     mut exchange: Box<Exchange>,
     headers: HeaderMap,
     form: ReplyForm,
 ) -> Response<ReplyBody> {
+    if is_streamed(&exchange) {
+        // Boxed, so that every connection is not as large as the few that need it.
+        return Box::pin(streaming::respond(call, exchange, headers, form)).await;
+    }
     call.replies();
     if exchange.reply().is_failure() {
         rookery_error::throw(Rejection::Application.error());

@@ -24,6 +24,8 @@ pub(super) enum Phase {
     Application,
     /// The reply is being made and written.
     Reply,
+    /// The reply comes in pieces: the application makes more of it, or it is written.
+    Stream,
     /// The reply has been made; its last bytes are being written.
     Flush,
 }
@@ -144,7 +146,7 @@ impl Standing {
             Phase::Body if self.is_read_blocked.get() => {
                 passed > ticks.idle || self.pace.tick(ticks.body_rate, self.pace.take())
             }
-            Phase::Reply | Phase::Flush if self.is_write_blocked.get() => {
+            Phase::Reply | Phase::Stream | Phase::Flush if self.is_write_blocked.get() => {
                 let taken = self.pace.taken(unsent());
                 if taken > 0 {
                     self.touch(now);
@@ -152,7 +154,7 @@ impl Standing {
                 (taken == 0 && passed > ticks.idle) || self.pace.tick(ticks.reply_rate, taken)
             }
             // It is the server that is waited for, or its disk.
-            Phase::Body | Phase::Reply | Phase::Flush => {
+            Phase::Body | Phase::Reply | Phase::Stream | Phase::Flush => {
                 self.touch(now);
                 self.pace.start();
                 false
@@ -174,8 +176,10 @@ impl Standing {
                 Some(now.wrapping_sub(self.since.get())).filter(|passed| *passed > 1)
             }
             Phase::Body if self.is_read_blocked.get() => lag(ticks.body_rate),
-            Phase::Reply | Phase::Flush if self.is_write_blocked.get() => lag(ticks.reply_rate),
-            Phase::Application | Phase::Body | Phase::Reply | Phase::Flush => None,
+            Phase::Reply | Phase::Stream | Phase::Flush if self.is_write_blocked.get() => {
+                lag(ticks.reply_rate)
+            }
+            Phase::Application | Phase::Body | Phase::Reply | Phase::Stream | Phase::Flush => None,
         }
     }
 

@@ -18,6 +18,11 @@ use super::descriptor::CloseInChild;
 /// Bytes read at once by those that keep no buffer: what a loopback or 10 Gbit/s socket delivers per wake-up.
 const SCRATCH_BYTES: usize = 64 << 10;
 
+/// Bytes of a stream that the system takes before it has sent those before: more would count as written long before they
+/// leave.
+#[cfg(target_os = "linux")]
+const UNSENT: libc::c_int = 128 << 10;
+
 /// One buffer to read into for all that keep none: idle WebSockets, and connections that are being closed.
 #[derive(Debug)]
 pub(crate) struct Scratch(pub(crate) RefCell<Box<[u8]>>);
@@ -188,6 +193,39 @@ impl Transport {
         set(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds);
         set(libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, seconds);
         set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
+    }
+
+    /// Whether the peer has sent a FIN, whatever waits to be read before it. A system call.
+    pub(crate) fn has_peer_shut(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        const SHUT: libc::c_short = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+        #[cfg(not(target_os = "linux"))]
+        const SHUT: libc::c_short = libc::POLLHUP | libc::POLLERR;
+        let mut poll = libc::pollfd { fd: self.fd(), events: SHUT, revents: 0 };
+        // SAFETY: one pollfd, and no waiting.
+        let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
+        found > 0 && poll.revents & SHUT != 0
+    }
+
+    /// Sets a TCP socket up for a reply that comes in pieces: what was written is soon the peer's, and a peer that is not there
+    /// any more is noticed within `patience`, though it sends nothing.
+    pub(crate) fn set_for_streaming(&self, patience: Duration) {
+        #[cfg(target_os = "linux")]
+        if let Socket::Tcp(socket) = &self.socket {
+            let set = |option, value: libc::c_int| {
+                let size = size_of::<libc::c_int>() as libc::socklen_t;
+                let value = (&raw const value).cast();
+                // SAFETY: the descriptor is open and `value` is as long as said. Failing leaves the system's default.
+                unsafe { libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, option, value, size) };
+            };
+            set(libc::TCP_NOTSENT_LOWAT, UNSENT);
+            set(
+                libc::TCP_USER_TIMEOUT,
+                libc::c_int::try_from(patience.as_millis()).unwrap_or(libc::c_int::MAX),
+            );
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = patience;
     }
 
     fn fd(&self) -> RawFd {

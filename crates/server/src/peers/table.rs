@@ -48,6 +48,11 @@ pub(crate) trait Peer: fmt::Debug {
     /// Whether it waits for the application: a stop does not wait for it.
     fn is_owed(&self) -> bool;
 
+    /// Whether it waits for the rest of a reply, and can be ended within it.
+    fn is_unfinished(&self) -> bool {
+        false
+    }
+
     /// Whether it has been told to end.
     fn is_ending(&self) -> bool;
 

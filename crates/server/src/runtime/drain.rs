@@ -15,6 +15,12 @@ pub(super) fn say_goodbye(peers: &Peers, listener: ListenerId) {
 
 /// Waits for the end of all but the connections that the application owes a reply, and ends those that are late.
 pub(super) async fn stop(peers: &Peers, listener: ListenerId, patience: Duration) {
+    for peer in peers.of(listener) {
+        // The application is the one that waits for this: it makes no more of them meanwhile.
+        if peer.is_unfinished() {
+            peer.abort();
+        }
+    }
     let is_done = || peers.of(listener).iter().all(|peer| peer.is_owed());
     let all_done = async {
         loop {

@@ -4,12 +4,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rookery_error::Reports;
-use rookery_exchange::{Budget, Command};
+use rookery_exchange::{Budget, Command, StreamId};
 
 use crate::application::application::Application;
-use crate::application::dispatch::{Answer, Dispatch, is_accepted};
+use crate::application::dispatch::{Answer, Dispatch, is_accepted, is_streamed};
 use crate::config::Limits;
 use crate::http::context::Http;
+use crate::http::stream::Stream;
 use crate::net::addresses::Addresses;
 use crate::net::transport::Scratch;
 use crate::observe::access_log::entry::CurrentLog;
@@ -62,6 +63,8 @@ impl Shared {
                 // Open before its connection knows: what the application sends next is for it already.
                 if is_accepted(&exchange) && self.dispatch.is_awaited(&exchange) {
                     self.websockets.open(&exchange);
+                } else if is_streamed(&exchange) && self.dispatch.is_awaited(&exchange) {
+                    self.http.open_stream(&exchange);
                 }
                 self.hand_back(Answer::Reply(exchange));
             }
@@ -80,6 +83,21 @@ impl Shared {
                     socket.abort();
                 }
             }
+            Command::Piece { stream, payload } => match self.http.streams.get(stream) {
+                Some(stream) => stream.push(payload),
+                None => self.dispatch.discard(payload),
+            },
+            Command::SendHead { stream } => self.with_stream(stream, Stream::send_head),
+            Command::End { stream } => self.with_stream(stream, Stream::end),
+            Command::Cut { stream, reason, page } => {
+                self.with_stream(stream, |stream| stream.fail(reason, page));
+            }
+        }
+    }
+
+    fn with_stream(&self, stream: StreamId, body: impl FnOnce(&Stream)) {
+        if let Some(stream) = self.http.streams.get(stream) {
+            body(&stream);
         }
     }
 

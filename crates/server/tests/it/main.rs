@@ -19,5 +19,6 @@ mod send_queue;
 mod slow;
 mod spool;
 mod stopping;
+mod streams;
 mod support;
 mod websocket;

@@ -96,6 +96,9 @@ fn describe(event: &Event) -> String {
         Event::Message { payload, .. } => format!("message {}", payload.as_bytes().len()),
         Event::Closed { code, .. } => format!("closed {code}"),
         Event::Drained { .. } => "drained".to_owned(),
+        Event::Want { .. } => "want".to_owned(),
+        Event::Room { .. } => "room".to_owned(),
+        Event::Departed { reason, .. } => format!("departed {reason:?}"),
     }
 }
 
@@ -118,7 +121,7 @@ pub(crate) fn echo(mut reply: impl FnMut(&mut Exchange) + Send + 'static) -> Han
                 link.send(Command::Send { socket, kind, payload });
             }
         }
-        Event::Closed { .. } | Event::Drained { .. } => {}
+        _ => {}
     })
 }
 

@@ -89,6 +89,9 @@ const MESSAGE: i32 = 3;
 const CLOSED: i32 = 4;
 const DRAINED: i32 = 5;
 const HEAD: i32 = 6;
+const WANT: i32 = 7;
+const ROOM: i32 = 8;
+const DEPARTED: i32 = 9;
 
 impl Core {
     fn show_exchange(&mut self, kind: i32, mut exchange: Box<Exchange>) -> RawEvent {
@@ -175,6 +178,13 @@ impl Core {
                 event.id = socket;
                 event
             }
+            Event::Want { stream, listener } => show_stream(WANT, stream, listener),
+            Event::Room { stream, listener } => show_stream(ROOM, stream, listener),
+            Event::Departed { stream, listener, reason } => {
+                let mut event = show_stream(DEPARTED, stream, listener);
+                event.code = reason as i32;
+                event
+            }
         }
     }
 
@@ -193,6 +203,13 @@ impl Core {
             }
         }
     }
+}
+
+fn show_stream(kind: i32, stream: u64, listener: u32) -> RawEvent {
+    let mut event = RawEvent::new(kind);
+    event.listener = listener;
+    event.id = stream;
+    event
 }
 
 /// An address and a port in text; `""` and `"0"` on a Unix socket.

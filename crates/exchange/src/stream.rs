@@ -1,0 +1,212 @@
+//! A reply whose body comes in pieces, after the reply: what it is, and how much of it waits.
+//!
+//! # Ground rules
+//! - The application counts a piece in ([`Flow::give`]) before it sends it; the server counts it out when it has been written to
+//!   the client's socket. So both know at any time how much waits, wherever it lies.
+//! - What waits is bounded: past [`QueueLimits::stream_bytes`](crate::QueueLimits::stream_bytes) nothing more is taken.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// Bytes that wait from which on the application is to wait too, and is not asked for more. As much as one write of a large
+/// body, and as uvicorn's mark.
+pub const HIGH_MARK: usize = 64 << 10;
+
+/// Bytes that wait below which an application that waits is told to go on: so that it is not told for each piece.
+pub const LOW_MARK: usize = 16 << 10;
+
+/// Pieces that may be on their way to the server. Each costs some 130 bytes beside its own, so this is 32 MiB.
+const PIECES: usize = 256 << 10;
+
+/// How the server is to treat a stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StreamRules {
+    /// The application gives a piece when it is [asked](crate::Event::Want), and not else.
+    pub is_pulled: bool,
+    /// The head leaves at once, and does not wait for the first piece.
+    pub is_prompt: bool,
+    /// Its bytes are server-sent events (HTML, 9.2): a comment is sent when it has been silent for a while.
+    pub is_events: bool,
+}
+
+/// The body of a reply that comes in pieces.
+#[derive(Debug, Clone)]
+pub struct Stream {
+    /// How it is to be treated.
+    pub rules: StreamRules,
+    /// How much of it waits.
+    pub flow: Arc<Flow>,
+}
+
+/// What the application is told when it has given a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Given {
+    /// Send it, and go on.
+    More,
+    /// Send it, and wait for [`Event::Room`](crate::Event::Room).
+    Enough,
+    /// Too much waits: it is not to be sent, and the stream to be cut ([`Departure::Slow`]).
+    Slow,
+    /// The reply's Content-Length has fewer bytes: it is not to be sent, and the stream to be cut.
+    TooLong,
+    /// The stream is over: it is not to be sent.
+    Over,
+}
+
+/// How a stream ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Departure {
+    /// The client's system has all of it.
+    Done,
+    /// The client went away.
+    Client,
+    /// The application failed, or gave fewer bytes than it said.
+    Error,
+    /// The client takes it more slowly than it is made, or the server has no memory for what waits.
+    Slow,
+    /// The client took nothing for too long.
+    Timeout,
+    /// The server stops.
+    Stop,
+}
+
+/// How much of a stream waits to be written: shared by application and server.
+#[derive(Debug)]
+pub struct Flow {
+    /// The most that may wait.
+    most: usize,
+    /// The reply's Content-Length, [`NO_LENGTH`] without one.
+    length: AtomicU64,
+    /// Bytes the application has given.
+    given: AtomicU64,
+    waiting: AtomicUsize,
+    /// Pieces on their way to the server.
+    pieces: AtomicUsize,
+    /// Whether the application waits to be told that there is room.
+    is_awaited: AtomicBool,
+    is_over: AtomicBool,
+}
+
+const NO_LENGTH: u64 = u64::MAX;
+
+impl Flow {
+    pub(crate) fn new(most: usize) -> Flow {
+        Flow {
+            most,
+            length: AtomicU64::new(NO_LENGTH),
+            given: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+            pieces: AtomicUsize::new(0),
+            is_awaited: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn set_length(&self, length: Option<u64>) {
+        self.length.store(length.unwrap_or(NO_LENGTH), Ordering::Relaxed);
+    }
+
+    // ---- the application's side ----
+
+    /// Counts a piece of `len` bytes in, before it is sent.
+    pub fn give(&self, len: usize) -> Given {
+        if self.is_over() {
+            return Given::Over;
+        }
+        let given = self.given.load(Ordering::Relaxed).saturating_add(len as u64);
+        if self.length().is_some_and(|length| given > length) {
+            return Given::TooLong;
+        }
+        if self.waiting() > self.most.saturating_sub(len) || self.pieces.load(Ordering::Relaxed) >= PIECES {
+            return Given::Slow;
+        }
+        self.given.store(given, Ordering::Relaxed);
+        self.pieces.fetch_add(1, Ordering::Relaxed);
+        let waiting = self.waiting.fetch_add(len, Ordering::Relaxed) + len;
+        if waiting < HIGH_MARK {
+            return Given::More;
+        }
+        // Before the piece is sent: the server, which writes it after that, sees it.
+        self.is_awaited.store(true, Ordering::Release);
+        Given::Enough
+    }
+
+    // ---- both sides ----
+
+    /// Bytes that wait: on their way to the server, there, and in no system's buffer yet.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Bytes the application has given.
+    pub fn given(&self) -> u64 {
+        self.given.load(Ordering::Relaxed)
+    }
+
+    /// The reply's Content-Length, if it has one.
+    pub fn length(&self) -> Option<u64> {
+        Some(self.length.load(Ordering::Relaxed)).filter(|length| *length != NO_LENGTH)
+    }
+
+    /// Whether it has ended: nobody takes anything any more.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    // ---- the server's side ----
+
+    /// A piece has arrived.
+    pub fn has_arrived(&self) {
+        self.pieces.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// `len` bytes have been written. Says whether the application is to be told that there is room.
+    pub fn has_left(&self, len: usize) -> bool {
+        let waiting = self.waiting.fetch_sub(len, Ordering::Relaxed) - len;
+        waiting < LOW_MARK && self.is_awaited.swap(false, Ordering::Acquire)
+    }
+
+    /// It has ended.
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_and_limits() {
+        let flow = Flow::new(100 << 10);
+        assert_eq!(flow.give(HIGH_MARK - 1), Given::More);
+        assert_eq!(flow.give(1), Given::Enough);
+        assert_eq!(flow.give(36 << 10), Given::Enough);
+        assert_eq!((flow.give(1), flow.waiting()), (Given::Slow, 100 << 10));
+        assert!(!flow.has_left((100 << 10) - LOW_MARK));
+        assert!(flow.has_left(1), "below the low mark it is told, once");
+        assert!(!flow.has_left(1));
+        flow.end();
+        assert_eq!(flow.give(1), Given::Over);
+    }
+
+    #[test]
+    fn no_more_than_the_length() {
+        let flow = Flow::new(1000);
+        flow.set_length(Some(5));
+        assert_eq!(flow.give(3), Given::More);
+        assert_eq!(flow.give(3), Given::TooLong);
+        assert_eq!((flow.give(2), flow.given()), (Given::More, 5));
+    }
+
+    #[test]
+    fn pieces_of_nothing_are_bounded_too() {
+        let flow = Flow::new(usize::MAX);
+        for _ in 0..PIECES {
+            assert_eq!(flow.give(0), Given::More);
+        }
+        assert_eq!(flow.give(0), Given::Slow);
+        flow.has_arrived();
+        assert_eq!(flow.give(0), Given::More);
+    }
+}

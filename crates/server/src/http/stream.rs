@@ -1,0 +1,378 @@
+//! A reply that comes in pieces: what waits of it, and how far it is.
+//!
+//! # Ground rules
+//! - A piece counts as waiting until hyper has written it; hyper has [`IN_HYPER`] bytes of it at most. So the marks that the
+//!   application goes by are about the socket, and an end that is not clean can be put behind what was written before.
+//! - However it ends, its application is told once: by [`Stream::depart`].
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use rookery_exchange::{
+    Charge, Departure, Event, Exchange, Flow, HIGH_MARK, ListenerId, Payload, Share, Stream as Given,
+    StreamId, StreamRules,
+};
+
+use crate::application::dispatch::Dispatch;
+use crate::peers::room::FREE;
+use crate::peers::table::Peers;
+
+/// Bytes that hyper is given at once: more would wait where nothing can be said of them, and less is more writes.
+const IN_HYPER: usize = 128 << 10;
+
+/// Shorter pieces are put together while they wait: each alone costs some 100 bytes, and a chunk of its own.
+const JOINED: usize = 16 << 10;
+
+/// How soon an application that had nothing to give is asked again.
+const NOTHING_YET: Duration = Duration::from_millis(10);
+
+/// A reply that comes in pieces. Its connection has it from when the application has answered.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    id: StreamId,
+    listener: ListenerId,
+    /// The key of its connection among the peers, once that has it.
+    peer: Cell<usize>,
+    peers: Rc<Peers>,
+    dispatch: Rc<Dispatch>,
+    pub(super) rules: StreamRules,
+    flow: std::sync::Arc<Flow>,
+    /// What hyper has not been given, and how much that is.
+    queue: RefCell<VecDeque<Bytes>>,
+    queued: Cell<usize>,
+    /// The end of the queue, to which short pieces are added.
+    joined: RefCell<BytesMut>,
+    /// Bytes that hyper has and has not written.
+    in_hyper: Cell<usize>,
+    /// Bytes that hyper has been given so far.
+    sent: Cell<u64>,
+    /// Whether hyper has anything that it has not written, its head included.
+    is_unflushed: Cell<bool>,
+    state: Cell<State>,
+    /// Whether its head is to leave before there is a piece.
+    is_prompt: Cell<bool>,
+    /// Whether hyper has its head.
+    has_head: Cell<bool>,
+    /// Whether the application has been asked for a piece, or is not to be asked yet.
+    is_asked: Cell<bool>,
+    is_resting: Rc<Cell<bool>>,
+    /// How it ends, when that has been decided.
+    reason: Cell<Option<Departure>>,
+    /// What the client is told if nothing has been sent.
+    page: RefCell<Vec<u8>>,
+    /// Whether the application has been told of its end.
+    is_told: Cell<bool>,
+    charge: Charge,
+}
+
+/// How far it is, as the application has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// More may come.
+    Open,
+    /// It is whole.
+    Ended,
+    /// It will not be: what came before is written, and then it is cut.
+    Failed,
+}
+
+/// What hyper is told when it asks for more.
+pub(super) enum Next {
+    Piece(Bytes),
+    /// Not now: the connection is woken.
+    Wait,
+    End,
+}
+
+impl Stream {
+    pub(super) fn new(
+        peers: &Rc<Peers>,
+        dispatch: &Rc<Dispatch>,
+        exchange: &Exchange,
+        given: Given,
+    ) -> Rc<Stream> {
+        Rc::new(Stream {
+            id: exchange.id(),
+            listener: exchange.listener(),
+            peer: Cell::new(usize::MAX),
+            peers: Rc::clone(peers),
+            dispatch: Rc::clone(dispatch),
+            rules: given.rules,
+            flow: given.flow,
+            queue: RefCell::default(),
+            queued: Cell::new(0),
+            joined: RefCell::default(),
+            in_hyper: Cell::new(0),
+            sent: Cell::new(0),
+            is_unflushed: Cell::new(false),
+            state: Cell::new(State::Open),
+            is_prompt: Cell::new(given.rules.is_prompt),
+            has_head: Cell::new(false),
+            is_asked: Cell::new(false),
+            is_resting: Rc::default(),
+            reason: Cell::new(None),
+            page: RefCell::default(),
+            is_told: Cell::new(false),
+            charge: Charge::new(&peers.budget, Share::Queues),
+        })
+    }
+
+    pub(super) fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Its reply's Content-Length, if the application told one.
+    pub(super) fn length(&self) -> Option<u64> {
+        self.flow.length()
+    }
+
+    /// Bytes of it that hyper has not been given, of those that it is to have.
+    pub(super) fn left(&self) -> Option<u64> {
+        self.length().map(|length| length.saturating_sub(self.sent.get()))
+    }
+
+    /// Bytes that it is charged for.
+    pub(super) fn held(&self) -> usize {
+        self.charge.bytes()
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.state.get() == State::Open
+    }
+
+    // ---- what the application does ----
+
+    /// Takes the next piece.
+    pub(crate) fn push(&self, payload: Payload) {
+        self.flow.has_arrived();
+        self.is_asked.set(false);
+        let len = payload.as_bytes().len();
+        if self.state.get() != State::Open {
+            self.forget(len);
+            return self.dispatch.discard(payload);
+        }
+        if len == 0 {
+            self.dispatch.discard(payload);
+            return self.ask_again();
+        }
+        match payload {
+            Payload::Pooled(bytes) if len < JOINED => {
+                self.join(&bytes);
+                self.dispatch.application.recycle(bytes);
+            }
+            Payload::Pooled(bytes) => self.enqueue(Bytes::from(bytes)),
+            Payload::Lent(lease) => self.enqueue(Bytes::from_owner(lease)),
+        }
+        self.queued.set(self.queued.get() + len);
+        if self.hold() { self.wake() } else { self.fail(Departure::Slow, Vec::new()) }
+    }
+
+    fn join(&self, bytes: &[u8]) {
+        let mut joined = self.joined.borrow_mut();
+        if joined.len() + bytes.len() > JOINED {
+            self.queue.borrow_mut().push_back(joined.split().freeze());
+        }
+        joined.put_slice(bytes);
+    }
+
+    fn enqueue(&self, bytes: Bytes) {
+        let joined = self.joined.borrow_mut().split().freeze();
+        let mut queue = self.queue.borrow_mut();
+        if !joined.is_empty() {
+            queue.push_back(joined);
+        }
+        queue.push_back(bytes);
+    }
+
+    /// Charges what waits. `false` when there is no room for it.
+    fn hold(&self) -> bool {
+        let waiting = self.queued.get() + self.in_hyper.get();
+        let (has, needs) = (self.charge.bytes(), if waiting <= FREE { 0 } else { waiting });
+        let has_room = needs <= has || self.peers.make_room(Share::Queues, has, needs - has);
+        // Making room may have been at its own cost.
+        if has_room && self.state.get() != State::Failed {
+            self.charge.set(needs);
+        }
+        has_room
+    }
+
+    /// The head need not wait for a piece.
+    pub(crate) fn send_head(&self) {
+        self.is_prompt.set(true);
+        self.wake();
+    }
+
+    /// It is whole, unless its length is known, and is another.
+    pub(crate) fn end(&self) {
+        if self.state.get() != State::Open {
+            return;
+        }
+        let has = self.sent.get() + self.queued.get() as u64;
+        if self.length().is_some_and(|length| length != has) {
+            return self.fail(Departure::Error, Vec::new());
+        }
+        self.state.set(State::Ended);
+        self.wake();
+    }
+
+    /// It will not be completed.
+    pub(crate) fn fail(&self, reason: Departure, page: Vec<u8>) {
+        if self.state.get() != State::Open {
+            return;
+        }
+        self.state.set(State::Failed);
+        self.reason.set(Some(reason));
+        self.page.replace(page);
+        if reason != Departure::Error {
+            // Its client does not take it: what waits is not waited for.
+            self.drop_queue();
+            self.is_unflushed.set(false);
+        }
+        self.wake();
+    }
+
+    /// The server stops: what is pushed ends in order, so that its client connects to another one. What is pulled is
+    /// waited for.
+    pub(super) fn stop(&self) {
+        if self.is_open() && (!self.rules.is_pulled || self.rules.is_events) {
+            self.reason.set(Some(Departure::Stop));
+            self.end();
+        }
+    }
+
+    /// Decides how it ends, unless that has been.
+    pub(super) fn decide(&self, reason: Departure) {
+        if self.reason.get().is_none() {
+            self.reason.set(Some(reason));
+        }
+    }
+
+    // ---- asking ----
+
+    /// Asks the application for a piece, if it is to be asked and there is room.
+    pub(super) fn ask(&self) {
+        let has_room = self.queued.get() + self.in_hyper.get() < HIGH_MARK && self.left() != Some(0);
+        let is_due = self.rules.is_pulled && self.is_open() && has_room && !self.is_resting.get();
+        if is_due && !self.is_asked.replace(true) {
+            self.dispatch.tell(Event::Want { stream: self.id, listener: self.listener });
+        }
+    }
+
+    /// The application had nothing to give.
+    fn ask_again(&self) {
+        if self.rules.is_pulled && !self.is_resting.replace(true) {
+            // The stream may be over by then, and another peer have the key: waking one for nothing is harmless.
+            let (peers, peer, is_resting) =
+                (Rc::clone(&self.peers), self.peer.get(), Rc::clone(&self.is_resting));
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(NOTHING_YET).await;
+                is_resting.set(false);
+                peers.wake(peer);
+            });
+        }
+    }
+
+    // ---- what its connection does ----
+
+    /// Its connection has it.
+    pub(super) fn join_peer(&self, key: usize) {
+        self.peer.set(key);
+    }
+
+    /// Whether its head can leave: with a piece, or alone.
+    pub(super) fn has_begun(&self) -> bool {
+        self.is_prompt.get() || self.queued.get() > 0 || !self.is_open()
+    }
+
+    /// What is said instead of the reply, when it has failed before anything was sent.
+    pub(super) fn failure(&self) -> Option<Vec<u8>> {
+        (self.state.get() == State::Failed).then(|| self.page.take())
+    }
+
+    /// hyper has its head.
+    pub(super) fn has_head(&self) {
+        self.has_head.set(true);
+        self.is_unflushed.set(true);
+    }
+
+    /// Whether it has failed, and what came before that has been written.
+    pub(super) fn is_cut(&self) -> bool {
+        let is_written = self.queued.get() == 0 && !self.is_unflushed.get();
+        self.state.get() == State::Failed && self.has_head.get() && is_written
+    }
+
+    /// The next piece for hyper.
+    pub(super) fn next(&self) -> Next {
+        if self.in_hyper.get() < IN_HYPER {
+            if let Some(bytes) = self.pop() {
+                self.queued.set(self.queued.get() - bytes.len());
+                self.in_hyper.set(self.in_hyper.get() + bytes.len());
+                self.sent.set(self.sent.get() + bytes.len() as u64);
+                self.is_unflushed.set(true);
+                return Next::Piece(bytes);
+            }
+        }
+        match self.state.get() {
+            State::Ended if self.queued.get() == 0 => Next::End,
+            _ => {
+                self.ask();
+                Next::Wait
+            }
+        }
+    }
+
+    fn pop(&self) -> Option<Bytes> {
+        let mut queue = self.queue.borrow_mut();
+        let Some(first) = queue.front_mut() else {
+            let joined = self.joined.borrow_mut().split().freeze();
+            return Some(joined).filter(|joined| !joined.is_empty());
+        };
+        if first.len() > IN_HYPER { Some(first.split_to(IN_HYPER)) } else { queue.pop_front() }
+    }
+
+    /// hyper has written all that it had. Says whether the connection is to be polled again.
+    pub(super) fn has_flushed(&self) -> bool {
+        self.is_unflushed.set(false);
+        let written = self.in_hyper.take();
+        self.forget(written);
+        self.ask();
+        self.queued.get() > 0 || !self.is_open()
+    }
+
+    /// `len` bytes do not wait any more.
+    fn forget(&self, len: usize) {
+        if self.charge.bytes() > 0 {
+            let waiting = self.queued.get() + self.in_hyper.get();
+            self.charge.set(if waiting <= FREE { 0 } else { waiting });
+        }
+        if self.flow.has_left(len) && !self.is_told.get() {
+            self.dispatch.tell(Event::Room { stream: self.id, listener: self.listener });
+        }
+    }
+
+    fn drop_queue(&self) {
+        self.queue.borrow_mut().clear();
+        self.joined.replace(BytesMut::new());
+        self.queued.set(0);
+        self.charge.set(0);
+    }
+
+    /// It is over: nothing waits any more, and its application is told, once. What has been decided before counts more than
+    /// `reason`.
+    pub(super) fn depart(&self, reason: Departure) {
+        if self.is_told.replace(true) {
+            return;
+        }
+        self.drop_queue();
+        self.flow.end();
+        let reason = self.reason.get().unwrap_or(reason);
+        self.dispatch.tell(Event::Departed { stream: self.id, listener: self.listener, reason });
+    }
+
+    fn wake(&self) {
+        self.peers.wake(self.peer.get());
+    }
+}

@@ -1,0 +1,67 @@
+//! The head of a reply that comes in pieces: it waits for the first of them, so that a failure before that is an ordinary
+//! 500.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use http::{HeaderMap, Response};
+use rookery_exchange::{Departure, Exchange};
+
+use super::call::Call;
+use super::reply::{self, ReplyForm};
+use super::reply_body::ReplyBody;
+use super::stream::Stream;
+use crate::rejection::Rejection;
+
+/// How long a head waits for the first piece. A proxy waits for one for a minute, a person for less.
+const HEAD_WAITS: Duration = Duration::from_secs(1);
+
+/// Makes the response of a stream, when its head can leave.
+pub(super) async fn respond(
+    mut call: Call,
+    mut exchange: Box<Exchange>,
+    headers: HeaderMap,
+    form: ReplyForm,
+) -> Response<ReplyBody> {
+    let http = Rc::clone(&call.connection.http);
+    let Some(stream) = http.streams.get(call.id) else {
+        debug_assert!(false, "opened when the application answered, ended by its connection alone");
+        http.dispatch.finish(exchange);
+        return reply::reject(call, headers, Rejection::Application);
+    };
+    call.streams(&stream);
+    let has_body = !form.is_head() && !reply::is_bodiless(exchange.reply().status());
+    if has_body {
+        let _ = tokio::time::timeout(HEAD_WAITS, begun(&stream)).await;
+    }
+    if let Some(page) = stream.failure() {
+        rookery_error::throw(Rejection::Application.error());
+        http.streams.end(&stream, Departure::Error);
+        call.replies();
+        exchange.begin_reply(Rejection::Application.status());
+        // A name and a value of ours: they are not refused.
+        let _ = exchange.push_reply_header(b"Content-Type", b"text/plain; charset=UTF-8");
+        let own = Rejection::Application.text().as_bytes();
+        exchange.set_reply_body(if page.is_empty() { own } else { &page });
+    } else {
+        stream.has_head();
+    }
+    let response = reply::build(call, &mut exchange, headers, form);
+    http.dispatch.finish(exchange);
+    response
+}
+
+/// Waits until the head can leave.
+async fn begun(stream: &Stream) {
+    poll_fn(|_| {
+        // Woken by the connection's own waker, as whoever waits for an answer.
+        if stream.has_begun() {
+            return Poll::Ready(());
+        }
+        stream.ask();
+        Poll::Pending
+    })
+    .await;
+}
