@@ -20,7 +20,8 @@
 #'
 #' @section The response:
 #' A list (or environment, R6 or reference class object) with `status` (a number), `headers` (a named list or character
-#' vector) and `body`: a string, a raw vector, `NULL`, or `list(file = path, owned = FALSE)`; or a promise of one.
+#' vector) and `body`: a string, a raw vector, `NULL`, `list(file = path, owned = FALSE)`, or a function that is asked for pieces
+#' (see [stream_body()], and [stream_response()] to write to it); or a promise of one.
 #' Anything else, and any error, is answered with status 500, and told on stderr with the route it happened on.
 #'
 #' @section Large bodies:

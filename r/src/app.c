@@ -92,6 +92,7 @@ static void take_result(struct visit* visit, SEXP value) {
     UNPROTECT(1);
     if (visit->problem == NULL) {
         respond(slot, id);
+        stream_begin();
     }
 }
 
@@ -275,6 +276,11 @@ void handle_event(const struct rk_event* event) {
     case RK_CLOSED:
         handle_closed(&copy);
         break;
+    case RK_WANT:
+    case RK_ROOM:
+    case RK_DEPARTED:
+        handle_stream(&copy);
+        break;
     default:
         break;
     }
@@ -314,6 +320,7 @@ SEXP ffi_respond(SEXP ticket, SEXP value) {
     release(guard.token);
     if (failure == FAILURE_NONE && settled.problem == NULL) {
         respond(settled.slot, settled.id);
+        stream_begin();
     } else {
         end_promise(settled.slot, settled.id, condition, settled.problem, false);
     }

@@ -138,6 +138,11 @@ static void symbols_init(void) {
         .private_fields = Rf_install("private"),
         .state = Rf_install("state"),
         .value = Rf_install("value"),
+        .ask = Rf_install("ask"),
+        .is_events = Rf_install("is_events"),
+        .is_spent = Rf_install("is_spent"),
+        .route = Rf_install("route"),
+        .exhausted = Rf_install(".__exhausted__."),
     };
 }
 
@@ -198,6 +203,11 @@ void globals_prepare(SEXP shared) {
     objs.socket_parts = shared_object(shared, "socket_parts");
     objs.then = shared_object(shared, "then");
     objs.message = shared_object(shared, "message");
+    objs.new_source = shared_object(shared, "new_source");
+    objs.begin_stream = shared_object(shared, "begin_stream");
+    objs.take_later = shared_object(shared, "take_later");
+    objs.drained = shared_object(shared, "drained");
+    objs.depart = shared_object(shared, "depart");
 }
 
 SEXP ffi_rng_state(void) {

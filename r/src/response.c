@@ -183,11 +183,19 @@ static const char* write_body(uint32_t slot, uint64_t id, SEXP body, SEXP value)
         return NULL;
     case STRSXP:
         return write_text(slot, id, body);
-    case VECSXP:
     case ENVSXP:
+        if (stream_is(body)) {
+            return stream_write(slot, id, body);
+        }
         return write_named_file(slot, id, body, syms.file, syms.owned);
+    case VECSXP:
+        return write_named_file(slot, id, body, syms.file, syms.owned);
+    case CLOSXP:
+    case BUILTINSXP:
+    case SPECIALSXP:
+        return stream_write(slot, id, body);
     default:
-        return "`body` must be a string, a raw vector, NULL or list(file = path)";
+        return "`body` must be a string, a raw vector, NULL, list(file = path), a function or a stream";
     }
 }
 

@@ -32,7 +32,10 @@ enum rk_kind {
     RK_MESSAGE = 3,    // id, is_text, data
     RK_CLOSED = 4,     // id, code
     RK_DRAINED = 5,    // id
-    RK_HEAD = 6        // as RK_REQUEST, before the body has been read
+    RK_HEAD = 6,       // as RK_REQUEST, before the body has been read
+    RK_WANT = 7,       // id: a stream that is pulled has room for a piece
+    RK_ROOM = 8,       // id: there is room again, after RK_ENOUGH
+    RK_DEPARTED = 9    // id, code (enum rk_departure): the stream is over
 };
 
 struct rk_event {
@@ -41,7 +44,7 @@ struct rk_event {
     uint32_t slot;
     int32_t code;
     uint64_t id;
-    uint64_t token;  // what rk_proceed() or rk_ws_bind() was given; 0: nothing
+    uint64_t token;  // what rk_proceed(), rk_ws_bind() or rk_reply_stream() was given; 0: nothing
     struct rk_bytes method;
     struct rk_bytes path;
     struct rk_bytes query;
@@ -120,6 +123,22 @@ void rk_ws_send(uint64_t id, int is_text, const void* start, size_t len);
 void rk_ws_lend(uint64_t id, int is_text, const void* start, size_t len, uint64_t token);
 void rk_ws_close(uint64_t id, int code, const char* reason, size_t len);
 void rk_ws_abort(uint64_t id);
+
+// replies in pieces
+
+enum rk_stream_rule { RK_PULLED = 1, RK_PROMPT = 2, RK_EVENTS = 4 };
+// What becomes of a piece: RK_MORE and RK_ENOUGH (wait for RK_ROOM) have taken it. After RK_SLOW it has been cut.
+enum rk_given { RK_MORE = 0, RK_ENOUGH = 1, RK_OVER = 2, RK_SLOW = 3, RK_TOO_LONG = 4 };
+enum rk_departure { RK_DONE = 0, RK_CLIENT = 1, RK_ERROR = 2, RK_CUT_SLOW = 3, RK_TIMEOUT = 4, RK_STOP = 5 };
+
+int rk_reply_stream(uint32_t slot, uint64_t id, int rules, uint64_t token);
+int rk_stream_give(uint64_t id, const void* start, size_t len);
+int rk_stream_lend(uint64_t id, const void* start, size_t len, uint64_t token);
+void rk_stream_head(uint64_t id);
+uint64_t rk_stream_end(uint64_t id);  // bytes that it lacks of its Content-Length
+void rk_stream_cut(uint64_t id, const char* page, size_t len);
+int64_t rk_stream_waiting(uint64_t id);  // -1: it is over
+uint64_t rk_stream_given(uint64_t id);
 
 int rk_is_utf8(const char* start, size_t len);
 

@@ -136,7 +136,7 @@ static bool run_batch(double start) {
         handle_event(&event);
         event_is_read();
         // Shiny flushes its reactives between passes: each message is a pass of its own.
-        bool is_http = event.kind == RK_REQUEST || event.kind == RK_HEAD;
+        bool is_http = event.kind == RK_REQUEST || event.kind == RK_HEAD || event.kind >= RK_WANT;
         // While `later` has callbacks (an app that answers with promises), one request and one callback take turns.
         if (!is_http || later_has_more || interrupts != asked || guard_is_interrupted() ||
             now() - start >= batch_seconds) {

@@ -30,6 +30,7 @@ extern struct symbols {
     SEXP status, response_headers, body, body_file, body_file_owned, file, owned;
     SEXP handle, request, paused, dollar;
     SEXP ticket, promise_impl, enclosing, private_fields, state, value;
+    SEXP ask, is_events, is_spent, route, exhausted;
 } syms;
 
 // Objects made once: see globals_init().
@@ -38,6 +39,7 @@ extern struct objects {
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
     SEXP request_frame, stream_parts, open_body, bind_body, close_body, socket_parts, then;
+    SEXP new_source, begin_stream, take_later, drained, depart;
     SEXP overflow, message, report, load_later, heed, hear_interrupts;
 } objs;
 
@@ -180,6 +182,23 @@ void prototype_init(struct prototype* prototype, SEXP parts);
 // Makes the methods with `enclosing` around them, and binds them in `self`, which gets its classes. Not locked: some
 // have fields that change.
 void prototype_bind(const struct prototype* prototype, SEXP enclosing, SEXP self);
+
+// handle.c ----------------------------------------------------------------
+
+SEXP handle_new(uint64_t id);
+double handle_id(SEXP handle, const char* what, const char* given);
+
+// stream.c ----------------------------------------------------------------
+
+bool stream_is(SEXP body);
+const char* stream_write(uint32_t slot, uint64_t id, SEXP body);
+void stream_begin(void);
+void handle_stream(const struct rk_event* event);
+SEXP ffi_stream_take(SEXP source, SEXP value);
+SEXP ffi_stream_fail(SEXP source, SEXP condition, SEXP text);
+SEXP ffi_stream_give(SEXP source, SEXP piece);
+SEXP ffi_stream_tell(SEXP source, SEXP what);
+SEXP ffi_stream_state(SEXP source);
 
 // socket_object.c ---------------------------------------------------------
 

@@ -4,32 +4,9 @@
 
 #include "shim.h"
 
-// What the handles of this process point to, which nobody reads: its number among the forks, and never NULL.
-static void* mark(void) {
-    return (void*)((uintptr_t)forks + 1);
-}
-
-static double handle_id(SEXP handle) {
-    if (TYPEOF(handle) != EXTPTRSXP) {
-        return -1;
-    }
-    // The tag is saved with the object, and would name another connection by now; the address is not.
-    if (R_ExternalPtrAddr(handle) == NULL) {
-        Rf_errorcall(R_NilValue, "this WebSocket was saved and restored: its connection was another R session's");
-    }
-    if (R_ExternalPtrAddr(handle) != mark()) {
-        Rf_errorcall(
-            R_NilValue,
-            "this WebSocket belongs to the process that this one was forked from: give the message back as the fork's value "
-            "(`parallel::mccollect()`), and send it, or close the WebSocket, there");
-    }
-    return REAL(R_ExternalPtrTag(handle))[0];
-}
-
 // Makes the WebSocket object and calls onWSOpen. Runs guarded.
 void socket_open(const struct rk_event* event, SEXP app, SEXP req) {
-    SEXP tag = PROTECT(Rf_ScalarReal((double)event->id));
-    SEXP handle = PROTECT(R_MakeExternalPtr(mark(), tag, R_NilValue));
+    SEXP handle = PROTECT(handle_new(event->id));
     SEXP ws = PROTECT(socket_object(handle, req));
     rk_ws_bind(event->id, event->listener, keep(ws));
     SEXP function = PROTECT(app_field(app, syms.on_ws_open));
@@ -38,7 +15,7 @@ void socket_open(const struct rk_event* event, SEXP app, SEXP req) {
     }
     SEXP call = PROTECT(Rf_lang2(function, ws));
     Rf_eval(call, R_GlobalEnv);
-    UNPROTECT(5);
+    UNPROTECT(4);
 }
 
 struct delivery {
@@ -181,7 +158,7 @@ SEXP ffi_ws_add(SEXP self, SEXP function, SEXP is_close) {
 enum { LEND_BYTES = 64 * 1024 };
 
 SEXP ffi_ws_send(SEXP handle, SEXP message) {
-    double id = handle_id(handle);
+    double id = handle_id(handle, "WebSocket", "message");
     if (id < 0) {
         return R_NilValue;
     }
@@ -218,7 +195,7 @@ SEXP ffi_ws_send(SEXP handle, SEXP message) {
 }
 
 SEXP ffi_ws_close(SEXP handle, SEXP code, SEXP reason) {
-    double id = handle_id(handle);
+    double id = handle_id(handle, "WebSocket", "message");
     if (id >= 0) {
         const char* text = Rf_translateCharUTF8(STRING_ELT(reason, 0));
         rk_ws_close((uint64_t)id, Rf_asInteger(code), text, strlen(text));

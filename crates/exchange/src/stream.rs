@@ -57,17 +57,17 @@ pub enum Given {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Departure {
     /// The client's system has all of it.
-    Done,
+    Done = 0,
     /// The client went away.
-    Client,
+    Client = 1,
     /// The application failed, or gave fewer bytes than it said.
-    Error,
+    Error = 2,
     /// The client takes it more slowly than it is made, or the server has no memory for what waits.
-    Slow,
+    Slow = 3,
     /// The client took nothing for too long.
-    Timeout,
+    Timeout = 4,
     /// The server stops.
-    Stop,
+    Stop = 5,
 }
 
 /// How much of a stream waits to be written: shared by application and server.

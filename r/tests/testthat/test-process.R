@@ -223,6 +223,19 @@ test_that("the boundary holds under gctorture2()", {
     # R compiles a function the second time it is called, and with a collection at every third allocation that takes
     # minutes: it, and not the boundary, would be what is tested.
     compiler::enableJIT(0)
+    pieces <- function(...) {
+      left <- list(...)
+      function(close = FALSE) {
+        if (close || length(left) == 0) return(NULL)
+        piece <- left[[1]]
+        left <<- left[-1]
+        piece
+      }
+    }
+    later_piece <- function(piece) promises::promise(function(resolve, reject) later::later(function() resolve(piece)))
+    streamed <- function(source) {
+      list(status = 200L, headers = list(a = "b"), body = stream_body(source, on_close = function(reason) NULL))
+    }
     app <- list(
       onHeaders = function(req) if (req$PATH_INFO == "/early") stop("early"),
       call = function(req) {
@@ -232,6 +245,19 @@ test_that("the boundary holds under gctorture2()", {
           "/promise" = promises::promise_resolve(hello_app(req)),
           "/body" = list(status = 200L, headers = list(a = "b"), body = req$rook.input$read()),
           "/null" = NULL,
+          "/pull" = streamed(pieces("a", c("b", "c"), raw(0), as.raw(1:9))),
+          "/promised" = streamed(pieces(promises::promise_resolve("a"), later_piece("b"))),
+          "/broken" = streamed(pieces("", 1)),
+          "/push" = {
+            s <- stream_response(headers = list(a = "b"))
+            s$on_close(function(reason) NULL)
+            s$write("early")
+            later::later(function() {
+              s$write(strrep("x", 1e5))
+              s$close()
+            })
+            s
+          },
           hello_app(req)
         )
       },
@@ -266,7 +292,7 @@ test_that("the boundary holds under gctorture2()", {
     frames <- as.raw(c(0x81, 0x82, 0, 0, 0, 0, 0x68, 0x69, 0x81, 0x85, 0, 0, 0, 0, 0x65, 0x72, 0x72, 0x6f, 0x72))
     # Once without, so that packages and their functions are loaded: that takes minutes as well.
     for (step in c(0, 3)) {
-      for (path in c("/", "/error", "/early", "/promise", "/null")) cat(step, path, exchange(step, get(path)), "\n")
+      for (path in c("/", "/error", "/early", "/promise", "/null", "/pull", "/promised", "/broken", "/push")) cat(step, path, exchange(step, get(path)), "\n")
       cat(step, "/body", exchange(step, "POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"), "\n")
       cat(step, "/ws", exchange(step, upgrade, frames), "\n")
     }
@@ -279,6 +305,8 @@ test_that("the boundary holds under gctorture2()", {
   expect_match(out, "3 /early HTTP/1.1 500")
   expect_match(out, "3 /promise HTTP/1.1 200 OK")
   expect_match(out, "3 /null HTTP/1.1 500")
+  for (path in c("/pull", "/promised", "/push")) expect_match(out, paste("3", path, "HTTP/1.1 200 OK"))
+  expect_match(out, "3 /broken HTTP/1.1 500")
   expect_match(out, "3 /body HTTP/1.1 200 OK")
   expect_match(out, "3 /ws HTTP/1.1 101")
   expect_match(out, "done")

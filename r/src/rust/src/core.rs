@@ -11,6 +11,7 @@ use rookery_server::{Config, Listener, Server};
 use crate::event::Header;
 use crate::log::Log;
 use crate::names::Names;
+use crate::stream::Streamed;
 
 /// Everything the package knows. One per process, in the local storage of R's main thread.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(crate) struct Core {
     free: Vec<u32>,
     /// The R object of each WebSocket.
     pub(crate) sockets: HashMap<u64, Bound>,
+    /// The R object of each reply in pieces.
+    pub(crate) streams: HashMap<u64, Streamed>,
     pub(crate) names: Names,
     pub(crate) headers: Vec<Header>,
     pub(crate) ends: [Vec<u8>; 4],
@@ -51,6 +54,7 @@ impl Core {
             held: Vec::new(),
             free: Vec::new(),
             sockets: HashMap::new(),
+            streams: HashMap::new(),
             names: Names::new(),
             headers: Vec::new(),
             ends: Default::default(),

@@ -178,14 +178,23 @@ impl Core {
                 event.id = socket;
                 event
             }
-            Event::Want { stream, listener } => show_stream(WANT, stream, listener),
-            Event::Room { stream, listener } => show_stream(ROOM, stream, listener),
+            Event::Want { stream, listener } => self.show_stream(WANT, stream, listener),
+            Event::Room { stream, listener } => self.show_stream(ROOM, stream, listener),
             Event::Departed { stream, listener, reason } => {
-                let mut event = show_stream(DEPARTED, stream, listener);
+                let mut event = self.show_stream(DEPARTED, stream, listener);
                 event.code = reason as i32;
+                self.streams.remove(&stream);
                 event
             }
         }
+    }
+
+    fn show_stream(&self, kind: i32, stream: u64, listener: u32) -> RawEvent {
+        let mut event = RawEvent::new(kind);
+        event.listener = listener;
+        event.id = stream;
+        event.token = self.streams.get(&stream).map_or(0, |streamed| streamed.token);
+        event
     }
 
     fn next(&mut self) -> Option<RawEvent> {
@@ -203,13 +212,6 @@ impl Core {
             }
         }
     }
-}
-
-fn show_stream(kind: i32, stream: u64, listener: u32) -> RawEvent {
-    let mut event = RawEvent::new(kind);
-    event.listener = listener;
-    event.id = stream;
-    event
 }
 
 /// An address and a port in text; `""` and `"0"` on a Unix socket.

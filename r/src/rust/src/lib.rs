@@ -19,6 +19,7 @@ mod memory;
 mod names;
 mod site;
 mod socket;
+mod stream;
 mod text;
 
 /// What an entry point reports: `enum rk_refusal`.

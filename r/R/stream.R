@@ -1,0 +1,320 @@
+# Replies in pieces. What the server knows of one is its *source*, an environment that C (src/stream.c) fills: `handle` names the
+# stream once it has answered a request, `ask` gives its pieces, `on_close` and `on_drain` are told of it. The object that an app
+# pushes to refers to its source, never the other way round: so R can collect it, and what nobody can write to is cut.
+
+#' Stream a response from a function, generator or connection
+#'
+#' A response's `body` may be a function: it is asked for a piece whenever the client has room for one, until it gives `NULL`. So
+#' a long table, a log or the tokens of a language model are sent as they are made, in bounded memory. `stream_body()` adds what
+#' runs at the end, and takes R connections.
+#'
+#' @section Pieces:
+#' A raw vector, or strings, which are put one behind the other; or the promise of either. `raw(0)` and `""` mean "nothing yet":
+#' the function is asked again after 10 ms. `NULL` is the end, and so is what generators of package coro give at theirs: a
+#' generator, and an async generator such as `chat$stream_async()` of package ellmer gives, is a body as it is. Anything else is an error.
+#'
+#' The function is asked on R's thread, once at a time, and while less than 64 KiB wait for the client. Streams, requests and
+#' callbacks of package later take turns: keep each piece under 10 ms, and return promises for what takes longer.
+#'
+#' @section The head:
+#' Status and headers leave with the first piece, or after a second. An error before that is answered with status 500, like
+#' one in the handler. One behind it cuts the connection, so that no client takes a part for the whole.
+#'
+#' A `Content-Length` among the headers is sent, and kept: more bytes are an error, and fewer cut the connection. To HEAD, and with
+#' status 204 and 304, only the headers are sent: the function is not asked.
+#'
+#' @section The end:
+#' `on_close(reason)` is called exactly once, with
+#' * `"done"`: the client's system has everything;
+#' * `"client"`: the client went away;
+#' * `"error"`: a piece could not be made, or the length was not what `Content-Length` said;
+#' * `"slow"`: the client took less than was made, until 16 MiB waited;
+#' * `"timeout"`: it took nothing for two minutes;
+#' * `"stop"`: the server stopped.
+#'
+#' A function with an argument `close` is called with `close = TRUE` before that, if it has neither ended nor failed: a generator of coro
+#' runs its `on.exit()` then.
+#'
+#' @param source A function, or an R connection: its bytes are sent in pieces of 64 KiB, and it is closed at the end.
+#' @param on_close `NULL`, or a function of the reason.
+#' @return An object for a response's `body`. It answers one request.
+#' @examples
+#' rows <- function(data, by = 1000) {
+#'   at <- 0
+#'   function() {
+#'     if (at >= nrow(data)) return(NULL)
+#'     part <- data[seq(at + 1, min(at + by, nrow(data))), , drop = FALSE]
+#'     text <- capture.output(write.table(part, sep = ",", col.names = at == 0, row.names = FALSE))
+#'     at <<- at + nrow(part)
+#'     paste0(text, "\n")
+#'   }
+#' }
+#' app <- function(req) {
+#'   list(
+#'     status = 200L,
+#'     headers = list("Content-Type" = "text/csv"),
+#'     body = stream_body(rows(mtcars), on_close = function(reason) message("The table: ", reason))
+#'   )
+#' }
+#' @seealso [stream_response()] to push.
+#' @export
+stream_body <- function(source, on_close = NULL) {
+  if (!is.null(on_close)) check_function(on_close, "on_close")
+  if (inherits(source, "connection")) {
+    source <- connection_source(source)
+  } else if (!is.function(source)) {
+    stop(
+      "`source` must be a function that gives a piece each time it is called, or a connection, not ", describe(source), ".",
+      call. = FALSE
+    )
+  }
+  new_source(source, on_close)
+}
+
+#' Stream a response by writing to it
+#'
+#' Makes a response whose body is written later: from callbacks of package later, promises, WebSockets or other requests. The
+#' object is the response, or the `body` of one.
+#'
+#' @details
+#' * `$write(x)` sends a raw vector or strings. `TRUE`: go on. `FALSE`: it was taken, but 64 KiB wait for the client: go on when
+#'   `on_drain` says so. `NA`: the stream is over, nothing is sent.
+#' * `$flush()` sends the head, which else leaves with the first piece, or after a second.
+#' * `$close()` ends the stream in order, `$abort()` cuts it, which its client sees.
+#' * `$on_drain(func)` adds a function of no arguments that is called when there is room again, after a `FALSE`.
+#' * `$on_close(func)` adds a function of the reason that is called once at the end, see [stream_body()].
+#' * `$buffered()` tells how many bytes wait for the client, `$is_open()` whether the stream can be written to.
+#'
+#' What is written before the response has been returned waits for it. A client that takes less than is written is cut when
+#' 16 MiB wait. A stream that R collects before `$close()` is cut, and told on stderr: keep the object where it can be closed. (A
+#' function given to `$on_close()` that knows the object keeps it by itself.)
+#' When the server stops, streams that are written to end in order.
+#'
+#' @param status,headers Those of the response.
+#' @return An object of class `rookery_stream`.
+#' @examples
+#' app <- function(req) {
+#'   s <- stream_response(headers = list("Content-Type" = "text/plain"))
+#'   left <- 3
+#'   tick <- function() {
+#'     s$write(paste0(left, "\n"))
+#'     left <<- left - 1
+#'     if (left == 0) s$close() else later::later(tick, 1)
+#'   }
+#'   tick()
+#'   s
+#' }
+#' @seealso [stream_body()] for what is asked when there is room.
+#' @export
+stream_response <- function(status = 200L, headers = list()) {
+  push_stream(status, headers, new_source(NULL, NULL), class = "rookery_stream")
+}
+
+# ---- sources ----
+
+new_source <- function(ask, on_close = NULL) {
+  source <- new.env(parent = emptyenv())
+  source$ask <- ask
+  source$on_close <- if (is.null(on_close)) list() else list(on_close)
+  source$handle <- NULL
+  class(source) <- "rookery_source"
+  source
+}
+
+# Pieces of an R connection. It is opened here, in binary, if it is not open.
+connection_source <- function(con) {
+  kind <- summary(con)$class
+  if (kind %in% c("url", "url-libcurl", "url-wininet", "pipe", "fifo")) {
+    warning(
+      "Reading a connection of class ", kind, " holds R up while it waits: use a promise of its pieces, or fetch it in another process.",
+      call. = FALSE
+    )
+  }
+  if (!isOpen(con)) {
+    open(con, "rb")
+  } else if (summary(con)$text != "binary" && kind != "textConnection") {
+    stop("`source` is a connection that is open in text mode: open it with \"rb\".", call. = FALSE)
+  }
+  function(close = FALSE) {
+    bytes <- if (!close) readBin(con, "raw", 65536L)
+    if (length(bytes) > 0 || (!close && isIncomplete(con))) {
+      return(bytes)
+    }
+    base::close(con)
+    NULL
+  }
+}
+
+# A piece has been promised.
+take_later <- function(promise, source) {
+  promises::then(
+    promise,
+    onFulfilled = function(value) .Call(ffi_stream_take, source, value),
+    onRejected = function(reason) .Call(ffi_stream_fail, source, reason, NULL)
+  )
+  NULL
+}
+
+# What is to run at the end: the functions, in their order.
+depart <- function(source, reason) {
+  source$reason <- reason
+  ask <- source$ask
+  closing <- if (is.function(ask) && !isTRUE(source$is_spent) && "close" %in% names(formals(args(ask)))) {
+    list(function() ask(close = TRUE))
+  }
+  told <- lapply(source$on_close, function(func) function() func(reason))
+  source$on_close <- source$on_drain <- list()
+  c(closing, told)
+}
+
+# What is to run when there is room.
+drained <- function(source) {
+  as.list(source$on_drain)
+}
+
+# ---- what is pushed ----
+
+# The reply has been sent: what came before follows it.
+begin_stream <- function(source) {
+  for (piece in source$early) {
+    .Call(ffi_stream_give, source, piece)
+  }
+  source$early <- source$early_bytes <- NULL
+  for (what in source$early_tells) {
+    .Call(ffi_stream_tell, source, what)
+  }
+}
+
+# As src/rust: what waits from which on the app is to wait, and what may.
+high_mark <- 64 * 1024
+most_waiting <- 16 * 1024^2
+
+check_piece <- function(x) {
+  if (!is.raw(x) && (!is.character(x) || anyNA(x))) {
+    stop("`x` must be a raw vector or strings without NA, not ", describe(x), ".", call. = FALSE)
+  }
+}
+
+# Whether the app can write to it.
+is_writable <- function(source) {
+  is.null(source$reason) && !isTRUE(source$is_ended)
+}
+
+push_write <- function(source, x) {
+  if (!is.raw(x) && !is.character(x) || anyNA(x)) check_piece(x)
+  if (!is_writable(source)) {
+    return(NA)
+  }
+  if (length(x) == 0 || (is.character(x) && !any(nzchar(x)))) {
+    return(isTRUE(push_buffered(source) < high_mark))
+  }
+  if (is.null(source$handle)) {
+    source$early[[length(source$early) + 1]] <- x
+    source$early_bytes <- waiting <- sum(source$early_bytes, if (is.raw(x)) length(x) else nchar(x, "bytes"))
+    if (waiting > most_waiting) {
+      source$early <- source$early_bytes <- NULL
+      push_tell(source, "cut")
+      return(NA)
+    }
+    return(waiting < high_mark)
+  }
+  tryCatch(.Call(ffi_stream_give, source, x), error = function(condition) {
+    if (grepl("Content-Length", conditionMessage(condition))) {
+      push_tell(source, "cut")
+    }
+    stop(conditionMessage(condition), call. = FALSE)
+  })
+}
+
+push_buffered <- function(source) {
+  if (is.null(source$handle)) sum(source$early_bytes) else .Call(ffi_stream_state, source)[[1]]
+}
+
+# Tells the server "head", "end" or "cut": now, or with the response.
+push_tell <- function(source, what) {
+  if (!is_writable(source)) {
+    return(0)
+  }
+  source$is_ended <- what != "head"
+  if (is.null(source$handle)) {
+    source$early_tells <- c(source$early_tells, what)
+    return(0)
+  }
+  .Call(ffi_stream_tell, source, what)
+}
+
+push_close <- function(source) {
+  missing <- push_tell(source, "end")
+  if (missing > 0) {
+    stop(
+      "the stream was closed ", format(missing), " bytes before its Content-Length: it is cut, so that its client sees that",
+      call. = FALSE
+    )
+  }
+}
+
+push_add <- function(source, which, func) {
+  check_function(func, "func")
+  if (is.null(source$reason)) {
+    source[[which]] <- c(source[[which]], func)
+  } else if (which == "on_close") {
+    reason <- source$reason
+    later::later(function() func(reason))
+  }
+}
+
+# What an app pushes to; `methods` are others than those of all.
+push_stream <- function(status, headers, source, class, methods = list()) {
+  self <- new.env(parent = emptyenv())
+  self$status <- status
+  self$headers <- headers
+  self$body <- source
+  self$write <- function(x) push_write(source, x)
+  self$flush <- function() invisible(push_tell(source, "head"))
+  self$close <- function() invisible(push_close(source))
+  self$abort <- function() invisible(push_tell(source, "cut"))
+  self$on_drain <- function(func) invisible(push_add(source, "on_drain", func))
+  self$on_close <- function(func) invisible(push_add(source, "on_close", func))
+  self$buffered <- function() if (is_writable(source)) push_buffered(source) else 0
+  self$is_open <- function() is_writable(source) && (is.null(source$handle) || !is.na(push_buffered(source)))
+  list2env(methods, self)
+  class(self) <- class
+  reg.finalizer(self, lose_stream)
+  self
+}
+
+# Nobody can write to it any more.
+lose_stream <- function(self) {
+  source <- self$body
+  if (is_writable(source) && !is.null(source$handle)) {
+    text <- "R has collected the stream's object before `$close()`: the stream is cut. Keep the object where it can be closed."
+    # Of a forked process it is not this one's to cut.
+    tryCatch(.Call(ffi_stream_fail, source, NULL, text), error = function(condition) NULL)
+  }
+}
+
+#' @export
+format.rookery_stream <- function(x, ...) {
+  source <- x$body
+  state <- if (!is.null(source$reason)) {
+    paste0("over (", source$reason, ")")
+  } else if (isTRUE(source$is_ended)) {
+    "ended"
+  } else if (is.null(source$handle)) {
+    "not yet a response"
+  } else {
+    "open"
+  }
+  bytes <- function(n) format(structure(n, class = "object_size"), units = "auto", standard = "SI")
+  sizes <- if (is.null(source$handle)) c(push_buffered(source), 0) else .Call(ffi_stream_state, source)
+  if (is.null(source$reason) && !is.na(sizes[[1]])) {
+    state <- paste0(state, ", ", if (sizes[[2]] > 0) paste0(bytes(sizes[[2]]), " written, "), bytes(sizes[[1]]), " waiting")
+  }
+  paste0("<", class(x)[[1]], ": ", state, ">")
+}
+
+#' @export
+print.rookery_stream <- function(x, ...) {
+  cat(format(x), "\n", sep = "")
+  invisible(x)
+}

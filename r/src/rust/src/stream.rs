@@ -1,0 +1,155 @@
+//! Replies in pieces, as R gives them.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rookery_exchange::{Command, Departure, Flow, Given, Lease, Payload, StreamRules};
+
+use crate::core::Core;
+use crate::{core, entry, refusal, slice};
+
+/// A stream that R has opened and not been told the end of.
+#[derive(Debug)]
+pub(crate) struct Streamed {
+    /// C's token of its R object.
+    pub(crate) token: u64,
+    flow: Arc<Flow>,
+}
+
+// `enum rk_given`.
+const MORE: i32 = 0;
+const ENOUGH: i32 = 1;
+const OVER: i32 = 2;
+const SLOW: i32 = 3;
+const TOO_LONG: i32 = 4;
+
+// `enum rk_stream_rule`.
+const PULLED: i32 = 1;
+const PROMPT: i32 = 2;
+const EVENTS: i32 = 4;
+
+/// Sets a stream as a reply's body. `token` is shown with its events; its `RK_DEPARTED` gives it back.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_reply_stream(slot: u32, id: u64, rules: i32, token: u64) -> i32 {
+    entry(refusal::STALE, || {
+        core::with(|core| {
+            let stream = core.link.stream(StreamRules {
+                is_pulled: rules & PULLED != 0,
+                is_prompt: rules & PROMPT != 0,
+                is_events: rules & EVENTS != 0,
+            });
+            let Some(exchange) = core.held(slot, id) else { return refusal::STALE };
+            let flow = Arc::clone(&stream.flow);
+            exchange.set_reply_stream(stream);
+            core.streams.insert(id, Streamed { token, flow });
+            refusal::OK
+        })
+    })
+}
+
+/// Counts a piece in, and sends it if it is to be: `enum rk_given`.
+fn give(core: &Core, id: u64, len: usize, payload: impl FnOnce(&Core) -> Payload) -> i32 {
+    let Some(streamed) = core.streams.get(&id) else { return OVER };
+    let given = match streamed.flow.give(len) {
+        Given::More => MORE,
+        Given::Enough => ENOUGH,
+        Given::Over => return OVER,
+        Given::Slow => {
+            core.link.send(Command::Cut { stream: id, reason: Departure::Slow, page: Vec::new() });
+            return SLOW;
+        }
+        Given::TooLong => return TOO_LONG,
+    };
+    core.link.send(Command::Piece { stream: id, payload: payload(core) });
+    given
+}
+
+/// Gives a piece, copied; an empty one is "nothing yet".
+///
+/// # Safety
+/// - `start..start + len` is readable for the length of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_stream_give(id: u64, start: *const u8, len: usize) -> i32 {
+    entry(OVER, || {
+        core::with(|core| {
+            give(core, id, len, |core| {
+                let mut buffer = core.link.buffer();
+                // SAFETY: the caller's duty.
+                buffer.extend_from_slice(unsafe { slice(start, len) });
+                Payload::Pooled(buffer)
+            })
+        })
+    })
+}
+
+/// Gives a piece that is lent, if this returns `RK_MORE` or `RK_ENOUGH`: else the token stays the caller's.
+///
+/// # Safety
+/// - `start..start + len` stays readable and unwritten until `rk_released` has given `token` back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_stream_lend(id: u64, start: *const u8, len: usize, token: u64) -> i32 {
+    entry(OVER, || {
+        let Some(start) = NonNull::new(start.cast_mut()) else { return OVER };
+        core::with(|core| {
+            give(core, id, len, |core| {
+                // SAFETY: the caller's duty.
+                Payload::Lent(unsafe { Lease::new(start, len, token, core.link.releases()) })
+            })
+        })
+    })
+}
+
+/// Lets the head of a stream's reply leave before there is a piece.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_stream_head(id: u64) {
+    entry((), || core::with(|core| core.link.send(Command::SendHead { stream: id })));
+}
+
+/// Ends a stream. How many bytes it lacks of its Content-Length, for which it is cut; 0: none.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_stream_end(id: u64) -> u64 {
+    entry(0, || {
+        core::with(|core| {
+            core.link.send(Command::End { stream: id });
+            let missing = core
+                .streams
+                .get(&id)
+                .and_then(|streamed| Some(streamed.flow.length()?.saturating_sub(streamed.flow.given())));
+            missing.unwrap_or(0)
+        })
+    })
+}
+
+/// Cuts a stream that cannot be completed. `page` is the text of the 500, if its head has not left.
+///
+/// # Safety
+/// - `page..page + len` is readable for the length of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_stream_cut(id: u64, page: *const u8, len: usize) {
+    entry((), || {
+        // SAFETY: the caller's duty.
+        let page = unsafe { slice(page, len) }.to_vec();
+        core::with(|core| {
+            core.link.send(Command::Cut { stream: id, reason: Departure::Error, page });
+        });
+    });
+}
+
+/// Bytes of a stream that wait to be written; -1 when it is over.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_stream_waiting(id: u64) -> i64 {
+    entry(-1, || {
+        core::with(|core| match core.streams.get(&id) {
+            Some(streamed) if !streamed.flow.is_over() => {
+                i64::try_from(streamed.flow.waiting()).unwrap_or(i64::MAX)
+            }
+            _ => -1,
+        })
+    })
+}
+
+/// Bytes that were given to a stream; 0 when it has departed.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_stream_given(id: u64) -> u64 {
+    entry(0, || core::with(|core| core.streams.get(&id).map_or(0, |streamed| streamed.flow.given())))
+}

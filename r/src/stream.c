@@ -1,0 +1,394 @@
+// Replies in pieces: their sources are asked, what they give is sent, and they are told of the end. The objects are R/stream.R's.
+#include <stdio.h>
+#include <string.h>
+
+#include "shim.h"
+
+// A longer piece stays R's memory until it is sent; a shorter one is copied (rookery-exchange).
+enum { LEND_BYTES = 64 * 1024 };
+
+static const char* const departures[] = {"done", "client", "error", "slow", "timeout", "stop"};
+
+// The sources whose pieces are being asked for, by a call that has not come back: each in the frame of its call.
+struct asking {
+    uint64_t id;
+    const char* reason;  // how its stream has ended meanwhile; NULL: it has not
+    struct asking* outer;
+};
+
+static struct asking* asking;
+
+static uint64_t begun;  // the token of a source whose reply is about to be sent; 0: none
+
+static SEXP field(SEXP source, SEXP name) {
+    SEXP value = TYPEOF(source) == ENVSXP ? variable(source, name) : NULL;
+    return value == NULL ? R_NilValue : value;
+}
+
+static double stream_id(SEXP source) {
+    return handle_id(field(source, syms.handle), "stream", "piece");
+}
+
+// Whether a response's body is one that comes in pieces, or the object of one.
+bool stream_is(SEXP body) {
+    return Rf_isFunction(body) ||
+           (TYPEOF(body) == ENVSXP && (Rf_inherits(body, "rookery_source") || Rf_inherits(body, "rookery_stream")));
+}
+
+// Sets a stream as the body of a reply. Runs guarded.
+const char* stream_write(uint32_t slot, uint64_t id, SEXP body) {
+    char where[256];
+    SEXP source = body;
+    if (Rf_isFunction(body)) {
+        SEXP call = PROTECT(Rf_lang2(objs.new_source, body));
+        source = Rf_eval(call, R_BaseEnv);
+        UNPROTECT(1);
+    } else if (Rf_inherits(body, "rookery_stream")) {
+        source = field(body, syms.body);
+    }
+    PROTECT(source);
+    if (TYPEOF(source) != ENVSXP) {
+        UNPROTECT(1);
+        return "`body` is a stream that has been taken apart";
+    }
+    if (field(source, syms.handle) != R_NilValue) {
+        UNPROTECT(1);
+        return "`body` is a stream that has answered another request: make one for each";
+    }
+    int rules = field(source, syms.ask) == R_NilValue ? 0 : RK_PULLED;
+    if (Rf_asLogical(field(source, syms.is_events)) == TRUE) {
+        rules |= RK_EVENTS | RK_PROMPT;
+    }
+    rk_route(slot, id, where, sizeof where);
+    Rf_defineVar(syms.route, PROTECT(Rf_mkString(where)), source);
+    Rf_defineVar(syms.handle, PROTECT(handle_new(id)), source);
+    uint64_t token = keep(source);
+    if (rk_reply_stream(slot, id, rules, token) == RK_OK) {
+        begun = token;
+    } else {
+        release(token);
+    }
+    UNPROTECT(3);
+    return NULL;
+}
+
+// The reply has been sent: what was written before goes after it.
+void stream_begin(void) {
+    if (begun == 0) {
+        return;
+    }
+    SEXP source = PROTECT(kept(begun));
+    begun = 0;
+    if (field(source, syms.ask) == R_NilValue) {
+        bool failed;
+        SEXP call = PROTECT(Rf_lang2(objs.begin_stream, source));
+        call_quietly(call, &failed);
+        UNPROTECT(1);
+    }
+    UNPROTECT(1);
+}
+
+// Strings one behind the other, in UTF-8.
+static SEXP joined(SEXP strings) {
+    const void* before = vmaxget();
+    size_t len = 0;
+    for (R_xlen_t i = 0; i < XLENGTH(strings); i++) {
+        len += strlen(Rf_translateCharUTF8(STRING_ELT(strings, i)));
+        vmaxset(before);
+    }
+    SEXP bytes = PROTECT(Rf_allocVector(RAWSXP, (R_xlen_t)len));
+    char* out = (char*)RAW(bytes);
+    for (R_xlen_t i = 0; i < XLENGTH(strings); i++) {
+        const char* text = Rf_translateCharUTF8(STRING_ELT(strings, i));
+        size_t part = strlen(text);
+        memcpy(out, text, part);
+        out += part;
+        vmaxset(before);
+    }
+    UNPROTECT(1);
+    return bytes;
+}
+
+static bool has_na(SEXP strings) {
+    for (R_xlen_t i = 0; i < XLENGTH(strings); i++) {
+        if (STRING_ELT(strings, i) == NA_STRING) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum rk_given give_bytes(uint64_t id, SEXP owner, const void* start, size_t len) {
+    if (len <= LEND_BYTES) {
+        return (enum rk_given)rk_stream_give(id, start, len);
+    }
+    uint64_t token = keep(owner);
+    enum rk_given given = (enum rk_given)rk_stream_lend(id, start, len, token);
+    if (given != RK_MORE && given != RK_ENOUGH) {
+        release(token);
+    }
+    return given;
+}
+
+// Gives a piece. Raises what is wrong with it.
+static enum rk_given give(uint64_t id, SEXP piece) {
+    enum rk_given given = RK_OVER;
+    if (TYPEOF(piece) == RAWSXP) {
+        given = give_bytes(id, piece, RAW(piece), (size_t)XLENGTH(piece));
+    } else if (TYPEOF(piece) == STRSXP && !has_na(piece)) {
+        SEXP only = XLENGTH(piece) == 1 ? STRING_ELT(piece, 0) : R_NilValue;
+        const char* text = only == R_NilValue ? NULL : Rf_translateCharUTF8(only);
+        if (text != NULL && text == CHAR(only)) {
+            given = give_bytes(id, only, text, (size_t)LENGTH(only));
+        } else {
+            SEXP bytes = PROTECT(joined(piece));
+            given = give_bytes(id, bytes, RAW(bytes), (size_t)XLENGTH(bytes));
+            UNPROTECT(1);
+        }
+    } else {
+        Rf_errorcall(
+            R_NilValue,
+            "a piece of a stream must be a raw vector or strings without NA, or NULL at its end, not an object of type %s",
+            TYPEOF(piece) == STRSXP ? "character with NA" : Rf_type2char(TYPEOF(piece)));
+    }
+    if (given == RK_TOO_LONG) {
+        Rf_errorcall(R_NilValue, "the stream has more bytes than the response's Content-Length");
+    }
+    return given;
+}
+
+static void is_not_called_again(SEXP source) {
+    Rf_defineVar(syms.is_spent, Rf_ScalarLogical(TRUE), source);
+}
+
+// A stream cannot be completed: told on stderr, and to its client if that has seen nothing of it.
+static void fail(SEXP source, uint64_t id, SEXP condition, const char* text) {
+    char where[300];
+    bool failed;
+    SEXP route = field(source, syms.route);
+    snprintf(where, sizeof where, "%s (the stream)", TYPEOF(route) == STRSXP ? CHAR(STRING_ELT(route, 0)) : "");
+    report(where, condition, text);
+    SEXP call = PROTECT(Rf_lang2(objs.message, condition));
+    SEXP page = PROTECT(condition == R_NilValue ? R_NilValue : call_quietly(call, &failed));
+    if (TYPEOF(page) == STRSXP && XLENGTH(page) == 1) {
+        rk_stream_cut(id, CHAR(STRING_ELT(page, 0)), (size_t)LENGTH(STRING_ELT(page, 0)));
+    } else {
+        rk_stream_cut(id, "", 0);
+    }
+    UNPROTECT(2);
+}
+
+// What a source gave: a piece, or the end of its pieces.
+static void take(SEXP source, uint64_t id, SEXP value) {
+    bool is_end = value == R_NilValue || (TYPEOF(value) == SYMSXP && value == syms.exhausted);
+    if (!is_end) {
+        give(id, value);
+        return;
+    }
+    is_not_called_again(source);
+    uint64_t missing = rk_stream_end(id);
+    if (missing > 0) {
+        Rf_errorcall(
+            R_NilValue, "the stream has %.0f bytes less than the response's Content-Length", (double)missing);
+    }
+}
+
+struct want {
+    SEXP source;
+    uint64_t id;
+    SEXP value;  // what was given; NULL: it is to be asked for
+};
+
+static SEXP run_want(void* data) {
+    struct want* want = data;
+    SEXP value = want->value;
+    if (value == NULL) {
+        SEXP call = PROTECT(Rf_lang1(field(want->source, syms.ask)));
+        value = Rf_eval(call, R_GlobalEnv);
+        UNPROTECT(1);
+    }
+    PROTECT(value);
+    if (want->value == NULL && Rf_inherits(value, "promise")) {
+        SEXP fulfilled = promise_value(value);
+        if (fulfilled == NULL) {
+            SEXP call = PROTECT(Rf_lang3(objs.take_later, value, want->source));
+            Rf_eval(call, R_BaseEnv);
+            UNPROTECT(2);
+            return R_NilValue;
+        }
+        UNPROTECT(1);
+        value = PROTECT(fulfilled);
+    }
+    take(want->source, want->id, value);
+    UNPROTECT(1);
+    return R_NilValue;
+}
+
+static void ask(struct want* want) {
+    struct guard guard = {.body = run_want, .data = want};
+    enum failure failure = guard_run(&guard);
+    if (failure == FAILURE_NONE) {
+        return;
+    }
+    SEXP condition = PROTECT(kept(guard.token));
+    release(guard.token);
+    // What has raised is dead: it is not asked to close.
+    is_not_called_again(want->source);
+    const char* text = condition == R_NilValue ? "interrupted, or left by a restart" : NULL;
+    fail(want->source, want->id, condition, text);
+    UNPROTECT(1);
+    guard_pass_on(failure);
+}
+
+static SEXP run_call(void* data) {
+    SEXP* function = data;
+    SEXP call = PROTECT(Rf_lang1(*function));
+    SEXP value = Rf_eval(call, R_GlobalEnv);
+    UNPROTECT(1);
+    return value;
+}
+
+// Runs functions without arguments, each whatever became of the one before.
+static void run_each(SEXP functions, const char* where) {
+    PROTECT(functions);
+    for (R_xlen_t i = 0; TYPEOF(functions) == VECSXP && i < XLENGTH(functions); i++) {
+        SEXP function = VECTOR_ELT(functions, i);
+        struct guard guard = {.body = run_call, .data = &function};
+        enum failure failure = guard_run(&guard);
+        if (failure != FAILURE_NONE) {
+            SEXP condition = PROTECT(kept(guard.token));
+            release(guard.token);
+            report(where, condition, condition == R_NilValue ? "interrupted, or left by a restart" : NULL);
+            UNPROTECT(1);
+            guard_pass_on(failure);
+        }
+    }
+    UNPROTECT(1);
+}
+
+// What is to run when a stream has ended, or has room: from R/stream.R.
+static void tell(SEXP what, SEXP source, const char* reason, const char* where) {
+    bool failed;
+    SEXP reason_r = PROTECT(reason == NULL ? R_NilValue : Rf_mkString(reason));
+    SEXP call = PROTECT(reason == NULL ? Rf_lang2(what, source) : Rf_lang3(what, source, reason_r));
+    SEXP functions = PROTECT(call_quietly(call, &failed));
+    run_each(functions, where);
+    UNPROTECT(3);
+}
+
+static void handle_departed(SEXP source, const struct rk_event* event) {
+    const char* reason = departures[event->code >= 0 && event->code <= RK_STOP ? event->code : RK_CLIENT];
+    for (struct asking* each = asking; each != NULL; each = each->outer) {
+        if (each->id == event->id) {
+            // Its source runs, and is told when it has come back.
+            each->reason = reason;
+            return;
+        }
+    }
+    tell(objs.depart, source, reason, "a stream's end");
+}
+
+static void handle_want(SEXP source, const struct rk_event* event) {
+    struct want want = {.source = source, .id = event->id};
+    struct asking frame = {.id = event->id, .outer = asking};
+    asking = &frame;
+    // Does not jump.
+    ask(&want);
+    asking = frame.outer;
+    if (frame.reason != NULL) {
+        tell(objs.depart, source, frame.reason, "a stream's end");
+    }
+}
+
+void handle_stream(const struct rk_event* event) {
+    event_is_read();
+    SEXP source = PROTECT(kept(event->token));
+    if (event->kind == RK_DEPARTED) {
+        release(event->token);
+    }
+    if (source != R_NilValue) {
+        switch (event->kind) {
+        case RK_WANT:
+            handle_want(source, event);
+            break;
+        case RK_ROOM:
+            tell(objs.drained, source, NULL, "a stream's on_drain");
+            break;
+        default:
+            handle_departed(source, event);
+            break;
+        }
+    }
+    UNPROTECT(1);
+}
+
+// entry points ---------------------------------------------------------------
+
+// A promise of a piece has been fulfilled: see take_later() in R/stream.R.
+SEXP ffi_stream_take(SEXP source, SEXP value) {
+    double id = stream_id(source);
+    if (id >= 0 && rk_stream_waiting((uint64_t)id) >= 0) {
+        struct want want = {.source = source, .id = (uint64_t)id, .value = value};
+        ask(&want);
+        rk_flush();
+    }
+    return R_NilValue;
+}
+
+// It was rejected, or the stream's object is lost.
+SEXP ffi_stream_fail(SEXP source, SEXP condition, SEXP text) {
+    double id = stream_id(source);
+    if (id >= 0 && rk_stream_waiting((uint64_t)id) >= 0) {
+        is_not_called_again(source);
+        fail(source, (uint64_t)id, condition, text == R_NilValue ? NULL : CHAR(STRING_ELT(text, 0)));
+        rk_flush();
+    }
+    return R_NilValue;
+}
+
+// TRUE: go on. FALSE: taken, but wait. NA: over.
+SEXP ffi_stream_give(SEXP source, SEXP piece) {
+    double id = stream_id(source);
+    if (id < 0) {
+        return Rf_ScalarLogical(NA_LOGICAL);
+    }
+    switch (give((uint64_t)id, piece)) {
+    case RK_MORE:
+        return Rf_ScalarLogical(TRUE);
+    case RK_ENOUGH:
+        return Rf_ScalarLogical(FALSE);
+    default:
+        return Rf_ScalarLogical(NA_LOGICAL);
+    }
+}
+
+// "head", "end" or "cut". How many bytes of its Content-Length an ended one lacks.
+SEXP ffi_stream_tell(SEXP source, SEXP what) {
+    double id = stream_id(source);
+    uint64_t missing = 0;
+    if (id >= 0) {
+        switch (CHAR(STRING_ELT(what, 0))[0]) {
+        case 'h':
+            rk_stream_head((uint64_t)id);
+            break;
+        case 'e':
+            missing = rk_stream_end((uint64_t)id);
+            break;
+        default:
+            rk_stream_cut((uint64_t)id, "", 0);
+            break;
+        }
+        rk_flush();
+    }
+    return Rf_ScalarReal((double)missing);
+}
+
+// Bytes that wait, NA when it is over; and bytes that were given.
+SEXP ffi_stream_state(SEXP source) {
+    double id = stream_id(source);
+    int64_t waiting = id < 0 ? -1 : rk_stream_waiting((uint64_t)id);
+    SEXP state = Rf_allocVector(REALSXP, 2);
+    REAL(state)[0] = waiting < 0 ? NA_REAL : (double)waiting;
+    REAL(state)[1] = id < 0 ? 0 : (double)rk_stream_given((uint64_t)id);
+    return state;
+}

@@ -1,0 +1,77 @@
+# Replies in pieces, as a client reads them, and sources of pieces.
+
+# Reads until what has come holds `text`.
+read_to <- function(client, text) {
+  serve_until(function() {
+    fill(client)
+    find_raw(client$read, text) > 0
+  })
+}
+
+# A chunked reply: its status, headers and pieces.
+chunked <- function(client) {
+  read_to(client, "\r\n\r\n")
+  end <- find_raw(client$read, "\r\n\r\n")
+  head <- rawToChar(client$read[seq_len(end - 1)])
+  client$read <- client$read[-seq_len(end + 3)]
+  pieces <- list()
+  repeat {
+    read_to(client, "\r\n")
+    line <- find_raw(client$read, "\r\n")
+    size <- strtoi(rawToChar(client$read[seq_len(line - 1)]), 16)
+    serve_until(function() {
+      fill(client)
+      length(client$read) >= line + 1 + size + 2
+    })
+    piece <- client$read[line + 1 + seq_len(size)]
+    client$read <- client$read[-seq_len(line + 1 + size + 2)]
+    if (size == 0) break
+    pieces[[length(pieces) + 1]] <- piece
+  }
+  list(status = as.integer(substr(head, 10, 12)), head = head, pieces = pieces, text = text_of(unlist(pieces)))
+}
+
+# Everything up to the end of the connection: a reset is the end as well.
+rest_of <- function(client) {
+  serve_until(function() {
+    if (!socketSelect(list(client$socket), timeout = 0)) return(FALSE)
+    bytes <- suppressWarnings(tryCatch(readBin(client$socket, "raw", 1e6), error = function(e) raw(0)))
+    client$read <- c(client$read, bytes)
+    length(bytes) == 0
+  })
+  client$read
+}
+
+plain <- list("Content-Type" = "text/plain")
+
+streamed <- function(body, headers = plain, status = 200L) {
+  list(status = status, headers = headers, body = body)
+}
+
+# Pieces one after the other, then the end.
+pieces_of <- function(...) {
+  pieces <- list(...)
+  function() {
+    if (length(pieces) == 0) return(NULL)
+    piece <- pieces[[1]]
+    pieces <<- pieces[-1]
+    piece
+  }
+}
+
+# A generator as package coro makes it: the values, then its symbol; `close = TRUE` leaves it early.
+generator <- function(values, on_exit = function() NULL) {
+  at <- 0
+  function(arg, close = FALSE) {
+    if (close) {
+      on_exit()
+      return(quote(.__exhausted__.))
+    }
+    at <<- at + 1
+    if (at > length(values)) quote(.__exhausted__.) else values[[at]]
+  }
+}
+
+text_of <- function(bytes) {
+  rawToChar(as.raw(bytes[bytes != 0]))
+}
