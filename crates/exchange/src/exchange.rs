@@ -19,6 +19,15 @@ use crate::stream::Stream;
 /// Names an exchange for the life of the process. A WebSocket keeps the id of its opening handshake.
 pub type ExchangeId = u64;
 
+/// A client's certificate, which has been verified: whom it names, and which one it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// The subject as RFC 4514 writes it: `CN=Ada,O=Analytical Engines`.
+    pub subject: String,
+    /// The SHA-256 of the certificate, in hexadecimal.
+    pub fingerprint: String,
+}
+
 /// Names the listener an exchange came in on.
 pub type ListenerId = u32;
 
@@ -52,6 +61,8 @@ pub struct Exchange {
     query: Span,
     remote: Endpoint,
     local: Endpoint,
+    is_https: bool,
+    client: Option<Arc<ClientCertificate>>,
     headers: Vec<StoredHeader>,
     body: RequestBody,
     reply: Reply,
@@ -77,6 +88,8 @@ impl Exchange {
             query: Span::EMPTY,
             remote: Endpoint::default(),
             local: Endpoint::default(),
+            is_https: false,
+            client: None,
             headers: Vec::with_capacity(INITIAL_HEADERS),
             body: RequestBody::default(),
             reply: Reply::default(),
@@ -139,9 +152,17 @@ impl Exchange {
         }
     }
 
+    /// Notes that the client came by `https` (or says through a proxy that is believed that it did), and who it is.
+    pub fn set_transport(&mut self, is_https: bool, client: Option<Arc<ClientCertificate>>) {
+        self.is_https = is_https;
+        self.client = client;
+    }
+
     /// Forgets request and reply and keeps the memory for the next one.
     pub fn reset(&mut self) {
         self.tag = None;
+        self.is_https = false;
+        self.client = None;
         self.method = Span::EMPTY;
         self.path = Span::EMPTY;
         self.query = Span::EMPTY;
@@ -281,6 +302,16 @@ impl Exchange {
     /// The address the client reached; `None` on a Unix socket.
     pub fn local(&self) -> Option<SocketAddr> {
         self.local.0
+    }
+
+    /// Whether the client came by `https`.
+    pub fn is_https(&self) -> bool {
+        self.is_https
+    }
+
+    /// Whom its certificate says the client is: `None` without one, and where none was asked for.
+    pub fn client(&self) -> Option<&ClientCertificate> {
+        self.client.as_deref()
     }
 
     /// The headers, sorted by name, each name once.

@@ -29,7 +29,7 @@ pub use block::{Block, Blocks};
 pub use body::{BodySource, RequestBody};
 pub use budget::{Budget, Charge, Share};
 pub use event::{Command, Event, MessageKind, SocketId, StreamId};
-pub use exchange::{Exchange, ExchangeId, ListenerId, Version};
+pub use exchange::{ClientCertificate, Exchange, ExchangeId, ListenerId, Version};
 pub use headers::{HeaderLine, KNOWN_HEADERS, KnownHeader, known_header};
 pub use link::{AppState, AppWaker, IoWaker, Link, PushError, Pushed, QueueLimits};
 pub use payload::{Lease, Payload, Releases, Tag};

@@ -28,6 +28,9 @@ pub struct Limits {
     /// The reserve is never more than this part of the file system, so that a small one takes bodies at all: a tenth
     /// is 10, the default.
     pub disk_share: u64,
+    /// How long the handshake of TLS may take, from when the connection was accepted: it is closed. Default 10 s, some ten
+    /// round trips of a bad line with lost segments.
+    pub handshake_time: Duration,
     /// How long a head may take, from when the connection was accepted or, after a reply, from its first byte: 408, or
     /// a close if none came. Default 30 s.
     pub head_time: Duration,
@@ -88,6 +91,7 @@ impl Default for Limits {
             body_memory: 1 << 20,
             disk_reserve: 1 << 30,
             disk_share: 10,
+            handshake_time: Duration::from_secs(10),
             head_time: Duration::from_secs(30),
             head_rate: 32,
             head_grace: Duration::from_secs(10),
@@ -113,7 +117,7 @@ impl Default for Limits {
 /// How [`Limits::memory`] is split, in percent: so that one kind of attack leaves room for all other work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
-    /// Connections, at 32 KiB each and what longer heads need: the slowest gives its seat up, or 503. Default 20.
+    /// Connections, at 32 KiB each (80 with TLS) and what longer heads need: the slowest gives its seat up, or 503. Default 20.
     pub connections: u8,
     /// Requests in memory that are larger than 8 KiB: 503. Default 15.
     pub requests: u8,

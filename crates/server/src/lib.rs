@@ -38,8 +38,31 @@ mod websocket;
 
 pub use config::{Config, Limits, Shares};
 pub use http::compress;
-pub use http::site::Site;
+pub use http::site::{Notice, Site};
 pub use http::spool_folder::SpoolFolder;
+pub use net::proxies::{NotAProxy, Proxies};
 pub use observe::access_log;
 pub use rejection::Rejection;
 pub use runtime::{ListenError, Listener, Server};
+
+pub mod tls {
+    //! HTTPS: what a listener speaks TLS with ([`Site::tls`](crate::Site::tls)), and what may be wrong with it.
+    //!
+    //! ```no_run
+    //! use rookery_server::Site;
+    //! use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
+    //!
+    //! let pair = CertificatePair { certificate: Pem::File("cert.pem".into()), key: Pem::File("key.pem".into()) };
+    //! let tls = Tls::new(TlsSettings { pairs: vec![pair], ..TlsSettings::default() }, |line| eprintln!("{line}"))?;
+    //! let site = Site { tls: Some(tls.clone()), ..Site::default() };
+    //! // When the files have been renewed; the server also looks every ten seconds.
+    //! tls.reload()?;
+    //! # Ok::<(), rookery_server::tls::TlsError>(())
+    //! ```
+
+    pub use crate::net::tls::development::DevelopmentCertificate;
+    pub use crate::net::tls::pem::Pem;
+    pub use crate::net::tls::settings::{CertificatePair, TlsSettings, TlsVersion};
+    pub use crate::net::tls::store::Tls;
+    pub use crate::net::tls::tls_error::{TlsError, TlsPart};
+}

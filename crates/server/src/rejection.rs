@@ -49,6 +49,12 @@ rejections! {
         BodyTimeout,
         /// A message of a WebSocket came too slowly: close code 1008.
         MessageTimeout,
+        /// The handshake of TLS failed (RFC 8446, 4; RFC 5246, 7): the connection is closed after an alert.
+        Handshake,
+        /// A request in the clear where TLS is spoken: 400.
+        PlainOnTls,
+        /// TLS where HTTP is spoken in the clear: the connection is closed.
+        TlsOnPlain,
         /// What peers make the server hold is used up, see [`Limits::memory`](crate::Limits::memory): 503, or close code 1013.
         Overload,
     }
@@ -68,7 +74,13 @@ impl Rejection {
     /// The status it is answered with; for a WebSocket, the one that stands for its close code.
     pub fn status(self) -> u16 {
         match self {
-            Rejection::Unreadable | Rejection::Host | Rejection::Target | Rejection::BodyUnreadable => 400,
+            Rejection::Unreadable
+            | Rejection::Host
+            | Rejection::Target
+            | Rejection::BodyUnreadable
+            | Rejection::Handshake
+            | Rejection::PlainOnTls
+            | Rejection::TlsOnPlain => 400,
             Rejection::HeadTimeout | Rejection::BodyTimeout | Rejection::MessageTimeout => 408,
             Rejection::BodyTooLarge => 413,
             Rejection::HeadTooLarge => 431,
@@ -103,6 +115,8 @@ impl Rejection {
             }
             Rejection::Target => "400 Bad Request: this server is no proxy\n",
             Rejection::BodyUnreadable => "400 Bad Request: the body could not be read\n",
+            Rejection::Handshake | Rejection::TlsOnPlain => "400 Bad Request: no HTTP\n",
+            Rejection::PlainOnTls => "400 Bad Request: this port speaks HTTPS\n",
             Rejection::HeadTimeout | Rejection::BodyTimeout | Rejection::MessageTimeout => {
                 "408 Request Timeout\n"
             }
@@ -130,6 +144,9 @@ impl fmt::Display for Rejection {
             Rejection::Host => "an HTTP/1.1 request needs exactly one Host header",
             Rejection::Target => "this server is no proxy",
             Rejection::BodyUnreadable => "the body of the request could not be read",
+            Rejection::Handshake => "the handshake of TLS failed",
+            Rejection::PlainOnTls => "a request in the clear on a port that speaks TLS",
+            Rejection::TlsOnPlain => "a client that speaks TLS on a port that does not",
             Rejection::TransferCoding => "the body of the request has a transfer coding beside chunked",
             Rejection::HeadTimeout => "the head of the request took too long",
             Rejection::BodyTooLarge => "the body of the request is too large",

@@ -4,9 +4,15 @@ mod counting;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
 use rookery_server::{Config, Limits, Server, Site};
+use rustls::ClientConfig;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
 
 const UPGRADE: &[u8] =
     b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n";
@@ -44,15 +50,64 @@ fn settled() -> usize {
     }
 }
 
-/// Opens many by `request`, and closes them: what each holds, and what it leaves.
-fn measure(address: SocketAddr, request: &[u8]) -> (usize, usize) {
+/// Opens many, and closes them: what each holds, and what it leaves.
+fn measure(open: impl Fn() -> TcpStream) -> (usize, usize) {
     const COUNT: usize = 500;
-    drop(ask(address, request));
+    drop(open());
     let before = settled();
-    let sockets: Vec<TcpStream> = (0..COUNT).map(|_| ask(address, request)).collect();
+    let sockets: Vec<TcpStream> = (0..COUNT).map(|_| open()).collect();
     let each = (settled() - before) / COUNT;
     drop(sockets);
     (each, settled().saturating_sub(before) / COUNT)
+}
+
+fn certificates(name: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls").join(name)
+}
+
+/// What TLS is spoken with, and a client's side of it.
+fn tls() -> (Tls, Arc<ClientConfig>) {
+    let pair = CertificatePair {
+        certificate: Pem::File(certificates("localhost.pem")),
+        key: Pem::File(certificates("localhost.key")),
+    };
+    let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(certificates("ca.pem")).unwrap()).unwrap();
+    let mut client = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    client.resumption = rustls::client::Resumption::disabled();
+    (Tls::new(settings, |_| ()).unwrap(), Arc::new(client))
+}
+
+/// As `ask`, over TLS. The client's own side is forgotten: what is left is the server's.
+fn ask_over_tls(address: SocketAddr, config: &Arc<ClientConfig>, request: &[u8]) -> TcpStream {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_nodelay(true).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut session = rustls::ClientConnection::new(Arc::clone(config), name).unwrap();
+    let mut stream = rustls::Stream::new(&mut session, &mut socket);
+    stream.write_all(request).unwrap();
+    let (mut head, mut byte) = ([0; 4], [0]);
+    while head != *b"\r\n\r\n" {
+        stream.read_exact(&mut byte).unwrap();
+        head.rotate_left(1);
+        head[3] = byte[0];
+    }
+    socket
+}
+
+/// The first half of what a client says first.
+fn half_a_hello(address: SocketAddr, config: &Arc<ClientConfig>) -> TcpStream {
+    let mut socket = TcpStream::connect(address).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut hello = Vec::new();
+    rustls::ClientConnection::new(Arc::clone(config), name).unwrap().write_tls(&mut hello).unwrap();
+    socket.write_all(&hello[..hello.len() / 2]).unwrap();
+    socket
 }
 
 #[test]
@@ -69,10 +124,27 @@ fn what_is_idle_holds_little_and_what_has_gone_nothing() {
     let address = listener.local_addr().unwrap();
     // With the memory of its HTTP task a WebSocket was 2,400; with hyper's buffers a connection was 13,000.
     for (what, request, allowed) in [("WebSocket", UPGRADE, 1_400), ("connection", REQUEST, 2_000)] {
-        let (each, left) = measure(address, request);
+        let (each, left) = measure(|| ask(address, request));
         println!("an idle {what} holds {each} bytes");
         assert!(each < allowed, "an idle {what} holds {each} bytes");
         // Its part of the tables, which are kept.
+        assert!(left < 100, "a {what} that has gone holds {left} bytes");
+    }
+    let (tls, client) = tls();
+    let site = Site { tls: Some(tls), ..Site::default() };
+    let secure = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
+    let address_of_tls = secure.local_addr().unwrap();
+    let over_tls = |request: &'static [u8]| {
+        let client = &client;
+        measure(move || ask_over_tls(address_of_tls, client, request))
+    };
+    for (what, (each, left), allowed) in [
+        ("WebSocket over TLS", over_tls(UPGRADE), 12_000),
+        ("connection over TLS", over_tls(REQUEST), 12_000),
+        ("half of a handshake", measure(|| half_a_hello(address_of_tls, &client)), 12_000),
+    ] {
+        println!("an idle {what} holds {each} bytes");
+        assert!(each < allowed, "an idle {what} holds {each} bytes");
         assert!(left < 100, "a {what} that has gone holds {left} bytes");
     }
     // More than the sockets' buffers take: all of them wait at once.

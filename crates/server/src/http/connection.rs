@@ -1,6 +1,6 @@
 //! A connection: everything about it but hyper's state machine.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,18 +8,26 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use rookery_exchange::{Charge, Departure, Exchange, ListenerId, Share};
+use http::HeaderMap;
+use rookery_exchange::{Charge, ClientCertificate, Departure, Exchange, ListenerId, Share};
 
 use super::call_parts::CallParts;
 use super::context::Http;
+use super::head::came_by_https;
 use super::sending::{Sending, Sent, SentFile};
 use super::site::Site;
 use super::standing::{Phase, Standing};
 use super::stream::Stream;
 use crate::net::listen::Ends;
+use crate::net::tls::stream::TLS_BYTES;
 use crate::net::transport::Transport;
 use crate::peers::room::{CONNECTION_BYTES, FREE};
 use crate::peers::table::Peer;
+
+/// What a connection is charged.
+pub(crate) fn connection_bytes(has_tls: bool) -> usize {
+    if has_tls { CONNECTION_BYTES + TLS_BYTES } else { CONNECTION_BYTES }
+}
 
 /// Everything about a connection but hyper's state machine.
 #[derive(Debug)]
@@ -31,6 +39,8 @@ pub(crate) struct Connection {
     pub(super) site: Site,
     pub(super) transport: RefCell<Transport>,
     pub(super) ends: Ends,
+    /// Whom its certificate says the peer is.
+    pub(super) client: OnceCell<Arc<ClientCertificate>>,
     pub(super) standing: Standing,
     /// What it is charged for: itself with what it reads into.
     pub(super) charge: Charge,
@@ -111,8 +121,9 @@ impl Connection {
             site: site.clone(),
             transport: RefCell::new(transport),
             ends,
-            standing: Standing::new(http.peers.clock.now()),
-            charge: http.peers.charge(Share::Connections, CONNECTION_BYTES),
+            client: OnceCell::new(),
+            standing: Standing::new(http.peers.clock.now(), site.tls.is_some()),
+            charge: http.peers.charge(Share::Connections, connection_bytes(site.tls.is_some())),
             buffer: Cell::new(FREE),
             leaving: Cell::new(None),
             serial: http.peers.next_serial(),
@@ -133,8 +144,19 @@ impl Connection {
         })
     }
 
+    /// Tells the application how the client came, and who it is.
+    pub(super) fn show_transport(&self, exchange: &mut Exchange, headers: &HeaderMap) {
+        let is_believed = self.site.proxies.has(self.ends.remote.map(|remote| remote.ip()));
+        exchange
+            .set_transport(came_by_https(headers, self.has_tls(), is_believed), self.client.get().cloned());
+    }
+
     fn now(&self) -> u32 {
         self.http.peers.clock.now()
+    }
+
+    pub(super) fn has_tls(&self) -> bool {
+        self.site.tls.is_some()
     }
 
     pub(super) fn enter(&self, phase: Phase) {
@@ -181,6 +203,18 @@ impl Connection {
     /// Queues a part of a file, of `left` bytes at most, to be sent where hyper writes what it is given for it.
     pub(super) fn send_file(&self, file: &Arc<SentFile>, at: u64, left: u64) -> Bytes {
         self.sending.borrow_mut().get_or_insert_default().push(file, at, left)
+    }
+
+    /// Waits, over TLS, until the system has all that was written.
+    pub(super) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.has_tls() {
+            return Poll::Ready(Ok(()));
+        }
+        let flushed = self.transport.borrow_mut().poll_flush(cx);
+        if flushed.is_pending() {
+            self.standing.has_written(&Poll::Pending, self.now());
+        }
+        flushed
     }
 
     /// hyper has nothing more to write.
@@ -293,7 +327,7 @@ impl Connection {
     pub(super) fn unpark(&self) {
         self.is_parked.set(false);
         self.buffer.set(FREE);
-        self.charge.set(CONNECTION_BYTES);
+        self.charge.set(connection_bytes(self.has_tls()));
     }
 
     // ---- its end ----
@@ -332,7 +366,7 @@ impl Connection {
         }
         self.end_stream(Departure::Client);
         self.has_left();
-        self.charge.set(CONNECTION_BYTES.min(self.charge.bytes()));
+        self.charge.set(connection_bytes(self.has_tls()).min(self.charge.bytes()));
         if let (Some(files), Some(parts)) = (self.sending.take(), &mut *self.flushing.borrow_mut()) {
             // hyper has been told of it, and the log by that.
             parts.entry.take_back(files.left());
@@ -388,12 +422,12 @@ impl Connection {
     /// Whether the peer has reset the connection, or closed all of it where that can be told. Costs no system call unless
     /// the transport has something to tell.
     pub(super) fn is_reset(&self, cx: &mut Context<'_>) -> bool {
-        let transport = self.transport.borrow();
+        let mut transport = self.transport.borrow_mut();
         while self.is_watched.get() {
             match transport.poll_read_ready(cx) {
                 Poll::Pending => return false,
                 Poll::Ready(Err(_)) => return true,
-                Poll::Ready(Ok(())) => match transport.try_peek() {
+                Poll::Ready(Ok(())) => match transport.try_peek(cx) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(_) => return true,
                     // The next request: nothing changes before this one is answered.

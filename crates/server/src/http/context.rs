@@ -1,9 +1,10 @@
 //! What the connections of an I/O thread have in common.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rookery_error::{ErrorHook as _, Reports};
 use rookery_exchange::{Blocks, Exchange};
@@ -41,7 +42,12 @@ pub(crate) struct Http {
     /// Small files that are kept in memory.
     pub(super) ready_files: RefCell<ReadyFiles>,
     parts: KeptParts,
+    /// When something was last said on account of what a peer sent.
+    noticed: Cell<Option<Instant>>,
 }
+
+/// Peers make the server say something at most this often.
+const NOTICE_EVERY: Duration = Duration::from_secs(60);
 
 impl Http {
     pub(crate) fn new(
@@ -63,6 +69,7 @@ impl Http {
             header_names: HeaderNames::default(),
             ready_files: RefCell::default(),
             parts: KeptParts::default(),
+            noticed: Cell::new(None),
         })
     }
 
@@ -87,6 +94,16 @@ impl Http {
     /// Opens the stream that is the reply of an exchange.
     pub(crate) fn open_stream(&self, exchange: &Exchange) {
         self.streams.open(&self.peers, &self.dispatch, exchange);
+    }
+
+    /// Whether something may be said again that peers have it say.
+    pub(super) fn may_notice(&self) -> bool {
+        let now = Instant::now();
+        let may = self.noticed.get().is_none_or(|last| now.duration_since(last) >= NOTICE_EVERY);
+        if may {
+            self.noticed.set(Some(now));
+        }
+        may
     }
 
     /// Takes an exchange back whose client has gone.

@@ -12,7 +12,8 @@ use rookery_exchange::{Exchange, ListenerId};
 
 use super::connection::{Connection, End};
 use super::context::Http;
-use super::farewell::{close, refuse};
+use super::farewell::{close, refuse, refuse_tls};
+use super::greeting::{agree, is_tls};
 use super::hyper_io::HyperIo;
 use super::service::answer;
 use super::site::Site;
@@ -79,6 +80,11 @@ const MIN_BUFFER: usize = 8192;
 /// Serves a connection to its end.
 async fn serve(driven: Driven, seat: Seat) {
     let connection = &driven.0;
+    // Boxed: once, and a connection in the clear has none of it.
+    if connection.has_tls() && !Box::pin(agree(connection)).await {
+        connection.settle();
+        return close(connection).await;
+    }
     let mut rewound = Bytes::new();
     let mut has_small_table = true;
     loop {
@@ -108,6 +114,11 @@ async fn serve(driven: Driven, seat: Seat) {
                     continue;
                 }
                 refuse(connection, Rejection::HeadTooLarge);
+            }
+            DriveEnd::Failed(error)
+                if error.is_parse() && is_tls(&read) && connection.standing.phase() == Phase::Head =>
+            {
+                refuse_tls(connection);
             }
             // The preface of HTTP/2 is refused without a word.
             DriveEnd::Failed(error)

@@ -25,8 +25,24 @@ pub(super) fn refuse(connection: &Connection, rejection: Rejection) {
     );
     let _ = connection
         .transport
-        .borrow()
+        .borrow_mut()
         .try_write_vectored(&[IoSlice::new(head.as_bytes()), IoSlice::new(text.as_bytes())]);
+    connection.has_rest.set(true);
+}
+
+/// Closes on a peer that speaks TLS where HTTP is spoken in the clear: it understands no answer, but a person wants to know.
+pub(super) fn refuse_tls(connection: &Connection) {
+    let rejection = Rejection::TlsOnPlain;
+    connection.http.report(rejection);
+    record_unreadable(&connection.http.log, connection.ends.remote, rejection.status(), 0);
+    if connection.http.may_notice() {
+        let who =
+            connection.ends.remote.map_or_else(|| "a client".to_owned(), |remote| remote.ip().to_string());
+        let notice = connection.site.notice.0;
+        notice(&format!(
+            "{who} asked for HTTPS where HTTP is spoken: give the server a certificate, or use http://"
+        ));
+    }
     connection.has_rest.set(true);
 }
 
@@ -36,7 +52,7 @@ pub(super) async fn close(connection: &Connection) {
     if connection.reset.get() != Reset::No {
         return cut(connection).await;
     }
-    connection.transport.borrow().shut_down();
+    connection.transport.borrow_mut().shut_down();
     if !connection.has_rest.get() || !connection.lingers.get() {
         return;
     }
@@ -72,7 +88,12 @@ async fn cut(connection: &Connection) {
         connection.standing.linger(connection.http.peers.clock.now());
         // A reset throws away what the peer's system has not acknowledged.
         let written = async {
-            while !connection.is_ending() && connection.transport.borrow().unsent().is_some_and(|n| n > 0) {
+            let has_unsent = || {
+                let mut transport = connection.transport.borrow_mut();
+                transport.flush_now();
+                transport.unsent().is_some_and(|bytes| bytes > 0)
+            };
+            while !connection.is_ending() && has_unsent() {
                 tokio::time::sleep(LOOK).await;
             }
         };

@@ -57,7 +57,7 @@ fn check_coding(headers: &HeaderMap) -> Result<(), Rejection> {
 }
 
 /// Whether a Host is one: empty, or a host and perhaps a port (RFC 9110, 7.2; RFC 3986, 3.2.2 and 3.2.3).
-fn is_host(value: &[u8]) -> bool {
+pub(super) fn is_host(value: &[u8]) -> bool {
     let (is_fine, port) = if let Some(literal) = value.strip_prefix(b"[") {
         // What an address is made of within the brackets nobody here looks at; that it cannot be taken for
         // something else is enough.
@@ -122,6 +122,17 @@ pub(super) fn fill(exchange: &mut Exchange, head: &Parts, ends: Ends, is_upgrade
     exchange.end_head(ends.remote, ends.local, is_upgrade);
 }
 
+/// Whether the client came by `https`, as far as this end knows (`is_own`), or a proxy that is believed says. Of several values
+/// the last is the proxy's: those before it are what it was sent.
+pub(super) fn came_by_https(headers: &HeaderMap, is_own: bool, is_believed: bool) -> bool {
+    if !is_believed {
+        return is_own;
+    }
+    let last = headers.get_all("x-forwarded-proto").iter().next_back();
+    let told = last.and_then(|value| value.as_bytes().rsplit(|byte| *byte == b',').next());
+    told.map_or(is_own, |told| told.trim_ascii().eq_ignore_ascii_case(b"https"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +143,31 @@ mod tests {
             [("close", true), ("Close", true), ("keep-alive, close", true), ("closed", false), ("", false)]
         {
             assert_eq!(has_token(list.as_bytes(), b"close"), expected, "{list}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_that_is_believed_says_how_the_client_came() {
+        let headers = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append("x-forwarded-proto", HeaderValue::from_static(value));
+            }
+            headers
+        };
+        for (values, is_own, is_believed, expected) in [
+            (&["https"][..], false, false, false),
+            (&["http"], true, false, true),
+            (&["https"], false, true, true),
+            (&["HTTPS"], false, true, true),
+            (&["http"], true, true, false),
+            (&["https, http"], true, true, false),
+            (&["https", "http"], true, true, false),
+            (&["http", "https"], false, true, true),
+            (&[], true, true, true),
+            (&[], false, true, false),
+        ] {
+            assert_eq!(came_by_https(&headers(values), is_own, is_believed), expected, "{values:?}");
         }
     }
 

@@ -70,7 +70,8 @@ impl Write for HyperIo {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.connection.poll_flush(cx))?;
         self.connection.has_flushed();
         Poll::Ready(Ok(()))
     }

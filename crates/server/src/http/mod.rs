@@ -10,6 +10,7 @@ pub(crate) mod connection;
 pub(crate) mod context;
 pub(crate) mod driver;
 mod farewell;
+mod greeting;
 mod head;
 mod header_names;
 mod hyper_io;

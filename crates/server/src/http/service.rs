@@ -64,6 +64,9 @@ async fn reply_to(mut call: Call, request: Request<Incoming>) -> Result<Response
     let connection = &call.connection;
     let mut exchange = call.http().dispatch.begin(call.id, connection.listener, connection.key.get());
     head::fill(&mut exchange, &head, connection.ends, is_upgrade);
+    if connection.has_tls() || !connection.site.proxies.is_empty() {
+        connection.show_transport(&mut exchange, &head.headers);
+    }
     let headers = head.headers;
     // A head in hyper's first buffer is small: what its exchange holds of earlier use has been the pool's.
     if !connection.has_small_buffer() {

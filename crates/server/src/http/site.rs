@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::spool_folder::SpoolFolder;
+use crate::net::proxies::Proxies;
+use crate::net::tls::store::Tls;
 use crate::static_files::StaticFiles;
 
 /// What a listener serves.
@@ -15,4 +17,20 @@ pub struct Site {
     pub sees_heads: bool,
     /// Where bodies lie that do not stay in memory.
     pub spool: Arc<SpoolFolder>,
+    /// What TLS is spoken with; none: HTTP in the clear.
+    pub tls: Option<Tls>,
+    /// Whose `X-Forwarded-Proto` says whether a client came by `https`.
+    pub proxies: Proxies,
+    /// Who is told, with a line, of what a person who runs the server wants to know.
+    pub notice: Notice,
+}
+
+/// Called with one line, on the I/O thread; nobody by default.
+#[derive(Debug, Clone, Copy)]
+pub struct Notice(pub fn(&str));
+
+impl Default for Notice {
+    fn default() -> Notice {
+        Notice(|_| ())
+    }
 }

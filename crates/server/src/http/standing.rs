@@ -14,6 +14,8 @@ use crate::peers::rate::Pace;
 /// What a connection is doing, which decides what it is given time for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
+    /// TLS is being agreed on.
+    Handshake,
     /// Between requests.
     Idle,
     /// A head has begun to arrive.
@@ -53,9 +55,9 @@ pub(super) struct Standing {
 
 impl Standing {
     /// That of a new connection: its first head has to come as soon as any other.
-    pub(super) fn new(now: u32) -> Standing {
+    pub(super) fn new(now: u32, has_tls: bool) -> Standing {
         Standing {
-            phase: Cell::new(Phase::Head),
+            phase: Cell::new(if has_tls { Phase::Handshake } else { Phase::Head }),
             since: Cell::new(now),
             is_read_blocked: Cell::new(false),
             is_write_blocked: Cell::new(false),
@@ -137,6 +139,7 @@ impl Standing {
         let passed = now.wrapping_sub(self.since.get());
         match self.phase.get() {
             Phase::Application => false,
+            Phase::Handshake => passed > ticks.handshake,
             Phase::Idle => passed > ticks.idle,
             // A browser opens connections in advance: before the first byte only the deadline counts.
             Phase::Head => {
@@ -172,7 +175,7 @@ impl Standing {
         let lag = |rate| Some(self.pace.lag(rate)).filter(|lag| *lag > 0);
         match self.phase.get() {
             // One that has just come, or has just been answered, is not slow, and a tick may end at once.
-            Phase::Idle | Phase::Head => {
+            Phase::Handshake | Phase::Idle | Phase::Head => {
                 Some(now.wrapping_sub(self.since.get())).filter(|passed| *passed > 1)
             }
             Phase::Body if self.is_read_blocked.get() => lag(ticks.body_rate),
@@ -196,7 +199,7 @@ impl Standing {
     /// What it holds of a share, if that can be had from it; `own` is what the connection itself is charged.
     pub(super) fn held(&self, share: Share, own: usize) -> usize {
         match (share, self.phase.get()) {
-            (Share::Connections, Phase::Idle | Phase::Head | Phase::Body) => own,
+            (Share::Connections, Phase::Handshake | Phase::Idle | Phase::Head | Phase::Body) => own,
             (Share::Requests, Phase::Body) => self.request.get(),
             // A body may come while the reply before it is not read.
             (Share::Replies, Phase::Reply | Phase::Flush | Phase::Body) if self.is_write_blocked.get() => {

@@ -10,7 +10,10 @@ use tokio::io::unix::AsyncFd;
 
 use super::addresses::OfAddress;
 use super::descriptor::{self, CloseInChild};
-use super::transport::{Socket, Transport};
+use super::socket::Socket;
+use super::tls::store::Tls;
+use super::tls::stream::TlsStream;
+use super::transport::{Channel, Transport};
 
 /// Connections that wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -88,27 +91,35 @@ impl Arrival {
         }
     }
 
-    /// Takes it in, with its place among the connections of its address. An error means that the client has gone.
-    pub(crate) fn welcome(self, of_address: Option<OfAddress>) -> io::Result<(Transport, Ends)> {
-        match self {
+    /// Takes it in, with its place among the connections of its address, to be spoken to in the clear or with TLS. An error
+    /// means that the client has gone.
+    pub(crate) fn welcome(
+        self,
+        of_address: Option<OfAddress>,
+        tls: Option<&Tls>,
+    ) -> io::Result<(Transport, Ends)> {
+        let (socket, close_in_child, ends) = match self {
             Arrival::Tcp(socket, remote) => {
                 socket.set_nodelay(true)?;
                 socket.set_nonblocking(true)?;
                 let local = socket.local_addr()?;
                 let socket = std::net::TcpStream::from(descriptor::lift(OwnedFd::from(socket)));
                 let close_in_child = CloseInChild::new(&socket);
-                let socket = Socket::Tcp(tokio::net::TcpStream::from_std(socket)?);
                 let ends = Ends { remote: Some(plain(remote)), local: Some(plain(local)) };
-                Ok((Transport::new(socket, close_in_child, of_address), ends))
+                (Socket::Tcp(tokio::net::TcpStream::from_std(socket)?), close_in_child, ends)
             }
             Arrival::Unix(socket) => {
                 socket.set_nonblocking(true)?;
                 let socket = std::os::unix::net::UnixStream::from(descriptor::lift(OwnedFd::from(socket)));
                 let close_in_child = CloseInChild::new(&socket);
-                let socket = Socket::Unix(tokio::net::UnixStream::from_std(socket)?);
-                Ok((Transport::new(socket, close_in_child, of_address), Ends::default()))
+                (Socket::Unix(tokio::net::UnixStream::from_std(socket)?), close_in_child, Ends::default())
             }
-        }
+        };
+        let channel = match tls {
+            None => Channel::Plain(socket),
+            Some(tls) => Channel::Tls(Box::new(TlsStream::new(tls.config(), socket)?)),
+        };
+        Ok((Transport::new(channel, close_in_child, of_address), ends))
     }
 
     /// Answers without having read anything, and closes. An error means that the client has gone.

@@ -3,5 +3,8 @@
 pub(crate) mod addresses;
 pub(crate) mod descriptor;
 pub(crate) mod listen;
+pub(crate) mod proxies;
+mod socket;
+pub(crate) mod tls;
 pub(crate) mod transport;
 pub(crate) mod unix;

@@ -1,27 +1,21 @@
-//! A connection's transport: a socket of TCP or a Unix one, with what goes with it.
+//! A connection's transport: its socket, in the clear or with TLS over it, and what goes with it.
 
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::io::ReadBuf;
 
 use super::addresses::OfAddress;
 use super::descriptor::CloseInChild;
+use super::socket::Socket;
+use super::tls::stream::{Greeting, TlsStream};
 
 /// Bytes read at once by those that keep no buffer: what a loopback or 10 Gbit/s socket delivers per wake-up.
 const SCRATCH_BYTES: usize = 64 << 10;
-
-/// Bytes of a stream that the system takes before it has sent those before: more would count as written long before they
-/// leave.
-#[cfg(target_os = "linux")]
-const UNSENT: libc::c_int = 128 << 10;
 
 /// One buffer to read into for all that keep none: idle WebSockets, and connections that are being closed.
 #[derive(Debug)]
@@ -33,34 +27,58 @@ impl Scratch {
     }
 }
 
-/// A connected socket.
+/// A connected socket, in the clear or with TLS over it. What is read and written is the same bytes in both.
 #[derive(Debug)]
 pub(crate) struct Transport {
     // Before the socket: a descriptor that was closed may be somebody else's by now.
     _close_in_child: CloseInChild,
     _of_address: Option<OfAddress>,
-    socket: Socket,
+    channel: Channel,
 }
 
 #[derive(Debug)]
-pub(super) enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
+pub(super) enum Channel {
+    Plain(Socket),
+    // Boxed: a plain connection is not to be as large.
+    Tls(Box<TlsStream>),
 }
 
 impl Transport {
     pub(super) fn new(
-        socket: Socket,
+        channel: Channel,
         close_in_child: CloseInChild,
         of_address: Option<OfAddress>,
     ) -> Transport {
-        Transport { _close_in_child: close_in_child, _of_address: of_address, socket }
+        Transport { _close_in_child: close_in_child, _of_address: of_address, channel }
+    }
+
+    /// The TLS over it.
+    pub(crate) fn tls(&mut self) -> Option<&mut TlsStream> {
+        match &mut self.channel {
+            Channel::Plain(_) => None,
+            Channel::Tls(tls) => Some(tls),
+        }
+    }
+
+    fn socket(&self) -> &Socket {
+        match &self.channel {
+            Channel::Plain(socket) => socket,
+            Channel::Tls(tls) => tls.socket(),
+        }
+    }
+
+    /// Drives the handshake of TLS to its end; there is none in the clear.
+    pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Greeting>> {
+        match &mut self.channel {
+            Channel::Plain(_) => Poll::Ready(Ok(Greeting::Done)),
+            Channel::Tls(tls) => tls.poll_handshake(cx),
+        }
     }
 
     pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &self.socket {
-            Socket::Tcp(socket) => socket.poll_read_ready(cx),
-            Socket::Unix(socket) => socket.poll_read_ready(cx),
+        match &self.channel {
+            Channel::Plain(socket) => socket.poll_read_ready(cx),
+            Channel::Tls(tls) => tls.poll_read_ready(cx),
         }
     }
 
@@ -70,9 +88,9 @@ impl Transport {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut self.socket {
-            Socket::Tcp(socket) => AsyncRead::poll_read(Pin::new(socket), cx, buffer),
-            Socket::Unix(socket) => AsyncRead::poll_read(Pin::new(socket), cx, buffer),
+        match &mut self.channel {
+            Channel::Plain(socket) => socket.poll_read_buf(cx, buffer),
+            Channel::Tls(tls) => tls.poll_read_buf(cx, buffer),
         }
     }
 
@@ -83,26 +101,36 @@ impl Transport {
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
+    /// Writes; over TLS some of what was taken may lie here until [`poll_flush`](Self::poll_flush) is done.
     pub(crate) fn poll_write_vectored(
         &mut self,
         cx: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.socket {
-            Socket::Tcp(socket) => AsyncWrite::poll_write_vectored(Pin::new(socket), cx, buffers),
-            Socket::Unix(socket) => AsyncWrite::poll_write_vectored(Pin::new(socket), cx, buffers),
+        match &mut self.channel {
+            Channel::Plain(socket) => socket.poll_write_vectored(cx, buffers),
+            Channel::Tls(tls) => tls.poll_write_vectored(cx, buffers),
         }
     }
 
-    pub(crate) fn try_write_vectored(&self, buffers: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        match &self.socket {
-            Socket::Tcp(socket) => socket.try_write_vectored(buffers),
-            Socket::Unix(socket) => socket.try_write_vectored(buffers),
+    /// Waits until the system has all that was written.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.channel {
+            Channel::Plain(_) => Poll::Ready(Ok(())),
+            Channel::Tls(tls) => tls.poll_flush(cx),
+        }
+    }
+
+    pub(crate) fn try_write_vectored(&mut self, buffers: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        match &mut self.channel {
+            Channel::Plain(socket) => socket.try_write_vectored(buffers),
+            Channel::Tls(tls) => tls.try_write_vectored(buffers),
         }
     }
 
     /// Sends a part of a file by the system, which copies nothing; 0 at its end. An error of the kind `Unsupported`, or one of
-    /// `sendfile`'s, where that cannot be done. Waits for the file's disk if the part is not in the system's cache.
+    /// `sendfile`'s, where that cannot be done, and over TLS. Waits for the file's disk if the part is not in the system's
+    /// cache.
     pub(crate) fn poll_send_file(
         &self,
         cx: &mut Context<'_>,
@@ -110,153 +138,69 @@ impl Transport {
         at: u64,
         len: usize,
     ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(match &self.socket {
-                Socket::Tcp(socket) => socket.poll_write_ready(cx),
-                Socket::Unix(socket) => socket.poll_write_ready(cx),
-            })?;
-            let sent = match &self.socket {
-                Socket::Tcp(socket) => socket.try_io(Interest::WRITABLE, || send_file(socket, file, at, len)),
-                Socket::Unix(socket) => {
-                    socket.try_io(Interest::WRITABLE, || send_file(socket, file, at, len))
-                }
-            };
-            match sent {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                Ok(n) if n < len => self.note_if_full(),
-                _ => {}
-            }
-            return Poll::Ready(sent);
+        match &self.channel {
+            Channel::Plain(socket) => socket.poll_send_file(cx, file, at, len),
+            Channel::Tls(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }
 
-    /// Makes the next write wait, if the socket is full. A `sendfile` in vain gathers pages first, which costs ten times as
-    /// much as asking; and one that was cut short by the end of its file must not wait.
-    fn note_if_full(&self) {
-        let fd = self.fd();
-        let ask = || {
-            let mut poll = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
-            // SAFETY: one pollfd, and no waiting.
-            let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
-            if found == 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
-        };
-        // What it says is in the socket's readiness.
-        let _ = match &self.socket {
-            Socket::Tcp(socket) => socket.try_io(Interest::WRITABLE, ask),
-            Socket::Unix(socket) => socket.try_io(Interest::WRITABLE, ask),
-        };
-    }
-
-    /// Looks at the next byte without taking it: 0 after a FIN.
-    pub(crate) fn try_peek(&self) -> io::Result<usize> {
-        let fd = self.fd();
-        let peek = || {
-            let mut byte = 0u8;
-            // SAFETY: `fd` is open, `byte` has room for one byte, and MSG_DONTWAIT keeps the call from blocking.
-            let n = unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
-            usize::try_from(n).map_err(|_| io::Error::last_os_error())
-        };
-        match &self.socket {
-            Socket::Tcp(socket) => socket.try_io(Interest::READABLE, peek),
-            Socket::Unix(socket) => socket.try_io(Interest::READABLE, peek),
+    /// Looks whether there is something to read without taking it: 0 at the peer's end. Over TLS records are opened for that,
+    /// one at the most that is to be read.
+    pub(crate) fn try_peek(&mut self, cx: &mut Context<'_>) -> io::Result<usize> {
+        match &mut self.channel {
+            Channel::Plain(socket) => socket.try_peek().map(|byte| usize::from(byte.is_some())),
+            Channel::Tls(tls) => tls.try_peek(cx),
         }
     }
 
-    /// Bytes in the socket's buffer that the peer has not acknowledged, or on a Unix socket not read; `None` where the
-    /// system does not tell. A system call.
+    /// Bytes in the socket's buffer that the peer has not acknowledged, or on a Unix socket not read, with those that wait for
+    /// it here; `None` where the system does not tell. A system call.
     pub(crate) fn unsent(&self) -> Option<u32> {
-        let mut bytes: libc::c_int = 0;
-        // SAFETY: TIOCOUTQ writes one int.
-        let told = unsafe { libc::ioctl(self.fd(), libc::TIOCOUTQ, &raw mut bytes) };
-        u32::try_from(bytes).ok().filter(|_| told == 0)
+        match &self.channel {
+            Channel::Plain(socket) => socket.unsent(),
+            Channel::Tls(tls) => tls.unsent(),
+        }
     }
 
     /// Whether the connection is over in both directions: after a reset, and on a Unix socket that the peer has closed.
     /// A system call.
     pub(crate) fn is_hung_up(&self) -> bool {
-        let mut poll = libc::pollfd { fd: self.fd(), events: 0, revents: 0 };
-        // SAFETY: one pollfd, and no waiting.
-        let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
-        found > 0 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
+        self.socket().is_hung_up()
     }
 
     /// Makes TCP ask the peer's system, after each `interval`, whether it still knows the connection.
     pub(crate) fn probe(&self, interval: Duration) {
-        let Socket::Tcp(socket) = &self.socket else { return };
-        let set = |level, option, value: libc::c_int| {
-            let size = size_of::<libc::c_int>() as libc::socklen_t;
-            // SAFETY: the descriptor is open and `value` is as long as said. Failing leaves it unprobed.
-            unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size) };
-        };
-        let seconds = libc::c_int::try_from(interval.as_secs()).unwrap_or(libc::c_int::MAX);
-        #[cfg(target_os = "linux")]
-        set(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds);
-        set(libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, seconds);
-        set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
+        self.socket().probe(interval);
     }
 
     /// Whether the peer has sent a FIN, whatever waits to be read before it. A system call.
     pub(crate) fn has_peer_shut(&self) -> bool {
-        #[cfg(target_os = "linux")]
-        const SHUT: libc::c_short = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
-        #[cfg(not(target_os = "linux"))]
-        const SHUT: libc::c_short = libc::POLLHUP | libc::POLLERR;
-        let mut poll = libc::pollfd { fd: self.fd(), events: SHUT, revents: 0 };
-        // SAFETY: one pollfd, and no waiting.
-        let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
-        found > 0 && poll.revents & SHUT != 0
+        self.socket().has_peer_shut()
     }
 
     /// Sets a TCP socket up for a reply that comes in pieces: what was written is soon the peer's, and a peer that is not there
     /// any more is noticed within `patience`, though it sends nothing.
     pub(crate) fn set_for_streaming(&self, patience: Duration) {
-        #[cfg(target_os = "linux")]
-        if let Socket::Tcp(socket) = &self.socket {
-            let set = |option, value: libc::c_int| {
-                let size = size_of::<libc::c_int>() as libc::socklen_t;
-                let value = (&raw const value).cast();
-                // SAFETY: the descriptor is open and `value` is as long as said. Failing leaves the system's default.
-                unsafe { libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, option, value, size) };
-            };
-            set(libc::TCP_NOTSENT_LOWAT, UNSENT);
-            set(
-                libc::TCP_USER_TIMEOUT,
-                libc::c_int::try_from(patience.as_millis()).unwrap_or(libc::c_int::MAX),
-            );
-        }
-        #[cfg(not(target_os = "linux"))]
-        let _ = patience;
+        self.socket().set_for_streaming(patience);
     }
 
-    fn fd(&self) -> RawFd {
-        match &self.socket {
-            Socket::Tcp(socket) => socket.as_raw_fd(),
-            Socket::Unix(socket) => socket.as_raw_fd(),
+    /// Sends what has been written and has not left, as far as the socket takes it without waiting.
+    pub(crate) fn flush_now(&mut self) {
+        if let Channel::Tls(tls) = &mut self.channel {
+            tls.flush_now();
         }
     }
 
-    /// Sends a FIN.
-    pub(crate) fn shut_down(&self) {
-        let fd = self.fd();
-        // SAFETY: `fd` is open. Failing means that the peer has gone.
-        unsafe { libc::shutdown(fd, libc::SHUT_WR) };
+    /// Says that nothing more will be sent: a FIN, and over TLS `close_notify` before it (RFC 8446, 6.1).
+    pub(crate) fn shut_down(&mut self) {
+        if let Channel::Tls(tls) = &mut self.channel {
+            tls.say_closed();
+        }
+        self.socket().shut_down();
     }
 
     /// Makes the close that follows a reset, so that a peer that does not read holds nothing.
     pub(crate) fn reset_on_close(&self) {
-        if let Socket::Tcp(socket) = &self.socket {
-            // Failing leaves an ordinary close.
-            let _ = socket.set_zero_linger();
-        }
+        self.socket().reset_on_close();
     }
-}
-
-#[cfg(target_os = "linux")]
-fn send_file(socket: &impl AsFd, file: &File, mut at: u64, len: usize) -> io::Result<usize> {
-    Ok(rustix::fs::sendfile(socket, file, Some(&mut at), len)?)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn send_file(_: &impl AsFd, _: &File, _: u64, _: usize) -> io::Result<usize> {
-    Err(io::ErrorKind::Unsupported.into())
 }

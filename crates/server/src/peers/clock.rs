@@ -10,6 +10,7 @@ use crate::config::Limits;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticks {
     pub(crate) length: Duration,
+    pub(crate) handshake: u32,
     pub(crate) head: u32,
     pub(crate) head_rate: Rate,
     pub(crate) body_rate: Rate,
@@ -25,6 +26,7 @@ impl Ticks {
     /// A second each, or a fourth of the shortest limit.
     pub(crate) fn of(limits: &Limits) -> Ticks {
         let all = [
+            limits.handshake_time,
             limits.head_time,
             limits.head_grace,
             limits.idle_time,
@@ -37,6 +39,7 @@ impl Ticks {
         let count = |time| ticks(time, length);
         Ticks {
             length,
+            handshake: count(limits.handshake_time),
             head: count(limits.head_time),
             head_rate: Rate::new(limits.head_rate, limits.head_grace, length),
             body_rate: Rate::new(limits.body_rate, limits.idle_time, length),

@@ -7,11 +7,12 @@ use std::time::Duration;
 use rookery_exchange::{ListenerId, Share};
 
 use super::shared::Shared;
+use crate::http::connection::connection_bytes;
 use crate::http::driver;
 use crate::http::site::Site;
 use crate::net::descriptor;
 use crate::net::listen::{Acceptor, Arrival};
-use crate::peers::room::CONNECTION_BYTES;
+use crate::net::tls::store::Tls;
 
 /// How long accepting rests when descriptors or memory have run out.
 const REST: Duration = Duration::from_millis(100);
@@ -23,6 +24,22 @@ const NO_SEAT: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r
 /// What a connection past the limit of its address is told.
 const TOO_MANY_OF_ADDRESS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
     Content-Type: text/plain\r\nContent-Length: 64\r\n\r\n503 Service Unavailable: too many connections from this address\n";
+
+/// What either is told over TLS, before there is a session to say it in: the alert `internal_error` (RFC 8446, 6).
+const ALERT: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
+
+/// How often the files of certificates are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Looks at the files of certificates until it is dropped.
+pub(super) async fn look_after_certificates(tls: Tls) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let tls = tls.clone();
+        // A panic there leaves the certificates as they are.
+        let _ = tokio::task::spawn_blocking(move || tls.look_again()).await;
+    }
+}
 
 /// Accepts until it is dropped.
 pub(super) async fn accept(shared: Rc<Shared>, acceptor: Acceptor, listener: ListenerId, site: Site) {
@@ -41,20 +58,22 @@ pub(super) async fn accept(shared: Rc<Shared>, acceptor: Acceptor, listener: Lis
 
 fn welcome(shared: &Rc<Shared>, arrival: Arrival, listener: ListenerId, site: &Site) -> io::Result<()> {
     let (peers, limits) = (&shared.peers, &shared.peers.limits);
+    let tls = site.tls.as_ref();
+    let refusal = |answer| if tls.is_some() { ALERT } else { answer };
     let of_address = match arrival.remote() {
         Some(remote) if limits.per_address < usize::MAX => {
             match shared.addresses.count(remote.ip(), limits.per_address) {
-                None => return arrival.turn_away(TOO_MANY_OF_ADDRESS),
+                None => return arrival.turn_away(refusal(TOO_MANY_OF_ADDRESS)),
                 counted => counted,
             }
         }
         _ => None,
     };
-    let has_room = peers.make_room(Share::Connections, 0, CONNECTION_BYTES);
+    let has_room = peers.make_room(Share::Connections, 0, connection_bytes(tls.is_some()));
     if (peers.len() >= limits.connections || !has_room) && !peers.free_seat() {
-        return arrival.turn_away(NO_SEAT);
+        return arrival.turn_away(refusal(NO_SEAT));
     }
-    let (transport, ends) = arrival.welcome(of_address)?;
+    let (transport, ends) = arrival.welcome(of_address, tls)?;
     driver::spawn(&shared.http, listener, site, transport, ends);
     Ok(())
 }

@@ -27,6 +27,7 @@ use crate::application::application::Application;
 use crate::application::closure::{Answering, Closure};
 use crate::config::Limits;
 use crate::net::listen::Acceptor;
+use crate::net::tls::store::Tls;
 use crate::observe::access_log::entry::CurrentLog;
 use crate::rejection::Rejection;
 
@@ -198,8 +199,14 @@ async fn carry_out(shared: &Rc<Shared>, drain: &Arc<Notify>, control: &Control) 
                 Order::Listen { listener, bound, site, done } => {
                     // Whoever asked waits for it.
                     let _ = done.send(Acceptor::new(bound).map(|acceptor| {
+                        let tls = site.tls.clone().filter(Tls::has_files);
                         let accepting = accept::accept(Rc::clone(shared), acceptor, listener, site);
-                        listeners.insert(listener, Listening(tokio::task::spawn_local(accepting)));
+                        let listening = Listening {
+                            accepting: tokio::task::spawn_local(accepting),
+                            looking: tls
+                                .map(|tls| tokio::task::spawn_local(accept::look_after_certificates(tls))),
+                        };
+                        listeners.insert(listener, listening);
                     }));
                 }
                 Order::Count { listener, done } => {
@@ -258,7 +265,7 @@ async fn first_panic(
     listeners: &mut HashMap<ListenerId, Listening>,
 ) -> Box<dyn Any + Send> {
     poll_fn(|cx| {
-        let accepting = listeners.values_mut().map(|listening| &mut listening.0);
+        let accepting = listeners.values_mut().map(|listening| &mut listening.accepting);
         for task in vital.iter_mut().chain(accepting) {
             if let Poll::Ready(Err(error)) = Pin::new(task).poll(cx) {
                 if let Ok(panic) = error.try_into_panic() {
@@ -271,14 +278,21 @@ async fn first_panic(
     .await
 }
 
-/// A listener's task.
-struct Listening(JoinHandle<()>);
+/// A listener's tasks.
+struct Listening {
+    accepting: JoinHandle<()>,
+    /// Looks at the files of its certificates.
+    looking: Option<JoinHandle<()>>,
+}
 
 impl Listening {
     /// Stops accepting; when this returns the port is free.
     async fn end(self) {
-        self.0.abort();
+        if let Some(looking) = &self.looking {
+            looking.abort();
+        }
+        self.accepting.abort();
         // Cancelled, as asked.
-        let _ = self.0.await;
+        let _ = self.accepting.await;
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn spawn(sockets: &Rc<WebSockets>, id: SocketId, upgraded: Upgraded) 
         poll_fn(|cx| driver.poll(cx)).await;
         driver.tell_closed();
         if driver.duty() != Duty::Over {
-            driver.with_transport(|transport| transport.shut_down());
+            driver.with_transport(Transport::shut_down);
         }
     });
 }
@@ -121,7 +121,7 @@ impl Driver {
                 Duty::Serve | Duty::Drain { .. } => return Poll::Pending,
                 Duty::Flush => self.mailbox.endpoint.borrow_mut().flushed(),
                 Duty::ShutDown => {
-                    self.with_transport(|transport| transport.shut_down());
+                    self.with_transport(Transport::shut_down);
                     self.mailbox.endpoint.borrow_mut().shut();
                 }
                 Duty::Over => return Poll::Ready(()),
@@ -262,6 +262,7 @@ fn poll_flush(
             break;
         }
     }
+    ready!(transport.poll_flush(cx))?;
     endpoint.release();
     Poll::Ready(Ok(()))
 }

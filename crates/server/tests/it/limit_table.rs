@@ -18,6 +18,7 @@ const TABLE: &[Row] = &[
     ("bytes of a body", &["body_bytes"], "limits.rs", "body_bytes"),
     ("body in memory", &["body_memory"], "limits.rs", "body_memory"),
     ("free space that a spooled body", &["disk_reserve", "disk_share"], "limits.rs", "disk_reserve"),
+    ("time for a TLS handshake", &["handshake_time"], "tls_peers.rs", "a_handshake_has_a_time"),
     (
         "time for a head",
         &["head_time"],
@@ -69,6 +70,12 @@ const TABLE: &[Row] = &[
     ("what peers make the server hold", &["memory", "shares"], "budget.rs", "half_sent_bodies"),
     ("connections, at 32 KiB each", &["shares.connections"], "budget.rs", "long_heads"),
     ("connections, at 32 KiB each", &[], "budget.rs", "connections_that_are_all_being_served"),
+    (
+        "connections, at 32 KiB each",
+        &[],
+        "tls_peers.rs",
+        "many_handshakes_that_never_end_hold_what_they_are_charged",
+    ),
     ("requests in memory larger than 8 KiB", &["shares.requests"], "budget.rs", "half_sent_bodies"),
     ("WebSocket messages that have not come whole", &["shares.messages"], "budget.rs", "half_sent_messages"),
     (

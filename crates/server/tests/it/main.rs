@@ -21,4 +21,8 @@ mod spool;
 mod stopping;
 mod streams;
 mod support;
+mod tls;
+mod tls_certificates;
+mod tls_peers;
+mod tls_support;
 mod websocket;

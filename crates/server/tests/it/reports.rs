@@ -7,17 +7,22 @@ use rookery_error::{Delivery, Kind};
 use rookery_server::{Config, Limits, Rejection, Site};
 
 use crate::support::{App, PATIENCE, echo, hello, masked};
+use crate::tls_support::{settings, site};
 
 /// How a peer learns of a rejection.
 #[derive(Debug)]
 enum Told {
     Status(u16),
     CloseCode(u16),
+    /// By an alert of TLS (RFC 8446, 6), and a close.
+    Alert,
+    /// By a close.
+    Closed,
     /// Not at all: it does not read.
     Dropped,
 }
 
-use Told::{CloseCode, Dropped, Status};
+use Told::{Alert, CloseCode, Closed, Dropped, Status};
 
 /// What brings each rejection about: the limits, and what a client sends; a WebSocket's, after its handshake. A rejection
 /// without a row does not compile: their number is the length.
@@ -70,6 +75,10 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
             post("Content-Length: 500000\r\n", &"a".repeat(400_000)),
             Status(503),
         ),
+        // A record of the handshake with a message that there is not.
+        (Rejection::Handshake, usual(), vec![22, 3, 1, 0, 4, 99, 0, 0, 0], Alert),
+        (Rejection::PlainOnTls, usual(), get("Host: a\r\n"), Status(400)),
+        (Rejection::TlsOnPlain, usual(), vec![22, 3, 1, 0, 4, 1, 0, 0, 0], Closed),
     ]
 }
 
@@ -82,9 +91,10 @@ fn every_rejection_reaches_its_requests_hook_once() {
         // No room in the queue, for the one that is about it.
         let requests = if rejection == Rejection::Busy { 0 } else { 100 };
         let queue = rookery_exchange::QueueLimits { requests, ..Default::default() };
+        let has_tls = matches!(rejection, Rejection::Handshake | Rejection::PlainOnTls);
         let app = App::with(
             Config { limits, queue },
-            Site::default(),
+            if has_tls { site(settings(&["localhost"])) } else { Site::default() },
             echo(|exchange| {
                 if exchange.path() == b"/fails" {
                     exchange.begin_reply(500);
@@ -97,7 +107,7 @@ fn every_rejection_reaches_its_requests_hook_once() {
         let reports = app.server.reports();
         reports.set_delivery(Delivery::Queue);
         let mut client = app.connect();
-        if !matches!(told, Status(_)) {
+        if matches!(told, CloseCode(_) | Dropped) {
             assert_eq!(client.upgrade(b"").status, 101);
         }
         // Refused while it is being written is refused as well.
@@ -107,6 +117,10 @@ fn every_rejection_reaches_its_requests_hook_once() {
             CloseCode(code) => {
                 assert_eq!(client.frame().unwrap().1[..2], code.to_be_bytes(), "{rejection:?}");
             }
+            Alert => {
+                assert!(client.fill() && client.read.starts_with(&[21, 3, 3, 0, 2, 2]), "{:?}", client.read);
+            }
+            Closed => assert!(client.is_closed(), "{rejection:?}"),
             Dropped => drop(app.await_event("closed 1006")),
         }
         let until = Instant::now() + PATIENCE;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Event, Exchange, Link};
 use rookery_server::{Config, Limits, Listener, Server, Site};
+use rustls::ClientConnection;
 
 use crate::application::{Application, NoWaker};
 
@@ -143,9 +144,10 @@ pub(crate) fn hello(exchange: &mut Exchange) {
     exchange.set_reply_body(b"Hello, World!");
 }
 
-/// A client of plain sockets.
+/// A client of plain sockets, or with TLS over them.
 pub(crate) struct Client {
     pub(crate) socket: TcpStream,
+    pub(crate) tls: Option<Box<ClientConnection>>,
     pub(crate) read: Vec<u8>,
 }
 
@@ -171,11 +173,19 @@ impl Client {
         let socket = TcpStream::connect(address).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.set_nodelay(true).unwrap();
-        Client { socket, read: Vec::new() }
+        Client { socket, tls: None, read: Vec::new() }
     }
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.socket.write_all(bytes.as_ref()).unwrap();
+        let mut bytes = bytes.as_ref();
+        let Some(tls) = &mut self.tls else { return self.socket.write_all(bytes).unwrap() };
+        while !bytes.is_empty() {
+            let n = tls.writer().write(bytes).unwrap();
+            bytes = &bytes[n..];
+            while tls.wants_write() {
+                tls.write_tls(&mut self.socket).unwrap();
+            }
+        }
     }
 
     pub(crate) fn get(&mut self, path: &str) -> Reply {
@@ -244,7 +254,11 @@ impl Client {
 
     pub(crate) fn fill(&mut self) -> bool {
         let mut buffer = vec![0; 65536];
-        match self.socket.read(&mut buffer) {
+        let read = match &mut self.tls {
+            None => self.socket.read(&mut buffer),
+            Some(tls) => rustls::Stream::new(&mut **tls, &mut self.socket).read(&mut buffer),
+        };
+        match read {
             Ok(0) => false,
             Ok(n) => {
                 self.read.extend_from_slice(&buffer[..n]);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rookery_exchange::ListenerId;
-use rookery_server::{ListenError, Listener, Site, SpoolFolder};
+use rookery_server::{ListenError, Listener, Notice, Site, SpoolFolder};
 
 use crate::core::{self, Core};
 use crate::entry;
@@ -44,6 +44,8 @@ unsafe fn site_of(site: *const c_void, sees_heads: i32, spool: *const c_char) ->
         files: files.map(crate::site::Builder::files).unwrap_or_default(),
         sees_heads: sees_heads != 0,
         spool: Arc::new(SpoolFolder::new(spool, tell)),
+        notice: Notice(tell),
+        ..Site::default()
     }
 }
 

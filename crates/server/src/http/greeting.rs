@@ -1,0 +1,151 @@
+//! The first bytes of a connection: TLS where it is spoken, and what is said to those who speak the other of the two.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+
+use rookery_exchange::ClientCertificate;
+
+use super::connection::Connection;
+use super::head::is_host;
+use super::standing::Phase;
+use crate::net::tls::certificate;
+use crate::net::tls::stream::Greeting;
+use crate::observe::access_log::entry::record_unreadable;
+use crate::rejection::Rejection;
+
+/// Bytes of a request in the clear that are read to name the URL that was meant.
+const HEAD_BYTES: usize = 8 << 10;
+
+/// Agrees on TLS with the peer. `false` when that is the end of the connection, and all has been said.
+pub(super) async fn agree(connection: &Connection) -> bool {
+    let greeting = poll_fn(|cx| {
+        connection.set_waker(cx);
+        if connection.end.get().is_now() {
+            return Poll::Ready(None);
+        }
+        connection.transport.borrow_mut().poll_handshake(cx).map(Some)
+    });
+    match greeting.await {
+        Some(Ok(Greeting::Done)) => {
+            connection.enter(Phase::Head);
+            note_client(connection);
+            true
+        }
+        Some(Ok(Greeting::Plain)) => {
+            answer_plain(connection).await;
+            false
+        }
+        Some(Err(error)) => {
+            // Who goes in the middle of it has changed its mind; browsers do.
+            if error.kind() == io::ErrorKind::InvalidData {
+                connection.http.report(Rejection::Handshake);
+                connection.has_rest.set(true);
+            }
+            false
+        }
+        None => false,
+    }
+}
+
+fn note_client(connection: &Connection) {
+    let mut transport = connection.transport.borrow_mut();
+    if let Some(der) = transport.tls().and_then(|tls| tls.peer_certificate()) {
+        let (subject, fingerprint) = certificate::identity(der);
+        // The first and only time.
+        let _ = connection.client.set(Arc::new(ClientCertificate { subject, fingerprint }));
+    }
+}
+
+/// A request in the clear, where TLS is spoken: an answer that a person understands. A redirect would hide that cookies may
+/// have gone in the clear.
+async fn answer_plain(connection: &Connection) {
+    let head = read_head(connection).await;
+    let rejection = Rejection::PlainOnTls;
+    connection.http.report(rejection);
+    let url = url(&head, connection.ends.local);
+    let text =
+        format!("400 Bad Request: this port speaks HTTPS{}{url}\n", if url.is_empty() { "" } else { ": " });
+    record_unreadable(&connection.http.log, connection.ends.remote, rejection.status(), text.len());
+    let answer = format!(
+        "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {len}\r\n\r\n",
+        status = rejection.status_line(),
+        date = httpdate::fmt_http_date(std::time::SystemTime::now()),
+        len = text.len(),
+    );
+    // With a client that does not read it is lost.
+    let _ = connection
+        .transport
+        .borrow_mut()
+        .try_write_vectored(&[IoSlice::new(answer.as_bytes()), IoSlice::new(text.as_bytes())]);
+    connection.has_rest.set(true);
+}
+
+/// Reads to the end of a head, as far as it is needed, and as long as a handshake may take.
+async fn read_head(connection: &Connection) -> Vec<u8> {
+    let mut head = Vec::new();
+    poll_fn(|cx| {
+        connection.set_waker(cx);
+        while !connection.end.get().is_now() && head.len() < HEAD_BYTES && !has_end(&head) {
+            let mut scratch = connection.http.scratch.0.borrow_mut();
+            let room = HEAD_BYTES - head.len();
+            match ready!(connection.transport.borrow_mut().poll_read(cx, &mut scratch[..room])) {
+                Ok(n) if n > 0 => head.extend_from_slice(&scratch[..n]),
+                _ => break,
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
+    head
+}
+
+fn has_end(head: &[u8]) -> bool {
+    head.windows(4).any(|window| window == b"\r\n\r\n")
+}
+
+/// The URL that was meant; empty when that cannot be told.
+fn url(head: &[u8], local: Option<SocketAddr>) -> String {
+    let text = String::from_utf8_lossy(head);
+    let mut lines = text.split("\r\n");
+    let target = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap_or("/");
+    let target = if target.starts_with('/') && target.is_ascii() { target } else { "/" };
+    let host = lines.find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("host").then(|| value.trim())
+    });
+    match (host.filter(|host| !host.is_empty() && is_host(host.as_bytes())), local) {
+        (Some(host), _) => format!("https://{host}{target}"),
+        (None, Some(local)) => format!("https://{local}{target}"),
+        (None, None) => String::new(),
+    }
+}
+
+/// What a TLS client begins with (RFC 8446, 5.1): a handshake's record.
+pub(super) fn is_tls(read: &[u8]) -> bool {
+    matches!(read, [22, 3, ..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_url_that_was_meant() {
+        let local = Some("192.0.2.1:8443".parse().unwrap());
+        for (head, expected) in [
+            ("GET /a?b=c HTTP/1.1\r\nHost: example.org:8443\r\n\r\n", "https://example.org:8443/a?b=c"),
+            ("GET /a HTTP/1.0\r\nAccept: */*\r\n\r\n", "https://192.0.2.1:8443/a"),
+            ("GET / HTTP/1.1\r\nhOST:  a \r\n", "https://a/"),
+            ("GET / HTTP/1.1\r\nHost: a b/<c>\r\n\r\n", "https://192.0.2.1:8443/"),
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "https://192.0.2.1:8443/"),
+            ("GET http://x/ HTTP/1.1\r\nHost: a\r\n\r\n", "https://a/"),
+            ("NONSENSE", "https://192.0.2.1:8443/"),
+        ] {
+            assert_eq!(url(head.as_bytes(), local), expected, "{head}");
+        }
+        assert_eq!(url(b"GET / HTTP/1.0\r\n\r\n", None), "");
+    }
+}

@@ -1,0 +1,297 @@
+//! What a certificate says (RFC 5280, 4.1): for messages, for choosing one by name, and for the application.
+
+use std::fmt::Write as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ring::digest::{SHA256, digest};
+
+use super::der::{Values, dotted, tag};
+
+/// What a certificate says, as far as the server looks.
+#[derive(Debug, Clone)]
+pub(super) struct Certificate {
+    /// The issuer and the subject, in DER.
+    issuer: Vec<u8>,
+    subject: Vec<u8>,
+    pub(super) not_before: SystemTime,
+    pub(super) not_after: SystemTime,
+    /// The names of hosts that it is for, in lower case.
+    pub(super) hosts: Vec<String>,
+}
+
+impl Certificate {
+    /// Reads one; `None` when it is none.
+    pub(super) fn read(der: &[u8]) -> Option<Certificate> {
+        let mut signed = Values(Values(der).take(tag::SEQUENCE)?);
+        let mut fields = Values(signed.take(tag::SEQUENCE)?);
+        fields.take(tag::explicit(0));
+        fields.take(tag::INTEGER)?;
+        fields.take(tag::SEQUENCE)?;
+        let issuer = fields.whole()?.to_vec();
+        let mut validity = Values(fields.take(tag::SEQUENCE)?);
+        let (not_before, not_after) = (time(validity.next()?)?, time(validity.next()?)?);
+        let subject = fields.whole()?.to_vec();
+        fields.take(tag::SEQUENCE)?;
+        let mut hosts = Vec::new();
+        while let Some((tag, content)) = fields.next() {
+            if tag == tag::explicit(3) {
+                hosts = hosts_of(content).unwrap_or_default();
+            }
+        }
+        if hosts.is_empty() {
+            // Before there were alternative names, the host was the common name; clients do not look there any more.
+            hosts.extend(common_name(&subject).map(|name| name.to_ascii_lowercase()));
+        }
+        Some(Certificate { issuer, subject, not_before, not_after, hosts })
+    }
+
+    /// The subject as text (RFC 4514).
+    pub(super) fn subject(&self) -> String {
+        name_text(&self.subject)
+    }
+
+    /// The issuer as text.
+    pub(super) fn issuer(&self) -> String {
+        name_text(&self.issuer)
+    }
+
+    /// Whether it is signed by itself, by its names.
+    pub(super) fn is_self_issued(&self) -> bool {
+        self.issuer == self.subject
+    }
+
+    /// Whether `other` is its issuer, by its name.
+    pub(super) fn is_issued_by(&self, other: &Certificate) -> bool {
+        self.issuer == other.subject
+    }
+}
+
+/// The SHA-256 of a certificate, in hexadecimal.
+pub(super) fn fingerprint(der: &[u8]) -> String {
+    hexadecimal(digest(&SHA256, der).as_ref())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // A string takes all that is written to it.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The alternative names that are hosts (RFC 5280, 4.2.1.6).
+fn hosts_of(extensions: &[u8]) -> Option<Vec<String>> {
+    const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1D, 0x11];
+    let mut hosts = Vec::new();
+    let mut extensions = Values(Values(extensions).take(tag::SEQUENCE)?);
+    while let Some(extension) = extensions.take(tag::SEQUENCE) {
+        let mut fields = Values(extension);
+        if fields.take(tag::OID)? != SUBJECT_ALT_NAME {
+            continue;
+        }
+        fields.take(tag::BOOLEAN);
+        let mut names = Values(Values(fields.take(tag::OCTET_STRING)?).take(tag::SEQUENCE)?);
+        while let Some((tag, name)) = names.next() {
+            if tag == tag::implicit(2) {
+                hosts.push(String::from_utf8_lossy(name).to_ascii_lowercase());
+            }
+        }
+    }
+    Some(hosts)
+}
+
+/// A time of either kind (RFC 5280, 4.1.2.5).
+fn time((tag, text): (u8, &[u8])) -> Option<SystemTime> {
+    let digits = text.strip_suffix(b"Z")?;
+    let number = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .try_fold(0i64, |sum, byte| byte.is_ascii_digit().then(|| sum * 10 + i64::from(byte - b'0')))
+    };
+    let (year, rest) = match tag {
+        tag::UTC_TIME => {
+            let (year, rest) = digits.split_at_checked(2)?;
+            let year = number(year)?;
+            (year + if year < 50 { 2000 } else { 1900 }, rest)
+        }
+        tag::GENERALIZED_TIME => {
+            let (year, rest) = digits.split_at_checked(4)?;
+            (number(year)?, rest)
+        }
+        _ => return None,
+    };
+    if rest.len() != 10 {
+        return None;
+    }
+    let part = |at: usize| number(&rest[at..at + 2]);
+    let (month, day) = (part(0)?, part(2)?);
+    if !(1..=12).contains(&month) {
+        return None;
+    }
+    let seconds = days(year, month, day) * 86_400 + part(4)? * 3600 + part(6)? * 60 + part(8)?;
+    let passed = Duration::from_secs(seconds.unsigned_abs());
+    if seconds < 0 { UNIX_EPOCH.checked_sub(passed) } else { UNIX_EPOCH.checked_add(passed) }
+}
+
+/// Days from 1970 to a date of the Gregorian calendar; years begin in March, so that the leap day is the last.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
+    let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    365 * year + leaps + (153 * month + 2) / 5 + day - 1 - 719_468
+}
+
+/// Calls `each` with the type and the value of every attribute of a name, with whether it belongs to the one before.
+fn attributes<'a>(name: &'a [u8], mut each: impl FnMut(&'a [u8], u8, &'a [u8], bool)) -> Option<()> {
+    let mut sets = Values(Values(name).take(tag::SEQUENCE)?);
+    while let Some(set) = sets.take(tag::SET) {
+        let mut pairs = Values(set);
+        let mut is_joined = false;
+        while let Some(pair) = pairs.take(tag::SEQUENCE) {
+            let mut fields = Values(pair);
+            let oid = fields.take(tag::OID)?;
+            let (kind, value) = fields.next()?;
+            each(oid, kind, value, is_joined);
+            is_joined = true;
+        }
+    }
+    Some(())
+}
+
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+
+/// The names that RFC 4514, 3 gives, and the one of mail that everybody knows.
+const SHORT: &[(&[u8], &str)] = &[
+    (COMMON_NAME, "CN"),
+    (&[0x55, 0x04, 0x07], "L"),
+    (&[0x55, 0x04, 0x08], "ST"),
+    (&[0x55, 0x04, 0x0A], "O"),
+    (&[0x55, 0x04, 0x0B], "OU"),
+    (&[0x55, 0x04, 0x06], "C"),
+    (&[0x55, 0x04, 0x09], "STREET"),
+    (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xF2, 0x2C, 0x64, 0x01, 0x19], "DC"),
+    (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xF2, 0x2C, 0x64, 0x01, 0x01], "UID"),
+    (&[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x09, 0x01], "emailAddress"),
+];
+
+fn common_name(name: &[u8]) -> Option<String> {
+    let mut found = None;
+    attributes(name, |oid, kind, value, _| {
+        if oid == COMMON_NAME {
+            found = string(kind, value);
+        }
+    })?;
+    found
+}
+
+/// A name as RFC 4514 writes it: the last part first, as `openssl x509 -nameopt RFC2253` does.
+fn name_text(name: &[u8]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    // What is no name any more ends it.
+    let _ = attributes(name, |oid, kind, value, is_joined| {
+        let short = SHORT.iter().find(|(known, _)| *known == oid).map(|(_, short)| (*short).to_owned());
+        let text = match (&short, string(kind, value)) {
+            (Some(_), Some(text)) => escaped(&text),
+            _ => format!("#{}", hexadecimal(&super::der::value(kind, &[value]))),
+        };
+        let part = format!("{}={text}", short.unwrap_or_else(|| dotted(oid)));
+        match parts.last_mut() {
+            Some(last) if is_joined => *last = format!("{last}+{part}"),
+            _ => parts.push(part),
+        }
+    });
+    parts.reverse();
+    parts.join(",")
+}
+
+/// The text of a string of X.520; `None` when it is none.
+fn string(kind: u8, value: &[u8]) -> Option<String> {
+    match kind {
+        tag::BMP_STRING => {
+            let units: Vec<u16> =
+                value.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
+            String::from_utf16(&units).ok()
+        }
+        // UTF8String, and those that are ASCII: NumericString, PrintableString, T61String, IA5String, VisibleString.
+        tag::UTF8_STRING | 0x12 | 0x13 | 0x14 | 0x16 | 0x1A => String::from_utf8(value.to_vec()).ok(),
+        _ => None,
+    }
+}
+
+/// What RFC 4514, 2.4 says of characters that would be taken for something else; controls as well, which a log would obey.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let last = text.chars().count().saturating_sub(1);
+    for (at, char) in text.chars().enumerate() {
+        match char {
+            '"' | '+' | ',' | ';' | '<' | '>' | '\\' => out.extend(['\\', char]),
+            ' ' if at == 0 || at == last => out.push_str("\\ "),
+            '#' if at == 0 => out.push_str("\\#"),
+            '\0'..='\x1F' | '\x7F' => {
+                // A string takes all that is written to it.
+                let _ = write!(out, "\\{:02X}", u32::from(char));
+            }
+            _ => out.push(char),
+        }
+    }
+    out
+}
+
+/// A client's certificate, as the application sees it: its subject and its fingerprint.
+pub(crate) fn identity(der: &[u8]) -> (String, String) {
+    (Certificate::read(der).map(|it| it.subject()).unwrap_or_default(), fingerprint(der))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn times_of_both_kinds() {
+        assert_eq!(time((tag::UTC_TIME, b"700101000000Z")), Some(at(0)));
+        assert_eq!(time((tag::UTC_TIME, b"000229123456Z")), Some(at(951_827_696)));
+        assert_eq!(time((tag::UTC_TIME, b"491231235959Z")), Some(at(2_524_607_999)));
+        assert_eq!(time((tag::GENERALIZED_TIME, b"20500101000000Z")), Some(at(2_524_608_000)));
+        assert_eq!(time((tag::GENERALIZED_TIME, b"99991231235959Z")), Some(at(253_402_300_799)));
+        assert!(time((tag::UTC_TIME, b"500101000000Z")).is_some_and(|time| time < UNIX_EPOCH));
+        for wrong in
+            [&b"20500101000000"[..], b"2050010100000Z", b"20501301000000Z", b"2050010100000xZ", b"Z", b""]
+        {
+            assert_eq!(time((tag::GENERALIZED_TIME, wrong)), None);
+        }
+        assert_eq!(time((tag::INTEGER, b"700101000000Z")), None);
+    }
+
+    #[test]
+    fn names_are_written_as_rfc_4514_says() {
+        let pair = |oid: &[u8], kind, text: &[u8]| {
+            let pair = [super::super::der::value(tag::OID, &[oid]), super::super::der::value(kind, &[text])];
+            super::super::der::value(tag::SEQUENCE, &[&pair.concat()])
+        };
+        let set = |pairs: &[Vec<u8>]| super::super::der::value(tag::SET, &[&pairs.concat()]);
+        let name = super::super::der::value(
+            tag::SEQUENCE,
+            &[&[
+                set(&[pair(&[0x55, 4, 6], 0x13, b"DE")]),
+                set(&[
+                    pair(&[0x55, 4, 10], tag::UTF8_STRING, "Bäcker, Söhne".as_bytes()),
+                    pair(&[0x55, 4, 5], 0x13, b"7"),
+                ]),
+                set(&[pair(COMMON_NAME, tag::BMP_STRING, &[0, b'#', 0, b'a', 0, b'\n', 0, b' '])]),
+            ]
+            .concat()],
+        );
+        assert_eq!(name_text(&name), "CN=\\#a\\0A\\ ,O=Bäcker\\, Söhne+2.5.4.5=#130137,C=DE");
+        assert_eq!(common_name(&name).as_deref(), Some("#a\n "));
+    }
+
+    #[test]
+    fn what_is_no_certificate_is_none() {
+        assert!(Certificate::read(b"").is_none());
+        assert!(Certificate::read(&[0x30, 0]).is_none());
+        assert!(Certificate::read(&[0x30; 100]).is_none());
+    }
+}

@@ -1,0 +1,114 @@
+//! A certificate with its key: read, checked, and what may be wrong with it that is no error.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use httpdate::fmt_http_date;
+use rustls::crypto::CryptoProvider;
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys};
+
+use super::certificate::Certificate;
+use super::pem::Pem;
+use super::settings::CertificatePair;
+use super::tls_error::{TlsError, TlsPart};
+
+/// A certificate that ends sooner is spoken of: with 90 days, as most have, whatever renews it has failed for two weeks.
+const SOON: Duration = Duration::from_secs(14 * 86_400);
+
+/// A certificate with its key, as rustls wants it.
+pub(super) struct Identity {
+    pub(super) key: Arc<CertifiedKey>,
+    /// The names of hosts that it is for.
+    pub(super) hosts: Vec<String>,
+}
+
+impl Identity {
+    /// Reads a pair; what may be wrong with it goes to `warn`.
+    pub(super) fn read(
+        pair: &CertificatePair,
+        provider: &CryptoProvider,
+        warn: &mut dyn FnMut(String),
+    ) -> Result<Identity, TlsError> {
+        let chain = pair.certificate.certificates(TlsPart::Certificate)?;
+        let mut certificates = Vec::new();
+        for der in &chain {
+            let read = Certificate::read(der);
+            certificates.push(
+                read.ok_or_else(|| pair.certificate.malformed(TlsPart::Certificate, &"it is no X.509"))?,
+            );
+        }
+        let key = pair.key.key()?;
+        let key = CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                TlsError::Mismatch { certificate: pair.certificate.name(), key: pair.key.name() }
+            }
+            Error::InvalidCertificate(_) => pair.certificate.malformed(TlsPart::Certificate, &error),
+            _ => pair.key.malformed(TlsPart::Key, &error),
+        })?;
+        warn_of_dates(&pair.certificate, &certificates[0], SystemTime::now(), warn);
+        warn_of_chain(&pair.certificate, &certificates, warn);
+        warn_of_readers(&pair.key, warn);
+        let hosts = certificates.swap_remove(0).hosts;
+        Ok(Identity { key: Arc::new(key), hosts })
+    }
+}
+
+fn warn_of_dates(from: &Pem, certificate: &Certificate, now: SystemTime, warn: &mut dyn FnMut(String)) {
+    let (begins, ends) = (certificate.not_before, certificate.not_after);
+    let name = from.name();
+    if ends < now {
+        warn(format!(
+            "the certificate in {name} has expired on {}: clients refuse it",
+            fmt_http_date(printable(ends))
+        ));
+    } else if ends < now + SOON {
+        warn(format!("the certificate in {name} expires on {}: renew it", fmt_http_date(printable(ends))));
+    }
+    if begins > now {
+        let begins = fmt_http_date(printable(begins));
+        warn(format!(
+            "the certificate in {name} is valid from {begins} on, and not yet: is the clock right?"
+        ));
+    }
+}
+
+/// A date that has four digits for its year.
+fn printable(time: SystemTime) -> SystemTime {
+    let last = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+    time.clamp(SystemTime::UNIX_EPOCH, last)
+}
+
+fn warn_of_chain(from: &Pem, chain: &[Certificate], warn: &mut dyn FnMut(String)) {
+    let name = from.name();
+    if let [only] = chain {
+        if !only.is_self_issued() {
+            warn(format!(
+                "{name} has no certificate but its own: unless {} is a root that clients have, put the certificates \
+                 between the two behind it",
+                only.issuer()
+            ));
+        }
+    }
+    for (at, pair) in chain.windows(2).enumerate() {
+        if !pair[0].is_issued_by(&pair[1]) {
+            warn(format!(
+                "the chain in {name} is out of order: behind its certificate {} there should be that of {}, not of {}",
+                at + 1,
+                pair[0].issuer(),
+                pair[1].subject()
+            ));
+            return;
+        }
+    }
+}
+
+fn warn_of_readers(from: &Pem, warn: &mut dyn FnMut(String)) {
+    let Some(metadata) = from.path().and_then(|path| std::fs::metadata(path).ok()) else { return };
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o044 != 0 {
+        let name = from.name();
+        warn(format!("the key in {name} can be read by others (mode {mode:04o}): chmod 600 {name}"));
+    }
+}

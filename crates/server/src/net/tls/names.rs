@@ -1,0 +1,47 @@
+//! Which certificate a client is given: by the name that it asks for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use super::identity::Identity;
+
+/// Certificates by the names that they are for; of several for one name the first counts.
+#[derive(Debug)]
+pub(super) struct ByName {
+    first: Arc<CertifiedKey>,
+    /// By whole names, and by `*.` with the rest of one.
+    names: HashMap<String, Arc<CertifiedKey>>,
+}
+
+impl ByName {
+    /// `None` without any.
+    pub(super) fn new(identities: Vec<Identity>) -> Option<ByName> {
+        let first = Arc::clone(&identities.first()?.key);
+        let mut names = HashMap::new();
+        for identity in identities {
+            for host in identity.hosts {
+                names.entry(host).or_insert_with(|| Arc::clone(&identity.key));
+            }
+        }
+        Some(ByName { first, names })
+    }
+
+    /// A wildcard stands for one label (RFC 6125, 6.4.3).
+    fn find(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
+        let name = name.to_ascii_lowercase();
+        self.names.get(&name).or_else(|| {
+            let (_, rest) = name.split_once('.')?;
+            self.names.get(&format!("*.{rest}"))
+        })
+    }
+}
+
+impl ResolvesServerCert for ByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let found = hello.server_name().and_then(|name| self.find(name));
+        Some(Arc::clone(found.unwrap_or(&self.first)))
+    }
+}

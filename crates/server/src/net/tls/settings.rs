@@ -1,0 +1,36 @@
+//! How TLS is set up.
+
+use super::pem::Pem;
+
+/// How TLS is set up. Files are looked at again when it is reloaded.
+#[derive(Debug, Clone, Default)]
+pub struct TlsSettings {
+    /// The certificates, chosen by the name that a client asks for (RFC 6066, 3). One that asks for none of them, or for no
+    /// name, is given the first.
+    pub pairs: Vec<CertificatePair>,
+    /// The certificates that sign those of clients. Without them clients are asked for none.
+    pub client_ca: Option<Pem>,
+    /// Whether a client may do without one.
+    pub client_is_optional: bool,
+    /// The oldest version that is spoken.
+    pub minimum: TlsVersion,
+}
+
+/// A certificate and its key.
+#[derive(Debug, Clone)]
+pub struct CertificatePair {
+    /// The certificate, and behind it those between it and a root, each signed by the next.
+    pub certificate: Pem,
+    /// Its private key: PKCS#8, PKCS#1 or SEC1, not encrypted.
+    pub key: Pem,
+}
+
+/// A version of TLS. Older ones have been given up (RFC 8996).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsVersion {
+    /// TLS 1.2 (RFC 5246), with the suites that are still sound.
+    #[default]
+    Tls12,
+    /// TLS 1.3 (RFC 8446).
+    Tls13,
+}

@@ -1,0 +1,177 @@
+//! The certificates of a listener while it runs: what new connections are given, and how that is changed.
+
+use std::fmt;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use arc_swap::ArcSwap;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::{Ticketer, default_provider};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
+
+use super::identity::Identity;
+use super::names::ByName;
+use super::pem::Pem;
+use super::settings::{TlsSettings, TlsVersion};
+use super::tls_error::{TlsError, TlsPart};
+
+/// What a listener speaks TLS with; a copy is the same one. Connections keep what they began with.
+///
+/// Sessions are resumed by tickets (RFC 5077; RFC 8446, 4.6.1), whose keys are this process's, change every six hours, and
+/// with every reload: so no client whose certificate is not trusted any more comes back with one.
+#[derive(Clone)]
+pub struct Tls(Arc<Store>);
+
+struct Store {
+    settings: TlsSettings,
+    notice: fn(&str),
+    config: ArcSwap<ServerConfig>,
+    /// What the files looked like when they were last read.
+    seen: Mutex<Vec<Option<Look>>>,
+}
+
+/// What changes when a file does: `rename` over it, writing to it, and a link that leads elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Look {
+    device: u64,
+    inode: u64,
+    len: u64,
+    modified: Option<SystemTime>,
+    changed: (i64, i64),
+}
+
+impl Look {
+    fn of(metadata: &Metadata) -> Look {
+        Look {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            len: metadata.len(),
+            modified: metadata.modified().ok(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+impl Tls {
+    /// Reads certificates and keys. `notice` is called with one line for each thing that is to be said and is no error: here,
+    /// when they are reloaded, and when a reload by itself failed; then on another thread.
+    ///
+    /// # Errors
+    /// When one cannot be read, or certificate and key do not belong together.
+    pub fn new(mut settings: TlsSettings, notice: fn(&str)) -> Result<Tls, TlsError> {
+        for pair in &mut settings.pairs {
+            pair.certificate.settle();
+            pair.key.settle();
+        }
+        if let Some(ca) = &mut settings.client_ca {
+            ca.settle();
+        }
+        let seen = look(&settings);
+        let config = build(&settings, notice)?;
+        Ok(Tls(Arc::new(Store {
+            settings,
+            notice,
+            config: ArcSwap::from_pointee(config),
+            seen: Mutex::new(seen),
+        })))
+    }
+
+    /// Reads all files anew. New connections are given what they have now; open ones keep what they began with. Blocks.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); what was there before stays in force.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let Store { settings, notice, config, seen } = &*self.0;
+        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before they are read: what is changed meanwhile is seen the next time.
+        *seen = look(settings);
+        config.store(Arc::new(build(settings, *notice)?));
+        Ok(())
+    }
+
+    /// Reads the files anew if they have changed since they were last read; says so, and what is wrong with them. Blocks.
+    pub(crate) fn look_again(&self) {
+        let Store { settings, notice, seen, .. } = &*self.0;
+        if look(settings) == *seen.lock().unwrap_or_else(PoisonError::into_inner) {
+            return;
+        }
+        match self.reload() {
+            Ok(()) => notice("TLS: the certificate has changed, and new connections are given the new one"),
+            Err(error) => {
+                notice(&format!("TLS: {error}. New connections are given the certificate from before"));
+            }
+        }
+    }
+
+    /// Whether there are files that may change.
+    pub(crate) fn has_files(&self) -> bool {
+        self.0.settings.pems().any(|pem| pem.path().is_some())
+    }
+
+    /// What a new connection is given.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        self.0.config.load_full()
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tls").field(&self.0.settings).finish()
+    }
+}
+
+impl TlsSettings {
+    fn pems(&self) -> impl Iterator<Item = &Pem> {
+        self.pairs.iter().flat_map(|pair| [&pair.certificate, &pair.key]).chain(&self.client_ca)
+    }
+}
+
+fn look(settings: &TlsSettings) -> Vec<Option<Look>> {
+    let paths: Vec<PathBuf> = settings.pems().filter_map(Pem::path).map(PathBuf::from).collect();
+    paths.iter().map(|path| std::fs::metadata(path).ok().as_ref().map(Look::of)).collect()
+}
+
+fn build(settings: &TlsSettings, notice: fn(&str)) -> Result<ServerConfig, TlsError> {
+    // Given by hand: the process may have another one for itself.
+    let provider = Arc::new(default_provider());
+    let mut warn = |line: String| notice(&format!("TLS: {line}"));
+    let identities: Result<Vec<_>, _> =
+        settings.pairs.iter().map(|pair| Identity::read(pair, &provider, &mut warn)).collect();
+    let by_name = ByName::new(identities?).ok_or(TlsError::Nothing)?;
+    let versions: &[&SupportedProtocolVersion] = match settings.minimum {
+        TlsVersion::Tls12 => &[&version::TLS13, &version::TLS12],
+        TlsVersion::Tls13 => &[&version::TLS13],
+    };
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions)
+        .expect("ring has suites for both");
+    let builder = match &settings.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(ca) => builder.with_client_cert_verifier(verifier(ca, settings.client_is_optional, &provider)?),
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(by_name));
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    if let Ok(ticketer) = Ticketer::new() {
+        config.ticketer = ticketer;
+    }
+    Ok(config)
+}
+
+fn verifier(
+    ca: &Pem,
+    is_optional: bool,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in ca.certificates(TlsPart::ClientCa)? {
+        roots.add(certificate).map_err(|error| ca.malformed(TlsPart::ClientCa, &error))?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let builder = if is_optional { builder.allow_unauthenticated() } else { builder };
+    builder.build().map_err(|error| ca.malformed(TlsPart::ClientCa, &error))
+}

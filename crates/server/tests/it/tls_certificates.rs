@@ -1,0 +1,495 @@
+//! Certificates: which one a client is given, what is wrong with one, whose a client's is, and how they are changed while
+//! the server runs.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rookery_server::tls::{CertificatePair, DevelopmentCertificate, Pem, Tls, TlsSettings};
+use rookery_server::{Config, Site};
+use rustls::ClientConfig;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
+use crate::support::{App, Client, echo, hello, masked, until};
+use crate::tls_support::{client_config, file, pair, settings, shake, site};
+
+fn server(settings: TlsSettings) -> App {
+    App::with(Config::default(), site(settings), echo(hello))
+}
+
+/// The certificate that a client was given.
+fn given(client: &Client) -> Vec<u8> {
+    client.tls.as_ref().unwrap().peer_certificates().unwrap()[0].to_vec()
+}
+
+fn certificate(name: &str) -> Vec<u8> {
+    CertificateDer::from_pem_file(file(&format!("{name}.pem"))).unwrap().to_vec()
+}
+
+/// A client that takes whatever it is given, and has no sessions to resume.
+#[derive(Debug)]
+struct Anything;
+
+impl rustls::client::danger::ServerCertVerifier for Anything {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &rustls::pki_types::ServerName<'_>,
+        _: &[u8],
+        _: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        self.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        rustls::crypto::ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+fn anything() -> Arc<ClientConfig> {
+    let mut config = client_config(None);
+    config.dangerous().set_certificate_verifier(Arc::new(Anything));
+    config.resumption = rustls::client::Resumption::disabled();
+    Arc::new(config)
+}
+
+#[test]
+fn a_certificate_is_chosen_by_the_name_that_is_asked_for() {
+    let app = server(settings(&["localhost", "other", "rsa"]));
+    for (name, expected) in [
+        ("localhost", "localhost"),
+        ("example.test", "other"),
+        ("a.wild.test", "other"),
+        ("rsa.test", "rsa"),
+        // Nobody's: the first.
+        ("wild.test", "localhost"),
+        ("a.b.wild.test", "localhost"),
+        ("unknown.test", "localhost"),
+        ("127.0.0.1", "localhost"),
+    ] {
+        let mut client = shake(app.address, &anything(), name).unwrap();
+        assert!(given(&client) == certificate(expected), "{name}");
+        assert_eq!(client.get("/").status, 200);
+    }
+    // With the chain, and by clients that look.
+    for name in ["localhost", "example.test", "a.wild.test", "rsa.test"] {
+        let client = shake(app.address, &Arc::new(client_config(None)), name).unwrap();
+        assert_eq!(client.tls.unwrap().peer_certificates().unwrap().len(), 2);
+    }
+    assert!(shake(app.address, &Arc::new(client_config(None)), "unknown.test").is_err());
+}
+
+#[test]
+fn certificate_and_key_may_be_text() {
+    let text = |name: &str| Pem::of(&fs::read_to_string(file(name)).unwrap());
+    let pair = CertificatePair { certificate: text("rsa.pem"), key: text("rsa.key") };
+    assert!(!format!("{pair:?}").contains("BEGIN"), "a key in a log");
+    let app = server(TlsSettings { pairs: vec![pair], ..TlsSettings::default() });
+    shake(app.address, &Arc::new(client_config(None)), "rsa.test").unwrap();
+}
+
+#[test]
+fn a_client_shows_who_it_is() {
+    let who = |is_optional| {
+        let settings = TlsSettings {
+            client_ca: Some(Pem::File(file("ca.pem"))),
+            client_is_optional: is_optional,
+            ..settings(&["localhost"])
+        };
+        App::with(
+            Config::default(),
+            site(settings),
+            echo(|exchange| {
+                let who = exchange.client().map_or_else(
+                    || "nobody".to_owned(),
+                    |client| format!("{} {}", client.subject, client.fingerprint),
+                );
+                exchange.begin_reply(200);
+                exchange.set_reply_body(who.as_bytes());
+            }),
+        )
+    };
+    let ask = |app: &App, identity| -> Result<String, String> {
+        // What is wrong with its certificate a client of TLS 1.3 hears after its handshake.
+        let mut client = shake(app.address, &Arc::new(client_config(identity)), "localhost")
+            .map_err(|error| error.to_string())?;
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut tls = client.tls.take().unwrap();
+        let mut stream = rustls::Stream::new(&mut *tls, &mut client.socket);
+        let mut answer = [0; 4096];
+        let n = std::io::Read::read(&mut stream, &mut answer).map_err(|error| error.to_string())?;
+        Ok(String::from_utf8_lossy(&answer[..n]).split("\r\n\r\n").nth(1).unwrap_or_default().to_owned())
+    };
+    let required = who(false);
+    let ada = ask(&required, Some("client")).unwrap();
+    let (subject, fingerprint) = ada.rsplit_once(' ').unwrap();
+    assert_eq!(subject, "CN=Ada,O=Engines\\, Analytical,C=GB");
+    assert_eq!(
+        fingerprint,
+        hex(ring::digest::digest(&ring::digest::SHA256, &certificate("client")).as_ref())
+    );
+    let refused = ask(&required, None).unwrap_err();
+    assert!(refused.contains("CertificateRequired"), "{refused}");
+    let refused = ask(&required, Some("stranger")).unwrap_err();
+    assert!(refused.contains("alert"), "{refused}");
+    let optional = who(true);
+    assert_eq!(ask(&optional, None).unwrap(), "nobody");
+    assert_eq!(ask(&optional, Some("client")).unwrap(), ada);
+    assert!(ask(&optional, Some("stranger")).is_err());
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.concat()
+}
+
+// ---- what is wrong with one ----
+
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn note(line: &str) {
+    SAID.lock().unwrap().push(line.to_owned());
+}
+
+/// What is said of a pair: the error, or nothing.
+fn fault(certificate: &Path, key: &Path) -> String {
+    let pair = CertificatePair { certificate: Pem::File(certificate.into()), key: Pem::File(key.into()) };
+    let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
+    Tls::new(settings, |_| ()).err().map(|error| error.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn every_fault_names_the_file_and_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.pem");
+    fs::write(&empty, "").unwrap();
+    let broken = folder.path().join("broken.pem");
+    fs::write(&broken, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+    let cut = folder.path().join("cut.pem");
+    fs::write(&cut, "-----BEGIN CERTIFICATE-----\nMIIB").unwrap();
+    let (good, key) = (file("localhost.pem"), file("localhost.key"));
+    let missing = folder.path().join("missing.pem");
+    for (certificate, key, expected) in [
+        (
+            missing.clone(),
+            key.clone(),
+            &["the certificate cannot be read: there is no file", "missing.pem"][..],
+        ),
+        (good.clone(), missing, &["the key cannot be read: there is no file"]),
+        (folder.path().into(), key.clone(), &["the certificate cannot be read", "is a folder"]),
+        (empty.clone(), key.clone(), &["empty.pem has no certificate inside", "it is no PEM"]),
+        (good.clone(), empty, &["empty.pem has no private key inside"]),
+        (
+            key.clone(),
+            good.clone(),
+            &["has no certificate inside, but: PRIVATE KEY", "have certificate and key been swapped?"],
+        ),
+        (
+            good.clone(),
+            file("other.pem"),
+            &["other.pem has no private key inside, but: CERTIFICATE", "swapped"],
+        ),
+        (good.clone(), file("encrypted.key"), &["encrypted.key is encrypted", "openssl pkey -in"]),
+        (good.clone(), file("encrypted-traditional.key"), &["is encrypted", "openssl pkey -in"]),
+        (file("localhost.der"), key.clone(), &["is not PEM but DER", "openssl x509 -inform DER -in"]),
+        (file("localhost.p12"), key.clone(), &["PKCS#12", "openssl pkcs12 -in"]),
+        (good.clone(), file("localhost-key.der"), &["is not PEM but DER", "openssl pkey -inform DER -in"]),
+        (
+            good.clone(),
+            file("other.key"),
+            &["other.key is not that of the certificate in", "localhost.pem: has only one"],
+        ),
+        (broken, key.clone(), &["the certificate in", "broken.pem is malformed"]),
+        (cut, key, &["the certificate in", "cut.pem is malformed"]),
+    ] {
+        let said = fault(&certificate, &key);
+        for words in expected {
+            assert!(said.contains(words), "{said}\nhas no {words:?}");
+        }
+    }
+    let nothing = Tls::new(TlsSettings::default(), |_| ()).unwrap_err();
+    assert_eq!(nothing.to_string(), "TLS needs a certificate and its key");
+    let settings = TlsSettings { client_ca: Some(Pem::File(file("client.key"))), ..settings(&["localhost"]) };
+    let said = Tls::new(settings, |_| ()).unwrap_err().to_string();
+    assert!(said.contains("client.key has no certificate inside, but: PRIVATE KEY"), "{said}");
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_named_with_the_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("secret.key");
+    fs::copy(file("localhost.key"), &key).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o0)).unwrap();
+    if fs::read(&key).is_ok() {
+        return println!("NOT TESTED: this user reads everything");
+    }
+    let said = fault(&file("localhost.pem"), &key);
+    assert!(said.contains("secret.key") && said.contains("runs as the user with the id"), "{said}");
+}
+
+#[test]
+fn what_is_odd_and_no_error_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("open.key");
+    fs::copy(file("localhost.key"), &key).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let swapped = folder.path().join("swapped.pem");
+    let other = fs::read_to_string(file("stranger.pem")).unwrap();
+    let own = fs::read_to_string(file("localhost.pem")).unwrap();
+    let leaf = &own[..own.find("-----END CERTIFICATE-----\n").unwrap() + 26];
+    fs::write(&swapped, [leaf, &other].concat()).unwrap();
+    let alone = folder.path().join("alone.pem");
+    fs::write(&alone, leaf).unwrap();
+    for (certificate, key, expected) in [
+        (
+            file("expired.pem"),
+            file("expired.key"),
+            "expired.pem has expired on Fri, 01 Jan 2021 00:00:00 GMT",
+        ),
+        (file("localhost.pem"), key, "can be read by others (mode 0644): chmod 600"),
+        (
+            swapped,
+            file("localhost.key"),
+            "is out of order: behind its certificate 1 there should be that of CN=Rookery tests, not of CN=stranger",
+        ),
+        (alone, file("localhost.key"), "has no certificate but its own: unless CN=Rookery tests is a root"),
+    ] {
+        let pair = CertificatePair { certificate: Pem::File(certificate), key: Pem::File(key) };
+        let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
+        Tls::new(settings, note).unwrap();
+        let said = SAID.lock().unwrap().clone();
+        assert!(said.iter().any(|line| line.contains(expected)), "{said:?} has no {expected:?}");
+    }
+}
+
+// ---- changing them ----
+
+/// A pair in a folder of its own, to be changed.
+struct Files {
+    _folder: tempfile::TempDir,
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl Files {
+    fn new(name: &str) -> Files {
+        let folder = tempfile::tempdir().unwrap();
+        let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+        let files = Files { _folder: folder, certificate, key };
+        files.become_pair(name);
+        files
+    }
+
+    fn become_pair(&self, name: &str) {
+        Files::replace(&self.certificate, &format!("{name}.pem"));
+        Files::replace(&self.key, &format!("{name}.key"));
+    }
+
+    /// As who renews certificates does: by renaming.
+    fn replace(path: &Path, name: &str) {
+        let next = path.with_extension("next");
+        fs::copy(file(name), &next).unwrap();
+        fs::rename(&next, path).unwrap();
+    }
+
+    fn settings(&self) -> TlsSettings {
+        let pair = CertificatePair {
+            certificate: Pem::File(self.certificate.clone()),
+            key: Pem::File(self.key.clone()),
+        };
+        TlsSettings { pairs: vec![pair], ..TlsSettings::default() }
+    }
+}
+
+#[test]
+fn a_reload_changes_what_new_connections_are_given_and_drops_none() {
+    let files = Files::new("localhost");
+    let tls = Tls::new(files.settings(), |_| ()).unwrap();
+    let site = Site { tls: Some(tls.clone()), ..Site::default() };
+    let app = App::with(Config::default(), site, echo(hello));
+    let connect = || shake(app.address, &anything(), "localhost").unwrap();
+    let mut open = connect();
+    let mut socket = connect();
+    socket.upgrade(b"");
+    assert!(given(&open) == certificate("localhost"));
+    files.become_pair("other");
+    assert!(given(&connect()) == certificate("localhost"), "not before it is asked for");
+    tls.reload().unwrap();
+    assert!(given(&connect()) == certificate("other"));
+    assert_eq!(open.get("/").status, 200);
+    socket.send(masked(0x81, b"still here"));
+    assert_eq!(socket.frame(), Some((1, b"still here".to_vec())));
+    // One of the two, rubbish, and nothing: what was there stays.
+    Files::replace(&files.certificate, "rsa.pem");
+    assert!(tls.reload().unwrap_err().to_string().contains("has only one of the two been renewed?"));
+    assert!(given(&connect()) == certificate("other"));
+    fs::write(&files.key, "rubbish").unwrap();
+    assert!(tls.reload().unwrap_err().to_string().contains("has no private key inside"));
+    fs::remove_file(&files.key).unwrap();
+    assert!(tls.reload().unwrap_err().to_string().contains("there is no file"));
+    assert!(given(&connect()) == certificate("other"));
+    files.become_pair("rsa");
+    tls.reload().unwrap();
+    assert!(given(&connect()) == certificate("rsa"));
+    for client in [&mut open, &mut connect()] {
+        assert_eq!(client.get("/").status, 200);
+    }
+}
+
+#[test]
+fn a_reload_under_load_loses_no_request() {
+    let files = Files::new("localhost");
+    let tls = Tls::new(files.settings(), |_| ()).unwrap();
+    let site = Site { tls: Some(tls.clone()), ..Site::default() };
+    let app = App::with(Config::default(), site, echo(hello));
+    let address = app.address;
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            std::thread::spawn(move || {
+                for _ in 0..40 {
+                    let mut client = shake(address, &anything(), "localhost").unwrap();
+                    for _ in 0..5 {
+                        assert_eq!(client.get("/").status, 200);
+                    }
+                }
+            })
+        })
+        .collect();
+    for name in ["other", "rsa", "localhost"].repeat(4) {
+        files.become_pair(name);
+        tls.reload().unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for client in clients {
+        client.join().unwrap();
+    }
+    assert_eq!(app.requests(), 800);
+}
+
+static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+#[test]
+fn files_that_change_are_noticed() {
+    let files = Files::new("localhost");
+    let tls = Tls::new(files.settings(), |line| TOLD.lock().unwrap().push(line.to_owned())).unwrap();
+    let app = App::with(Config::default(), Site { tls: Some(tls), ..Site::default() }, echo(hello));
+    let is = |name: &str| {
+        let client = shake(app.address, &anything(), "localhost").unwrap();
+        given(&client) == certificate(name)
+    };
+    let told = |words: &str| TOLD.lock().unwrap().iter().filter(|line| line.contains(words)).count();
+    assert!(is("localhost"));
+    // A bad pair first: it is said once, and the next good one is taken.
+    Files::replace(&files.certificate, "other.pem");
+    until("the bad pair is told", || told("given the certificate from before") == 1);
+    assert!(is("localhost"));
+    Files::replace(&files.key, "other.key");
+    until("the good pair is told", || told("the certificate has changed") == 1);
+    assert!(is("other"));
+    assert_eq!(told("given the certificate from before"), 1);
+}
+
+#[test]
+fn who_is_not_trusted_any_more_does_not_come_back_with_a_ticket() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = folder.path().join("ca.pem");
+    fs::copy(file("ca.pem"), &ca).unwrap();
+    let settings = TlsSettings { client_ca: Some(Pem::File(ca.clone())), ..settings(&["localhost"]) };
+    let tls = Tls::new(settings, |_| ()).unwrap();
+    let site = Site { tls: Some(tls.clone()), ..Site::default() };
+    let app = App::with(Config::default(), site, echo(hello));
+    let config = Arc::new(client_config(Some("client")));
+    let mut client = shake(app.address, &config, "localhost").unwrap();
+    assert_eq!(client.get("/").status, 200);
+    fs::copy(file("stranger.pem"), &ca).unwrap();
+    tls.reload().unwrap();
+    assert_eq!(client.get("/").status, 200, "an open one goes on");
+    let refused = shake(app.address, &config, "localhost").map(|mut client| {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut tls = client.tls.take().unwrap();
+        let mut stream = rustls::Stream::new(&mut *tls, &mut client.socket);
+        std::io::Read::read(&mut stream, &mut [0; 100])
+    });
+    assert!(matches!(refused, Err(_) | Ok(Err(_))), "it came back");
+}
+
+// ---- a certificate to develop with ----
+
+#[test]
+fn the_certificate_to_develop_with_is_one_that_openssl_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = DevelopmentCertificate::keep(&folder.path().join("kept")).unwrap();
+    let openssl = |arguments: &[&str]| {
+        let output = Command::new("openssl").args(arguments).arg(&made.file).output().ok()?;
+        assert!(output.status.success(), "{output:?}");
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let Some(text) = openssl(&["x509", "-noout", "-text", "-fingerprint", "-sha256", "-in"]) else {
+        return println!("NOT TESTED: there is no openssl");
+    };
+    for words in [
+        "Version: 3 (0x2)",
+        "Signature Algorithm: ecdsa-with-SHA256",
+        "Issuer: CN = localhost (rookery)",
+        "ASN1 OID: prime256v1",
+        "DNS:localhost, IP Address:127.0.0.1, IP Address:0:0:0:0:0:0:0:1",
+        "CA:FALSE",
+        "Digital Signature",
+        "TLS Web Server Authentication",
+    ] {
+        assert!(text.contains(words), "{text}\nhas no {words:?}");
+    }
+    let fingerprint = text.lines().find_map(|line| line.split_once("Fingerprint=")).unwrap().1;
+    assert_eq!(fingerprint.replace(':', "").to_ascii_lowercase(), made.fingerprint);
+    let path = made.file.to_str().unwrap();
+    openssl(&[
+        "verify",
+        "-x509_strict",
+        "-purpose",
+        "sslserver",
+        "-verify_hostname",
+        "localhost",
+        "-CAfile",
+        path,
+    ]);
+    openssl(&["pkey", "-noout", "-check", "-in"]);
+
+    let pair =
+        CertificatePair { certificate: Pem::File(made.file.clone()), key: Pem::File(made.file.clone()) };
+    let app = server(TlsSettings { pairs: vec![pair], ..TlsSettings::default() });
+    let url = format!("https://localhost:{}/", app.address.port());
+    let resolve = format!("localhost:{}:127.0.0.1", app.address.port());
+    let curl = Command::new("curl").args(["-sS", "--resolve", &resolve, "--cacert", path, &url]).output();
+    if let Ok(output) = curl {
+        assert_eq!(output.stdout, b"Hello, World!", "{output:?}");
+    }
+}
+
+#[test]
+fn a_pair_that_is_given_twice_is_one() {
+    let app = server(TlsSettings { pairs: vec![pair("other"), pair("other")], ..TlsSettings::default() });
+    shake(app.address, &Arc::new(client_config(None)), "example.test").unwrap();
+}

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Makes the certificates and keys of the tests anew, by openssl. Their keys are public: they are for nothing else.
+set -euo pipefail
+cd "$(dirname "$0")"
+days=36500
+rm -f ./*.pem ./*.key ./*.der ./*.p12
+
+key() { openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1.key"; }
+
+# issue <name> <subject> <alternative names> <usage>
+issue() {
+    openssl req -new -key "$1.key" -subj "$2" -out "$1.csr"
+    openssl x509 -req -in "$1.csr" -CA ca.pem -CAkey ca.key -CAcreateserial -days $days -out "$1.pem" \
+        -extfile <(printf 'basicConstraints=CA:FALSE\nextendedKeyUsage=%s\n%s' "$4" "${3:+subjectAltName=$3}") 2> /dev/null
+    rm "$1.csr"
+}
+
+key ca
+openssl req -new -x509 -key ca.key -subj "/CN=Rookery tests" -days $days -out ca.pem \
+    -addext "keyUsage=critical,keyCertSign,cRLSign"
+key localhost
+issue localhost "/CN=localhost" "DNS:localhost,IP:127.0.0.1" serverAuth
+cat ca.pem >> localhost.pem
+key other
+issue other "/CN=other" "DNS:example.test,DNS:*.wild.test" serverAuth
+cat ca.pem >> other.pem
+openssl genpkey -quiet -algorithm RSA -pkeyopt rsa_keygen_bits:2048 -out rsa.key
+issue rsa "/CN=rsa" "DNS:rsa.test" serverAuth
+cat ca.pem >> rsa.pem
+key client
+issue client "/C=GB/O=Engines, Analytical/CN=Ada" "" clientAuth
+key stranger
+openssl req -new -x509 -key stranger.key -subj "/CN=stranger" -days $days -out stranger.pem
+# What is refused, or spoken of.
+openssl pkey -in localhost.key -aes256 -passout pass:secret -out encrypted.key
+openssl ec -in localhost.key -aes256 -passout pass:secret -out encrypted-traditional.key 2> /dev/null
+openssl x509 -in localhost.pem -outform DER -out localhost.der
+openssl pkey -in localhost.key -outform DER -out localhost-key.der
+openssl pkcs12 -export -in localhost.pem -inkey localhost.key -passout pass: -out localhost.p12
+key expired
+openssl req -new -key expired.key -subj "/CN=localhost" -out expired.csr
+openssl ca -batch -selfsign -keyfile expired.key -in expired.csr -out expired.pem -notext \
+    -startdate 20200101000000Z -enddate 20210101000000Z -config <(
+        printf '[ca]\ndefault_ca=d\n[d]\ndatabase=index\nserial=serial\nnew_certs_dir=.\ndefault_md=sha256\npolicy=p\nx509_extensions=e\n[e]\nbasicConstraints=CA:FALSE\n[p]\ncommonName=supplied\n'
+        : > index
+        echo 01 > serial
+    ) 2> /dev/null || { : > index; echo 01 > serial; false; }
+rm -f expired.csr index* serial* 01.pem ca.srl
