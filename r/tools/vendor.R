@@ -79,7 +79,9 @@ for (crate in list.dirs(vendor, recursive = FALSE)) {
     file.create(file.path(crate, "src", "lib.rs"))
   } else {
     prune(crate, function(files) {
-      !grepl("^(tests|benches|bench|examples|fuzz|ci|docs|doc|[.]github|test_data|test-data|corpus)/", files)
+      # ring has its assembly for Windows as well, some of it assembled.
+      !grepl("^(tests|benches|bench|examples|fuzz|ci|docs|doc|[.]github|test_data|test-data|corpus)/", files) &
+        !grepl("^pregenerated/.*-(nasm|win32n|win64)[.]", files)
     })
   }
   empty <- rev(list.dirs(crate))

@@ -1,12 +1,12 @@
 //! HTTPS: what works in the clear works over TLS.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rookery_exchange::{Command, Event};
+use rookery_exchange::{Command, Departure, Event, Given, Payload, StreamRules};
 use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_server::tls::TlsVersion;
 use rookery_server::{Config, Limits, Notice, Proxies, Server, Site};
@@ -152,6 +152,49 @@ fn files_that_are_sent_by_the_system_in_the_clear() {
 }
 
 #[test]
+fn replies_in_pieces() {
+    let pieces = bytes(50_000);
+    let sent = pieces.clone();
+    let rules = StreamRules { is_pulled: false, is_prompt: true, is_events: false };
+    let app = App::with(
+        Config::default(),
+        site(settings(&["localhost"])),
+        Box::new(move |link, event| {
+            let Event::Request(mut exchange) = event else { return };
+            exchange.begin_reply(200);
+            let stream = link.stream(rules);
+            exchange.set_reply_stream(stream.clone());
+            let (id, is_cut) = (exchange.id(), exchange.path() == b"/cut");
+            link.send(Command::Respond(exchange));
+            for piece in sent.chunks(1000) {
+                assert!(!matches!(stream.flow.give(piece.len()), Given::Over));
+                link.send(Command::Piece { stream: id, payload: Payload::Pooled(piece.to_vec()) });
+            }
+            if is_cut {
+                // What has not begun is answered with an error.
+                link.flush();
+                std::thread::sleep(Duration::from_millis(300));
+            }
+            link.send(if is_cut {
+                Command::Cut { stream: id, reason: Departure::Error, page: String::new().into() }
+            } else {
+                Command::End { stream: id }
+            });
+        }),
+    );
+    let mut client = app.secure();
+    for _ in 0..2 {
+        assert!(client.get("/").body == pieces);
+    }
+    // A stream that fails ends without `close_notify`: what came of it does not look whole.
+    client.send("GET /cut HTTP/1.0\r\nHost: a\r\n\r\n");
+    let mut tls = client.tls.take().unwrap();
+    let mut stream = rustls::Stream::new(&mut *tls, &mut client.socket);
+    let failed = stream.read_to_end(&mut Vec::new()).unwrap_err();
+    assert!(matches!(failed.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset), "{failed}");
+}
+
+#[test]
 fn replies_are_compressed() {
     let app = app(Limits::default(), |exchange| {
         exchange.begin_reply(200);
@@ -198,7 +241,7 @@ fn a_websocket_that_reads_late_gets_everything() {
             }
             Event::Message { socket, kind, .. } => {
                 for at in 0..200u8 {
-                    let payload = rookery_exchange::Payload::Pooled(vec![at; 100_000]);
+                    let payload = Payload::Pooled(vec![at; 100_000]);
                     link.send(Command::Send { socket, kind, payload });
                 }
             }
