@@ -223,8 +223,7 @@ static void handle_request(const struct rk_event* event) {
     char route[ROUTE_MAX];
     if (app == NULL) {
         // Its server was stopped with the request in the queue: nobody is there to answer, nobody to read it.
-        static const char page[] = "503 Service Unavailable\n";
-        response_text(event->slot, event->id, 503, "text/plain", page, sizeof page - 1);
+        rk_refuse(event->slot, event->id);
         respond(event->slot, event->id);
         release(event->token);
         return;

@@ -139,6 +139,8 @@ static void symbols_init(void) {
         .state = Rf_install("state"),
         .value = Rf_install("value"),
         .ask = Rf_install("ask"),
+        .heartbeat = Rf_install("heartbeat"),
+        .map = Rf_install("map"),
         .is_events = Rf_install("is_events"),
         .is_spent = Rf_install("is_spent"),
         .route = Rf_install("route"),

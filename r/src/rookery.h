@@ -81,6 +81,7 @@ int rk_listen_unix(const char* path, int mask, const void* site, int sees_heads,
 void rk_stop(uint32_t listener);
 void rk_drain(uint32_t listener);
 int rk_connections(uint32_t listener);
+int rk_refuse(uint32_t slot, uint64_t id);       // a 503 as the reply
 void rk_refuse_held(uint32_t listener);  // answers 503 to the requests that R holds
 void rk_stop_all(void);
 void rk_forked(void);
@@ -126,6 +127,7 @@ void rk_ws_abort(uint64_t id);
 
 // replies in pieces
 
+// And from bit 8 on the seconds of silence before a comment among events.
 enum rk_stream_rule { RK_PULLED = 1, RK_PROMPT = 2, RK_EVENTS = 4 };
 // What becomes of a piece: RK_MORE and RK_ENOUGH (wait for RK_ROOM) have taken it. After RK_SLOW it has been cut.
 enum rk_given { RK_MORE = 0, RK_ENOUGH = 1, RK_OVER = 2, RK_SLOW = 3, RK_TOO_LONG = 4 };

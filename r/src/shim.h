@@ -30,7 +30,7 @@ extern struct symbols {
     SEXP status, response_headers, body, body_file, body_file_owned, file, owned;
     SEXP handle, request, paused, dollar;
     SEXP ticket, promise_impl, enclosing, private_fields, state, value;
-    SEXP ask, is_events, is_spent, route, exhausted;
+    SEXP ask, heartbeat, map, is_events, is_spent, route, exhausted;
 } syms;
 
 // Objects made once: see globals_init().

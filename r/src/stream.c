@@ -58,6 +58,8 @@ const char* stream_write(uint32_t slot, uint64_t id, SEXP body) {
     int rules = field(source, syms.ask) == R_NilValue ? 0 : RK_PULLED;
     if (Rf_asLogical(field(source, syms.is_events)) == TRUE) {
         rules |= RK_EVENTS | RK_PROMPT;
+        int heartbeat = Rf_asInteger(field(source, syms.heartbeat));
+        rules |= heartbeat > 0 && heartbeat < 65536 ? heartbeat << 8 : 0;
     }
     rk_route(slot, id, where, sizeof where);
     Rf_defineVar(syms.route, PROTECT(Rf_mkString(where)), source);
@@ -182,7 +184,14 @@ static void fail(SEXP source, uint64_t id, SEXP condition, const char* text) {
 static void take(SEXP source, uint64_t id, SEXP value) {
     bool is_end = value == R_NilValue || (TYPEOF(value) == SYMSXP && value == syms.exhausted);
     if (!is_end) {
-        give(id, value);
+        SEXP map = field(source, syms.map);
+        if (map != R_NilValue) {
+            SEXP call = PROTECT(Rf_lang2(map, value));
+            value = Rf_eval(call, R_GlobalEnv);
+            UNPROTECT(1);
+        }
+        give(id, PROTECT(value));
+        UNPROTECT(1);
         return;
     }
     is_not_called_again(source);

@@ -34,4 +34,6 @@ pub use headers::{HeaderLine, KNOWN_HEADERS, KnownHeader, known_header};
 pub use link::{AppState, AppWaker, IoWaker, Link, PushError, Pushed, QueueLimits};
 pub use payload::{Lease, Payload, Releases, Tag};
 pub use reply::{HeaderError, Reply, ReplyBody};
-pub use stream::{Departure, Flow, Given, HIGH_MARK, LOW_MARK, Stream, StreamRules};
+pub use stream::{
+    Departure, EVENTS_LATER, Flow, Given, HIGH_MARK, LOW_MARK, Stream, StreamRules, accepts_events,
+};

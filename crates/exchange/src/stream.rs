@@ -25,8 +25,12 @@ pub struct StreamRules {
     pub is_pulled: bool,
     /// The head leaves at once, and does not wait for the first piece.
     pub is_prompt: bool,
-    /// Its bytes are server-sent events (HTML, 9.2): a comment is sent when it has been silent for a while.
+    /// Its bytes are server-sent events (HTML, 9.2), in pieces of whole ones. It begins with a comment, and when its server stops,
+    /// it ends in order with a time after which the client is to come again.
     pub is_events: bool,
+    /// Seconds without a byte after which events are followed by a comment, for the sake of proxies that cut what is silent;
+    /// 0: never.
+    pub heartbeat: u16,
 }
 
 /// The body of a reply that comes in pieces.
@@ -160,6 +164,11 @@ impl Flow {
         self.pieces.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// The server adds `len` bytes of its own.
+    pub fn add(&self, len: usize) {
+        self.waiting.fetch_add(len, Ordering::Relaxed);
+    }
+
     /// `len` bytes have been written. Says whether the application is to be told that there is room.
     pub fn has_left(&self, len: usize) -> bool {
         let waiting = self.waiting.fetch_sub(len, Ordering::Relaxed) - len;
@@ -170,6 +179,18 @@ impl Flow {
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
     }
+}
+
+/// What a client that accepts events is told instead of a 503: to come again in a while. At any status but 200 a browser
+/// gives up for good (HTML, 9.2.3).
+pub const EVENTS_LATER: &str = "retry: 5000\n\n";
+
+/// Whether a client with this `Accept` takes server-sent events.
+pub fn accepts_events(accept: &[u8]) -> bool {
+    accept.split(|byte| *byte == b',').any(|range| {
+        let name = range.split(|byte| *byte == b';').next().unwrap_or_default();
+        name.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
+    })
 }
 
 #[cfg(test)]
@@ -188,6 +209,19 @@ mod tests {
         assert!(!flow.has_left(1));
         flow.end();
         assert_eq!(flow.give(1), Given::Over);
+    }
+
+    #[test]
+    fn who_accepts_events() {
+        for (accept, expected) in [
+            ("text/event-stream", true),
+            ("application/json, Text/Event-Stream;q=0.9", true),
+            ("*/*", false),
+            ("text/event-streams", false),
+            ("", false),
+        ] {
+            assert_eq!(accepts_events(accept.as_bytes()), expected, "{accept}");
+        }
     }
 
     #[test]

@@ -476,9 +476,14 @@ impl Peer for Connection {
     }
 
     fn sweep(&self, now: u32) {
-        if self.standing.phase() == Phase::Stream && self.has_shut() {
-            self.is_half_closed.set(true);
-            self.wake();
+        if self.standing.phase() == Phase::Stream {
+            if self.has_shut() {
+                self.is_half_closed.set(true);
+                self.wake();
+            }
+            if let Some(stream) = self.open_stream() {
+                stream.sweep(now);
+            }
         }
         if self.is_owed()
             && self.is_half_closed.get()

@@ -1,9 +1,11 @@
 //! A reply, from what the application wrote into the exchange to what hyper sends.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
-use rookery_exchange::{Exchange, ReplyBody as Given, Share};
+use rookery_exchange::{EVENTS_LATER, Exchange, ReplyBody as Given, Share, accepts_events};
 
 use super::call::Call;
 use super::call_parts::KEPT_BYTES;
@@ -204,15 +206,24 @@ pub(super) fn finish(
 pub(super) fn reject(mut call: Call, mut headers: HeaderMap, rejection: Rejection) -> Response<ReplyBody> {
     rookery_error::throw(rejection.error());
     call.replies();
+    let is_temporary = matches!(rejection, Rejection::Busy | Rejection::Overload);
+    let is_for_events =
+        is_temporary && headers.get_all(ACCEPT).iter().any(|value| accepts_events(value.as_bytes()));
     headers.clear();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
-    if matches!(rejection, Rejection::Busy | Rejection::Overload) {
+    let (status, kind, text) = if is_for_events {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        (200, "text/event-stream", EVENTS_LATER)
+    } else {
+        (rejection.status(), "text/plain", rejection.text())
+    };
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    if is_temporary && !is_for_events {
         headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
     }
     let closes = rejection.ends_connection() || call.connection.closes_after_reply();
     let framing = Framing { closes, told_length: None };
-    let status = StatusCode::from_u16(rejection.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let content = Content::Whole(Bytes::from_static(rejection.text().as_bytes()));
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let content = Content::Whole(Bytes::from_static(text.as_bytes()));
     let form = ReplyForm { is_head: false, accepts_gzip: false };
     finish(call, status, headers, content, &framing, form)
 }

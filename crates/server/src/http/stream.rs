@@ -17,6 +17,7 @@ use rookery_exchange::{
 };
 
 use crate::application::dispatch::Dispatch;
+use crate::peers::rate::ticks;
 use crate::peers::room::FREE;
 use crate::peers::table::Peers;
 
@@ -25,6 +26,13 @@ const IN_HYPER: usize = 128 << 10;
 
 /// Shorter pieces are put together while they wait: each alone costs some 100 bytes, and a chunk of its own.
 const JOINED: usize = 16 << 10;
+
+/// What keeps a connection alive on which there are no events: a comment, and the end of the event that it would be.
+const COMMENT: &[u8] = b":\n\n";
+
+/// Milliseconds after which clients come again to a server that stopped: at random between the two, so that they do not come all at
+/// once.
+const RETRY: std::ops::Range<u64> = 3000..8000;
 
 /// How soon an application that had nothing to give is asked again.
 const NOTHING_YET: Duration = Duration::from_millis(10);
@@ -52,6 +60,9 @@ pub(crate) struct Stream {
     /// Whether hyper has anything that it has not written, its head included.
     is_unflushed: Cell<bool>,
     state: Cell<State>,
+    /// The tick of the last byte, and whether an event ended with it.
+    since: Cell<u32>,
+    is_between: Cell<bool>,
     /// Whether its head is to leave before there is a piece.
     is_prompt: Cell<bool>,
     /// Whether hyper has its head.
@@ -109,6 +120,8 @@ impl Stream {
             sent: Cell::new(0),
             is_unflushed: Cell::new(false),
             state: Cell::new(State::Open),
+            since: Cell::new(peers.clock.now()),
+            is_between: Cell::new(true),
             is_prompt: Cell::new(given.rules.is_prompt),
             has_head: Cell::new(false),
             is_asked: Cell::new(false),
@@ -158,6 +171,10 @@ impl Stream {
             self.dispatch.discard(payload);
             return self.ask_again();
         }
+        if self.rules.is_events {
+            self.since.set(self.peers.clock.now());
+            self.is_between.set(payload.as_bytes().ends_with(b"\n\n"));
+        }
         match payload {
             Payload::Pooled(bytes) if len < JOINED => {
                 self.join(&bytes);
@@ -176,6 +193,27 @@ impl Stream {
             self.queue.borrow_mut().push_back(joined.split().freeze());
         }
         joined.put_slice(bytes);
+    }
+
+    /// Adds bytes of the server's own.
+    fn add(&self, bytes: &[u8]) {
+        self.flow.add(bytes.len());
+        self.queued.set(self.queued.get() + bytes.len());
+        self.join(bytes);
+        self.since.set(self.peers.clock.now());
+    }
+
+    /// Sends a comment, if its events have been silent for long.
+    pub(super) fn sweep(&self, now: u32) {
+        let clock = &self.peers.clock;
+        let silence = ticks(Duration::from_secs(self.rules.heartbeat.into()), clock.ticks.length).max(1);
+        let is_due = self.rules.heartbeat > 0 && now.wrapping_sub(self.since.get()) >= silence;
+        // What waits is no silence, but a client that does not read.
+        let is_idle = self.has_head.get() && self.is_open() && self.queued.get() + self.in_hyper.get() == 0;
+        if is_due && is_idle && self.is_between.get() {
+            self.add(COMMENT);
+            self.wake();
+        }
     }
 
     fn enqueue(&self, bytes: Bytes) {
@@ -239,6 +277,12 @@ impl Stream {
     pub(super) fn stop(&self) {
         if self.is_open() && (!self.rules.is_pulled || self.rules.is_events) {
             self.reason.set(Some(Departure::Stop));
+            if self.rules.is_events && self.is_between.get() {
+                // Of the ids of streams one is as likely as the next.
+                let spread = self.id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+                let retry = RETRY.start + spread % (RETRY.end - RETRY.start);
+                self.add(format!("retry: {retry}\n\n").as_bytes());
+            }
             self.end();
         }
     }
@@ -296,6 +340,11 @@ impl Stream {
     pub(super) fn has_head(&self) {
         self.has_head.set(true);
         self.is_unflushed.set(true);
+        if self.rules.is_events && self.sent.get() + self.queued.get() as u64 == 0 && self.length().is_none()
+        {
+            // A proxy passes a head on with the first byte behind it.
+            self.add(COMMENT);
+        }
     }
 
     /// Whether it has failed, and what came before that has been written.
@@ -368,6 +417,8 @@ impl Stream {
         }
         self.drop_queue();
         self.flow.end();
+        // Nobody is told of room any more.
+        self.flow.has_left(self.in_hyper.take());
         let reason = self.reason.get().unwrap_or(reason);
         self.dispatch.tell(Event::Departed { stream: self.id, listener: self.listener, reason });
     }

@@ -155,7 +155,7 @@ fn files_that_are_sent_by_the_system_in_the_clear() {
 fn replies_in_pieces() {
     let pieces = bytes(50_000);
     let sent = pieces.clone();
-    let rules = StreamRules { is_pulled: false, is_prompt: true, is_events: false };
+    let rules = StreamRules { is_pulled: false, is_prompt: true, is_events: false, heartbeat: 0 };
     let app = App::with(
         Config::default(),
         site(settings(&["localhost"])),

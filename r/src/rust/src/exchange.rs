@@ -5,7 +5,9 @@ use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::{self, NonNull};
 
-use rookery_exchange::{Block, Command, Exchange, HeaderError, Lease, ReplyBody, Tag};
+use rookery_exchange::{
+    Block, Command, EVENTS_LATER, Exchange, HeaderError, Lease, ReplyBody, Tag, accepts_events,
+};
 
 use crate::core::Core;
 use crate::{Bytes, core, entry, refusal, slice};
@@ -61,6 +63,32 @@ pub unsafe extern "C" fn rk_body_read(slot: u32, id: u64, offset: u64, out: *mut
     })
 }
 
+/// Writes a 503; to a client that takes events, when to come again.
+fn refuse(exchange: &mut Exchange) {
+    let is_for_events = exchange.header(b"accept").is_some_and(accepts_events);
+    // Names and values of ours: they are not refused.
+    let mut begin = |status, kind: &str, (name, value): (&str, &str), body: &str| {
+        exchange.begin_reply(status);
+        let _ = exchange.push_reply_header(b"content-type", kind.as_bytes());
+        let _ = exchange.push_reply_header(name.as_bytes(), value.as_bytes());
+        exchange.set_reply_body(body.as_bytes());
+    };
+    if is_for_events {
+        begin(200, "text/event-stream", ("cache-control", "no-store"), EVENTS_LATER);
+    } else {
+        begin(503, "text/plain", ("retry-after", "1"), "503 Service Unavailable\n");
+    }
+}
+
+/// Writes a 503 as the reply of an exchange whose app has gone.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_refuse(slot: u32, id: u64) -> i32 {
+    with_held(slot, id, |exchange| {
+        refuse(exchange);
+        refusal::OK
+    })
+}
+
 /// Answers 503 to every request of a listener that R holds. What their promises give later names nothing any more and
 /// is dropped.
 #[unsafe(no_mangle)]
@@ -68,11 +96,7 @@ pub extern "C" fn rk_refuse_held(listener: u32) {
     entry((), || {
         core::with(|core| {
             for mut exchange in core.take_held(listener) {
-                exchange.begin_reply(503);
-                // Names and values of ours: they are not refused.
-                let _ = exchange.push_reply_header(b"content-type", b"text/plain");
-                let _ = exchange.push_reply_header(b"retry-after", b"1");
-                exchange.set_reply_body(b"503 Service Unavailable\n");
+                refuse(&mut exchange);
                 core.link.send(Command::Respond(exchange));
             }
             core.link.flush();
