@@ -213,6 +213,8 @@ impl Connection {
         let flushed = self.transport.borrow_mut().poll_flush(cx);
         if flushed.is_pending() {
             self.standing.has_written(&Poll::Pending, self.now());
+        } else {
+            self.standing.has_left();
         }
         flushed
     }

@@ -114,6 +114,11 @@ impl Standing {
         self.is_write_blocked.set(false);
     }
 
+    /// What was taken, and had to wait here, has left: the peer waits for the server.
+    pub(super) fn has_left(&self) {
+        self.is_write_blocked.set(false);
+    }
+
     pub(super) fn has_written(&self, written: &Poll<io::Result<usize>>, now: u32) {
         self.is_write_blocked.set(written.is_pending());
         if let Poll::Ready(written) = written {

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use rookery_exchange::{Command, Departure, Event, Given, Payload, StreamRules};
@@ -13,7 +14,7 @@ use rookery_server::{Config, Limits, Notice, Proxies, Server, Site};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ProtocolVersion};
 
-use crate::support::{App, Client, Reply, echo, hello, masked, until};
+use crate::support::{App, Client, PATIENCE, Reply, echo, hello, masked, until};
 use crate::tls_support::{app, client_config, client_config_of, settings, shake, site};
 
 /// Bytes that are the same nowhere.
@@ -192,6 +193,46 @@ fn replies_in_pieces() {
     let mut stream = rustls::Stream::new(&mut *tls, &mut client.socket);
     let failed = stream.read_to_end(&mut Vec::new()).unwrap_err();
     assert!(matches!(failed.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset), "{failed}");
+}
+
+#[test]
+fn an_application_may_be_silent_after_a_client_was_slow() {
+    let limits = Limits { idle_time: Duration::from_secs(1), ..Limits::default() };
+    let rules = StreamRules { is_pulled: false, is_prompt: true, is_events: false, heartbeat: 0 };
+    let (sender, full) = channel();
+    let app = App::with(
+        Config { limits, ..Config::default() },
+        site(settings(&["localhost"])),
+        Box::new(move |link, event| {
+            let Event::Request(mut exchange) = event else { return };
+            exchange.begin_reply(200);
+            let stream = link.stream(rules);
+            exchange.set_reply_stream(stream.clone());
+            let id = exchange.id();
+            link.send(Command::Respond(exchange));
+            let give = |piece: Vec<u8>| {
+                stream.flow.give(piece.len());
+                link.send(Command::Piece { stream: id, payload: Payload::Pooled(piece) });
+                link.flush();
+                let since = std::time::Instant::now();
+                while stream.flow.waiting() > 0 && since.elapsed() < Duration::from_millis(300) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            };
+            // Until the last of it cannot leave, for the client does not read.
+            while stream.flow.waiting() == 0 {
+                give(vec![b'x'; 8 << 10]);
+            }
+            sender.send(()).unwrap();
+            std::thread::sleep(Duration::from_secs(3));
+            give(b"last".to_vec());
+            link.send(Command::End { stream: id });
+        }),
+    );
+    let mut client = app.secure();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    full.recv_timeout(PATIENCE).unwrap();
+    assert!(client.reply().unwrap().body.ends_with(b"xlast"));
 }
 
 #[test]
