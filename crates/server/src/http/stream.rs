@@ -328,7 +328,7 @@ impl Stream {
 
     /// Whether its head can leave: with a piece, or alone.
     pub(super) fn has_begun(&self) -> bool {
-        self.is_prompt.get() || self.queued.get() > 0 || !self.is_open()
+        self.is_prompt.get() || self.queued.get() > 0 || !self.is_open() || self.length() == Some(0)
     }
 
     /// What is said instead of the reply, when it has failed before anything was sent.

@@ -10,6 +10,7 @@ use http::{HeaderMap, Response};
 use rookery_exchange::{Departure, Exchange};
 
 use super::call::Call;
+use super::context::Http;
 use super::reply::{self, ReplyForm};
 use super::reply_body::ReplyBody;
 use super::stream::Stream;
@@ -21,7 +22,7 @@ const HEAD_WAITS: Duration = Duration::from_secs(1);
 /// Makes the response of a stream, when its head can leave.
 pub(super) async fn respond(
     mut call: Call,
-    mut exchange: Box<Exchange>,
+    exchange: Box<Exchange>,
     headers: HeaderMap,
     form: ReplyForm,
 ) -> Response<ReplyBody> {
@@ -33,9 +34,11 @@ pub(super) async fn respond(
     };
     call.streams(&stream);
     let has_body = !form.is_head() && !reply::is_bodiless(exchange.reply().status());
+    let held = Held { http: Rc::clone(&http), exchange: Some(exchange) };
     if has_body {
         let _ = tokio::time::timeout(HEAD_WAITS, begun(&stream)).await;
     }
+    let mut exchange = held.release();
     if let Some(page) = stream.failure() {
         rookery_error::throw(Rejection::Application.error());
         http.streams.end(&stream, Departure::Error);
@@ -51,6 +54,26 @@ pub(super) async fn respond(
     let response = reply::build(call, &mut exchange, headers, form);
     http.dispatch.finish(exchange);
     response
+}
+
+/// An exchange whose reply waits for the first piece: when the client goes meanwhile, its place is free again.
+struct Held {
+    http: Rc<Http>,
+    exchange: Option<Box<Exchange>>,
+}
+
+impl Held {
+    fn release(mut self) -> Box<Exchange> {
+        self.exchange.take().expect("taken here and by `drop` alone")
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(exchange) = self.exchange.take() {
+            self.http.dispatch.finish(exchange);
+        }
+    }
 }
 
 /// Waits until the head can leave.
