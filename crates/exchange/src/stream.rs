@@ -3,7 +3,8 @@
 //! # Ground rules
 //! - The application counts a piece in ([`Flow::give`]) before it sends it; the server counts it out when it has been written to
 //!   the client's socket. So both know at any time how much waits, wherever it lies.
-//! - What waits is bounded: past [`QueueLimits::stream_bytes`](crate::QueueLimits::stream_bytes) nothing more is taken.
+//! - What waits is bounded: past [`QueueLimits::stream_bytes`](crate::QueueLimits::stream_bytes) nothing more is taken. One piece may
+//!   go past it, while less than [`HIGH_MARK`] waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -121,7 +122,11 @@ impl Flow {
         if self.length().is_some_and(|length| given > length) {
             return Given::TooLong;
         }
-        if self.waiting() > self.most.saturating_sub(len) || self.pieces.load(Ordering::Relaxed) >= PIECES {
+        // What little waits says nothing of the client: a piece is taken then, however large it is. So whoever is asked for one is
+        // not refused it.
+        let is_behind = self.waiting() >= HIGH_MARK.min(self.most);
+        let is_full = is_behind && self.waiting() > self.most.saturating_sub(len);
+        if is_full || self.pieces.load(Ordering::Relaxed) >= PIECES {
             return Given::Slow;
         }
         self.given.store(given, Ordering::Relaxed);
@@ -222,6 +227,14 @@ mod tests {
         ] {
             assert_eq!(accepts_events(accept.as_bytes()), expected, "{accept}");
         }
+    }
+
+    #[test]
+    fn a_piece_is_taken_however_large_it_is_while_little_waits() {
+        let flow = Flow::new(100 << 10);
+        assert_eq!(flow.give(HIGH_MARK - 1), Given::More);
+        assert_eq!(flow.give(1 << 20), Given::Enough);
+        assert_eq!(flow.give(1), Given::Slow);
     }
 
     #[test]

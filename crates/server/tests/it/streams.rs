@@ -739,3 +739,195 @@ fn a_full_queue_does_not_end_a_pages_events_for_good() {
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/event-stream")));
     assert_eq!((reply.body.as_slice(), reply.header("retry-after")), (&b"retry: 5000\n\n"[..], None));
 }
+
+// ---- what is left behind ----
+
+#[test]
+fn a_client_that_goes_while_the_head_waits_leaves_no_place_taken() {
+    let (sender, slots) = channel();
+    let app = App::with(
+        Config::default(),
+        Site::default(),
+        Box::new(move |link, event| {
+            if let Event::Request(mut exchange) = event {
+                sender.send(exchange.slot()).unwrap();
+                ok(&mut exchange);
+                exchange.set_reply_stream(link.stream(PUSHED));
+                link.send(Command::Respond(exchange));
+            }
+        }),
+    );
+    for n in 1..=5 {
+        let mut client = app.connect();
+        client.send(GET);
+        assert_eq!(slots.recv_timeout(PATIENCE).unwrap(), 0, "the place of the one before is free");
+        drop(client);
+        until("told", || departures(&app).len() == n);
+    }
+}
+
+#[test]
+fn nothing_is_waited_for_where_the_length_is_none() {
+    fn none(exchange: &mut Exchange) {
+        ok(exchange);
+        exchange.push_reply_header(b"Content-Length", b"0").unwrap();
+    }
+    for rules in [PULLED, PUSHED] {
+        let (app, _opened) = streaming(Config::default(), rules, none, Box::new(|_, _| unreachable!()));
+        let mut client = app.connect();
+        let since = Instant::now();
+        let reply = client.get("/");
+        assert_eq!((reply.header("content-length"), reply.body.len()), (Some("0"), 0));
+        assert!(since.elapsed() < Duration::from_millis(900), "{:?}", since.elapsed());
+        assert_eq!(client.get("/plain").status, 200);
+        app.await_event("departed Done");
+    }
+}
+
+#[test]
+fn a_piece_that_was_asked_for_is_taken_however_large_it_is() {
+    const LARGE: usize = 16 << 20;
+    let total = Arc::new(Mutex::new(0));
+    let given = Arc::clone(&total);
+    let (app, _opened) = pulling(Limits::default(), move |open, n| {
+        let waits = open.stream.flow.waiting() > 0;
+        let mut total = given.lock().unwrap();
+        if *total > LARGE {
+            return open.end();
+        }
+        // Small ones until the client is behind.
+        let len = if waits && n > 0 { LARGE } else { 40 << 10 };
+        assert_ne!(open.give(vec![0; len]), Given::Slow);
+        *total += len;
+    });
+    let mut client = app.connect();
+    client.send(GET);
+    until("it has been given", || *total.lock().unwrap() > LARGE);
+    assert_eq!(client.reply().unwrap().body.len(), *total.lock().unwrap());
+    app.await_event("departed Done");
+}
+
+#[test]
+fn a_reset_behind_the_next_request_is_noticed() {
+    let (app, opened) = pushing(Limits::default());
+    let (mut client, open) = ask(&app, &opened, GET);
+    open.give("begun");
+    read_to(&mut client, "begun");
+    client.send(GET);
+    std::thread::sleep(Duration::from_millis(50));
+    client.socket.set_linger_to_reset();
+    drop(client);
+    app.await_event("departed Client");
+}
+
+#[test]
+fn a_stream_that_is_the_answer_to_a_head_is_whole() {
+    let site = Site { sees_heads: true, ..Site::default() };
+    for (len, is_stream) in [(5 << 20, false), (5 << 20, true)] {
+        let app = App::with(
+            Config::default(),
+            site.clone(),
+            Box::new(move |link, event| {
+                if let Event::Head(mut exchange) = event {
+                    ok(&mut exchange);
+                    if !is_stream {
+                        exchange.set_reply_body(&vec![b'x'; len]);
+                        return link.send(Command::Respond(exchange));
+                    }
+                    let stream = link.stream(PUSHED);
+                    exchange.set_reply_stream(stream.clone());
+                    let id = exchange.id();
+                    link.send(Command::Respond(exchange));
+                    stream.flow.give(len);
+                    link.send(Command::Piece { stream: id, payload: Payload::Pooled(vec![b'x'; len]) });
+                    link.send(Command::End { stream: id });
+                    link.flush();
+                }
+            }),
+        );
+        let mut client = app.connect();
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
+        client.send(vec![b'y'; 1000]);
+        std::thread::sleep(Duration::from_millis(300));
+        let body = client.reply().unwrap().body;
+        assert_eq!(body.len(), len);
+        if is_stream {
+            app.await_event("departed Done");
+        }
+    }
+}
+
+#[test]
+fn many_streams_that_end_in_every_way_leave_nothing_charged() {
+    let (app, opened) = pushing(Limits::default());
+    let budget = Arc::clone(app.server.budget());
+    for n in 0..300usize {
+        let request = [GET, GET_10, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"][n % 3];
+        let (mut client, open) = ask(&app, &opened, request);
+        match n / 3 % 10 {
+            0 => drop(client),
+            1 => {
+                open.give(vec![1; 3 << 20]);
+                client.socket.set_linger_to_reset();
+                drop(client);
+            }
+            2 => {
+                open.give(vec![1; 1 << 20]);
+                open.end();
+                rest_by_line(&mut client);
+            }
+            3 => {
+                open.give("x");
+                open.cut(Departure::Error, "page");
+                rest_by_line(&mut client);
+            }
+            4 => {
+                open.cut(Departure::Error, "page");
+                drop(client);
+            }
+            5 => {
+                open.end();
+                open.give("x");
+                open.end();
+                client.socket.shutdown(Shutdown::Write).unwrap();
+                rest_by_line(&mut client);
+            }
+            6 => {
+                open.cut(Departure::Slow, "");
+                rest_by_line(&mut client);
+            }
+            7 => {
+                open.give(vec![1; 10 << 20]);
+                open.cut(Departure::Slow, "");
+                rest_by_line(&mut client);
+            }
+            8 => {
+                open.give("x");
+                client.send(GET);
+                client.socket.shutdown(Shutdown::Both).unwrap();
+            }
+            _ => {
+                open.tell(Command::SendHead { stream: open.id });
+                drop(client);
+                open.give(vec![1; 1 << 20]);
+            }
+        }
+    }
+    until("all are gone", || app.listener().connections() == 0);
+    until("each is told of", || {
+        let streams = app.requests();
+        departures(&app).len() == streams
+    });
+    for share in Share::ALL {
+        if share != Share::Pool {
+            assert_eq!(budget.used(share), 0, "{share:?}");
+        }
+    }
+}
+
+/// Reads on until the server ends the connection, or has nothing more to say.
+fn rest_by_line(client: &mut Client) {
+    client.socket.set_read_timeout(Some(Duration::from_millis(30))).unwrap();
+    let mut buffer = vec![0; 1 << 20];
+    while matches!(client.socket.read(&mut buffer), Ok(1..)) {}
+}
