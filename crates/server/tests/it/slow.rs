@@ -83,21 +83,6 @@ fn sip(client: &mut Client, piece: usize) -> usize {
     }
 }
 
-/// Makes the client's buffer a small one.
-fn little_room(client: &Client) {
-    let small: libc::c_int = 64 << 10;
-    // SAFETY: an open socket and a valid option of the size said.
-    unsafe {
-        libc::setsockopt(
-            std::os::fd::AsRawFd::as_raw_fd(&client.socket),
-            libc::SOL_SOCKET,
-            libc::SO_RCVBUF,
-            (&raw const small).cast(),
-            libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap(),
-        );
-    }
-}
-
 fn page(limits: Limits, len: usize) -> App {
     let page = vec![0u8; len];
     App::new(limits, move |exchange| {
@@ -130,7 +115,7 @@ fn who_keeps_the_rate_of_reading_is_served_although_the_sockets_buffer_stands_st
     let limits = Limits { reply_rate: 1000, idle_time: Duration::from_millis(1500), ..Limits::default() };
     let app = page(limits, 6_000_000);
     let mut client = app.connect();
-    little_room(&client);
+    client.little_room();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(sip(&mut client, 8000) > 6_000_000);
 }
@@ -210,7 +195,7 @@ fn a_websocket_that_keeps_the_rate_is_sent_all_although_the_sockets_buffer_stand
     ] {
         let app = sender(limits);
         let mut client = app.connect();
-        little_room(&client);
+        client.little_room();
         client.upgrade(b"");
         client.send(masked(0x82, message));
         let (mut buffer, mut total) = (vec![0; 8000], 0);

@@ -169,6 +169,21 @@ impl Reply {
 }
 
 impl Client {
+    /// Makes its system take less of what it does not read.
+    pub(crate) fn little_room(&self) {
+        let small: libc::c_int = 64 << 10;
+        // SAFETY: an open socket and a valid option of the size said.
+        unsafe {
+            libc::setsockopt(
+                std::os::fd::AsRawFd::as_raw_fd(&self.socket),
+                libc::SOL_SOCKET,
+                libc::SO_RCVBUF,
+                (&raw const small).cast(),
+                libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap(),
+            );
+        }
+    }
+
     pub(crate) fn connect(address: SocketAddr) -> Client {
         let socket = TcpStream::connect(address).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
