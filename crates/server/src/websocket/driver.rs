@@ -191,7 +191,8 @@ impl Driver {
             poll_flush(&mut endpoint, &shared.rules, transport, cx, &mut written)
         });
         drop(endpoint);
-        if written > 0 || !mailbox.is_blocked.get() {
+        // Over TLS what was taken before may be all that leaves.
+        if written > 0 || flushed.is_ready() || !mailbox.is_blocked.get() {
             if !mailbox.is_blocked.replace(flushed.is_pending()) {
                 mailbox.reading.start();
             }

@@ -23,6 +23,7 @@ mod streams;
 mod support;
 mod tls;
 mod tls_certificates;
+mod tls_late;
 mod tls_peers;
 mod tls_support;
 mod websocket;
