@@ -112,6 +112,69 @@ fn certificate_and_key_may_be_text() {
 }
 
 #[test]
+fn pem_is_taken_as_other_programs_write_it() {
+    let read = |name: &str| fs::read_to_string(file(name)).unwrap();
+    let (certificate, key) = (read("localhost.pem"), read("localhost.key"));
+    let folder = tempfile::tempdir().unwrap();
+    for (what, certificate, key) in [
+        ("lines of Windows", certificate.replace('\n', "\r\n"), key.replace('\n', "\r\n")),
+        ("a byte order mark", format!("\u{FEFF}{certificate}"), format!("\u{FEFF}{key}")),
+        (
+            "what openssl says of it before",
+            format!("Bag Attributes\n    friendlyName: a\nsubject=CN = a\n{certificate}"),
+            format!("Bag Attributes\n    localKeyID: 01\nKey Attributes: <No Attributes>\n{key}"),
+        ),
+        ("blanks before", format!(" \n\n{certificate}"), format!("\n{key}")),
+        ("both in both", format!("{key}{certificate}"), format!("{certificate}{key}")),
+        (
+            "parameters, and another key behind",
+            certificate.clone(),
+            format!(
+                "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n{key}{}",
+                read("rsa.key")
+            ),
+        ),
+        ("no end of line", certificate.trim_end().to_owned(), key.trim_end().to_owned()),
+    ] {
+        let paths = [folder.path().join("c.pem"), folder.path().join("k.pem")];
+        fs::write(&paths[0], &certificate).unwrap();
+        fs::write(&paths[1], &key).unwrap();
+        let files = CertificatePair {
+            certificate: Pem::of(paths[0].to_str().unwrap()),
+            key: Pem::of(paths[1].to_str().unwrap()),
+        };
+        let text = CertificatePair { certificate: Pem::of(&certificate), key: Pem::of(&key) };
+        for pair in [files, text] {
+            let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
+            let tls = Tls::new(settings, |_| ()).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let app = App::with(Config::default(), Site { tls: Some(tls), ..Site::default() }, echo(hello));
+            let client = shake(app.address, &Arc::new(client_config(None)), "localhost").unwrap();
+            assert_eq!(client.tls.unwrap().peer_certificates().unwrap().len(), 2, "{what}");
+        }
+    }
+}
+
+#[test]
+fn the_text_of_a_key_is_never_said() {
+    let key = fs::read_to_string(file("localhost.key")).unwrap();
+    let secret = key.lines().nth(1).unwrap();
+    for text in [
+        format!("Bag Attributes\n{key}"),
+        format!("\u{FEFF}{key}"),
+        key.replace("PRIVATE KEY", "SECRET KEY"),
+        key.replace('\n', ""),
+        key[..key.len() - 30].to_owned(),
+    ] {
+        let pair = CertificatePair { certificate: Pem::File(file("other.pem")), key: Pem::of(&text) };
+        let said = format!("{pair:?}");
+        assert!(!said.contains(secret), "{said}");
+        let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
+        let error = Tls::new(settings, |_| ()).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains(secret), "{error}");
+    }
+}
+
+#[test]
 fn a_client_shows_who_it_is() {
     let who = |is_optional| {
         let settings = TlsSettings {

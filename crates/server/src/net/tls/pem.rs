@@ -13,6 +13,9 @@ use super::tls_error::{TlsError, TlsPart};
 /// Bytes of a file that are read: a bundle of all public roots has 250 KiB.
 const FILE_BYTES: u64 = 4 << 20;
 
+/// What editors on Windows put before text.
+const BYTE_ORDER_MARK: &str = "\u{FEFF}";
+
 /// Where PEM is: in a file, which is looked at again for a reload, or here.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Pem {
@@ -23,13 +26,10 @@ pub enum Pem {
 }
 
 impl Pem {
-    /// What begins like PEM is PEM; anything else is a path.
+    /// What has a line with which PEM begins is PEM, whatever is before it (RFC 7468, 2); anything else is a path. No path
+    /// has one, and a key that was taken for a path would be in messages.
     pub fn of(text: &str) -> Pem {
-        if text.trim_start().starts_with("-----BEGIN") {
-            Pem::Text(text.to_owned())
-        } else {
-            Pem::File(text.into())
-        }
+        if text.contains("-----BEGIN ") { Pem::Text(text.to_owned()) } else { Pem::File(text.into()) }
     }
 
     /// The path, when it is a file.
@@ -89,7 +89,7 @@ impl Pem {
 
     fn bytes(&self, part: TlsPart) -> Result<Vec<u8>, TlsError> {
         let path = match self {
-            Pem::Text(text) => return Ok(text.clone().into_bytes()),
+            Pem::Text(text) => return Ok(text.trim_start_matches(BYTE_ORDER_MARK).into()),
             Pem::File(path) => path,
         };
         let unreadable = |source: io::Error| TlsError::Unreadable { part, from: self.name(), source };
@@ -105,6 +105,10 @@ impl Pem {
         File::open(path)
             .and_then(|file| file.take(FILE_BYTES).read_to_end(&mut bytes))
             .map_err(unreadable)?;
+        // With it the first line would begin nothing: the first certificate would be passed over.
+        if bytes.starts_with(BYTE_ORDER_MARK.as_bytes()) {
+            bytes.drain(..BYTE_ORDER_MARK.len());
+        }
         Ok(bytes)
     }
 
