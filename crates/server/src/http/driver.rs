@@ -116,7 +116,10 @@ async fn serve(driven: Driven, seat: Seat) {
                 refuse(connection, Rejection::HeadTooLarge);
             }
             DriveEnd::Failed(error)
-                if error.is_parse() && is_tls(&read) && connection.standing.phase() == Phase::Head =>
+                if error.is_parse()
+                    && !connection.has_tls()
+                    && is_tls(&read)
+                    && connection.standing.phase() == Phase::Head =>
             {
                 refuse_tls(connection);
             }
