@@ -132,16 +132,18 @@ connection_source <- function(con) {
   }
   if (!isOpen(con)) {
     open(con, "rb")
-  } else if (summary(con)$text != "binary" && kind != "textConnection") {
+  } else if (kind == "textConnection") {
+    stop("`source` is a connection of text, which gives no bytes: use rawConnection(), or a function that gives strings.", call. = FALSE)
+  } else if (summary(con)$text != "binary") {
     stop("`source` is a connection that is open in text mode: open it with \"rb\".", call. = FALSE)
   }
   function(close = FALSE) {
+    # Also when it cannot be read: R has few connections, and asks this no more.
+    is_over <- TRUE
+    on.exit(if (is_over) base::close(con))
     bytes <- if (!close) readBin(con, "raw", 65536L)
-    if (length(bytes) > 0 || (!close && isIncomplete(con))) {
-      return(bytes)
-    }
-    base::close(con)
-    NULL
+    is_over <- close || (length(bytes) == 0 && !isIncomplete(con))
+    if (!is_over) bytes
   }
 }
 
@@ -176,13 +178,32 @@ drained <- function(source) {
 
 # The reply has been sent: what came before follows it.
 begin_stream <- function(source) {
-  for (piece in source$early) {
-    .Call(ffi_stream_give, source, piece)
-  }
-  source$early <- source$early_bytes <- NULL
-  for (what in source$early_tells) {
-    .Call(ffi_stream_tell, source, what)
-  }
+  pieces <- source$early
+  tells <- source$early_tells
+  source$early <- source$early_bytes <- source$early_tells <- NULL
+  # What a later $write() or $close() would raise has nobody to be raised to.
+  tryCatch(
+    {
+      for (piece in pieces) {
+        .Call(ffi_stream_give, source, piece)
+      }
+      for (what in tells) {
+        missing <- .Call(ffi_stream_tell, source, what)
+        if (missing > 0) stop_short(missing)
+      }
+    },
+    error = function(condition) {
+      source$is_ended <- TRUE
+      .Call(ffi_stream_fail, source, condition, NULL)
+    }
+  )
+}
+
+stop_short <- function(missing) {
+  stop(
+    "the stream was closed ", format(missing), " bytes before its Content-Length: it is cut, so that its client sees that",
+    call. = FALSE
+  )
 }
 
 # As src/rust: what waits from which on the app is to wait, and what may.
@@ -206,7 +227,7 @@ push_write <- function(source, x) {
     return(NA)
   }
   if (length(x) == 0 || (is.character(x) && !any(nzchar(x)))) {
-    return(isTRUE(push_buffered(source) < high_mark))
+    return(push_buffered(source) < high_mark)
   }
   if (is.null(source$handle)) {
     source$early[[length(source$early) + 1]] <- x
@@ -246,10 +267,8 @@ push_tell <- function(source, what) {
 push_close <- function(source) {
   missing <- push_tell(source, "end")
   if (missing > 0) {
-    stop(
-      "the stream was closed ", format(missing), " bytes before its Content-Length: it is cut, so that its client sees that",
-      call. = FALSE
-    )
+    .Call(ffi_stream_tell, source, "cut")
+    stop_short(missing)
   }
 }
 

@@ -137,7 +137,7 @@ int rk_reply_stream(uint32_t slot, uint64_t id, int rules, uint64_t token);
 int rk_stream_give(uint64_t id, const void* start, size_t len);
 int rk_stream_lend(uint64_t id, const void* start, size_t len, uint64_t token);
 void rk_stream_head(uint64_t id);
-uint64_t rk_stream_end(uint64_t id);  // bytes that it lacks of its Content-Length
+uint64_t rk_stream_end(uint64_t id);  // bytes that it lacks of its Content-Length: not 0, it has not been ended
 void rk_stream_cut(uint64_t id, const char* page, size_t len);
 int64_t rk_stream_waiting(uint64_t id);  // -1: it is over
 uint64_t rk_stream_given(uint64_t id);

@@ -205,7 +205,8 @@ static void take(SEXP source, uint64_t id, SEXP value) {
 struct want {
     SEXP source;
     uint64_t id;
-    SEXP value;  // what was given; NULL: it is to be asked for
+    SEXP value;      // what was given; NULL: it is to be asked for
+    bool has_given;  // it has come back with something, whatever that is
 };
 
 static SEXP run_want(void* data) {
@@ -216,6 +217,7 @@ static SEXP run_want(void* data) {
         value = Rf_eval(call, R_GlobalEnv);
         UNPROTECT(1);
     }
+    want->has_given = true;
     PROTECT(value);
     if (want->value == NULL && Rf_inherits(value, "promise")) {
         SEXP fulfilled = promise_value(value);
@@ -241,8 +243,10 @@ static void ask(struct want* want) {
     }
     SEXP condition = PROTECT(kept(guard.token));
     release(guard.token);
-    // What has raised is dead: it is not asked to close.
-    is_not_called_again(want->source);
+    if (!want->has_given) {
+        // What has raised is dead: it is not asked to close.
+        is_not_called_again(want->source);
+    }
     const char* text = condition == R_NilValue ? "interrupted, or left by a restart" : NULL;
     fail(want->source, want->id, condition, text);
     UNPROTECT(1);
@@ -338,7 +342,9 @@ SEXP ffi_stream_take(SEXP source, SEXP value) {
     double id = stream_id(source);
     if (id >= 0 && rk_stream_waiting((uint64_t)id) >= 0) {
         struct want want = {.source = source, .id = (uint64_t)id, .value = value};
+        guard_begin();
         ask(&want);
+        guard_end();
         rk_flush();
     }
     return R_NilValue;
@@ -371,7 +377,7 @@ SEXP ffi_stream_give(SEXP source, SEXP piece) {
     }
 }
 
-// "head", "end" or "cut". How many bytes of its Content-Length an ended one lacks.
+// "head", "end" or "cut". How many bytes of its Content-Length it lacks, which has not been ended for that.
 SEXP ffi_stream_tell(SEXP source, SEXP what) {
     double id = stream_id(source);
     uint64_t missing = 0;

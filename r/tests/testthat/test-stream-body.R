@@ -177,6 +177,38 @@ test_that("what is no piece is an error, and so is a rejected promise", {
   expect_match(said, "GET / \\(the stream\\): .*not today", all = FALSE)
 })
 
+test_that("a source whose piece is wrong is closed: it has not failed itself", {
+  heard <- c()
+  of <- function(value, headers = plain) {
+    source <- generator(list(value), on_exit = function() heard <<- c(heard, "closed"))
+    streamed(stream_body(source, on_close = function(reason) heard <<- c(heard, reason)), headers)
+  }
+  server <- local_server(function(req) switch(
+    req$PATH_INFO,
+    "/type" = of(1),
+    "/promised" = of(promises::promise(function(resolve, reject) later::later(function() resolve(NA_character_), 0.01))),
+    "/long" = of("0123456789", list("Content-Length" = "5"))
+  ))
+  for (path in c("/type", "/promised", "/long")) {
+    heard <- c()
+    client <- local_client(server)
+    said <- stderr_of(expect_equal(get(client, path)$status, 500))
+    serve_until(function() "error" %in% heard)
+    expect_equal(heard, c("closed", "error"))
+  }
+})
+
+test_that("a promised piece that is wrong does not run options(error=)", {
+  runs <- 0
+  withr::local_options(error = function() runs <<- runs + 1)
+  server <- local_server(function(req) streamed(function() {
+    promises::promise(function(resolve, reject) later::later(function() resolve(1), 0.01))
+  }))
+  client <- local_client(server)
+  said <- stderr_of(expect_equal(get(client)$status, 500))
+  expect_equal(runs, 0)
+})
+
 test_that("a client that leaves is told of: close = TRUE, then on_close, once", {
   heard <- c()
   server <- local_server(function(req) {
@@ -344,6 +376,35 @@ test_that("an R connection is sent in pieces and closed at its end", {
   text <- file(path, "rt")
   withr::defer(close(text))
   expect_error(stream_body(text), "open it with \"rb\"")
+})
+
+test_that("an R connection is closed when it cannot be sent, too", {
+  path <- withr::local_tempfile()
+  writeBin(raw(1000), path)
+  con <- NULL
+  server <- local_server(function(req) {
+    con <<- file(path, "rb")
+    switch(
+      req$PATH_INFO,
+      "/long" = streamed(stream_body(con), list("Content-Length" = "10")),
+      # To be written only, which is seen when it is read.
+      "/unreadable" = {
+        close(con)
+        con <<- file(path, "wb")
+        streamed(stream_body(con))
+      }
+    )
+  })
+  for (path_info in c("/long", "/unreadable")) {
+    client <- local_client(server)
+    said <- stderr_of(expect_equal(get(client, path_info)$status, 500))
+    expect_match(said, "(the stream): ", fixed = TRUE, all = FALSE)
+    serve_until(function() tryCatch(!isOpen(con), error = function(e) TRUE))
+    expect_error(isOpen(con), "invalid connection")
+  }
+  lines <- textConnection("abc")
+  withr::defer(close(lines))
+  expect_error(stream_body(lines), "use rawConnection()", fixed = TRUE)
 })
 
 test_that("a source answers one request", {

@@ -172,6 +172,55 @@ test_that("a Content-Length is kept by write() and close()", {
   expect_error(s$close(), "closed 3 bytes before its Content-Length")
 })
 
+test_that("what is written before the response is held to its Content-Length, too", {
+  heard <- c()
+  server <- local_server(function(req) {
+    s <- stream_response(headers = list("Content-Length" = "5"))
+    s$on_close(function(reason) heard <<- c(heard, reason))
+    s$write(if (req$PATH_INFO == "/long") "0123456789" else "01")
+    s$close()
+    s
+  })
+  for (path in c("/long", "/short")) {
+    client <- local_client(server)
+    said <- stderr_of(expect_equal(get(client, path)$status, 500))
+    expect_match(said, "\\(the stream\\): .*Content-Length", all = FALSE)
+  }
+  serve_until(function() length(heard) == 2)
+  expect_equal(heard, c("error", "error"))
+})
+
+test_that("what was written before the response and cannot be sent is a 500", {
+  server <- local_server(function(req) {
+    s <- stream_response()
+    bytes <- "\xff"
+    Encoding(bytes) <- "bytes"
+    s$write(bytes)
+    s$close()
+    s
+  })
+  client <- local_client(server)
+  said <- stderr_of(expect_equal(get(client)$status, 500))
+  expect_match(said, "(the stream): ", fixed = TRUE, all = FALSE)
+})
+
+test_that("close() after the client has gone is no error", {
+  it <- local_streams(headers = list("Content-Length" = "500"))
+  client <- local_client(it$server)
+  s <- ask_for(it, client)
+  s$write("0")
+  read_to(client, "\r\n\r\n0")
+  disconnect(client)
+  # R does not serve meanwhile: it has not been told.
+  until <- Sys.time() + 20
+  while (!is.na(s$write("x")) && Sys.time() < until) Sys.sleep(0.01)
+  expect_identical(s$write("x"), NA)
+  expect_identical(s$write(""), NA)
+  expect_silent(s$close())
+  serve_until(function() length(it$heard) == 1)
+  expect_equal(it$heard, "client")
+})
+
 test_that("a stop ends it in order", {
   it <- local_streams(headers = plain)
   client <- local_client(it$server)

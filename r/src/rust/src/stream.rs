@@ -107,17 +107,18 @@ pub extern "C" fn rk_stream_head(id: u64) {
     entry((), || core::with(|core| core.link.send(Command::SendHead { stream: id })));
 }
 
-/// Ends a stream. How many bytes it lacks of its Content-Length, for which it is cut; 0: none.
+/// Ends a stream, unless it lacks bytes of its Content-Length: how many. It is to be cut then. 0: it has ended, or is over.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_end(id: u64) -> u64 {
     entry(0, || {
         core::with(|core| {
-            core.link.send(Command::End { stream: id });
-            let missing = core
-                .streams
-                .get(&id)
-                .and_then(|streamed| Some(streamed.flow.length()?.saturating_sub(streamed.flow.given())));
-            missing.unwrap_or(0)
+            let Some(Streamed { flow, .. }) = core.streams.get(&id) else { return 0 };
+            // Of one that is over the application could not give the rest.
+            let missing = flow.length().filter(|_| !flow.is_over()).unwrap_or(0).saturating_sub(flow.given());
+            if missing == 0 {
+                core.link.send(Command::End { stream: id });
+            }
+            missing
         })
     })
 }
