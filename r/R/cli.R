@@ -9,6 +9,9 @@ cli_usage <- c(
   "Options:",
   "  --host <address>       127.0.0.1 (this machine only, the default), 0.0.0.0 or :: (all), unix:/path/of/a/socket",
   "  --port <port>          8000 is the default; 0 lets the system choose",
+  "  --tls-cert <file>      speaks HTTPS with this certificate, in PEM with its chain",
+  "  --tls-key <file>       its private key; not needed when it is in the same file",
+  "  --tls dev              speaks HTTPS with a certificate for localhost, made once and kept",
   "  --log <file>           where access-log lines go: - is stdout, the default",
   "  --no-log               no access log",
   "  --log-format <format>  common (the default) or json",
@@ -22,6 +25,9 @@ cli_usage <- c(
 cli_options <- list(
   "--host" = list(name = "host", is_flag = FALSE),
   "--port" = list(name = "port", is_flag = FALSE),
+  "--tls" = list(name = "tls", is_flag = FALSE),
+  "--tls-cert" = list(name = "tls_cert", is_flag = FALSE),
+  "--tls-key" = list(name = "tls_key", is_flag = FALSE),
   "--log" = list(name = "log", is_flag = FALSE),
   "--log-format" = list(name = "log_format", is_flag = FALSE),
   "--no-log" = list(name = "no_log", is_flag = TRUE)
@@ -57,9 +63,13 @@ cli_main <- function(arguments) {
 
 cli_serve <- function(asked) {
   log <- if (asked$no_log) FALSE else if (asked$log == "-") TRUE else asked$log
-  address <- serve_address(asked$host, asked$port)
+  address <- serve_address(asked$host, asked$port, cli_tls(asked))
   target <- log_target(log, asked$log_format)
   serve_as_child(detect_target(asked$target), address, list(), target)
+}
+
+cli_tls <- function(asked) {
+  if (is.null(asked$tls_cert)) asked$tls else tls_config(asked$tls_cert, asked$tls_key %||% asked$tls_cert)
 }
 
 # list(command =, ...): see cli_usage. `--port=1` is `--port 1`; what follows `--` is no option.
@@ -69,6 +79,9 @@ cli_parse <- function(arguments) {
     target = NULL,
     host = "127.0.0.1",
     port = 8000,
+    tls = NULL,
+    tls_cert = NULL,
+    tls_key = NULL,
     log = "-",
     log_format = "common",
     no_log = FALSE
@@ -128,6 +141,15 @@ cli_check <- function(asked, words) {
   }
   if (!grepl("^[0-9]{1,5}$", as.character(asked$port))) {
     abort_usage(paste0("`--port` must be a number from 0 to 65535, not `", asked$port, "`."))
+  }
+  if (!is.null(asked$tls) && asked$tls != "dev") {
+    abort_usage(paste0("`--tls` must be dev, not `", asked$tls, "`: for a certificate of your own there is `--tls-cert`."))
+  }
+  if (!is.null(asked$tls) && !is.null(asked$tls_cert)) {
+    abort_usage("`--tls dev` and `--tls-cert` exclude one another.")
+  }
+  if (!is.null(asked$tls_key) && is.null(asked$tls_cert)) {
+    abort_usage("`--tls-key` needs `--tls-cert`.")
   }
   if (!asked$log_format %in% log_formats) {
     abort_usage(paste0("`--log-format` must be ", paste(log_formats, collapse = " or "), ", not `", asked$log_format, "`."))

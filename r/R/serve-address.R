@@ -1,15 +1,19 @@
 # The address to serve on, and what to say when it cannot be had.
 
-# list(host =, port =, socket =): a socket's path, or a host and a port.
-serve_address <- function(host, port) {
+# list(host =, port =, socket =, and with HTTPS tls =): a socket's path, or a host and a port.
+serve_address <- function(host, port, tls = NULL) {
+  if (!is.null(tls) && !identical(tls, "dev") && !inherits(tls, "rookery_tls")) {
+    abort_serve("`tls` must be made by tls_config(), or be \"dev\".", "rookery_bad_tls")
+  }
   if (!is.character(host) || length(host) != 1 || is.na(host) || !nzchar(host)) {
     abort_serve(
       "`host` must be one string: an IP address such as \"127.0.0.1\", or \"unix:/path/of/a/socket\".",
       "rookery_bad_address"
     )
   }
+  with_tls <- c("host", "port", "socket", if (!is.null(tls)) "tls")
   if (startsWith(host, "unix:")) {
-    return(list(host = NULL, port = NULL, socket = socket_path(sub("^unix:", "", host))))
+    return(list(host = NULL, port = NULL, socket = socket_path(sub("^unix:", "", host)), tls = tls)[with_tls])
   }
   if (ipFamily(host) == -1L) {
     hint <- if (host == "localhost") " For this machine only it is \"127.0.0.1\"." else ""
@@ -25,7 +29,7 @@ serve_address <- function(host, port) {
   if (!is_number || port < 0 || port > 65535) {
     abort_serve("`port` must be one whole number from 0 to 65535; 0 lets the system choose.", "rookery_bad_address")
   }
-  list(host = host, port = as.integer(port), socket = NULL)
+  list(host = host, port = as.integer(port), socket = NULL, tls = tls)[with_tls]
 }
 
 socket_path <- function(path) {
@@ -153,12 +157,12 @@ describe_process <- function(pid) {
   paste0(whose, " (process ", pid, paste(about, collapse = ""), ")")
 }
 
-url_of <- function(host, port) {
+url_of <- function(host, port, scheme = "http") {
   if (host == "0.0.0.0") {
     host <- "127.0.0.1"
   }
   if (host == "::") {
     host <- "::1"
   }
-  paste0("http://", if (ipFamily(host) == 6L) paste0("[", host, "]") else host, ":", port)
+  paste0(scheme, "://", if (ipFamily(host) == 6L) paste0("[", host, "]") else host, ":", port)
 }

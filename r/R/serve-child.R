@@ -34,6 +34,13 @@ serve_as_child <- function(found, address, dots, log) {
 }
 
 child_command <- function(found, address, dots, log, parent = NULL) {
+  if (inherits(address$tls, "rookery_tls") && any(is_pem(address$tls$key))) {
+    # It would go through the environment, which whatever the child starts inherits.
+    abort_serve(
+      "A key that is given as text, or with a password, cannot be handed to the R that serves a path: give the path of a file.",
+      "rookery_bad_tls"
+    )
+  }
   home <- system.file(package = "rookery")
   spec <- list(
     library = dirname(home),
@@ -44,6 +51,7 @@ child_command <- function(found, address, dots, log, parent = NULL) {
     parent = parent,
     # The option is this session's, and its folder relative to ours.
     spool_dir = if (!is.null(getOption("rookery.spool_dir"))) spool_dir(),
+    trusted_proxies = getOption("rookery.trusted_proxies"),
     ignores_interrupt = ignores_interrupt()
   )
   list(
@@ -131,6 +139,9 @@ child_main <- function(text) {
   }
   if (!is.null(spec$spool_dir)) {
     options(rookery.spool_dir = spec$spool_dir)
+  }
+  if (!is.null(spec$trusted_proxies)) {
+    options(rookery.trusted_proxies = spec$trusted_proxies)
   }
   status <- tryCatch(
     {

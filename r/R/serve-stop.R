@@ -36,8 +36,11 @@ with_graceful_stop <- function(body) {
 }
 
 # What service() calls between two events when there is something to heed.
-heed <- function(is_asked) {
+heed <- function(is_asked, is_reload) {
   log_pump()
+  if (is_reload) {
+    reload_all_tls()
+  }
   if (is_asked) {
     stop_gracefully()
   }

@@ -38,6 +38,7 @@
 #'   function is called with each line's fields. For a path that happens in the app's own R: the function takes along
 #'   what it encloses, but not your global variables.
 #' @param log_format `"common"` or `"json"`.
+#' @param tls Certificates to speak HTTPS with, by [tls_config()]; `"dev"` for one of this machine's own. `NULL` for HTTP.
 #' @return What the app returned when it ended by itself, otherwise `NULL`; invisibly. An error of class `rookery_exit`
 #'   with a `status` when the R that served a path ended with another exit status than 0.
 #' @examples
@@ -47,8 +48,8 @@
 #' rookery::serve(function(req) list(status = 200L, headers = list(), body = "hello"))
 #' }
 #' @export
-serve <- function(target, host = "127.0.0.1", port = 8000L, ..., log = TRUE, log_format = "common") {
-  address <- serve_address(host, port)
+serve <- function(target, host = "127.0.0.1", port = 8000L, ..., log = TRUE, log_format = "common", tls = NULL) {
+  address <- serve_address(host, port, tls)
   log <- log_target(log, log_format)
   if (is.character(target)) {
     found <- detect_target(target)
@@ -70,7 +71,8 @@ serve <- function(target, host = "127.0.0.1", port = 8000L, ..., log = TRUE, log
 #' Serve a folder that has a `_server.yml`
 #'
 #' What deployment tools call for a folder whose `_server.yml` says `engine: rookery`. Its `app:` names the file or
-#' folder to serve, relative to it, and `options:` may name `host` and `port`; both are overruled by the arguments.
+#' folder to serve, relative to it, and `options:` may name `host` and `port`, which are overruled by the arguments, and `tls`:
+#' `dev`, or the arguments of [tls_config()], such as `cert:` and `key:`, with paths relative to the file.
 #'
 #' @param settings The path of the `_server.yml`.
 #' @param host,port As in [serve()]; `NULL` for what the file says.
@@ -103,8 +105,29 @@ settings_read <- function(settings, host = NULL, port = NULL) {
   }
   list(
     found = found,
-    address = serve_address(host %||% options[["host"]] %||% "127.0.0.1", port %||% options[["port"]] %||% 8000)
+    address = serve_address(
+      host %||% options[["host"]] %||% "127.0.0.1",
+      port %||% options[["port"]] %||% 8000,
+      settings_tls(options[["tls"]], settings)
+    )
   )
+}
+
+# `tls:` of a `_server.yml`.
+settings_tls <- function(fields, settings) {
+  if (is.null(fields) || identical(fields, "dev")) {
+    return(fields)
+  }
+  known <- c("cert", "key", "client_ca", "client_auth", "min_version")
+  if (!is.list(fields) || is.null(fields$cert) || !all(names(fields) %in% known)) {
+    abort_unknown(settings, paste0("its `tls:` is neither `dev` nor has `cert:` and perhaps ", quote_names(known[-1])))
+  }
+  before <- setwd(dirname(settings))
+  on.exit(setwd(before))
+  if (!is.null(fields$min_version)) {
+    fields$min_version <- as.character(fields$min_version)
+  }
+  tryCatch(do.call(tls_config, fields), error = function(error) abort_serve(conditionMessage(error), "rookery_bad_tls"))
 }
 
 # Runs an app in this R until it ends or is told to: the body of serve() for an object, and of the child for a path.
@@ -113,9 +136,17 @@ serve_here <- function(found, object, address, dots, log) {
     use_compat(quiet = TRUE)
     check_installed(found)
   }
+  # Before anything is started: a file that is not there is said at once.
+  tls <- tryCatch(tls_open(address$tls), error = function(error) abort_serve(conditionMessage(error), "rookery_bad_tls"))
   address <- probe(address)
+  # Of an engine that is rookery itself, the outer one's stays.
+  outer <- .globals$tls
+  on.exit(.globals$tls <- outer)
+  if (!is.null(tls)) {
+    .globals$tls <- list(tls = tls, port = address$port, socket = address$socket)
+  }
   log_end <- log_open(log)
-  on.exit(log_end())
+  on.exit(log_end(), add = TRUE)
   announce(found, address)
   on.exit(.globals$on_listen <- NULL, add = TRUE)
   with_graceful_stop(run_target(found, object, address, dots))
@@ -301,7 +332,8 @@ announce <- function(found, address) {
   place <- if (is.null(found$dir)) "" else paste0(" in ", found$dir)
   .globals$on_listen <- function(server) {
     .globals$on_listen <- NULL
-    where <- if (is.null(address$socket)) url_of(address$host, server$getPort()) else address$socket
+    scheme <- if (is.null(.globals$tls)) "http" else "https"
+    where <- if (is.null(address$socket)) url_of(address$host, server$getPort(), scheme) else address$socket
     message("rookery ", utils::packageVersion("rookery"), ": ", found$label, place, "\nServing on ", where, " (Ctrl-C stops)")
   }
 }

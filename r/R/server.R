@@ -36,8 +36,9 @@
 #' @param port A port from 0 to 65535; 0 lets the system choose one, which `$getPort()` tells.
 #' @param app The app. `NULL` or an empty list answers everything but static paths with 404.
 #' @param quiet Whether to say nothing on stderr when the server cannot be started.
-#' @return A server object with `$stop()`, `$isRunning()`, `$getHost()`, `$getPort()` and, for static paths,
-#'   `$getStaticPaths()`, `$setStaticPath()`, `$removeStaticPath()`, `$getStaticPathOptions()` and
+#' @param tls Certificates to speak HTTPS with, by [tls_config()]; `"dev"` for one of this machine's own. `NULL` for HTTP.
+#' @return A server object with `$stop()`, `$isRunning()`, `$getHost()`, `$getPort()`, `$reload_tls()` (see [tls_config()]) and, for
+#'   static paths, `$getStaticPaths()`, `$setStaticPath()`, `$removeStaticPath()`, `$getStaticPathOptions()` and
 #'   `$setStaticPathOption()`.
 #' @examples
 #' server <- startServer("127.0.0.1", 0, function(req) {
@@ -46,16 +47,16 @@
 #' server$getPort()
 #' server$stop()
 #' @export
-startServer <- function(host, port, app, quiet = FALSE) {
-  WebServer$new(host, port, app, quiet)
+startServer <- function(host, port, app, quiet = FALSE, tls = NULL) {
+  WebServer$new(host, port, app, quiet, tls)
 }
 
 #' @param name The path of a Unix socket. A socket that nobody listens on any more is replaced.
 #' @param mask The umask for its creation, as an integer; `NULL` leaves the process's.
 #' @rdname startServer
 #' @export
-startPipeServer <- function(name, mask, app, quiet = FALSE) {
-  PipeServer$new(name, mask, app, quiet)
+startPipeServer <- function(name, mask, app, quiet = FALSE, tls = NULL) {
+  PipeServer$new(name, mask, app, quiet, tls)
 }
 
 #' @rdname startServer
@@ -76,8 +77,8 @@ startDaemonizedServer <- startServer
 #' })
 #' }
 #' @export
-runServer <- function(host, port, app, interruptIntervalMs = NULL) {
-  server <- startServer(host, port, app)
+runServer <- function(host, port, app, interruptIntervalMs = NULL, tls = NULL) {
+  server <- startServer(host, port, app, tls = tls)
   on.exit(stopServer(server))
   service(0)
 }
@@ -156,6 +157,17 @@ Server <- R6::R6Class(
     isRunning = function() {
       private$running && !private$is_restored()
     },
+    # TRUE, or FALSE for a server that speaks no HTTPS; an error leaves what was there.
+    reload_tls = function() {
+      if (!private$serves()) {
+        return(invisible(FALSE))
+      }
+      problem <- .Call(ffi_tls_reload, as.integer(private$handle))
+      if (is.character(problem) && nzchar(problem)) {
+        stop(problem, call. = FALSE)
+      }
+      invisible(is.null(problem))
+    },
     getStaticPaths = function() {
       if (private$serves()) site_paths(private$site)
     },
@@ -205,15 +217,17 @@ Server <- R6::R6Class(
       private$running
     },
     # `bind` is the entry point that binds; a string that it returns says why it could not.
-    listen = function(app, quiet, what, bind) {
+    listen = function(app, quiet, tls, what, bind) {
       check_app(app)
       check_flag(quiet, "quiet")
       prepare()
       spool <- spool_dir()
+      proxies <- trusted_proxies()
+      tls <- tls_open(tls)
       private$appWrapper <- AppWrapper$new(app)
       private$site <- site_new(private$appWrapper$staticPaths, private$appWrapper$staticPathOptions)
       handlers <- private$appWrapper$handlers()
-      bound <- bind(private$site, handlers$app, handlers$has_on_headers, spool)
+      bound <- bind(list(private$site, handlers$app, handlers$has_on_headers, spool, tls, proxies))
       if (is.character(bound)) {
         if (!quiet) {
           cat(what, ": ", bound, "\n", sep = "", file = stderr())
@@ -235,13 +249,14 @@ WebServer <- R6::R6Class(
   cloneable = FALSE,
   inherit = Server,
   public = list(
-    initialize = function(host, port, app, quiet = FALSE) {
+    initialize = function(host, port, app, quiet = FALSE, tls = NULL) {
       check_host(host)
       check_port(port)
       private$host <- host
       private$port <- port
-      bound <- private$listen(app, quiet, "createTcpServer", function(site, app, has_on_headers, spool) {
-        .Call(ffi_listen_tcp, host, if (is.na(port)) 0 else port, site, app, has_on_headers, spool)
+      tls <- tls %||% tls_of_serve(port = port)
+      bound <- private$listen(app, quiet, tls, "createTcpServer", function(setup) {
+        .Call(ffi_listen_tcp, host, if (is.na(port)) 0 else port, setup)
       })
       if (is.na(port) || port == 0) {
         private$port <- bound[[2]]
@@ -265,14 +280,15 @@ PipeServer <- R6::R6Class(
   cloneable = FALSE,
   inherit = Server,
   public = list(
-    initialize = function(name, mask, app, quiet = FALSE) {
+    initialize = function(name, mask, app, quiet = FALSE, tls = NULL) {
       if (!is.character(name) || length(name) != 1 || is.na(name) || !nzchar(name)) {
         stop("`name` must be the path of a socket, as one string.", call. = FALSE)
       }
       private$mask <- if (is.null(mask)) -1L else check_mask(mask)
       path <- path.expand(name)
-      private$listen(app, quiet, "createPipeServer", function(site, app, has_on_headers, spool) {
-        .Call(ffi_listen_unix, path, private$mask, site, app, has_on_headers, spool)
+      tls <- tls %||% tls_of_serve(socket = path)
+      private$listen(app, quiet, tls, "createPipeServer", function(setup) {
+        .Call(ffi_listen_unix, path, private$mask, setup)
       })
       private$name <- normalizePath(path)
     },

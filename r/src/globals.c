@@ -105,6 +105,8 @@ static void symbols_init(void) {
         .query_string = Rf_install("QUERY_STRING"),
         .rook_version = Rf_install("rook.version"),
         .url_scheme = Rf_install("rook.url_scheme"),
+        .client_subject = Rf_install("TLS_CLIENT_SUBJECT"),
+        .client_fingerprint = Rf_install("TLS_CLIENT_FINGERPRINT"),
         .server_name = Rf_install("SERVER_NAME"),
         .server_port = Rf_install("SERVER_PORT"),
         .remote_addr = Rf_install("REMOTE_ADDR"),
@@ -177,6 +179,7 @@ bool globals_init(SEXP ns, SEXP globals, SEXP shared) {
     objs.empty_string = constant_string("");
     objs.rook_version = constant_string("1.1-0");
     objs.url_scheme = constant_string("http");
+    objs.url_scheme_https = constant_string("https");
     objs.no_headers = Rf_allocVector(STRSXP, 0);
     R_PreserveObject(objs.no_headers);
     Rf_setAttrib(objs.no_headers, R_NamesSymbol, PROTECT(Rf_allocVector(STRSXP, 0)));

@@ -26,8 +26,11 @@ static SEXP ffi_prepare(SEXP shared) {
 static const R_CallMethodDef entries[] = {
     ENTRY(ffi_init, 3),
     ENTRY(ffi_prepare, 1),
-    ENTRY(ffi_listen_tcp, 6),
-    ENTRY(ffi_listen_unix, 6),
+    ENTRY(ffi_listen_tcp, 3),
+    ENTRY(ffi_listen_unix, 3),
+    ENTRY(ffi_tls_new, 4),
+    ENTRY(ffi_tls_reload, 1),
+    ENTRY(ffi_tls_develop, 1),
     ENTRY(ffi_stop, 1),
     ENTRY(ffi_drain, 1),
     ENTRY(ffi_connections, 1),

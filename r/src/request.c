@@ -106,7 +106,10 @@ SEXP request_new(const struct rk_event* event) {
     bind_copy(req, syms.content_length, event, KNOWN_CONTENT_LENGTH);
     Rf_defineVar(syms.script_name, objs.empty_string, req);
     Rf_defineVar(syms.rook_version, objs.rook_version, req);
-    Rf_defineVar(syms.url_scheme, objs.url_scheme, req);
+    Rf_defineVar(syms.url_scheme, event->is_https ? objs.url_scheme_https : objs.url_scheme, req);
+    if (event->has_client) {
+        tls_bind_client(req, event);
+    }
     Rf_defineVar(syms.errors, objs.error_stream, req);
     Rf_defineVar(syms.httpuv_version, objs.httpuv_version, req);
     if (event->body_len == 0) {

@@ -58,26 +58,38 @@ struct rk_event {
     int32_t body_fd;  // descriptor of a spooled body; -1: in memory
     int32_t is_text;
     struct rk_bytes data;
+    int32_t is_https;
+    int32_t has_client;  // rk_client() says who it is
+};
+
+// How a listener is set up besides where.
+struct rk_setup {
+    const void* site;
+    const char* spool;         // the folder of bodies that do not stay in memory
+    const void* tls;           // of rk_tls_new(); NULL: HTTP in the clear
+    const char* const* proxies;  // whose X-Forwarded-Proto is believed
+    size_t proxy_count;
+    int32_t sees_heads;
 };
 
 // The same as in Rust (src/rust): there each is asserted as well.
 #if UINTPTR_MAX == UINT64_MAX
 _Static_assert(sizeof(struct rk_bytes) == 16 && offsetof(struct rk_bytes, len) == 8, "rk_bytes");
 _Static_assert(sizeof(struct rk_header) == 56 && offsetof(struct rk_header, symbol) == 48, "rk_header");
-_Static_assert(sizeof(struct rk_event) == 192 && offsetof(struct rk_event, id) == 16 &&
+_Static_assert(sizeof(struct rk_event) == 200 && offsetof(struct rk_event, id) == 16 &&
                    offsetof(struct rk_event, method) == 32 && offsetof(struct rk_event, headers) == 144 &&
-                   offsetof(struct rk_event, body_fd) == 168 && offsetof(struct rk_event, data) == 176,
+                   offsetof(struct rk_event, body_fd) == 168 && offsetof(struct rk_event, data) == 176 &&
+                   offsetof(struct rk_event, is_https) == 192,
                "rk_event");
+_Static_assert(sizeof(struct rk_setup) == 48 && offsetof(struct rk_setup, sees_heads) == 40, "rk_setup");
 #endif
 
 enum rk_refusal { RK_OK = 0, RK_BAD_NAME = 1, RK_BAD_VALUE = 2, RK_STALE = 3 };
 
 // life of servers
 void rk_init(void (*schedule)(void));
-// `spool` is the folder of bodies that do not stay in memory.
-int rk_listen_tcp(const char* host, int port, const void* site, int sees_heads, const char* spool, uint32_t* listener,
-                  int* bound_port);
-int rk_listen_unix(const char* path, int mask, const void* site, int sees_heads, const char* spool, uint32_t* listener);
+int rk_listen_tcp(const char* host, int port, const struct rk_setup* setup, uint32_t* listener, int* bound_port);
+int rk_listen_unix(const char* path, int mask, const struct rk_setup* setup, uint32_t* listener);
 void rk_stop(uint32_t listener);
 void rk_drain(uint32_t listener);
 int rk_connections(uint32_t listener);
@@ -115,6 +127,15 @@ int rk_reply_file(uint32_t slot, uint64_t id, const char* path, int unlink_it);
 int rk_respond(uint32_t slot, uint64_t id);
 int rk_is_held(uint32_t slot, uint64_t id);
 int rk_route(uint32_t slot, uint64_t id, char* out, size_t len);
+
+// HTTPS
+void* rk_tls_new(const struct rk_bytes* pairs, size_t count, struct rk_bytes client_ca, int client_is_optional,
+                 int is_new_only);
+void rk_tls_free(void* tls);
+int rk_tls_reload(uint32_t listener);
+int rk_has_tls(void);  // also in a handler of signals
+int rk_tls_develop(const char* folder, struct rk_bytes* file, struct rk_bytes* fingerprint, int* is_new);
+int rk_client(uint32_t slot, uint64_t id, struct rk_bytes* subject, struct rk_bytes* fingerprint);
 
 // WebSockets
 void rk_ws_bind(uint64_t id, uint32_t listener, uint64_t token);

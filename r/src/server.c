@@ -1,19 +1,35 @@
 // Starting and stopping listeners.
 #include "shim.h"
 
-// Binding has happened when this returns: Shiny looks for a free port by trying. `spool` is the folder of large bodies.
-SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP site, SEXP app, SEXP has_on_headers, SEXP spool) {
+// `setup` is list(site, app, has_on_headers, spool, tls, proxies); it lives until .Call() returns.
+static struct rk_setup setup_of(SEXP setup) {
+    SEXP proxies = VECTOR_ELT(setup, 5);
+    size_t count = (size_t)XLENGTH(proxies);
+    const char** names = (const char**)R_alloc(count + 1, sizeof(char*));
+    for (size_t i = 0; i < count; i++) {
+        names[i] = CHAR(STRING_ELT(proxies, (R_xlen_t)i));
+    }
+    SEXP tls = VECTOR_ELT(setup, 4);
+    return (struct rk_setup){
+        .site = R_ExternalPtrAddr(VECTOR_ELT(setup, 0)),
+        .spool = Rf_translateChar(STRING_ELT(VECTOR_ELT(setup, 3), 0)),
+        .tls = tls == R_NilValue ? NULL : R_ExternalPtrAddr(tls),
+        .proxies = names,
+        .proxy_count = count,
+        .sees_heads = Rf_asLogical(VECTOR_ELT(setup, 2)) == TRUE,
+    };
+}
+
+// Binding has happened when this returns: Shiny looks for a free port by trying.
+SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP setup) {
     service_need_later();
     uint32_t listener;
     int bound_port;
-    int heads = Rf_asLogical(has_on_headers) == TRUE;
-    const char* address = CHAR(STRING_ELT(host, 0));
-    const char* folder = Rf_translateChar(STRING_ELT(spool, 0));
-    int asked = Rf_asInteger(port);
-    if (rk_listen_tcp(address, asked, R_ExternalPtrAddr(site), heads, folder, &listener, &bound_port) != RK_OK) {
+    struct rk_setup how = setup_of(setup);
+    if (rk_listen_tcp(CHAR(STRING_ELT(host, 0)), Rf_asInteger(port), &how, &listener, &bound_port) != RK_OK) {
         return Rf_mkString(rk_error());
     }
-    app_set(listener, app, heads);
+    app_set(listener, VECTOR_ELT(setup, 1), how.sees_heads);
     SEXP result = PROTECT(Rf_allocVector(INTSXP, 2));
     INTEGER(result)[0] = (int)listener;
     INTEGER(result)[1] = bound_port;
@@ -21,16 +37,14 @@ SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP site, SEXP app, SEXP has_on_heade
     return result;
 }
 
-SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP site, SEXP app, SEXP has_on_headers, SEXP spool) {
+SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP setup) {
     service_need_later();
     uint32_t listener;
-    int heads = Rf_asLogical(has_on_headers) == TRUE;
-    const char* name = Rf_translateChar(STRING_ELT(path, 0));
-    const char* folder = Rf_translateChar(STRING_ELT(spool, 0));
-    if (rk_listen_unix(name, Rf_asInteger(mask), R_ExternalPtrAddr(site), heads, folder, &listener) != RK_OK) {
+    struct rk_setup how = setup_of(setup);
+    if (rk_listen_unix(Rf_translateChar(STRING_ELT(path, 0)), Rf_asInteger(mask), &how, &listener) != RK_OK) {
         return Rf_mkString(rk_error());
     }
-    app_set(listener, app, heads);
+    app_set(listener, VECTOR_ELT(setup, 1), how.sees_heads);
     return Rf_ScalarInteger((int)listener);
 }
 

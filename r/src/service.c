@@ -174,14 +174,19 @@ static bool run_later(double seconds) {
 // below a handler, where ending would be taken for the handler's failure. May jump.
 static void heed(void) {
     bool is_asked = stop_is_asked();
-    if ((is_asked || log_is_read()) && !guard_is_in()) {
+    bool is_reload = reload_is_asked();
+    if ((is_asked || is_reload || log_is_read()) && !guard_is_in()) {
         if (is_asked) {
             stop_take();
         }
+        if (is_reload) {
+            reload_take();
+        }
         SEXP asked = PROTECT(Rf_ScalarLogical(is_asked));
-        SEXP call = PROTECT(Rf_lang2(objs.heed, asked));
+        SEXP reload = PROTECT(Rf_ScalarLogical(is_reload));
+        SEXP call = PROTECT(Rf_lang3(objs.heed, asked, reload));
         Rf_eval(call, R_BaseEnv);
-        UNPROTECT(2);
+        UNPROTECT(3);
     }
 }
 

@@ -23,6 +23,7 @@
 
 extern struct symbols {
     SEXP method, script_name, path_info, query_string, rook_version, url_scheme;
+    SEXP client_subject, client_fingerprint;
     SEXP server_name, server_port, remote_addr, remote_port;
     SEXP headers, content_type, content_length;
     SEXP input, errors, httpuv_version, body_data;
@@ -35,7 +36,7 @@ extern struct symbols {
 
 // Objects made once: see globals_init().
 extern struct objects {
-    SEXP empty_string, rook_version, url_scheme, no_headers;
+    SEXP empty_string, rook_version, url_scheme, url_scheme_https, no_headers;
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
     SEXP request_frame, stream_parts, open_body, bind_body, close_body, socket_parts, then;
@@ -103,6 +104,13 @@ bool header_is_ambiguous(const struct rk_header* header);
 SEXP request_new(const struct rk_event* event);
 SEXP request_save(SEXP req);
 void request_restore(SEXP req, SEXP saved);
+
+// tls.c -------------------------------------------------------------------
+
+void tls_bind_client(SEXP req, const struct rk_event* event);
+SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only);
+SEXP ffi_tls_reload(SEXP listener);
+SEXP ffi_tls_develop(SEXP folder);
 
 // guard.c -----------------------------------------------------------------
 
@@ -220,6 +228,8 @@ extern int interrupts;
 // signals.c -----------------------------------------------------------------
 
 bool stop_is_asked(void);
+bool reload_is_asked(void);
+void reload_take(void);
 bool stop_take(void);
 void signals_pass_to(int pid);
 void signals_forked(void);
@@ -235,8 +245,8 @@ bool log_is_read(void);
 
 // entry points (init.c registers them) --------------------------------------
 
-SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP site, SEXP app, SEXP has_on_headers, SEXP spool);
-SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP site, SEXP app, SEXP has_on_headers, SEXP spool);
+SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP setup);
+SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP setup);
 SEXP ffi_stop(SEXP listener);
 SEXP ffi_drain(SEXP listener);
 SEXP ffi_connections(SEXP listener);

@@ -7,6 +7,8 @@
 //   ASKED      the process ends of it                       OVERDUE: R is interrupted as by Ctrl-C, alarm is set
 //   OVERDUE    SIGINT is R's, others end the process        the process ends of the first signal
 //
+// A SIGHUP that was sent to a server of HTTPS is none of these: it has its certificates read anew.
+//
 // While a child serves (serve() of a path), all of them are passed on to it instead. A signal that is ignored stays
 // ignored: by nohup, or in the background of a script.
 #include <errno.h>
@@ -32,6 +34,7 @@ enum stage { NOT_WATCHING, WATCHING, ASKED, OVERDUE };
 static volatile sig_atomic_t stage;
 static volatile sig_atomic_t seen;       // the first signal; 0: none
 static volatile sig_atomic_t is_heeded;  // service() has been told
+static volatile sig_atomic_t is_reload;  // SIGHUP has asked for certificates to be read anew
 static volatile sig_atomic_t limit;      // seconds from the first signal to the alarm
 static struct timespec seen_at;          // valid when `seen` is not 0
 
@@ -109,6 +112,18 @@ static void ask_to_stop(int signal_number) {
     }
 }
 
+// A SIGHUP that somebody has sent where certificates are served: read them anew. The one that the system sends when the
+// terminal has gone ends what runs in it, as always.
+static bool asks_for_reload(int signal_number, const siginfo_t* info) {
+    struct sigaction installed;
+    if (signal_number != SIGHUP || stage != WATCHING || !rk_has_tls()) {
+        return false;
+    }
+    // Installed by signal() we are given no such arguments.
+    bool has_info = sigaction(signal_number, NULL, &installed) == 0 && (installed.sa_flags & SA_SIGINFO);
+    return has_info && (info->si_code == SI_USER || info->si_code == SI_QUEUE);
+}
+
 static void on_signal(int signal_number, siginfo_t* info, void* context) {
     int saved_errno = errno;
     if (child > 0) {
@@ -118,6 +133,8 @@ static void on_signal(int signal_number, siginfo_t* info, void* context) {
     } else if (stage == NOT_WATCHING || (stage == OVERDUE && signal_number == SIGINT)) {
         // Somebody put a handler in front of ours and has kept it; or an interrupted handler is passed on to the loop.
         do_as_before(index_of(signal_number), info, context);
+    } else if (asks_for_reload(signal_number, info)) {
+        is_reload = 1;
     } else {
         ask_to_stop(signal_number);
     }
@@ -195,7 +212,16 @@ bool stop_is_asked(void) {
     return seen != 0 && is_heeded == 0;
 }
 
-// The same, and it is heeded with that.
+// Whether certificates are to be read anew. As cheap.
+bool reload_is_asked(void) {
+    return is_reload != 0;
+}
+
+void reload_take(void) {
+    is_reload = 0;
+}
+
+// The same as stop_is_asked(), and it is heeded with that.
 bool stop_take(void) {
     bool is_asked = stop_is_asked();
     is_heeded = is_heeded || is_asked;

@@ -63,6 +63,8 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(serve(hello_app, port = 0, log = 1)), "`log` must be TRUE"),
     list(quote(serve(hello_app, port = 0, log_format = "xml")), "`log_format` must be"),
     list(quote(serve(hello_app, port = 0, log = FALSE, threads = 4)), "no further arguments to this app: `threads`"),
+    list(quote(tls_config(1)), "`cert` must be the path of a PEM file or its text"),
+    list(quote(startServer("127.0.0.1", 0, hello_app, tls = TRUE)), "`tls` must be made by tls_config"),
     list(quote(rookery:::launch_server(42)), "`settings` must be one string"),
     list(quote(rookery:::launch_server("/no/such.yml")), "does not exist")
   )

@@ -6,12 +6,14 @@ use std::ffi::{CString, c_char};
 use std::sync::Arc;
 
 use rookery_exchange::{AppWaker, Exchange, Link};
+use rookery_server::tls::DevelopmentCertificate;
 use rookery_server::{Config, Listener, Server};
 
 use crate::event::Header;
 use crate::log::Log;
 use crate::names::Names;
 use crate::stream::Streamed;
+use crate::tls::Counted;
 
 /// Everything the package knows. One per process, in the local storage of R's main thread.
 #[derive(Debug)]
@@ -33,6 +35,10 @@ pub(crate) struct Core {
     pub(crate) message: Option<rookery_exchange::Payload>,
     pub(crate) tokens: Vec<u64>,
     pub(crate) log: Log,
+    /// What listeners speak TLS with.
+    pub(crate) tls: HashMap<u32, Counted>,
+    /// The certificate that C is reading of.
+    pub(crate) development: Option<DevelopmentCertificate>,
 }
 
 /// The R object of a WebSocket.
@@ -61,6 +67,8 @@ impl Core {
             message: None,
             tokens: Vec::new(),
             log: Log::default(),
+            tls: HashMap::new(),
+            development: None,
         }
     }
 

@@ -43,6 +43,8 @@ pub struct RawEvent {
     body_fd: i32,
     is_text: i32,
     data: Bytes,
+    is_https: i32,
+    has_client: i32,
 }
 
 // As in rookery.h.
@@ -51,10 +53,10 @@ const _: () = {
     use std::mem::offset_of;
     assert!(size_of::<Header>() == 56 && offset_of!(Header, symbol) == 48);
     assert!(
-        size_of::<RawEvent>() == 192 && offset_of!(RawEvent, id) == 16 && offset_of!(RawEvent, method) == 32
+        size_of::<RawEvent>() == 200 && offset_of!(RawEvent, id) == 16 && offset_of!(RawEvent, method) == 32
     );
     assert!(offset_of!(RawEvent, headers) == 144 && offset_of!(RawEvent, body_fd) == 168);
-    assert!(offset_of!(RawEvent, data) == 176);
+    assert!(offset_of!(RawEvent, data) == 176 && offset_of!(RawEvent, is_https) == 192);
 };
 
 impl RawEvent {
@@ -79,6 +81,8 @@ impl RawEvent {
             body_fd: -1,
             is_text: 0,
             data: Bytes::EMPTY,
+            is_https: 0,
+            has_client: 0,
         }
     }
 }
@@ -136,6 +140,8 @@ impl Core {
         event.remote_port = Bytes::of(remote_port);
         event.local_addr = Bytes::of(local_addr);
         event.local_port = Bytes::of(local_port);
+        event.is_https = i32::from(exchange.is_https());
+        event.has_client = i32::from(exchange.client().is_some());
         event.body_len = exchange.body().len();
         if let BodySource::File(file) = exchange.body().source() {
             event.body_fd = std::os::fd::AsRawFd::as_raw_fd(file);

@@ -21,6 +21,7 @@ mod site;
 mod socket;
 mod stream;
 mod text;
+mod tls;
 
 /// What an entry point reports: `enum rk_refusal`.
 pub(crate) mod refusal {

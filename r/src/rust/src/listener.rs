@@ -8,21 +8,28 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rookery_exchange::ListenerId;
-use rookery_server::{ListenError, Listener, Notice, Site, SpoolFolder};
+use rookery_server::tls::Tls;
+use rookery_server::{ListenError, Listener, NotAProxy, Notice, Proxies, Site, SpoolFolder};
 
 use crate::core::{self, Core};
-use crate::entry;
+use crate::tls::Counted;
+use crate::{entry, tls};
 
 /// What a function that starts a listener reports when it could not: `rk_error` says why.
 const FAILED: i32 = -1;
 const STARTED: i32 = 0;
 
 impl Core {
-    fn started(&mut self, listener: Result<Listener, ListenError>) -> Option<(ListenerId, Option<u16>)> {
+    fn started(
+        &mut self,
+        listener: Result<Listener, ListenError>,
+        tls: Option<Tls>,
+    ) -> Option<(ListenerId, Option<u16>)> {
         match listener {
             Ok(listener) => {
                 let (id, port) = (listener.id(), listener.local_addr().map(|address| address.port()));
                 self.listeners.insert(id, listener);
+                self.tls.extend(tls.map(|tls| (id, Counted::new(tls))));
                 Some((id, port))
             }
             Err(error) => {
@@ -33,20 +40,44 @@ impl Core {
     }
 }
 
+/// `struct rk_setup`: how a listener is set up besides where.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RawSetup {
+    site: *const c_void,
+    spool: *const c_char,
+    tls: *const c_void,
+    proxies: *const *const c_char,
+    proxy_count: usize,
+    sees_heads: i32,
+}
+
+// As in rookery.h.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<RawSetup>() == 48 && std::mem::offset_of!(RawSetup, sees_heads) == 40);
+
+/// What is to be served; an error when a proxy is none.
+///
 /// # Safety
-/// - `site` is one of `rk_site_new` and not freed yet, `spool` a C string.
-unsafe fn site_of(site: *const c_void, sees_heads: i32, spool: *const c_char) -> Site {
+/// - `site` is one of `rk_site_new` and not freed yet, `tls` one of `rk_tls_new` or NULL, `spool` a C string, and `proxies`
+///   has `proxy_count` of them.
+unsafe fn site_of(setup: &RawSetup) -> Result<Site, NotAProxy> {
     // SAFETY: the caller's duty.
-    let files = unsafe { site.cast::<crate::site::Builder>().as_ref() };
+    let files = unsafe { setup.site.cast::<crate::site::Builder>().as_ref() };
     // SAFETY: the caller's duty.
-    let spool = unsafe { path_of(spool) };
-    Site {
+    let spool = unsafe { path_of(setup.spool) };
+    // SAFETY: the caller's duty.
+    let proxies = (0..setup.proxy_count).map(|at| unsafe { CStr::from_ptr(*setup.proxies.add(at)) });
+    let proxies: Vec<_> = proxies.map(CStr::to_string_lossy).collect();
+    Ok(Site {
         files: files.map(crate::site::Builder::files).unwrap_or_default(),
-        sees_heads: sees_heads != 0,
+        sees_heads: setup.sees_heads != 0,
         spool: Arc::new(SpoolFolder::new(spool, tell)),
+        // SAFETY: the caller's duty.
+        tls: unsafe { tls::of(setup.tls) },
+        proxies: Proxies::of(proxies.iter().map(AsRef::as_ref))?,
         notice: Notice(tell),
-        ..Site::default()
-    }
+    })
 }
 
 /// # Safety
@@ -58,7 +89,7 @@ unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
 }
 
 /// One line on stderr, like those of `report()` in R; from any thread.
-fn tell(line: &str) {
+pub(crate) fn tell(line: &str) {
     // Closed, it says nothing.
     let _ = writeln!(std::io::stderr(), "rookery: {line}");
 }
@@ -84,14 +115,12 @@ fn address_of(host: &str, port: u16) -> Option<SocketAddr> {
 /// Listens on a literal IPv4 or IPv6 address.
 ///
 /// # Safety
-/// - `host` and `spool` are C strings, `site` one of `rk_site_new`, and `listener` and `bound_port` can be written to.
+/// - `host` is a C string, `setup` as [`site_of`] wants it, and `listener` and `bound_port` can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_listen_tcp(
     host: *const c_char,
     port: i32,
-    site: *const c_void,
-    sees_heads: i32,
-    spool: *const c_char,
+    setup: *const RawSetup,
     listener: *mut u32,
     bound_port: *mut i32,
 ) -> i32 {
@@ -99,7 +128,14 @@ pub unsafe extern "C" fn rk_listen_tcp(
         // SAFETY: the caller's duty.
         let host = unsafe { CStr::from_ptr(host) }.to_string_lossy();
         // SAFETY: the caller's duty.
-        let site = unsafe { site_of(site, sees_heads, spool) };
+        let site = match unsafe { site_of(&*setup) } {
+            Ok(site) => site,
+            Err(error) => {
+                core::set_error(&error.to_string());
+                return FAILED;
+            }
+        };
+        let tls = site.tls.clone();
         let Some(address) = u16::try_from(port).ok().and_then(|port| address_of(&host, port)) else {
             core::set_error(&format!(
                 "{host} is not a valid IPv4 or IPv6 address, or its zone no interface: use an address like \
@@ -109,7 +145,7 @@ pub unsafe extern "C" fn rk_listen_tcp(
         };
         let Some((id, port)) = core::with(|core| {
             let started = core.server().listen_tcp(address, site);
-            core.started(started)
+            core.started(started, tls)
         }) else {
             return FAILED;
         };
@@ -125,24 +161,29 @@ pub unsafe extern "C" fn rk_listen_tcp(
 /// Listens on a Unix socket; a negative `mask` leaves the process's.
 ///
 /// # Safety
-/// - `path` and `spool` are C strings, `site` one of `rk_site_new`, and `listener` can be written to.
+/// - `path` is a C string, `setup` as [`site_of`] wants it, and `listener` can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_listen_unix(
     path: *const c_char,
     mask: i32,
-    site: *const c_void,
-    sees_heads: i32,
-    spool: *const c_char,
+    setup: *const RawSetup,
     listener: *mut u32,
 ) -> i32 {
     entry(FAILED, || {
         // SAFETY: the caller's duty.
         let path = unsafe { path_of(path) };
         // SAFETY: the caller's duty.
-        let site = unsafe { site_of(site, sees_heads, spool) };
+        let site = match unsafe { site_of(&*setup) } {
+            Ok(site) => site,
+            Err(error) => {
+                core::set_error(&error.to_string());
+                return FAILED;
+            }
+        };
+        let tls = site.tls.clone();
         let Some((id, _)) = core::with(|core| {
             let started = core.server().listen_unix(path, u32::try_from(mask).ok(), site);
-            core.started(started)
+            core.started(started, tls)
         }) else {
             return FAILED;
         };
@@ -157,7 +198,10 @@ pub unsafe extern "C" fn rk_listen_unix(
 pub extern "C" fn rk_stop(listener: u32) {
     entry((), || {
         // Outside the borrow: stopping waits for the I/O thread.
-        let stopped = core::with(|core| core.listeners.remove(&listener));
+        let stopped = core::with(|core| {
+            core.tls.remove(&listener);
+            core.listeners.remove(&listener)
+        });
         if let Some(listener) = stopped {
             listener.stop();
         }
@@ -191,7 +235,11 @@ pub extern "C" fn rk_connections(listener: u32) -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stop_all() {
     entry((), || {
-        for (_, listener) in core::with(|core| std::mem::take(&mut core.listeners)) {
+        let all = core::with(|core| {
+            core.tls.clear();
+            std::mem::take(&mut core.listeners)
+        });
+        for (_, listener) in all {
             listener.stop();
         }
     });

@@ -1,0 +1,233 @@
+#' Certificates for HTTPS
+#'
+#' What [startServer()] and [serve()] speak HTTPS with: `tls = tls_config("cert.pem", "key.pem")`. To develop,
+#' `tls = "dev"` is enough: a certificate for `localhost`, `127.0.0.1` and `::1` that is made once, kept in the folder that
+#' [tools::R_user_dir()] gives, and made anew a month before it expires. Its fingerprint is printed, to be compared with what the
+#' browser shows.
+#'
+#' TLS 1.2 and 1.3 are spoken. A request in the clear on a port that speaks HTTPS is answered with status 400 and the URL that was
+#' meant. In the request, `rook.url_scheme` is `"https"`; a client that has shown a certificate is in `TLS_CLIENT_SUBJECT` (as RFC
+#' 4514 writes it: `CN=Ada,O=Engines`) and `TLS_CLIENT_FINGERPRINT` (the SHA-256 in hexadecimal).
+#'
+#' @section Renewed certificates:
+#' The files are looked at every ten seconds; those that have changed are read, and given to new connections. So does
+#' `server$reload_tls()` at once, and so does SIGHUP while [serve()] runs. Open connections keep the one that they began with. Files
+#' that do not belong together, or cannot be read, change nothing, and a line on stderr says why. A key that was given as text, or
+#' with a password, stays as it is.
+#'
+#' @section Behind a proxy:
+#' A proxy that speaks HTTPS to clients and HTTP to the server tells in `X-Forwarded-Proto` how a client came. That is believed of
+#' the proxies that the option `rookery.trusted_proxies` names when the server is started, and of nobody by default: addresses
+#' (`"192.0.2.1"`), networks (`"10.0.0.0/8"`), or `"unix"` for all that comes over a Unix socket.
+#'
+#' @param cert The certificate with those between it and a root behind it, in PEM: the path of a file, or the text itself. Several
+#'   are chosen by the name that a client asks for; the first is for those who ask for none of them.
+#' @param key Its private key, likewise; as many as there are certificates. The default is for files with both.
+#' @param password What opens a key that is encrypted: a string, or a function without arguments that returns it. Needs
+#'   package openssl.
+#' @param client_ca Certificates that sign those of clients, in PEM, which are then asked for one. `NULL` asks for none.
+#' @param client_auth Whether a client has to have one.
+#' @param min_version The oldest version that is spoken, `"1.2"` or `"1.3"`.
+#' @return An object of class `rookery_tls`.
+#' @examples
+#' \dontrun{
+#' server <- startServer("0.0.0.0", 8443, app, tls = tls_config("cert.pem", "key.pem"))
+#' server$reload_tls()
+#' serve("app/", tls = "dev")
+#' }
+#' @export
+tls_config <- function(
+  cert,
+  key = cert,
+  password = NULL,
+  client_ca = NULL,
+  client_auth = c("required", "optional"),
+  min_version = c("1.2", "1.3")
+) {
+  check_pem(cert, "cert")
+  check_pem(key, "key")
+  if (length(cert) != length(key)) {
+    stop("`key` must have one key for each certificate: ", length(cert), ", not ", length(key), ".", call. = FALSE)
+  }
+  if (!is.null(client_ca)) {
+    check_pem(client_ca, "client_ca")
+    check_string(client_ca, "client_ca")
+  }
+  if (!is.null(password) && !is.function(password)) {
+    check_string(password, "password")
+  }
+  client_auth <- match.arg(client_auth)
+  min_version <- match.arg(min_version)
+  key <- settle_pem(key)
+  if (!is.null(password)) {
+    key <- vapply(key, open_key, character(1), password, USE.NAMES = FALSE)
+  }
+  structure(
+    list(
+      cert = settle_pem(cert),
+      key = key,
+      client_ca = if (!is.null(client_ca)) settle_pem(client_ca),
+      client_auth = client_auth,
+      min_version = min_version
+    ),
+    class = "rookery_tls"
+  )
+}
+
+#' @export
+format.rookery_tls <- function(x, ...) {
+  place <- function(pems) ifelse(is_pem(pems), "text", pems)
+  lines <- paste0("  ", place(x$cert), ", key: ", place(x$key))
+  if (!is.null(x$client_ca)) {
+    lines <- c(lines, paste0("  clients: ", x$client_auth, ", signed by ", place(x$client_ca)))
+  }
+  c(paste0("<certificates for HTTPS, TLS ", x$min_version, " and later>"), lines)
+}
+
+#' @export
+print.rookery_tls <- function(x, ...) {
+  # Not the text of a key.
+  cat(format(x), sep = "\n")
+  invisible(x)
+}
+
+check_pem <- function(pem, name) {
+  if (!is.character(pem) || length(pem) == 0 || anyNA(pem) || !all(nzchar(pem))) {
+    stop("`", name, "` must be the path of a PEM file or its text, as a string, not ", describe(pem), ".", call. = FALSE)
+  }
+}
+
+is_pem <- function(text) {
+  grepl("^[[:space:]]*-----BEGIN", text)
+}
+
+# Paths that mean the same wherever this R, or one that it starts, goes.
+settle_pem <- function(pem) {
+  is_path <- !is_pem(pem)
+  path <- path.expand(pem[is_path])
+  relative <- !startsWith(path, "/")
+  path[relative] <- file.path(getwd(), path[relative])
+  pem[is_path] <- path
+  pem
+}
+
+# The text of a key without its password; a key that has none stays as it is.
+open_key <- function(key, password) {
+  lines <- if (is_pem(key)) key else tryCatch(readLines(key, warn = FALSE), error = function(error) "", warning = function(warning) "")
+  if (!any(grepl("ENCRYPTED", lines, fixed = TRUE))) {
+    return(key)
+  }
+  if (!requireNamespace("openssl", quietly = TRUE)) {
+    stop(
+      "To open a key with its password, package openssl has to be installed; or write the key without one: ",
+      "openssl pkey -in key.pem -out open.pem",
+      call. = FALSE
+    )
+  }
+  text <- paste(lines, collapse = "\n")
+  opened <- tryCatch(
+    openssl::read_key(text, password = if (is.function(password)) password() else password),
+    error = function(error) {
+      place <- if (is_pem(key)) "the text that was given" else key
+      stop("The key in ", place, " cannot be opened with this password: ", conditionMessage(error), call. = FALSE)
+    }
+  )
+  openssl::write_pem(opened)
+}
+
+# `tls` of startServer(): NULL, "dev", or of tls_config(). For C, NULL or an external pointer.
+tls_open <- function(tls) {
+  if (typeof(tls) == "externalptr") {
+    return(tls)
+  }
+  tls <- tls_resolve(tls)
+  if (is.null(tls)) {
+    return(NULL)
+  }
+  opened <- .Call(
+    ffi_tls_new,
+    as.character(rbind(tls$cert, tls$key)),
+    as.character(tls$client_ca),
+    identical(tls$client_auth, "optional"),
+    identical(tls$min_version, "1.3")
+  )
+  if (is.character(opened)) {
+    stop(opened, call. = FALSE)
+  }
+  opened
+}
+
+tls_resolve <- function(tls) {
+  if (identical(tls, "dev")) {
+    return(tls_development())
+  }
+  if (!is.null(tls) && !inherits(tls, "rookery_tls")) {
+    stop("`tls` must be made by tls_config(), or be \"dev\", not ", describe(tls), ".", call. = FALSE)
+  }
+  tls
+}
+
+# The certificate to develop with; its fingerprint is `$fingerprint`.
+tls_development <- function() {
+  folder <- file.path(tools::R_user_dir("rookery", "data"), "tls")
+  made <- .Call(ffi_tls_develop, path.expand(folder))
+  if (is.character(made)) {
+    stop(made, call. = FALSE)
+  }
+  tls <- tls_config(made[[1]])
+  tls$fingerprint <- made[[2]]
+  if (made[[3]] || !isTRUE(.globals$development_is_told)) {
+    .globals$development_is_told <- TRUE
+    message(
+      if (made[[3]]) "Made a certificate for localhost: " else "The certificate for localhost: ", made[[1]],
+      "\nIts SHA-256 fingerprint, as the browser shows it: ", format_fingerprint(made[[2]])
+    )
+  }
+  tls
+}
+
+format_fingerprint <- function(text) {
+  paste(substring(toupper(text), seq(1, nchar(text), 2), seq(2, nchar(text), 2)), collapse = ":")
+}
+
+# Whose X-Forwarded-Proto is believed: the option, when a server is started.
+trusted_proxies <- function() {
+  proxies <- getOption("rookery.trusted_proxies")
+  if (is.null(proxies)) {
+    return(character())
+  }
+  if (!is.character(proxies) || anyNA(proxies)) {
+    stop(
+      "The option `rookery.trusted_proxies` must be addresses or networks, as strings, not ", describe(proxies), ".",
+      call. = FALSE
+    )
+  }
+  proxies
+}
+
+# What serve() speaks HTTPS with, for the server on its own port or socket: the app's framework starts it, and knows nothing
+# of certificates.
+tls_of_serve <- function(port = NULL, socket = NULL) {
+  serving <- .globals$tls
+  is_it <- if (is.null(socket)) identical(as.numeric(serving$port), as.numeric(port)) else identical(serving$socket, socket)
+  if (!is.null(serving) && is_it) serving$tls
+}
+
+# What SIGHUP asks for.
+reload_all_tls <- function() {
+  for (server in .globals$servers) {
+    tryCatch(
+      {
+        if (server$reload_tls()) {
+          cat("rookery: TLS: the certificates have been read anew\n", file = stderr())
+        }
+      },
+      error = function(error) {
+        cat(
+          "rookery: TLS: ", conditionMessage(error), ". New connections are given the certificate from before\n",
+          sep = "", file = stderr()
+        )
+      }
+    )
+  }
+}

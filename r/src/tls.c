@@ -1,0 +1,71 @@
+// HTTPS: certificates behind an external pointer, as R/tls.R describes them.
+#include <string.h>
+
+#include "shim.h"
+
+static void tls_free(SEXP tls) {
+    rk_tls_free(R_ExternalPtrAddr(tls));
+    R_ClearExternalPtr(tls);
+}
+
+// Text in UTF-8, or the path of a file as the system has it. In R's transient memory, which lives until .Call() returns.
+static struct rk_bytes pem_at(SEXP strings, R_xlen_t at) {
+    SEXP string = STRING_ELT(strings, at);
+    const char* text = Rf_translateChar(string);
+    return (struct rk_bytes){text, strlen(text)};
+}
+
+// `pairs` are certificates and keys in turn. An external pointer, or what is wrong as a string.
+SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only) {
+    size_t count = (size_t)XLENGTH(pairs);
+    struct rk_bytes* all = (struct rk_bytes*)R_alloc(count + 1, sizeof(struct rk_bytes));
+    for (size_t i = 0; i < count; i++) {
+        all[i] = pem_at(pairs, (R_xlen_t)i);
+    }
+    struct rk_bytes ca = {"", 0};
+    if (XLENGTH(client_ca) > 0) {
+        ca = pem_at(client_ca, 0);
+    }
+    SEXP tls = PROTECT(R_MakeExternalPtr(NULL, R_NilValue, R_NilValue));
+    R_RegisterCFinalizerEx(tls, tls_free, TRUE);
+    void* made =
+        rk_tls_new(all, count / 2, ca, Rf_asLogical(is_optional) == TRUE, Rf_asLogical(is_new_only) == TRUE);
+    R_SetExternalPtrAddr(tls, made);
+    SEXP result = made == NULL ? Rf_mkString(rk_error()) : tls;
+    UNPROTECT(1);
+    return result;
+}
+
+// NULL; or what is wrong as a string, "" for a server without TLS.
+SEXP ffi_tls_reload(SEXP listener) {
+    int done = rk_tls_reload((uint32_t)Rf_asInteger(listener));
+    if (done == RK_OK) {
+        return R_NilValue;
+    }
+    return Rf_mkString(done == RK_STALE ? "" : rk_error());
+}
+
+// list(file, fingerprint, is_new), or what is wrong as a string.
+SEXP ffi_tls_develop(SEXP folder) {
+    struct rk_bytes file, fingerprint;
+    int is_new;
+    if (rk_tls_develop(Rf_translateChar(STRING_ELT(folder, 0)), &file, &fingerprint, &is_new) != RK_OK) {
+        return Rf_mkString(rk_error());
+    }
+    SEXP result = PROTECT(Rf_allocVector(VECSXP, 3));
+    SET_VECTOR_ELT(result, 0, Rf_ScalarString(Rf_mkCharLen(file.start, (int)file.len)));
+    SET_VECTOR_ELT(result, 1, Rf_ScalarString(Rf_mkCharLen(fingerprint.start, (int)fingerprint.len)));
+    SET_VECTOR_ELT(result, 2, Rf_ScalarLogical(is_new));
+    UNPROTECT(1);
+    return result;
+}
+
+// Who a client is, by its certificate.
+void tls_bind_client(SEXP req, const struct rk_event* event) {
+    struct rk_bytes subject, fingerprint;
+    if (rk_client(event->slot, event->id, &subject, &fingerprint)) {
+        Rf_defineVar(syms.client_subject, PROTECT(make_string(subject)), req);
+        Rf_defineVar(syms.client_fingerprint, PROTECT(make_string(fingerprint)), req);
+        UNPROTECT(2);
+    }
+}

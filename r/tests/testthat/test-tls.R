@@ -1,0 +1,312 @@
+# HTTPS: certificates, requests, reloads, serve() and the command line.
+
+skip_if_not_installed("curl")
+
+# A certificate for localhost with its key, made by openssl; `signed_by` is another.
+make_pair <- function(dir, name, subject = "/CN=localhost", signed_by = NULL) {
+  skip_if(!nzchar(Sys.which("openssl")), "there is no openssl")
+  file <- function(ending) file.path(dir, paste0(name, ending))
+  run <- function(...) {
+    said <- suppressWarnings(system2("openssl", c(...), stdout = TRUE, stderr = TRUE))
+    if (!is.null(attr(said, "status"))) stop(paste(said, collapse = "\n"))
+  }
+  key <- c("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", file(".key"), "-subj", shQuote(subject))
+  if (is.null(signed_by)) {
+    names <- c("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+    run("req", "-x509", key, "-out", file(".pem"), "-days", "30", names)
+  } else {
+    run("req", "-new", key, "-out", file(".csr"))
+    extensions <- file(".ext")
+    writeLines(c("basicConstraints=CA:FALSE", "extendedKeyUsage=clientAuth"), extensions)
+    run(
+      "x509", "-req", "-in", file(".csr"), "-CA", signed_by$cert, "-CAkey", signed_by$key, "-CAcreateserial", "-days", "30",
+      "-extfile", extensions, "-out", file(".pem")
+    )
+  }
+  Sys.chmod(file(".key"), "600")
+  list(cert = file(".pem"), key = file(".key"))
+}
+
+# One request while this process serves; the answer, or the error of curl as a string.
+fetch_here <- function(url, ...) {
+  result <- NULL
+  handle <- curl::new_handle(url = url, timeout = 30, fresh_connect = TRUE, forbid_reuse = TRUE, ...)
+  pool <- curl::new_pool()
+  curl::multi_add(handle, done = function(answer) result <<- answer, fail = function(text) result <<- text, pool = pool)
+  serve_until(function() {
+    curl::multi_run(timeout = 0, pool = pool)
+    !is.null(result)
+  })
+  if (is.list(result)) {
+    result$text <- rawToChar(result$content)
+  }
+  result
+}
+
+local_tls_server <- function(tls, app = NULL, env = parent.frame()) {
+  app <- if (is.null(app)) {
+    function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)
+  } else {
+    app
+  }
+  server <- startServer("127.0.0.1", 0, app, tls = tls)
+  withr::defer(server$stop(), envir = env)
+  server
+}
+
+secure_url <- function(server, path = "/") paste0("https://localhost:", server$getPort(), path)
+
+# What a server in the clear says.
+reply_of_plain <- function() {
+  server <- startServer("127.0.0.1", 0, function(req) {
+    list(status = 200L, headers = list(), body = req$rook.url_scheme)
+  })
+  on.exit(server$stop())
+  expect_false(server$reload_tls())
+  fetch_here(paste0("http://127.0.0.1:", server$getPort()))$text
+}
+
+test_that("a server speaks HTTPS, and says so in the request", {
+  pair <- make_pair(withr::local_tempdir(), "own")
+  server <- local_tls_server(tls_config(pair$cert, pair$key))
+  answer <- fetch_here(secure_url(server), cainfo = pair$cert)
+  expect_equal(answer$status_code, 200L)
+  expect_equal(answer$text, "https")
+  # Nobody trusts it without its certificate.
+  expect_match(fetch_here(secure_url(server)), "certificate")
+  plain <- fetch_here(paste0("http://localhost:", server$getPort(), "/a?b"))
+  expect_equal(plain$status_code, 400L)
+  expect_match(plain$text, paste0("this port speaks HTTPS: https://localhost:", server$getPort(), "/a?b"), fixed = TRUE)
+  expect_equal(reply_of_plain(), "http")
+})
+
+test_that("certificate and key may be text, or in one file", {
+  pair <- make_pair(withr::local_tempdir(), "own")
+  text <- lapply(pair, function(path) paste(readLines(path), collapse = "\n"))
+  server <- local_tls_server(tls_config(text$cert, text$key))
+  expect_equal(fetch_here(secure_url(server), cainfo = pair$cert)$text, "https")
+  both <- withr::local_tempfile(lines = unlist(text))
+  Sys.chmod(both, "600")
+  server <- local_tls_server(tls_config(both))
+  expect_equal(fetch_here(secure_url(server), cainfo = pair$cert)$text, "https")
+  printed <- paste(format(tls_config(text$cert, text$key)), collapse = "\n")
+  expect_no_match(printed, "BEGIN")
+})
+
+test_that("a client's certificate is in the request, and nowhere without one", {
+  dir <- withr::local_tempdir()
+  ca <- make_pair(dir, "ca", "/CN=An authority")
+  own <- make_pair(dir, "own")
+  ada <- make_pair(dir, "ada", "/O=Engines/CN=Ada", signed_by = ca)
+  app <- function(req) {
+    who <- c(req$TLS_CLIENT_SUBJECT, req$TLS_CLIENT_FINGERPRINT)
+    list(status = 200L, headers = list(), body = if (is.null(who)) "nobody" else paste(who, collapse = " "))
+  }
+  server <- local_tls_server(tls_config(own$cert, own$key, client_ca = ca$cert, client_auth = "optional"), app)
+  answer <- fetch_here(secure_url(server), cainfo = own$cert, sslcert = ada$cert, sslkey = ada$key)
+  fields <- strsplit(answer$text, " ")[[1]]
+  expect_equal(fields[[1]], "CN=Ada,O=Engines")
+  told <- system2("openssl", c("x509", "-noout", "-fingerprint", "-sha256", "-in", ada$cert), stdout = TRUE)
+  expect_equal(fields[[2]], tolower(gsub(":", "", sub("^.*=", "", told))))
+  # A header cannot claim to be one.
+  expect_equal(
+    fetch_here(secure_url(server), cainfo = own$cert, httpheader = c("TLS-Client-Subject: CN=Eve", "TLS_CLIENT_SUBJECT: CN=Eve"))$text,
+    "nobody"
+  )
+  server <- local_tls_server(tls_config(own$cert, own$key, client_ca = ca$cert), app)
+  expect_type(fetch_here(secure_url(server), cainfo = own$cert), "character")
+  answer <- fetch_here(secure_url(server), cainfo = own$cert, sslcert = ada$cert, sslkey = ada$key)
+  expect_match(answer$text, "CN=Ada")
+})
+
+test_that("WebSockets open over HTTPS", {
+  skip_if_not_installed("processx")
+  pair <- make_pair(withr::local_tempdir(), "own")
+  opened <- NULL
+  server <- local_tls_server(
+    tls_config(pair$cert, pair$key),
+    list(onWSOpen = function(ws) {
+      opened <<- ws$request$rook.url_scheme
+      ws$close()
+    })
+  )
+  client <- processx::process$new(
+    "openssl", c("s_client", "-quiet", "-connect", paste0("127.0.0.1:", server$getPort())), stdin = "|", stdout = "|", stderr = NULL
+  )
+  withr::defer(client$kill())
+  client$write_input(
+    "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+  )
+  said <- ""
+  serve_until(function() {
+    said <<- paste0(said, client$read_output())
+    grepl("101 Switching Protocols", said) && !is.null(opened)
+  })
+  expect_equal(opened, "https")
+})
+
+test_that("reload_tls() gives new connections the new certificate, and a bad one to nobody", {
+  dir <- withr::local_tempdir()
+  one <- make_pair(dir, "one")
+  two <- make_pair(dir, "two")
+  live <- list(cert = file.path(dir, "live.pem"), key = file.path(dir, "live.key"))
+  become <- function(pair) {
+    file.copy(pair$cert, live$cert, overwrite = TRUE)
+    file.copy(pair$key, live$key, overwrite = TRUE)
+    Sys.chmod(live$key, "600")
+  }
+  become(one)
+  server <- local_tls_server(tls_config(live$cert, live$key))
+  shows <- function(pair) is.list(fetch_here(secure_url(server), cainfo = pair$cert))
+  expect_true(shows(one))
+  become(two)
+  expect_true(server$reload_tls())
+  expect_true(shows(two) && !shows(one))
+  file.copy(one$cert, live$cert, overwrite = TRUE)
+  expect_error(server$reload_tls(), "is not that of the certificate in .*live.pem: has only one of the two been renewed")
+  expect_true(shows(two))
+  server$stop()
+  expect_false(server$reload_tls())
+})
+
+test_that("what is wrong is said with the file and the remedy", {
+  dir <- withr::local_tempdir()
+  pair <- make_pair(dir, "own")
+  start <- function(...) startServer("127.0.0.1", 0, list(), quiet = TRUE, tls = tls_config(...))
+  expect_error(start(file.path(dir, "none.pem"), pair$key), "the certificate cannot be read: there is no file .*none.pem")
+  expect_error(start(pair$key, pair$cert), "has no certificate inside, but: PRIVATE KEY; have certificate and key been swapped")
+  expect_error(start(dir, pair$key), "is a folder")
+  expect_error(tls_config(c("a", "b"), "c"), "`key` must have one key for each certificate: 2, not 1")
+  expect_error(tls_config(1), "`cert` must be the path of a PEM file or its text")
+  expect_error(tls_config("a", client_auth = "perhaps"), "should be one of")
+  expect_error(startServer("127.0.0.1", 0, list(), tls = "yes"), "`tls` must be made by tls_config()", fixed = TRUE)
+  expect_length(listServers(), 0)
+})
+
+test_that("a key is opened with its password", {
+  skip_if_not_installed("openssl")
+  dir <- withr::local_tempdir()
+  pair <- make_pair(dir, "own")
+  locked <- file.path(dir, "locked.key")
+  system2("openssl", c("pkey", "-in", pair$key, "-aes256", "-passout", "pass:secret", "-out", locked))
+  expect_error(
+    startServer("127.0.0.1", 0, list(), quiet = TRUE, tls = tls_config(pair$cert, locked)),
+    "locked.key is encrypted; give its password"
+  )
+  expect_error(tls_config(pair$cert, locked, password = "wrong"), "cannot be opened with this password")
+  server <- local_tls_server(tls_config(pair$cert, locked, password = function() "secret"))
+  expect_equal(fetch_here(secure_url(server), cainfo = pair$cert)$text, "https")
+})
+
+test_that("a proxy is believed when the option names it", {
+  app <- function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)
+  scheme <- function() {
+    server <- startServer("127.0.0.1", 0, app)
+    on.exit(server$stop())
+    fetch_here(paste0("http://127.0.0.1:", server$getPort()), httpheader = "X-Forwarded-Proto: https")$text
+  }
+  expect_equal(scheme(), "http")
+  withr::with_options(list(rookery.trusted_proxies = c("192.0.2.1", "127.0.0.0/8")), expect_equal(scheme(), "https"))
+  withr::with_options(list(rookery.trusted_proxies = "192.0.2.1"), expect_equal(scheme(), "http"))
+  withr::with_options(list(rookery.trusted_proxies = "localhost"), {
+    said <- capture.output(type = "message", expect_error(startServer("127.0.0.1", 0, app), "Failed to create server"))
+    expect_match(said, "\"localhost\" is no proxy")
+  })
+  withr::with_options(list(rookery.trusted_proxies = 1), expect_error(startServer("127.0.0.1", 0, app), "must be addresses"))
+})
+
+test_that("the certificate to develop with is made once, and its fingerprint is said", {
+  withr::local_envvar(R_USER_DATA_DIR = withr::local_tempdir())
+  app <- function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)
+  expect_message(server <- startServer("127.0.0.1", 0, app, tls = "dev"), "SHA-256 fingerprint.*([0-9A-F]{2}:){31}[0-9A-F]{2}")
+  withr::defer(server$stop())
+  file <- file.path(tools::R_user_dir("rookery", "data"), "tls", "localhost.pem")
+  expect_equal(file.mode(file), as.octmode("600"))
+  expect_equal(fetch_here(secure_url(server), cainfo = file)$text, "https")
+  made <- readLines(file)
+  expect_no_message(other <- startServer("127.0.0.1", 0, app, tls = "dev"))
+  other$stop()
+  expect_equal(readLines(file), made)
+})
+
+# ---- serve() and the command line ----
+
+test_that("rookery serve --tls-cert speaks HTTPS, and SIGHUP has the certificates read anew", {
+  skip_if_not_installed("processx")
+  dir <- withr::local_tempdir()
+  one <- make_pair(dir, "one")
+  two <- make_pair(dir, "two")
+  live <- file.path(dir, "live.pem")
+  become <- function(pair) {
+    writeLines(c(readLines(pair$cert), readLines(pair$key)), live)
+    Sys.chmod(live, "600")
+  }
+  become(one)
+  app <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)")
+  it <- local_cli("serve", file.path(app, "app.R"), "--port", "0", "--tls-cert", live, "--no-log")
+  url <- expect_serving(it)
+  expect_match(url, "^https://127.0.0.1:")
+  expect_equal(fetch(url, cainfo = one$cert)$text, "https")
+  become(two)
+  it$process$signal(1)
+  expect_true(wait_until(function() grepl("the certificates have been read anew", it$tell())))
+  expect_equal(fetch(url, cainfo = two$cert)$text, "https")
+  writeLines("rubbish", live)
+  it$process$signal(1)
+  expect_true(wait_until(function() grepl("New connections are given the certificate from before", it$tell())))
+  expect_equal(fetch(url, cainfo = two$cert)$text, "https")
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+})
+
+test_that("a SIGHUP without HTTPS ends serve(), as before", {
+  skip_if_not_installed("processx")
+  app <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = 'a')")
+  it <- local_cli("serve", file.path(app, "app.R"), "--port", "0", "--no-log")
+  expect_serving(it)
+  it$process$signal(1)
+  expect_equal(exit_of(it), 0)
+})
+
+test_that("a Shiny app is served over HTTPS, and _server.yml names certificates", {
+  skip_if_not_installed("processx")
+  dir <- withr::local_tempdir()
+  pair <- make_pair(dir, "own")
+  skip_if_not_installed("shiny")
+  app <- local_app("app.R" = "library(shiny)\nshinyApp(fluidPage('hello over TLS'), function(input, output) NULL)")
+  it <- local_cli("serve", app, "--port", "0", "--tls-cert", pair$cert, "--tls-key", pair$key, "--no-log")
+  expect_match(fetch(expect_serving(it), cainfo = pair$cert)$text, "hello over TLS")
+  skip_if_not_installed("yaml")
+  app <- local_app(
+    "app.R" = "function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)",
+    "_server.yml" = c("engine: rookery", "app: app.R", "options:", "  port: 0", "  tls:", "    cert: own.pem", "    key: own.key")
+  )
+  file.copy(c(pair$cert, pair$key), app)
+  it <- local_cli("serve", app, "--port", "0", "--no-log")
+  expect_equal(fetch(expect_serving(it), cainfo = pair$cert)$text, "https")
+})
+
+test_that("what is wrong with a certificate ends serve() with the reason", {
+  skip_if_not_installed("processx")
+  app <- local_app("app.R" = "function(req) NULL")
+  it <- local_cli("serve", file.path(app, "app.R"), "--port", "0", "--tls-cert", "/nowhere/cert.pem")
+  expect_equal(exit_of(it), 1)
+  expect_match(it$tell(), "there is no file /nowhere/cert.pem")
+  wrong <- function(..., says) expect_error(cli_parse(c("serve", "a", ...)), says, class = "rookery_usage")
+  wrong("--tls", "yes", says = "`--tls` must be dev")
+  wrong("--tls", "dev", "--tls-cert", "a", says = "exclude one another")
+  wrong("--tls-key", "a", says = "`--tls-key` needs `--tls-cert`")
+  expect_error(serve(app, tls = "yes"), "must be made by tls_config", class = "rookery_bad_tls")
+  text <- "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n"
+  expect_error(serve(app, tls = tls_config("a", text)), "cannot be handed to the R", class = "rookery_bad_tls")
+})
+
+test_that("--tls dev prints the fingerprint", {
+  skip_if_not_installed("processx")
+  data <- withr::local_tempdir()
+  app <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)")
+  it <- local_cli("serve", file.path(app, "app.R"), "--port", "0", "--tls", "dev", "--no-log", environment = c(R_USER_DATA_DIR = data))
+  url <- expect_serving(it)
+  expect_match(it$tell(), "SHA-256 fingerprint, as the browser shows it: ([0-9A-F]{2}:){31}[0-9A-F]{2}")
+  expect_equal(fetch(url, cainfo = file.path(data, "R", "rookery", "tls", "localhost.pem"))$text, "https")
+})
