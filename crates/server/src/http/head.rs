@@ -130,7 +130,9 @@ pub(super) fn came_by_https(headers: &HeaderMap, is_own: bool, is_believed: bool
     }
     let last = headers.get_all("x-forwarded-proto").iter().next_back();
     let told = last.and_then(|value| value.as_bytes().rsplit(|byte| *byte == b',').next());
-    told.map_or(is_own, |told| told.trim_ascii().eq_ignore_ascii_case(b"https"))
+    // Of a WebSocket some say `wss`.
+    let is_secure = |told: &[u8]| told.eq_ignore_ascii_case(b"https") || told.eq_ignore_ascii_case(b"wss");
+    told.map_or(is_own, |told| is_secure(told.trim_ascii()))
 }
 
 #[cfg(test)]
@@ -164,6 +166,8 @@ mod tests {
             (&["https, http"], true, true, false),
             (&["https", "http"], true, true, false),
             (&["http", "https"], false, true, true),
+            (&["wss"], false, true, true),
+            (&["ws"], true, true, false),
             (&[], true, true, true),
             (&[], false, true, false),
         ] {
