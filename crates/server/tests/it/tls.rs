@@ -78,6 +78,10 @@ fn http_1_1_is_what_is_agreed_on() {
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let client = shake(app.address, &Arc::new(config.clone()), "localhost").unwrap();
     assert_eq!(client.tls.as_ref().unwrap().alpn_protocol(), Some(&b"http/1.1"[..]));
+    config.alpn_protocols = vec![b"http/1.0".to_vec()];
+    let mut client = shake(app.address, &Arc::new(config.clone()), "localhost").unwrap();
+    client.send("GET / HTTP/1.0\r\n\r\n");
+    assert_eq!(client.reply().unwrap().body, b"Hello, World!");
     config.alpn_protocols = vec![b"foo".to_vec()];
     let refused = shake(app.address, &Arc::new(config), "localhost").err().expect("an alert");
     assert!(refused.to_string().contains("NoApplicationProtocol"), "{refused}");

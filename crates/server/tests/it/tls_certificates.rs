@@ -15,7 +15,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
 use crate::support::{App, Client, echo, hello, masked, until};
-use crate::tls_support::{client_config, file, pair, settings, shake, site};
+use crate::tls_support::{client_config, client_config_of, file, pair, settings, shake, site};
 
 fn server(settings: TlsSettings) -> App {
     App::with(Config::default(), site(settings), echo(hello))
@@ -222,6 +222,36 @@ fn a_client_shows_who_it_is() {
     assert_eq!(ask(&optional, None).unwrap(), "nobody");
     assert_eq!(ask(&optional, Some("client")).unwrap(), ada);
     assert!(ask(&optional, Some("stranger")).is_err());
+}
+
+#[test]
+fn a_client_that_comes_back_with_a_ticket_is_who_it_was() {
+    let settings = TlsSettings { client_ca: Some(Pem::File(file("ca.pem"))), ..settings(&["localhost"]) };
+    let app = App::with(
+        Config::default(),
+        site(settings),
+        echo(|exchange| {
+            let who = exchange.client().map_or("nobody", |client| client.subject.as_str()).to_owned();
+            exchange.begin_reply(200);
+            exchange.set_reply_body(who.as_bytes());
+        }),
+    );
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let config = Arc::new(client_config_of(Some("client"), &[version]));
+        for kind in [rustls::HandshakeKind::Full, rustls::HandshakeKind::Resumed] {
+            let mut client = shake(app.address, &config, "localhost").unwrap();
+            assert_eq!(client.get("/").body, b"CN=Ada,O=Engines\\, Analytical,C=GB");
+            assert_eq!(client.tls.as_ref().unwrap().handshake_kind(), Some(kind));
+        }
+    }
+    // Signed by the right one, and for servers.
+    let config = Arc::new(client_config(Some("other")));
+    let refused = shake(app.address, &config, "localhost").and_then(|mut client| {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut tls = client.tls.take().unwrap();
+        std::io::Read::read(&mut rustls::Stream::new(&mut *tls, &mut client.socket), &mut [0; 100])
+    });
+    assert!(refused.is_err(), "a certificate of a server was taken for a client's");
 }
 
 fn hex(bytes: &[u8]) -> String {

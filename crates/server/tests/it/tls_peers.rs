@@ -259,6 +259,9 @@ fn curl_is_served() {
     command.args(["-w", " %{http_version} %{ssl_verify_result}", &url]);
     let Ok(output) = command.output() else { return println!("NOT TESTED: there is no curl") };
     assert_eq!(String::from_utf8_lossy(&output.stdout), "Hello, World! 1.1 0", "{output:?}");
+    // It names the version to TLS as well.
+    let output = command.arg("--http1.0").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "Hello, World! 1 0", "{output:?}");
 }
 
 #[test]

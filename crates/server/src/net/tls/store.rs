@@ -154,7 +154,8 @@ fn build(settings: &TlsSettings, notice: fn(&str)) -> Result<ServerConfig, TlsEr
         Some(ca) => builder.with_client_cert_verifier(verifier(ca, settings.client_is_optional, &provider)?),
     };
     let mut config = builder.with_cert_resolver(Arc::new(by_name));
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // What curl --http1.0 asks for, alone (RFC 7301, 6).
+    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     if let Ok(ticketer) = Ticketer::new() {
         config.ticketer = ticketer;
