@@ -56,8 +56,8 @@ tls_config <- function(
   if (!is.null(password) && !is.function(password)) {
     check_string(password, "password")
   }
-  client_auth <- match.arg(client_auth)
-  min_version <- match.arg(min_version)
+  client_auth <- check_choice(client_auth, c("required", "optional"), "client_auth")
+  min_version <- check_choice(min_version, c("1.2", "1.3"), "min_version")
   key <- settle_pem(key)
   if (!is.null(password)) {
     key <- vapply(key, open_key, character(1), password, USE.NAMES = FALSE)
@@ -97,8 +97,23 @@ check_pem <- function(pem, name) {
   }
 }
 
+# Whatever is before it: openssl pkcs12 writes lines. As a path, a key would be in messages.
 is_pem <- function(text) {
-  grepl("^[[:space:]]*-----BEGIN", text)
+  grepl("-----BEGIN ", text, fixed = TRUE)
+}
+
+# One of two; both are the default, the first.
+check_choice <- function(value, choices, name) {
+  if (identical(value, choices)) {
+    return(choices[[1]])
+  }
+  if (!is.character(value) || length(value) != 1 || !value %in% choices) {
+    stop(
+      "`", name, "` must be ", paste0("\"", choices, "\"", collapse = " or "), ", not ", describe(value), ".",
+      call. = FALSE
+    )
+  }
+  value
 }
 
 # Paths that mean the same wherever this R, or one that it starts, goes.

@@ -178,9 +178,28 @@ test_that("what is wrong is said with the file and the remedy", {
   expect_error(start(dir, pair$key), "is a folder")
   expect_error(tls_config(c("a", "b"), "c"), "`key` must have one key for each certificate: 2, not 1")
   expect_error(tls_config(1), "`cert` must be the path of a PEM file or its text")
-  expect_error(tls_config("a", client_auth = "perhaps"), "should be one of")
+  expect_error(tls_config("a", client_auth = "perhaps"), "`client_auth` must be")
   expect_error(startServer("127.0.0.1", 0, list(), tls = "yes"), "`tls` must be made by tls_config()", fixed = TRUE)
   expect_length(listServers(), 0)
+})
+
+test_that("the text of a key is none of a path, whatever is before it", {
+  pair <- make_pair(withr::local_tempdir(), "text")
+  read <- function(path) paste(readLines(path), collapse = "\n")
+  for (before in c("Bag Attributes\n    localKeyID: 01\n", "\ufeff", "\n")) {
+    tls <- tls_config(paste0(before, read(pair$cert)), paste0(before, read(pair$key)))
+    said <- capture.output(print(tls))
+    expect_match(said, "text, key: text", all = FALSE)
+    expect_false(any(grepl(readLines(pair$key)[[2]], said, fixed = TRUE)))
+  }
+})
+
+test_that("what is no choice is said by its name", {
+  expect_error(tls_config("c", min_version = 1.3), "`min_version` must be \"1.2\" or \"1.3\", not 1.3.", fixed = TRUE)
+  expect_error(tls_config("c", min_version = "1.1"), "not \"1.1\".", fixed = TRUE)
+  expect_error(tls_config("c", client_auth = NA), "`client_auth` must be \"required\" or \"optional\", not NA.", fixed = TRUE)
+  expect_equal(tls_config("c", min_version = "1.3")$min_version, "1.3")
+  expect_equal(tls_config("c")$client_auth, "required")
 })
 
 test_that("a key is opened with its password", {
