@@ -262,7 +262,8 @@ impl Stream {
             return;
         }
         self.state.set(State::Failed);
-        self.reason.set(Some(reason));
+        // A stop that finds bytes of the length missing is a stop.
+        self.decide(reason);
         self.page.replace(page);
         if reason != Departure::Error {
             // Its client does not take it: what waits is not waited for.

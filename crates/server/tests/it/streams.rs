@@ -187,6 +187,31 @@ fn a_pipelined_request_waits_for_the_end_of_a_stream() {
 }
 
 #[test]
+fn pipelined_streams_come_one_after_the_other_to_a_client_that_reads_byte_by_byte() {
+    let (app, opened) = pulling(Limits::default(), |open, n| {
+        if n < 3 {
+            open.give(format!("<{n}>"));
+        } else {
+            open.end();
+        }
+    });
+    let mut client = app.connect();
+    client.send(GET.repeat(5));
+    let mut text = Vec::new();
+    while text.windows(5).filter(|window| *window == b"0\r\n\r\n").count() < 5 {
+        let mut byte = [0];
+        assert_eq!(client.socket.read(&mut byte).unwrap(), 1);
+        text.push(byte[0]);
+    }
+    client.read = text;
+    for _ in 0..5 {
+        assert_eq!(client.reply().unwrap().body, b"<0><1><2>");
+    }
+    assert_eq!(opened.iter().take(5).count(), 5);
+    until("told of each end", || departures(&app) == ["departed Done"; 5]);
+}
+
+#[test]
 fn nothing_yet_is_asked_again_after_a_while() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let times = Arc::clone(&asked);
@@ -636,6 +661,22 @@ fn a_stop_ends_what_is_pushed_and_cuts_what_is_pulled() {
     assert!(since.elapsed() < Duration::from_millis(900), "the application cannot go on meanwhile");
     assert!(!rest(&mut client).1, "a clean end was faked");
     app.await_event("departed Stop");
+}
+
+#[test]
+fn a_stop_is_told_as_one_where_bytes_of_a_length_are_missing() {
+    for has_begun in [true, false] {
+        let (mut app, opened) = streaming(Config::default(), PUSHED, ten, Box::new(|_, _| unreachable!()));
+        let (mut client, open) = ask(&app, &opened, GET);
+        if has_begun {
+            open.give("01234");
+            read_to(&mut client, "01234");
+        }
+        app.stop();
+        let (bytes, is_fin) = rest(&mut client);
+        assert!(bytes.starts_with(b"HTTP/1.1 500") || (has_begun && !is_fin), "a clean end was faked");
+        app.await_event("departed Stop");
+    }
 }
 
 #[test]
