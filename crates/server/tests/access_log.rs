@@ -10,14 +10,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Command, Event};
+use rookery_exchange::{Command, Departure, Event, Payload, StreamRules};
 use rookery_server::access_log::{AccessLog, Format, OwnedRecord};
 use rookery_server::{Config, Listener, Server, Site};
 
 use self::application::{Application, NoWaker};
 
-/// A server whose application answers `/gone` not at all, `/slow` after 100 ms, a handshake with 101, and the rest
-/// with the path.
+/// A server whose application answers `/gone` not at all, `/slow` after 100 ms, a handshake with 101, `/pieces...` with its path
+/// in pieces, which it ends at `/pieces`, cuts off at `/pieces/cut`, and does not begin at `/pieces/none`, and the rest with the path.
 struct Fixture {
     _app: Application,
     _listener: Listener,
@@ -41,6 +41,26 @@ impl Fixture {
             }
             if path == b"/slow" {
                 std::thread::sleep(Duration::from_millis(100));
+            }
+            if path.starts_with(b"/pieces") {
+                let stream =
+                    link.stream(StreamRules { is_prompt: path == b"/pieces/cut", ..StreamRules::default() });
+                exchange.begin_reply(200);
+                exchange.set_reply_stream(stream.clone());
+                let id = exchange.id();
+                link.send(Command::Respond(exchange));
+                if path != b"/pieces/none" {
+                    stream.flow.give(path.len());
+                    link.send(Command::Piece { stream: id, payload: Payload::Pooled(path.clone()) });
+                    link.flush();
+                    std::thread::sleep(Duration::from_millis(100));
+                    link.send(if path == b"/pieces" {
+                        Command::End { stream: id }
+                    } else {
+                        Command::Cut { stream: id, reason: Departure::Error, page: Vec::new() }
+                    });
+                }
+                return;
             }
             exchange.begin_reply(if exchange.is_upgrade() { 101 } else { 200 });
             exchange.set_reply_body(&path);
@@ -127,6 +147,22 @@ fn a_client_that_goes_away_is_logged_as_such() {
     reset(stream);
     let records = records(&log, 1);
     assert_eq!((text(&records[0].path), records[0].status, records[0].bytes), ("/gone", 499, 0));
+}
+
+#[test]
+fn a_reply_in_pieces_is_logged_when_it_has_ended() {
+    let log = Arc::new(AccessLog::read());
+    let fixture = Fixture::new(&log);
+    fixture.send("GET /pieces HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    fixture.send("GET /pieces/cut HTTP/1.1\r\nHost: h\r\n\r\n");
+    let mut stream = fixture.connect();
+    stream.write_all(b"GET /pieces/none HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    drop(stream);
+    let records = records(&log, 3);
+    let seen: Vec<_> = records.iter().map(|r| (text(&r.path), r.status, r.bytes)).collect();
+    assert_eq!(seen, [("/pieces", 200, 7), ("/pieces/cut", 200, 11), ("/pieces/none", 499, 0)]);
+    assert!(records[0].elapsed >= Duration::from_millis(100), "{:?}", records[0].elapsed);
 }
 
 #[test]
