@@ -247,6 +247,7 @@ push_write <- function(source, x) {
   })
 }
 
+# NA when it is over.
 push_buffered <- function(source) {
   if (is.null(source$handle)) sum(source$early_bytes) else .Call(ffi_stream_state, source)[[1]]
 }
@@ -294,7 +295,7 @@ push_stream <- function(status, headers, source, class, methods = list()) {
   self$abort <- function() invisible(push_tell(source, "cut"))
   self$on_drain <- function(func) invisible(push_add(source, "on_drain", func))
   self$on_close <- function(func) invisible(push_add(source, "on_close", func))
-  self$buffered <- function() if (is_writable(source)) push_buffered(source) else 0
+  self$buffered <- function() if (is_writable(source)) sum(push_buffered(source), na.rm = TRUE) else 0
   self$is_open <- function() is_writable(source) && (is.null(source$handle) || !is.na(push_buffered(source)))
   list2env(methods, self)
   class(self) <- class
@@ -321,6 +322,8 @@ format.rookery_stream <- function(x, ...) {
     "ended"
   } else if (is.null(source$handle)) {
     "not yet a response"
+  } else if (is.na(push_buffered(source))) {
+    "over"
   } else {
     "open"
   }

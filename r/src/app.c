@@ -314,7 +314,9 @@ SEXP ffi_respond(SEXP ticket, SEXP value) {
         return R_NilValue;
     }
     struct guard guard = {.body = run_settled, .data = &settled};
+    guard_begin();
     enum failure failure = guard_run(&guard);
+    guard_end();
     SEXP condition = PROTECT(kept(guard.token));
     release(guard.token);
     if (failure == FAILURE_NONE && settled.problem == NULL) {

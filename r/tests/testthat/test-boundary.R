@@ -49,14 +49,30 @@ test_that("what is no response is a 500 that says so", {
 
 test_that("first trap: options(error=) does not run, and is there afterwards", {
   ran <- 0
-  before <- options(error = quote(ran <<- ran + 1))
+  # A function: an expression would be evaluated where `ran` is not seen.
+  before <- options(error = function() ran <<- ran + 1)
   withr::defer(options(before))
+  set <- getOption("error")
   server <- local_server(failing(function(req) stop("no")))
   client <- local_client(server)
   stderr_of(answer <- get(client, "/fails"))
   expect_identical(answer$text, "ERROR: no")
   expect_identical(ran, 0)
-  expect_identical(getOption("error"), quote(ran <<- ran + 1))
+  expect_identical(getOption("error"), set)
+})
+
+test_that("first trap, in the response of a promise", {
+  ran <- 0
+  before <- options(error = function() ran <<- ran + 1)
+  withr::defer(options(before))
+  registerS3method("as.character", "untold", function(x, ...) stop("no"), envir = baseenv())
+  server <- local_server(function(req) {
+    response <- list(status = 200L, headers = list("X-Value" = structure(list(1), class = "untold")), body = "")
+    promises::promise(function(resolve, reject) later::later(function() resolve(response), 0.01))
+  })
+  client <- local_client(server)
+  stderr_of(expect_equal(get(client)$status, 500))
+  expect_identical(ran, 0)
 })
 
 test_that("where R can nest no deeper a request is answered all the same, and the next is guarded", {

@@ -216,6 +216,8 @@ test_that("close() after the client has gone is no error", {
   while (!is.na(s$write("x")) && Sys.time() < until) Sys.sleep(0.01)
   expect_identical(s$write("x"), NA)
   expect_identical(s$write(""), NA)
+  expect_equal(s$buffered(), 0)
+  expect_equal(format(s), "<rookery_stream: over>")
   expect_silent(s$close())
   serve_until(function() length(it$heard) == 1)
   expect_equal(it$heard, "client")
