@@ -29,6 +29,12 @@ check_function <- function(func, name) {
   }
 }
 
+check_status <- function(status) {
+  if (!is.numeric(status) || length(status) != 1 || !(status %in% 200:999)) {
+    stop("`status` must be one whole number from 200 to 999, not ", describe(status), ".", call. = FALSE)
+  }
+}
+
 check_flag <- function(value, name) {
   if (!is.logical(value) || length(value) != 1 || is.na(value)) {
     stop("`", name, "` must be TRUE or FALSE, not ", describe(value), ".", call. = FALSE)

@@ -107,6 +107,7 @@ stream_body <- function(source, on_close = NULL) {
 #' @seealso [stream_body()] for what is asked when there is room.
 #' @export
 stream_response <- function(status = 200L, headers = list()) {
+  check_status(status)
   push_stream(status, headers, new_source(NULL, NULL), class = "rookery_stream")
 }
 

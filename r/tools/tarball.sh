@@ -57,6 +57,8 @@ cat >"$work/app.R" <<'APP'
 function(req) list(status = 200L, headers = list(), body = "from the tarball")
 APP
 cd /
+# There before it is looked into.
+: >"$work/serve.log"
 "$work/lib/rookery/exec/rookery" serve "$work/app.R" --port 0 >"$work/serve.log" 2>&1 &
 pid=$!
 for _ in $(seq 300); do

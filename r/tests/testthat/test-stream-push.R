@@ -183,7 +183,13 @@ test_that("what is written before the response is held to its Content-Length, to
   })
   for (path in c("/long", "/short")) {
     client <- local_client(server)
-    said <- stderr_of(expect_equal(get(client, path)$status, 500))
+    said <- stderr_of(if (path == "/long") {
+      expect_equal(get(client, path)$status, 500)
+    } else {
+      # The head may have left with what there is, and then it is cut: R reads nothing of what comes together with a reset.
+      send(client, request(path, headers = "Connection: close"))
+      rest_of(client)
+    })
     expect_match(said, "\\(the stream\\): .*Content-Length", all = FALSE)
   }
   serve_until(function() length(heard) == 2)
