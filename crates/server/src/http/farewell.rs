@@ -11,11 +11,15 @@ use crate::observe::access_log::entry::record_unreadable;
 use crate::peers::table::Peer as _;
 use crate::rejection::Rejection;
 
-/// Writes the answer to a head that could not be read; the connection is closed after it. What does not fit the
-/// socket's buffer is lost, with a client that does not read.
+/// Writes the answer to a head that could not be read; the connection is closed after it.
 pub(super) fn refuse(connection: &Connection, rejection: Rejection) {
+    refuse_with(connection, rejection, rejection.text());
+}
+
+/// [`refuse`], in other words than the rejection's own. What does not fit the socket's buffer is lost, with a client that does
+/// not read.
+pub(super) fn refuse_with(connection: &Connection, rejection: Rejection, text: &str) {
     connection.http.report(rejection);
-    let text = rejection.text();
     record_unreadable(&connection.http.log, connection.ends.remote, rejection.status(), text.len());
     let head = format!(
         "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {len}\r\n\r\n",

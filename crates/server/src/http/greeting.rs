@@ -1,7 +1,7 @@
 //! The first bytes of a connection: TLS where it is spoken, and what is said to those who speak the other of the two.
 
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Poll, ready};
@@ -9,11 +9,11 @@ use std::task::{Poll, ready};
 use rookery_exchange::ClientCertificate;
 
 use super::connection::Connection;
+use super::farewell;
 use super::head::is_host;
 use super::standing::Phase;
 use crate::net::tls::certificate;
 use crate::net::tls::stream::Greeting;
-use crate::observe::access_log::entry::record_unreadable;
 use crate::rejection::Rejection;
 
 /// Bytes of a request in the clear that are read to name the URL that was meant.
@@ -63,24 +63,10 @@ fn note_client(connection: &Connection) {
 /// have gone in the clear.
 async fn answer_plain(connection: &Connection) {
     let head = read_head(connection).await;
-    let rejection = Rejection::PlainOnTls;
-    connection.http.report(rejection);
     let url = url(&head, connection.ends.local);
     let text =
         format!("400 Bad Request: this port speaks HTTPS{}{url}\n", if url.is_empty() { "" } else { ": " });
-    record_unreadable(&connection.http.log, connection.ends.remote, rejection.status(), text.len());
-    let answer = format!(
-        "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {len}\r\n\r\n",
-        status = rejection.status_line(),
-        date = httpdate::fmt_http_date(std::time::SystemTime::now()),
-        len = text.len(),
-    );
-    // With a client that does not read it is lost.
-    let _ = connection
-        .transport
-        .borrow_mut()
-        .try_write_vectored(&[IoSlice::new(answer.as_bytes()), IoSlice::new(text.as_bytes())]);
-    connection.has_rest.set(true);
+    farewell::refuse_with(connection, Rejection::PlainOnTls, &text);
 }
 
 /// Reads to the end of a head, as far as it is needed, and as long as a handshake may take.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rookery_exchange::ListenerId;
 use rookery_server::tls::Tls;
-use rookery_server::{ListenError, Listener, NotAProxy, Notice, Proxies, Site, SpoolFolder};
+use rookery_server::{ListenError, Listener, Notice, Proxies, Site, SpoolFolder};
 
 use crate::core::{self, Core};
 use crate::tls::Counted;
@@ -56,12 +56,12 @@ pub struct RawSetup {
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<RawSetup>() == 48 && std::mem::offset_of!(RawSetup, sees_heads) == 40);
 
-/// What is to be served; an error when a proxy is none.
+/// What is to be served; `None`, with the error set, when a proxy is none.
 ///
 /// # Safety
 /// - `site` is one of `rk_site_new` and not freed yet, `tls` one of `rk_tls_new` or NULL, `spool` a C string, and `proxies`
 ///   has `proxy_count` of them.
-unsafe fn site_of(setup: &RawSetup) -> Result<Site, NotAProxy> {
+unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
     // SAFETY: the caller's duty.
     let files = unsafe { setup.site.cast::<crate::site::Builder>().as_ref() };
     // SAFETY: the caller's duty.
@@ -69,13 +69,16 @@ unsafe fn site_of(setup: &RawSetup) -> Result<Site, NotAProxy> {
     // SAFETY: the caller's duty.
     let proxies = (0..setup.proxy_count).map(|at| unsafe { CStr::from_ptr(*setup.proxies.add(at)) });
     let proxies: Vec<_> = proxies.map(CStr::to_string_lossy).collect();
-    Ok(Site {
+    let proxies = Proxies::of(proxies.iter().map(AsRef::as_ref))
+        .map_err(|error| core::set_error(&error.to_string()))
+        .ok()?;
+    Some(Site {
         files: files.map(crate::site::Builder::files).unwrap_or_default(),
         sees_heads: setup.sees_heads != 0,
         spool: Arc::new(SpoolFolder::new(spool, tell)),
         // SAFETY: the caller's duty.
         tls: unsafe { tls::of(setup.tls) },
-        proxies: Proxies::of(proxies.iter().map(AsRef::as_ref))?,
+        proxies,
         notice: Notice(tell),
     })
 }
@@ -128,13 +131,7 @@ pub unsafe extern "C" fn rk_listen_tcp(
         // SAFETY: the caller's duty.
         let host = unsafe { CStr::from_ptr(host) }.to_string_lossy();
         // SAFETY: the caller's duty.
-        let site = match unsafe { site_of(&*setup) } {
-            Ok(site) => site,
-            Err(error) => {
-                core::set_error(&error.to_string());
-                return FAILED;
-            }
-        };
+        let Some(site) = (unsafe { site_of(&*setup) }) else { return FAILED };
         let tls = site.tls.clone();
         let Some(address) = u16::try_from(port).ok().and_then(|port| address_of(&host, port)) else {
             core::set_error(&format!(
@@ -173,13 +170,7 @@ pub unsafe extern "C" fn rk_listen_unix(
         // SAFETY: the caller's duty.
         let path = unsafe { path_of(path) };
         // SAFETY: the caller's duty.
-        let site = match unsafe { site_of(&*setup) } {
-            Ok(site) => site,
-            Err(error) => {
-                core::set_error(&error.to_string());
-                return FAILED;
-            }
-        };
+        let Some(site) = (unsafe { site_of(&*setup) }) else { return FAILED };
         let tls = site.tls.clone();
         let Some((id, _)) = core::with(|core| {
             let started = core.server().listen_unix(path, u32::try_from(mask).ok(), site);
