@@ -35,6 +35,8 @@ prepare <- function() {
     shared$socket_parts <- list(WebSocket$public_methods, c(WebSocket$classname, "R6"), WebSocket$public_fields)
     shared$then <- answer_later
     shared$message <- error_page
+    shared$body_came <- body_came
+    shared$body_over <- body_over
     shared$new_source <- new_source
     shared$begin_stream <- begin_stream
     shared$take_later <- take_later

@@ -7,7 +7,8 @@
 #' A list, environment, R6 or reference class object with some of these, or a function, which is taken as `call`:
 #' \describe{
 #'   \item{`call(req)`}{answers a request, see below.}
-#'   \item{`onHeaders(req)`}{sees a request before its body has been read. `NULL` lets it go on; a response ends it.}
+#'   \item{`onHeaders(req)`}{sees a request before its body has been read. `NULL` lets it go on, a response ends it, and
+#'     [receive_body()] takes the body as it arrives.}
 #'   \item{`onWSOpen(ws)`}{is given the [WebSocket] of each client that opens one.}
 #'   \item{`staticPaths`}{folders and files that are served without R, see [staticPath()].}
 #'   \item{`staticPathOptions`}{their options, see [staticPathOptions()].}

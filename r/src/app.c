@@ -55,7 +55,7 @@ struct visit {
 };
 
 // Sends the reply and lets go of what R held for the request.
-static void respond(uint32_t slot, uint64_t id) {
+void app_respond(uint32_t slot, uint64_t id) {
     rk_respond(slot, id);
     input_answered(slot, id);
 }
@@ -91,7 +91,7 @@ static void take_result(struct visit* visit, SEXP value) {
     visit->problem = response_write(slot, id, PROTECT(value));
     UNPROTECT(1);
     if (visit->problem == NULL) {
-        respond(slot, id);
+        app_respond(slot, id);
         stream_begin();
     }
 }
@@ -112,7 +112,9 @@ static bool ask_on_headers(struct visit* visit, SEXP app, SEXP req) {
     SEXP function = PROTECT(app_field(app, syms.on_headers));
     SEXP value = PROTECT(function == R_NilValue ? R_NilValue : call_with(function, req));
     bool has_answered = !is_nothing(value);
-    if (has_answered) {
+    if (receive_is(value)) {
+        visit->problem = receive_begin(visit->event, value);
+    } else if (has_answered) {
         take_result(visit, value);
     }
     UNPROTECT(2);
@@ -125,7 +127,7 @@ static void ask_call(struct visit* visit, SEXP app, SEXP req) {
     if (function == R_NilValue) {
         static const char page[] = "404 Not Found\n";
         response_text(visit->event->slot, visit->event->id, 404, "text/plain", page, sizeof page - 1);
-        respond(visit->event->slot, visit->event->id);
+        app_respond(visit->event->slot, visit->event->id);
     } else {
         take_result(visit, PROTECT(call_with(function, req)));
         UNPROTECT(1);
@@ -157,7 +159,7 @@ static SEXP run_visit(void* data) {
                 request_restore(req, saved);
             }
             rk_reply_begin(event->slot, event->id, 101);
-            respond(event->slot, event->id);
+            app_respond(event->slot, event->id);
             visit->stage = STAGE_ON_WS_OPEN;
             socket_open(event, app, req);
         }
@@ -194,7 +196,7 @@ static void route_of(const struct rk_event* event, char out[ROUTE_MAX]) {
 }
 
 // 500 with httpuv's two texts.
-static void answer_failure(uint32_t slot, uint64_t id, SEXP condition) {
+void answer_failure(uint32_t slot, uint64_t id, SEXP condition) {
     static const char type[] = "text/plain; charset=UTF-8";
     static const char plain[] = "An exception occurred.";
     if (condition != R_NilValue) {
@@ -205,14 +207,14 @@ static void answer_failure(uint32_t slot, uint64_t id, SEXP condition) {
             response_text(slot, id, 500, type, CHAR(STRING_ELT(text, 0)), (size_t)LENGTH(STRING_ELT(text, 0)));
             UNPROTECT(2);
             rk_reply_fail(slot, id);
-            respond(slot, id);
+            app_respond(slot, id);
             return;
         }
         UNPROTECT(2);
     }
     response_text(slot, id, 500, type, plain, sizeof plain - 1);
     rk_reply_fail(slot, id);
-    respond(slot, id);
+    app_respond(slot, id);
 }
 
 static void handle_request(const struct rk_event* event) {
@@ -224,7 +226,7 @@ static void handle_request(const struct rk_event* event) {
     if (app == NULL) {
         // Its server was stopped with the request in the queue: nobody is there to answer, nobody to read it.
         rk_refuse(event->slot, event->id);
-        respond(event->slot, event->id);
+        app_respond(event->slot, event->id);
         release(event->token);
         return;
     }
@@ -280,6 +282,10 @@ void handle_event(const struct rk_event* event) {
     case RK_DEPARTED:
         handle_stream(&copy);
         break;
+    case RK_BODY:
+    case RK_BODY_END:
+        handle_body(&copy);
+        break;
     default:
         break;
     }
@@ -320,7 +326,7 @@ SEXP ffi_respond(SEXP ticket, SEXP value) {
     SEXP condition = PROTECT(kept(guard.token));
     release(guard.token);
     if (failure == FAILURE_NONE && settled.problem == NULL) {
-        respond(settled.slot, settled.id);
+        app_respond(settled.slot, settled.id);
         stream_begin();
     } else {
         end_promise(settled.slot, settled.id, condition, settled.problem, false);

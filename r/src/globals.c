@@ -141,6 +141,8 @@ static void symbols_init(void) {
         .state = Rf_install("state"),
         .value = Rf_install("value"),
         .ask = Rf_install("ask"),
+        .has_failed = Rf_install("has_failed"),
+        .is_answered = Rf_install("is_answered"),
         .heartbeat = Rf_install("heartbeat"),
         .map = Rf_install("map"),
         .is_events = Rf_install("is_events"),
@@ -208,6 +210,8 @@ void globals_prepare(SEXP shared) {
     objs.socket_parts = shared_object(shared, "socket_parts");
     objs.then = shared_object(shared, "then");
     objs.message = shared_object(shared, "message");
+    objs.body_came = shared_object(shared, "body_came");
+    objs.body_over = shared_object(shared, "body_over");
     objs.new_source = shared_object(shared, "new_source");
     objs.begin_stream = shared_object(shared, "begin_stream");
     objs.take_later = shared_object(shared, "take_later");

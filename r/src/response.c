@@ -207,7 +207,8 @@ static const char* read_status(SEXP value, int* status) {
     }
     // 1xx are the server's own; NaN fails both comparisons.
     if (!(number >= 200 && number < 1000)) {
-        return "`status` must be a number from 200 to 999";
+        return receive_is(value) ? "receive_body() is for `onHeaders`: the body has been read here"
+                                 : "`status` must be a number from 200 to 999";
     }
     *status = (int)number;
     return NULL;

@@ -35,7 +35,9 @@ enum rk_kind {
     RK_HEAD = 6,       // as RK_REQUEST, before the body has been read
     RK_WANT = 7,       // id: a stream that is pulled has room for a piece
     RK_ROOM = 8,       // id: there is room again, after RK_ENOUGH
-    RK_DEPARTED = 9    // id, code (enum rk_departure): the stream is over
+    RK_DEPARTED = 9,   // id, code (enum rk_departure): the stream is over
+    RK_BODY = 10,      // slot, id, data: a piece of a request's body, after rk_receive()
+    RK_BODY_END = 11   // slot, id, code (enum rk_departure): no more of it comes
 };
 
 struct rk_event {
@@ -44,7 +46,7 @@ struct rk_event {
     uint32_t slot;
     int32_t code;
     uint64_t id;
-    uint64_t token;  // what rk_proceed(), rk_ws_bind() or rk_reply_stream() was given; 0: nothing
+    uint64_t token;  // what rk_proceed(), rk_receive(), rk_ws_bind() or rk_reply_stream() was given; 0: nothing
     struct rk_bytes method;
     struct rk_bytes path;
     struct rk_bytes query;
@@ -114,6 +116,8 @@ void rk_flush(void);
 
 // the exchange that R holds
 int rk_proceed(uint32_t slot, uint64_t id, uint64_t token);
+int rk_receive(uint32_t slot, uint64_t id, uint64_t token);  // R keeps the exchange
+void rk_taken_of(uint64_t id, size_t bytes);                 // of a body that is received
 int64_t rk_body_read(uint32_t slot, uint64_t id, uint64_t offset, void* out, size_t len);
 int rk_body_is_lendable(uint32_t slot, uint64_t id, size_t len);
 void* rk_body_lend(uint32_t slot, uint64_t id, size_t len);

@@ -31,6 +31,7 @@ extern struct symbols {
     SEXP status, response_headers, body, body_file, body_file_owned, file, owned;
     SEXP handle, request, paused, dollar;
     SEXP ticket, promise_impl, enclosing, private_fields, state, value;
+    SEXP has_failed, is_answered;
     SEXP ask, heartbeat, map, is_events, is_spent, route, exhausted;
 } syms;
 
@@ -40,6 +41,7 @@ extern struct objects {
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
     SEXP request_frame, stream_parts, open_body, bind_body, close_body, socket_parts, then;
+    SEXP body_came, body_over;
     SEXP new_source, begin_stream, take_later, drained, depart;
     SEXP overflow, message, report, load_later, heed, hear_interrupts;
 } objs;
@@ -176,6 +178,8 @@ SEXP promise_value(SEXP promise);
 void app_set(uint32_t listener, SEXP app, bool has_on_headers);
 void app_remove(uint32_t listener);
 void handle_event(const struct rk_event* event);
+void app_respond(uint32_t slot, uint64_t id);
+void answer_failure(uint32_t slot, uint64_t id, SEXP condition);
 
 // prototype.c -------------------------------------------------------------
 
@@ -195,6 +199,16 @@ void prototype_bind(const struct prototype* prototype, SEXP enclosing, SEXP self
 
 SEXP handle_new(uint64_t id);
 double handle_id(SEXP handle, const char* what, const char* given);
+
+// receive.c ---------------------------------------------------------------
+
+bool receive_is(SEXP value);
+const char* receive_begin(const struct rk_event* event, SEXP receiver);
+void handle_body(const struct rk_event* event);
+SEXP ffi_receive_taken(SEXP receiver, SEXP bytes);
+SEXP ffi_receive_fail(SEXP receiver, SEXP condition);
+SEXP ffi_receive_held(SEXP receiver);
+SEXP ffi_receive_drop(SEXP receiver);
 
 // stream.c ----------------------------------------------------------------
 

@@ -26,7 +26,8 @@ pub enum Event {
     /// [`Command::Respond`], once.
     Request(Box<Exchange>),
     /// A request whose body has not been read, for an application that wants to see its head first. Answered by
-    /// [`Command::Proceed`], after which it comes again as [`Event::Request`], or by [`Command::Respond`].
+    /// [`Command::Proceed`], after which it comes again as [`Event::Request`], or by [`Command::Respond`], before which
+    /// [`Command::Receive`] may ask for its body in pieces.
     Head(Box<Exchange>),
     /// A whole message.
     Message {
@@ -54,6 +55,24 @@ pub enum Event {
         socket: SocketId,
         /// Its listener.
         listener: ListenerId,
+    },
+    /// A piece of a request's body, after [`Command::Receive`].
+    Body {
+        /// The request.
+        call: ExchangeId,
+        /// Its listener.
+        listener: ListenerId,
+        /// The bytes.
+        payload: Payload,
+    },
+    /// No more of it comes: told exactly once for each [`Command::Receive`].
+    BodyEnd {
+        /// The request.
+        call: ExchangeId,
+        /// Its listener.
+        listener: ListenerId,
+        /// [`Departure::Done`]: it is whole, or the request has been answered before.
+        reason: Departure,
     },
     /// There is room for a piece of a stream that is pulled ([`StreamRules`](crate::StreamRules)). Answered by
     /// [`Command::Piece`], [`Command::End`] or [`Command::Cut`]; not told again before that.
@@ -88,6 +107,23 @@ pub enum Command {
     Respond(Box<Exchange>),
     /// The body may be read.
     Proceed(Box<Exchange>),
+    /// The body of a request that was shown as [`Event::Head`] is to come in pieces. The application keeps the exchange, and may
+    /// answer at any time.
+    Receive {
+        /// The request.
+        call: ExchangeId,
+        /// Its listener.
+        listener: ListenerId,
+        /// Its exchange's [slot](Exchange::slot).
+        slot: u32,
+    },
+    /// Bytes of such a body have been dealt with: as many more may come.
+    Taken {
+        /// The request.
+        call: ExchangeId,
+        /// How many.
+        bytes: usize,
+    },
     /// Sends a message.
     Send {
         /// The WebSocket.

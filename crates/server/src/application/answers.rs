@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use rookery_exchange::{Exchange, ExchangeId};
+use rookery_exchange::{Exchange, ExchangeId, ListenerId};
 
 /// A table of exchanges in flight; an exchange carries the number of its place.
 #[derive(Debug, Default)]
@@ -32,18 +32,15 @@ pub(crate) enum Answer {
     Reply(Box<Exchange>),
     /// The body is to be read.
     Proceed(Box<Exchange>),
+    /// The application keeps it, and has its body come in pieces.
+    Receive(ListenerId),
 }
 
 impl Answer {
-    fn exchange(&self) -> &Exchange {
+    pub(super) fn exchange(&self) -> Option<&Exchange> {
         match self {
-            Answer::Reply(exchange) | Answer::Proceed(exchange) => exchange,
-        }
-    }
-
-    pub(super) fn into_exchange(self) -> Box<Exchange> {
-        match self {
-            Answer::Reply(exchange) | Answer::Proceed(exchange) => exchange,
+            Answer::Reply(exchange) | Answer::Proceed(exchange) => Some(exchange),
+            Answer::Receive(_) => None,
         }
     }
 }
@@ -64,14 +61,14 @@ impl Answers {
         slot
     }
 
-    /// Closes the place of an exchange; one that came back meanwhile is returned.
-    pub(super) fn close(&self, slot: u32) -> Option<Box<Exchange>> {
+    /// Closes the place of an exchange, whose id is returned with what came meanwhile.
+    pub(super) fn close(&self, slot: u32) -> (ExchangeId, Option<Answer>) {
         let mut places = self.places.borrow_mut();
         let place = &mut places.all[slot as usize];
-        place.id = 0;
+        let id = std::mem::take(&mut place.id);
         let came = place.came.take();
         places.free.push(slot);
-        came.map(Answer::into_exchange)
+        (id, came)
     }
 
     /// Whether somebody waits for an exchange.
@@ -80,17 +77,15 @@ impl Answers {
         places.all.get(exchange.slot() as usize).is_some_and(|place| place.id == exchange.id())
     }
 
-    /// The application gives an exchange back: the key of the peer that waits for it, to be woken, or the exchange when
-    /// none does any more.
-    pub(super) fn put(&self, answer: Answer) -> Result<usize, Box<Exchange>> {
+    /// The application answers: the key of the peer that waits for it, to be woken, or the answer when none does any more.
+    pub(super) fn put(&self, slot: u32, id: ExchangeId, answer: Answer) -> Result<usize, Answer> {
         let mut places = self.places.borrow_mut();
-        let (slot, id) = (answer.exchange().slot() as usize, answer.exchange().id());
-        match places.all.get_mut(slot) {
+        match places.all.get_mut(slot as usize) {
             Some(place) if place.id == id => {
                 place.came = Some(answer);
                 Ok(place.peer)
             }
-            _ => Err(answer.into_exchange()),
+            _ => Err(answer),
         }
     }
 

@@ -85,7 +85,14 @@ impl Dispatch {
 
     /// Nobody waits for the answer of a call any more; one that had come is returned.
     pub(crate) fn abandon(&self, slot: u32) -> Option<Box<Exchange>> {
-        self.answers.close(slot)
+        let (id, came) = self.answers.close(slot);
+        match came? {
+            Answer::Reply(exchange) | Answer::Proceed(exchange) => Some(exchange),
+            Answer::Receive(listener) => {
+                self.tell(Event::BodyEnd { call: id, listener, reason: Departure::Client });
+                None
+            }
+        }
     }
 
     /// Ends an exchange: closes its place and takes it back.
@@ -147,7 +154,25 @@ impl Dispatch {
 
     /// Gives an answer to its call: the key of the peer to be woken; `None` when nobody waits any more.
     pub(crate) fn put(&self, answer: Answer) -> Option<usize> {
-        self.answers.put(answer).map_err(|unwanted| self.disown(unwanted)).ok()
+        let (slot, id) = answer.exchange().map(|exchange| (exchange.slot(), exchange.id()))?;
+        match self.answers.put(slot, id, answer) {
+            Ok(peer) => Some(peer),
+            Err(Answer::Reply(unwanted) | Answer::Proceed(unwanted)) => {
+                self.disown(unwanted);
+                None
+            }
+            Err(Answer::Receive(_)) => None,
+        }
+    }
+
+    /// The application has the body of a call come in pieces: the key of the peer to be woken; `None` when nobody waits any
+    /// more.
+    pub(crate) fn receive(&self, slot: u32, call: ExchangeId, listener: ListenerId) -> Option<usize> {
+        let peer = self.answers.put(slot, call, Answer::Receive(listener)).ok();
+        if peer.is_none() {
+            self.tell(Event::BodyEnd { call, listener, reason: Departure::Client });
+        }
+        peer
     }
 
     // ---- waking ----

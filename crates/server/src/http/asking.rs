@@ -30,6 +30,8 @@ pub(super) enum Unanswered {
     Refused(Box<Exchange>),
     /// The client has gone.
     Gone,
+    /// The application keeps the exchange, and has its body come in pieces.
+    Receives(Asking),
 }
 
 /// Hands the exchange of a call to the application and waits for its answer.
@@ -39,9 +41,15 @@ pub(super) async fn ask(
     event: fn(Box<Exchange>) -> Event,
 ) -> Result<Answer, Unanswered> {
     call.is_asked();
-    let asking = Asking::new(&call.connection, &exchange);
+    let mut asking = Asking::new(&call.connection, &exchange);
     match call.http().dispatch.push(event(exchange)) {
-        Ok(()) => asking.await.map_err(|Gone| Unanswered::Gone),
+        Ok(()) => match (&mut asking).await {
+            Ok(Answer::Receive(_)) => {
+                asking.is_over = false;
+                Err(Unanswered::Receives(asking))
+            }
+            answered => answered.map_err(|Gone| Unanswered::Gone),
+        },
         Err(PushError::Full(exchange)) => {
             asking.cancel();
             Err(Unanswered::Refused(exchange))
@@ -52,7 +60,7 @@ pub(super) async fn ask(
 
 /// Waits for the application. Dropped before, it tells the application that nobody waits for its answer.
 #[derive(Debug)]
-struct Asking {
+pub(super) struct Asking {
     connection: Rc<Connection>,
     slot: u32,
     departed: Arc<AtomicBool>,
@@ -67,6 +75,13 @@ impl Asking {
             departed: exchange.departed_flag(),
             is_over: false,
         }
+    }
+
+    /// The answer, when it has come. Does not look whether there is anybody to answer.
+    pub(super) fn answer(&mut self) -> Option<Answer> {
+        let answer = self.connection.http.dispatch.answer(self.slot);
+        self.is_over |= answer.is_some();
+        answer
     }
 
     /// The exchange was not handed over after all.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rookery_error::{ErrorHook as _, Reports};
 use rookery_exchange::{Blocks, Exchange};
 
+use super::bodies::Bodies;
 use super::call_parts::{CallParts, KeptParts};
 use super::compress::Gzip;
 use super::header_names::HeaderNames;
@@ -28,6 +29,8 @@ pub(crate) struct Http {
     pub(crate) websockets: Rc<WebSockets>,
     /// Replies that come in pieces.
     pub(crate) streams: Streams,
+    /// Bodies of requests that go to the application in pieces.
+    pub(crate) bodies: Bodies,
     /// Where entries of the access log go, if anywhere.
     pub(super) log: Arc<CurrentLog>,
     /// Where errors go.
@@ -61,6 +64,7 @@ impl Http {
             dispatch: Rc::clone(&websockets.shared.dispatch),
             websockets,
             streams: Streams::default(),
+            bodies: Bodies::default(),
             log,
             reports,
             scratch,

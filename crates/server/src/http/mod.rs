@@ -2,6 +2,7 @@
 //! are here; what the application is, and what a socket is, are not.
 
 mod asking;
+pub(crate) mod bodies;
 mod body;
 mod call;
 mod call_parts;
@@ -14,6 +15,7 @@ mod greeting;
 mod head;
 mod header_names;
 mod hyper_io;
+mod receiving;
 mod reply;
 mod reply_body;
 mod reply_source;

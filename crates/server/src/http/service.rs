@@ -14,7 +14,7 @@ use super::connection::Connection;
 use super::reply::{self, ReplyForm};
 use super::reply_body::{ReplyBody, compressed};
 use super::static_file::{self, Answered};
-use super::{body, head, streaming};
+use super::{body, head, receiving, streaming};
 use crate::application::dispatch::{Answer, is_accepted, is_streamed};
 use crate::rejection::Rejection;
 use crate::websocket::handshake;
@@ -86,8 +86,16 @@ async fn reply_to(mut call: Call, request: Request<Incoming>) -> Result<Response
                     call.leaves_rest(true);
                     return Ok(respond(call, answered, headers, form).await);
                 }
-                Err(Unanswered::Gone) => return Err(Gone),
+                Err(Unanswered::Gone) | Ok(Answer::Receive(_)) => return Err(Gone),
                 Err(Unanswered::Refused(unasked)) => return Ok(busy(call, unasked, headers, true)),
+                Err(Unanswered::Receives(asking)) => {
+                    // Boxed, so that every connection is not as large as the few that need it.
+                    return match Box::pin(receiving::receive(call, body, asking)).await {
+                        Ok((call, answered)) => Ok(respond(call, answered, headers, form).await),
+                        Err((call, Some(rejection))) => Ok(reply::reject(call, headers, rejection)),
+                        Err((_, None)) => Err(Gone),
+                    };
+                }
             }
             call.reads_request();
         }
@@ -113,7 +121,9 @@ async fn reply_to(mut call: Call, request: Request<Incoming>) -> Result<Response
             std::future::pending().await
         }
         Ok(Answer::Reply(answered)) => Ok(respond(call, answered, headers, form).await),
-        Ok(Answer::Proceed(_)) | Err(Unanswered::Gone) => Err(Gone),
+        Ok(Answer::Proceed(_) | Answer::Receive(_)) | Err(Unanswered::Gone | Unanswered::Receives(_)) => {
+            Err(Gone)
+        }
         Err(Unanswered::Refused(unasked)) => Ok(busy(call, unasked, headers, false)),
     }
 }

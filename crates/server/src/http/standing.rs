@@ -119,6 +119,11 @@ impl Standing {
         self.is_write_blocked.set(false);
     }
 
+    /// The peer's bytes are not read: the application is waited for.
+    pub(super) fn waits_for_application(&self) {
+        self.is_read_blocked.set(false);
+    }
+
     pub(super) fn has_written(&self, written: &Poll<io::Result<usize>>, now: u32) {
         self.is_write_blocked.set(written.is_pending());
         if let Poll::Ready(written) = written {

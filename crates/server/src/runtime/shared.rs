@@ -69,6 +69,16 @@ impl Shared {
                 self.hand_back(Answer::Reply(exchange));
             }
             Command::Proceed(exchange) => self.hand_back(Answer::Proceed(exchange)),
+            Command::Receive { call, listener, slot } => {
+                if let Some(key) = self.dispatch.receive(slot, call, listener) {
+                    self.peers.wake(key);
+                }
+            }
+            Command::Taken { call, bytes } => {
+                if let Some(key) = self.http.bodies.has_taken(call, bytes) {
+                    self.peers.wake(key);
+                }
+            }
             Command::Send { socket, kind, payload } => match self.websockets.get(socket) {
                 Some(socket) => socket.send(kind, payload),
                 None => self.dispatch.discard(payload),

@@ -66,6 +66,7 @@ const TABLE: &[Row] = &[
         "send_queue.rs",
         "a_peer_that_never_reads_is_dropped_and_the_application_told",
     ),
+    ("bytes of a body in pieces", &[], "receiving.rs", "no_more_is_read_ahead_than_256_kib"),
     ("bytes of a reply in pieces", &["stream_bytes"], "streams.rs", "who_takes_less_than_is_made_is_cut"),
     ("what peers make the server hold", &["memory", "shares"], "budget.rs", "half_sent_bodies"),
     ("connections, at 32 KiB each", &["shares.connections"], "budget.rs", "long_heads"),

@@ -97,6 +97,8 @@ fn describe(event: &Event) -> String {
         Event::Message { payload, .. } => format!("message {}", payload.as_bytes().len()),
         Event::Closed { code, .. } => format!("closed {code}"),
         Event::Drained { .. } => "drained".to_owned(),
+        Event::Body { payload, .. } => format!("body {}", payload.as_bytes().len()),
+        Event::BodyEnd { reason, .. } => format!("body ended {reason:?}"),
         Event::Want { .. } => "want".to_owned(),
         Event::Room { .. } => "room".to_owned(),
         Event::Departed { reason, .. } => format!("departed {reason:?}"),

@@ -28,6 +28,8 @@ pub(crate) struct Core {
     pub(crate) sockets: HashMap<u64, Bound>,
     /// The R object of each reply in pieces.
     pub(crate) streams: HashMap<u64, Streamed>,
+    /// The R object of each request whose body comes in pieces.
+    pub(crate) receivers: HashMap<u64, Receiver>,
     pub(crate) names: Names,
     pub(crate) headers: Vec<Header>,
     pub(crate) ends: [Vec<u8>; 4],
@@ -39,6 +41,15 @@ pub(crate) struct Core {
     pub(crate) tls: HashMap<u32, Counted>,
     /// The certificate that C is reading of.
     pub(crate) development: Option<DevelopmentCertificate>,
+}
+
+/// The R object of a request whose body comes in pieces.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Receiver {
+    /// Where R holds its exchange.
+    pub(crate) slot: u32,
+    /// C's token.
+    pub(crate) token: u64,
 }
 
 /// The R object of a WebSocket.
@@ -61,6 +72,7 @@ impl Core {
             free: Vec::new(),
             sockets: HashMap::new(),
             streams: HashMap::new(),
+            receivers: HashMap::new(),
             names: Names::new(),
             headers: Vec::new(),
             ends: Default::default(),

@@ -96,6 +96,8 @@ const HEAD: i32 = 6;
 const WANT: i32 = 7;
 const ROOM: i32 = 8;
 const DEPARTED: i32 = 9;
+const BODY: i32 = 10;
+const BODY_END: i32 = 11;
 
 impl Core {
     fn show_exchange(&mut self, kind: i32, mut exchange: Box<Exchange>) -> RawEvent {
@@ -184,6 +186,18 @@ impl Core {
                 event.id = socket;
                 event
             }
+            Event::Body { call, listener, payload } => {
+                let mut event = self.show_receiver(BODY, call, listener);
+                let payload = self.message.insert(payload);
+                event.data = Bytes::of(payload.as_bytes());
+                event
+            }
+            Event::BodyEnd { call, listener, reason } => {
+                let mut event = self.show_receiver(BODY_END, call, listener);
+                event.code = reason as i32;
+                self.receivers.remove(&call);
+                event
+            }
             Event::Want { stream, listener } => self.show_stream(WANT, stream, listener),
             Event::Room { stream, listener } => self.show_stream(ROOM, stream, listener),
             Event::Departed { stream, listener, reason } => {
@@ -193,6 +207,16 @@ impl Core {
                 event
             }
         }
+    }
+
+    fn show_receiver(&self, kind: i32, call: u64, listener: u32) -> RawEvent {
+        let mut event = RawEvent::new(kind);
+        event.listener = listener;
+        event.id = call;
+        if let Some(receiver) = self.receivers.get(&call) {
+            (event.slot, event.token) = (receiver.slot, receiver.token);
+        }
+        event
     }
 
     fn show_stream(&self, kind: i32, stream: u64, listener: u32) -> RawEvent {

@@ -9,7 +9,7 @@ use rookery_exchange::{
     Block, Command, EVENTS_LATER, Exchange, HeaderError, Lease, ReplyBody, Tag, accepts_events,
 };
 
-use crate::core::Core;
+use crate::core::{Core, Receiver};
 use crate::{Bytes, core, entry, refusal, slice};
 
 /// Runs `body` with the exchange in a slot; `STALE` when it is not there.
@@ -29,6 +29,26 @@ pub extern "C" fn rk_proceed(slot: u32, id: u64, token: u64) -> i32 {
             refusal::OK
         })
     })
+}
+
+/// Has the body of a request come in pieces, which are shown with `token`; `RK_BODY_END` gives it back. R keeps the exchange.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_receive(slot: u32, id: u64, token: u64) -> i32 {
+    entry(refusal::STALE, || {
+        core::with(|core| {
+            let Some(exchange) = core.held(slot, id) else { return refusal::STALE };
+            let (listener, place) = (exchange.listener(), exchange.slot());
+            core.receivers.insert(id, Receiver { slot, token });
+            core.link.send(Command::Receive { call: id, listener, slot: place });
+            refusal::OK
+        })
+    })
+}
+
+/// Bytes of such a body have been dealt with.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_taken_of(id: u64, bytes: usize) {
+    entry((), || core::with(|core| core.link.send(Command::Taken { call: id, bytes })));
 }
 
 /// Reads from the body; the number of bytes, 0 at its end, -1 with an error.

@@ -1,0 +1,149 @@
+# Requests' bodies as they arrive. The object that receive_body() makes is filled by C (src/receive.c): `.ticket` names the request.
+
+#' Receive a request's body as it arrives
+#'
+#' A body is whole, in memory or in a file, before `call` sees it. `onHeaders` may return `receive_body()` instead of a response:
+#' then the body is handed over in pieces as they arrive, nothing of it is kept, and an upload of any size takes no more memory
+#' than its pieces.
+#'
+#' @details
+#' The server reads at most 256 KiB ahead: a client that sends faster than `on_data` deals with it has to wait. When `on_data` returns
+#' a promise, the next piece comes when that is fulfilled. When it returns a response (a list with `status`), that is the answer, such as a
+#' 413 for a body that is too long; the rest of the body is not read, and the connection ends. Whatever else it returns is ignored.
+#'
+#' An error in one of the functions is answered with status 500, and told on stderr.
+#'
+#' @param on_data A function of a raw vector, called for each piece.
+#' @param on_end A function of no arguments, called when the body is whole (at once if there is none): it returns the response, or the
+#'   promise of one.
+#' @param on_close `NULL`, or a function of the reason, called once at the end: `"done"` (`on_end` has been called, or `on_data` has answered),
+#'   `"client"` (it went away), `"timeout"` (it sent nothing for long), `"error"` or `"stop"`. There a file is closed.
+#' @return An object for `onHeaders` to return. It is for one request.
+#' @examples
+#' app <- list(
+#'   onHeaders = function(req) {
+#'     if (req$PATH_INFO != "/upload") return(NULL)
+#'     path <- tempfile()
+#'     con <- file(path, "wb")
+#'     receive_body(
+#'       on_data = function(bytes) writeBin(bytes, con),
+#'       on_end = function() list(status = 201L, headers = list(), body = paste("saved in", path)),
+#'       on_close = function(reason) {
+#'         close(con)
+#'         if (reason != "done") unlink(path)
+#'       }
+#'     )
+#'   },
+#'   call = function(req) list(status = 404L, headers = list(), body = "")
+#' )
+#' @export
+receive_body <- function(on_data, on_end, on_close = NULL) {
+  check_function(on_data, "on_data")
+  check_function(on_end, "on_end")
+  if (!is.null(on_close)) check_function(on_close, "on_close")
+  receiver <- new.env(parent = emptyenv())
+  receiver$on_data <- on_data
+  receiver$on_end <- on_end
+  receiver$on_close <- on_close
+  receiver$queue <- list()
+  receiver$is_busy <- FALSE
+  receiver$is_answered <- FALSE
+  class(receiver) <- "rookery_receiver"
+  receiver
+}
+
+# A piece has come. While a promise holds it back it waits, with those that the server reads ahead.
+body_came <- function(receiver, bytes) {
+  if (receiver$is_busy) {
+    receiver$queue[[length(receiver$queue) + 1]] <- bytes
+  } else if (!receiver$is_answered) {
+    body_dealt_with(receiver, receiver$on_data(bytes), length(bytes))
+  }
+}
+
+# What `on_data` made of `n` bytes.
+body_dealt_with <- function(receiver, value, n) {
+  if (inherits(value, "promise")) {
+    receiver$is_busy <- TRUE
+    promises::then(
+      value,
+      onFulfilled = function(value) body_goes_on(receiver, value, n),
+      onRejected = function(reason) {
+        receiver$is_busy <- FALSE
+        .Call(ffi_receive_fail, receiver, reason)
+        body_next(receiver)
+      }
+    )
+  } else if ((is.list(value) || is.environment(value)) && !is.null(value[["status"]])) {
+    body_answer(receiver, value)
+  } else {
+    .Call(ffi_receive_taken, receiver, n)
+  }
+  NULL
+}
+
+# A promise that held the next piece back has been fulfilled.
+body_goes_on <- function(receiver, value, n) {
+  receiver$is_busy <- FALSE
+  body_try(receiver, {
+    body_dealt_with(receiver, value, n)
+    body_next(receiver)
+  })
+}
+
+body_try <- function(receiver, expression) {
+  tryCatch(expression, error = function(condition) {
+    .Call(ffi_receive_fail, receiver, condition)
+    body_next(receiver)
+  })
+}
+
+# What came meanwhile.
+body_next <- function(receiver) {
+  while (!receiver$is_busy && length(receiver$queue) > 0) {
+    bytes <- receiver$queue[[1]]
+    receiver$queue <- receiver$queue[-1]
+    body_came(receiver, bytes)
+  }
+  if (!receiver$is_busy && !is.null(receiver$over)) {
+    reason <- receiver$over
+    receiver$over <- NULL
+    body_finish(receiver, reason)
+  }
+}
+
+body_answer <- function(receiver, value) {
+  receiver$is_answered <- TRUE
+  ticket <- receiver$.ticket
+  if (inherits(value, "promise")) answer_later(value, ticket) else .Call(ffi_respond, ticket, value)
+}
+
+# No more comes.
+body_over <- function(receiver, reason) {
+  if (receiver$is_busy) {
+    receiver$over <- reason
+  } else {
+    body_finish(receiver, reason)
+  }
+}
+
+body_finish <- function(receiver, reason) {
+  if (reason == "done" && !receiver$is_answered && !.Call(ffi_receive_held, receiver)) {
+    # Answered for R, because the server stops: the body is not whole.
+    reason <- "stop"
+  }
+  if (reason == "done" && !receiver$is_answered) {
+    tryCatch(
+      body_answer(receiver, receiver$on_end()),
+      error = function(condition) .Call(ffi_receive_fail, receiver, condition)
+    )
+  } else if (reason != "done") {
+    receiver$is_answered <- TRUE
+    .Call(ffi_receive_drop, receiver)
+  }
+  on_close <- receiver$on_close
+  receiver$on_close <- NULL
+  if (is.function(on_close)) {
+    on_close(if (isTRUE(receiver$has_failed)) "error" else reason)
+  }
+}

@@ -1,0 +1,133 @@
+// Requests' bodies in pieces: R/receive.R is told of each, and of the end.
+#include <stdio.h>
+#include <string.h>
+
+#include "shim.h"
+
+static const char* const reasons[] = {"done", "client", "error", "slow", "timeout", "stop"};
+
+bool receive_is(SEXP value) {
+    return TYPEOF(value) == ENVSXP && Rf_inherits(value, "rookery_receiver");
+}
+
+static double ticket_part(SEXP receiver, int part) {
+    SEXP ticket = variable(receiver, syms.ticket);
+    if (ticket == NULL || TYPEOF(ticket) != REALSXP || XLENGTH(ticket) != 2) {
+        Rf_errorcall(R_NilValue, "this receive_body() is no request's");
+    }
+    return REAL(ticket)[part];
+}
+
+static SEXP call_over(SEXP receiver, const char* reason) {
+    SEXP reason_r = PROTECT(Rf_mkString(reason));
+    SEXP call = PROTECT(Rf_lang3(objs.body_over, receiver, reason_r));
+    SEXP value = Rf_eval(call, R_BaseEnv);
+    UNPROTECT(2);
+    return value;
+}
+
+// onHeaders has returned what receives the body. Runs guarded.
+const char* receive_begin(const struct rk_event* event, SEXP receiver) {
+    if (variable(receiver, syms.ticket) != NULL) {
+        return "receive_body() has received another request's body: make one for each";
+    }
+    SEXP ticket = PROTECT(Rf_allocVector(REALSXP, 2));
+    REAL(ticket)[0] = (double)event->slot;
+    REAL(ticket)[1] = (double)event->id;
+    Rf_defineVar(syms.ticket, ticket, receiver);
+    UNPROTECT(1);
+    if (event->kind != RK_HEAD) {
+        // There is no body.
+        call_over(receiver, "done");
+        return NULL;
+    }
+    uint64_t token = keep(receiver);
+    if (rk_receive(event->slot, event->id, token) != RK_OK) {
+        release(token);
+    }
+    return NULL;
+}
+
+// A function of the app's has failed: 500, unless the request has been answered, and what comes of the body is dropped.
+static void fail(SEXP receiver, uint32_t slot, uint64_t id, SEXP condition, const char* text) {
+    char where[300];
+    size_t len = (size_t)rk_route(slot, id, where, 256);
+    snprintf(where + len, sizeof where - len, "%s(receive_body)", len > 0 ? " " : "");
+    Rf_defineVar(syms.has_failed, Rf_ScalarLogical(TRUE), receiver);
+    Rf_defineVar(syms.is_answered, Rf_ScalarLogical(TRUE), receiver);
+    report(where, condition, text);
+    if (rk_is_held(slot, id)) {
+        answer_failure(slot, id, condition);
+    }
+}
+
+struct arrival {
+    const struct rk_event* event;
+    SEXP receiver;
+};
+
+static SEXP run_arrival(void* data) {
+    struct arrival* arrival = data;
+    const struct rk_event* event = arrival->event;
+    if (event->kind == RK_BODY_END) {
+        event_is_read();
+        return call_over(arrival->receiver, reasons[event->code >= 0 && event->code <= RK_STOP ? event->code : RK_CLIENT]);
+    }
+    SEXP bytes = PROTECT(Rf_allocVector(RAWSXP, (R_xlen_t)event->data.len));
+    memcpy(RAW(bytes), event->data.start, event->data.len);
+    event_is_read();
+    SEXP call = PROTECT(Rf_lang3(objs.body_came, arrival->receiver, bytes));
+    SEXP value = Rf_eval(call, R_BaseEnv);
+    UNPROTECT(2);
+    return value;
+}
+
+void handle_body(const struct rk_event* event) {
+    SEXP receiver = PROTECT(kept(event->token));
+    if (event->kind == RK_BODY_END) {
+        release(event->token);
+    }
+    if (receiver != R_NilValue) {
+        struct arrival arrival = {event, receiver};
+        struct guard guard = {.body = run_arrival, .data = &arrival};
+        enum failure failure = guard_run(&guard);
+        if (failure != FAILURE_NONE) {
+            SEXP condition = PROTECT(kept(guard.token));
+            release(guard.token);
+            const char* text = condition == R_NilValue ? "interrupted, or left by a restart" : NULL;
+            fail(receiver, event->slot, event->id, condition, text);
+            UNPROTECT(1);
+            guard_pass_on(failure);
+        }
+    }
+    event_is_read();
+    UNPROTECT(1);
+}
+
+// entry points ---------------------------------------------------------------
+
+SEXP ffi_receive_taken(SEXP receiver, SEXP bytes) {
+    rk_taken_of((uint64_t)ticket_part(receiver, 1), (size_t)Rf_asReal(bytes));
+    return R_NilValue;
+}
+
+SEXP ffi_receive_fail(SEXP receiver, SEXP condition) {
+    fail(receiver, (uint32_t)ticket_part(receiver, 0), (uint64_t)ticket_part(receiver, 1), condition, NULL);
+    rk_flush();
+    return R_NilValue;
+}
+
+// Whether the request still waits for its answer.
+SEXP ffi_receive_held(SEXP receiver) {
+    return Rf_ScalarLogical(rk_is_held((uint32_t)ticket_part(receiver, 0), (uint64_t)ticket_part(receiver, 1)));
+}
+
+// Its client has gone: nobody is answered.
+SEXP ffi_receive_drop(SEXP receiver) {
+    uint32_t slot = (uint32_t)ticket_part(receiver, 0);
+    uint64_t id = (uint64_t)ticket_part(receiver, 1);
+    if (rk_is_held(slot, id)) {
+        app_respond(slot, id);
+    }
+    return R_NilValue;
+}
