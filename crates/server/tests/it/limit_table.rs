@@ -67,7 +67,12 @@ const TABLE: &[Row] = &[
         "a_peer_that_never_reads_is_dropped_and_the_application_told",
     ),
     ("bytes of a body in pieces", &[], "receiving.rs", "no_more_is_read_ahead_than_256_kib"),
-    ("bytes of a reply in pieces", &["stream_bytes"], "streams.rs", "who_takes_less_than_is_made_is_cut"),
+    (
+        "bytes of a reply in pieces",
+        &["stream_bytes"],
+        "crates/server/tests/it/streams/room.rs",
+        "who_takes_less_than_is_made_is_cut",
+    ),
     ("what peers make the server hold", &["memory", "shares"], "budget.rs", "half_sent_bodies"),
     ("connections, at 32 KiB each", &["shares.connections"], "budget.rs", "long_heads"),
     ("connections, at 32 KiB each", &[], "budget.rs", "connections_that_are_all_being_served"),
@@ -94,7 +99,7 @@ const TABLE: &[Row] = &[
     (
         "what waits to be sent to WebSockets",
         &[],
-        "streams.rs",
+        "crates/server/tests/it/streams/room.rs",
         "what_waits_is_charged_and_the_largest_goes_when_there_is_no_room",
     ),
     ("replies larger than 8 KiB", &["shares.replies"], "budget.rs", "replies_that_are_not_read"),

@@ -1,0 +1,363 @@
+//! How streams end: errors, clients that go, time, stops; and what they leave behind.
+
+use std::io::Read as _;
+use std::net::Shutdown;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rookery_exchange::{Command, Departure, Event, Exchange, Given, Payload, Share};
+use rookery_server::{Config, Limits, Site};
+
+use super::{
+    GET, GET_10, PUSHED, ask, departures, ends_with, ok, pulling, pushing, read_to, rest, streaming, ten,
+};
+use crate::support::{App, Client, PATIENCE, until};
+
+#[test]
+fn an_error_before_the_head_is_an_ordinary_500() {
+    let (app, opened) = pushing(Limits::default());
+    let (mut client, open) = ask(&app, &opened, GET);
+    open.cut(Departure::Error, "ERROR: no such table");
+    let reply = client.reply().unwrap();
+    assert_eq!((reply.status, reply.body.as_slice()), (500, &b"ERROR: no such table"[..]));
+    assert_eq!(reply.header("content-type"), Some("text/plain; charset=UTF-8"));
+    app.await_event("departed Error");
+    assert_eq!(client.get("/plain").status, 200);
+    let open = {
+        client.send(GET);
+        opened.recv_timeout(PATIENCE).unwrap()
+    };
+    open.cut(Departure::Error, "");
+    assert_eq!(client.reply().unwrap().body, b"500 Internal Server Error\n");
+}
+
+#[test]
+fn an_error_after_the_head_is_a_cut_behind_what_was_written() {
+    fn with_length(exchange: &mut Exchange) {
+        ok(exchange);
+        exchange.push_reply_header(b"Content-Length", b"10000000").unwrap();
+    }
+    for (request, head) in [(GET, ok as fn(&mut Exchange)), (GET, with_length), (GET_10, ok)] {
+        let (app, opened) = streaming(Config::default(), PUSHED, head, Box::new(|_, _| unreachable!()));
+        let (mut client, open) = ask(&app, &opened, request);
+        // More than the socket takes at once: it is written first, all of it.
+        assert_eq!(open.give(vec![b'x'; 6 << 20]), Given::Enough);
+        read_to(&mut client, "\r\n\r\n");
+        open.give("last");
+        open.cut(Departure::Error, "unseen");
+        let (bytes, is_fin) = rest(&mut client);
+        assert!(!is_fin, "a clean end was faked");
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(
+            text.matches('x').count() - text[..text.find("\r\n\r\n").unwrap()].matches('x').count(),
+            6 << 20
+        );
+        assert!(
+            text.trim_end().ends_with("last") && !text.contains("unseen"),
+            "{:?}",
+            &text[text.len() - 40..]
+        );
+        app.await_event("departed Error");
+        until("nothing is charged", || app.server.budget().used(Share::Queues) == 0);
+    }
+}
+
+#[test]
+fn an_error_waits_no_longer_for_a_client_that_does_not_read() {
+    let limits = Limits {
+        idle_time: Duration::from_millis(300),
+        close_time: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let (app, opened) = pushing(limits);
+    let (_client, open) = ask(&app, &opened, GET);
+    open.give(vec![b'x'; 15 << 20]);
+    open.cut(Departure::Error, "");
+    app.await_event("departed Error");
+    until("the connection is gone", || app.listener().connections() == 0);
+}
+
+#[test]
+fn a_client_that_goes_is_noticed() {
+    // What is left of the client: a FIN alone leaves the socket.
+    type Go = fn(Client) -> Option<Client>;
+    let ways: [Go; 3] = [
+        |client| {
+            client.socket.shutdown(Shutdown::Write).unwrap();
+            Some(client)
+        },
+        |_| None,
+        // Behind the next request, which is not read before the stream has ended.
+        |mut client| {
+            client.send(GET);
+            client.socket.shutdown(Shutdown::Write).unwrap();
+            Some(client)
+        },
+    ];
+    for go in ways {
+        for has_head in [true, false] {
+            let (app, opened) = pushing(Limits::default());
+            let (mut client, open) = ask(&app, &opened, GET);
+            if has_head {
+                open.give("begun");
+                read_to(&mut client, "begun");
+            }
+            let keeps = go(client);
+            app.await_event("departed Client");
+            assert_eq!(open.give("x"), Given::Over);
+            drop(keeps);
+            until("the connection is gone", || app.listener().connections() == 0);
+            assert_eq!(departures(&app).len(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_reset_is_noticed_while_much_waits() {
+    let (app, opened) = pushing(Limits::default());
+    let (client, open) = ask(&app, &opened, GET);
+    open.give(vec![1; 10 << 20]);
+    until("the socket is full", || app.server.budget().used(Share::Queues) > 0);
+    // With unread bytes a close is a reset.
+    drop(client);
+    app.await_event("departed Client");
+    until("nothing is charged", || app.server.budget().used(Share::Queues) == 0);
+}
+
+#[test]
+fn a_client_that_went_before_the_answer_is_told_of_once() {
+    let (goes, gone) = channel();
+    let gone = Mutex::new(gone);
+    let (sender, opened) = channel();
+    let app = App::with(
+        Config::default(),
+        Site::default(),
+        Box::new(move |link, event| {
+            if let Event::Request(mut exchange) = event {
+                sender.send(()).unwrap();
+                gone.lock().unwrap().recv().unwrap();
+                ok(&mut exchange);
+                let stream = link.stream(PUSHED);
+                exchange.set_reply_stream(stream.clone());
+                let id = exchange.id();
+                link.send(Command::Respond(exchange));
+                assert_eq!(stream.flow.give(1), Given::More);
+                link.send(Command::Piece { stream: id, payload: Payload::Pooled(vec![1]) });
+            }
+        }),
+    );
+    let mut client = app.connect();
+    client.send(GET);
+    opened.recv_timeout(PATIENCE).unwrap();
+    client.socket.set_linger_to_reset();
+    drop(client);
+    until("the connection is gone", || app.listener().connections() == 0);
+    goes.send(()).unwrap();
+    app.await_event("departed Client");
+    assert_eq!(departures(&app).len(), 1);
+}
+
+#[test]
+fn a_client_that_goes_while_the_head_waits_leaves_no_place_taken() {
+    let (sender, slots) = channel();
+    let app = App::with(
+        Config::default(),
+        Site::default(),
+        Box::new(move |link, event| {
+            if let Event::Request(mut exchange) = event {
+                sender.send(exchange.slot()).unwrap();
+                ok(&mut exchange);
+                exchange.set_reply_stream(link.stream(PUSHED));
+                link.send(Command::Respond(exchange));
+            }
+        }),
+    );
+    for n in 1..=5 {
+        let mut client = app.connect();
+        client.send(GET);
+        assert_eq!(slots.recv_timeout(PATIENCE).unwrap(), 0, "the place of the one before is free");
+        drop(client);
+        until("told", || departures(&app).len() == n);
+    }
+}
+
+#[test]
+fn a_reset_behind_the_next_request_is_noticed() {
+    let (app, opened) = pushing(Limits::default());
+    let (mut client, open) = ask(&app, &opened, GET);
+    open.give("begun");
+    read_to(&mut client, "begun");
+    client.send(GET);
+    std::thread::sleep(Duration::from_millis(50));
+    client.socket.set_linger_to_reset();
+    drop(client);
+    app.await_event("departed Client");
+}
+
+#[test]
+fn an_application_may_be_silent_and_a_client_must_read() {
+    let limits = Limits { idle_time: Duration::from_millis(200), ..Limits::default() };
+    let (app, opened) = pushing(limits);
+    let (mut client, open) = ask(&app, &opened, GET);
+    open.give("one");
+    std::thread::sleep(Duration::from_secs(1));
+    open.give("two");
+    open.end();
+    assert_eq!(client.reply().unwrap().body, b"onetwo");
+    let (mut client, open) = ask(&app, &opened, GET);
+    open.give(vec![1; 10 << 20]);
+    app.await_event("departed Timeout");
+    assert!(!rest(&mut client).1, "a clean end was faked");
+}
+
+#[test]
+fn a_stop_ends_what_is_pushed_and_cuts_what_is_pulled() {
+    let (mut app, opened) = pushing(Limits::default());
+    let (mut client, open) = ask(&app, &opened, GET);
+    open.give("one");
+    read_to(&mut client, "one");
+    app.stop();
+    assert_eq!(client.reply().unwrap().body, b"one", "ended in order");
+    assert!(client.is_closed());
+    app.await_event("departed Stop");
+
+    let (mut app, opened) = pulling(Limits::default(), |open, n| {
+        if n == 0 {
+            open.give("one");
+        }
+    });
+    let (mut client, _open) = ask(&app, &opened, GET);
+    read_to(&mut client, "one");
+    let since = Instant::now();
+    app.stop();
+    assert!(since.elapsed() < Duration::from_millis(900), "the application cannot go on meanwhile");
+    assert!(!rest(&mut client).1, "a clean end was faked");
+    app.await_event("departed Stop");
+}
+
+#[test]
+fn a_stop_is_told_as_one_where_bytes_of_a_length_are_missing() {
+    for has_begun in [true, false] {
+        let (mut app, opened) = streaming(Config::default(), PUSHED, ten, Box::new(|_, _| unreachable!()));
+        let (mut client, open) = ask(&app, &opened, GET);
+        if has_begun {
+            open.give("01234");
+            read_to(&mut client, "01234");
+        }
+        app.stop();
+        let (bytes, is_fin) = rest(&mut client);
+        assert!(bytes.starts_with(b"HTTP/1.1 500") || (has_begun && !is_fin), "a clean end was faked");
+        app.await_event("departed Stop");
+    }
+}
+
+#[test]
+fn a_drain_waits_for_what_is_pulled() {
+    let (app, opened) = pulling(Limits::default(), |open, n| {
+        if n == 0 {
+            open.give("one");
+        }
+    });
+    let (mut client, open) = ask(&app, &opened, GET);
+    read_to(&mut client, "one");
+    app.listener().drain();
+    std::thread::sleep(Duration::from_millis(100));
+    open.give("two");
+    open.end();
+    assert_eq!(client.reply().unwrap().body, b"onetwo");
+    assert!(client.is_closed());
+    app.await_event("departed Done");
+}
+
+#[test]
+fn many_streams_that_end_in_every_way_leave_nothing_charged() {
+    let (app, opened) = pushing(Limits::default());
+    let budget = Arc::clone(app.server.budget());
+    for n in 0..300usize {
+        let request = [GET, GET_10, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"][n % 3];
+        let (mut client, open) = ask(&app, &opened, request);
+        match n / 3 % 10 {
+            0 => drop(client),
+            1 => {
+                open.give(vec![1; 3 << 20]);
+                client.socket.set_linger_to_reset();
+                drop(client);
+            }
+            2 => {
+                open.give(vec![1; 1 << 20]);
+                open.end();
+                rest_by_line(&mut client);
+            }
+            3 => {
+                open.give("x");
+                open.cut(Departure::Error, "page");
+                rest_by_line(&mut client);
+            }
+            4 => {
+                open.cut(Departure::Error, "page");
+                drop(client);
+            }
+            5 => {
+                open.end();
+                open.give("x");
+                open.end();
+                client.socket.shutdown(Shutdown::Write).unwrap();
+                rest_by_line(&mut client);
+            }
+            6 => {
+                open.cut(Departure::Slow, "");
+                rest_by_line(&mut client);
+            }
+            7 => {
+                open.give(vec![1; 10 << 20]);
+                open.cut(Departure::Slow, "");
+                rest_by_line(&mut client);
+            }
+            8 => {
+                open.give("x");
+                client.send(GET);
+                client.socket.shutdown(Shutdown::Both).unwrap();
+            }
+            _ => {
+                open.tell(Command::SendHead { stream: open.id });
+                drop(client);
+                open.give(vec![1; 1 << 20]);
+            }
+        }
+    }
+    until("all are gone", || app.listener().connections() == 0);
+    until("each is told of", || {
+        let streams = app.requests();
+        departures(&app).len() == streams
+    });
+    for share in Share::ALL {
+        if share != Share::Pool {
+            assert_eq!(budget.used(share), 0, "{share:?}");
+        }
+    }
+}
+
+/// Reads on until the server ends the connection, or has nothing more to say.
+fn rest_by_line(client: &mut Client) {
+    client.socket.set_read_timeout(Some(Duration::from_millis(30))).unwrap();
+    let mut buffer = vec![0; 1 << 20];
+    while matches!(client.socket.read(&mut buffer), Ok(1..)) {}
+}
+
+trait Reset {
+    fn set_linger_to_reset(&self);
+}
+
+impl Reset for std::net::TcpStream {
+    fn set_linger_to_reset(&self) {
+        let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+        let size = size_of::<libc::linger>() as libc::socklen_t;
+        let fd = std::os::fd::AsRawFd::as_raw_fd(self);
+        // SAFETY: the descriptor is open, and the value as long as said.
+        let set = unsafe {
+            libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), size)
+        };
+        assert_eq!(set, 0);
+    }
+}
