@@ -52,6 +52,7 @@ child_command <- function(found, address, dots, log, parent = NULL) {
     # The option is this session's, and its folder relative to ours.
     spool_dir = if (!is.null(getOption("rookery.spool_dir"))) spool_dir(),
     trusted_proxies = getOption("rookery.trusted_proxies"),
+    proxy_protocol = getOption("rookery.proxy_protocol"),
     ignores_interrupt = ignores_interrupt()
   )
   list(
@@ -142,6 +143,9 @@ child_main <- function(text) {
   }
   if (!is.null(spec$trusted_proxies)) {
     options(rookery.trusted_proxies = spec$trusted_proxies)
+  }
+  if (!is.null(spec$proxy_protocol)) {
+    options(rookery.proxy_protocol = spec$proxy_protocol)
   }
   status <- tryCatch(
     {

@@ -224,11 +224,12 @@ Server <- R6::R6Class(
       prepare()
       spool <- spool_dir()
       proxies <- trusted_proxies()
+      proxy_header <- has_proxy_header()
       tls <- tls_open(tls)
       private$appWrapper <- AppWrapper$new(app)
       private$site <- site_new(private$appWrapper$staticPaths, private$appWrapper$staticPathOptions)
       handlers <- private$appWrapper$handlers()
-      bound <- bind(list(private$site, handlers$app, handlers$has_on_headers, spool, tls, proxies))
+      bound <- bind(list(private$site, handlers$app, handlers$has_on_headers, spool, tls, proxies, proxy_header))
       if (is.character(bound)) {
         if (!quiet) {
           cat(what, ": ", bound, "\n", sep = "", file = stderr())

@@ -20,6 +20,11 @@
 #' the proxies that the option `rookery.trusted_proxies` names when the server is started, and of nobody by default: addresses
 #' (`"192.0.2.1"`), networks (`"10.0.0.0/8"`), or `"unix"` for all that comes over a Unix socket.
 #'
+#' A proxy that passes on what it is sent without reading it (HAProxy, a cloud's load balancer) tells by the PROXY protocol whose it
+#' is. With `options(rookery.proxy_protocol = TRUE)` when the server is started, each connection has to begin with its header, of
+#' version 1 or 2, and `REMOTE_ADDR` is the client's. Name the proxies by `rookery.trusted_proxies` as well: otherwise whoever reaches
+#' the server can claim to be anybody.
+#'
 #' @param cert The certificate with those between it and a root behind it, in PEM: the path of a file, or the text itself. Several
 #'   are chosen by the name that a client asks for; the first is for those who ask for none of them.
 #' @param key Its private key, likewise; as many as there are certificates. The default is for files with both.
@@ -218,6 +223,13 @@ trusted_proxies <- function() {
     )
   }
   proxies
+}
+
+# Whether connections begin with the header of the PROXY protocol: the option, when a server is started.
+has_proxy_header <- function() {
+  given <- getOption("rookery.proxy_protocol", FALSE)
+  check_flag(given, "options(rookery.proxy_protocol)")
+  given
 }
 
 # What serve() speaks HTTPS with, for the server on its own port or socket: the app's framework starts it, and knows nothing

@@ -72,6 +72,7 @@ struct rk_setup {
     const char* const* proxies;  // whose X-Forwarded-Proto is believed
     size_t proxy_count;
     int32_t sees_heads;
+    int32_t has_proxy_header;  // each connection begins with that of the PROXY protocol
 };
 
 // The same as in Rust (src/rust): there each is asserted as well.

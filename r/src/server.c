@@ -1,7 +1,7 @@
 // Starting and stopping listeners.
 #include "shim.h"
 
-// `setup` is list(site, app, has_on_headers, spool, tls, proxies); it lives until .Call() returns.
+// `setup` is list(site, app, has_on_headers, spool, tls, proxies, has_proxy_header); it lives until .Call() returns.
 static struct rk_setup setup_of(SEXP setup) {
     SEXP proxies = VECTOR_ELT(setup, 5);
     size_t count = (size_t)XLENGTH(proxies);
@@ -17,6 +17,7 @@ static struct rk_setup setup_of(SEXP setup) {
         .proxies = names,
         .proxy_count = count,
         .sees_heads = Rf_asLogical(VECTOR_ELT(setup, 2)) == TRUE,
+        .has_proxy_header = Rf_asLogical(VECTOR_ELT(setup, 6)) == TRUE,
     };
 }
 

@@ -53,6 +53,9 @@ rejections! {
         Handshake,
         /// A request in the clear where TLS is spoken: 400.
         PlainOnTls,
+        /// No header of the PROXY protocol where there has to be one, or from a peer that is none of the proxies: the
+        /// connection is closed.
+        Proxy,
         /// TLS where HTTP is spoken in the clear: the connection is closed.
         TlsOnPlain,
         /// What peers make the server hold is used up, see [`Limits::memory`](crate::Limits::memory): 503, or close code 1013.
@@ -80,6 +83,7 @@ impl Rejection {
             | Rejection::BodyUnreadable
             | Rejection::Handshake
             | Rejection::PlainOnTls
+            | Rejection::Proxy
             | Rejection::TlsOnPlain => 400,
             Rejection::HeadTimeout | Rejection::BodyTimeout | Rejection::MessageTimeout => 408,
             Rejection::BodyTooLarge => 413,
@@ -115,7 +119,7 @@ impl Rejection {
             }
             Rejection::Target => "400 Bad Request: this server is no proxy\n",
             Rejection::BodyUnreadable => "400 Bad Request: the body could not be read\n",
-            Rejection::Handshake | Rejection::TlsOnPlain => "400 Bad Request: no HTTP\n",
+            Rejection::Handshake | Rejection::Proxy | Rejection::TlsOnPlain => "400 Bad Request: no HTTP\n",
             Rejection::PlainOnTls => "400 Bad Request: this port speaks HTTPS\n",
             Rejection::HeadTimeout | Rejection::BodyTimeout | Rejection::MessageTimeout => {
                 "408 Request Timeout\n"
@@ -146,6 +150,7 @@ impl fmt::Display for Rejection {
             Rejection::BodyUnreadable => "the body of the request could not be read",
             Rejection::Handshake => "the handshake of TLS failed",
             Rejection::PlainOnTls => "a request in the clear on a port that speaks TLS",
+            Rejection::Proxy => "no header of the PROXY protocol, or from a peer that is no proxy",
             Rejection::TlsOnPlain => "a client that speaks TLS on a port that does not",
             Rejection::TransferCoding => "the body of the request has a transfer coding beside chunked",
             Rejection::HeadTimeout => "the head of the request took too long",

@@ -234,6 +234,21 @@ test_that("a proxy is believed when the option names it", {
   withr::with_options(list(rookery.trusted_proxies = 1), expect_error(startServer("127.0.0.1", 0, app), "must be addresses"))
 })
 
+test_that("the PROXY protocol names the client when the option says so", {
+  app <- function(req) list(status = 200L, headers = list(), body = paste(req$REMOTE_ADDR, req$REMOTE_PORT))
+  ask <- function(...) {
+    server <- startServer("127.0.0.1", 0, app)
+    on.exit(server$stop())
+    client <- local_client(server)
+    send(client, ..., "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    reply(client)$text
+  }
+  withr::local_options(rookery.proxy_protocol = TRUE)
+  expect_equal(ask("PROXY TCP4 192.0.2.7 198.51.100.1 12345 443\r\n"), "192.0.2.7 12345")
+  withr::local_options(rookery.proxy_protocol = "yes")
+  expect_error(startServer("127.0.0.1", 0, app), "must be TRUE or FALSE")
+})
+
 test_that("the certificate to develop with is made once, and its fingerprint is said", {
   withr::local_envvar(R_USER_DATA_DIR = withr::local_tempdir())
   app <- function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)

@@ -85,7 +85,7 @@ impl Call {
     pub(super) fn log(&mut self, head: &Parts) {
         let Call { connection, parts: Some(parts), .. } = self else { return };
         let request = (&head.method, &head.uri, head.version);
-        parts.entry.begin(&connection.http.log, connection.ends.remote, request);
+        parts.entry.begin(&connection.http.log, connection.ends.get().remote, request);
     }
 
     // ---- its states ----

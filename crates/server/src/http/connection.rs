@@ -38,7 +38,9 @@ pub(crate) struct Connection {
     pub(super) listener: ListenerId,
     pub(super) site: Site,
     pub(super) transport: RefCell<Transport>,
-    pub(super) ends: Ends,
+    pub(super) ends: Cell<Ends>,
+    /// Whether the peer is a proxy whose word is taken.
+    pub(super) is_proxy: bool,
     /// Whom its certificate says the peer is.
     pub(super) client: OnceCell<Arc<ClientCertificate>>,
     pub(super) standing: Standing,
@@ -120,9 +122,10 @@ impl Connection {
             listener,
             site: site.clone(),
             transport: RefCell::new(transport),
-            ends,
+            ends: Cell::new(ends),
+            is_proxy: site.proxies.has(ends.remote.map(|remote| remote.ip())),
             client: OnceCell::new(),
-            standing: Standing::new(http.peers.clock.now(), site.tls.is_some()),
+            standing: Standing::new(http.peers.clock.now(), site.greets()),
             charge: http.peers.charge(Share::Connections, connection_bytes(site.tls.is_some())),
             buffer: Cell::new(FREE),
             leaving: Cell::new(None),
@@ -146,9 +149,8 @@ impl Connection {
 
     /// Tells the application how the client came, and who it is.
     pub(super) fn show_transport(&self, exchange: &mut Exchange, headers: &HeaderMap) {
-        let is_believed = self.site.proxies.has(self.ends.remote.map(|remote| remote.ip()));
         exchange
-            .set_transport(came_by_https(headers, self.has_tls(), is_believed), self.client.get().cloned());
+            .set_transport(came_by_https(headers, self.has_tls(), self.is_proxy), self.client.get().cloned());
     }
 
     fn now(&self) -> u32 {

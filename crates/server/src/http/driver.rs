@@ -81,7 +81,7 @@ const MIN_BUFFER: usize = 8192;
 async fn serve(driven: Driven, seat: Seat) {
     let connection = &driven.0;
     // Boxed: once, and a connection in the clear has none of it.
-    if connection.has_tls() && !Box::pin(agree(connection)).await {
+    if connection.site.greets() && !Box::pin(agree(connection)).await {
         connection.settle();
         return close(connection).await;
     }

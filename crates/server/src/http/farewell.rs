@@ -20,7 +20,7 @@ pub(super) fn refuse(connection: &Connection, rejection: Rejection) {
 /// not read.
 pub(super) fn refuse_with(connection: &Connection, rejection: Rejection, text: &str) {
     connection.http.report(rejection);
-    record_unreadable(&connection.http.log, connection.ends.remote, rejection.status(), text.len());
+    record_unreadable(&connection.http.log, connection.ends.get().remote, rejection.status(), text.len());
     let head = format!(
         "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {len}\r\n\r\n",
         status = rejection.status_line(),
@@ -38,10 +38,13 @@ pub(super) fn refuse_with(connection: &Connection, rejection: Rejection, text: &
 pub(super) fn refuse_tls(connection: &Connection) {
     let rejection = Rejection::TlsOnPlain;
     connection.http.report(rejection);
-    record_unreadable(&connection.http.log, connection.ends.remote, rejection.status(), 0);
+    record_unreadable(&connection.http.log, connection.ends.get().remote, rejection.status(), 0);
     if connection.http.may_notice() {
-        let who =
-            connection.ends.remote.map_or_else(|| "a client".to_owned(), |remote| remote.ip().to_string());
+        let who = connection
+            .ends
+            .get()
+            .remote
+            .map_or_else(|| "a client".to_owned(), |remote| remote.ip().to_string());
         let notice = connection.site.notice.0;
         notice(&format!(
             "{who} asked for HTTPS where HTTP is spoken: give the server a certificate, or use http://"

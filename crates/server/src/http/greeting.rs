@@ -12,6 +12,7 @@ use super::connection::Connection;
 use super::farewell;
 use super::head::is_host;
 use super::standing::Phase;
+use crate::net::listen::Ends;
 use crate::net::tls::certificate;
 use crate::net::tls::stream::Greeting;
 use crate::rejection::Rejection;
@@ -19,8 +20,11 @@ use crate::rejection::Rejection;
 /// Bytes of a request in the clear that are read to name the URL that was meant.
 const HEAD_BYTES: usize = 8 << 10;
 
-/// Agrees on TLS with the peer. `false` when that is the end of the connection, and all has been said.
+/// Hears whom the proxy speaks for, and agrees on TLS with the peer. `false` when that is the end of the connection, and all has been said.
 pub(super) async fn agree(connection: &Connection) -> bool {
+    if connection.site.proxy_protocol && !hear_proxy(connection).await {
+        return false;
+    }
     let greeting = poll_fn(|cx| {
         connection.set_waker(cx);
         if connection.end.get().is_now() {
@@ -50,6 +54,35 @@ pub(super) async fn agree(connection: &Connection) -> bool {
     }
 }
 
+/// Takes the header of the PROXY protocol: from now on the client is whom it names.
+async fn hear_proxy(connection: &Connection) -> bool {
+    if !connection.site.proxies.is_empty() && !connection.is_proxy {
+        connection.http.report(Rejection::Proxy);
+        return false;
+    }
+    let header = poll_fn(|cx| {
+        connection.set_waker(cx);
+        if connection.end.get().is_now() {
+            return Poll::Ready(None);
+        }
+        connection.transport.borrow().poll_proxy_header(cx).map(Some)
+    });
+    match header.await {
+        Some(Ok(None)) => true,
+        Some(Ok(Some((remote, local)))) => {
+            connection.ends.set(Ends::of(remote, local));
+            true
+        }
+        Some(Err(error)) => {
+            if error.kind() == io::ErrorKind::InvalidData {
+                connection.http.report(Rejection::Proxy);
+            }
+            false
+        }
+        None => false,
+    }
+}
+
 fn note_client(connection: &Connection) {
     let mut transport = connection.transport.borrow_mut();
     if let Some(der) = transport.tls().and_then(|tls| tls.peer_certificate()) {
@@ -63,7 +96,7 @@ fn note_client(connection: &Connection) {
 /// have gone in the clear.
 async fn answer_plain(connection: &Connection) {
     let head = read_head(connection).await;
-    let url = url(&head, connection.ends.local);
+    let url = url(&head, connection.ends.get().local);
     let text =
         format!("400 Bad Request: this port speaks HTTPS{}{url}\n", if url.is_empty() { "" } else { ": " });
     farewell::refuse_with(connection, Rejection::PlainOnTls, &text);

@@ -63,7 +63,7 @@ async fn reply_to(mut call: Call, request: Request<Incoming>) -> Result<Response
     }
     let connection = &call.connection;
     let mut exchange = call.http().dispatch.begin(call.id, connection.listener, connection.key.get());
-    head::fill(&mut exchange, &head, connection.ends, is_upgrade);
+    head::fill(&mut exchange, &head, connection.ends.get(), is_upgrade);
     if connection.has_tls() || !connection.site.proxies.is_empty() {
         connection.show_transport(&mut exchange, &head.headers);
     }

@@ -21,8 +21,19 @@ pub struct Site {
     pub tls: Option<Tls>,
     /// Whose `X-Forwarded-Proto` says whether a client came by `https`.
     pub proxies: Proxies,
+    /// Whether every connection begins with the header of the PROXY protocol (versions 1 and 2), which names the client. Only the
+    /// [`proxies`](Self::proxies) may send it, where there are any; without them whoever reaches the listener can claim to be
+    /// anybody.
+    pub proxy_protocol: bool,
     /// Who is told, with a line, of what a person who runs the server wants to know.
     pub notice: Notice,
+}
+
+impl Site {
+    /// Whether something is said before the first request.
+    pub(crate) fn greets(&self) -> bool {
+        self.tls.is_some() || self.proxy_protocol
+    }
 }
 
 /// Called with one line, on the I/O thread; nobody by default.

@@ -14,7 +14,7 @@ use crate::peers::rate::Pace;
 /// What a connection is doing, which decides what it is given time for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// TLS is being agreed on.
+    /// TLS is being agreed on, or a proxy names the client.
     Handshake,
     /// Between requests.
     Idle,
@@ -55,9 +55,9 @@ pub(super) struct Standing {
 
 impl Standing {
     /// That of a new connection: its first head has to come as soon as any other.
-    pub(super) fn new(now: u32, has_tls: bool) -> Standing {
+    pub(super) fn new(now: u32, greets: bool) -> Standing {
         Standing {
-            phase: Cell::new(if has_tls { Phase::Handshake } else { Phase::Head }),
+            phase: Cell::new(if greets { Phase::Handshake } else { Phase::Head }),
             since: Cell::new(now),
             is_read_blocked: Cell::new(false),
             is_write_blocked: Cell::new(false),

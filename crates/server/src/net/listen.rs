@@ -82,6 +82,13 @@ pub(crate) struct Ends {
     pub(crate) local: Option<SocketAddr>,
 }
 
+impl Ends {
+    /// Those of a client over TCP.
+    pub(crate) fn of(remote: SocketAddr, local: SocketAddr) -> Ends {
+        Ends { remote: Some(plain(remote)), local: Some(plain(local)) }
+    }
+}
+
 impl Arrival {
     /// The client's address; `None` on a Unix socket.
     pub(crate) fn remote(&self) -> Option<SocketAddr> {
@@ -105,7 +112,7 @@ impl Arrival {
                 let local = socket.local_addr()?;
                 let socket = std::net::TcpStream::from(descriptor::lift(OwnedFd::from(socket)));
                 let close_in_child = CloseInChild::new(&socket);
-                let ends = Ends { remote: Some(plain(remote)), local: Some(plain(local)) };
+                let ends = Ends::of(remote, local);
                 (Socket::Tcp(tokio::net::TcpStream::from_std(socket)?), close_in_child, ends)
             }
             Arrival::Unix(socket) => {

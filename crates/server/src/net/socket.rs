@@ -125,6 +125,60 @@ impl Socket {
         }
     }
 
+    /// Waits until `judge` has made something of what has come, of `buffer`'s length at most and without taking it. An error when
+    /// the peer has ended before.
+    pub(crate) fn poll_peek<T>(
+        &self,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+        judge: impl Fn(&[u8]) -> Option<T>,
+    ) -> Poll<io::Result<T>> {
+        loop {
+            ready!(self.poll_read_ready(cx))?;
+            let judged = self.receive(buffer, libc::MSG_PEEK, |bytes| {
+                match judge(bytes) {
+                    Some(judged) => Ok(judged),
+                    None if bytes.is_empty() || self.has_peer_shut() => {
+                        Err(io::ErrorKind::UnexpectedEof.into())
+                    }
+                    // Until there is more.
+                    None => Err(io::ErrorKind::WouldBlock.into()),
+                }
+            });
+            match judged {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                judged => return Poll::Ready(judged),
+            }
+        }
+    }
+
+    /// Takes what has been looked at.
+    pub(crate) fn take(&self, buffer: &mut [u8]) -> io::Result<()> {
+        let len = buffer.len();
+        self.receive(buffer, 0, |taken| {
+            if taken.len() == len { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+        })
+    }
+
+    fn receive<T>(
+        &self,
+        buffer: &mut [u8],
+        flags: libc::c_int,
+        read: impl Fn(&[u8]) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let fd = self.fd();
+        let receive = || {
+            let (start, len) = (buffer.as_mut_ptr().cast(), buffer.len());
+            // SAFETY: `fd` is open, `buffer` has room for `len` bytes, and MSG_DONTWAIT keeps the call from blocking.
+            let n = unsafe { libc::recv(fd, start, len, flags | libc::MSG_DONTWAIT) };
+            read(&buffer[..usize::try_from(n).map_err(|_| io::Error::last_os_error())?])
+        };
+        match self {
+            Socket::Tcp(socket) => socket.try_io(Interest::READABLE, receive),
+            Socket::Unix(socket) => socket.try_io(Interest::READABLE, receive),
+        }
+    }
+
     /// Bytes in the socket's buffer that the peer has not acknowledged, or on a Unix socket not read; `None` where the
     /// system does not tell. A system call.
     pub(crate) fn unsent(&self) -> Option<u32> {

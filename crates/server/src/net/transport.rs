@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use tokio::io::ReadBuf;
 
 use super::addresses::OfAddress;
 use super::descriptor::CloseInChild;
+use super::proxy_header::{self, Begin};
 use super::socket::Socket;
 use super::tls::stream::{Greeting, TlsStream};
 
@@ -65,6 +67,24 @@ impl Transport {
             Channel::Plain(socket) => socket,
             Channel::Tls(tls) => tls.socket(),
         }
+    }
+
+    /// Waits for the header of the PROXY protocol, and takes it: the client that the proxy speaks for, and the address that it
+    /// reached; `None` when it speaks for itself. `InvalidData` when it is none.
+    pub(crate) fn poll_proxy_header(
+        &self,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<(SocketAddr, SocketAddr)>>> {
+        let mut buffer = [0; proxy_header::MOST];
+        let judge = |bytes: &[u8]| match proxy_header::begin(bytes) {
+            Begin::Part => None,
+            Begin::Whole(header) => Some(Some(header)),
+            Begin::Other => Some(None),
+        };
+        let header = ready!(self.socket().poll_peek(cx, &mut buffer, judge))?;
+        let Some(header) = header else { return Poll::Ready(Err(io::ErrorKind::InvalidData.into())) };
+        self.socket().take(&mut buffer[..header.len])?;
+        Poll::Ready(Ok(header.ends))
     }
 
     /// Drives the handshake of TLS to its end; there is none in the clear.

@@ -13,6 +13,7 @@ mod lifetime;
 mod limit_table;
 mod limits;
 mod off_thread;
+mod proxy;
 mod receiving;
 mod reports;
 mod seats;

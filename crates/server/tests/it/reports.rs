@@ -78,6 +78,7 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
         // A record of the handshake with a message that there is not.
         (Rejection::Handshake, usual(), vec![22, 3, 1, 0, 4, 99, 0, 0, 0], Alert),
         (Rejection::PlainOnTls, usual(), get("Host: a\r\n"), Status(400)),
+        (Rejection::Proxy, usual(), get("Host: a\r\n"), Closed),
         (Rejection::TlsOnPlain, usual(), vec![22, 3, 1, 0, 4, 1, 0, 0, 0], Closed),
     ]
 }
@@ -94,7 +95,11 @@ fn every_rejection_reaches_its_requests_hook_once() {
         let has_tls = matches!(rejection, Rejection::Handshake | Rejection::PlainOnTls);
         let app = App::with(
             Config { limits, queue },
-            if has_tls { site(settings(&["localhost"])) } else { Site::default() },
+            if has_tls {
+                site(settings(&["localhost"]))
+            } else {
+                Site { proxy_protocol: rejection == Rejection::Proxy, ..Site::default() }
+            },
             echo(|exchange| {
                 if exchange.path() == b"/fails" {
                     exchange.begin_reply(500);

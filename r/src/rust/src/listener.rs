@@ -50,6 +50,7 @@ pub struct RawSetup {
     proxies: *const *const c_char,
     proxy_count: usize,
     sees_heads: i32,
+    has_proxy_header: i32,
 }
 
 // As in rookery.h.
@@ -79,6 +80,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
         // SAFETY: the caller's duty.
         tls: unsafe { tls::of(setup.tls) },
         proxies,
+        proxy_protocol: setup.has_proxy_header != 0,
         notice: Notice(tell),
     })
 }

@@ -1,0 +1,182 @@
+//! The header of the PROXY protocol (`HAProxy`'s specification, versions 1 and 2), by which a proxy that passes bytes on tells
+//! whose they are. A listener is set to it and then has nothing else: the specification forbids to guess.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Bytes of a header: version 2 tells its length, of which anything is possible.
+pub(super) const MOST: usize = 4 << 10;
+
+/// Bytes of a line of version 1, with its CR and LF.
+const LINE: usize = 107;
+
+const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+
+/// A header that has come whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) len: usize,
+    /// The client and the address that it reached; `None` where the proxy speaks for itself, or does not know.
+    pub(super) ends: Option<(SocketAddr, SocketAddr)>,
+}
+
+/// What the first bytes of a connection are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// The beginning of a header.
+    Part,
+    Whole(Header),
+    /// No header.
+    Other,
+}
+
+/// Looks at all that has come.
+pub(super) fn begin(bytes: &[u8]) -> Begin {
+    let begins = |with: &[u8]| bytes.iter().zip(with).all(|(a, b)| a == b);
+    if begins(SIGNATURE) {
+        binary(bytes)
+    } else if begins(b"PROXY ") {
+        line(bytes)
+    } else {
+        Begin::Other
+    }
+}
+
+fn line(bytes: &[u8]) -> Begin {
+    let within = &bytes[..bytes.len().min(LINE)];
+    let Some(end) = within.iter().position(|byte| *byte == b'\n') else {
+        return if bytes.len() < LINE { Begin::Part } else { Begin::Other };
+    };
+    let Some(text) = within[..end].strip_suffix(b"\r").and_then(|line| std::str::from_utf8(line).ok()) else {
+        return Begin::Other;
+    };
+    let mut words = text.split(' ').skip(1);
+    let ends = match words.next() {
+        Some("UNKNOWN") => None,
+        Some(family @ ("TCP4" | "TCP6")) => match addresses(family, &mut words) {
+            None => return Begin::Other,
+            ends => ends,
+        },
+        _ => return Begin::Other,
+    };
+    Begin::Whole(Header { len: end + 1, ends })
+}
+
+fn addresses<'a>(
+    family: &str,
+    words: &mut impl Iterator<Item = &'a str>,
+) -> Option<(SocketAddr, SocketAddr)> {
+    let mut address = || -> Option<IpAddr> {
+        let word = words.next()?;
+        if family == "TCP4" { word.parse().ok().map(IpAddr::V4) } else { word.parse().ok().map(IpAddr::V6) }
+    };
+    let (from, to) = (address()?, address()?);
+    let mut port = || {
+        let word = words.next()?;
+        let is_plain =
+            word.bytes().all(|byte| byte.is_ascii_digit()) && (word == "0" || !word.starts_with('0'));
+        word.parse().ok().filter(|_| is_plain)
+    };
+    let ends = (SocketAddr::new(from, port()?), SocketAddr::new(to, port()?));
+    words.next().is_none().then_some(ends)
+}
+
+fn binary(bytes: &[u8]) -> Begin {
+    const FIXED: usize = 16;
+    let Some((fixed, rest)) = bytes.split_at_checked(FIXED) else { return Begin::Part };
+    let len = usize::from(u16::from_be_bytes([fixed[14], fixed[15]]));
+    if FIXED + len > MOST {
+        return Begin::Other;
+    }
+    let Some(rest) = rest.get(..len) else { return Begin::Part };
+    let port = |at: usize| u16::from_be_bytes([rest[at], rest[at + 1]]);
+    let v4 = |at: usize| IpAddr::V4(Ipv4Addr::new(rest[at], rest[at + 1], rest[at + 2], rest[at + 3]));
+    let v6 = |at: usize| {
+        let octets: [u8; 16] = rest[at..at + 16].try_into().expect("sixteen of them");
+        IpAddr::V6(Ipv6Addr::from(octets))
+    };
+    let ends = match (fixed[12], fixed[13]) {
+        // LOCAL: the proxy itself, whatever follows. Unspecified, and Unix sockets, which have no address here.
+        (0x20, _) | (0x21, 0x00) => None,
+        (0x21, 0x31) if len >= 216 => None,
+        (0x21, 0x11) if len >= 12 => {
+            Some((SocketAddr::new(v4(0), port(8)), SocketAddr::new(v4(4), port(10))))
+        }
+        (0x21, 0x21) if len >= 36 => {
+            Some((SocketAddr::new(v6(0), port(32)), SocketAddr::new(v6(16), port(34))))
+        }
+        _ => return Begin::Other,
+    };
+    Begin::Whole(Header { len: FIXED + len, ends })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(from: &str, to: &str) -> Option<(SocketAddr, SocketAddr)> {
+        Some((from.parse().unwrap(), to.parse().unwrap()))
+    }
+
+    /// A header of version 2.
+    fn second(command: u8, family: u8, content: &[u8]) -> Vec<u8> {
+        let len = u16::try_from(content.len()).unwrap().to_be_bytes();
+        [&SIGNATURE[..], &[command, family], &len, content].concat()
+    }
+
+    #[test]
+    fn headers_of_both_versions_in_one_piece_and_in_any_two() {
+        let four = [&[192, 0, 2, 1, 198, 51, 100, 1][..], &[0x30, 0x39, 1, 0xBB], b"TLVs"].concat();
+        let (client, server): (Ipv6Addr, Ipv6Addr) = ("2001:db8::1".parse().unwrap(), Ipv6Addr::LOCALHOST);
+        let six = [&client.octets()[..], &server.octets(), &[0, 1, 0, 2]].concat();
+        for (header, expected) in [
+            (
+                b"PROXY TCP4 192.0.2.1 198.51.100.1 12345 443\r\n".to_vec(),
+                ends("192.0.2.1:12345", "198.51.100.1:443"),
+            ),
+            (b"PROXY TCP6 2001:db8::1 ::1 1 2\r\n".to_vec(), ends("[2001:db8::1]:1", "[::1]:2")),
+            (b"PROXY UNKNOWN\r\n".to_vec(), None),
+            (b"PROXY UNKNOWN ffff::1 whatever 1\r\n".to_vec(), None),
+            (second(0x21, 0x11, &four), ends("192.0.2.1:12345", "198.51.100.1:443")),
+            (second(0x21, 0x21, &six), ends("[2001:db8::1]:1", "[::1]:2")),
+            (second(0x21, 0x31, &[0; 216]), None),
+            (second(0x21, 0x00, b""), None),
+            (second(0x20, 0x11, &four), None),
+            (second(0x20, 0x00, &[7; MOST - 16]), None),
+        ] {
+            for end in 0..header.len() {
+                assert_eq!(begin(&header[..end]), Begin::Part, "{end} of {header:?}");
+            }
+            let whole = Begin::Whole(Header { len: header.len(), ends: expected });
+            assert_eq!(begin(&header), whole);
+            assert_eq!(begin(&[&header[..], b"GET / HTTP/1.1\r\n"].concat()), whole);
+        }
+    }
+
+    #[test]
+    fn what_is_no_header_is_none() {
+        for wrong in [
+            &b"GET / HTTP/1.1\r\n"[..],
+            b"\x16\x03\x01",
+            b"PROXY TCP4 192.0.2.1 198.51.100.1 12345 443\n",
+            b"PROXY TCP4 192.0.2.1 198.51.100.1 012 443\r\n",
+            b"PROXY TCP4 192.0.2.1 198.51.100.1 65536 443\r\n",
+            b"PROXY TCP4 192.0.2.1 198.51.100.1 +1 443\r\n",
+            b"PROXY TCP4 192.0.2.1 198.51.100.1 1\r\n",
+            b"PROXY TCP4 192.0.2.1 198.51.100.1 1 2 3\r\n",
+            b"PROXY TCP4 ::1 ::1 1 2\r\n",
+            b"PROXY TCP6 192.0.2.1 198.51.100.1 1 2\r\n",
+            b"PROXY UDP4 192.0.2.1 198.51.100.1 1 2\r\n",
+            b"PROXY \r\n",
+            &[&b"PROXY UNKNOWN "[..], &[b'x'; LINE]].concat(),
+            &second(0x11, 0x11, &[0; 12]),
+            &second(0x22, 0x11, &[0; 12]),
+            &second(0x21, 0x12, &[0; 12]),
+            &second(0x21, 0x11, &[0; 11]),
+            &second(0x21, 0x21, &[0; 35]),
+            &second(0x21, 0x31, &[0; 215]),
+            &second(0x20, 0x00, &[0; MOST - 15])[..16],
+        ] {
+            assert_eq!(begin(wrong), Begin::Other, "{wrong:?}");
+        }
+    }
+}
