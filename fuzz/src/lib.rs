@@ -2,5 +2,6 @@
 
 pub mod arena;
 pub mod error;
+pub mod proxy_header;
 pub mod static_files;
 pub mod websocket;

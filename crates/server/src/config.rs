@@ -31,6 +31,9 @@ pub struct Limits {
     /// How long the handshake of TLS may take, from when the connection was accepted: it is closed. Default 10 s, some ten
     /// round trips of a bad line with lost segments.
     pub handshake_time: Duration,
+    /// Handshakes of TLS under way at a time: more wait to be accepted, and the oldest that takes longer than a second is closed for
+    /// them. Default 256: they take the I/O thread for 40 ms, and with RSA for a tenth of a second.
+    pub handshakes: usize,
     /// How long a head may take, from when the connection was accepted or, after a reply, from its first byte: 408, or
     /// a close if none came. Default 30 s.
     pub head_time: Duration,
@@ -92,6 +95,7 @@ impl Default for Limits {
             disk_reserve: 1 << 30,
             disk_share: 10,
             handshake_time: Duration::from_secs(10),
+            handshakes: 256,
             head_time: Duration::from_secs(30),
             head_rate: 32,
             head_grace: Duration::from_secs(10),

@@ -41,6 +41,7 @@ pub use http::compress;
 pub use http::site::{Notice, Site};
 pub use http::spool_folder::SpoolFolder;
 pub use net::proxies::{NotAProxy, Proxies};
+pub use net::proxy_header;
 pub use observe::access_log;
 pub use rejection::Rejection;
 pub use runtime::{ListenError, Listener, Server};

@@ -48,6 +48,8 @@ pub(crate) struct Connection {
     pub(super) charge: Charge,
     /// Bytes of the buffer it reads into.
     buffer: Cell<usize>,
+    /// Whether its handshake is among those under way.
+    is_shaking: Cell<bool>,
     /// What it was told to let go of, and has not yet.
     leaving: Cell<Option<(Share, usize)>>,
     serial: u64,
@@ -128,6 +130,7 @@ impl Connection {
             standing: Standing::new(http.peers.clock.now(), site.greets()),
             charge: http.peers.charge(Share::Connections, connection_bytes(site.tls.is_some())),
             buffer: Cell::new(FREE),
+            is_shaking: Cell::new(false),
             leaving: Cell::new(None),
             serial: http.peers.next_serial(),
             end: Cell::new(End::No),
@@ -163,6 +166,20 @@ impl Connection {
 
     pub(super) fn enter(&self, phase: Phase) {
         self.standing.enter(phase, self.now());
+    }
+
+    /// Its handshake is under way.
+    pub(super) fn begin_handshake(&self) {
+        if self.has_tls() {
+            self.is_shaking.set(true);
+            self.http.handshakes.begin(self.key.get());
+        }
+    }
+
+    pub(super) fn end_handshake(&self) {
+        if self.is_shaking.replace(false) {
+            self.http.handshakes.end(self.key.get());
+        }
     }
 
     // ---- what its transport did ----
@@ -365,6 +382,7 @@ impl Connection {
 
     /// hyper is gone, and with it the request and the reply: all that was charged beside the connection itself is gone.
     pub(super) fn settle(&self) {
+        self.end_handshake();
         if let Some(stream) = &*self.stream.borrow() {
             self.reset.set(if stream.is_cut() { Reset::Written } else { Reset::Now });
         }

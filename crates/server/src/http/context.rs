@@ -12,6 +12,7 @@ use rookery_exchange::{Blocks, Exchange};
 use super::bodies::Bodies;
 use super::call_parts::{CallParts, KeptParts};
 use super::compress::Gzip;
+use super::handshakes::Handshakes;
 use super::header_names::HeaderNames;
 use super::streams::Streams;
 use crate::application::dispatch::{Dispatch, is_accepted, is_streamed};
@@ -27,6 +28,8 @@ pub(crate) struct Http {
     pub(crate) peers: Rc<Peers>,
     pub(crate) dispatch: Rc<Dispatch>,
     pub(crate) websockets: Rc<WebSockets>,
+    /// Handshakes of TLS that are under way.
+    pub(crate) handshakes: Handshakes,
     /// Replies that come in pieces.
     pub(crate) streams: Streams,
     /// Bodies of requests that go to the application in pieces.
@@ -63,6 +66,7 @@ impl Http {
             peers: Rc::clone(&websockets.shared.peers),
             dispatch: Rc::clone(&websockets.shared.dispatch),
             websockets,
+            handshakes: Handshakes::default(),
             streams: Streams::default(),
             bodies: Bodies::default(),
             log,

@@ -30,6 +30,7 @@ pub(crate) fn spawn(http: &Rc<Http>, listener: ListenerId, site: &Site, transpor
     let connection = Connection::new(http, listener, site, transport, ends);
     let seat = http.peers.join(Rc::clone(&connection) as _);
     connection.key.set(seat.key());
+    connection.begin_handshake();
     tokio::task::spawn_local(serve(Driven(connection), seat));
 }
 

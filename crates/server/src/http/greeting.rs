@@ -34,6 +34,7 @@ pub(super) async fn agree(connection: &Connection) -> bool {
     });
     match greeting.await {
         Some(Ok(Greeting::Done)) => {
+            connection.end_handshake();
             connection.enter(Phase::Head);
             note_client(connection);
             true

@@ -12,6 +12,7 @@ pub(crate) mod context;
 pub(crate) mod driver;
 mod farewell;
 mod greeting;
+pub(crate) mod handshakes;
 mod head;
 mod header_names;
 mod hyper_io;

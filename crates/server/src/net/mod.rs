@@ -4,7 +4,7 @@ pub(crate) mod addresses;
 pub(crate) mod descriptor;
 pub(crate) mod listen;
 pub(crate) mod proxies;
-mod proxy_header;
+pub mod proxy_header;
 mod socket;
 pub(crate) mod tls;
 pub(crate) mod transport;

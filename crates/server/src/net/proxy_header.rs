@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Bytes of a header: version 2 tells its length, of which anything is possible.
-pub(super) const MOST: usize = 4 << 10;
+pub const MOST: usize = 4 << 10;
 
 /// Bytes of a line of version 1, with its CR and LF.
 const LINE: usize = 107;
@@ -13,24 +13,26 @@ const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// A header that has come whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) len: usize,
+pub struct Header {
+    /// Its bytes.
+    pub len: usize,
     /// The client and the address that it reached; `None` where the proxy speaks for itself, or does not know.
-    pub(super) ends: Option<(SocketAddr, SocketAddr)>,
+    pub ends: Option<(SocketAddr, SocketAddr)>,
 }
 
 /// What the first bytes of a connection are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Begin {
+pub enum Begin {
     /// The beginning of a header.
     Part,
+    /// A whole one, and perhaps more behind it.
     Whole(Header),
     /// No header.
     Other,
 }
 
-/// Looks at all that has come.
-pub(super) fn begin(bytes: &[u8]) -> Begin {
+/// Looks at all that has come. What it says of a whole header, or of what is none, more bytes do not change. Allocates nothing.
+pub fn begin(bytes: &[u8]) -> Begin {
     let begins = |with: &[u8]| bytes.iter().zip(with).all(|(a, b)| a == b);
     if begins(SIGNATURE) {
         binary(bytes)

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rookery_exchange::{ListenerId, Share};
 
@@ -31,13 +31,17 @@ const ALERT: &[u8] = &[21, 3, 3, 0, 2, 2, 80];
 /// How often the files of certificates are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// Looks at the files of certificates until it is dropped.
+/// Looks at the files of certificates, and at their dates, until it is dropped.
 pub(super) async fn look_after_certificates(tls: Tls) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let tls = tls.clone();
         // A panic there leaves the certificates as they are.
-        let _ = tokio::task::spawn_blocking(move || tls.look_again()).await;
+        let _ = tokio::task::spawn_blocking(move || {
+            tls.look_again();
+            tls.look_at_dates(SystemTime::now());
+        })
+        .await;
     }
 }
 
@@ -46,6 +50,9 @@ pub(super) async fn accept(shared: Rc<Shared>, acceptor: Acceptor, listener: Lis
     loop {
         match acceptor.accept().await {
             Ok(arrival) => {
+                if site.tls.is_some() {
+                    shared.http.handshakes.room(&shared.peers).await;
+                }
                 // Failing means that the client has gone already.
                 let _ = welcome(&shared, arrival, listener, &site);
             }

@@ -27,7 +27,6 @@ use crate::application::application::Application;
 use crate::application::closure::{Answering, Closure};
 use crate::config::Limits;
 use crate::net::listen::Acceptor;
-use crate::net::tls::store::Tls;
 use crate::observe::access_log::entry::CurrentLog;
 use crate::rejection::Rejection;
 
@@ -199,7 +198,7 @@ async fn carry_out(shared: &Rc<Shared>, drain: &Arc<Notify>, control: &Control) 
                 Order::Listen { listener, bound, site, done } => {
                     // Whoever asked waits for it.
                     let _ = done.send(Acceptor::new(bound).map(|acceptor| {
-                        let tls = site.tls.clone().filter(Tls::has_files);
+                        let tls = site.tls.clone();
                         let accepting = accept::accept(Rc::clone(shared), acceptor, listener, site);
                         let listening = Listening {
                             accepting: tokio::task::spawn_local(accepting),

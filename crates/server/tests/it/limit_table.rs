@@ -20,6 +20,12 @@ const TABLE: &[Row] = &[
     ("free space that a spooled body", &["disk_reserve", "disk_share"], "limits.rs", "disk_reserve"),
     ("time for a TLS handshake", &["handshake_time"], "tls_peers.rs", "a_handshake_has_a_time"),
     (
+        "TLS handshakes under way",
+        &["handshakes"],
+        "tls_peers.rs",
+        "handshakes_under_way_have_a_limit_and_the_oldest_slow_one_makes_room",
+    ),
+    (
         "time for a head",
         &["head_time"],
         "slow.rs",

@@ -362,7 +362,7 @@ fn what_is_odd_and_no_error_is_said() {
             file("expired.key"),
             "expired.pem has expired on Fri, 01 Jan 2021 00:00:00 GMT",
         ),
-        (file("localhost.pem"), key, "can be read by others (mode 0644): chmod 600"),
+        (file("localhost.pem"), key, "open.key can be read by everybody (mode 0644): chmod g-w,o= "),
         (
             swapped,
             file("localhost.key"),

@@ -285,6 +285,45 @@ fn handshakes_take_seats_and_give_them_up() {
 }
 
 #[test]
+fn handshakes_under_way_have_a_limit_and_the_oldest_slow_one_makes_room() {
+    let limits = Limits { handshakes: 4, ..Limits::default() };
+    let app = app(limits, hello);
+    let mut open = app.secure();
+    let hello = client_hello();
+    let begin = || {
+        let mut client = app.connect();
+        client.send(&hello[..hello.len() / 2]);
+        client
+    };
+    let mut stuck: Vec<Client> = (0..4).map(|_| begin()).collect();
+    until("four are under way", || app.listener().connections() == 5);
+    let address = app.address;
+    let newcomer = || {
+        std::thread::spawn(move || {
+            let mut client =
+                shake(address, &Arc::new(client_config(None)), "localhost").expect("a handshake");
+            client.get("/").status
+        })
+    };
+    // It is not taken in before one of them has ended; who is in is answered meanwhile.
+    let waiting = newcomer();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!waiting.is_finished() && app.listener().connections() == 5);
+    assert_eq!(open.get("/").status, 200);
+    drop(stuck.pop());
+    assert_eq!(waiting.join().unwrap(), 200);
+    // With none that ends the oldest goes, when it has been slow for long enough.
+    stuck.push(begin());
+    until("four are under way again", || app.listener().connections() == 5);
+    assert_eq!(newcomer().join().unwrap(), 200);
+    assert!(stuck[0].is_closed(), "the oldest has gone");
+    assert_eq!(open.get("/").status, 200);
+    drop((stuck, open));
+    until("all have gone", || app.listener().connections() == 0);
+    assert_eq!(app.secure().get("/").status, 200);
+}
+
+#[test]
 fn who_finds_no_seat_is_told_by_an_alert() {
     let limits = Limits { per_address: 1, ..Limits::default() };
     let app = app(limits, hello);

@@ -22,6 +22,34 @@ pub(super) struct Identity {
     pub(super) key: Arc<CertifiedKey>,
     /// The names of hosts that it is for.
     pub(super) hosts: Vec<String>,
+    pub(super) validity: Validity,
+}
+
+/// From when to when a certificate is valid, and where it came from.
+#[derive(Debug)]
+pub(super) struct Validity {
+    name: String,
+    begins: SystemTime,
+    pub(super) ends: SystemTime,
+}
+
+impl Validity {
+    /// Says what of it is to be said.
+    pub(super) fn warn(&self, now: SystemTime, warn: &mut dyn FnMut(String)) {
+        let Validity { name, begins, ends } = self;
+        let date = |time: SystemTime| fmt_http_date(printable(time));
+        if *ends < now {
+            warn(format!("the certificate in {name} has expired on {}: clients refuse it", date(*ends)));
+        } else if *ends < now + SOON {
+            warn(format!("the certificate in {name} expires on {}: renew it", date(*ends)));
+        }
+        if *begins > now {
+            let begins = date(*begins);
+            warn(format!(
+                "the certificate in {name} is valid from {begins} on, and not yet: is the clock right?"
+            ));
+        }
+    }
 }
 
 impl Identity {
@@ -47,30 +75,12 @@ impl Identity {
             Error::InvalidCertificate(_) => pair.certificate.malformed(TlsPart::Certificate, &error),
             _ => pair.key.malformed(TlsPart::Key, &error),
         })?;
-        warn_of_dates(&pair.certificate, &certificates[0], SystemTime::now(), warn);
         warn_of_chain(&pair.certificate, &certificates, warn);
         warn_of_readers(&pair.key, warn);
-        let hosts = certificates.swap_remove(0).hosts;
-        Ok(Identity { key: Arc::new(key), hosts })
-    }
-}
-
-fn warn_of_dates(from: &Pem, certificate: &Certificate, now: SystemTime, warn: &mut dyn FnMut(String)) {
-    let (begins, ends) = (certificate.not_before, certificate.not_after);
-    let name = from.name();
-    if ends < now {
-        warn(format!(
-            "the certificate in {name} has expired on {}: clients refuse it",
-            fmt_http_date(printable(ends))
-        ));
-    } else if ends < now + SOON {
-        warn(format!("the certificate in {name} expires on {}: renew it", fmt_http_date(printable(ends))));
-    }
-    if begins > now {
-        let begins = fmt_http_date(printable(begins));
-        warn(format!(
-            "the certificate in {name} is valid from {begins} on, and not yet: is the clock right?"
-        ));
+        let Certificate { hosts, not_before: begins, not_after: ends, .. } = certificates.swap_remove(0);
+        let validity = Validity { name: pair.certificate.name(), begins, ends };
+        validity.warn(SystemTime::now(), warn);
+        Ok(Identity { key: Arc::new(key), hosts, validity })
     }
 }
 
@@ -107,8 +117,12 @@ fn warn_of_chain(from: &Pem, chain: &[Certificate], warn: &mut dyn FnMut(String)
 fn warn_of_readers(from: &Pem, warn: &mut dyn FnMut(String)) {
     let Some(metadata) = from.path().and_then(|path| std::fs::metadata(path).ok()) else { return };
     let mode = metadata.permissions().mode() & 0o777;
-    if mode & 0o044 != 0 {
-        let name = from.name();
-        warn(format!("the key in {name} can be read by others (mode {mode:04o}): chmod 600 {name}"));
-    }
+    // A group that reads it is how Debian's ssl-cert lets servers have keys.
+    let who = match mode {
+        _ if mode & 0o004 != 0 => "can be read by everybody",
+        _ if mode & 0o022 != 0 => "can be changed by others",
+        _ => return,
+    };
+    let name = from.name();
+    warn(format!("the key in {name} {who} (mode {mode:04o}): chmod g-w,o= {name}"));
 }

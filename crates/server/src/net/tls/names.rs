@@ -18,12 +18,12 @@ pub(super) struct ByName {
 
 impl ByName {
     /// `None` without any.
-    pub(super) fn new(identities: Vec<Identity>) -> Option<ByName> {
+    pub(super) fn new(identities: &[Identity]) -> Option<ByName> {
         let first = Arc::clone(&identities.first()?.key);
         let mut names = HashMap::new();
         for identity in identities {
-            for host in identity.hosts {
-                names.entry(host).or_insert_with(|| Arc::clone(&identity.key));
+            for host in &identity.hosts {
+                names.entry(host.clone()).or_insert_with(|| Arc::clone(&identity.key));
             }
         }
         Some(ByName { first, names })

@@ -5,7 +5,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use rustls::crypto::CryptoProvider;
@@ -13,7 +13,7 @@ use rustls::crypto::ring::{Ticketer, default_provider};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 
-use super::identity::Identity;
+use super::identity::{Identity, Validity};
 use super::names::ByName;
 use super::pem::Pem;
 use super::settings::{TlsSettings, TlsVersion};
@@ -32,7 +32,24 @@ struct Store {
     config: ArcSwap<ServerConfig>,
     /// What the files looked like when they were last read.
     seen: Mutex<Vec<Option<Look>>>,
+    dates: Mutex<Dates>,
 }
+
+/// What is said of dates once a day: a server runs for longer than a certificate is valid.
+#[derive(Debug)]
+struct Dates {
+    all: Vec<Validity>,
+    told: SystemTime,
+}
+
+impl Dates {
+    fn of(all: Vec<Validity>) -> Mutex<Dates> {
+        Mutex::new(Dates { all, told: SystemTime::now() })
+    }
+}
+
+/// How often what is odd about dates is said again.
+const TELL_EVERY: Duration = Duration::from_secs(86_400);
 
 /// What changes when a file does: `rename` over it, writing to it, and a link that leads elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,12 +88,13 @@ impl Tls {
             ca.settle();
         }
         let seen = look(&settings);
-        let config = build(&settings, notice)?;
+        let (config, dates) = build(&settings, notice)?;
         Ok(Tls(Arc::new(Store {
             settings,
             notice,
             config: ArcSwap::from_pointee(config),
             seen: Mutex::new(seen),
+            dates: Dates::of(dates),
         })))
     }
 
@@ -85,11 +103,14 @@ impl Tls {
     /// # Errors
     /// As [`new`](Self::new); what was there before stays in force.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let Store { settings, notice, config, seen } = &*self.0;
+        let Store { settings, notice, config, seen, dates } = &*self.0;
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
         // Before they are read: what is changed meanwhile is seen the next time.
         *seen = look(settings);
-        config.store(Arc::new(build(settings, *notice)?));
+        let (built, validities) = build(settings, *notice)?;
+        config.store(Arc::new(built));
+        *dates.lock().unwrap_or_else(PoisonError::into_inner) =
+            Dates { all: validities, told: SystemTime::now() };
         Ok(())
     }
 
@@ -107,9 +128,18 @@ impl Tls {
         }
     }
 
-    /// Whether there are files that may change.
-    pub(crate) fn has_files(&self) -> bool {
-        self.0.settings.pems().any(|pem| pem.path().is_some())
+    /// Says what is to be said of the dates of certificates, if that was a day ago.
+    pub(crate) fn look_at_dates(&self, now: SystemTime) {
+        let mut dates = self.0.dates.lock().unwrap_or_else(PoisonError::into_inner);
+        // A clock that was set back is no reason to be silent for as long.
+        if now.duration_since(dates.told).is_ok_and(|passed| passed < TELL_EVERY) {
+            return;
+        }
+        dates.told = now;
+        let notice = self.0.notice;
+        for validity in &dates.all {
+            validity.warn(now, &mut |line| notice(&format!("TLS: {line}")));
+        }
     }
 
     /// What a new connection is given.
@@ -135,13 +165,15 @@ fn look(settings: &TlsSettings) -> Vec<Option<Look>> {
     paths.iter().map(|path| std::fs::metadata(path).ok().as_ref().map(Look::of)).collect()
 }
 
-fn build(settings: &TlsSettings, notice: fn(&str)) -> Result<ServerConfig, TlsError> {
+fn build(settings: &TlsSettings, notice: fn(&str)) -> Result<(ServerConfig, Vec<Validity>), TlsError> {
     // Given by hand: the process may have another one for itself.
     let provider = Arc::new(default_provider());
     let mut warn = |line: String| notice(&format!("TLS: {line}"));
     let identities: Result<Vec<_>, _> =
         settings.pairs.iter().map(|pair| Identity::read(pair, &provider, &mut warn)).collect();
-    let by_name = ByName::new(identities?).ok_or(TlsError::Nothing)?;
+    let identities = identities?;
+    let by_name = ByName::new(&identities).ok_or(TlsError::Nothing)?;
+    let dates = identities.into_iter().map(|identity| identity.validity).collect();
     let versions: &[&SupportedProtocolVersion] = match settings.minimum {
         TlsVersion::Tls12 => &[&version::TLS13, &version::TLS12],
         TlsVersion::Tls13 => &[&version::TLS13],
@@ -160,7 +192,7 @@ fn build(settings: &TlsSettings, notice: fn(&str)) -> Result<ServerConfig, TlsEr
     if let Ok(ticketer) = Ticketer::new() {
         config.ticketer = ticketer;
     }
-    Ok(config)
+    Ok((config, dates))
 }
 
 fn verifier(
@@ -175,4 +207,40 @@ fn verifier(
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
     let builder = if is_optional { builder.allow_unauthenticated() } else { builder };
     builder.build().map_err(|error| ca.malformed(TlsPart::ClientCa, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::net::tls::settings::CertificatePair;
+
+    #[test]
+    fn dates_are_looked_at_once_a_day() {
+        static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let file = |name: &str| {
+            let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls");
+            Pem::File(folder.join(name))
+        };
+        let pair = CertificatePair { certificate: file("localhost.pem"), key: file("localhost.key") };
+        let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
+        let tls = Tls::new(settings, |line| SAID.lock().unwrap().push(line.to_owned())).unwrap();
+        let ends = tls.0.dates.lock().unwrap().all[0].ends;
+        let day = Duration::from_secs(86_400);
+        let about_dates = |now: SystemTime| {
+            tls.look_at_dates(now);
+            let said = std::mem::take(&mut *SAID.lock().unwrap());
+            said.into_iter().filter(|line| line.contains("expire")).collect::<Vec<_>>()
+        };
+        SAID.lock().unwrap().clear();
+        assert_eq!(about_dates(ends - 20 * day), [""; 0]);
+        let [soon] = &about_dates(ends - 10 * day)[..] else { panic!("once") };
+        assert!(soon.starts_with("TLS: the certificate in ") && soon.contains(" expires on "), "{soon}");
+        // Each day once, and also when the clock has been set back.
+        assert_eq!(about_dates(ends - 10 * day + day / 2), [""; 0]);
+        assert_eq!(about_dates(ends - 9 * day).len(), 1);
+        assert_eq!(about_dates(ends - 10 * day).len(), 1);
+        assert!(about_dates(ends + day)[0].contains(" has expired on "));
+    }
 }

@@ -1,0 +1,26 @@
+//! Runs the seeds of the PROXY protocol's target, and pieces of them, on stable.
+
+use std::fs;
+use std::path::Path;
+
+use rookery_fuzz::proxy_header::proxy_header;
+
+/// Every seed, every beginning of one, and every seed with one of its bytes left out or another.
+#[test]
+fn replay() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/proxy_header");
+    let mut seeds = 0;
+    for entry in fs::read_dir(corpus).unwrap() {
+        let seed = fs::read(entry.unwrap().path()).unwrap();
+        proxy_header(&seed);
+        for at in 0..seed.len() {
+            proxy_header(&seed[..at]);
+            proxy_header(&[&seed[..at], &seed[at + 1..]].concat());
+            for other in [0, b' ', b'\n', 0xFF] {
+                proxy_header(&[&seed[..at], &[other], &seed[at + 1..]].concat());
+            }
+        }
+        seeds += 1;
+    }
+    assert!(seeds >= 9, "{seeds} seeds");
+}
