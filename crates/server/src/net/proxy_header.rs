@@ -115,8 +115,8 @@ fn binary(bytes: &[u8]) -> Begin {
 mod tests {
     use super::*;
 
-    fn ends(from: &str, to: &str) -> Option<(SocketAddr, SocketAddr)> {
-        Some((from.parse().unwrap(), to.parse().unwrap()))
+    fn ends(from: &str, to: &str) -> (SocketAddr, SocketAddr) {
+        (from.parse().unwrap(), to.parse().unwrap())
     }
 
     /// A header of version 2.
@@ -133,13 +133,13 @@ mod tests {
         for (header, expected) in [
             (
                 b"PROXY TCP4 192.0.2.1 198.51.100.1 12345 443\r\n".to_vec(),
-                ends("192.0.2.1:12345", "198.51.100.1:443"),
+                Some(ends("192.0.2.1:12345", "198.51.100.1:443")),
             ),
-            (b"PROXY TCP6 2001:db8::1 ::1 1 2\r\n".to_vec(), ends("[2001:db8::1]:1", "[::1]:2")),
+            (b"PROXY TCP6 2001:db8::1 ::1 1 2\r\n".to_vec(), Some(ends("[2001:db8::1]:1", "[::1]:2"))),
             (b"PROXY UNKNOWN\r\n".to_vec(), None),
             (b"PROXY UNKNOWN ffff::1 whatever 1\r\n".to_vec(), None),
-            (second(0x21, 0x11, &four), ends("192.0.2.1:12345", "198.51.100.1:443")),
-            (second(0x21, 0x21, &six), ends("[2001:db8::1]:1", "[::1]:2")),
+            (second(0x21, 0x11, &four), Some(ends("192.0.2.1:12345", "198.51.100.1:443"))),
+            (second(0x21, 0x21, &six), Some(ends("[2001:db8::1]:1", "[::1]:2"))),
             (second(0x21, 0x31, &[0; 216]), None),
             (second(0x21, 0x00, b""), None),
             (second(0x20, 0x11, &four), None),
