@@ -43,6 +43,11 @@ rook_handlers <- list(
       resolve(list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!"))
     })
   },
+  `promise-later` = function(req) {
+    promises::promise(function(resolve, reject) {
+      later::later(function() resolve(list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")))
+    })
+  },
   static = function(req) list(status = 404L, headers = list(), body = "")
 )
 # `/gc` is asked while connections are held idle: what they keep alive is counted, garbage that R has not collected yet

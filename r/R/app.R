@@ -51,10 +51,17 @@ open_sockets <- function(listener) {
 
 # Answers when the promise is settled.
 answer_later <- function(promise, ticket) {
-  promises::then(
+  attend(
     promise,
-    onFulfilled = function(value) .Call(ffi_respond, ticket, value),
-    onRejected = function(reason) .Call(ffi_reject, ticket, reason)
+    function(value, .visible) .Call(ffi_respond, ticket, value),
+    function(reason) .Call(ffi_reject, ticket, reason)
   )
+}
+
+# As promises::then(), but that there is no promise of what the functions give. They are C's, and do not raise.
+attend <- function(promise, on_fulfilled, on_rejected) {
+  if (!.Call(ffi_promise_attend, promise, on_fulfilled, on_rejected)) {
+    promises::then(promise, onFulfilled = on_fulfilled, onRejected = on_rejected)
+  }
   NULL
 }

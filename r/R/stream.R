@@ -150,12 +150,11 @@ connection_source <- function(con) {
 
 # A piece has been promised.
 take_later <- function(promise, source) {
-  promises::then(
+  attend(
     promise,
-    onFulfilled = function(value) .Call(ffi_stream_take, source, value),
-    onRejected = function(reason) .Call(ffi_stream_fail, source, reason, NULL)
+    function(value, .visible) .Call(ffi_stream_take, source, value),
+    function(reason) .Call(ffi_stream_fail, source, reason, NULL)
   )
-  NULL
 }
 
 # What is to run at the end: the functions, in their order.
@@ -309,8 +308,7 @@ lose_stream <- function(self) {
   source <- self$body
   if (is_writable(source) && !is.null(source$handle)) {
     text <- "R has collected the stream's object before `$close()`: the stream is cut. Keep the object where it can be closed."
-    # Of a forked process it is not this one's to cut.
-    tryCatch(.Call(ffi_stream_fail, source, NULL, text), error = function(condition) NULL)
+    .Call(ffi_stream_fail, source, NULL, text)
   }
 }
 

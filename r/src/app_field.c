@@ -1,4 +1,4 @@
-// What an app has under a name.
+// What an app has under a name, and lists.
 #include "shim.h"
 
 SEXP list_element(SEXP list, SEXP name) {
@@ -10,6 +10,16 @@ SEXP list_element(SEXP list, SEXP name) {
         }
     }
     return R_NilValue;
+}
+
+SEXP list_with(SEXP list, SEXP element) {
+    R_xlen_t count = XLENGTH(list);
+    SEXP longer = Rf_allocVector(VECSXP, count + 1);
+    for (R_xlen_t i = 0; i < count; i++) {
+        SET_VECTOR_ELT(longer, i, VECTOR_ELT(list, i));
+    }
+    SET_VECTOR_ELT(longer, count, element);
+    return longer;
 }
 
 // app$name, as R means it (R6, reference classes and lists alike), without matching a part of a name.

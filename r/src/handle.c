@@ -14,7 +14,13 @@ SEXP handle_new(uint64_t id) {
     return handle;
 }
 
-// The id that a handle has; below 0: none. Raises for one of another session or process.
+// The id that a handle has; below 0: none, or one of another session or process.
+double handle_id_here(SEXP handle) {
+    bool is_here = TYPEOF(handle) == EXTPTRSXP && R_ExternalPtrAddr(handle) == mark();
+    return is_here ? REAL(R_ExternalPtrTag(handle))[0] : -1;
+}
+
+// The same, but raises for one of another session or process.
 double handle_id(SEXP handle, const char* what, const char* given) {
     if (TYPEOF(handle) != EXTPTRSXP) {
         return -1;

@@ -45,6 +45,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_last_events, 0),
     ENTRY(ffi_respond, 2),
     ENTRY(ffi_reject, 2),
+    ENTRY(ffi_promise_attend, 3),
     ENTRY(ffi_body_read, 3),
     ENTRY(ffi_body_open, 1),
     ENTRY(ffi_body_opened, 2),

@@ -32,6 +32,7 @@ extern struct symbols {
     SEXP handle, request, paused, dollar;
     SEXP ticket, promise_impl, enclosing, private_fields, state, value;
     SEXP has_failed, is_answered;
+    SEXP then, on_fulfilled, on_rejected, promise_domain;
     SEXP ask, heartbeat, map, is_events, is_spent, route, exhausted;
 } syms;
 
@@ -168,10 +169,13 @@ bool event_is_being_read(void);
 SEXP app_field(SEXP app, SEXP name);
 // The element of a list (VECSXP) that has just this name; R_NilValue when there is none.
 SEXP list_element(SEXP list, SEXP name);
+// A list (VECSXP) and one element more, without names.
+SEXP list_with(SEXP list, SEXP element);
 
 // promise.c ---------------------------------------------------------------
 
 SEXP promise_value(SEXP promise);
+SEXP ffi_promise_attend(SEXP promise, SEXP on_fulfilled, SEXP on_rejected);
 
 // app.c -------------------------------------------------------------------
 
@@ -199,6 +203,7 @@ void prototype_bind(const struct prototype* prototype, SEXP enclosing, SEXP self
 
 SEXP handle_new(uint64_t id);
 double handle_id(SEXP handle, const char* what, const char* given);
+double handle_id_here(SEXP handle);
 
 // receive.c ---------------------------------------------------------------
 

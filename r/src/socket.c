@@ -142,13 +142,9 @@ void handle_closed(const struct rk_event* event) {
 // methods of `$` and `$<-` for each of the object's classes, and makes sixty cells on the way.
 SEXP ffi_ws_add(SEXP self, SEXP function, SEXP is_close) {
     SEXP name = Rf_asLogical(is_close) ? syms.close_callbacks : syms.message_callbacks;
-    SEXP before = PROTECT(callbacks_of(self, name));
-    R_xlen_t count = TYPEOF(before) == VECSXP ? XLENGTH(before) : 0;
-    SEXP after = PROTECT(Rf_allocVector(VECSXP, count + 1));
-    for (R_xlen_t i = 0; i < count; i++) {
-        SET_VECTOR_ELT(after, i, VECTOR_ELT(before, i));
-    }
-    SET_VECTOR_ELT(after, count, function);
+    SEXP before = callbacks_of(self, name);
+    before = PROTECT(TYPEOF(before) == VECSXP ? before : Rf_allocVector(VECSXP, 0));
+    SEXP after = PROTECT(list_with(before, function));
     Rf_defineVar(name, after, self);
     UNPROTECT(2);
     return after;

@@ -337,9 +337,10 @@ void handle_stream(const struct rk_event* event) {
 
 // entry points ---------------------------------------------------------------
 
-// A promise of a piece has been fulfilled: see take_later() in R/stream.R.
+// A promise of a piece has been fulfilled: see take_later() in R/stream.R. Does not raise, nor does the next: in a fork there
+// is nothing to be done.
 SEXP ffi_stream_take(SEXP source, SEXP value) {
-    double id = stream_id(source);
+    double id = handle_id_here(field(source, syms.handle));
     if (id >= 0 && rk_stream_waiting((uint64_t)id) >= 0) {
         struct want want = {.source = source, .id = (uint64_t)id, .value = value};
         guard_begin();
@@ -352,7 +353,7 @@ SEXP ffi_stream_take(SEXP source, SEXP value) {
 
 // It was rejected, or the stream's object is lost.
 SEXP ffi_stream_fail(SEXP source, SEXP condition, SEXP text) {
-    double id = stream_id(source);
+    double id = handle_id_here(field(source, syms.handle));
     if (id >= 0 && rk_stream_waiting((uint64_t)id) >= 0) {
         is_not_called_again(source);
         fail(source, (uint64_t)id, condition, text == R_NilValue ? NULL : CHAR(STRING_ELT(text, 0)));

@@ -1,0 +1,90 @@
+# Promises as answers and as pieces: what package promises and `later` are made to do for them.
+
+# A server that answers with `make()`, asked once: the promise, and the client that waits.
+asked <- function(make, env = parent.frame()) {
+  promise <- NULL
+  server <- local_server(function(req) promise <<- make(), env)
+  client <- local_client(server, env)
+  # What tests before have left is none of this one's.
+  serve_until(later::loop_empty)
+  send(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+  serve_until(function() !is.null(promise))
+  list(client = client, promise = promise)
+}
+
+pending <- function() promises::promise(function(resolve, reject) settle <<- list(resolve = resolve, reject = reject))
+settle <- NULL
+
+test_that("an answer that is promised costs one callback of package later", {
+  case <- asked(pending)
+  settle$resolve(ok("late"))
+  later::run_now(all = FALSE)
+  # A `then()` would have promised something itself, and that is fulfilled in a callback of its own.
+  expect_true(later::loop_empty())
+  expect_identical(reply(case$client)$text, "late")
+})
+
+test_that("functions given to then() run in their order, before the answer and after it", {
+  order <- c()
+  note <- function(what) function(value) order <<- c(order, paste(what, value$body))
+  case <- asked(function() {
+    promise <- pending()
+    promises::then(promise, note("before"))
+    promise
+  })
+  promises::then(case$promise, note("after"))
+  settle$resolve(ok("it"))
+  expect_identical(reply(case$client)$text, "it")
+  serve_until(later::loop_empty)
+  expect_identical(order, c("before it", "after it"))
+})
+
+test_that("a rejection is answered, and is not unhandled", {
+  case <- asked(pending)
+  said <- stderr_of({
+    settle$reject("no")
+    expect_identical(reply(case$client)$text, "ERROR: no")
+    serve_until(later::loop_empty)
+  })
+  expect_match(said, "GET / (a promise): no", fixed = TRUE, all = FALSE)
+  expect_no_match(said, "Unhandled")
+})
+
+test_that("where a promise domain is in force it sees what is done with the answer", {
+  wrapped <- 0
+  domain <- promises::new_promise_domain(
+    wrapOnFulfilled = function(func) {
+      wrapped <<- wrapped + 1
+      func
+    },
+    wrapOnRejected = identity
+  )
+  promises::with_promise_domain(domain, case <- asked(pending))
+  expect_identical(wrapped, 1)
+  settle$resolve(ok("seen"))
+  expect_identical(reply(case$client)$text, "seen")
+})
+
+test_that("a promise with a then() of its own is asked by it", {
+  for (make in list(pending, function() promises::promise_resolve(ok("not this")))) {
+    case <- asked(function() {
+      promise <- make()
+      promise$then <- function(onFulfilled, onRejected) {
+        onFulfilled(ok("its own"))
+        promises::promise_resolve(NULL)
+      }
+      promise
+    })
+    expect_identical(reply(case$client)$text, "its own")
+  }
+})
+
+test_that("a promised piece costs one callback of package later", {
+  settle <<- NULL
+  case <- asked(function() list(status = 200L, headers = list("Content-Length" = "3"), body = pending))
+  serve_until(function() !is.null(settle))
+  settle$resolve("abc")
+  later::run_now(all = FALSE)
+  expect_true(later::loop_empty())
+  expect_identical(reply(case$client)$text, "abc")
+})
