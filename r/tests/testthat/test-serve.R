@@ -266,6 +266,8 @@ expect_gathered <- function(it) {
   Sys.sleep(0.5)
 }
 
+# What the app says is one string: cat() writes each of several by itself, and a line of the access log may come between.
+#
 # Like `docker stop`, which kills after 10 s. That this is kept the exit status says: the alarm of serve() would have
 # ended the process with another one at 10 s.
 test_that("50 requests in hand, handlers of 2 s, SIGTERM: those begun are answered, the rest get 503", {
@@ -274,7 +276,7 @@ test_that("50 requests in hand, handlers of 2 s, SIGTERM: those begun are answer
   app <- local_app("app.R" = c(
     gather,
     "function(req) {",
-    "  cat('begun', req$PATH_INFO, '\\n')",
+    "  cat(paste0('begun ', req$PATH_INFO, '\\n'))",
     "  gather(50)",
     "  Sys.sleep(2)",
     "  list(status = 200L, headers = list(), body = 'done')",
@@ -356,7 +358,7 @@ test_that("a handler that does not come back is interrupted in time", {
 test_that("what waits for a promise is finished, and refused when time is up", {
   app <- local_app("app.R" = c(
     "function(req) {",
-    "  cat('begun', req$PATH_INFO, '\\n')",
+    "  cat(paste0('begun ', req$PATH_INFO, '\\n'))",
     "  promises::promise(function(resolve, reject) {",
     "    seconds <- if (req$PATH_INFO == '/soon') 2 else 60",
     "    later::later(function() resolve(list(status = 200L, headers = list(), body = 'done')), seconds)",
