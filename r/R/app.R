@@ -13,9 +13,13 @@ AppWrapper <- R6::R6Class(
       makeActiveBinding("wsconns", function() open_sockets(private$listener), private)
       self$staticPaths <- normalizeStaticPaths(private$field("staticPaths"))
       self$staticPathOptions <- private$read_options(private$field("staticPathOptions"))
+      self$wsProtocols <- private$read_protocols(private$field("wsProtocols"))
+      self$wsOrigins <- read_origins(private$field("wsOrigins"))
     },
     staticPaths = NULL,
     staticPathOptions = NULL,
+    wsProtocols = NULL,
+    wsOrigins = NULL,
     # What the C code calls, and whether it asks `onHeaders`.
     handlers = function() {
       list(app = private$app, has_on_headers = private$has_on_headers)
@@ -31,6 +35,13 @@ AppWrapper <- R6::R6Class(
     listener = NULL,
     field = function(name) {
       tryCatch(private$app[[name]], error = function(error) NULL)
+    },
+    read_protocols = function(protocols) {
+      if (is.null(protocols)) {
+        return(character())
+      }
+      check_protocols(protocols, "app$wsProtocols")
+      protocols
     },
     read_options = function(options) {
       if (is.null(options)) {

@@ -53,6 +53,7 @@ child_command <- function(found, address, dots, log, parent = NULL) {
     spool_dir = if (!is.null(getOption("rookery.spool_dir"))) spool_dir(),
     trusted_proxies = getOption("rookery.trusted_proxies"),
     proxy_protocol = getOption("rookery.proxy_protocol"),
+    ws_origins = getOption("rookery.ws_origins"),
     ignores_interrupt = ignores_interrupt()
   )
   list(
@@ -146,6 +147,9 @@ child_main <- function(text) {
   }
   if (!is.null(spec$proxy_protocol)) {
     options(rookery.proxy_protocol = spec$proxy_protocol)
+  }
+  if (!is.null(spec$ws_origins)) {
+    options(rookery.ws_origins = spec$ws_origins)
   }
   status <- tryCatch(
     {

@@ -8,8 +8,14 @@
 #' \describe{
 #'   \item{`call(req)`}{answers a request, see below.}
 #'   \item{`onHeaders(req)`}{sees a request before its body has been read. `NULL` lets it go on, a response ends it, and
-#'     [receive_body()] takes the body as it arrives.}
+#'     [receive_body()] takes the body as it arrives. A WebSocket is refused by a response, or accepted with [accept_ws()].}
 #'   \item{`onWSOpen(ws)`}{is given the [WebSocket] of each client that opens one.}
+#'   \item{`wsProtocols`}{the subprotocols that WebSockets may speak, the best first: the first that a client offers is answered, and
+#'     is `ws$protocol`.}
+#'   \item{`wsOrigins`}{of which hosts pages may open WebSockets: `"same"` for that of the server alone, or names such as
+#'     `"example.org"`, `"*.example.org"` or `"localhost:8000"` beside it. Pages of others get 403, without the app being asked. `NULL`,
+#'     the default, is what the option `rookery.ws_origins` says, and else any page, as with httpuv. An app that knows its users by
+#'     cookies should set it: a cookie goes out with any page's handshake.}
 #'   \item{`staticPaths`}{folders and files that are served without R, see [staticPath()].}
 #'   \item{`staticPathOptions`}{their options, see [staticPathOptions()].}
 #' }
@@ -229,7 +235,10 @@ Server <- R6::R6Class(
       private$appWrapper <- AppWrapper$new(app)
       private$site <- site_new(private$appWrapper$staticPaths, private$appWrapper$staticPathOptions)
       handlers <- private$appWrapper$handlers()
-      bound <- bind(list(private$site, handlers$app, handlers$has_on_headers, spool, tls, proxies, proxy_header))
+      bound <- bind(list(
+        private$site, handlers$app, handlers$has_on_headers, spool, tls, proxies, proxy_header,
+        private$appWrapper$wsProtocols, private$appWrapper$wsOrigins
+      ))
       if (is.character(bound)) {
         if (!quiet) {
           cat(what, ": ", bound, "\n", sep = "", file = stderr())

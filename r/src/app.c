@@ -10,6 +10,7 @@ struct app {
     uint32_t listener;
     uint64_t token;
     bool has_on_headers;
+    uint64_t protocols;  // token of the WebSockets' subprotocols, a character vector
 };
 
 static struct app* apps;
@@ -24,19 +25,20 @@ static struct app* find_app(uint32_t listener) {
     return NULL;
 }
 
-void app_set(uint32_t listener, SEXP app, bool has_on_headers) {
+void app_set(uint32_t listener, SEXP app, bool has_on_headers, SEXP protocols) {
     struct app* more = realloc(apps, sizeof(struct app) * (app_count + 1));
     if (more == NULL) {
         Rf_error("rookery: out of memory");
     }
     apps = more;
-    apps[app_count++] = (struct app){listener, keep(app), has_on_headers};
+    apps[app_count++] = (struct app){listener, keep(app), has_on_headers, keep(protocols)};
 }
 
 void app_remove(uint32_t listener) {
     struct app* app = find_app(listener);
     if (app != NULL) {
         release(app->token);
+        release(app->protocols);
         *app = apps[--app_count];
     }
 }
@@ -103,22 +105,63 @@ static SEXP call_with(SEXP function, SEXP argument) {
     return value;
 }
 
-// onHeaders(req); whether it has answered.
-static bool ask_on_headers(struct visit* visit, SEXP app, SEXP req) {
+// onHeaders(req), not protected; R_NilValue for an app without one.
+static SEXP say_on_headers(struct visit* visit, SEXP app, SEXP req) {
     if (!visit->app->has_on_headers) {
-        return false;
+        return R_NilValue;
     }
     visit->stage = STAGE_ON_HEADERS;
     SEXP function = PROTECT(app_field(app, syms.on_headers));
-    SEXP value = PROTECT(function == R_NilValue ? R_NilValue : call_with(function, req));
-    bool has_answered = !is_nothing(value);
+    SEXP value = function == R_NilValue ? R_NilValue : call_with(function, req);
+    UNPROTECT(1);
+    return value;
+}
+
+// What onHeaders() has answered.
+static void take_answer(struct visit* visit, SEXP value) {
     if (receive_is(value)) {
         visit->problem = receive_begin(visit->event, value);
-    } else if (has_answered) {
+    } else {
         take_result(visit, value);
     }
-    UNPROTECT(2);
+}
+
+// onHeaders(req); whether it has answered.
+static bool ask_on_headers(struct visit* visit, SEXP app, SEXP req) {
+    SEXP value = PROTECT(say_on_headers(visit, app, req));
+    bool has_answered = !is_nothing(value);
+    if (has_answered) {
+        take_answer(visit, value);
+    }
+    UNPROTECT(1);
     return has_answered;
+}
+
+// A handshake: refused by what onHeaders() answers, or accepted.
+static void ask_handshake(struct visit* visit, SEXP app, SEXP req) {
+    const struct rk_event* event = visit->event;
+    SEXP saved = PROTECT(visit->app->has_on_headers ? request_save(req) : R_NilValue);
+    SEXP value = PROTECT(say_on_headers(visit, app, req));
+    bool is_accepted = socket_is_accepted(value);
+    if (!is_accepted && !is_nothing(value)) {
+        take_answer(visit, value);
+        UNPROTECT(2);
+        return;
+    }
+    if (saved != R_NilValue) {
+        request_restore(req, saved);
+    }
+    visit->stage = STAGE_RESPONSE;
+    SEXP protocol = R_NilValue;
+    visit->problem = socket_accept(event, is_accepted ? value : R_NilValue, kept(visit->app->protocols), &protocol);
+    if (visit->problem == NULL) {
+        PROTECT(protocol);
+        app_respond(event->slot, event->id);
+        visit->stage = STAGE_ON_WS_OPEN;
+        socket_open(event, app, req, protocol);
+        UNPROTECT(1);
+    }
+    UNPROTECT(2);
 }
 
 static void ask_call(struct visit* visit, SEXP app, SEXP req) {
@@ -152,20 +195,9 @@ static SEXP run_visit(void* data) {
             }
         }
         break;
-    case RK_HANDSHAKE: {
-        SEXP saved = PROTECT(visit->app->has_on_headers ? request_save(req) : R_NilValue);
-        if (!ask_on_headers(visit, app, req)) {
-            if (saved != R_NilValue) {
-                request_restore(req, saved);
-            }
-            rk_reply_begin(event->slot, event->id, 101);
-            app_respond(event->slot, event->id);
-            visit->stage = STAGE_ON_WS_OPEN;
-            socket_open(event, app, req);
-        }
-        UNPROTECT(1);
+    case RK_HANDSHAKE:
+        ask_handshake(visit, app, req);
         break;
-    }
     default:
         if (is_second) {
             input_bind(req, event);
@@ -276,6 +308,9 @@ void handle_event(const struct rk_event* event) {
         break;
     case RK_CLOSED:
         handle_closed(&copy);
+        break;
+    case RK_DRAINED:
+        handle_drained(&copy);
         break;
     case RK_WANT:
     case RK_ROOM:

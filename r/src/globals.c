@@ -123,6 +123,8 @@ static void symbols_init(void) {
         .on_ws_open = Rf_install("onWSOpen"),
         .message_callbacks = Rf_install("messageCallbacks"),
         .close_callbacks = Rf_install("closeCallbacks"),
+        .drain_callbacks = Rf_install("drainCallbacks"),
+        .protocol = Rf_install("protocol"),
         .status = Rf_install("status"),
         .response_headers = Rf_install("headers"),
         .body = Rf_install("body"),

@@ -81,7 +81,8 @@ static const char* write_header(uint32_t slot, uint64_t id, struct rk_bytes name
     }
 }
 
-static const char* write_headers(uint32_t slot, uint64_t id, SEXP headers) {
+// NULL, or what is wrong with them.
+const char* response_headers(uint32_t slot, uint64_t id, SEXP headers) {
     if (headers == R_NilValue) {
         return NULL;
     }
@@ -220,7 +221,7 @@ static const char* write_parts(uint32_t slot, uint64_t id, SEXP value) {
     const char* problem = read_status(value, &status);
     if (problem == NULL) {
         rk_reply_begin(slot, id, status);
-        problem = write_headers(slot, id, PROTECT(element(value, syms.response_headers)));
+        problem = response_headers(slot, id, PROTECT(element(value, syms.response_headers)));
         UNPROTECT(1);
     }
     if (problem == NULL) {
@@ -232,6 +233,9 @@ static const char* write_parts(uint32_t slot, uint64_t id, SEXP value) {
 
 const char* response_write(uint32_t slot, uint64_t id, SEXP value) {
     const char* problem;
+    if (socket_is_accepted(value)) {
+        return "accept_ws() is for `onHeaders` of a WebSocket's handshake, and not promised";
+    }
     switch (TYPEOF(value)) {
     case NILSXP:
         return "it is NULL, not a list with `status`, `headers` and `body`";

@@ -30,8 +30,8 @@ enum rk_kind {
     RK_REQUEST = 1,    // slot, id, head, body
     RK_HANDSHAKE = 2,  // the same, for a WebSocket
     RK_MESSAGE = 3,    // id, is_text, data
-    RK_CLOSED = 4,     // id, code
-    RK_DRAINED = 5,    // id
+    RK_CLOSED = 4,     // id, code, data: the reason, is_text: whether both sides said goodbye
+    RK_DRAINED = 5,    // id: what waited has been written, after RK_SENT_BUT_WAIT
     RK_HEAD = 6,       // as RK_REQUEST, before the body has been read
     RK_WANT = 7,       // id: a stream that is pulled has room for a piece
     RK_ROOM = 8,       // id: there is room again, after RK_ENOUGH
@@ -73,6 +73,9 @@ struct rk_setup {
     size_t proxy_count;
     int32_t sees_heads;
     int32_t has_proxy_header;  // each connection begins with that of the PROXY protocol
+    int32_t checks_origins;      // pages of which hosts may open WebSockets: that of the request, and these
+    const char* const* origins;
+    size_t origin_count;
 };
 
 // The same as in Rust (src/rust): there each is asserted as well.
@@ -84,7 +87,7 @@ _Static_assert(sizeof(struct rk_event) == 200 && offsetof(struct rk_event, id) =
                    offsetof(struct rk_event, body_fd) == 168 && offsetof(struct rk_event, data) == 176 &&
                    offsetof(struct rk_event, is_https) == 192,
                "rk_event");
-_Static_assert(sizeof(struct rk_setup) == 48 && offsetof(struct rk_setup, sees_heads) == 40, "rk_setup");
+_Static_assert(sizeof(struct rk_setup) == 72 && offsetof(struct rk_setup, sees_heads) == 40, "rk_setup");
 #endif
 
 enum rk_refusal { RK_OK = 0, RK_BAD_NAME = 1, RK_BAD_VALUE = 2, RK_STALE = 3 };
@@ -143,11 +146,19 @@ int rk_tls_develop(const char* folder, struct rk_bytes* file, struct rk_bytes* f
 int rk_client(uint32_t slot, uint64_t id, struct rk_bytes* subject, struct rk_bytes* fingerprint);
 
 // WebSockets
-void rk_ws_bind(uint64_t id, uint32_t listener, uint64_t token);
+
+// What became of a message: after RK_SENT_BUT_WAIT there is an RK_DRAINED.
+enum rk_sent { RK_SENT_NOT = -1, RK_SENT_BUT_WAIT = 0, RK_SENT = 1 };
+
+int rk_ws_accept(
+    uint32_t slot, uint64_t id, const struct rk_bytes* protocols, size_t count, struct rk_bytes* chosen);
+void rk_ws_bind(uint64_t id, uint64_t token);
 void rk_ws_unbind(uint64_t id);
 size_t rk_ws_list(uint32_t listener, uint64_t* tokens, size_t capacity);  // how many there are
-void rk_ws_send(uint64_t id, int is_text, const void* start, size_t len);
-void rk_ws_lend(uint64_t id, int is_text, const void* start, size_t len, uint64_t token);
+int rk_ws_send(uint64_t id, int is_text, const void* start, size_t len);
+int rk_ws_lend(uint64_t id, int is_text, const void* start, size_t len, uint64_t token);
+int64_t rk_ws_waiting(uint64_t id);  // -1: it is over
+void rk_ws_ping(uint64_t id);
 void rk_ws_close(uint64_t id, int code, const char* reason, size_t len);
 void rk_ws_abort(uint64_t id);
 

@@ -1,23 +1,32 @@
 // Starting and stopping listeners.
 #include "shim.h"
 
-// `setup` is list(site, app, has_on_headers, spool, tls, proxies, has_proxy_header); it lives until .Call() returns.
+// The strings of a character vector; none for NULL.
+static const char** strings_of(SEXP strings) {
+    size_t count = (size_t)Rf_xlength(strings);
+    const char** all = (const char**)R_alloc(count + 1, sizeof(char*));
+    for (size_t i = 0; i < count; i++) {
+        all[i] = CHAR(STRING_ELT(strings, (R_xlen_t)i));
+    }
+    return all;
+}
+
+// `setup` is list(site, app, has_on_headers, spool, tls, proxies, has_proxy_header, protocols, origins); it lives until .Call() returns.
 static struct rk_setup setup_of(SEXP setup) {
     SEXP proxies = VECTOR_ELT(setup, 5);
-    size_t count = (size_t)XLENGTH(proxies);
-    const char** names = (const char**)R_alloc(count + 1, sizeof(char*));
-    for (size_t i = 0; i < count; i++) {
-        names[i] = CHAR(STRING_ELT(proxies, (R_xlen_t)i));
-    }
+    SEXP origins = VECTOR_ELT(setup, 8);
     SEXP tls = VECTOR_ELT(setup, 4);
     return (struct rk_setup){
         .site = R_ExternalPtrAddr(VECTOR_ELT(setup, 0)),
         .spool = Rf_translateChar(STRING_ELT(VECTOR_ELT(setup, 3), 0)),
         .tls = tls == R_NilValue ? NULL : R_ExternalPtrAddr(tls),
-        .proxies = names,
-        .proxy_count = count,
+        .proxies = strings_of(proxies),
+        .proxy_count = (size_t)XLENGTH(proxies),
         .sees_heads = Rf_asLogical(VECTOR_ELT(setup, 2)) == TRUE,
         .has_proxy_header = Rf_asLogical(VECTOR_ELT(setup, 6)) == TRUE,
+        .checks_origins = origins != R_NilValue,
+        .origins = strings_of(origins),
+        .origin_count = (size_t)Rf_xlength(origins),
     };
 }
 
@@ -30,7 +39,7 @@ SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP setup) {
     if (rk_listen_tcp(CHAR(STRING_ELT(host, 0)), Rf_asInteger(port), &how, &listener, &bound_port) != RK_OK) {
         return Rf_mkString(rk_error());
     }
-    app_set(listener, VECTOR_ELT(setup, 1), how.sees_heads);
+    app_set(listener, VECTOR_ELT(setup, 1), how.sees_heads, VECTOR_ELT(setup, 7));
     SEXP result = PROTECT(Rf_allocVector(INTSXP, 2));
     INTEGER(result)[0] = (int)listener;
     INTEGER(result)[1] = bound_port;
@@ -45,7 +54,7 @@ SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP setup) {
     if (rk_listen_unix(Rf_translateChar(STRING_ELT(path, 0)), Rf_asInteger(mask), &how, &listener) != RK_OK) {
         return Rf_mkString(rk_error());
     }
-    app_set(listener, VECTOR_ELT(setup, 1), how.sees_heads);
+    app_set(listener, VECTOR_ELT(setup, 1), how.sees_heads, VECTOR_ELT(setup, 7));
     return Rf_ScalarInteger((int)listener);
 }
 

@@ -27,7 +27,7 @@ extern struct symbols {
     SEXP server_name, server_port, remote_addr, remote_port;
     SEXP headers, content_type, content_length;
     SEXP input, errors, httpuv_version, body_data;
-    SEXP call, on_headers, on_ws_open, message_callbacks, close_callbacks;
+    SEXP call, on_headers, on_ws_open, message_callbacks, close_callbacks, drain_callbacks, protocol;
     SEXP status, response_headers, body, body_file, body_file_owned, file, owned;
     SEXP handle, request, paused, dollar;
     SEXP ticket, promise_impl, enclosing, private_fields, state, value;
@@ -150,6 +150,7 @@ void report(const char* where, SEXP condition, const char* text);
 // response.c --------------------------------------------------------------
 
 // Writes what the app returned into the reply of an exchange. NULL, or what is wrong with it.
+const char* response_headers(uint32_t slot, uint64_t id, SEXP headers);
 const char* response_write(uint32_t slot, uint64_t id, SEXP value);
 void response_text(uint32_t slot, uint64_t id, int status, const char* type, const char* text, size_t len);
 
@@ -179,7 +180,7 @@ SEXP ffi_promise_attend(SEXP promise, SEXP on_fulfilled, SEXP on_rejected);
 
 // app.c -------------------------------------------------------------------
 
-void app_set(uint32_t listener, SEXP app, bool has_on_headers);
+void app_set(uint32_t listener, SEXP app, bool has_on_headers, SEXP protocols);
 void app_remove(uint32_t listener);
 void handle_event(const struct rk_event* event);
 void app_respond(uint32_t slot, uint64_t id);
@@ -230,13 +231,16 @@ SEXP ffi_stream_state(SEXP source);
 // socket_object.c ---------------------------------------------------------
 
 void socket_object_init(void);
-SEXP socket_object(SEXP handle, SEXP req);
+SEXP socket_object(SEXP handle, SEXP req, SEXP protocol);
 
 // socket.c ----------------------------------------------------------------
 
-void socket_open(const struct rk_event* event, SEXP app, SEXP req);
+bool socket_is_accepted(SEXP value);
+const char* socket_accept(const struct rk_event* event, SEXP accepted, SEXP protocols, SEXP* protocol);
+void socket_open(const struct rk_event* event, SEXP app, SEXP req, SEXP protocol);
 void handle_message(const struct rk_event* event);
 void handle_closed(const struct rk_event* event);
+void handle_drained(const struct rk_event* event);
 
 // service.c ---------------------------------------------------------------
 
@@ -308,8 +312,11 @@ SEXP ffi_close(void);
 SEXP ffi_last_events(void);
 SEXP ffi_respond(SEXP ticket, SEXP value);
 SEXP ffi_reject(SEXP ticket, SEXP condition);
-SEXP ffi_ws_add(SEXP self, SEXP function, SEXP is_close);
+SEXP ffi_ws_add(SEXP self, SEXP function, SEXP kind);
+SEXP ffi_ws_remove(SEXP self, SEXP function, SEXP kind);
 SEXP ffi_ws_send(SEXP handle, SEXP message);
+SEXP ffi_ws_waiting(SEXP handle);
+SEXP ffi_ws_ping(SEXP handle);
 SEXP ffi_ws_close(SEXP handle, SEXP code, SEXP reason);
 SEXP ffi_sockets(SEXP listener);
 SEXP ffi_rng_state(void);

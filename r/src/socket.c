@@ -4,18 +4,52 @@
 
 #include "shim.h"
 
+// Whether onHeaders() has returned what accept_ws() makes.
+bool socket_is_accepted(SEXP value) {
+    return TYPEOF(value) == VECSXP && Rf_inherits(value, "rookery_accept_ws");
+}
+
+// Begins the reply that accepts a handshake; NULL, or what is wrong. `accepted` is of accept_ws(), or R_NilValue; `protocols` are
+// the app's. The subprotocol that is spoken is what `protocol` gets, which is protected by nobody. Runs guarded.
+const char* socket_accept(const struct rk_event* event, SEXP accepted, SEXP protocols, SEXP* protocol) {
+    SEXP headers = R_NilValue;
+    if (accepted != R_NilValue) {
+        SEXP own = list_element(accepted, syms.protocol);
+        protocols = own == R_NilValue ? protocols : own;
+        headers = list_element(accepted, syms.response_headers);
+    }
+    size_t count = TYPEOF(protocols) == STRSXP ? (size_t)XLENGTH(protocols) : 0;
+    struct rk_bytes* names = (struct rk_bytes*)R_alloc(count + 1, sizeof(struct rk_bytes));
+    for (size_t i = 0; i < count; i++) {
+        SEXP name = STRING_ELT(protocols, (R_xlen_t)i);
+        names[i] = (struct rk_bytes){CHAR(name), (size_t)LENGTH(name)};
+    }
+    struct rk_bytes chosen;
+    if (rk_ws_accept(event->slot, event->id, names, count, &chosen) != RK_OK) {
+        return "it is no handshake that waits for an answer, or the subprotocol is none";
+    }
+    const char* problem = response_headers(event->slot, event->id, headers);
+    if (problem != NULL) {
+        rk_ws_unbind(event->id);
+        return problem;
+    }
+    *protocol = chosen.len == 0 ? objs.empty_string : make_string(chosen);
+    return NULL;
+}
+
 // Makes the WebSocket object and calls onWSOpen. Runs guarded.
-void socket_open(const struct rk_event* event, SEXP app, SEXP req) {
+void socket_open(const struct rk_event* event, SEXP app, SEXP req, SEXP protocol) {
+    PROTECT(protocol);
     SEXP handle = PROTECT(handle_new(event->id));
-    SEXP ws = PROTECT(socket_object(handle, req));
-    rk_ws_bind(event->id, event->listener, keep(ws));
+    SEXP ws = PROTECT(socket_object(handle, req, protocol));
+    rk_ws_bind(event->id, keep(ws));
     SEXP function = PROTECT(app_field(app, syms.on_ws_open));
     if (function == R_NilValue) {
         Rf_error("the app has no `onWSOpen`");
     }
     SEXP call = PROTECT(Rf_lang2(function, ws));
     Rf_eval(call, R_GlobalEnv);
-    UNPROTECT(4);
+    UNPROTECT(5);
 }
 
 struct delivery {
@@ -92,71 +126,156 @@ void handle_message(const struct rk_event* event) {
     UNPROTECT(1);
 }
 
-static SEXP run_close(void* data) {
+// Whether a closing callback is given what happened: its first argument has no default and is not `...`. All others are called
+// with nothing, as httpuv calls them.
+static bool takes_event(SEXP function) {
+    if (TYPEOF(function) != CLOSXP) {
+        return false;
+    }
+    SEXP formals = R_ClosureFormals(function);
+    return formals != R_NilValue && TAG(formals) != R_DotsSymbol && CAR(formals) == R_MissingArg;
+}
+
+// list(target, code, reason, wasClean), as package websocket has it.
+static SEXP close_event(const struct delivery* delivery) {
+    static const char* names[] = {"target", "code", "reason", "wasClean", ""};
+    SEXP info = PROTECT(Rf_mkNamed(VECSXP, names));
+    SET_VECTOR_ELT(info, 0, delivery->ws);
+    SET_VECTOR_ELT(info, 1, Rf_ScalarInteger(delivery->event->code));
+    SET_VECTOR_ELT(info, 2, delivery->message);
+    SET_VECTOR_ELT(info, 3, Rf_ScalarLogical(delivery->event->is_text));
+    UNPROTECT(1);
+    return info;
+}
+
+// First what is to be called; then, each time, the next.
+static SEXP run_callback(void* data) {
     struct delivery* delivery = data;
+    bool is_close = delivery->event->kind == RK_CLOSED;
     if (delivery->callbacks == NULL) {
-        // The connection has ended: its object learns it.
-        Rf_defineVar(syms.handle, R_NilValue, delivery->ws);
-        delivery->callbacks = callbacks_of(delivery->ws, syms.close_callbacks);
+        SEXP reason = PROTECT(delivery->event->data.len > 0 ? make_string(delivery->event->data) : objs.empty_string);
+        event_is_read();
+        if (is_close) {
+            // The connection has ended: its object learns it.
+            Rf_defineVar(syms.handle, R_NilValue, delivery->ws);
+        }
+        delivery->callbacks = callbacks_of(delivery->ws, is_close ? syms.close_callbacks : syms.drain_callbacks);
+        delivery->message = reason;
+        UNPROTECT(1);
         return delivery->callbacks;
     }
-    SEXP call = PROTECT(Rf_lang1(VECTOR_ELT(delivery->callbacks, delivery->next)));
+    SEXP function = VECTOR_ELT(delivery->callbacks, delivery->next);
+    SEXP call;
+    if (is_close && takes_event(function)) {
+        call = PROTECT(Rf_lang2(function, PROTECT(close_event(delivery))));
+    } else {
+        call = PROTECT(Rf_lang1(PROTECT(function)));
+    }
     Rf_eval(call, R_GlobalEnv);
-    UNPROTECT(1);
+    UNPROTECT(2);
     return R_NilValue;
 }
 
-// Each of the closing callbacks runs, whatever became of the one before.
-void handle_closed(const struct rk_event* event) {
-    event_is_read();
-    SEXP ws = PROTECT(kept(event->token));
-    rk_ws_unbind(event->id);
-    release(event->token);
-    if (ws == R_NilValue) {
-        UNPROTECT(1);
-        return;
-    }
+// Each of the callbacks runs, whatever became of the one before.
+static void run_callbacks(const struct rk_event* event, SEXP ws, const char* where) {
     struct delivery delivery = {.event = event, .ws = ws};
-    struct guard guard = {.body = run_close, .data = &delivery};
+    struct guard guard = {.body = run_callback, .data = &delivery};
     if (guard_run(&guard) == FAILURE_NONE && TYPEOF(delivery.callbacks) == VECSXP) {
         PROTECT(delivery.callbacks);
+        PROTECT(delivery.message);
         for (; delivery.next < XLENGTH(delivery.callbacks); delivery.next++) {
             enum failure failure = guard_run(&guard);
             if (failure != FAILURE_NONE) {
                 SEXP condition = PROTECT(kept(guard.token));
                 release(guard.token);
                 const char* text = condition == R_NilValue ? "interrupted, or left by a restart" : NULL;
-                report("a WebSocket's onClose", condition, text);
+                report(where, condition, text);
                 UNPROTECT(1);
                 guard_pass_on(failure);
             }
         }
-        UNPROTECT(1);
+        UNPROTECT(2);
     } else {
         release(guard.token);
+    }
+}
+
+void handle_closed(const struct rk_event* event) {
+    SEXP ws = PROTECT(kept(event->token));
+    rk_ws_unbind(event->id);
+    release(event->token);
+    if (ws != R_NilValue) {
+        run_callbacks(event, ws, "a WebSocket's onClose");
     }
     UNPROTECT(1);
 }
 
-// Adds a callback to the list of its kind, and gives the list. In R, `self$callbacks <- c(self$callbacks, func)` looks for
-// methods of `$` and `$<-` for each of the object's classes, and makes sixty cells on the way.
-SEXP ffi_ws_add(SEXP self, SEXP function, SEXP is_close) {
-    SEXP name = Rf_asLogical(is_close) ? syms.close_callbacks : syms.message_callbacks;
+void handle_drained(const struct rk_event* event) {
+    SEXP ws = PROTECT(kept(event->token));
+    if (ws != R_NilValue) {
+        run_callbacks(event, ws, "a WebSocket's onDrain");
+    }
+    UNPROTECT(1);
+}
+
+// `kind`: 0 of messages, 1 of the end, 2 of room.
+static SEXP callbacks_name(SEXP kind) {
+    switch (Rf_asInteger(kind)) {
+    case 0:
+        return syms.message_callbacks;
+    case 1:
+        return syms.close_callbacks;
+    default:
+        return syms.drain_callbacks;
+    }
+}
+
+// Adds a callback to the list of its kind. In R, `self$callbacks <- c(self$callbacks, func)` looks for methods of `$` and `$<-`
+// for each of the object's classes, and makes sixty cells on the way.
+SEXP ffi_ws_add(SEXP self, SEXP function, SEXP kind) {
+    SEXP name = callbacks_name(kind);
     SEXP before = callbacks_of(self, name);
     before = PROTECT(TYPEOF(before) == VECSXP ? before : Rf_allocVector(VECSXP, 0));
     SEXP after = PROTECT(list_with(before, function));
     Rf_defineVar(name, after, self);
     UNPROTECT(2);
-    return after;
+    return R_NilValue;
+}
+
+// Takes the callback away that was added last of those that are this very function. A list that is being gone through stays.
+SEXP ffi_ws_remove(SEXP self, SEXP function, SEXP kind) {
+    SEXP name = callbacks_name(kind);
+    SEXP before = PROTECT(callbacks_of(self, name));
+    R_xlen_t at = TYPEOF(before) == VECSXP ? XLENGTH(before) - 1 : -1;
+    while (at >= 0 && VECTOR_ELT(before, at) != function) {
+        at--;
+    }
+    if (at >= 0) {
+        SEXP after = PROTECT(Rf_allocVector(VECSXP, XLENGTH(before) - 1));
+        for (R_xlen_t i = 0, j = 0; i < XLENGTH(before); i++) {
+            if (i != at) {
+                SET_VECTOR_ELT(after, j++, VECTOR_ELT(before, i));
+            }
+        }
+        Rf_defineVar(name, after, self);
+        UNPROTECT(1);
+    }
+    UNPROTECT(1);
+    return R_NilValue;
 }
 
 // A longer message stays R's memory until it is sent.
 enum { LEND_BYTES = 64 * 1024 };
 
+static SEXP sent(int status) {
+    return Rf_ScalarLogical(status == RK_SENT_NOT ? NA_LOGICAL : status == RK_SENT);
+}
+
+// TRUE: go on. FALSE: sent, but wait. NA: over.
 SEXP ffi_ws_send(SEXP handle, SEXP message) {
     double id = handle_id(handle, "WebSocket", "message");
     if (id < 0) {
-        return R_NilValue;
+        return sent(RK_SENT_NOT);
     }
     bool is_text = TYPEOF(message) == STRSXP;
     const void* start;
@@ -181,13 +300,18 @@ SEXP ffi_ws_send(SEXP handle, SEXP message) {
         Rf_error("`message` must be a string or a raw vector");
     }
     PROTECT(owner);
+    int status;
     if (len > LEND_BYTES) {
-        rk_ws_lend((uint64_t)id, is_text, start, len, keep(owner));
+        uint64_t token = keep(owner);
+        status = rk_ws_lend((uint64_t)id, is_text, start, len, token);
+        if (status == RK_SENT_NOT) {
+            release(token);
+        }
     } else {
-        rk_ws_send((uint64_t)id, is_text, start, len);
+        status = rk_ws_send((uint64_t)id, is_text, start, len);
     }
     UNPROTECT(1);
-    return R_NilValue;
+    return sent(status);
 }
 
 SEXP ffi_ws_close(SEXP handle, SEXP code, SEXP reason) {
@@ -198,6 +322,23 @@ SEXP ffi_ws_close(SEXP handle, SEXP code, SEXP reason) {
         rk_flush();
     }
     return R_NilValue;
+}
+
+// Bytes that wait to be sent; 0 when it is over.
+SEXP ffi_ws_waiting(SEXP handle) {
+    double id = handle_id(handle, "WebSocket", "message");
+    int64_t waiting = id < 0 ? 0 : rk_ws_waiting((uint64_t)id);
+    return Rf_ScalarReal(waiting < 0 ? 0 : (double)waiting);
+}
+
+// TRUE, or NA when it is over.
+SEXP ffi_ws_ping(SEXP handle) {
+    double id = handle_id(handle, "WebSocket", "message");
+    if (id < 0 || rk_ws_waiting((uint64_t)id) < 0) {
+        return sent(RK_SENT_NOT);
+    }
+    rk_ws_ping((uint64_t)id);
+    return sent(RK_SENT);
 }
 
 // The objects of a listener's WebSockets, named by their places in the table of kept objects. Those are used again: R

@@ -1,4 +1,4 @@
-// The R object of a WebSocket: what WebSocket$new(handle, req) gives. `bench/run.py --group r-websocket --scenario idle` shows
+// The R object of a WebSocket: what WebSocket$new(handle, req, protocol) gives. `bench/run.py --group r-websocket --scenario idle` shows
 // what an open connection keeps.
 #include "shim.h"
 
@@ -13,7 +13,7 @@ void socket_object_init(void) {
     self_symbol = Rf_install("self");
 }
 
-SEXP socket_object(SEXP handle, SEXP req) {
+SEXP socket_object(SEXP handle, SEXP req, SEXP protocol) {
     SEXP self = PROTECT(R_NewEnv(R_EmptyEnv, FALSE, 0));
     SEXP enclosing = PROTECT(R_NewEnv(objs.ns, FALSE, 0));
     Rf_defineVar(self_symbol, self, enclosing);
@@ -26,6 +26,7 @@ SEXP socket_object(SEXP handle, SEXP req) {
         Rf_defineVar(Rf_installTrChar(STRING_ELT(names, i)), VECTOR_ELT(fields, i), self);
     }
     Rf_defineVar(syms.request, req, self);
+    Rf_defineVar(syms.protocol, protocol, self);
     Rf_defineVar(syms.handle, handle, self);
     Rf_defineVar(syms.enclosing, enclosing, self);
     R_LockEnvironment(self, FALSE);

@@ -48,8 +48,13 @@ pub enum Event {
         listener: ListenerId,
         /// The peer's close code, 1005 without one, 1006 when the connection broke (RFC 6455, 7.4.1).
         code: u16,
+        /// What the peer's close frame says for a person, at most 123 bytes. Empty in all other cases; then it is not on the heap.
+        reason: Box<str>,
+        /// Whether both sides sent a close frame.
+        is_clean: bool,
     },
-    /// What was queued for this WebSocket has been written out, after a send had gone past the high-water mark.
+    /// What waited for this WebSocket has been written out, after [`Backlog::give`](crate::Backlog::give) had said that much does,
+    /// or a megabyte waited.
     Drained {
         /// The WebSocket.
         socket: SocketId,
@@ -132,6 +137,11 @@ pub enum Command {
         kind: MessageKind,
         /// Its bytes; text is valid UTF-8.
         payload: Payload,
+    },
+    /// Sends a ping, unless the peer does not read what it was sent before.
+    Ping {
+        /// The WebSocket.
+        socket: SocketId,
     },
     /// Starts the closing handshake.
     Close {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rookery_arena::Arena;
 
+use crate::backlog::Backlog;
 use crate::body::RequestBody;
 use crate::budget::{Budget, Charge, Share};
 use crate::headers::{HeaderLine, KNOWN_HEADERS, PREFIX, StoredHeader, UNKNOWN, known_header, write_cgi};
@@ -56,6 +57,8 @@ pub struct Exchange {
     tag: Option<Tag>,
     version: Version,
     is_upgrade: bool,
+    /// Of a handshake.
+    backlog: Option<Arc<Backlog>>,
     method: Span,
     path: Span,
     query: Span,
@@ -83,6 +86,7 @@ impl Exchange {
             tag: None,
             version: Version::Http11,
             is_upgrade: false,
+            backlog: None,
             method: Span::EMPTY,
             path: Span::EMPTY,
             query: Span::EMPTY,
@@ -145,6 +149,7 @@ impl Exchange {
         self.remote = Endpoint(remote);
         self.local = Endpoint(local);
         self.is_upgrade = is_upgrade;
+        self.backlog = is_upgrade.then(Arc::default);
         // SAFETY: spans of this exchange (or static), nothing is reset meanwhile.
         let name = |header: &StoredHeader| unsafe { header.name.bytes::<'static>() };
         if !self.headers.is_sorted_by(|a, b| name(a) < name(b)) {
@@ -163,6 +168,7 @@ impl Exchange {
         self.tag = None;
         self.is_https = false;
         self.client = None;
+        self.backlog = None;
         self.method = Span::EMPTY;
         self.path = Span::EMPTY;
         self.query = Span::EMPTY;
@@ -239,6 +245,11 @@ impl Exchange {
             .flow
             .set_length(length.and_then(|(_, value)| std::str::from_utf8(value).ok()?.trim().parse().ok()));
         self.reply.set_body(ReplyBody::Stream(stream));
+    }
+
+    /// Of the WebSocket that a handshake opens: what waits to be sent to it. Nothing for other requests.
+    pub fn backlog(&self) -> Option<&Arc<Backlog>> {
+        self.backlog.as_ref()
     }
 
     /// The id.

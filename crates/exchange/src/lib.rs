@@ -13,6 +13,7 @@
 //! \* the down queue holds at most one `Respond` per exchange handed out, and what is sent over
 //! WebSockets and streams, which is bounded for each of them: by the server, and by a stream's [`Flow`].
 
+mod backlog;
 mod block;
 mod body;
 mod budget;
@@ -25,6 +26,7 @@ mod reply;
 mod span;
 mod stream;
 
+pub use backlog::Backlog;
 pub use block::{Block, Blocks};
 pub use body::{BodySource, RequestBody};
 pub use budget::{Budget, Charge, Share};

@@ -71,6 +71,10 @@ pub struct Limits {
     pub stall_time: Duration,
     /// How often a WebSocket is sent a ping, for the sake of proxies that cut what is silent. Default 20 s.
     pub ping_time: Duration,
+    /// How long nothing at all may come from a WebSocket's peer after a ping, which its software answers by itself: it is dropped
+    /// then, and the application told 1006. Any byte counts, and time in which the server does not read does not. Default 15
+    /// minutes, as [`stall_time`](Self::stall_time): a laptop whose lid is closed keeps its session for so long.
+    pub pong_time: Duration,
     /// How long a peer may take to answer a close frame, after it last took some of what was sent before. Default 5 s.
     pub close_time: Duration,
     /// Bytes that peers may make the server hold, all together; what the application holds is not counted. None: a
@@ -109,6 +113,7 @@ impl Default for Limits {
             message_rate: 512,
             stall_time: Duration::from_secs(15 * 60),
             ping_time: Duration::from_secs(20),
+            pong_time: Duration::from_secs(15 * 60),
             close_time: Duration::from_secs(5),
             memory: None,
             shares: Shares::default(),

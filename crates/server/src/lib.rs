@@ -44,6 +44,7 @@ pub use net::proxies::{NotAProxy, Proxies};
 pub use net::proxy_header;
 pub use observe::access_log;
 pub use rejection::Rejection;
+pub use rookery_websocket::protocol::handshake::OriginPolicy;
 pub use runtime::{ListenError, Listener, Server};
 
 pub mod tls {

@@ -49,6 +49,10 @@ rejections! {
         BodyTimeout,
         /// A message of a WebSocket came too slowly: close code 1008.
         MessageTimeout,
+        /// A WebSocket's peer has answered no ping: it is dropped.
+        Silent,
+        /// A page of this origin may not open a WebSocket (RFC 6455, 10.2): 403.
+        Origin,
         /// The handshake of TLS failed (RFC 8446, 4; RFC 5246, 7): the connection is closed after an alert.
         Handshake,
         /// A request in the clear where TLS is spoken: 400.
@@ -85,7 +89,11 @@ impl Rejection {
             | Rejection::PlainOnTls
             | Rejection::Proxy
             | Rejection::TlsOnPlain => 400,
-            Rejection::HeadTimeout | Rejection::BodyTimeout | Rejection::MessageTimeout => 408,
+            Rejection::Origin => 403,
+            Rejection::HeadTimeout
+            | Rejection::BodyTimeout
+            | Rejection::MessageTimeout
+            | Rejection::Silent => 408,
             Rejection::BodyTooLarge => 413,
             Rejection::HeadTooLarge => 431,
             Rejection::Application => 500,
@@ -121,9 +129,11 @@ impl Rejection {
             Rejection::BodyUnreadable => "400 Bad Request: the body could not be read\n",
             Rejection::Handshake | Rejection::Proxy | Rejection::TlsOnPlain => "400 Bad Request: no HTTP\n",
             Rejection::PlainOnTls => "400 Bad Request: this port speaks HTTPS\n",
-            Rejection::HeadTimeout | Rejection::BodyTimeout | Rejection::MessageTimeout => {
-                "408 Request Timeout\n"
-            }
+            Rejection::Origin => "403 Forbidden: pages of this origin may not open a WebSocket here\n",
+            Rejection::HeadTimeout
+            | Rejection::BodyTimeout
+            | Rejection::MessageTimeout
+            | Rejection::Silent => "408 Request Timeout\n",
             Rejection::BodyTooLarge => "413 Content Too Large\n",
             Rejection::HeadTooLarge => "431 Request Header Fields Too Large\n",
             Rejection::Application => "500 Internal Server Error\n",
@@ -162,6 +172,8 @@ impl fmt::Display for Rejection {
             Rejection::BodyTimeout => "the body of the request came too slowly",
             Rejection::Overload => "the memory for what peers make the server hold is used up",
             Rejection::MessageTimeout => "a message of a WebSocket came too slowly",
+            Rejection::Silent => "the peer of a WebSocket has answered no ping",
+            Rejection::Origin => "a page of this origin may not open a WebSocket",
             Rejection::Unread => "the peer of a WebSocket does not read what it is sent",
         })
     }

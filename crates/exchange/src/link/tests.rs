@@ -51,7 +51,10 @@ fn a_full_queue_gives_the_request_back_and_still_takes_closes() {
         assert!(link.push(Event::Request(Exchange::new())).is_ok());
     }
     assert!(matches!(link.push(Event::Request(Exchange::new())), Err(PushError::Full(_))));
-    assert!(link.push(Event::Closed { socket: 1, listener: 1, code: 1006 }).is_ok());
+    assert!(
+        link.push(Event::Closed { socket: 1, listener: 1, code: 1006, reason: "".into(), is_clean: false })
+            .is_ok()
+    );
     assert!(matches!(link.next(), Some(Event::Request(_))));
     assert!(link.push(Event::Request(Exchange::new())).is_ok(), "a place is free again");
 }

@@ -106,7 +106,16 @@ impl Dispatch {
     pub(crate) fn disown(&self, exchange: Box<Exchange>) {
         if is_accepted(&exchange) {
             let (socket, listener) = (exchange.id(), exchange.listener());
-            self.tell(Event::Closed { socket, listener, code: 1006 });
+            if let Some(backlog) = exchange.backlog() {
+                backlog.end();
+            }
+            self.tell(Event::Closed {
+                socket,
+                listener,
+                code: 1006,
+                reason: Box::default(),
+                is_clean: false,
+            });
         } else if let ReplyBody::Stream(stream) = exchange.reply().body() {
             stream.flow.end();
             let (stream, listener) = (exchange.id(), exchange.listener());

@@ -42,6 +42,12 @@ async fn reply_to(mut call: Call, request: Request<Incoming>) -> Result<Response
     }
     let form = ReplyForm::of(&head);
     let is_upgrade = !has_body && handshake::is_opening(&head);
+    if is_upgrade {
+        let origins = call.connection.site.origins.as_ref();
+        if origins.is_some_and(|policy| !handshake::is_allowed(policy, &head.headers)) {
+            return Ok(reply::reject(call, head.headers, Rejection::Origin));
+        }
+    }
     // Only what opens a WebSocket goes past the files: whatever else a client would upgrade to, the header is ignored.
     if !is_upgrade && !call.connection.site.files.is_empty() {
         let answered = match static_file::answer(call, &mut head, has_body, form) {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rookery_websocket::protocol::handshake::OriginPolicy;
+
 use super::spool_folder::SpoolFolder;
 use crate::net::proxies::Proxies;
 use crate::net::tls::store::Tls;
@@ -25,6 +27,8 @@ pub struct Site {
     /// [`proxies`](Self::proxies) may send it, where there are any; without them whoever reaches the listener can claim to be
     /// anybody.
     pub proxy_protocol: bool,
+    /// Of which origins pages may open WebSockets: others get 403, and the application is not asked. None: it does not matter.
+    pub origins: Option<OriginPolicy>,
     /// Who is told, with a line, of what a person who runs the server wants to know.
     pub notice: Notice,
 }

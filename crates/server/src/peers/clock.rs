@@ -19,6 +19,7 @@ pub(crate) struct Ticks {
     pub(crate) idle: u32,
     pub(crate) stall: u32,
     pub(crate) ping: u32,
+    pub(crate) pong: u32,
     pub(crate) close: u32,
 }
 
@@ -32,6 +33,7 @@ impl Ticks {
             limits.idle_time,
             limits.stall_time,
             limits.ping_time,
+            limits.pong_time,
             limits.close_time,
         ];
         let shortest = all.into_iter().min().unwrap_or(Duration::MAX);
@@ -48,6 +50,7 @@ impl Ticks {
             idle: count(limits.idle_time),
             stall: count(limits.stall_time),
             ping: count(limits.ping_time),
+            pong: count(limits.pong_time),
             close: count(limits.close_time),
         }
     }

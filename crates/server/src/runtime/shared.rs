@@ -83,6 +83,11 @@ impl Shared {
                 Some(socket) => socket.send(kind, payload),
                 None => self.dispatch.discard(payload),
             },
+            Command::Ping { socket } => {
+                if let Some(socket) = self.websockets.get(socket) {
+                    socket.ping();
+                }
+            }
             Command::Close { socket, code, reason } => {
                 if let Some(socket) = self.websockets.get(socket) {
                     socket.close(code, &reason);

@@ -148,9 +148,11 @@ impl Driver {
             if !sockets.shared.dispatch.application.has_room() {
                 // The rest is not read, so it cannot be late.
                 self.mailbox.is_inside.set(false);
+                self.mailbox.is_paused.set(true);
                 sockets.await_room(&self.mailbox);
                 return Ok(());
             }
+            self.mailbox.is_paused.set(false);
             let mut scratch = sockets.shared.scratch.0.borrow_mut();
             match self.with_transport(|transport| transport.poll_read(cx, &mut scratch)) {
                 Poll::Pending => return Ok(()),
@@ -201,9 +203,12 @@ impl Driver {
                 mailbox.has_moved(shared.now());
             }
         }
+        if flushed.is_pending() {
+            mailbox.backlog.has_left(mailbox.endpoint.borrow().pending());
+        }
         ready!(flushed)?;
         mailbox.queue.set(0);
-        if mailbox.was_high.replace(false) && !self.is_told {
+        if mailbox.backlog.is_drained() && !self.is_told {
             shared.dispatch.tell(Event::Drained { socket: mailbox.id, listener: mailbox.listener });
         }
         Poll::Ready(Ok(()))
@@ -214,8 +219,13 @@ impl Driver {
     fn tell_closed(&mut self) {
         if !std::mem::replace(&mut self.is_told, true) {
             let (socket, listener) = (self.mailbox.id, self.mailbox.listener);
-            let code = self.mailbox.endpoint.borrow().ending().number();
-            self.sockets.shared.dispatch.tell(Event::Closed { socket, listener, code });
+            let endpoint = self.mailbox.endpoint.borrow();
+            let (code, is_clean) = (endpoint.ending().number(), endpoint.ending().is_clean);
+            let reason = if is_clean { endpoint.close_reason().into() } else { Box::default() };
+            drop(endpoint);
+            self.mailbox.backlog.end();
+            let closed = Event::Closed { socket, listener, code, reason, is_clean };
+            self.sockets.shared.dispatch.tell(closed);
         }
     }
 
@@ -224,6 +234,7 @@ impl Driver {
         let shared = Rc::clone(&self.mailbox.shared);
         while !input.is_empty() {
             let mut endpoint = self.mailbox.endpoint.borrow_mut();
+            endpoint.heard(input.len());
             let was_open = endpoint.may_send();
             let (n, received) = endpoint.receive(&mut self.decoder, input, &shared.rules, || shared.now());
             drop(endpoint);

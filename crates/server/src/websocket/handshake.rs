@@ -1,15 +1,25 @@
 //! The opening handshake, from its request to the answer.
 
-use http::header::UPGRADE;
+use http::header::{HOST, HeaderMap, HeaderValue, ORIGIN, UPGRADE};
 use http::request::Parts;
 use rookery_exchange::Exchange;
 use rookery_websocket::protocol::accept_key;
+use rookery_websocket::protocol::handshake::OriginPolicy;
 
 /// Whether a request opens a WebSocket, as leniently as clients of httpuv need: any method, any version, and
 /// whatever a proxy has made of `Connection` (docs/SECURITY-MODEL.md).
 pub(crate) fn is_opening(head: &Parts) -> bool {
     head.headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
         && head.headers.contains_key("sec-websocket-key")
+}
+
+/// Whether the page that opens a WebSocket may do so (RFC 6455, 10.2); who is no page says no origin.
+pub(crate) fn is_allowed(policy: &OriginPolicy, headers: &HeaderMap) -> bool {
+    let mut origins = headers.get_all(ORIGIN).iter();
+    let Some(origin) = origins.next() else { return true };
+    // Two origins: neither is believed.
+    let is_one = origins.next().is_none();
+    is_one && policy.allows(origin.as_bytes(), headers.get(HOST).map_or(b"", HeaderValue::as_bytes))
 }
 
 /// The answer that accepts a handshake (RFC 6455, 4.2.2), with the application's headers.

@@ -2,9 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Waker;
 
-use rookery_exchange::{Charge, Exchange, ListenerId, MessageKind, Payload, Share, SocketId};
+use rookery_exchange::{Backlog, Charge, Exchange, ListenerId, MessageKind, Payload, Share, SocketId};
 use rookery_websocket::endpoint::{Due, Duty, Endpoint};
 use rookery_websocket::protocol::{CloseCode, OpCode, Role};
 
@@ -20,9 +21,6 @@ use crate::rejection::Rejection;
 /// The close code that stands for none (RFC 6455, 7.4.1).
 const NO_STATUS: u16 = 1005;
 
-/// Bytes waiting to be written past which the application is told when they have been.
-const HIGH_WATER: usize = 1 << 20;
-
 /// A WebSocket as the rest of the I/O thread sees it.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
@@ -36,8 +34,11 @@ pub(crate) struct Mailbox {
     pub(super) waker: RefCell<Option<Waker>>,
     /// The tick at which an open one's peer last read something, or had nothing to read.
     pub(super) since: Cell<u32>,
-    pub(super) was_high: Cell<bool>,
+    /// What waits, as the application sees it.
+    pub(super) backlog: Arc<Backlog>,
     pub(super) is_blocked: Cell<bool>,
+    /// Whether nothing is read because the application has no room.
+    pub(super) is_paused: Cell<bool>,
     /// Whether the peer is inside a message of its, and the server waits for the rest.
     pub(super) is_inside: Cell<bool>,
     /// How fast the peer is at reading what waits for it, and at sending the rest of a message.
@@ -76,8 +77,9 @@ impl Mailbox {
             transport: RefCell::default(),
             waker: RefCell::default(),
             since: Cell::new(now.0),
-            was_high: Cell::new(false),
+            backlog: exchange.backlog().map(Arc::clone).unwrap_or_default(),
             is_blocked: Cell::new(false),
+            is_paused: Cell::new(false),
             is_inside: Cell::new(false),
             reading: Pace::default(),
             sending: Pace::default(),
@@ -104,15 +106,14 @@ impl Mailbox {
             MessageKind::Text => OpCode::Text,
             MessageKind::Binary => OpCode::Binary,
         };
+        let len = payload.as_bytes().len();
         let mut endpoint = self.endpoint.borrow_mut();
         let Ok(copied) = endpoint.send_owned(opcode, payload) else { return };
         if let Some(Payload::Pooled(buffer)) = copied {
             self.shared.dispatch.application.recycle(buffer);
         }
         let pending = endpoint.pending();
-        if pending > HIGH_WATER {
-            self.was_high.set(true);
-        }
+        self.backlog.has_arrived(len, pending);
         // The sum is looked at first: it is at hand.
         let is_full = pending > self.shared.peers.limits.socket_queue
             && endpoint.behind() > self.shared.peers.limits.socket_queue;
@@ -124,6 +125,15 @@ impl Mailbox {
             self.hold_queue();
         }
         self.wake();
+    }
+
+    /// Sends a ping, unless what was sent before is not being read: then its answer would say nothing.
+    pub(crate) fn ping(&self) {
+        let mut endpoint = self.endpoint.borrow_mut();
+        if endpoint.pending() < self.shared.rules.mark && endpoint.ping(self.shared.now()).is_ok() {
+            drop(endpoint);
+            self.wake();
+        }
     }
 
     /// Starts the closing handshake. A code that must not be sent becomes 1001, as with httpuv.
@@ -144,6 +154,7 @@ impl Mailbox {
     /// It is over, and holds nothing any more, whoever still knows it.
     pub(super) fn end(&self) {
         self.endpoint.borrow_mut().abort();
+        self.backlog.end();
         self.transport.take();
         self.queue.set(0);
         self.has_dropped();
@@ -212,9 +223,20 @@ impl Peer for Mailbox {
             self.say_goodbye(Some(CloseCode::POLICY), "message too slow");
             self.wake();
         }
-        let due = self.endpoint.borrow_mut().tick(&self.shared.rules, Tick(now));
-        if due != Due::Nothing {
-            self.wake();
+        let mut endpoint = self.endpoint.borrow_mut();
+        if self.is_paused.get() {
+            // What has come lies unread: that is no silence of the peer's.
+            endpoint.heard(0);
+        }
+        let due = endpoint.tick(&self.shared.rules, Tick(now));
+        drop(endpoint);
+        match due {
+            Due::Nothing => {}
+            Due::Silence => {
+                self.shared.report(self.id, Rejection::Silent);
+                self.abort();
+            }
+            Due::Ping | Due::Close => self.wake(),
         }
     }
 

@@ -83,7 +83,12 @@ impl Time for Tick {
 /// The server's limits as the core knows them.
 pub(super) fn rules(ticks: &Ticks) -> Rules<u32> {
     // A limit has passed when the tick after it has come.
-    Rules { close: ticks.close + 1, ping: Some(ticks.ping.max(1)), silence: None, mark: PONG_WATER + 1 }
+    Rules {
+        close: ticks.close + 1,
+        ping: Some(ticks.ping.max(1)),
+        silence: Some(ticks.pong + 1),
+        mark: PONG_WATER + 1,
+    }
 }
 
 #[cfg(test)]
@@ -98,10 +103,12 @@ mod tests {
     fn a_limit_of_decades_is_not_over_at_once() {
         for seconds in [u64::from(u32::MAX) - 1, u64::from(u32::MAX), u64::MAX] {
             let time = Duration::from_secs(seconds);
-            let rules = rules(&Ticks::of(&Limits { close_time: time, ping_time: time, ..Limits::default() }));
+            let limits = Limits { close_time: time, ping_time: time, pong_time: time, ..Limits::default() };
+            let rules = rules(&Ticks::of(&limits));
             let start = Tick(7);
             assert!(!start.has_reached(start.after(rules.close)), "{seconds}");
             assert!(!start.has_reached(start.after(rules.ping.unwrap())), "{seconds}");
+            assert!(!start.has_reached(start.after(rules.silence.unwrap())), "{seconds}");
         }
     }
 

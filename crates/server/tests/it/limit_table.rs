@@ -131,6 +131,12 @@ const TABLE: &[Row] = &[
         "crates/server/tests/access_log.rs",
         "a_log_that_nobody_reads_costs_lines_and_holds_nobody_up",
     ),
+    (
+        "silence of a WebSocket's peer",
+        &["pong_time"],
+        "websocket.rs",
+        "a_peer_that_answers_no_ping_is_dropped_and_any_byte_is_an_answer",
+    ),
     // No limits on a peer.
     ("", &["ping_time"], "websocket.rs", "a_silent_connection_is_pinged"),
     ("", &["stop_time"], "stopping.rs", "a_reply_on_its_way_is_finished_before_the_end"),

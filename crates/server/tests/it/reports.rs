@@ -69,6 +69,13 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
             message[..1000].to_vec(),
             CloseCode(1008),
         ),
+        (Rejection::Silent, Limits { ping_time: soon, pong_time: soon, ..usual() }, Vec::new(), Dropped),
+        (
+            Rejection::Origin,
+            usual(),
+            get("Host: a\r\nOrigin: https://b\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n"),
+            Status(403),
+        ),
         (
             Rejection::Overload,
             Limits { memory: Some(1 << 20), ..usual() },
@@ -98,7 +105,11 @@ fn every_rejection_reaches_its_requests_hook_once() {
             if has_tls {
                 site(settings(&["localhost"]))
             } else {
-                Site { proxy_protocol: rejection == Rejection::Proxy, ..Site::default() }
+                Site {
+                    proxy_protocol: rejection == Rejection::Proxy,
+                    origins: Some(rookery_server::OriginPolicy::SameHost),
+                    ..Site::default()
+                }
             },
             echo(|exchange| {
                 if exchange.path() == b"/fails" {

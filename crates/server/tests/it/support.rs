@@ -95,7 +95,8 @@ fn describe(event: &Event) -> String {
         Event::Request(exchange) => format!("request {}", String::from_utf8_lossy(exchange.path())),
         Event::Head(exchange) => format!("head {}", String::from_utf8_lossy(exchange.path())),
         Event::Message { payload, .. } => format!("message {}", payload.as_bytes().len()),
-        Event::Closed { code, .. } => format!("closed {code}"),
+        Event::Closed { code, reason, .. } if reason.is_empty() => format!("closed {code}"),
+        Event::Closed { code, reason, is_clean, .. } => format!("closed {code} {reason:?} {is_clean}"),
         Event::Drained { .. } => "drained".to_owned(),
         Event::Body { payload, .. } => format!("body {}", payload.as_bytes().len()),
         Event::BodyEnd { reason, .. } => format!("body ended {reason:?}"),
@@ -294,6 +295,19 @@ impl Client {
         bytes.extend_from_slice(also);
         self.send(bytes);
         self.reply().expect("an answer to the handshake")
+    }
+
+    /// [`frame`](Self::frame), if its first byte is there in time. `None` at the end as well.
+    pub(crate) fn frame_within(&mut self, time: Duration) -> Option<(u8, Vec<u8>)> {
+        if self.read.is_empty() {
+            self.socket.set_read_timeout(Some(time)).unwrap();
+            let has_come = matches!(self.socket.peek(&mut [0]), Ok(1));
+            self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            if !has_come {
+                return None;
+            }
+        }
+        self.frame()
     }
 
     /// Reads one unmasked frame: opcode and payload; `None` at the end.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Event, MessageKind, Payload};
-use rookery_server::{Config, Limits, Site};
+use rookery_server::{Config, Limits, OriginPolicy, Site};
 
 use crate::support::{App, PATIENCE, echo, hello, masked};
 
@@ -192,8 +192,107 @@ fn a_silent_connection_is_pinged() {
     let app = App::new(Limits { ping_time: Duration::from_millis(100), ..Limits::default() }, hello);
     let mut client = app.connect();
     client.upgrade(b"");
-    assert_eq!(client.frame(), Some((9, Vec::new())));
-    assert_eq!(client.frame(), Some((9, Vec::new())));
+    // Numbered, so that an answer tells which one it is to.
+    assert_eq!(client.frame(), Some((9, vec![0, 0, 0, 1])));
+    assert_eq!(client.frame(), Some((9, vec![0, 0, 0, 2])));
+}
+
+#[test]
+fn a_peer_that_answers_no_ping_is_dropped_and_any_byte_is_an_answer() {
+    let time = Duration::from_millis(200);
+    let app = App::new(Limits { ping_time: time, pong_time: 3 * time, ..Limits::default() }, hello);
+    let mut silent = app.connect();
+    silent.upgrade(b"");
+    let mut talks = app.connect();
+    talks.upgrade(b"");
+    // One message, a byte at a time and never whole, for longer than the other has.
+    let message = masked(0x81, &[b'a'; 100]);
+    let began = Instant::now();
+    let mut sent = 0;
+    while silent.frame_within(Duration::from_millis(1)).is_some() || sent < 12 {
+        talks.send([message[sent]]);
+        sent += 1;
+        std::thread::sleep(time / 2);
+        if app.log.lock().unwrap().iter().any(|line| line == "closed 1006") {
+            break;
+        }
+        assert!(sent < message.len() && began.elapsed() < PATIENCE, "never dropped");
+    }
+    assert!(began.elapsed() > 3 * time, "{:?}", began.elapsed());
+    app.await_event("closed 1006");
+    talks.send(&message[sent..]);
+    loop {
+        match talks.frame().expect("it was not dropped") {
+            (9, payload) => talks.send(masked(0x8A, &payload)),
+            (opcode, payload) => break assert_eq!((opcode, payload.len()), (1, 100)),
+        }
+    }
+    assert_eq!(app.log.lock().unwrap().iter().filter(|line| line.starts_with("closed")).count(), 1);
+}
+
+#[test]
+fn a_pause_of_the_application_is_no_silence_of_the_peer() {
+    let time = Duration::from_millis(100);
+    let queue = rookery_exchange::QueueLimits { messages: 1, ..Default::default() };
+    let limits = Limits { ping_time: time, pong_time: 2 * time, ..Limits::default() };
+    let mut answer = echo(hello);
+    let app = App::with(
+        Config { limits, queue },
+        Site::default(),
+        Box::new(move |link, event| {
+            if matches!(event, Event::Message { .. }) {
+                std::thread::sleep(8 * time);
+            }
+            answer(link, event);
+        }),
+    );
+    let mut client = app.connect();
+    client.upgrade(b"");
+    // The application is busy with the first while the second waits: so nothing more is read, the answers to pings neither.
+    client.send([masked(0x81, b"1"), masked(0x81, b"2"), masked(0x81, b"3")].concat());
+    let mut got = 0;
+    while got < 3 {
+        match client.frame().expect("it was not dropped") {
+            (9, payload) => client.send(masked(0x8A, &payload)),
+            (opcode, _) => {
+                assert_eq!(opcode, 1);
+                got += 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_of_another_origin_is_refused_before_the_application_is_asked() {
+    let policy = OriginPolicy::Hosts(vec!["*.example.org".to_owned()]);
+    let site = |origins| Site { origins, ..Site::default() };
+    let (any, same, listed) = (None, Some(OriginPolicy::SameHost), Some(policy));
+    let table = [
+        (&any, "Origin: https://evil.org\r\n", 101),
+        (&same, "", 101),
+        (&same, "Origin: http://here:80\r\n", 101),
+        (&same, "Origin: https://here\r\n", 101),
+        (&same, "Origin: https://evil.org\r\n", 403),
+        (&same, "Origin: https://www.example.org\r\n", 403),
+        (&same, "Origin: null\r\n", 403),
+        (&same, "Origin: http://here\r\nOrigin: http://here\r\n", 403),
+        (&listed, "Origin: https://www.example.org\r\n", 101),
+        (&listed, "Origin: http://here\r\n", 101),
+        (&listed, "Origin: https://evilexample.org\r\n", 403),
+    ];
+    for (policy, origin, status) in table {
+        let app = App::with(Config::default(), site(policy.clone()), echo(hello));
+        let mut client = app.connect();
+        client.send(format!(
+            "GET /ws HTTP/1.1\r\nHost: here\r\n{origin}Upgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n"
+        ));
+        assert_eq!(client.reply().unwrap().status, status, "{policy:?} {origin}");
+        assert_eq!(app.requests(), usize::from(status == 101), "{policy:?} {origin}");
+        // Requests that open no WebSocket are not looked at.
+        let mut client = app.connect();
+        client.send(format!("GET / HTTP/1.1\r\nHost: here\r\n{origin}\r\n"));
+        assert_eq!(client.reply().unwrap().status, 200);
+    }
 }
 
 #[test]
@@ -220,6 +319,104 @@ fn the_application_hears_when_a_backlog_has_been_written() {
     client.send(masked(0x82, &vec![7; 8 << 20]));
     assert_eq!(client.frame().unwrap().1.len(), 8 << 20);
     app.await_event("drained");
+}
+
+#[test]
+fn the_application_hears_why_a_websocket_was_closed() {
+    let app = App::new(Limits::default(), hello);
+    let longest = "\u{e9}".repeat(61) + "!";
+    for (reason, shown) in [("bye \u{fc}", "bye \u{fc}"), (longest.as_str(), longest.as_str())] {
+        let mut client = app.connect();
+        client.upgrade(b"");
+        client.send(masked(0x88, &[&4001u16.to_be_bytes()[..], reason.as_bytes()].concat()));
+        assert_eq!(client.frame(), Some((8, 4001u16.to_be_bytes().to_vec())));
+        app.await_event(&format!("closed 4001 {shown:?} true"));
+    }
+    // A close frame behind a breach of the protocol says nothing.
+    let mut client = app.connect();
+    client.upgrade(b"");
+    client.send([masked(0x83, b""), masked(0x88, b"\x03\xe8late")].concat());
+    assert_eq!(client.frame().unwrap().0, 8);
+    app.await_event("closed 1006");
+    assert!(app.log.lock().unwrap().iter().all(|line| !line.contains("late")));
+}
+
+/// A counting application that sends until it is told to wait, waits until it is told to go on, and so on.
+#[test]
+fn an_application_that_counts_waits_and_is_told_to_go_on() {
+    const ROUNDS: usize = 5;
+    let mut backlog = None;
+    let mut rounds = 0;
+    let mut fill = move |link: &rookery_exchange::Link, socket, backlog: &rookery_exchange::Backlog| {
+        rounds += 1;
+        let mut waits = rounds > ROUNDS;
+        while !waits {
+            waits = backlog.give(100_000) == Some(false);
+            let payload = Payload::Pooled(vec![7; 100_000]);
+            link.send(Command::Send { socket, kind: MessageKind::Binary, payload });
+        }
+        if rounds > ROUNDS {
+            link.send(Command::Close { socket, code: 1000, reason: Vec::new() });
+        }
+    };
+    let app = App::with(
+        Config::default(),
+        Site::default(),
+        Box::new(move |link, event| match event {
+            Event::Request(mut exchange) => {
+                let (socket, own) = (exchange.id(), Arc::clone(exchange.backlog().unwrap()));
+                exchange.begin_reply(101);
+                link.send(Command::Respond(exchange));
+                fill(link, socket, &own);
+                backlog = Some(own);
+            }
+            Event::Drained { socket, .. } => {
+                let own = backlog.as_deref().unwrap();
+                assert!(own.waiting() < 1 << 20, "{}", own.waiting());
+                fill(link, socket, own);
+            }
+            Event::Closed { .. } => assert_eq!(backlog.as_deref().unwrap().give(1), None),
+            _ => {}
+        }),
+    );
+    let mut client = app.connect();
+    client.upgrade(b"");
+    let mut bytes = 0;
+    loop {
+        let (opcode, payload) = client.frame().unwrap();
+        if opcode == 8 {
+            break;
+        }
+        bytes += payload.len();
+    }
+    // Each round goes past a megabyte by one message.
+    assert!((ROUNDS << 20..ROUNDS * ((1 << 20) + 200_000)).contains(&bytes), "{bytes}");
+    client.send(masked(0x88, &1000u16.to_be_bytes()));
+    app.await_event("closed 1000");
+}
+
+#[test]
+fn the_application_may_ping() {
+    let app = App::with(
+        Config::default(),
+        Site::default(),
+        Box::new(|link, event| {
+            let Event::Request(mut exchange) = event else { return };
+            let socket = exchange.id();
+            exchange.begin_reply(101);
+            link.send(Command::Respond(exchange));
+            link.send(Command::Ping { socket });
+            link.send(Command::Close { socket, code: 1000, reason: Vec::new() });
+            link.send(Command::Ping { socket });
+        }),
+    );
+    let mut client = app.connect();
+    client.upgrade(b"");
+    assert_eq!(client.frame().unwrap().0, 9);
+    assert_eq!(client.frame().unwrap().0, 8);
+    client.send(masked(0x88, &1000u16.to_be_bytes()));
+    assert!(client.is_closed());
+    app.await_event("closed 1000");
 }
 
 #[test]

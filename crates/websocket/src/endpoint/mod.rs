@@ -45,6 +45,8 @@ pub struct Endpoint<S: Shell> {
     /// need it.
     pong: Option<Box<Pong>>,
     pings: Pings<S::Time>,
+    /// What the peer's close frame says for a person.
+    reason: Box<str>,
     /// When the step of the closing that is being waited for is given up.
     deadline: Option<S::Time>,
     role: Role,
@@ -79,6 +81,7 @@ impl<S: Shell> Endpoint<S> {
             deflater: deflater.map(Box::new),
             pong: None,
             pings: Pings::default(),
+            reason: Box::default(),
             deadline: None,
             role,
             closing: Closing::default(),
@@ -123,6 +126,11 @@ impl<S: Shell> Endpoint<S> {
     /// How the connection ended, or would if it broke now.
     pub fn ending(&self) -> Ending {
         self.closing.ending()
+    }
+
+    /// What the peer's close frame says for a person; empty without one.
+    pub fn close_reason(&self) -> &str {
+        &self.reason
     }
 
     /// What is to be done with the transport.

@@ -131,6 +131,8 @@ impl<S: Shell> Endpoint<S> {
                     Ok(reason) => reason,
                     Err(violation) => return Err(self.breach(violation, rules, now)),
                 };
+                // An empty one is not on the heap.
+                self.reason = reason.reason.into();
                 if let Answer::Close(code) = self.closing.receive(&reason) {
                     self.send_close(code, "");
                 }

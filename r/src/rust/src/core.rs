@@ -3,9 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::{CString, c_char};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use rookery_exchange::{AppWaker, Exchange, Link};
+use rookery_exchange::{AppWaker, Backlog, Exchange, Link};
 use rookery_server::tls::DevelopmentCertificate;
 use rookery_server::{Config, Listener, Server};
 
@@ -25,11 +26,11 @@ pub(crate) struct Core {
     held: Vec<Option<Box<Exchange>>>,
     free: Vec<u32>,
     /// The R object of each WebSocket.
-    pub(crate) sockets: HashMap<u64, Bound>,
+    pub(crate) sockets: ById<Bound>,
     /// The R object of each reply in pieces.
-    pub(crate) streams: HashMap<u64, Streamed>,
+    pub(crate) streams: ById<Streamed>,
     /// The R object of each request whose body comes in pieces.
-    pub(crate) receivers: HashMap<u64, Receiver>,
+    pub(crate) receivers: ById<Receiver>,
     pub(crate) names: Names,
     pub(crate) headers: Vec<Header>,
     pub(crate) ends: [Vec<u8>; 4],
@@ -52,12 +53,37 @@ pub(crate) struct Receiver {
     pub(crate) token: u64,
 }
 
-/// The R object of a WebSocket.
-#[derive(Debug, Clone, Copy)]
+/// By the numbers of exchanges, which are the server's and not chosen by peers: looked at for every message.
+pub(crate) type ById<T> = HashMap<u64, T, BuildHasherDefault<IdHasher>>;
+
+#[derive(Debug, Default)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    /// The map takes its place from the lowest bits, and what tells the items of one group apart from the highest.
+    fn write_u64(&mut self, id: u64) {
+        self.0 = (self.0 ^ id).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+/// A WebSocket that R has accepted.
+#[derive(Debug, Clone)]
 pub(crate) struct Bound {
     pub(crate) listener: u32,
-    /// C's token.
+    /// C's token of its object; 0 until there is one.
     pub(crate) token: u64,
+    /// What waits to be sent to it.
+    pub(crate) backlog: Arc<Backlog>,
 }
 
 impl Core {
@@ -70,9 +96,9 @@ impl Core {
             listeners: HashMap::new(),
             held: Vec::new(),
             free: Vec::new(),
-            sockets: HashMap::new(),
-            streams: HashMap::new(),
-            receivers: HashMap::new(),
+            sockets: ById::default(),
+            streams: ById::default(),
+            receivers: ById::default(),
             names: Names::new(),
             headers: Vec::new(),
             ends: Default::default(),

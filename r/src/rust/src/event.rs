@@ -172,18 +172,22 @@ impl Core {
             Event::Message { socket, listener, kind, payload } => {
                 self.show_message(socket, listener, kind, payload)
             }
-            Event::Closed { socket, listener, code } => {
+            Event::Closed { socket, listener, code, reason, is_clean } => {
                 let mut event = RawEvent::new(CLOSED);
                 event.listener = listener;
                 event.id = socket;
                 event.token = self.token(socket);
                 event.code = i32::from(code);
+                event.is_text = i32::from(is_clean);
+                let reason = self.message.insert(Payload::Pooled(String::from(reason).into_bytes()));
+                event.data = Bytes::of(reason.as_bytes());
                 event
             }
             Event::Drained { socket, listener } => {
                 let mut event = RawEvent::new(DRAINED);
                 event.listener = listener;
                 event.id = socket;
+                event.token = self.token(socket);
                 event
             }
             Event::Body { call, listener, payload } => {

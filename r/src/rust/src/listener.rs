@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rookery_exchange::ListenerId;
 use rookery_server::tls::Tls;
-use rookery_server::{ListenError, Listener, Notice, Proxies, Site, SpoolFolder};
+use rookery_server::{ListenError, Listener, Notice, OriginPolicy, Proxies, Site, SpoolFolder};
 
 use crate::core::{self, Core};
 use crate::tls::Counted;
@@ -51,17 +51,20 @@ pub struct RawSetup {
     proxy_count: usize,
     sees_heads: i32,
     has_proxy_header: i32,
+    checks_origins: i32,
+    origins: *const *const c_char,
+    origin_count: usize,
 }
 
 // As in rookery.h.
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<RawSetup>() == 48 && std::mem::offset_of!(RawSetup, sees_heads) == 40);
+const _: () = assert!(size_of::<RawSetup>() == 72 && std::mem::offset_of!(RawSetup, sees_heads) == 40);
 
 /// What is to be served; `None`, with the error set, when a proxy is none.
 ///
 /// # Safety
 /// - `site` is one of `rk_site_new` and not freed yet, `tls` one of `rk_tls_new` or NULL, `spool` a C string, and `proxies`
-///   has `proxy_count` of them.
+///   has `proxy_count` of them, `origins` `origin_count`.
 unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
     // SAFETY: the caller's duty.
     let files = unsafe { setup.site.cast::<crate::site::Builder>().as_ref() };
@@ -73,6 +76,10 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
     let proxies = Proxies::of(proxies.iter().map(AsRef::as_ref))
         .map_err(|error| core::set_error(&error.to_string()))
         .ok()?;
+    // SAFETY: the caller's duty.
+    let origins = (0..setup.origin_count).map(|at| unsafe { CStr::from_ptr(*setup.origins.add(at)) });
+    let origins: Vec<_> = origins.map(|host| host.to_string_lossy().into_owned()).collect();
+    let policy = if origins.is_empty() { OriginPolicy::SameHost } else { OriginPolicy::Hosts(origins) };
     Some(Site {
         files: files.map(crate::site::Builder::files).unwrap_or_default(),
         sees_heads: setup.sees_heads != 0,
@@ -81,6 +88,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
         tls: unsafe { tls::of(setup.tls) },
         proxies,
         proxy_protocol: setup.has_proxy_header != 0,
+        origins: (setup.checks_origins != 0).then_some(policy),
         notice: Notice(tell),
     })
 }

@@ -1,0 +1,233 @@
+# What WebSocket has beyond httpuv's: why it was closed, how much waits, callbacks taken back.
+
+# A server, a client that has opened a WebSocket there, and the server's object of it.
+opened <- function(app = list(), headers = character(0), env = parent.frame()) {
+  seen <- new.env()
+  on_open <- app$onWSOpen
+  app$onWSOpen <- function(ws) {
+    seen$ws <- ws
+    if (!is.null(on_open)) on_open(ws)
+  }
+  server <- local_server(app, env)
+  seen$client <- local_client(server, env)
+  seen$reply <- upgrade(seen$client, headers = headers)
+  serve_until(function() !is.null(seen$ws) || seen$reply$status != 101L)
+  seen
+}
+
+close_frame <- function(code, reason = "") {
+  frame(c(as.raw(c(code %/% 256, code %% 256)), charToRaw(enc2utf8(reason))), opcode = 8)
+}
+
+test_that("onClose is told target, code, reason and wasClean, if it has an argument for it", {
+  seen <- opened()
+  told <- list()
+  seen$ws$onClose(function(event) told$event <<- event)
+  seen$ws$onClose(function() told$nothing <<- nargs())
+  seen$ws$onClose(function(code = "mine") told$default <<- code)
+  seen$ws$onClose(function(...) told$dots <<- ...length())
+  send(seen$client, close_frame(4001, "done \u00fc"))
+  serve_until(function() length(told) == 4)
+  expect_identical(told$event, list(target = seen$ws, code = 4001L, reason = "done \u00fc", wasClean = TRUE))
+  expect_identical(Encoding(told$event$reason), "UTF-8")
+  expect_identical(told[-1], list(nothing = 0L, default = "mine", dots = 0L))
+})
+
+test_that("the code says how it ended where there was no close frame, or an empty one", {
+  events <- list()
+  for (how in c("broken", "empty")) {
+    seen <- opened()
+    seen$ws$onClose(function(event) events[[how]] <<- event[c("code", "reason", "wasClean")])
+    if (how == "broken") disconnect(seen$client) else send(seen$client, frame(raw(0), opcode = 8))
+    serve_until(function() !is.null(events[[how]]))
+  }
+  expect_identical(events$broken, list(code = 1006L, reason = "", wasClean = FALSE))
+  expect_identical(events$empty, list(code = 1005L, reason = "", wasClean = TRUE))
+})
+
+test_that("a closing callback that fails keeps none of the others", {
+  seen <- opened()
+  told <- NULL
+  seen$ws$onClose(function(event) stop("in close"))
+  seen$ws$onClose(function(event) told <<- event$code)
+  said <- stderr_of({
+    disconnect(seen$client)
+    serve_until(function() !is.null(told))
+  })
+  expect_identical(told, 1006L)
+  expect_match(said, "a WebSocket's onClose.*in close", all = FALSE)
+})
+
+test_that("what on*() returns takes the callback away, once, and that one only", {
+  seen <- opened()
+  got <- character()
+  note <- function(binary, message) got <<- c(got, message)
+  expect_invisible(first <- seen$ws$onMessage(note))
+  second <- seen$ws$onMessage(note)
+  other <- seen$ws$onMessage(function(binary, message) {
+    got <<- c(got, "other")
+    # Within the delivery of a message.
+    other()
+  })
+  send(seen$client, frame("1"))
+  serve_until(function() length(got) == 3)
+  expect_identical(got, c("1", "1", "other"))
+  expect_null(first())
+  expect_null(first())
+  send(seen$client, frame("2"))
+  serve_until(function() length(got) == 4)
+  expect_identical(got[[4]], "2")
+  second()
+  expect_length(seen$ws$messageCallbacks, 0)
+  closed <- 0
+  gone <- seen$ws$onClose(function() closed <<- closed + 1)
+  seen$ws$onClose(function() closed <<- closed + 10)
+  gone()
+  seen$ws$onDrain(print)()
+  expect_length(seen$ws$drainCallbacks, 0)
+  disconnect(seen$client)
+  serve_until(function() closed > 0)
+  expect_identical(closed, 10)
+})
+
+test_that("send() says TRUE, FALSE past a megabyte, and NA when it is over; onDrain() says when to go on", {
+  seen <- opened()
+  expect_invisible(seen$ws$send("one"))
+  expect_identical(seen$ws$send("two"), TRUE)
+  drained <- 0
+  seen$ws$onDrain(function() drained <<- drained + 1)
+  # More than the system takes of one that does not read.
+  chunk <- raw(2e6)
+  rounds <- 0
+  while (!identical(said <- seen$ws$send(chunk), FALSE)) {
+    expect_identical(said, TRUE)
+    rounds <- rounds + 1
+    service(5)
+    if (rounds > 50) stop("it is never told to wait")
+  }
+  expect_gt(seen$ws$bufferedAmount(), 1e6)
+  while (next_frame(seen$client)$opcode != 1) NULL
+  wanted <- rounds + 1
+  got <- 0
+  expect_identical(next_frame(seen$client)$payload, charToRaw("two"))
+  while (got < wanted) {
+    expect_length(next_frame(seen$client)$payload, 2e6)
+    got <- got + 1
+  }
+  serve_until(function() drained > 0)
+  expect_identical(drained, 1)
+  expect_identical(seen$ws$bufferedAmount(), 0)
+  over <- FALSE
+  seen$ws$onClose(function() over <<- TRUE)
+  disconnect(seen$client)
+  serve_until(function() over)
+  expect_invisible(seen$ws$send("late"))
+  expect_identical(seen$ws$send("late"), NA)
+  expect_identical(seen$ws$send(chunk), NA)
+  expect_identical(seen$ws$bufferedAmount(), 0)
+  expect_identical(seen$ws$ping(), NA)
+})
+
+test_that("a message on a connection that has ended, and has not been told so, is lent to nobody", {
+  seen <- opened()
+  disconnect(seen$client)
+  # The I/O thread knows; R has not looked.
+  until <- Sys.time() + 20
+  while (!identical(seen$ws$send(raw(1e6)), NA)) {
+    if (Sys.time() > until) stop("never over")
+    Sys.sleep(0.01)
+  }
+  expect_identical(seen$ws$send("x"), NA)
+})
+
+test_that("ping() sends one", {
+  seen <- opened()
+  expect_identical(seen$ws$ping(), TRUE)
+  expect_identical(next_frame(seen$client)$opcode, 9)
+})
+
+test_that("a subprotocol is the first of the app's that the client offers", {
+  spoken <- function(offered, ours = c("graphql-transport-ws", "chat")) {
+    seen <- opened(list(wsProtocols = ours), paste0("Sec-WebSocket-Protocol: ", offered)[length(offered) > 0])
+    c(unname(seen$reply$headers["sec-websocket-protocol"]), seen$ws$protocol)
+  }
+  expect_identical(spoken("chat"), c("chat", "chat"))
+  expect_identical(spoken("chat, graphql-transport-ws"), rep("graphql-transport-ws", 2))
+  expect_identical(spoken(" chat ,x"), c("chat", "chat"))
+  expect_identical(spoken("Chat"), c(NA, ""))
+  expect_identical(spoken(character(0)), c(NA, ""))
+  expect_identical(spoken("chat", NULL), c(NA, ""))
+  expect_error(local_server(list(wsProtocols = "a, b")), "`app\\$wsProtocols` must be names of subprotocols, .* not \"a, b\"")
+})
+
+test_that("onHeaders accepts with a subprotocol and headers, or refuses", {
+  asked <- 0
+  app <- list(
+    onHeaders = function(req) {
+      asked <<- asked + 1
+      if (identical(req$HTTP_X_WHO, "stranger")) return(list(status = 403L, headers = list("X-Why" = "no"), body = "no"))
+      if (identical(req$HTTP_X_WHO, "plain")) return(accept_ws())
+      accept_ws(protocol = c("v2", "v1"), headers = list("Set-Cookie" = "seen=1", "X-Two" = 2))
+    },
+    wsProtocols = "chat"
+  )
+  seen <- opened(app, "Sec-WebSocket-Protocol: v1, chat")
+  expect_identical(seen$reply$status, 101L)
+  expect_identical(seen$reply$headers[["sec-websocket-protocol"]], "v1")
+  expect_identical(seen$reply$headers[["set-cookie"]], "seen=1")
+  expect_identical(seen$reply$headers[["x-two"]], "2")
+  expect_identical(seen$ws$protocol, "v1")
+  seen$ws$send("open")
+  expect_identical(rawToChar(next_frame(seen$client)$payload), "open")
+  # Not offered, not answered.
+  seen <- opened(app, "Sec-WebSocket-Protocol: chat")
+  expect_false("sec-websocket-protocol" %in% names(seen$reply$headers))
+  expect_identical(seen$ws$protocol, "")
+  # Without one of its own, the app's.
+  seen <- opened(app, c("Sec-WebSocket-Protocol: chat", "X-Who: plain"))
+  expect_identical(seen$ws$protocol, "chat")
+  seen <- opened(app, "X-Who: stranger")
+  expect_identical(c(seen$reply$status, seen$reply$text), c("403", "no"))
+  expect_identical(seen$reply$headers[["x-why"]], "no")
+  expect_null(seen$ws)
+  expect_identical(asked, 4)
+})
+
+test_that("accept_ws() where it means nothing is an error that says so", {
+  said <- stderr_of({
+    server <- local_server(list(call = function(req) accept_ws(), onHeaders = function(req) NULL))
+    expect_identical(get(local_client(server))$status, 500L)
+    server <- local_server(list(onHeaders = function(req) accept_ws(headers = list("X-A" = "a\nb")), onWSOpen = print))
+    expect_identical(upgrade(local_client(server))$status, 500L)
+  })
+  expect_match(said, "accept_ws\\(\\) is for `onHeaders` of a WebSocket's handshake", all = FALSE)
+  expect_match(said, "a value in `headers` has a line break", all = FALSE)
+  expect_error(accept_ws("a b"), "`protocol` must be names of subprotocols")
+  expect_error(accept_ws(headers = list("x")), "`headers` must be a named list")
+  expect_error(accept_ws(headers = list("sec-websocket-protocol" = "x")), "`headers` must not have sec-websocket-protocol")
+})
+
+test_that("pages of other origins are refused before the app is asked", {
+  asked <- 0
+  status <- function(origin, ...) {
+    app <- list(onWSOpen = function(ws) asked <<- asked + 1, ...)
+    upgrade(local_client(local_server(app)), headers = paste0("Origin: ", origin)[length(origin) > 0])$status
+  }
+  # The helper's Host is `test`.
+  expect_identical(status("https://evil.org"), 101L)
+  expect_identical(status("https://evil.org", wsOrigins = "same"), 403L)
+  expect_identical(status("http://test", wsOrigins = "same"), 101L)
+  expect_identical(status(character(0), wsOrigins = "same"), 101L)
+  hosts <- c("*.example.org", "other:8000")
+  expect_identical(status("https://www.example.org", wsOrigins = hosts), 101L)
+  expect_identical(status("http://other:8000", wsOrigins = hosts), 101L)
+  expect_identical(status("http://other", wsOrigins = hosts), 403L)
+  expect_identical(asked, 5)
+  withr::with_options(list(rookery.ws_origins = "same"), {
+    expect_identical(status("https://evil.org"), 403L)
+    expect_identical(status("https://evil.org", wsOrigins = "evil.org"), 101L)
+  })
+  expect_error(local_server(list(wsOrigins = "https://a.org")), "`app\\$wsOrigins` must be \"same\", or hosts .* not \"https://a.org\"")
+  expect_error(local_server(list(wsOrigins = TRUE)), "not TRUE")
+  withr::with_options(list(rookery.ws_origins = "*"), expect_error(local_server(list()), "rookery.ws_origins.* not \"\\*\""))
+})
