@@ -91,7 +91,10 @@ rook_handlers$callbacks <- function(req) {
   if (req$PATH_INFO == "/delays") reply$body <- paste(format(.Call(callbacks$wake_delays)), collapse = " ")
   reply
 }
-if (workload == "callbacks") callbacks <- dyn.load(file.path(Sys.getenv("ROOKERY_BENCH_OUT"), "callbacks.so"))
+if (workload == "callbacks") {
+  loadNamespace("later")
+  callbacks <- dyn.load(file.path(Sys.getenv("ROOKERY_BENCH_OUT"), "callbacks.so"))
+}
 
 rook_app <- function(as_static_path) {
   app <- list(call = rook_handlers[[if (workload == "ws") "idle" else workload]])

@@ -10,12 +10,26 @@
   shared <- new.env(parent = emptyenv())
   shared$overflow <- overflow_condition
   shared$report <- report
-  shared$load_later <- function() later::run_now
+  shared$reach_later <- reach_later
   shared$heed <- heed
   shared$hear_interrupts <- hear_interrupts
   .Call(ffi_init, topenv(), .globals, shared)
+  setHook(packageEvent("later", "onLoad"), use_later)
+  if (isNamespaceLoaded("later")) use_later()
   # When R ends, the I/O thread has to end before package later's memory goes.
   reg.finalizer(.globals, function(globals) if (!isTRUE(globals$is_unloaded)) .Call(ffi_close), onexit = TRUE)
+}
+
+# Tells C of package later, which is loaded for it if it is not: see src/later.c.
+use_later <- function(...) {
+  if (!isTRUE(.globals$is_unloaded)) .Call(ffi_later_use, later::run_now)
+}
+
+# The same, if R idles; whether it does.
+reach_later <- function() {
+  is_idle <- sys.nframe() == 1
+  if (is_idle) use_later()
+  is_idle
 }
 
 # What C needs for requests and WebSockets, and what prints a server: with the first server, and not when the package is

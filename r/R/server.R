@@ -228,6 +228,8 @@ Server <- R6::R6Class(
       check_app(app)
       check_flag(quiet, "quiet")
       prepare()
+      # At its prompt R idles in its event loop, which is later's to be reached in.
+      if (interactive()) loadNamespace("later")
       spool <- spool_dir()
       proxies <- trusted_proxies()
       proxy_header <- has_proxy_header()

@@ -195,7 +195,7 @@ bool globals_init(SEXP ns, SEXP globals, SEXP shared) {
     MARK_NOT_MUTABLE(objs.no_headers);
     objs.overflow = shared_object(shared, "overflow");
     objs.report = shared_object(shared, "report");
-    objs.load_later = shared_object(shared, "load_later");
+    objs.reach_later = shared_object(shared, "reach_later");
     objs.heed = shared_object(shared, "heed");
     objs.hear_interrupts = shared_object(shared, "hear_interrupts");
 

@@ -32,7 +32,7 @@ static struct rk_setup setup_of(SEXP setup) {
 
 // Binding has happened when this returns: Shiny looks for a free port by trying.
 SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP setup) {
-    service_need_later();
+    later_reachable();
     uint32_t listener;
     int bound_port;
     struct rk_setup how = setup_of(setup);
@@ -48,7 +48,7 @@ SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP setup) {
 }
 
 SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP setup) {
-    service_need_later();
+    later_reachable();
     uint32_t listener;
     struct rk_setup how = setup_of(setup);
     if (rk_listen_unix(Rf_translateChar(STRING_ELT(path, 0)), Rf_asInteger(mask), &how, &listener) != RK_OK) {

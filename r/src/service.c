@@ -18,16 +18,7 @@ static int pumping;            // depth of run_now() calls made by service()
 static uint64_t declined_at;   // rk_taken() when the callback last left the work to service()
 static double later_at;        // when `later` was last run
 static bool later_has_more;    // it ran a callback then, and runs one at a time
-static SEXP later_call;        // later::run_now(0, all = FALSE)
-static SEXP later_wait;        // the same with room for the time
 
-// Of package later: runs `callback` from R's event loop; may be called on any thread.
-typedef void (*exec_later_t)(void (*callback)(void*), void* data, double seconds, int loop);
-static exec_later_t exec_later;
-static int is_scheduled;
-static int is_closed;
-
-static void schedule(void);
 static bool run_batch(double start);
 
 static double now(void) {
@@ -40,7 +31,7 @@ static double now(void) {
 // between service() and the app; unless it has not come back since we last did, because an app's own loop is running.
 static void service_callback(void* data) {
     (void)data;
-    __atomic_store_n(&is_scheduled, 0, __ATOMIC_SEQ_CST);
+    later_has_run();
     if (event_is_being_read()) {
         // The I/O thread asks again while events wait.
         return;
@@ -61,64 +52,26 @@ static void service_callback(void* data) {
         UNPROTECT(1);
     }
     if (!rk_is_empty()) {
-        schedule();
-    }
-}
-
-// Called by Rust on the I/O thread, and by the callback above. No R here.
-static void schedule(void) {
-    if (__atomic_load_n(&is_closed, __ATOMIC_SEQ_CST) == 0 &&
-        __atomic_exchange_n(&is_scheduled, 1, __ATOMIC_SEQ_CST) == 0) {
-        exec_later(service_callback, NULL, 0, 0);
+        later_schedule();
     }
 }
 
 // In a forked child: what the parent's I/O thread asked for is not asked for here.
 static void forked(void) {
-    is_scheduled = 0;
+    later_forked();
     forks++;
     signals_forked();
     guard_forked();
     rk_forked();
 }
 
-static SEXP run_now_call(SEXP run_now, SEXP before) {
-    SEXP zero = PROTECT(Rf_ScalarReal(0));
-    SEXP no = PROTECT(Rf_ScalarLogical(FALSE));
-    SEXP call = Rf_lang3(run_now, zero, no);
-    R_PreserveObject(call);
-    SET_TAG(CDDR(call), Rf_install("all"));
-    if (before != NULL) {
-        R_ReleaseObject(before);
-    }
-    UNPROTECT(2);
-    return call;
-}
-
-// Loads package later, with the first server or service(): a session that only has rookery::use_compat() in its .Rprofile
-// does without, for later and what it imports take many times as long to load as this package. Raises what R raises.
-void service_need_later(void) {
-    if (exec_later != NULL) {
-        return;
-    }
-    SEXP call = PROTECT(Rf_lang1(objs.load_later));
-    SEXP run_now = PROTECT(Rf_eval(call, R_BaseEnv));
-    later_call = run_now_call(run_now, later_call);
-    later_wait = run_now_call(run_now, later_wait);
-    exec_later = (exec_later_t)R_GetCCallable("later", "execLaterNative2");
-    UNPROTECT(2);
-}
-
-// Also when the package is loaded again: `later` may have been, too.
 void service_init(void) {
-    exec_later = NULL;
-    rk_init(schedule);
+    later_init(service_callback);
+    rk_init(later_schedule);
     static bool is_told_of_forks;
     if (!is_told_of_forks) {
         is_told_of_forks = pthread_atfork(NULL, NULL, forked) == 0;
     }
-    __atomic_store_n(&is_scheduled, 0, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&is_closed, 0, __ATOMIC_SEQ_CST);
 }
 
 // One event, or HTTP events for as long as `batch_seconds`. Returns false when there was none.
@@ -155,18 +108,13 @@ static bool run_batch(double start) {
 
 // Runs `later` for up to `seconds`; whether it ran anything. May raise what a callback raised.
 static bool run_later(double seconds) {
-    SEXP call = later_call;
-    if (seconds > 0) {
-        // In place: this call is not evaluated again before it returns with the value read.
-        SETCADR(later_wait, PROTECT(Rf_ScalarReal(seconds)));
-        call = later_wait;
-        UNPROTECT(1);
+    later_has_more = false;
+    if (later_is_loaded()) {
+        pumping++;
+        later_has_more = later_run(seconds);
+        pumping--;
     }
-    pumping++;
-    SEXP ran = Rf_eval(call, R_BaseEnv);
-    pumping--;
     later_at = now();
-    later_has_more = TYPEOF(ran) == LGLSXP && XLENGTH(ran) == 1 && LOGICAL(ran)[0] == TRUE;
     return later_has_more;
 }
 
@@ -224,7 +172,11 @@ static void pass(double seconds) {
             return;
         }
         rest = deadline - now();
-        if (rest > 0 && rk_park()) {
+        if (rest > 0 && !later_is_loaded()) {
+            // Nobody else has anything to wait for.
+            rk_wait(rest < park_seconds ? rest : park_seconds);
+            R_CheckUserInterrupt();
+        } else if (rest > 0 && rk_park()) {
             bool has_run = run_later(rest < park_seconds ? rest : park_seconds);
             rk_resume();
             R_CheckUserInterrupt();
@@ -270,7 +222,6 @@ static void end_service(void* data, Rboolean is_jump) {
 
 // NA: what is there and no waiting. 0 and Inf: until interrupt(). Below 0: until something happens.
 SEXP ffi_service(SEXP timeout_ms) {
-    service_need_later();
     bool is_number = TYPEOF(timeout_ms) == REALSXP || TYPEOF(timeout_ms) == INTSXP;
     bool is_na = TYPEOF(timeout_ms) == LGLSXP && Rf_asLogical(timeout_ms) == NA_LOGICAL;
     if (Rf_xlength(timeout_ms) != 1 || !(is_number || is_na)) {
@@ -319,7 +270,7 @@ SEXP ffi_interrupt(void) {
 
 // R is about to end, or the package to be unloaded: `later` must not be called any more.
 SEXP ffi_close(void) {
-    __atomic_store_n(&is_closed, 1, __ATOMIC_SEQ_CST);
+    later_close();
     rk_stop_all();
     return R_NilValue;
 }

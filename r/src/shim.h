@@ -44,7 +44,7 @@ extern struct objects {
     SEXP request_frame, stream_parts, open_body, bind_body, close_body, socket_parts, then;
     SEXP body_came, body_over;
     SEXP new_source, begin_stream, take_later, drained, depart;
-    SEXP overflow, message, report, load_later, heed, hear_interrupts;
+    SEXP overflow, message, report, reach_later, heed, hear_interrupts;
 } objs;
 
 bool globals_init(SEXP ns, SEXP globals, SEXP shared);
@@ -242,10 +242,21 @@ void handle_message(const struct rk_event* event);
 void handle_closed(const struct rk_event* event);
 void handle_drained(const struct rk_event* event);
 
+// later.c -------------------------------------------------------------------
+
+void later_init(void (*run)(void*));
+bool later_is_loaded(void);
+void later_reachable(void);
+void later_schedule(void);
+void later_has_run(void);
+bool later_run(double seconds);
+void later_close(void);
+void later_forked(void);
+SEXP ffi_later_use(SEXP run_now);
+
 // service.c ---------------------------------------------------------------
 
 void service_init(void);
-void service_need_later(void);
 extern int interrupts;
 
 // signals.c -----------------------------------------------------------------

@@ -1,0 +1,76 @@
+# Package later, which is loaded when somebody needs it: src/later.c.
+
+# An R that serves hello, whose body says whether `later` is loaded, and then does what is said.
+serving <- function(then, env = parent.frame()) {
+  port <- randomPort()
+  started <- local_r(
+    c(
+      "library(rookery)",
+      "loaded <- function() if (isNamespaceLoaded('later')) 'loaded' else 'not loaded'",
+      "ran <- FALSE",
+      "app <- function(req) {",
+      "  if (req$PATH_INFO == '/later') later::later(function() ran <<- TRUE)",
+      "  list(status = 200L, headers = list(), body = if (req$PATH_INFO == '/ran') format(ran) else loaded())",
+      "}",
+      paste0("server <- startServer('127.0.0.1', ", port, ", app)"),
+      "cat('ready', loaded(), '\\n')",
+      then
+    ),
+    env = env
+  )
+  expect_true(wait_until(function() grepl("ready", started$tell())))
+  expect_match(started$tell(), "ready not loaded")
+  started$url <- paste0("http://127.0.0.1:", port)
+  started
+}
+
+body_of <- function(started, path = "/") {
+  rawToChar(curl::curl_fetch_memory(paste0(started$url, path), curl::new_handle(timeout = 60))$content)
+}
+
+skip_if_not_installed("processx")
+skip_if_not_installed("curl")
+
+test_that("a script that serves does without later, until its app asks for it", {
+  started <- serving("while (TRUE) service()")
+  expect_identical(body_of(started), "not loaded")
+  # A wait that nothing ends early.
+  Sys.sleep(0.3)
+  expect_identical(body_of(started), "not loaded")
+  expect_identical(body_of(started, "/later"), "loaded")
+  expect_true(wait_until(function() body_of(started, "/ran") == "TRUE"))
+})
+
+test_that("service() without later comes back in its time, and is interrupted", {
+  started <- serving(c(
+    "took <- system.time(service(200))[['elapsed']]",
+    "cat('took', took, '\\n')",
+    "tryCatch(service(0), interrupt = function(condition) cat('interrupted', loaded(), '\\n'))"
+  ))
+  expect_true(wait_until(function() grepl("took", started$tell())))
+  expect_gte(as.numeric(sub(".*took ([0-9.]+) .*", "\\1", started$tell())), 0.19)
+  started$process$interrupt()
+  expect_true(wait_until(function() grepl("interrupted not loaded", started$tell())))
+})
+
+test_that("a script that only runs later is served, also what came before it was loaded", {
+  started <- serving(c("Sys.sleep(1)", "while (TRUE) later::run_now(1)"))
+  expect_identical(body_of(started), "loaded")
+})
+
+test_that("an R in its event loop loads later when a request comes, and then serves; not while a function runs", {
+  started <- serving(c(
+    "Sys.sleep(1)",
+    "cat('then', loaded(), '\\n')",
+    "until <- Sys.time() + 60",
+    # As its prompt does: no function is called.
+    "while (!ran && Sys.time() < until) .Internal(Sys.sleep(0.1))",
+    # A child has a bell of its own.
+    "child <- parallel::mcparallel({ Sys.sleep(0.2); 'well' })",
+    "cat('child', parallel::mccollect(child)[[1]], '\\n')"
+  ))
+  expect_identical(body_of(started, "/later"), "loaded")
+  expect_identical(exit_of(started), 0L)
+  expect_match(started$tell(), "then not loaded")
+  expect_match(started$tell(), "child well")
+})
