@@ -80,15 +80,11 @@ def _compiled(name: str, target: Path, *flags: str) -> Path:
 
 @functools.cache
 def hyper() -> Path:
-    folder = BENCH / "peers" / "hyper"
-    _run(["cargo", "build", "--release", "--locked", "--target-dir", str(TARGET)], folder)
-    return TARGET / "release" / "rookery-bench-hyper"
+    return rust_binary("hyper")
 
 
 def rust_binary(group: str) -> Path:
     """The Rust binary of a micro group, with our cases and those of the peers on crates.io."""
-    if not (BENCH / "micro" / group / "Cargo.toml").exists():
-        raise BuildError(f"bench/micro/{group} does not exist")
     name = f"rookery-bench-{group}"
     _run(["cargo", "build", "--release", "--locked", "-p", name, "--target-dir", str(TARGET)], BENCH)
     return TARGET / "release" / name
@@ -116,7 +112,7 @@ def _patched(cost: str) -> Path:
     """Builds the ablation's program from a copy of what it is made of, with a patch applied."""
     copy = OUT / "patched" / cost
     shutil.rmtree(copy, ignore_errors=True)
-    for part in ("Cargo.toml", "crates", "bench/Cargo.toml", "bench/Cargo.lock", "bench/micro"):
+    for part in ("Cargo.toml", "crates", "bench/Cargo.toml", "bench/Cargo.lock", "bench/micro", "bench/peers/hyper"):
         source, target = TREE / part, copy / part
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():

@@ -1,10 +1,9 @@
 """The ways from the loop to the R handler, timed in one process."""
 
 import json
-import subprocess
 
 from . import build, peers
-from .machine import SERVER_CORE, bystanders, pinned
+from .machine import SERVER_CORE, pinned, sample
 from .plan import Options, Servers
 from .sampling import MISSING, Cell, interleave
 from .scenarios import Scenario
@@ -24,14 +23,8 @@ def measure(row: list[Cell], scenario: Scenario, _: Servers, options: Options) -
         script = build.BENCH / "peers" / "call.R"
         way = cell.peer.partition("/")[2]
         line = [*pinned(SERVER_CORE, options.placement), "Rscript", "--vanilla", str(script), way, str(calls)]
-        others = bystanders.sample()
-        done = subprocess.run(
-            line, env=peers.environment(), capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
-        )
-        others.end(0.0)
-        if done.returncode != 0:
-            raise RuntimeError(done.stderr.strip()[-200:])
-        printed = json.loads(done.stdout.strip().splitlines()[-1])
+        text, _ = sample(line, TIME_LIMIT_S, environment=peers.environment())
+        printed = json.loads(text.strip().splitlines()[-1])
         cell.single["frames"] = float(printed["frames"])
         return {name: printed[name] for name in ("microseconds_per_call", "microseconds_added")}
 

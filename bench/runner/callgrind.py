@@ -7,10 +7,9 @@ the machine's mood; it does depend on the compiler, which is why bench/gate.json
 import math
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
-from .machine import clean_environment
+from .machine import run
 
 # callgrind is some fifty times slower than the machine, which may have other things to do.
 TIME_LIMIT_S = 600
@@ -41,23 +40,10 @@ def instructions_per_op(binary: Path, scenario: str, peer: str, iterations: int)
 
 
 def _count(binary: Path, scenario: str, peer: str, iterations: int) -> int:
-    line = [
-        "valgrind",
-        "--tool=callgrind",
-        "--callgrind-out-file=/dev/null",
-        str(binary),
-        "run",
-        scenario,
-        peer,
-        str(iterations),
-    ]
-    try:
-        done = subprocess.run(
-            line, env=clean_environment(), capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise RuntimeError(f"callgrind took more than {TIME_LIMIT_S} s") from error
-    found = re.search(r"Collected\s*:\s*(\d+)", done.stderr)
-    if done.returncode != 0 or found is None:
-        raise RuntimeError(f"callgrind failed: {done.stderr.strip()[-200:]}")
+    program = [str(binary), "run", scenario, peer, str(iterations)]
+    line = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *program]
+    said = run(line, TIME_LIMIT_S).stderr
+    found = re.search(r"Collected\s*:\s*(\d+)", said)
+    if found is None:
+        raise RuntimeError(f"callgrind counted nothing: {said.strip()[-200:]}")
     return int(found[1])

@@ -10,6 +10,10 @@ import socket
 import struct
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .peers import Server
 
 SERVER_CORE = 0
 GENERATOR_CORE = 1
@@ -66,6 +70,37 @@ def clean_environment() -> dict[str, str]:
     for name in ("RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "MALLOC_ARENA_MAX", "LD_PRELOAD", "R_LIBS", "R_LIBS_USER"):
         environment.pop(name, None)
     return environment
+
+
+def run(line: list[str], limit_s: float, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+    """Runs a program to its end. Raises RuntimeError when that does not come in time or is none in order."""
+    name = Path(line[3] if line[0] == "taskset" else line[0]).name
+    try:
+        done = subprocess.run(
+            line, env=environment or clean_environment(), capture_output=True, text=True, timeout=limit_s, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"{name} did not end in {limit_s:.0f} s") from error
+    if done.returncode != 0:
+        raise RuntimeError(f"{name} ended with status {done.returncode}: {done.stderr.strip()[-200:]}")
+    return done
+
+
+def sample(
+    line: list[str], limit_s: float, server: "Server | None" = None, environment: dict[str, str] | None = None
+) -> tuple[str, float]:
+    """What a program prints that is a sample, or loads the server of one, and the seconds that the server spent meanwhile."""
+    others = bystanders.sample()
+    before = server.cpu_seconds() if server else 0.0
+    try:
+        printed = run(line, limit_s, environment).stdout
+    except RuntimeError as error:
+        raise RuntimeError(f"{error}; {server.last_words()}" if server else str(error)) from error
+    if server and not server.is_alive():
+        raise RuntimeError(f"the server ended: {server.last_words()}")
+    spent = server.cpu_seconds() - before if server else 0.0
+    others.end(spent)
+    return printed, spent
 
 
 # Above this share of the machine's time spent by other programs during the samples, figures are not to be quoted.

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from . import build, callgrind
-from .machine import SERVER_CORE, bystanders, clean_environment, pinned
+from .machine import SERVER_CORE, pinned, sample
 from .plan import Options
 from .sampling import MISSING, OK, Cell, interleave
 from .scenarios import Scenario
@@ -93,20 +93,6 @@ def instructions(binary: Path, scenario: Scenario, peer: str, quick: bool = Fals
 
 def run_once(binary: Path, scenario: str, peer: str, iterations: int, placement: str) -> dict[str, float]:
     line = [*pinned(SERVER_CORE, placement), str(binary), "run", scenario, peer, str(iterations)]
-    others = bystanders.sample()
-    try:
-        done = subprocess.run(
-            line, env=clean_environment(), capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise RuntimeError(f"one sample took more than {TIME_LIMIT_S} s") from error
-    others.end(0.0)
-    if done.returncode != 0:
-        raise RuntimeError(f"status {done.returncode}: {done.stderr.strip()[-200:]}")
-    printed = json.loads(done.stdout.strip().splitlines()[-1])
-    left_out = ("iterations",)
-    return {
-        name: float(value)
-        for name, value in printed.items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and name not in left_out
-    }
+    text, _ = sample(line, TIME_LIMIT_S)
+    printed = json.loads(text.strip().splitlines()[-1])
+    return {name: float(value) for name, value in printed.items() if type(value) in (int, float) and name != "iterations"}

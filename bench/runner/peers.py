@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import build
-from .machine import SERVER_CORE, clean_environment, pinned
+from .machine import SERVER_CORE, clean_environment, pinned, run
 
 FIRST_PORT = 18_400
 # R with its packages loads in under a second on the reference machine; a loaded one may take ten times as long.
 START_LIMIT_S = 20.0
 TICKS = os.sysconf("SC_CLK_TCK")
+R_PACKAGES = ("rookery", "httpuv", "nanonext", "drogonR")
 
 
 class PeerMissing(Exception):
@@ -115,16 +116,25 @@ def peers_library() -> Path:
     return Path(os.environ.get("ROOKERY_PEERS") or build.TREE / ".local" / "peers")
 
 
-def _require_r_package(peer: str, package: str, library: Path | None) -> None:
+def library_of(peer: str) -> Path | None:
+    """Where a package of R lies that is not where R looks by itself."""
+    return {"rookery": rookery_library(), "nanonext": peers_library(), "drogonR": peers_library()}.get(peer)
+
+
+def r_code(peer: str, code: str) -> list[str]:
+    """The command line of an R that finds the peer's package."""
+    library = library_of(peer)
+    paths = f".libPaths(c('{library}', .libPaths())); " if library else ""
+    return ["Rscript", "--vanilla", "-e", paths + code]
+
+
+def _require_r_package(peer: str) -> None:
+    library = library_of(peer)
     if library is not None:
-        if not (library / package / "DESCRIPTION").exists():
-            raise PeerMissing(f"no {package} in {library}")
-        return
-    script = f"cat(requireNamespace('{package}', quietly = TRUE))"
-    line = ["Rscript", "--vanilla", "-e", script]
-    done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=False)
-    if done.stdout.strip() != "TRUE":
-        raise PeerMissing(f"R has no package {package}")
+        if not (library / peer / "DESCRIPTION").exists():
+            raise PeerMissing(f"no {peer} in {library}")
+    elif run(r_code(peer, f"cat(requireNamespace('{peer}', quietly = TRUE))"), 60, environment()).stdout.strip() != "TRUE":
+        raise PeerMissing(f"R has no package {peer}")
 
 
 def command(peer: str, port: int, workload: str, files: Path) -> list[str]:
@@ -140,12 +150,8 @@ def command(peer: str, port: int, workload: str, files: Path) -> list[str]:
         return [str(build.ablation_binary(shape)), "serve", str(port), workload]
     if peer == "bare-epoll":
         build.bare_epoll()
-    elif peer == "rookery":
-        _require_r_package(peer, "rookery", rookery_library())
-    elif peer == "httpuv":
-        _require_r_package(peer, "httpuv", None)
-    elif peer in ("nanonext", "drogonR"):
-        _require_r_package(peer, peer, peers_library())
+    elif peer in R_PACKAGES:
+        _require_r_package(peer)
     else:
         raise PeerMissing(f"unknown peer {peer}")
     script = build.BENCH / "peers" / f"{peer}.R"
@@ -155,23 +161,17 @@ def command(peer: str, port: int, workload: str, files: Path) -> list[str]:
 
 def version(peer: str) -> str:
     """What the table of versions says of a peer; empty for the programs of this tree."""
-    libraries = {
-        "rookery": str(rookery_library()),
-        "nanonext": str(peers_library()),
-        "drogonR": str(peers_library()),
-        "httpuv": "",
-    }
     if peer == "hyper":
-        lock = (build.BENCH / "peers" / "hyper" / "Cargo.lock").read_text(encoding="utf-8")
+        lock = (build.BENCH / "Cargo.lock").read_text(encoding="utf-8")
         found = [part for part in lock.split("[[package]]") if '\nname = "hyper"\n' in part]
         return found[0].split('version = "', 1)[1].split('"', 1)[0] if found else ""
-    if peer not in libraries or "/" in peer:
+    if peer not in R_PACKAGES:
         return ""
-    paths = f".libPaths(c('{libraries[peer]}', .libPaths()));" if libraries[peer] else ""
-    own = f"{paths} cat(as.character(packageVersion('{peer}')), ', later ', as.character(packageVersion('later')), sep='')"
-    line = ["Rscript", "--vanilla", "-e", own]
-    done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
+    own = f"cat(as.character(packageVersion('{peer}')), ', later ', as.character(packageVersion('later')), sep='')"
+    try:
+        return run(r_code(peer, own), 60, environment()).stdout.strip()
+    except RuntimeError:
+        return ""
 
 
 def environment() -> dict[str, str]:

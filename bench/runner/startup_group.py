@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from . import peers
-from .machine import SERVER_CORE, bystanders, pinned
+from .machine import SERVER_CORE, bystanders, pinned, run
 from .plan import Options, Servers, static_folder
 from .sampling import OK, Cell, interleave
 from .scenarios import Scenario
@@ -19,32 +19,22 @@ def measure(row: list[Cell], _: Scenario, __: Servers, options: Options) -> None
     interleave(row, lambda cell: _one(cell.peer, options.placement))
 
 
-def _library_of(peer: str) -> str:
-    named = {"rookery": peers.rookery_library(), "nanonext": peers.peers_library(), "drogonR": peers.peers_library()}
-    return f".libPaths(c('{named[peer]}', .libPaths()));" if peer in named else ""
-
-
-def _script(code: str, placement: str) -> str:
-    line = [*pinned(SERVER_CORE, placement), "Rscript", "--vanilla", "-e", code]
-    done = subprocess.run(line, env=peers.environment(), capture_output=True, text=True, timeout=60, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(done.stderr.strip()[-200:])
-    return done.stdout.strip()
+def _script(peer: str, code: str, placement: str) -> str:
+    return run([*pinned(SERVER_CORE, placement), *peers.r_code(peer, code)], 60, peers.environment()).stdout.strip()
 
 
 def _installed_bytes(peer: str) -> int:
-    folder = Path(_script(f"{_library_of(peer)} cat(find.package('{peer}'))", "free"))
+    folder = Path(_script(peer, f"cat(find.package('{peer}'))", "free"))
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _one(peer: str, placement: str) -> dict[str, float]:
     code = (
-        f"{_library_of(peer)} "
         f"took <- system.time(suppressPackageStartupMessages(library('{peer}', character.only = TRUE)), gcFirst = FALSE); "
         "cat(took[['elapsed']] * 1000)"
     )
     others = bystanders.sample()
-    figures = {"load_ms": float(_script(code, placement)), "first_answer_ms": _first_answer_ms(peer, placement)}
+    figures = {"load_ms": float(_script(peer, code, placement)), "first_answer_ms": _first_answer_ms(peer, placement)}
     others.end(0.0)
     return figures
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from . import build
-from .machine import GENERATOR_CORE, bystanders, clean_environment, pinned
+from .machine import GENERATOR_CORE, clean_environment, pinned, sample
 from .peers import Server
 from .plan import Options, Servers
 from .sampling import OK, Cell, interleave
@@ -37,29 +37,9 @@ def measure_echo(row: list[Cell], scenario: Scenario, servers: Servers, options:
 
 
 def _echo(server: Server, scenario: Scenario, seconds: float, placement: str, generator: str) -> dict[str, float]:
-    line = [
-        *pinned(GENERATOR_CORE, placement),
-        generator,
-        "echo",
-        str(server.port),
-        scenario.path,
-        str(scenario.connections),
-        str(seconds),
-        str(scenario.payload_bytes),
-    ]
-    others = bystanders.sample()
-    before = server.cpu_seconds()
-    try:
-        done = subprocess.run(
-            line, env=clean_environment(), capture_output=True, text=True, timeout=seconds + 30, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise RuntimeError(f"the load did not end; {server.last_words()}") from error
-    if done.returncode != 0:
-        raise RuntimeError(f"{done.stderr.strip()[-200:]}; {server.last_words()}")
-    spent = server.cpu_seconds() - before
-    others.end(spent)
-    result = json.loads(done.stdout)
+    load = ["echo", server.port, scenario.path, scenario.connections, seconds, scenario.payload_bytes]
+    text, spent = sample([*pinned(GENERATOR_CORE, placement), generator, *map(str, load)], seconds + 30, server)
+    result = json.loads(text)
     if result["errors"] > 0:
         raise RuntimeError(f"{result['errors']} wrong answers among {result['messages']} messages")
     if result["messages"] == 0:

@@ -3,10 +3,9 @@
 import http.client
 import json
 import shutil
-import subprocess
 
 from . import build
-from .machine import GENERATOR_CORE, bystanders, clean_environment, pinned
+from .machine import GENERATOR_CORE, clean_environment, pinned, sample
 from .peers import Server
 from .scenarios import Scenario
 
@@ -53,31 +52,12 @@ def run(server: Server, scenario: Scenario, seconds: float, placement: str) -> d
     environment["BENCH_SEND"] = "\n".join(f"{name}: {value}" for name, value in scenario.send.items())
     # wrk counts in whole seconds only; the run is cut short by `timeout` in no other way than by its own clock.
     whole = max(1, round(seconds))
-    line = [
-        *pinned(GENERATOR_CORE, placement),
-        "wrk",
-        "-t1",
-        f"-c{scenario.connections}",
-        f"-d{whole}s",
-        "--timeout",
-        "10s",
-        "-s",
-        str(build.BENCH / "load" / "wrk.lua"),
-        f"http://127.0.0.1:{server.port}{scenario.path}",
-    ]
-    others = bystanders.sample()
-    before = server.cpu_seconds()
-    try:
-        done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=whole + 40, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise RuntimeError(f"wrk did not end; {server.last_words()}") from error
-    if not server.is_alive():
-        raise RuntimeError(f"the server ended: {server.last_words()}")
-    spent = server.cpu_seconds() - before
-    others.end(spent)
-    found = [text for text in done.stdout.splitlines() if text.startswith("BENCH ")]
+    script, url = str(build.BENCH / "load" / "wrk.lua"), f"http://127.0.0.1:{server.port}{scenario.path}"
+    load = ["wrk", "-t1", f"-c{scenario.connections}", f"-d{whole}s", "--timeout", "10s", "-s", script, url]
+    printed, spent = sample([*pinned(GENERATOR_CORE, placement), *load], whole + 40, server, environment)
+    found = [text for text in printed.splitlines() if text.startswith("BENCH ")]
     if not found:
-        raise RuntimeError(f"wrk printed no result: {(done.stdout + done.stderr).strip()[-200:]}")
+        raise RuntimeError(f"wrk printed no result: {printed.strip()[-200:]}")
     result = json.loads(found[0].removeprefix("BENCH "))
     requests = result["requests"]
     if scenario.status > 399:

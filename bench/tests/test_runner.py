@@ -443,7 +443,7 @@ class Wrk(unittest.TestCase):
         server = mock.create_autospec(peers.Server, instance=True, port=1)
         server.cpu_seconds.return_value = 0.0
         row = [Cell("hello", "httpuv")]
-        with mock.patch("runner.wrk.subprocess.run", side_effect=subprocess.TimeoutExpired("wrk", 1)):
+        with mock.patch("runner.machine.subprocess.run", side_effect=subprocess.TimeoutExpired("wrk", 1)):
             interleave(row, lambda _: wrk.run(server, Scenario("hello", "", ["httpuv"]), 1, "free"))
         self.assertEqual((row[0].status, row[0].reason[:15]), (FAILED, "wrk did not end"))
 
