@@ -70,9 +70,6 @@ WebSocket <- R6::R6Class(
       if (is.null(handle)) {
         return(invisible(NA))
       }
-      if (!is.raw(message)) {
-        message <- as.character(message)
-      }
       invisible(.Call(ffi_ws_send, handle, message))
     },
     #' @description How many bytes wait to be sent to the client, as one number.

@@ -271,18 +271,30 @@ static SEXP sent(int status) {
     return Rf_ScalarLogical(status == RK_SENT_NOT ? NA_LOGICAL : status == RK_SENT);
 }
 
+// as.character(message), as the package's namespace sees it.
+static SEXP as_strings(SEXP message) {
+    SEXP quoted = PROTECT(Rf_lang2(R_QuoteSymbol, message));
+    SEXP call = PROTECT(Rf_lang2(Rf_install("as.character"), quoted));
+    SEXP strings = Rf_eval(call, objs.ns);
+    UNPROTECT(2);
+    return strings;
+}
+
 // TRUE: go on. FALSE: sent, but wait. NA: over.
 SEXP ffi_ws_send(SEXP handle, SEXP message) {
     double id = handle_id(handle, "WebSocket", "message");
     if (id < 0) {
         return sent(RK_SENT_NOT);
     }
-    bool is_text = TYPEOF(message) == STRSXP;
+    bool is_text = TYPEOF(message) != RAWSXP;
+    // What is a string already, as nearly every message is, is taken as it is: for R to look takes two calls.
+    bool is_string = TYPEOF(message) == STRSXP && !Rf_isObject(message);
+    message = PROTECT(is_text && !is_string ? as_strings(message) : message);
     const void* start;
     size_t len;
     SEXP owner = message;
     if (is_text) {
-        if (XLENGTH(message) == 0) {
+        if (TYPEOF(message) != STRSXP || XLENGTH(message) == 0) {
             Rf_error("`message` must be a string or a raw vector, not `character(0)`");
         }
         owner = STRING_ELT(message, 0);
@@ -293,11 +305,9 @@ SEXP ffi_ws_send(SEXP handle, SEXP message) {
             owner = Rf_mkCharLenCE(start, (int)len, CE_UTF8);
             start = CHAR(owner);
         }
-    } else if (TYPEOF(message) == RAWSXP) {
+    } else {
         start = RAW(message);
         len = (size_t)XLENGTH(message);
-    } else {
-        Rf_error("`message` must be a string or a raw vector");
     }
     PROTECT(owner);
     int status;
@@ -310,7 +320,7 @@ SEXP ffi_ws_send(SEXP handle, SEXP message) {
     } else {
         status = rk_ws_send((uint64_t)id, is_text, start, len);
     }
-    UNPROTECT(1);
+    UNPROTECT(2);
     return sent(status);
 }
 

@@ -231,3 +231,22 @@ test_that("pages of other origins are refused before the app is asked", {
   expect_error(local_server(list(wsOrigins = TRUE)), "not TRUE")
   withr::with_options(list(rookery.ws_origins = "*"), expect_error(local_server(list()), "rookery.ws_origins.* not \"\\*\""))
 })
+
+test_that("what is no string and no raw vector is sent as as.character() makes it", {
+  registerS3method("as.character", "spoken", function(x, ...) "by its method", envir = baseenv())
+  seen <- opened()
+  sent <- list("text", 42L, 1e5, TRUE, factor("level"), structure("own", class = "spoken"), as.name("symbol"), c("first", "second"))
+  for (message in sent) {
+    expect_true(seen$ws$send(message))
+  }
+  expect_error(seen$ws$send(character(0)), "must be a string or a raw vector")
+  expect_error(seen$ws$send(NULL), "must be a string or a raw vector")
+  expected <- c("text", "42", "1e+05", "TRUE", "level", "by its method", "symbol", "first")
+  # Text frames without a mask: 0x81, a length, the text.
+  bytes <- unlist(lapply(expected, function(text) c(as.raw(c(0x81, nchar(text))), charToRaw(text))))
+  serve_until(function() {
+    fill(seen$client)
+    length(seen$client$read) >= length(bytes)
+  })
+  expect_identical(seen$client$read, bytes)
+})
