@@ -209,6 +209,7 @@ Server <- R6::R6Class(
   private = list(
     appWrapper = NULL,
     handle = NULL,
+    is_https = FALSE,
     running = FALSE,
     session = NULL,
     site = NULL,
@@ -234,6 +235,7 @@ Server <- R6::R6Class(
       proxies <- trusted_proxies()
       proxy_header <- has_proxy_header()
       tls <- tls_open(tls)
+      private$is_https <- !is.null(tls)
       private$appWrapper <- AppWrapper$new(app)
       private$site <- site_new(private$appWrapper$staticPaths, private$appWrapper$staticPathOptions)
       handlers <- private$appWrapper$handlers()

@@ -311,31 +311,3 @@ lose_stream <- function(self) {
     .Call(ffi_stream_fail, source, NULL, text)
   }
 }
-
-#' @export
-format.rookery_stream <- function(x, ...) {
-  source <- x$body
-  state <- if (!is.null(source$reason)) {
-    paste0("over (", source$reason, ")")
-  } else if (isTRUE(source$is_ended)) {
-    "ended"
-  } else if (is.null(source$handle)) {
-    "not yet a response"
-  } else if (is.na(push_buffered(source))) {
-    "over"
-  } else {
-    "open"
-  }
-  bytes <- function(n) format(structure(n, class = "object_size"), units = "auto", standard = "SI")
-  sizes <- if (is.null(source$handle)) c(push_buffered(source), 0) else .Call(ffi_stream_state, source)
-  if (is.null(source$reason) && !is.na(sizes[[1]])) {
-    state <- paste0(state, ", ", if (sizes[[2]] > 0) paste0(bytes(sizes[[2]]), " written, "), bytes(sizes[[1]]), " waiting")
-  }
-  paste0("<", class(x)[[1]], ": ", state, ">")
-}
-
-#' @export
-print.rookery_stream <- function(x, ...) {
-  cat(format(x), "\n", sep = "")
-  invisible(x)
-}

@@ -38,3 +38,9 @@ double handle_id(SEXP handle, const char* what, const char* given) {
     }
     return REAL(R_ExternalPtrTag(handle))[0];
 }
+
+// For printing, which raises nothing: NA for no handle, and for one of another session or process.
+SEXP ffi_handle_number(SEXP handle) {
+    double id = handle_id_here(handle);
+    return Rf_ScalarReal(id < 0 ? NA_REAL : id);
+}

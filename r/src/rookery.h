@@ -178,6 +178,7 @@ uint64_t rk_stream_end(uint64_t id);  // bytes that it lacks of its Content-Leng
 void rk_stream_cut(uint64_t id, const char* page, size_t len);
 int64_t rk_stream_waiting(uint64_t id);  // -1: it is over
 uint64_t rk_stream_given(uint64_t id);
+uint64_t rk_stream_pieces(uint64_t id);
 
 int rk_is_utf8(const char* start, size_t len);
 

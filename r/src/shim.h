@@ -205,6 +205,7 @@ void prototype_bind(const struct prototype* prototype, SEXP enclosing, SEXP self
 SEXP handle_new(uint64_t id);
 double handle_id(SEXP handle, const char* what, const char* given);
 double handle_id_here(SEXP handle);
+SEXP ffi_handle_number(SEXP handle);
 
 // receive.c ---------------------------------------------------------------
 

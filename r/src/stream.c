@@ -399,12 +399,13 @@ SEXP ffi_stream_tell(SEXP source, SEXP what) {
     return Rf_ScalarReal((double)missing);
 }
 
-// Bytes that wait, NA when it is over; and bytes that were given.
+// Bytes that wait, NA when it is over; and bytes and pieces that were given.
 SEXP ffi_stream_state(SEXP source) {
     double id = stream_id(source);
     int64_t waiting = id < 0 ? -1 : rk_stream_waiting((uint64_t)id);
-    SEXP state = Rf_allocVector(REALSXP, 2);
+    SEXP state = Rf_allocVector(REALSXP, 3);
     REAL(state)[0] = waiting < 0 ? NA_REAL : (double)waiting;
     REAL(state)[1] = id < 0 ? 0 : (double)rk_stream_given((uint64_t)id);
+    REAL(state)[2] = id < 0 ? 0 : (double)rk_stream_pieces((uint64_t)id);
     return state;
 }

@@ -14,6 +14,8 @@ pub(crate) struct Streamed {
     /// C's token of its R object.
     pub(crate) token: u64,
     flow: Arc<Flow>,
+    /// Pieces that were given.
+    pieces: u64,
 }
 
 // `enum rk_given`.
@@ -43,15 +45,15 @@ pub extern "C" fn rk_reply_stream(slot: u32, id: u64, rules: i32, token: u64) ->
             let Some(exchange) = core.held(slot, id) else { return refusal::STALE };
             let flow = Arc::clone(&stream.flow);
             exchange.set_reply_stream(stream);
-            core.streams.insert(id, Streamed { token, flow });
+            core.streams.insert(id, Streamed { token, flow, pieces: 0 });
             refusal::OK
         })
     })
 }
 
 /// Counts a piece in, and sends it if it is to be: `enum rk_given`.
-fn give(core: &Core, id: u64, len: usize, payload: impl FnOnce(&Core) -> Payload) -> i32 {
-    let Some(streamed) = core.streams.get(&id) else { return OVER };
+fn give(core: &mut Core, id: u64, len: usize, payload: impl FnOnce(&Core) -> Payload) -> i32 {
+    let Some(streamed) = core.streams.get_mut(&id) else { return OVER };
     let given = match streamed.flow.give(len) {
         Given::More => MORE,
         Given::Enough => ENOUGH,
@@ -62,6 +64,7 @@ fn give(core: &Core, id: u64, len: usize, payload: impl FnOnce(&Core) -> Payload
         }
         Given::TooLong => return TOO_LONG,
     };
+    streamed.pieces += 1;
     core.link.send(Command::Piece { stream: id, payload: payload(core) });
     given
 }
@@ -155,4 +158,10 @@ pub extern "C" fn rk_stream_waiting(id: u64) -> i64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_given(id: u64) -> u64 {
     entry(0, || core::with(|core| core.streams.get(&id).map_or(0, |streamed| streamed.flow.given())))
+}
+
+/// Pieces that were given to a stream; 0 when it has departed.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_stream_pieces(id: u64) -> u64 {
+    entry(0, || core::with(|core| core.streams.get(&id).map_or(0, |streamed| streamed.pieces)))
 }
