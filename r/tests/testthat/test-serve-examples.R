@@ -29,6 +29,72 @@ test_that("chat.R finds its page, by Rscript and by the command", {
   }
 })
 
+test_that("tokens.R sends an answer token by token, says when it was all, and begins no second one", {
+  it <- local_process(file.path(examples, "tokens.R"), environment = c(PORT = 0))
+  url <- printed_address(it)
+  expect_match(fetch(url)$text, "<title>Tokens</title>")
+  answer <- fetch(paste0(url, "/answer?prompt=", curl::curl_escape("What is a rook?")))
+  expect_match(curl::parse_headers_list(answer$headers)[["content-type"]], "^text/event-stream")
+  tokens <- regmatches(answer$text, gregexpr("event: token\nid: 1\ndata: [^\n]+ \n\n", answer$text))[[1]]
+  expect_gt(length(tokens), 12)
+  expect_match(answer$text, "event: done\nid: 1\ndata: \n\n$")
+  expect_true(wait_until(function() grepl("An answer ended after [0-9.]+ s: done", it$tell())))
+  again <- fetch(paste0(url, "/answer?prompt=rook"), httpheader = "Last-Event-ID: 1")
+  expect_equal(again$status_code, 204)
+})
+
+test_that("table.R sends a table that R never holds as text", {
+  rows <- 3e5
+  it <- local_process(file.path(examples, "table.R"), environment = c(PORT = 0, ROWS = rows))
+  url <- printed_address(it)
+  kilobytes <- function(what) {
+    text <- fetch(paste0(url, "/memory"))$text
+    as.numeric(sub(paste0("^.*", what, ":\\s*([0-9]+) kB.*$"), "\\1", text))
+  }
+  # A first one, so that what R keeps for all is there; and then the most that was held is counted anew (proc(5), clear_refs).
+  file <- withr::local_tempfile()
+  curl::curl_download(paste0(url, "/table.csv"), file)
+  writeLines("5", file.path("/proc", it$process$get_pid(), "clear_refs"))
+  before <- kilobytes("VmHWM")
+  curl::curl_download(paste0(url, "/table.csv"), file)
+  # As text in R it would be more than 30 MB.
+  expect_lt(kilobytes("VmHWM") - before, 16 * 1024)
+  bytes <- readBin(file, "raw", 1e8)
+  expect_equal(sum(bytes == 0x0a), rows + 1)
+  expect_equal(rawToChar(bytes[1:28]), "\"id\",\"city\",\"price\",\"sold\"\r\n")
+  table <- utils::read.csv(text = c(readLines(file, 4), utils::tail(strsplit(rawToChar(utils::tail(bytes, 200)), "\r\n")[[1]], 1)))
+  expect_equal(table$id, c(1, 2, 3, rows))
+  expect_equal(table$city, c("Lund", "Saint-Louis, \"Ndar\"", "Kyoto", "Kyoto"))
+  expect_equal(table$price[[1]], 1)
+  expect_equal(table$sold[1:3], c("2026-01-01", "2026-01-02", "2026-01-03"))
+  expect_match(it$tell(), "A table was sent: done")
+})
+
+test_that("progress.R tells how far the one job is to whoever asks, also in its middle", {
+  it <- local_process(file.path(examples, "progress.R"), environment = c(PORT = 0))
+  url <- printed_address(it)
+  expect_match(fetch(url)$text, "<title>Progress</title>")
+  follow <- function() {
+    client <- local_client(list(getPort = function() as.integer(sub("^.*:", "", url))), parent.frame())
+    send(client, request("/progress"))
+    client
+  }
+  first <- follow()
+  read_to(first, "\"done\":0,\"estimate\":null,\"running\":false")
+  expect_equal(fetch(paste0(url, "/start"), post = TRUE, postfieldsize = 0)$status_code, 202)
+  read_to(first, "\"done\":10,")
+  expect_equal(fetch(paste0(url, "/start"), post = TRUE, postfieldsize = 0)$status_code, 409)
+  second <- follow()
+  read_to(second, "\"running\":true")
+  read_to(first, "\"done\":100,")
+  read_to(second, "\"done\":100,")
+  estimate <- sub("^.*\"done\":100,\"estimate\":([0-9.]+),.*$", "\\1", text_of(second$read))
+  expect_equal(as.numeric(estimate), pi, tolerance = 0.01)
+  expect_equal(find_raw(second$read, "\"done\":10,"), 0)
+  disconnect(second)
+  expect_true(wait_until(function() grepl("A page has left: client", it$tell())))
+})
+
 test_that("plumber: JSON in and out, a filter, an error, an async route, an upload, a page", {
   skip_if_not_installed("plumber")
   skip_if_not_installed("jsonlite")

@@ -1,0 +1,83 @@
+# The progress of a long job, in every page that is open: a job is started once, pages come and go.
+#
+#   Rscript examples/progress.R       then open http://127.0.0.1:8000 in two windows; PORT=9000 in front for another port
+#   rookery serve examples/progress.R the same with an access log
+#
+# The job is done in slices, between which R serves. What cannot be cut into slices belongs in another process (package mirai, or
+# callr), whose promise or file tells how far it is.
+
+library(rookery)
+
+port <- as.integer(Sys.getenv("PORT", "8000"))
+
+# The page lies beside this script: in the folder that `rookery serve` starts in, or else where Rscript found the script.
+script <- sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE))
+page <- Filter(dir.exists, file.path(c(".", dirname(script), "examples"), "progress"))[[1]]
+
+slices <- 100L
+points_of_slice <- 50000L
+# Seconds between two slices, which others get.
+pause <- 0.01
+
+job <- list(done = 0L, inside = 0, is_running = FALSE)
+# The event streams of the pages that are open.
+pages <- list()
+
+state <- function() {
+  list(
+    done = 100 * job$done / slices,
+    estimate = if (job$done > 0) 4 * job$inside / (job$done * points_of_slice) else NULL,
+    running = job$is_running
+  )
+}
+
+tell <- function() {
+  # Those that have gone are forgotten, and one that does not read is not waited for: write() never waits.
+  pages <<- Filter(function(page) page$is_open(), pages)
+  for (page in pages) page$send(state(), event = "progress")
+}
+
+# Estimates pi by points in a square.
+slice <- function() {
+  x <- runif(points_of_slice)
+  y <- runif(points_of_slice)
+  job$inside <<- job$inside + sum(x^2 + y^2 < 1)
+  job$done <<- job$done + 1L
+  job$is_running <<- job$done < slices
+  tell()
+  if (job$is_running) later::later(slice, pause)
+}
+
+start <- function(req) {
+  if (job$is_running) {
+    return(list(status = 409L, headers = list("Content-Type" = "text/plain"), body = "The job runs already.\n"))
+  }
+  job <<- list(done = 0L, inside = 0, is_running = TRUE)
+  later::later(slice)
+  list(status = 202L, headers = list("Content-Type" = "text/plain"), body = "Started.\n")
+}
+
+# A page that comes, or comes again, is told the state first.
+follow <- function(req) {
+  page <- event_stream(on_close = function(reason) message("A page has left: ", reason))
+  page$send(state(), event = "progress")
+  pages[[length(pages) + 1]] <<- page
+  page
+}
+
+app <- list(
+  # Served without R.
+  staticPaths = list("/" = page, "/progress" = excludeStaticPath(), "/start" = excludeStaticPath()),
+  call = function(req) {
+    switch(paste(req$REQUEST_METHOD, req$PATH_INFO),
+      "POST /start" = start(req),
+      "GET /progress" = follow(req),
+      list(status = 404L, headers = list("Content-Type" = "text/plain"), body = "Not found\n")
+    )
+  }
+)
+
+# runServer() in three lines, so that the address is printed once it is listened at.
+server <- startServer("127.0.0.1", port, app)
+cat("http://127.0.0.1:", server$getPort(), " (Ctrl-C stops)\n", sep = "")
+tryCatch(service(0), finally = server$stop())

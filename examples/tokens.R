@@ -1,0 +1,101 @@
+# A language model's tokens, in a page while they are made: server-sent events from a function that R asks.
+#
+#   Rscript examples/tokens.R       then open http://127.0.0.1:8000; PORT=9000 in front for another port
+#   rookery serve examples/tokens.R the same with an access log
+#
+# The model is a toy that runs here: from the two words before, the next. With a real one the handler is one line:
+# `stream_events(chat$stream_async(prompt), event = "token")`, with `chat` of package ellmer.
+
+library(rookery)
+
+port <- as.integer(Sys.getenv("PORT", "8000"))
+
+# The page lies beside this script: in the folder that `rookery serve` starts in, or else where Rscript found the script.
+script <- sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE))
+page <- Filter(dir.exists, file.path(c(".", dirname(script), "examples"), "tokens"))[[1]]
+
+# Tokens of an answer, characters of a prompt that are read, and seconds that the model thinks about a token.
+longest <- 200L
+longest_prompt <- 500L
+thinking <- 0.03
+
+learned <- "
+  The rook is a bird of the crow family. The rook lives with other rooks, and a colony of rooks is a rookery. A rookery is a noisy
+  place, because every rook has something to say. In the morning the rooks leave the rookery and fly to the fields. In the fields the
+  rooks look for worms and for grain. In the evening the rooks fly home to the rookery, and every rook has something to say of the
+  fields. A young rook has a black beak. An old rook has a grey beak and has something to say of the young. The crow is a bird of the
+  fields, and the crow lives alone. A crow in a crowd is a rook, and a rook alone is a crow. The rook builds its nest of twigs in a
+  tall tree. The nest of a rook is close to the nest of another rook. The young rooks leave the nest in the spring and fly to the
+  fields with the old. A rook that finds grain tells the other rooks. A rook that finds nothing follows a rook that looks full.
+"
+words <- scan(text = learned, what = "", quiet = TRUE)
+# What follows each pair of words; the end is followed by the beginning.
+pairs <- paste(words, c(words[-1], words[[1]]))
+followers <- split(c(words[-(1:2)], words[1:2]), pairs)
+beginnings <- which(grepl("[.]$", c(".", words)) & seq_len(length(words) + 1) < length(words))
+
+# A function that promises the next token each time it is asked, and gives NULL at the end of the answer: what coro's async
+# generators do.
+generate <- function(prompt) {
+  asked <- tolower(scan(text = gsub("[^[:alnum:] ]", " ", prompt), what = "", quiet = TRUE))
+  # Begins with a sentence on what was asked for, if it knows one.
+  sentences <- Filter(function(i) tolower(words[[i + 1]]) %in% asked, beginnings)
+  start <- if (length(sentences) > 0) sentences[[sample.int(length(sentences), 1)]] else beginnings[[sample.int(length(beginnings), 1)]]
+  said <- character()
+  function() {
+    n <- length(said)
+    is_over <- n >= longest || (n > 12 && grepl("[.]$", said[[n]]))
+    if (is_over) return(NULL)
+    token <- if (n < 2) {
+      words[[start + n]]
+    } else {
+      choices <- followers[[paste(said[[n - 1]], said[[n]])]]
+      choices[[sample.int(length(choices), 1)]]
+    }
+    said <<- c(said, token)
+    # Thinks elsewhere: R answers others meanwhile.
+    promises::promise(function(resolve, reject) later::later(function() resolve(paste0(token, " ")), thinking))
+  }
+}
+
+# The tokens, and an event that says that they were all: without it the page would come again, as it does after a lost connection.
+with_end <- function(tokens) {
+  is_over <- FALSE
+  function() {
+    if (is_over) return(NULL)
+    token <- tokens()
+    if (is.null(token)) {
+      is_over <<- TRUE
+      return(list(event = "done", data = ""))
+    }
+    promises::then(token, function(text) list(event = "token", data = text))
+  }
+}
+
+answer <- function(req) {
+  prompt <- decodeURIComponent(sub("^[?]prompt=", "", req$QUERY_STRING))
+  # A page that lost its connection half way does not get another answer behind the half that it has.
+  if (!is.null(req$HTTP_LAST_EVENT_ID) || is.na(prompt)) {
+    return(list(status = 204L, headers = list(), body = ""))
+  }
+  began <- Sys.time()
+  stream_events(
+    with_end(generate(substr(prompt, 1L, longest_prompt))),
+    map = function(it) sse_event(it$data, event = it$event, id = "1"),
+    # The page was closed, or its reader pressed Stop: nothing more is asked of the model.
+    on_close = function(reason) message(sprintf("An answer ended after %.1f s: %s", Sys.time() - began, reason))
+  )
+}
+
+app <- list(
+  # Served without R.
+  staticPaths = list("/" = page, "/answer" = excludeStaticPath()),
+  call = function(req) {
+    if (req$PATH_INFO == "/answer") answer(req) else list(status = 404L, headers = list(), body = "Not found\n")
+  }
+)
+
+# runServer() in three lines, so that the address is printed once it is listened at.
+server <- startServer("127.0.0.1", port, app)
+cat("http://127.0.0.1:", server$getPort(), " (Ctrl-C stops)\n", sep = "")
+tryCatch(service(0), finally = server$stop())
