@@ -1,0 +1,299 @@
+# An MCP server over streamable HTTP (https://modelcontextprotocol.io, revision 2025-11-25): tools in R that a language model may call.
+#
+#   Rscript examples/mcp.R          then give http://127.0.0.1:8000/mcp to an MCP client; PORT=9000 in front for another port
+#   rookery serve examples/mcp.R    the same with an access log
+#
+# A call that takes long answers with events: its progress while it runs, and its result at the end. A client that loses its
+# connection half way comes again with the id of the last event that it saw, and gets the rest: the call has gone on meanwhile.
+# It needs the package jsonlite.
+
+library(rookery)
+
+port <- as.integer(Sys.getenv("PORT", "8000"))
+
+# Events of a stream that are kept for clients that come again, and sessions, of which the oldest makes room.
+kept_events <- 200L
+most_sessions <- 100L
+revisions <- c("2025-11-25", "2025-06-18", "2025-03-26")
+
+# ---- tools: each is given its arguments and a function for its progress, and returns text, or a promise of it ----
+
+# A list that is `{}` also when it is empty.
+object <- function(...) if (...length() == 0) structure(list(), names = character()) else list(...)
+
+tools <- list(
+  summarise = list(
+    description = "Summarises a column of a data set that comes with R.",
+    inputSchema = object(
+      type = "object",
+      properties = object(
+        data = object(type = "string", enum = list("mtcars", "iris", "airquality")),
+        column = object(type = "string")
+      ),
+      required = list("data", "column")
+    ),
+    call = function(arguments, progress) {
+      data <- switch(as.character(arguments$data), mtcars = mtcars, iris = iris, airquality = airquality, stop("there is no such data set"))
+      column <- as.character(arguments$column)
+      if (!isTRUE(column %in% names(data))) stop("there is no such column: ", toString(names(data)))
+      paste(utils::capture.output(summary(data[[column]])), collapse = "\n")
+    }
+  ),
+  estimate_pi = list(
+    description = "Estimates pi by random points, and tells how far it is.",
+    inputSchema = object(
+      type = "object",
+      properties = object(slices = object(type = "integer", minimum = 1L, maximum = 1000L)),
+      required = list("slices")
+    ),
+    # In slices, between which R serves. What cannot be cut up belongs in another process: return its promise.
+    call = function(arguments, progress) {
+      slices <- as.integer(arguments$slices)
+      if (length(slices) != 1 || is.na(slices) || slices < 1 || slices > 1000) stop("`slices` must be from 1 to 1000")
+      done <- 0L
+      inside <- 0
+      promises::promise(function(resolve, reject) {
+        slice <- function() {
+          inside <<- inside + sum(runif(20000)^2 + runif(20000)^2 < 1)
+          done <<- done + 1L
+          # FALSE: the client has cancelled the call.
+          if (!progress(done, slices)) return(reject("cancelled"))
+          if (done < slices) later::later(slice, 0.01) else resolve(format(4 * inside / (20000 * slices)))
+        }
+        later::later(slice)
+      })
+    }
+  )
+)
+
+# ---- sessions: an id, and streams of events that can be gone on with ----
+
+sessions <- list()
+
+new_session <- function() {
+  session <- new.env()
+  # Nobody guesses it.
+  session$id <- paste(readBin("/dev/urandom", "raw", 16), collapse = "")
+  session$streams <- list()
+  session$calls <- list()
+  sessions[[session$id]] <<- session
+  while (length(sessions) > most_sessions) end_session(sessions[[1]])
+  # The one that a GET listens to: what belongs to no call.
+  new_stream(session, "news")
+  session
+}
+
+end_session <- function(session) {
+  for (stream in session$streams) if (!is.null(stream$to)) stream$to$close()
+  # What still runs finds that it was cancelled.
+  session$calls <- list()
+  sessions[[session$id]] <<- NULL
+}
+
+new_stream <- function(session, name) {
+  stream <- new.env()
+  stream$name <- name
+  stream$number <- 0L
+  stream$events <- list()
+  # The last that was sent to somebody, and who gets them now.
+  stream$sent <- 0L
+  stream$to <- NULL
+  stream$is_over <- FALSE
+  session$streams[[name]] <- stream
+  stream
+}
+
+emit <- function(stream, text, is_last = FALSE) {
+  stream$number <- stream$number + 1L
+  event <- list(id = paste0(stream$name, "/", stream$number), number = stream$number, text = text)
+  stream$events <- utils::tail(c(stream$events, list(event)), kept_events)
+  stream$is_over <- is_last
+  if (!is.null(stream$to)) {
+    pass_on(stream, stream$to, event)
+    if (is_last) stream$to$close()
+  }
+}
+
+pass_on <- function(stream, to, event) {
+  to$send(event$text, id = event$id)
+  stream$sent <- event$number
+}
+
+# Sends a stream to whoever asks for it, from behind `number` on: one client at a time.
+attach <- function(stream, number) {
+  if (!is.null(stream$to)) stream$to$close()
+  to <- event_stream()
+  for (event in stream$events) if (event$number > number) pass_on(stream, to, event)
+  if (stream$is_over) {
+    to$close()
+  } else {
+    stream$to <- to
+    to$on_close(function(reason) if (identical(stream$to, to)) stream$to <- NULL)
+  }
+  to
+}
+
+# ---- JSON-RPC ----
+
+json <- function(value) as.character(jsonlite::toJSON(value, auto_unbox = TRUE, null = "null", digits = NA))
+result_of <- function(id, result) list(jsonrpc = "2.0", id = id, result = result)
+error_of <- function(id, code, message) list(jsonrpc = "2.0", id = id, error = list(code = code, message = message))
+text_result <- function(text, is_error = FALSE) list(content = list(list(type = "text", text = text)), isError = is_error)
+
+answer <- function(status, value = NULL, headers = list()) {
+  type <- if (!is.null(value)) list("Content-Type" = "application/json")
+  list(status = status, headers = c(type, headers), body = if (is.null(value)) "" else json(value))
+}
+
+initialize <- function(message) {
+  asked <- message$params$protocolVersion
+  session <- new_session()
+  result <- list(
+    protocolVersion = if (isTRUE(asked %in% revisions)) asked else revisions[[1]],
+    capabilities = object(tools = object(), logging = object()),
+    serverInfo = list(name = "rookery-example", version = "1.0.0")
+  )
+  answer(200L, result_of(message$id, result), list("MCP-Session-Id" = session$id))
+}
+
+call_tool <- function(session, message) {
+  tool <- tools[[as.character(message$params$name)]]
+  if (is.null(tool)) {
+    return(answer(200L, error_of(message$id, -32602L, "there is no such tool")))
+  }
+  key <- json(message$id)
+  session$calls[[key]] <- TRUE
+  token <- message$params[["_meta"]]$progressToken
+  stream <- NULL
+  progress <- function(done, total) {
+    is_wanted <- !is.null(session$calls[[key]])
+    if (is_wanted && !is.null(token)) {
+      params <- list(progressToken = token, progress = done, total = total)
+      emit(stream, json(list(jsonrpc = "2.0", method = "notifications/progress", params = params)))
+    }
+    is_wanted
+  }
+  value <- tryCatch(tool$call(message$params$arguments, progress), error = function(condition) condition)
+  if (!inherits(value, "promise")) {
+    session$calls[[key]] <- NULL
+    failed <- inherits(value, "error")
+    return(answer(200L, result_of(message$id, text_result(if (failed) conditionMessage(value) else value, failed))))
+  }
+  # It takes long: events, the first of which has an id and no data, so that the client can come again from the beginning.
+  session$made <- (if (is.null(session$made)) 0L else session$made) + 1L
+  stream <- new_stream(session, paste0("call-", session$made))
+  emit(stream, "")
+  end <- function(result) {
+    # A call that was cancelled has no answer.
+    if (is.null(session$calls[[key]])) {
+      if (!is.null(stream$to)) stream$to$close()
+      session$streams[[stream$name]] <- NULL
+    } else {
+      session$calls[[key]] <- NULL
+      emit(stream, json(result_of(message$id, result)), is_last = TRUE)
+      # Kept for a while for a client that lost its connection just before the end.
+      later::later(function() session$streams[[stream$name]] <- NULL, 60)
+    }
+  }
+  promises::then(
+    value,
+    function(text) end(text_result(text)),
+    function(reason) end(text_result(if (inherits(reason, "condition")) conditionMessage(reason) else as.character(reason), TRUE))
+  )
+  attach(stream, 0L)
+}
+
+post <- function(req, session) {
+  text <- rawToChar(req$rook.input$read())
+  message <- tryCatch(jsonlite::fromJSON(text, simplifyVector = FALSE), error = function(condition) NULL)
+  if (!is.list(message) || !identical(message$jsonrpc, "2.0")) {
+    return(answer(400L, error_of(NULL, -32700L, "this is no JSON-RPC message")))
+  }
+  if (identical(message$method, "initialize")) {
+    return(initialize(message))
+  }
+  if (is.function(session)) {
+    return(session())
+  }
+  if (is.null(message$id) || is.null(message$method)) {
+    if (identical(message$method, "notifications/cancelled")) session$calls[[json(message$params$requestId)]] <- NULL
+    if (identical(message$method, "notifications/initialized")) {
+      params <- list(level = "info", data = paste("R", getRversion(), "is at your service"))
+      emit(session$streams$news, json(list(jsonrpc = "2.0", method = "notifications/message", params = params)))
+    }
+    return(answer(202L))
+  }
+  switch(message$method,
+    "ping" = answer(200L, result_of(message$id, object())),
+    "tools/list" = {
+      listed <- lapply(names(tools), function(name) c(list(name = name), tools[[name]][c("description", "inputSchema")]))
+      answer(200L, result_of(message$id, list(tools = listed)))
+    },
+    "tools/call" = call_tool(session, message),
+    "logging/setLevel" = answer(200L, result_of(message$id, object())),
+    answer(200L, error_of(message$id, -32601L, paste("there is no method", message$method)))
+  )
+}
+
+# The stream of a session's news, or what is left of the one that was broken off.
+listen <- function(req, session) {
+  if (!grepl("text/event-stream", req$HTTP_ACCEPT %||% "", fixed = TRUE)) {
+    return(answer(406L))
+  }
+  seen <- req$HTTP_LAST_EVENT_ID
+  if (is.null(seen)) {
+    return(attach(session$streams$news, session$streams$news$sent))
+  }
+  # It is the client's text.
+  parts <- regmatches(seen, regexec("^([a-z]+(?:-[0-9]{1,9})?)/([0-9]{1,9})$", seen))[[1]]
+  stream <- if (length(parts) == 3) session$streams[[parts[[2]]]]
+  if (is.null(stream)) answer(404L) else attach(stream, as.integer(parts[[3]]))
+}
+
+`%||%` <- function(x, y) if (is.null(x)) y else x
+
+# A page of any site can send requests to this machine: what comes from a page comes with its origin. (A server for others asks
+# for a token as well, and has TLS.)
+is_of_this_machine <- function(origin) {
+  is.null(origin) || grepl("^https?://(localhost|127[.]0[.]0[.]1|\\[::1\\])(:[0-9]+)?$", origin)
+}
+
+app <- function(req) {
+  if (!is_of_this_machine(req$HTTP_ORIGIN)) {
+    return(answer(403L))
+  }
+  if (req$PATH_INFO != "/mcp") {
+    return(answer(404L))
+  }
+  if (!req$REQUEST_METHOD %in% c("POST", "GET", "DELETE")) {
+    return(answer(405L, headers = list(Allow = "POST, GET, DELETE")))
+  }
+  if (!is.null(req$HTTP_MCP_PROTOCOL_VERSION) && !req$HTTP_MCP_PROTOCOL_VERSION %in% revisions) {
+    return(answer(400L, error_of(NULL, -32600L, "this revision of the protocol is not spoken here")))
+  }
+  # 404 tells a client to begin anew. A function: to initialize is what needs no session.
+  id <- req$HTTP_MCP_SESSION_ID
+  session <- if (is.null(id)) {
+    function() answer(400L, error_of(NULL, -32600L, "there is no MCP-Session-Id"))
+  } else if (is.null(sessions[[id]])) {
+    function() answer(404L, error_of(NULL, -32600L, "this session is over"))
+  } else {
+    sessions[[id]]
+  }
+  if (req$REQUEST_METHOD == "POST") {
+    return(post(req, session))
+  }
+  if (is.function(session)) {
+    return(session())
+  }
+  if (req$REQUEST_METHOD == "DELETE") {
+    end_session(session)
+    return(answer(204L))
+  }
+  listen(req, session)
+}
+
+# runServer() in three lines, so that the address is printed once it is listened at.
+server <- startServer("127.0.0.1", port, app)
+cat("http://127.0.0.1:", server$getPort(), " (Ctrl-C stops)\n", sep = "")
+tryCatch(service(0), finally = server$stop())
