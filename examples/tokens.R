@@ -1,6 +1,7 @@
 # A language model's tokens, in a page while they are made: server-sent events from a function that R asks.
 #
-#   Rscript examples/tokens.R       then open http://127.0.0.1:8000; PORT=9000 in front for another port
+#   Rscript examples/tokens.R       then open http://127.0.0.1:8000; PORT=9000 in front for another port, THINKING=1 for a model that
+#                                   thinks for a second about each token
 #   rookery serve examples/tokens.R the same with an access log
 #
 # The model is a toy that runs here: from the two words before, the next. With a real one the handler is one line:
@@ -14,10 +15,10 @@ port <- as.integer(Sys.getenv("PORT", "8000"))
 script <- sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE))
 page <- Filter(dir.exists, file.path(c(".", dirname(script), "examples"), "tokens"))[[1]]
 
-# Tokens of an answer, characters of a prompt that are read, and seconds that the model thinks about a token.
+# Tokens of an answer, characters of a prompt that are read, and seconds that the model thinks about each token.
 longest <- 200L
 longest_prompt <- 500L
-thinking <- 0.03
+thinking <- as.numeric(Sys.getenv("THINKING", "0.03"))
 
 learned <- "
   The rook is a bird of the crow family. The rook lives with other rooks, and a colony of rooks is a rookery. A rookery is a noisy

@@ -9,11 +9,14 @@ import { Server, patience } from './support/server.mjs';
 const timeout = 4 * patience;
 let browser;
 let tokens;
+let slow;
 let progress;
 
 before(async () => {
-  [tokens, progress, browser] = await Promise.all([
+  [tokens, slow, progress, browser] = await Promise.all([
     Server.script('examples/tokens.R'),
+    // Its shortest answer takes 13 s: what is looked at in the middle is the middle, however busy the machine is.
+    Server.script('examples/tokens.R', { THINKING: '1' }),
     Server.script('examples/progress.R'),
     launch(),
   ]);
@@ -24,25 +27,25 @@ after(async () => {
   await Server.stopAll();
 });
 
-test('an answer comes token by token, and to an end', { timeout }, async () => {
+test('an answer comes to an end', { timeout }, async () => {
   const page = await open(browser, tokens.url);
   await page.click('button:text("Ask")');
-  await page.waitForFunction(() => Number(document.querySelector('#count').textContent) >= 3);
-  // Not all at once: the page shows tokens while more are made.
-  assert.equal(await page.textContent('#state'), 'answering');
   await text(page, '#state', 'done');
   const answer = await page.textContent('#answer');
+  assert.ok(answer.trim().split(' ').length > 12);
   assert.equal(answer.trim().split(' ').length, Number(await page.textContent('#count')));
+  assert.ok(await page.isDisabled('#stop'));
   await page.context().close();
 });
 
-test('Stop ends it at the server', { timeout }, async () => {
-  const page = await open(browser, tokens.url);
+test('its tokens come while others are made, and Stop ends it at the server', { timeout }, async () => {
+  const page = await open(browser, slow.url);
   await page.click('button:text("Ask")');
   await page.waitForFunction(() => Number(document.querySelector('#count').textContent) >= 2);
+  assert.equal(await page.textContent('#state'), 'answering');
   await page.click('#stop');
   await text(page, '#state', 'stopped');
-  await tokens.line(/An answer ended after [0-9.]+ s: client/);
+  await slow.line(/An answer ended after [0-9.]+ s: client/);
   await page.context().close();
 });
 

@@ -49,8 +49,8 @@ export class Server {
   }
 
   /** Runs a script that serves on `PORT`, here any that is free, and prints its address once it listens there. */
-  static async script(file) {
-    const server = new Server([resolve(root, file)], { PORT: '0' });
+  static async script(file, env = {}) {
+    const server = new Server([resolve(root, file)], { PORT: '0', ...env });
     const address = await server.line(/^(http:\S+)/);
     return server.#ready(address[1], file);
   }
