@@ -50,6 +50,7 @@ prepare <- function() {
     shared$then <- answer_later
     shared$message <- error_page
     shared$body_came <- body_came
+    shared$body_next <- body_next
     shared$body_over <- body_over
     shared$new_source <- new_source
     shared$begin_stream <- begin_stream

@@ -52,50 +52,83 @@ receive_body <- function(on_data, on_end, on_close = NULL) {
   receiver
 }
 
-# A piece has come. While a promise holds it back it waits, with those that the server reads ahead.
+# A piece has come. While `on_data` deals with the one before it waits, with those that the server reads ahead.
 body_came <- function(receiver, bytes) {
   if (receiver$is_busy) {
     receiver$queue[[length(receiver$queue) + 1]] <- bytes
   } else if (!receiver$is_answered) {
-    body_dealt_with(receiver, receiver$on_data(bytes), length(bytes))
+    body_deal_with(receiver, bytes)
+    body_next(receiver)
   }
 }
 
-# What `on_data` made of `n` bytes.
+# Hands a piece to `on_data`, which may let R serve meanwhile: what comes of the body then waits as well.
+body_deal_with <- function(receiver, bytes) {
+  receiver$is_busy <- TRUE
+  is_promised <- FALSE
+  on.exit(receiver$is_busy <- is_promised)
+  is_promised <- body_dealt_with(receiver, receiver$on_data(bytes), length(bytes))
+}
+
+# What `on_data` made of `n` bytes; whether it is a promise, which holds the next piece back.
 body_dealt_with <- function(receiver, value, n) {
   if (inherits(value, "promise")) {
-    receiver$is_busy <- TRUE
     promises::then(
       value,
       onFulfilled = function(value) body_goes_on(receiver, value, n),
       onRejected = function(reason) {
-        receiver$is_busy <- FALSE
         .Call(ffi_receive_fail, receiver, reason)
-        body_next(receiver)
+        body_go_on(receiver)
       }
     )
-  } else if ((is.list(value) || is.environment(value)) && !is.null(value[["status"]])) {
+    return(TRUE)
+  }
+  if (is_answer(value)) {
     body_answer(receiver, value)
   } else {
     .Call(ffi_receive_taken, receiver, n)
   }
-  NULL
+  FALSE
+}
+
+# A table with a column of that name is none, nor is a list whose class knows no names.
+is_answer <- function(value) {
+  if (is.environment(value)) {
+    !is.null(value[["status"]])
+  } else {
+    is.list(value) && !is.data.frame(value) && "status" %in% names(value)
+  }
 }
 
 # A promise that held the next piece back has been fulfilled.
 body_goes_on <- function(receiver, value, n) {
-  receiver$is_busy <- FALSE
-  body_try(receiver, {
-    body_dealt_with(receiver, value, n)
-    body_next(receiver)
-  })
+  body_try(receiver, body_dealt_with(receiver, value, n))
+  body_go_on(receiver)
 }
 
+# It holds nothing back any more.
+body_go_on <- function(receiver) {
+  receiver$is_busy <- FALSE
+  body_try(receiver, body_next(receiver))
+}
+
+# Evaluates what may run functions of the app's, outside of an event: one that fails is told of, and what is left goes on.
 body_try <- function(receiver, expression) {
-  tryCatch(expression, error = function(condition) {
-    .Call(ffi_receive_fail, receiver, condition)
-    body_next(receiver)
-  })
+  condition <- simpleError("interrupted, or left by a restart")
+  is_left <- TRUE
+  on.exit(
+    if (is_left) {
+      .Call(ffi_receive_fail, receiver, condition)
+      body_next(receiver)
+    }
+  )
+  tryCatch(
+    {
+      expression
+      is_left <- FALSE
+    },
+    error = function(error) condition <<- error
+  )
 }
 
 # What came meanwhile.
@@ -103,7 +136,7 @@ body_next <- function(receiver) {
   while (!receiver$is_busy && length(receiver$queue) > 0) {
     bytes <- receiver$queue[[1]]
     receiver$queue <- receiver$queue[-1]
-    body_came(receiver, bytes)
+    if (!receiver$is_answered) body_deal_with(receiver, bytes)
   }
   if (!receiver$is_busy && !is.null(receiver$over)) {
     reason <- receiver$over
@@ -120,14 +153,14 @@ body_answer <- function(receiver, value) {
 
 # No more comes.
 body_over <- function(receiver, reason) {
-  if (receiver$is_busy) {
-    receiver$over <- reason
-  } else {
-    body_finish(receiver, reason)
-  }
+  receiver$over <- reason
+  body_next(receiver)
 }
 
 body_finish <- function(receiver, reason) {
+  # Whatever becomes of `on_end`: a jump out of it is an error as well.
+  ended <- "error"
+  on.exit(body_close(receiver, ended))
   if (reason == "done" && !receiver$is_answered && !.Call(ffi_receive_held, receiver)) {
     # Answered for R, because the server stops: the body is not whole.
     reason <- "stop"
@@ -141,6 +174,10 @@ body_finish <- function(receiver, reason) {
     receiver$is_answered <- TRUE
     .Call(ffi_receive_drop, receiver)
   }
+  ended <- reason
+}
+
+body_close <- function(receiver, reason) {
   on_close <- receiver$on_close
   receiver$on_close <- NULL
   if (is.function(on_close)) {

@@ -217,6 +217,7 @@ void globals_prepare(SEXP shared) {
     objs.then = shared_object(shared, "then");
     objs.message = shared_object(shared, "message");
     objs.body_came = shared_object(shared, "body_came");
+    objs.body_next = shared_object(shared, "body_next");
     objs.body_over = shared_object(shared, "body_over");
     objs.new_source = shared_object(shared, "new_source");
     objs.begin_stream = shared_object(shared, "begin_stream");

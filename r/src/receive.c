@@ -44,6 +44,8 @@ const char* receive_begin(const struct rk_event* event, SEXP receiver) {
     uint64_t token = keep(receiver);
     if (rk_receive(event->slot, event->id, token) != RK_OK) {
         release(token);
+        // Answered for R: onHeaders has stopped its server.
+        call_over(receiver, "stop");
     }
     return NULL;
 }
@@ -82,6 +84,28 @@ static SEXP run_arrival(void* data) {
     return value;
 }
 
+static SEXP run_rest(void* data) {
+    struct arrival* arrival = data;
+    SEXP call = PROTECT(Rf_lang2(objs.body_next, arrival->receiver));
+    SEXP value = Rf_eval(call, R_BaseEnv);
+    UNPROTECT(1);
+    return value;
+}
+
+static enum failure run_guarded(SEXP (*body)(void*), struct arrival* arrival) {
+    struct guard guard = {.body = body, .data = arrival};
+    enum failure failure = guard_run(&guard);
+    if (failure == FAILURE_NONE) {
+        return failure;
+    }
+    SEXP condition = PROTECT(kept(guard.token));
+    release(guard.token);
+    const char* text = condition == R_NilValue ? "interrupted, or left by a restart" : NULL;
+    fail(arrival->receiver, arrival->event->slot, arrival->event->id, condition, text);
+    UNPROTECT(1);
+    return failure;
+}
+
 void handle_body(const struct rk_event* event) {
     SEXP receiver = PROTECT(kept(event->token));
     if (event->kind == RK_BODY_END) {
@@ -89,18 +113,16 @@ void handle_body(const struct rk_event* event) {
     }
     if (receiver != R_NilValue) {
         struct arrival arrival = {event, receiver};
-        struct guard guard = {.body = run_arrival, .data = &arrival};
-        enum failure failure = guard_run(&guard);
+        enum failure failure = run_guarded(run_arrival, &arrival);
+        event_is_read();
         if (failure != FAILURE_NONE) {
-            SEXP condition = PROTECT(kept(guard.token));
-            release(guard.token);
-            const char* text = condition == R_NilValue ? "interrupted, or left by a restart" : NULL;
-            fail(receiver, event->slot, event->id, condition, text);
-            UNPROTECT(1);
-            guard_pass_on(failure);
+            // What came while the function ran that has failed, by a service() in it.
+            enum failure second = run_guarded(run_rest, &arrival);
+            guard_pass_on(second == FAILURE_INTERRUPT ? second : failure);
         }
+    } else {
+        event_is_read();
     }
-    event_is_read();
     UNPROTECT(1);
 }
 

@@ -42,7 +42,7 @@ extern struct objects {
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
     SEXP request_frame, stream_parts, open_body, bind_body, close_body, socket_parts, then;
-    SEXP body_came, body_over;
+    SEXP body_came, body_next, body_over;
     SEXP new_source, begin_stream, take_later, drained, depart;
     SEXP overflow, message, report, reach_later, heed, hear_interrupts;
 } objs;

@@ -226,3 +226,180 @@ test_that("a stop is told of", {
   serve_until(function() length(reasons) == 1)
   expect_equal(reasons, "stop")
 })
+
+# What becomes of bodies, in its order, and their text.
+recorder <- function() list2env(list(text = "", order = c()))
+
+record <- function(log, what) log$order <- c(log$order, what)
+
+test_that("what comes while on_data serves others waits for it", {
+  log <- recorder()
+  server <- local_server(receiving(function(req) {
+    if (req$PATH_INFO != "/") return(NULL)
+    receive_body(
+      on_data = function(bytes) {
+        text <- rawToChar(bytes)
+        record(log, paste("begins", text))
+        if (text == "a") {
+          send(client, "b")
+          for (i in 1:20) service(5)
+          expect_equal(get(local_client(server), "/other")$text, "called")
+        }
+        record(log, paste("ends", text))
+      },
+      on_end = function() {
+        record(log, "end")
+        ok("in order")
+      },
+      on_close = function(reason) record(log, reason)
+    )
+  }))
+  client <- local_client(server)
+  upload(client, 2)
+  send(client, "a")
+  expect_equal(reply(client)$text, "in order")
+  expect_equal(log$order, c("begins a", "ends a", "begins b", "ends b", "end", "done"))
+})
+
+test_that("a failure of on_data after it has served others ends the body once", {
+  log <- recorder()
+  server <- local_server(receiving(function(req) {
+    receive_body(
+      on_data = function(bytes) {
+        record(log, rawToChar(bytes))
+        send(client, "bc")
+        for (i in 1:20) service(5)
+        stop("too much")
+      },
+      on_end = function() stop("not reached"),
+      on_close = function(reason) record(log, reason)
+    )
+  }))
+  client <- local_client(server)
+  said <- stderr_of({
+    upload(client, 3)
+    send(client, "a")
+    expect_equal(reply(client)$status, 500)
+    serve_until(function() length(log$order) == 2)
+  })
+  expect_equal(log$order, c("a", "error"))
+  expect_equal(sum(grepl("receive_body", said)), 1)
+})
+
+test_that("on_close is called whatever becomes of on_end and on_data", {
+  leaving <- structure(class = c("leaving", "condition"), list(message = "gone", call = NULL))
+  for (path in c("/data", "/end")) {
+    log <- recorder()
+    server <- local_server(receiving(function(req) {
+      receive_body(
+        on_data = function(bytes) if (path == "/data") stop(leaving),
+        on_end = function() stop(leaving),
+        on_close = function(reason) record(log, reason)
+      )
+    }))
+    client <- local_client(server)
+    said <- stderr_of({
+      upload(client, 3, path)
+      send(client, "abc")
+      expect_equal(reply(client)$status, 500)
+      serve_until(function() length(log$order) == 1)
+    })
+    expect_equal(log$order, "error")
+    expect_match(said, "left by a restart", all = FALSE)
+  }
+})
+
+test_that("a server that is stopped with the head in hand ends the body once", {
+  for (when in "inside") {
+    log <- recorder()
+    server <- startServer("127.0.0.1", 0, receiving(function(req) {
+      if (req$PATH_INFO == "/stop") {
+        server$stop()
+        return(ok("stopped"))
+      }
+      if (when == "inside") server$stop()
+      receive_body(
+        on_data = function(bytes) record(log, "data"),
+        on_end = function() stop("not reached"),
+        on_close = function(reason) record(log, reason)
+      )
+    }))
+    client <- local_client(server)
+    other <- local_client(server)
+    upload(client, 100)
+    send(other, request("/stop"))
+    # Both are in the queue: what the first asks for, and the stop, leave together.
+    Sys.sleep(0.2)
+    serve_until(function() length(log$order) > 0)
+    for (i in 1:20) service(5)
+    expect_equal(log$order, "stop")
+    server$stop()
+  }
+})
+
+test_that("what on_data returns is an answer if it is one", {
+  answers <- list(
+    data.frame(status = 1), packageVersion("base"), as.POSIXlt(Sys.time()), new.env(), list(statuses = 1), 413L,
+    list2env(list(status = 202L, headers = list(), body = "an environment"))
+  )
+  at <- 0
+  server <- local_server(receiving(function(req) {
+    receive_body(on_data = function(bytes) answers[[at]], on_end = function() ok("end"))
+  }))
+  said <- stderr_of({
+    for (i in seq_along(answers)) {
+      at <- i
+      expect_equal(post(local_client(server), "/", "abc")$text, if (i == 7) "an environment" else "end")
+    }
+  })
+  expect_equal(said, character(0))
+})
+
+test_that("a reply in pieces answers before the end and after it", {
+  server <- local_server(receiving(function(req) {
+    pieces <- c("one ", "two", NA)
+    at <- 0
+    answer <- function() {
+      list(status = 200L, headers = list("Content-Type" = "text/plain"), body = function() {
+        at <<- at + 1
+        if (at < 3) pieces[[at]]
+      })
+    }
+    receive_body(
+      on_data = function(bytes) if (req$PATH_INFO == "/early") answer(),
+      on_end = function() promises::promise_resolve(answer())
+    )
+  }))
+  for (path in c("/early", "/end")) {
+    client <- local_client(server)
+    upload(client, if (path == "/early") 100 else 3, path)
+    send(client, "abc")
+    expect_equal(chunked(client)$text, "one two")
+  }
+})
+
+test_that("methods, trailers and expectations of any kind are received", {
+  log <- recorder()
+  server <- local_server(receiving(function(req) {
+    receive_body(
+      on_data = function(bytes) log$text <- paste0(log$text, rawToChar(bytes)),
+      on_end = function() ok(log$text),
+      on_close = function(reason) record(log, reason)
+    )
+  }))
+  client <- local_client(server)
+  chunks <- "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n2;x=y\r\nbc\r\n0\r\nTrailer: x\r\n\r\n"
+  send(client, paste0("GET / HTTP/1.1\r\nHost: a\r\n", chunks, "PUT / HTTP/1.1\r\nHost: a\r\n", chunks))
+  expect_equal(reply(client)$text, "abc")
+  expect_equal(reply(client)$text, "abcabc")
+  send(client, paste0("HEAD / HTTP/1.1\r\nHost: a\r\n", chunks))
+  head <- reply(client, "HEAD")
+  expect_equal(head$headers[["content-length"]], "9")
+  send(client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n")
+  read_to(client, "HTTP/1.1 100 Continue\r\n\r\n")
+  client$read <- raw(0)
+  send(client, "d")
+  expect_equal(reply(client)$text, "abcabcabcd")
+  serve_until(function() length(log$order) == 4)
+  expect_equal(log$order, rep("done", 4))
+})
