@@ -14,6 +14,7 @@ use crate::budget::{Budget, Charge, Share};
 use crate::headers::{HeaderLine, KNOWN_HEADERS, PREFIX, StoredHeader, UNKNOWN, known_header, write_cgi};
 use crate::payload::Tag;
 use crate::reply::{Reply, ReplyBody};
+use crate::request_id::RequestId;
 use crate::span::Span;
 use crate::stream::Stream;
 
@@ -65,6 +66,7 @@ pub struct Exchange {
     remote: Endpoint,
     local: Endpoint,
     is_https: bool,
+    is_believed: bool,
     client: Option<Arc<ClientCertificate>>,
     headers: Vec<StoredHeader>,
     body: RequestBody,
@@ -93,6 +95,7 @@ impl Exchange {
             remote: Endpoint::default(),
             local: Endpoint::default(),
             is_https: false,
+            is_believed: false,
             client: None,
             headers: Vec::with_capacity(INITIAL_HEADERS),
             body: RequestBody::default(),
@@ -163,10 +166,16 @@ impl Exchange {
         self.client = client;
     }
 
+    /// Notes that the peer is a proxy which is believed.
+    pub fn set_believed(&mut self, is_believed: bool) {
+        self.is_believed = is_believed;
+    }
+
     /// Forgets request and reply and keeps the memory for the next one.
     pub fn reset(&mut self) {
         self.tag = None;
         self.is_https = false;
+        self.is_believed = false;
         self.client = None;
         self.backlog = None;
         self.method = Span::EMPTY;
@@ -255,6 +264,12 @@ impl Exchange {
     /// The id.
     pub fn id(&self) -> ExchangeId {
         self.id
+    }
+
+    /// What it is called in logs and errors.
+    pub fn request_id(&self) -> RequestId {
+        let given = if self.is_believed { self.header(b"x-request-id") } else { None };
+        RequestId::of(self.id, given, self.header(b"traceparent"))
     }
 
     /// The listener it came in on.

@@ -21,6 +21,10 @@ const PIECES: usize = 256 << 10;
 
 /// How the server is to treat a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a question of its own, and any may be asked of a stream"
+)]
 pub struct StreamRules {
     /// The application gives a piece when it is [asked](crate::Event::Want), and not else.
     pub is_pulled: bool,
@@ -32,6 +36,9 @@ pub struct StreamRules {
     /// Seconds without a byte after which events are followed by a comment, for the sake of proxies that cut what is silent;
     /// 0: never.
     pub heartbeat: u16,
+    /// It may be compressed, if its client takes that, its headers tell no length, and its type is one that gets smaller (of
+    /// events it is not asked). A piece is not held back for that.
+    pub is_compressible: bool,
 }
 
 /// The body of a reply that comes in pieces.
@@ -73,6 +80,20 @@ pub enum Departure {
     Timeout = 4,
     /// The server stops.
     Stop = 5,
+}
+
+impl Departure {
+    /// In one word, as applications and logs have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Departure::Done => "done",
+            Departure::Client => "client",
+            Departure::Error => "error",
+            Departure::Slow => "slow",
+            Departure::Timeout => "timeout",
+            Departure::Stop => "stop",
+        }
+    }
 }
 
 /// How much of a stream waits to be written: shared by application and server.

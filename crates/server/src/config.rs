@@ -50,6 +50,9 @@ pub struct Limits {
     /// How long a connection may be idle between requests, or a body or a reply make no progress: the connection is
     /// closed. Default 120 s, twice what proxies keep connections for.
     pub idle_time: Duration,
+    /// How long the application may take to answer a request that it has been given whole, or the head of: 504. The application is not
+    /// told, and its answer is thrown away. Default none ([`Duration::MAX`]), as with httpuv: models are fitted in handlers.
+    pub request_time: Duration,
     /// Connections at once. A newcomer past that gets the seat of the slowest that is idle, has not sent its head for a
     /// second, or is behind its rate; when all are being served it is told 503. Default 10,000.
     pub connections: usize,
@@ -106,6 +109,7 @@ impl Default for Limits {
             body_rate: 512,
             reply_rate: 512,
             idle_time: Duration::from_secs(120),
+            request_time: Duration::MAX,
             connections: 10_000,
             per_address: usize::MAX,
             message_bytes: 64 << 20,

@@ -47,6 +47,8 @@ rejections! {
         Unread,
         /// The body came too slowly: 408.
         BodyTimeout,
+        /// The application took longer than its time: 504.
+        RequestTimeout,
         /// A message of a WebSocket came too slowly: close code 1008.
         MessageTimeout,
         /// A WebSocket's peer has answered no ping: it is dropped.
@@ -99,6 +101,7 @@ impl Rejection {
             Rejection::Application => 500,
             Rejection::TransferCoding => 501,
             Rejection::Busy | Rejection::Unread | Rejection::Overload => 503,
+            Rejection::RequestTimeout => 504,
             Rejection::DiskFull => 507,
         }
     }
@@ -141,13 +144,14 @@ impl Rejection {
                 "501 Not Implemented: the only transfer coding of a request is chunked\n"
             }
             Rejection::Busy | Rejection::Unread | Rejection::Overload => "503 Service Unavailable\n",
+            Rejection::RequestTimeout => "504 Gateway Timeout: the answer took too long\n",
             Rejection::DiskFull => "507 Insufficient Storage\n",
         }
     }
 
     /// Whether the connection must end with the answer: the rest of the request is not wanted.
     pub(crate) fn ends_connection(self) -> bool {
-        !matches!(self, Rejection::Busy | Rejection::Application)
+        !matches!(self, Rejection::Busy | Rejection::Application | Rejection::RequestTimeout)
     }
 }
 
@@ -167,6 +171,7 @@ impl fmt::Display for Rejection {
             Rejection::BodyTooLarge => "the body of the request is too large",
             Rejection::HeadTooLarge => "the head of the request is too large",
             Rejection::Application => "the application failed",
+            Rejection::RequestTimeout => "the application took too long",
             Rejection::Busy => "the queue of requests is full",
             Rejection::DiskFull => "the folder of spooled bodies cannot take the body of the request",
             Rejection::BodyTimeout => "the body of the request came too slowly",

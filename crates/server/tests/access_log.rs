@@ -12,11 +12,14 @@ use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Departure, Event, Payload, StreamRules};
 use rookery_server::access_log::{AccessLog, Format, OwnedRecord};
-use rookery_server::{Config, Listener, Server, Site};
+use rookery_server::{Config, Listener, Proxies, Server, Site};
 
 use self::application::{Application, NoWaker};
 
-/// A server whose application answers `/gone` not at all, `/slow` after 100 ms, a handshake with 101, `/pieces...` with its path
+/// More than sockets take.
+static LARGE: [u8; 16 << 20] = [7; 16 << 20];
+
+/// A server whose application answers `/gone` not at all, `/large` with 16 MiB, `/slow` after 100 ms, a handshake with 101, `/pieces...` with its path
 /// in pieces, which it ends at `/pieces`, cuts off at `/pieces/cut`, and does not begin at `/pieces/none`, and the rest with the path.
 struct Fixture {
     _app: Application,
@@ -63,7 +66,7 @@ impl Fixture {
                 return;
             }
             exchange.begin_reply(if exchange.is_upgrade() { 101 } else { 200 });
-            exchange.set_reply_body(&path);
+            exchange.set_reply_body(if path == b"/large" { &LARGE } else { &path });
             link.send(Command::Respond(exchange));
         });
         Fixture { _app: app, _listener: listener, server, address }
@@ -120,6 +123,8 @@ fn each_request_of_a_connection_has_its_line() {
         [("GET", "/a", "?x=1", 200, 2), ("HEAD", "/bb", "", 200, 0), ("POST", "/slow", "", 200, 5)]
     );
     assert!(records[2].elapsed >= Duration::from_millis(100), "{:?}", records[2].elapsed);
+    assert!(records.iter().all(|record| record.aborted.is_none()));
+    assert!(records[0].request_id.len() == 32 && records[0].request_id != records[1].request_id);
     assert!(records[0].remote.unwrap().ip().is_loopback());
     assert_eq!(log.take(), None);
 }
@@ -147,6 +152,67 @@ fn a_client_that_goes_away_is_logged_as_such() {
     reset(stream);
     let records = records(&log, 1);
     assert_eq!((text(&records[0].path), records[0].status, records[0].bytes), ("/gone", 499, 0));
+    assert_eq!(records[0].aborted, Some(Departure::Client));
+}
+
+#[test]
+fn a_client_that_leaves_within_a_reply_is_logged_as_such() {
+    let log = Arc::new(AccessLog::read());
+    let fixture = Fixture::new(&log);
+    let mut stream = fixture.connect();
+    stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    stream.read_exact(&mut [0; 1000]).unwrap();
+    reset(stream);
+    let record = &records(&log, 1)[0];
+    assert_eq!((record.status, record.aborted), (200, Some(Departure::Client)));
+    let whole = fixture.send("GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    assert!(whole.len() > LARGE.len());
+    let record = &records(&log, 1)[0];
+    assert_eq!((record.aborted, record.bytes), (None, LARGE.len() as u64));
+}
+
+#[test]
+fn a_request_is_called_what_a_trusted_proxy_or_its_trace_calls_it() {
+    let log = Arc::new(AccessLog::read());
+    let server = Server::new(Config::default(), Box::new(NoWaker));
+    server.set_access_log(Some(Arc::clone(&log)));
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let theirs = Arc::clone(&seen);
+    let _app = Application::start(&server, move |link, event| {
+        let Event::Request(mut exchange) = event else { return };
+        theirs.lock().unwrap().push(text(exchange.request_id().as_bytes()).to_owned());
+        exchange.begin_reply(200);
+        exchange.set_reply_body(b"x");
+        link.send(Command::Respond(exchange));
+    });
+    let trusting = Proxies::of(["127.0.0.1"].into_iter()).unwrap();
+    for (proxies, believes, tells) in
+        [(Proxies::default(), false, true), (trusting, true, true), (Proxies::default(), false, false)]
+    {
+        let site = Site { proxies, tells_request_id: tells, ..Site::default() };
+        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
+        for headers in [
+            "",
+            "X-Request-Id: from-the-proxy\r\n",
+            "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n",
+        ] {
+            let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let head = format!("GET / HTTP/1.1\r\nHost: h\r\n{headers}Connection: close\r\n\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            let id = seen.lock().unwrap().pop().unwrap();
+            assert_eq!(text(&records(&log, 1)[0].request_id), id);
+            assert_eq!(answer.contains(&format!("X-Request-Id: {id}\r\n")), tells, "{answer}");
+            let expected = match headers.get(..1) {
+                Some("X") if believes => "from-the-proxy",
+                Some("t") => "0af7651916cd43dd8448eb211c80319c",
+                _ => &id,
+            };
+            assert_eq!(id, expected);
+            assert!(believes || id != "from-the-proxy");
+        }
+    }
 }
 
 #[test]
@@ -160,8 +226,15 @@ fn a_reply_in_pieces_is_logged_when_it_has_ended() {
     std::thread::sleep(Duration::from_millis(50));
     drop(stream);
     let records = records(&log, 3);
-    let seen: Vec<_> = records.iter().map(|r| (text(&r.path), r.status, r.bytes)).collect();
-    assert_eq!(seen, [("/pieces", 200, 7), ("/pieces/cut", 200, 11), ("/pieces/none", 499, 0)]);
+    let seen: Vec<_> = records.iter().map(|r| (text(&r.path), r.status, r.bytes, r.aborted)).collect();
+    assert_eq!(
+        seen,
+        [
+            ("/pieces", 200, 7, None),
+            ("/pieces/cut", 200, 11, Some(Departure::Error)),
+            ("/pieces/none", 499, 0, Some(Departure::Client))
+        ]
+    );
     assert!(records[0].elapsed >= Duration::from_millis(100), "{:?}", records[0].elapsed);
 }
 

@@ -24,12 +24,23 @@ impl std::fmt::Display for Gone {
 
 impl std::error::Error for Gone {}
 
+/// Why the application is not waited for any more.
+#[derive(Debug)]
+pub(super) enum Lost {
+    /// The client has gone.
+    Gone,
+    /// The application has had its time.
+    Overdue,
+}
+
 /// Why there is no answer.
 pub(super) enum Unanswered {
     /// Too many wait for the application: the exchange has come back.
     Refused(Box<Exchange>),
     /// The client has gone.
     Gone,
+    /// The application has had its time.
+    Overdue,
     /// The application keeps the exchange, and has its body come in pieces.
     Receives(Asking),
 }
@@ -48,7 +59,9 @@ pub(super) async fn ask(
                 asking.is_over = false;
                 Err(Unanswered::Receives(asking))
             }
-            answered => answered.map_err(|Gone| Unanswered::Gone),
+            Ok(answer) => Ok(answer),
+            Err(Lost::Gone) => Err(Unanswered::Gone),
+            Err(Lost::Overdue) => Err(Unanswered::Overdue),
         },
         Err(PushError::Full(exchange)) => {
             asking.cancel();
@@ -91,7 +104,7 @@ impl Asking {
 }
 
 impl Future for Asking {
-    type Output = Result<Answer, Gone>;
+    type Output = Result<Answer, Lost>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // Woken by the connection's own waker, which it keeps while it is driven.
@@ -99,7 +112,10 @@ impl Future for Asking {
             self.is_over = true;
             return Poll::Ready(Ok(answer));
         }
-        if self.connection.is_reset(cx) { Poll::Ready(Err(Gone)) } else { Poll::Pending }
+        if self.connection.is_overdue() {
+            return Poll::Ready(Err(Lost::Overdue));
+        }
+        if self.connection.is_reset(cx) { Poll::Ready(Err(Lost::Gone)) } else { Poll::Pending }
     }
 }
 

@@ -11,6 +11,7 @@ use rookery_exchange::{Exchange, ExchangeId, Share};
 use super::call_parts::CallParts;
 use super::connection::Connection;
 use super::context::Http;
+use super::head::request_id;
 use super::header_names::HeaderNames;
 use super::standing::Phase;
 use super::stream::Stream;
@@ -83,9 +84,11 @@ impl Call {
 
     /// Begins the log's entry.
     pub(super) fn log(&mut self, head: &Parts) {
-        let Call { connection, parts: Some(parts), .. } = self else { return };
+        let Call { connection, parts: Some(parts), id, .. } = self else { return };
         let request = (&head.method, &head.uri, head.version);
-        parts.entry.begin(&connection.http.log, connection.ends.get().remote, request);
+        parts.entry.begin(&connection.http.log, connection.ends.get().remote, request, || {
+            request_id(*id, &head.headers, connection.is_proxy)
+        });
     }
 
     // ---- its states ----

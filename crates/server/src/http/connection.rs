@@ -68,6 +68,8 @@ pub(crate) struct Connection {
     is_half_closed: Cell<bool>,
     /// Whether it has been found that it is not.
     has_gone: Cell<bool>,
+    /// Whether the application has had its time for the request.
+    is_overdue: Cell<bool>,
     /// Whether a request's body was left unread.
     pub(super) has_rest: Cell<bool>,
     /// The accepted handshake of a WebSocket.
@@ -78,6 +80,8 @@ pub(crate) struct Connection {
     flushing: RefCell<Option<Box<CallParts>>>,
     /// The reply that comes in pieces, until its last byte has been written.
     stream: RefCell<Option<Rc<Stream>>>,
+    /// Why it ends, where that is not its peer's doing.
+    departure: Cell<Option<Departure>>,
     /// Whether the connection is to end with a reset, because what its peer has of a reply must not look whole.
     pub(super) reset: Cell<Reset>,
 }
@@ -141,17 +145,20 @@ impl Connection {
             is_watched: Cell::new(true),
             is_half_closed: Cell::new(false),
             has_gone: Cell::new(false),
+            is_overdue: Cell::new(false),
             has_rest: Cell::new(false),
             upgrade: RefCell::default(),
             sending: RefCell::default(),
             flushing: RefCell::default(),
             stream: RefCell::default(),
+            departure: Cell::new(None),
             reset: Cell::new(Reset::No),
         })
     }
 
     /// Tells the application how the client came, and who it is.
     pub(super) fn show_transport(&self, exchange: &mut Exchange, headers: &HeaderMap) {
+        exchange.set_believed(self.is_proxy);
         exchange
             .set_transport(came_by_https(headers, self.has_tls(), self.is_proxy), self.client.get().cloned());
     }
@@ -268,6 +275,7 @@ impl Connection {
         self.enter(Phase::Body);
         self.is_parked.set(false);
         self.has_rest.set(false);
+        self.is_overdue.set(false);
         self.standing.request.set(FREE);
     }
 
@@ -332,8 +340,9 @@ impl Connection {
         }
     }
 
-    /// Decides why its stream ends, if it has one.
+    /// Decides why what it owes its peer ends, if it is not whole by then.
     fn decide(&self, reason: Departure) {
+        self.departure.set(self.departure.get().or(Some(reason)));
         if let Some(stream) = &*self.stream.borrow() {
             stream.decide(reason);
         }
@@ -386,7 +395,12 @@ impl Connection {
         if let Some(stream) = &*self.stream.borrow() {
             self.reset.set(if stream.is_cut() { Reset::Written } else { Reset::Now });
         }
+        let streamed = self.stream.borrow().as_ref().and_then(|stream| stream.decided());
         self.end_stream(Departure::Client);
+        if let Some(parts) = &mut *self.flushing.borrow_mut() {
+            // Had its last byte been written, they would not be here.
+            parts.entry.abort(streamed.or(self.departure.get()).unwrap_or(Departure::Client));
+        }
         self.has_left();
         self.charge.set(connection_bytes(self.has_tls()).min(self.charge.bytes()));
         if let (Some(files), Some(parts)) = (self.sending.take(), &mut *self.flushing.borrow_mut()) {
@@ -471,6 +485,11 @@ impl Connection {
         self.has_gone.get()
     }
 
+    /// Whether the application has had its time for the request.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.is_overdue.get()
+    }
+
     /// Whether the peer has sent a FIN behind bytes that are not read before the reply has ended: a system call, where
     /// nothing else would tell.
     fn has_shut(&self) -> bool {
@@ -513,6 +532,9 @@ impl Peer for Connection {
             && self.transport.borrow().is_hung_up()
         {
             self.has_gone.set(true);
+            self.wake();
+        }
+        if self.standing.is_overdue(&self.http.peers.clock.ticks, now) && !self.is_overdue.replace(true) {
             self.wake();
         }
         let unsent = || self.transport.borrow().unsent();

@@ -17,7 +17,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use rookery_exchange::{Charge, Departure, Event, Exchange, ExchangeId, Payload, Share};
 
-use super::asking::Asking;
+use super::asking::{Asking, Lost};
 use super::bodies::Waiting;
 use super::call::Call;
 use super::connection::{Connection, End};
@@ -99,7 +99,7 @@ enum Step {
     Whole,
     Failed(hyper::Error),
     Answer(Answer),
-    Gone,
+    Lost(Lost),
 }
 
 /// Hands a body to the application, and waits for its answer.
@@ -143,7 +143,8 @@ pub(super) async fn receive(
                 }
                 break Some(Rejection::BodyUnreadable);
             }
-            Step::Answer(_) | Step::Failed(_) | Step::Gone => break None,
+            Step::Lost(Lost::Overdue) => break Some(Rejection::RequestTimeout),
+            Step::Answer(_) | Step::Failed(_) | Step::Lost(Lost::Gone) => break None,
         }
     };
     if refused.is_some() {
@@ -174,7 +175,7 @@ fn next(
             receiving.connection.standing.waits_for_application();
         }
         // Nothing else would tell that the client has gone.
-        return Pin::new(asking).poll(cx).map(|answered| answered.map_or(Step::Gone, Step::Answer));
+        return Pin::new(asking).poll(cx).map(|answered| answered.map_or_else(Step::Lost, Step::Answer));
     }
     if let Some(answer) = asking.answer() {
         return Poll::Ready(Step::Answer(answer));

@@ -2,7 +2,8 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER,
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE,
+    RETRY_AFTER,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
 use rookery_exchange::{EVENTS_LATER, Exchange, ReplyBody as Given, Share, accepts_events};
@@ -17,6 +18,9 @@ use crate::rejection::Rejection;
 
 /// Seconds a client is asked to wait when the queue is full: by then a second of work is done.
 const RETRY_SECONDS: &str = "1";
+
+/// Where a reply tells the id of its request.
+const REQUEST_ID: &str = "x-request-id";
 
 /// What the request says about the form of its reply.
 #[derive(Debug, Clone, Copy)]
@@ -95,6 +99,7 @@ pub(super) fn build(
     };
     headers.clear();
     let mut framing = Framing { closes: call.connection.closes_after_reply(), told_length: None };
+    let tells_id = call.connection.site.tells_request_id;
     let body = {
         let copied = exchange.reply_copied().unwrap_or_default();
         let total = exchange.reply_headers().map(|(_, value)| value.len()).sum::<usize>() + copied.len();
@@ -111,6 +116,12 @@ pub(super) fn build(
         }
         out.put_slice(copied);
         let body = out.split().freeze();
+        if tells_id && !headers.contains_key(REQUEST_ID) {
+            out.put_slice(exchange.request_id().as_bytes());
+            if let Ok(value) = HeaderValue::from_maybe_shared(out.split().freeze()) {
+                headers.insert(REQUEST_ID, value);
+            }
+        }
         if total > KEPT_BYTES {
             // What is left of it, though empty, holds all of it for as long as it is kept.
             *out = BytesMut::new();
@@ -159,18 +170,12 @@ pub(super) fn finish(
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     let is_bodiless = is_bodiless(status.as_u16());
-    let is_gzip = form.accepts_gzip
-        && !matches!(content, Content::Stream(_))
-        && compress::negotiate(
-            Some(b"gzip"),
-            &Candidate {
-                method: &Method::GET,
-                version: Version::HTTP_11,
-                status,
-                headers: &headers,
-                len: Some(content.len()),
-            },
-        );
+    let mut is_gzip = form.accepts_gzip && may_compress(&content, status, &headers);
+    let one = match content {
+        Content::Stream(_) if is_gzip => call.http().streams.compress(),
+        _ => None,
+    };
+    is_gzip &= one.is_some() || !matches!(content, Content::Stream(_));
     // Without room for a compressor it leaves as it is.
     let peers = &call.http().peers;
     let compressor = is_gzip.then(|| peers.hold(Share::Compressors, content.compressor_bytes())).flatten();
@@ -192,7 +197,7 @@ pub(super) fn finish(
         Source::Empty
     } else if let Some(charge) = compressor {
         compress::mark(&mut headers);
-        content.compressed(&call.http().gzip, charge)
+        content.compressed(&call.http().gzip, charge, one)
     } else {
         content.source()
     };
@@ -200,6 +205,21 @@ pub(super) fn finish(
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
+}
+
+/// Whether a client that takes gzip gets it.
+fn may_compress(content: &Content, status: StatusCode, headers: &HeaderMap) -> bool {
+    let len = match content {
+        // Its length is what the application says it is; and whoever asked for events to be compressed knows their type.
+        Content::Stream(stream) if !stream.rules.is_compressible || stream.length().is_some() => {
+            return false;
+        }
+        Content::Stream(stream) if stream.rules.is_events => return !headers.contains_key(CONTENT_ENCODING),
+        Content::Stream(_) => None,
+        content => Some(content.len()),
+    };
+    let candidate = Candidate { method: &Method::GET, version: Version::HTTP_11, status, headers, len };
+    compress::negotiate(Some(b"gzip"), &candidate)
 }
 
 /// Makes the answer to a request that is not served.

@@ -15,9 +15,10 @@ use rookery_exchange::Charge;
 
 use super::call::Call;
 use super::compress::{self, Gzip};
-use super::reply_source::{FileSource, GZIP_PIECE, GzipSource, Input};
+use super::reply_source::{FileSource, GZIP_PIECE, GzipSource, GzipStream, Input};
 use super::sending::{PIECE, SentFile};
 use super::stream::{Next, Stream};
+use super::streams::CompressedStream;
 use crate::blocking::job::Job;
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::static_files::{Form, ReadyFile};
@@ -45,6 +46,7 @@ pub(super) enum Source {
     File(FileSource),
     Gzip(Box<GzipSource>),
     Stream(Rc<Stream>),
+    GzipStream(Box<GzipStream>),
 }
 
 impl ReplyBody {
@@ -83,6 +85,7 @@ impl http_body::Body for ReplyBody {
                 }));
             }
             Source::Gzip(gzip) => ready!(gzip.poll_piece(cx)),
+            Source::GzipStream(gzip) => ready!(gzip.poll_piece(cx)),
             Source::Stream(stream) => match stream.next() {
                 Next::Piece(bytes) => {
                     call.entry().add_bytes(bytes.len());
@@ -105,6 +108,7 @@ impl http_body::Body for ReplyBody {
             Source::Whole(bytes) | Source::Plain(bytes, ..) => bytes.is_empty(),
             Source::File(file) => file.left == 0,
             Source::Gzip(gzip) => gzip.is_at_end(),
+            Source::GzipStream(gzip) => gzip.is_at_end(),
             Source::Stream(stream) => stream.left() == Some(0),
         }
     }
@@ -114,7 +118,7 @@ impl http_body::Body for ReplyBody {
             Source::Empty => SizeHint::with_exact(0),
             Source::Whole(bytes) | Source::Plain(bytes, ..) => SizeHint::with_exact(bytes.len() as u64),
             Source::File(file) => SizeHint::with_exact(file.left),
-            Source::Gzip(_) => SizeHint::default(),
+            Source::Gzip(_) | Source::GzipStream(_) => SizeHint::default(),
             Source::Stream(stream) => stream.left().map_or_else(SizeHint::default, SizeHint::with_exact),
         }
     }
@@ -168,10 +172,10 @@ impl Content {
     /// Bytes that compressing it holds besides, possibly for longer than its client stays.
     pub(super) fn compressor_bytes(&self) -> usize {
         let len = match self {
-            Content::Nothing | Content::Stream(_) => 0,
+            Content::Nothing => 0,
             Content::Whole(bytes) => bytes.len(),
             Content::Ready(file) => file.plain().bytes.len(),
-            Content::File { .. } | Content::Unnamed { .. } => return COMPRESSOR_BYTES,
+            Content::File { .. } | Content::Unnamed { .. } | Content::Stream(_) => return COMPRESSOR_BYTES,
         };
         if len <= GZIP_HERE {
             0
@@ -197,14 +201,25 @@ impl Content {
     }
 
     /// The source of the compressed body; a very small one is compressed here, by `gzip`.
-    pub(super) fn compressed(self, gzip: &RefCell<Option<Gzip>>, charge: Charge) -> Source {
+    /// A stream is one of those that may be, or leaves as it is.
+    pub(super) fn compressed(
+        self,
+        gzip: &RefCell<Option<Gzip>>,
+        charge: Charge,
+        one: Option<CompressedStream>,
+    ) -> Source {
         let (content, ready) = match self {
             Content::Ready(file) => (Content::Whole(file.plain().bytes.clone()), Some(file)),
             content => (content, None),
         };
         let input = match content {
             Content::Nothing | Content::Ready(_) => return Source::Empty,
-            Content::Stream(stream) => return Source::Stream(stream),
+            Content::Stream(stream) => {
+                return match one {
+                    Some(one) => Source::GzipStream(Box::new(GzipStream::new(stream, charge, one))),
+                    None => Source::Stream(stream),
+                };
+            }
             Content::Whole(bytes) if bytes.len() <= GZIP_HERE => {
                 let bytes = compress(&mut gzip.borrow_mut(), &bytes);
                 keep(ready, &bytes);

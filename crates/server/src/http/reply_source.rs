@@ -3,6 +3,7 @@
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -12,6 +13,8 @@ use rookery_exchange::Charge;
 use super::compress::Gzip;
 use super::connection::Connection;
 use super::sending::SentFile;
+use super::stream::{Next, Stream};
+use super::streams::CompressedStream;
 use crate::blocking::job::Job;
 
 /// A file that is sent as it is, by the connection: see [`sending`](super::sending).
@@ -122,5 +125,88 @@ impl GzipSource {
             self.compressing = compressed.rest;
             compressed.out
         })))
+    }
+}
+
+/// Pieces of a stream up to here are compressed where they are, as other bodies.
+const PIECE_HERE: usize = 4 << 10;
+
+/// A reply that comes in pieces, compressed. What a piece gives leaves with it unless the next one is there already: no client waits
+/// for what lies in a compressor.
+#[derive(Debug)]
+pub(super) struct GzipStream {
+    stream: Rc<Stream>,
+    /// `None` while it is away, and when the end has come.
+    compressor: Option<Compressor>,
+    working: Option<Job<(Compressor, Vec<u8>)>>,
+    _one: CompressedStream,
+}
+
+/// A compressor, and what it is charged for, wherever it is.
+#[derive(Debug)]
+struct Compressor {
+    gzip: Gzip,
+    _charge: Charge,
+}
+
+impl Compressor {
+    /// Compresses a piece; all of what has been is in what comes out after the last of those that are there.
+    fn piece(mut self, piece: &[u8], is_last: bool) -> (Compressor, Vec<u8>) {
+        let mut out = Vec::new();
+        self.gzip.push(piece, &mut out);
+        if is_last {
+            self.gzip.flush(&mut out);
+        }
+        (self, out)
+    }
+}
+
+impl GzipStream {
+    pub(super) fn new(stream: Rc<Stream>, charge: Charge, one: CompressedStream) -> GzipStream {
+        let compressor = Compressor { gzip: Gzip::new(), _charge: charge };
+        GzipStream { stream, compressor: Some(compressor), working: None, _one: one }
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        self.compressor.is_none() && self.working.is_none()
+    }
+
+    pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Vec<u8>>>> {
+        loop {
+            if let Some(working) = &mut self.working {
+                let (compressor, out) = ready!(Pin::new(working).poll(cx))?;
+                self.working = None;
+                self.compressor = Some(compressor);
+                self.stream.compresses(false);
+                if !out.is_empty() {
+                    return Poll::Ready(Some(Ok(out)));
+                }
+            }
+            let Some(mut compressor) = self.compressor.take() else { return Poll::Ready(None) };
+            match self.stream.next() {
+                Next::Piece(bytes) => {
+                    let is_last = !self.stream.has_next();
+                    if bytes.len() > PIECE_HERE {
+                        self.stream.compresses(true);
+                        self.working = Some(Job::start(move || Ok(compressor.piece(&bytes, is_last))));
+                        continue;
+                    }
+                    let (compressor, out) = compressor.piece(&bytes, is_last);
+                    self.compressor = Some(compressor);
+                    if !out.is_empty() {
+                        return Poll::Ready(Some(Ok(out)));
+                    }
+                }
+                Next::Wait => {
+                    self.compressor = Some(compressor);
+                    return Poll::Pending;
+                }
+                Next::End => {
+                    let mut out = Vec::new();
+                    compressor.gzip.finish(&mut out);
+                    return Poll::Ready(Some(Ok(out)));
+                }
+            }
+        }
     }
 }

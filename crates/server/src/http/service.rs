@@ -93,6 +93,7 @@ async fn reply_to(mut call: Call, request: Request<Incoming>) -> Result<Response
                     return Ok(respond(call, answered, headers, form).await);
                 }
                 Err(Unanswered::Gone) | Ok(Answer::Receive(_)) => return Err(Gone),
+                Err(Unanswered::Overdue) => return Ok(overdue(call, headers, true)),
                 Err(Unanswered::Refused(unasked)) => return Ok(busy(call, unasked, headers, true)),
                 Err(Unanswered::Receives(asking)) => {
                     // Boxed, so that every connection is not as large as the few that need it.
@@ -130,6 +131,7 @@ async fn reply_to(mut call: Call, request: Request<Incoming>) -> Result<Response
         Ok(Answer::Proceed(_) | Answer::Receive(_)) | Err(Unanswered::Gone | Unanswered::Receives(_)) => {
             Err(Gone)
         }
+        Err(Unanswered::Overdue) => Ok(overdue(call, headers, false)),
         Err(Unanswered::Refused(unasked)) => Ok(busy(call, unasked, headers, false)),
     }
 }
@@ -152,6 +154,11 @@ async fn respond(
     let response = reply::build(call, &mut exchange, headers, form);
     http.dispatch.finish(exchange);
     response
+}
+
+fn overdue(call: Call, headers: HeaderMap, has_body: bool) -> Response<ReplyBody> {
+    call.leaves_rest(has_body);
+    reply::reject(call, headers, Rejection::RequestTimeout)
 }
 
 fn busy(call: Call, exchange: Box<Exchange>, headers: HeaderMap, has_body: bool) -> Response<ReplyBody> {

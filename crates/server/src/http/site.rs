@@ -29,6 +29,8 @@ pub struct Site {
     pub proxy_protocol: bool,
     /// Of which origins pages may open WebSockets: others get 403, and the application is not asked. None: it does not matter.
     pub origins: Option<OriginPolicy>,
+    /// Whether replies of the application tell the request's id, in `X-Request-Id`.
+    pub tells_request_id: bool,
     /// Who is told, with a line, of what a person who runs the server wants to know.
     pub notice: Notice,
 }

@@ -96,8 +96,8 @@ impl Standing {
         let Poll::Ready(Ok(n)) = *read else { return };
         match self.phase.get() {
             Phase::Idle => self.enter(Phase::Head, now),
-            // A head has all of its time from its first byte on, however it trickles.
-            Phase::Head => {}
+            // A head has all of its time from its first byte on, however it trickles; and so has the application.
+            Phase::Head | Phase::Application => {}
             _ => self.touch(now),
         }
         match self.phase.get() {
@@ -173,6 +173,11 @@ impl Standing {
                 false
             }
         }
+    }
+
+    /// Whether the application takes longer than it may.
+    pub(super) fn is_overdue(&self, ticks: &Ticks, now: u32) -> bool {
+        self.phase.get() == Phase::Application && now.wrapping_sub(self.since.get()) > ticks.request
     }
 
     /// Whether it has been between requests for `ticks`.

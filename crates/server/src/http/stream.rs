@@ -59,6 +59,8 @@ pub(crate) struct Stream {
     sent: Cell<u64>,
     /// Whether hyper has anything that it has not written, its head included.
     is_unflushed: Cell<bool>,
+    /// Whether some of what hyper is to have is being compressed.
+    is_compressing: Cell<bool>,
     state: Cell<State>,
     /// The tick of the last byte, and whether an event ended with it.
     since: Cell<u32>,
@@ -119,6 +121,7 @@ impl Stream {
             in_hyper: Cell::new(0),
             sent: Cell::new(0),
             is_unflushed: Cell::new(false),
+            is_compressing: Cell::new(false),
             state: Cell::new(State::Open),
             since: Cell::new(peers.clock.now()),
             is_between: Cell::new(true),
@@ -295,6 +298,11 @@ impl Stream {
         }
     }
 
+    /// How it ends, if that has been decided.
+    pub(super) fn decided(&self) -> Option<Departure> {
+        self.reason.get()
+    }
+
     // ---- asking ----
 
     /// Asks the application for a piece, if it is to be asked and there is room.
@@ -350,7 +358,7 @@ impl Stream {
 
     /// Whether it has failed, and what came before that has been written.
     pub(super) fn is_cut(&self) -> bool {
-        let is_written = self.queued.get() == 0 && !self.is_unflushed.get();
+        let is_written = self.queued.get() == 0 && !self.is_unflushed.get() && !self.is_compressing.get();
         self.state.get() == State::Failed && self.has_head.get() && is_written
     }
 
@@ -374,6 +382,16 @@ impl Stream {
         }
     }
 
+    /// Whether another piece is there already.
+    pub(super) fn has_next(&self) -> bool {
+        self.queued.get() > 0
+    }
+
+    /// What hyper was to have is being compressed, or has been and is hyper's now.
+    pub(super) fn compresses(&self, is_compressing: bool) {
+        self.is_compressing.set(is_compressing);
+    }
+
     fn pop(&self) -> Option<Bytes> {
         let mut queue = self.queue.borrow_mut();
         let Some(first) = queue.front_mut() else {
@@ -385,6 +403,10 @@ impl Stream {
 
     /// hyper has written all that it had. Says whether the connection is to be polled again.
     pub(super) fn has_flushed(&self) -> bool {
+        if self.is_compressing.get() {
+            // It was the head, or what came before.
+            return false;
+        }
         self.is_unflushed.set(false);
         let written = self.in_hyper.take();
         self.forget(written);

@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{BodySource, Command, Event};
@@ -306,4 +306,41 @@ fn errors_kept_for_the_application() {
     }
     assert_eq!(reports.count(Rejection::Application), 300);
     assert_eq!(std::iter::from_fn(|| reports.take()).count(), 256);
+}
+
+#[test]
+fn the_application_has_a_time() {
+    let limits = Limits { request_time: Duration::from_millis(200), ..Limits::default() };
+    let held = Arc::new(Mutex::new(Vec::new()));
+    let theirs = Arc::clone(&held);
+    let app = App::with(
+        Config { limits, ..Config::default() },
+        Site::default(),
+        Box::new(move |link, event| {
+            let Event::Request(mut exchange) = event else { return };
+            if exchange.path() == b"/slow" {
+                return theirs.lock().unwrap().push(exchange);
+            }
+            hello(&mut exchange);
+            link.send(Command::Respond(exchange));
+        }),
+    );
+    let mut client = app.connect();
+    for _ in 0..2 {
+        let since = Instant::now();
+        let reply = client.get("/slow");
+        assert_eq!(reply.status, 504);
+        assert!(since.elapsed() >= Duration::from_millis(200), "{:?}", since.elapsed());
+        // The connection goes on, and the answer that comes late is nobody's.
+        let mut late = held.lock().unwrap().pop().unwrap();
+        assert!(late.is_departed());
+        hello(&mut late);
+        app.server.link().send(Command::Respond(late));
+        app.server.link().flush();
+        assert_eq!(client.get("/").body, b"Hello, World!");
+    }
+    // The next request, which is there already, makes no difference.
+    client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.reply().unwrap().status, 504);
+    assert_eq!(client.reply().unwrap().status, 200);
 }

@@ -56,6 +56,12 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
             hello(),
             Status(507),
         ),
+        (
+            Rejection::RequestTimeout,
+            Limits { request_time: soon, ..usual() },
+            b"GET /sleeps HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
+            Status(504),
+        ),
         (Rejection::Unread, Limits { stall_time: soon, ..usual() }, masked(0x82, &large), Dropped),
         (
             Rejection::BodyTimeout,
@@ -116,6 +122,9 @@ fn every_rejection_reaches_its_requests_hook_once() {
                     exchange.begin_reply(500);
                     exchange.reply_mut().set_failure();
                 } else {
+                    if exchange.path() == b"/sleeps" {
+                        std::thread::sleep(Duration::from_secs(1));
+                    }
                     hello(exchange);
                 }
             }),

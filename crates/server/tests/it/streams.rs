@@ -11,14 +11,20 @@ use rookery_server::{Config, Limits, Site};
 
 use crate::support::{App, Client, Handler, PATIENCE, hello};
 
+mod compression;
 mod ends;
 mod events;
 mod framing;
 mod room;
 
-const PUSHED: StreamRules =
-    StreamRules { is_pulled: false, is_prompt: false, is_events: false, heartbeat: 0 };
-const PULLED: StreamRules = StreamRules { is_pulled: true, is_prompt: false, is_events: false, heartbeat: 0 };
+const PUSHED: StreamRules = StreamRules {
+    is_pulled: false,
+    is_prompt: false,
+    is_events: false,
+    heartbeat: 0,
+    is_compressible: false,
+};
+const PULLED: StreamRules = StreamRules { is_pulled: true, ..PUSHED };
 
 /// A stream as the application has it.
 #[derive(Clone)]

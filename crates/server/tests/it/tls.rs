@@ -160,7 +160,7 @@ fn files_that_are_sent_by_the_system_in_the_clear() {
 fn replies_in_pieces() {
     let pieces = bytes(50_000);
     let sent = pieces.clone();
-    let rules = StreamRules { is_pulled: false, is_prompt: true, is_events: false, heartbeat: 0 };
+    let rules = StreamRules { is_prompt: true, ..StreamRules::default() };
     let app = App::with(
         Config::default(),
         site(settings(&["localhost"])),
@@ -202,7 +202,7 @@ fn replies_in_pieces() {
 #[test]
 fn an_application_may_be_silent_after_a_client_was_slow() {
     let limits = Limits { idle_time: Duration::from_secs(1), ..Limits::default() };
-    let rules = StreamRules { is_pulled: false, is_prompt: true, is_events: false, heartbeat: 0 };
+    let rules = StreamRules { is_prompt: true, ..StreamRules::default() };
     let (sender, full) = channel();
     let app = App::with(
         Config { limits, ..Config::default() },

@@ -83,6 +83,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
     Some(Site {
         files: files.map(crate::site::Builder::files).unwrap_or_default(),
         sees_heads: setup.sees_heads != 0,
+        tells_request_id: false,
         spool: Arc::new(SpoolFolder::new(spool, tell)),
         // SAFETY: the caller's duty.
         tls: unsafe { tls::of(setup.tls) },

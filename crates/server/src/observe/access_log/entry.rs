@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use http::{Method, Uri, Version};
+use rookery_exchange::{Departure, RequestId};
 
 use super::record::{Record, cut};
 use super::{AccessLog, lock};
@@ -41,7 +42,7 @@ impl CurrentLog {
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
     begun: Option<Begun>,
-    /// Method, path and query, one behind the other: kept from request to request.
+    /// Method, path, query and id, one behind the other: kept from request to request.
     head: Vec<u8>,
 }
 
@@ -54,8 +55,10 @@ struct Begun {
     is_http10: bool,
     method: usize,
     path: usize,
+    query: usize,
     status: u16,
     bytes: u64,
+    aborted: Option<Departure>,
 }
 
 impl Entry {
@@ -65,6 +68,7 @@ impl Entry {
         current: &CurrentLog,
         remote: Option<SocketAddr>,
         (method, uri, version): (&Method, &Uri, Version),
+        id: impl FnOnce() -> RequestId,
     ) {
         let Some(log) = current.get() else { return };
         let head = &mut self.head;
@@ -77,7 +81,10 @@ impl Entry {
             head.push(b'?');
             head.extend_from_slice(cut(query.as_bytes()));
         }
-        self.begun = Some(Begun::new(log, remote, version == Version::HTTP_10, method, path));
+        let query = head.len();
+        head.extend_from_slice(id().as_bytes());
+        let is_http10 = version == Version::HTTP_10;
+        self.begun = Some(Begun { method, path, query, ..Begun::new(log, remote, is_http10) });
     }
 
     pub(crate) fn set_status(&mut self, status: u16) {
@@ -99,6 +106,13 @@ impl Entry {
         }
     }
 
+    /// The reply is not going to be whole.
+    pub(crate) fn abort(&mut self, reason: Departure) {
+        if let Some(begun) = &mut self.begun {
+            begun.aborted = Some(reason);
+        }
+    }
+
     /// Records the entry, if one has been begun.
     pub(crate) fn end(&mut self) {
         if let Some(begun) = self.begun.take() {
@@ -110,20 +124,25 @@ impl Entry {
 /// Records a head that could not be read: nothing of it is known.
 pub(crate) fn record_unreadable(current: &CurrentLog, remote: Option<SocketAddr>, status: u16, bytes: usize) {
     if let Some(log) = current.get() {
-        Begun { status, bytes: bytes as u64, ..Begun::new(log, remote, false, 0, 0) }.record(&[]);
+        Begun { status, bytes: bytes as u64, ..Begun::new(log, remote, false) }.record(&[]);
     }
 }
 
 impl Begun {
-    fn new(
-        log: Arc<AccessLog>,
-        remote: Option<SocketAddr>,
-        is_http10: bool,
-        method: usize,
-        path: usize,
-    ) -> Begun {
-        let (time, since) = (SystemTime::now(), Instant::now());
-        Begun { log, time, since, remote, is_http10, method, path, status: 0, bytes: 0 }
+    fn new(log: Arc<AccessLog>, remote: Option<SocketAddr>, is_http10: bool) -> Begun {
+        Begun {
+            log,
+            time: SystemTime::now(),
+            since: Instant::now(),
+            remote,
+            is_http10,
+            method: 0,
+            path: 0,
+            query: 0,
+            status: 0,
+            bytes: 0,
+            aborted: None,
+        }
     }
 
     fn record(self, head: &[u8]) {
@@ -132,11 +151,13 @@ impl Begun {
             remote: self.remote,
             method: &head[..self.method],
             path: &head[self.method..self.path],
-            query: &head[self.path..],
+            query: &head[self.path..self.query],
             is_http10: self.is_http10,
             status: if self.status == 0 { CLIENT_GONE } else { self.status },
             bytes: self.bytes,
             elapsed: self.since.elapsed(),
+            aborted: self.aborted.or((self.status == 0).then_some(Departure::Client)),
+            request_id: &head[self.query..],
         });
     }
 }

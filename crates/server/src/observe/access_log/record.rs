@@ -4,6 +4,8 @@ use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rookery_exchange::Departure;
+
 /// A path of a log line is cut here: a client may send 96 KiB, and a line is for reading.
 pub(super) const PATH_BYTES: usize = 2048;
 
@@ -28,6 +30,10 @@ pub struct Record<'a> {
     pub bytes: u64,
     /// From the head of the request to the end of the reply.
     pub elapsed: Duration,
+    /// Why the reply ended before it was whole, if it did.
+    pub aborted: Option<Departure>,
+    /// The id of the request; empty when the head was refused before it was known.
+    pub request_id: &'a [u8],
 }
 
 /// A [`Record`] that stands on its own.
@@ -49,6 +55,10 @@ pub struct OwnedRecord {
     pub bytes: u64,
     /// See [`Record::elapsed`].
     pub elapsed: Duration,
+    /// See [`Record::aborted`].
+    pub aborted: Option<Departure>,
+    /// See [`Record::request_id`].
+    pub request_id: Vec<u8>,
 }
 
 /// How a line looks.
@@ -72,6 +82,8 @@ impl Record<'_> {
             status: self.status,
             bytes: self.bytes,
             elapsed: self.elapsed,
+            aborted: self.aborted,
+            request_id: self.request_id.to_vec(),
         }
     }
 
@@ -124,13 +136,23 @@ impl Record<'_> {
             escape_json(value, out);
             out.push(b'"');
         }
-        writeln!(
+        write!(
             out,
-            ",\"status\":{},\"bytes\":{},\"seconds\":{:.6}}}",
+            ",\"status\":{},\"bytes\":{},\"seconds\":{:.6}",
             self.status,
             self.bytes,
             self.elapsed.as_secs_f64()
-        )
+        )?;
+        if !self.request_id.is_empty() {
+            out.extend_from_slice(b",\"request_id\":\"");
+            escape_json(self.request_id, out);
+            out.push(b'"');
+        }
+        if let Some(reason) = self.aborted {
+            write!(out, ",\"aborted\":true,\"reason\":\"{}\"", reason.name())?;
+        }
+        out.extend_from_slice(b"}\n");
+        Ok(())
     }
 }
 

@@ -16,6 +16,8 @@ fn record<'a>(path: &'a [u8], query: &'a [u8]) -> Record<'a> {
         status: 200,
         bytes: 12,
         elapsed: Duration::from_micros(1234),
+        aborted: None,
+        request_id: b"",
     }
 }
 
@@ -64,6 +66,14 @@ fn a_json_line_is_one_object() {
         "{\"time\":\"2026-11-21T07:36:11.250Z\",\"remote\":\"127.0.0.1\",\"method\":\"GET\",\"path\":\"/a\",\
          \"query\":\"?x=1\",\"status\":200,\"bytes\":12,\"seconds\":0.001234}\n"
     );
+    let aborted = Record {
+        aborted: Some(rookery_exchange::Departure::Timeout),
+        request_id: b"ab-1",
+        ..record(b"/a", b"")
+    };
+    assert!(line(&aborted, Format::Json).ends_with(
+        ",\"seconds\":0.001234,\"request_id\":\"ab-1\",\"aborted\":true,\"reason\":\"timeout\"}\n"
+    ));
 }
 
 #[test]

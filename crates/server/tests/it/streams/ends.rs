@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 use rookery_exchange::{Command, Departure, Event, Exchange, Given, Payload, Share};
 use rookery_server::{Config, Limits, Site};
 
-use super::{
-    GET, GET_10, PUSHED, ask, departures, ends_with, ok, pulling, pushing, read_to, rest, streaming, ten,
-};
+use super::{GET, GET_10, PUSHED, ask, departures, ok, pulling, pushing, read_to, rest, streaming, ten};
 use crate::support::{App, Client, PATIENCE, until};
 
 #[test]

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use rookery_exchange::StreamRules;
 use rookery_server::{Config, Site};
 
-use super::{GET, ask, ends_with, ok, read_to, streaming};
+use super::{GET, PUSHED, ask, ends_with, ok, read_to, streaming};
 use crate::support::{App, echo, hello};
 
-const EVENTS: StreamRules = StreamRules { is_pulled: false, is_prompt: true, is_events: true, heartbeat: 1 };
+const EVENTS: StreamRules = StreamRules { is_prompt: true, is_events: true, heartbeat: 1, ..PUSHED };
 
 #[test]
 fn events_begin_at_once_and_are_kept_alive_without_the_application() {
