@@ -44,8 +44,8 @@
 #' }
 #' @seealso [stream_response()] for other types than events.
 #' @export
-event_stream <- function(headers = list(), heartbeat = 15, on_close = NULL) {
-  source <- events_source(NULL, on_close, heartbeat)
+event_stream <- function(headers = list(), heartbeat = 15, on_close = NULL, compress = FALSE) {
+  source <- events_source(NULL, on_close, heartbeat, compress)
   send <- function(data, event = NULL, id = NULL, retry = NULL) push_write(source, sse_event(data, event, id, retry))
   push_stream(200L, event_headers(headers), source, c("rookery_events", "rookery_stream"), list(send = send))
 }
@@ -56,14 +56,17 @@ event_stream <- function(headers = list(), heartbeat = 15, on_close = NULL) {
 #' @param heartbeat Seconds of silence after which a comment is sent, 1 to 65535; `Inf`: never.
 #' @param on_close `NULL`, or a function of the reason, see [stream_body()].
 #' @param headers Further headers of the response, or others in place of those for events.
+#' @param compress Whether to compress the events, see [stream_response()]: not by default, because it costs memory for each client, and because
+#'   a secret beside text of a stranger's in one compressed stream can be guessed from its length.
 #' @rdname event_stream
 #' @export
-stream_events <- function(source, event = NULL, map = sse_event, heartbeat = 15, on_close = NULL, headers = list()) {
+stream_events <- function(source, event = NULL, map = sse_event, heartbeat = 15, on_close = NULL, headers = list(),
+                          compress = FALSE) {
   check_function(source, "source")
   check_function(map, "map")
   check_line(event, "event")
   takes_event <- "event" %in% names(formals(args(map)))
-  events <- events_source(source, on_close, heartbeat)
+  events <- events_source(source, on_close, heartbeat, compress)
   events$map <- function(value) {
     # "Nothing yet" is no event.
     if ((is.raw(value) || is.character(value)) && !any(nzchar(value))) {
@@ -120,12 +123,13 @@ check_line <- function(value, name) {
   }
 }
 
-events_source <- function(source, on_close, heartbeat) {
+events_source <- function(source, on_close, heartbeat, compress) {
+  check_flag(compress, "compress")
   if (!is.null(on_close)) check_function(on_close, "on_close")
   if (!is.numeric(heartbeat) || length(heartbeat) != 1 || is.na(heartbeat) || heartbeat < 1) {
     stop("`heartbeat` must be a number of seconds from 1 on, or Inf, not ", describe(heartbeat), ".", call. = FALSE)
   }
-  events <- new_source(source, on_close)
+  events <- new_source(source, on_close, compress)
   events$is_events <- TRUE
   events$heartbeat <- if (is.finite(heartbeat)) as.integer(min(ceiling(heartbeat), 65535)) else 0L
   events

@@ -37,6 +37,8 @@
 #'
 #' @param source A function, or an R connection: its bytes are sent in pieces of 64 KiB, and it is closed at the end.
 #' @param on_close `NULL`, or a function of the reason.
+#' @param compress Whether to compress it for clients that take gzip: as other bodies, not if its type is compressed already, nor with a
+#'   `Content-Length`. What waits is sent whole with each piece, so none is held back. 32 streams are compressed at once, others are not.
 #' @return An object for a response's `body`. It answers one request.
 #' @examples
 #' rows <- function(data, by = 1000) {
@@ -58,7 +60,8 @@
 #' }
 #' @seealso [stream_response()] to push.
 #' @export
-stream_body <- function(source, on_close = NULL) {
+stream_body <- function(source, on_close = NULL, compress = TRUE) {
+  check_flag(compress, "compress")
   if (!is.null(on_close)) check_function(on_close, "on_close")
   if (inherits(source, "connection")) {
     source <- connection_source(source)
@@ -68,7 +71,7 @@ stream_body <- function(source, on_close = NULL) {
       call. = FALSE
     )
   }
-  new_source(source, on_close)
+  new_source(source, on_close, compress)
 }
 
 #' Stream a response by writing to it
@@ -91,6 +94,8 @@ stream_body <- function(source, on_close = NULL) {
 #' When the server stops, streams that are written to end in order.
 #'
 #' @param status,headers Those of the response.
+#' @param compress Whether to compress it, see [stream_body()]. It costs 300 KiB of memory for as long as the stream is open, and five bytes
+#'   with each `$write()` that finds nothing waiting.
 #' @return An object of class `rookery_stream`.
 #' @examples
 #' app <- function(req) {
@@ -106,18 +111,20 @@ stream_body <- function(source, on_close = NULL) {
 #' }
 #' @seealso [stream_body()] for what is asked when there is room.
 #' @export
-stream_response <- function(status = 200L, headers = list()) {
+stream_response <- function(status = 200L, headers = list(), compress = FALSE) {
   check_status(status)
-  push_stream(status, headers, new_source(NULL, NULL), class = "rookery_stream")
+  check_flag(compress, "compress")
+  push_stream(status, headers, new_source(NULL, NULL, compress), class = "rookery_stream")
 }
 
 # ---- sources ----
 
-new_source <- function(ask, on_close = NULL) {
+new_source <- function(ask, on_close = NULL, compress = TRUE) {
   source <- new.env(parent = emptyenv())
   source$ask <- ask
   source$on_close <- if (is.null(on_close)) list() else list(on_close)
   source$handle <- NULL
+  source$compress <- compress
   class(source) <- "rookery_source"
   source
 }

@@ -154,6 +154,7 @@ static void symbols_init(void) {
         .is_events = Rf_install("is_events"),
         .is_spent = Rf_install("is_spent"),
         .route = Rf_install("route"),
+        .compress = Rf_install("compress"),
         .exhausted = Rf_install(".__exhausted__."),
     };
 }

@@ -165,7 +165,7 @@ void rk_ws_abort(uint64_t id);
 // replies in pieces
 
 // And from bit 8 on the seconds of silence before a comment among events.
-enum rk_stream_rule { RK_PULLED = 1, RK_PROMPT = 2, RK_EVENTS = 4 };
+enum rk_stream_rule { RK_PULLED = 1, RK_PROMPT = 2, RK_EVENTS = 4, RK_COMPRESSIBLE = 8 };
 // What becomes of a piece: RK_MORE and RK_ENOUGH (wait for RK_ROOM) have taken it. After RK_SLOW it has been cut.
 enum rk_given { RK_MORE = 0, RK_ENOUGH = 1, RK_OVER = 2, RK_SLOW = 3, RK_TOO_LONG = 4 };
 enum rk_departure { RK_DONE = 0, RK_CLIENT = 1, RK_ERROR = 2, RK_CUT_SLOW = 3, RK_TIMEOUT = 4, RK_STOP = 5 };

@@ -33,7 +33,7 @@ extern struct symbols {
     SEXP ticket, promise_impl, enclosing, private_fields, state, value;
     SEXP has_failed, is_answered;
     SEXP then, on_fulfilled, on_rejected, promise_domain;
-    SEXP ask, heartbeat, map, is_events, is_spent, route, exhausted;
+    SEXP ask, heartbeat, map, is_events, is_spent, route, exhausted, compress;
 } syms;
 
 // Objects made once: see globals_init().

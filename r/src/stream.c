@@ -61,6 +61,9 @@ const char* stream_write(uint32_t slot, uint64_t id, SEXP body) {
         int heartbeat = Rf_asInteger(field(source, syms.heartbeat));
         rules |= heartbeat > 0 && heartbeat < 65536 ? heartbeat << 8 : 0;
     }
+    if (Rf_asLogical(field(source, syms.compress)) == TRUE) {
+        rules |= RK_COMPRESSIBLE;
+    }
     rk_route(slot, id, where, sizeof where);
     Rf_defineVar(syms.route, PROTECT(Rf_mkString(where)), source);
     Rf_defineVar(syms.handle, PROTECT(handle_new(id)), source);

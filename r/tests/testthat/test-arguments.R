@@ -72,6 +72,8 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(event_stream(heartbeat = "a")), "`heartbeat` must be a number of seconds"),
     list(quote(stream_events(42)), "`source` must be a function"),
     list(quote(stream_events(function() NULL, map = 3)), "`map` must be a function"),
+    list(quote(stream_body(function() NULL, compress = 1)), "`compress` must be TRUE or FALSE"),
+    list(quote(event_stream(compress = "x")), "`compress` must be TRUE or FALSE"),
     list(quote(sse_event("a", id = "a\nb")), "`id` must be one string without line breaks"),
     list(quote(receive_body(42, function() NULL)), "`on_data` must be a function, not 42"),
     list(quote(receive_body(function(x) NULL, function() NULL, on_close = 3)), "`on_close` must be a function, not 3"),

@@ -468,3 +468,32 @@ test_that("a serializer of plumber's hands a stream on", {
   expect_equal(answer$text, "a,b\n1,2\n")
   expect_match(answer$head, "Content-Type: text/csv", ignore.case = TRUE)
 })
+
+test_that("what is pulled is compressed for clients that take it, and no piece held back", {
+  given <- 0
+  may_go_on <- FALSE
+  server <- local_server(function(req) {
+    source <- function() {
+      if (given > 0 && !may_go_on) return("")
+      given <<- given + 1
+      if (given > 3) NULL else paste("piece", given, "")
+    }
+    streamed(stream_body(source, compress = req$PATH_INFO != "/plain"))
+  })
+  client <- local_client(server)
+  send(client, request(headers = "Accept-Encoding: gzip"))
+  read_to(client, "\r\n\r\n")
+  inflated <- function(pieces) memDecompress(unlist(pieces), "gzip", asChar = TRUE)
+  # The first piece is whole in what has come, though the stream goes on: five bytes behind it say where it ends.
+  serve_until(function() {
+    fill(client)
+    find_raw(client$read, as.raw(c(0, 0, 0xff, 0xff))) > 0
+  })
+  may_go_on <- TRUE
+  answer <- chunked(client)
+  expect_match(answer$head, "[Cc]ontent-[Ee]ncoding: gzip")
+  expect_equal(inflated(answer$pieces), "piece 1 piece 2 piece 3 ")
+  given <- 0
+  send(client, request("/plain", headers = "Accept-Encoding: gzip"))
+  expect_equal(chunked(client)$text, "piece 1 piece 2 piece 3 ")
+})

@@ -29,6 +29,7 @@ const TOO_LONG: i32 = 4;
 const PULLED: i32 = 1;
 const PROMPT: i32 = 2;
 const EVENTS: i32 = 4;
+const COMPRESSIBLE: i32 = 8;
 const HEARTBEAT: u32 = 8;
 
 /// Sets a stream as a reply's body. `token` is shown with its events; its `RK_DEPARTED` gives it back.
@@ -41,6 +42,7 @@ pub extern "C" fn rk_reply_stream(slot: u32, id: u64, rules: i32, token: u64) ->
                 is_prompt: rules & PROMPT != 0,
                 is_events: rules & EVENTS != 0,
                 heartbeat: u16::try_from(rules >> HEARTBEAT).unwrap_or(0),
+                is_compressible: rules & COMPRESSIBLE != 0,
             });
             let Some(exchange) = core.held(slot, id) else { return refusal::STALE };
             let flow = Arc::clone(&stream.flow);
