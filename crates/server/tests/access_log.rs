@@ -185,7 +185,7 @@ fn a_request_is_called_what_a_trusted_proxy_or_its_trace_calls_it() {
         exchange.set_reply_body(b"x");
         link.send(Command::Respond(exchange));
     });
-    let trusting = Proxies::of(["127.0.0.1"].into_iter()).unwrap();
+    let trusting = Proxies::of(["127.0.0.1"]).unwrap();
     for (proxies, believes, tells) in
         [(Proxies::default(), false, true), (trusting, true, true), (Proxies::default(), false, false)]
     {
