@@ -15,11 +15,13 @@ AppWrapper <- R6::R6Class(
       self$staticPathOptions <- private$read_options(private$field("staticPathOptions"))
       self$wsProtocols <- private$read_protocols(private$field("wsProtocols"))
       self$wsOrigins <- read_origins(private$field("wsOrigins"))
+      self$wsCompression <- read_compression(private$field("wsCompression"))
     },
     staticPaths = NULL,
     staticPathOptions = NULL,
     wsProtocols = NULL,
     wsOrigins = NULL,
+    wsCompression = NULL,
     # What the C code calls, and whether it asks `onHeaders`.
     handlers = function() {
       list(app = private$app, has_on_headers = private$has_on_headers)

@@ -54,6 +54,7 @@ child_command <- function(found, address, dots, log, parent = NULL) {
     trusted_proxies = getOption("rookery.trusted_proxies"),
     proxy_protocol = getOption("rookery.proxy_protocol"),
     ws_origins = getOption("rookery.ws_origins"),
+    ws_compression = getOption("rookery.ws_compression"),
     ignores_interrupt = ignores_interrupt()
   )
   list(
@@ -150,6 +151,9 @@ child_main <- function(text) {
   }
   if (!is.null(spec$ws_origins)) {
     options(rookery.ws_origins = spec$ws_origins)
+  }
+  if (!is.null(spec$ws_compression)) {
+    options(rookery.ws_compression = spec$ws_compression)
   }
   status <- tryCatch(
     {

@@ -16,6 +16,11 @@
 #'     `"example.org"`, `"*.example.org"` or `"localhost:8000"` beside it. Pages of others get 403, without the app being asked. `NULL`,
 #'     the default, is what the option `rookery.ws_origins` says, and else any page, as with httpuv. An app that knows its users by
 #'     cookies should set it: a cookie goes out with any page's handshake.}
+#'   \item{`wsCompression`}{whether messages of WebSockets are compressed (permessage-deflate) with clients that offer it: `FALSE`;
+#'     `TRUE`; or a list of some of `level` (1, fastest, to 9; default 2), `threshold` (bytes from which on a message is compressed; default
+#'     512) and `takeover` (may messages refer back to earlier ones: better, and half a megabyte for each of at most 64 clients;
+#'     default `FALSE`). `NULL`, the default, is what the option `rookery.ws_compression` says, and else `FALSE`. Do not compress a secret
+#'     and a stranger's text in one message, nor with `takeover` over one connection: the length tells what they have in common.}
 #'   \item{`staticPaths`}{folders and files that are served without R, see [staticPath()].}
 #'   \item{`staticPathOptions`}{their options, see [staticPathOptions()].}
 #' }
@@ -241,7 +246,7 @@ Server <- R6::R6Class(
       handlers <- private$appWrapper$handlers()
       bound <- bind(list(
         private$site, handlers$app, handlers$has_on_headers, spool, tls, proxies, proxy_header,
-        private$appWrapper$wsProtocols, private$appWrapper$wsOrigins
+        list(private$appWrapper$wsProtocols, private$appWrapper$wsCompression), private$appWrapper$wsOrigins
       ))
       if (is.character(bound)) {
         if (!quiet) {

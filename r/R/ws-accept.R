@@ -76,3 +76,37 @@ read_origins <- function(origins) {
   }
   setdiff(origins, "same")
 }
+
+# c(level, threshold, takeover) of `wsCompression`; level 0: off.
+read_compression <- function(compression) {
+  name <- "app$wsCompression"
+  if (is.null(compression)) {
+    compression <- getOption("rookery.ws_compression", FALSE)
+    name <- "getOption(\"rookery.ws_compression\")"
+  }
+  wrong <- function(what) stop("`", name, what, call. = FALSE)
+  default <- list(level = 2, threshold = 512, takeover = FALSE)
+  if (identical(compression, FALSE)) {
+    return(c(0, 0, 0))
+  }
+  if (identical(compression, TRUE)) {
+    compression <- default
+  }
+  known <- is.list(compression) && length(compression) > 0 && !is.null(names(compression))
+  if (!known || !all(names(compression) %in% names(default)) || anyDuplicated(names(compression)) > 0) {
+    wrong(paste0("` must be TRUE, FALSE, or a list of `level`, `threshold` and `takeover`, not ", describe(compression), "."))
+  }
+  all <- utils::modifyList(default, compression)
+  is_number <- function(x, from, to) is.numeric(x) && length(x) == 1 && !is.na(x) && x >= from && x <= to
+  if (!is_number(all$level, 1, 9) || all$level != trunc(all$level)) {
+    wrong(paste0("$level` must be a whole number from 1 to 9, not ", describe(all$level), "."))
+  }
+  if (!is_number(all$threshold, 0, Inf)) {
+    wrong(paste0("$threshold` must be a number of bytes, not ", describe(all$threshold), "."))
+  }
+  if (!isTRUE(all$takeover) && !isFALSE(all$takeover)) {
+    wrong(paste0("$takeover` must be TRUE or FALSE, not ", describe(all$takeover), "."))
+  }
+  # What is longer than any message is not compressed.
+  as.double(c(all$level, min(all$threshold, 2^52), all$takeover))
+}

@@ -10,7 +10,7 @@ struct app {
     uint32_t listener;
     uint64_t token;
     bool has_on_headers;
-    uint64_t protocols;  // token of the WebSockets' subprotocols, a character vector
+    uint64_t socket_rules;  // token of what socket_accept() takes
 };
 
 static struct app* apps;
@@ -25,20 +25,20 @@ static struct app* find_app(uint32_t listener) {
     return NULL;
 }
 
-void app_set(uint32_t listener, SEXP app, bool has_on_headers, SEXP protocols) {
+void app_set(uint32_t listener, SEXP app, bool has_on_headers, SEXP socket_rules) {
     struct app* more = realloc(apps, sizeof(struct app) * (app_count + 1));
     if (more == NULL) {
         Rf_error("rookery: out of memory");
     }
     apps = more;
-    apps[app_count++] = (struct app){listener, keep(app), has_on_headers, keep(protocols)};
+    apps[app_count++] = (struct app){listener, keep(app), has_on_headers, keep(socket_rules)};
 }
 
 void app_remove(uint32_t listener) {
     struct app* app = find_app(listener);
     if (app != NULL) {
         release(app->token);
-        release(app->protocols);
+        release(app->socket_rules);
         *app = apps[--app_count];
     }
 }
@@ -153,7 +153,7 @@ static void ask_handshake(struct visit* visit, SEXP app, SEXP req) {
     }
     visit->stage = STAGE_RESPONSE;
     SEXP protocol = R_NilValue;
-    visit->problem = socket_accept(event, is_accepted ? value : R_NilValue, kept(visit->app->protocols), &protocol);
+    visit->problem = socket_accept(event, is_accepted ? value : R_NilValue, kept(visit->app->socket_rules), &protocol);
     if (visit->problem == NULL) {
         PROTECT(protocol);
         app_respond(event->slot, event->id);

@@ -150,8 +150,15 @@ int rk_client(uint32_t slot, uint64_t id, struct rk_bytes* subject, struct rk_by
 // What became of a message: after RK_SENT_BUT_WAIT there is an RK_DRAINED.
 enum rk_sent { RK_SENT_NOT = -1, RK_SENT_BUT_WAIT = 0, RK_SENT = 1 };
 
-int rk_ws_accept(
-    uint32_t slot, uint64_t id, const struct rk_bytes* protocols, size_t count, struct rk_bytes* chosen);
+// How messages are compressed; level 0: not.
+struct rk_ws_compression {
+    int32_t level;
+    int32_t keeps_window;
+    uint64_t threshold;
+};
+
+int rk_ws_accept(uint32_t slot, uint64_t id, const struct rk_bytes* protocols, size_t count,
+                 struct rk_ws_compression compression, struct rk_bytes* chosen);
 void rk_ws_bind(uint64_t id, uint64_t token);
 void rk_ws_unbind(uint64_t id);
 size_t rk_ws_list(uint32_t listener, uint64_t* tokens, size_t capacity);  // how many there are

@@ -11,7 +11,7 @@ static const char** strings_of(SEXP strings) {
     return all;
 }
 
-// `setup` is list(site, app, has_on_headers, spool, tls, proxies, has_proxy_header, protocols, origins); it lives until .Call() returns.
+// `setup` is list(site, app, has_on_headers, spool, tls, proxies, has_proxy_header, socket_rules, origins); it lives until .Call() returns.
 static struct rk_setup setup_of(SEXP setup) {
     SEXP proxies = VECTOR_ELT(setup, 5);
     SEXP origins = VECTOR_ELT(setup, 8);

@@ -180,7 +180,7 @@ SEXP ffi_promise_attend(SEXP promise, SEXP on_fulfilled, SEXP on_rejected);
 
 // app.c -------------------------------------------------------------------
 
-void app_set(uint32_t listener, SEXP app, bool has_on_headers, SEXP protocols);
+void app_set(uint32_t listener, SEXP app, bool has_on_headers, SEXP socket_rules);
 void app_remove(uint32_t listener);
 void handle_event(const struct rk_event* event);
 void app_respond(uint32_t slot, uint64_t id);
@@ -237,7 +237,7 @@ SEXP socket_object(SEXP handle, SEXP req, SEXP protocol);
 // socket.c ----------------------------------------------------------------
 
 bool socket_is_accepted(SEXP value);
-const char* socket_accept(const struct rk_event* event, SEXP accepted, SEXP protocols, SEXP* protocol);
+const char* socket_accept(const struct rk_event* event, SEXP accepted, SEXP rules, SEXP* protocol);
 void socket_open(const struct rk_event* event, SEXP app, SEXP req, SEXP protocol);
 void handle_message(const struct rk_event* event);
 void handle_closed(const struct rk_event* event);

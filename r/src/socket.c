@@ -9,10 +9,14 @@ bool socket_is_accepted(SEXP value) {
     return TYPEOF(value) == VECSXP && Rf_inherits(value, "rookery_accept_ws");
 }
 
-// Begins the reply that accepts a handshake; NULL, or what is wrong. `accepted` is of accept_ws(), or R_NilValue; `protocols` are
-// the app's. The subprotocol that is spoken is what `protocol` gets, which is protected by nobody. Runs guarded.
-const char* socket_accept(const struct rk_event* event, SEXP accepted, SEXP protocols, SEXP* protocol) {
+// Begins the reply that accepts a handshake; NULL, or what is wrong. `accepted` is of accept_ws(), or R_NilValue; `rules` are
+// the app's: list(protocols, compression). The subprotocol that is spoken is what `protocol` gets, which is protected by nobody. Runs guarded.
+const char* socket_accept(const struct rk_event* event, SEXP accepted, SEXP rules, SEXP* protocol) {
     SEXP headers = R_NilValue;
+    SEXP protocols = VECTOR_ELT(rules, 0);
+    // Level, threshold in bytes, and whether windows are kept.
+    const double* how = REAL(VECTOR_ELT(rules, 1));
+    struct rk_ws_compression compression = {(int32_t)how[0], how[2] != 0, (uint64_t)how[1]};
     if (accepted != R_NilValue) {
         SEXP own = list_element(accepted, syms.protocol);
         protocols = own == R_NilValue ? protocols : own;
@@ -25,7 +29,7 @@ const char* socket_accept(const struct rk_event* event, SEXP accepted, SEXP prot
         names[i] = (struct rk_bytes){CHAR(name), (size_t)LENGTH(name)};
     }
     struct rk_bytes chosen;
-    if (rk_ws_accept(event->slot, event->id, names, count, &chosen) != RK_OK) {
+    if (rk_ws_accept(event->slot, event->id, names, count, compression, &chosen) != RK_OK) {
         return "it is no handshake that waits for an answer, or the subprotocol is none";
     }
     const char* problem = response_headers(event->slot, event->id, headers);

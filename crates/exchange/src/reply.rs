@@ -15,6 +15,18 @@ pub struct Reply {
     body: ReplyBody,
     copied: Option<Span>,
     is_failure: bool,
+    compression: Option<Compression>,
+}
+
+/// How the messages of a WebSocket are to be compressed (RFC 7692), if its client takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compression {
+    /// 1 (fastest) to 9 (smallest).
+    pub level: u8,
+    /// Bytes; a shorter message is sent as it is.
+    pub threshold: usize,
+    /// Whether messages may refer back to earlier ones, either way.
+    pub keeps_window: bool,
 }
 
 /// The body of a reply.
@@ -62,6 +74,16 @@ impl Reply {
     /// Says that the application failed: the server reports it to the request's hook.
     pub fn set_failure(&mut self) {
         self.is_failure = true;
+    }
+
+    /// How the messages of the WebSocket that it accepts are compressed; none: not at all.
+    pub fn compression(&self) -> Option<Compression> {
+        self.compression
+    }
+
+    /// Has them compressed.
+    pub fn set_compression(&mut self, compression: Compression) {
+        self.compression = Some(compression);
     }
 
     /// The body.
@@ -113,6 +135,7 @@ impl Reply {
         self.body = ReplyBody::None;
         self.copied = None;
         self.is_failure = false;
+        self.compression = None;
     }
 }
 

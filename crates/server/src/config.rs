@@ -78,6 +78,9 @@ pub struct Limits {
     /// then, and the application told 1006. Any byte counts, and time in which the server does not read does not. Default 15
     /// minutes, as [`stall_time`](Self::stall_time): a laptop whose lid is closed keeps its session for so long.
     pub pong_time: Duration,
+    /// WebSockets at once whose compressed messages may refer back to earlier ones, at 512 KiB each: the messages of others are
+    /// compressed each by itself. Default 64.
+    pub kept_windows: usize,
     /// How long a peer may take to answer a close frame, after it last took some of what was sent before. Default 5 s.
     pub close_time: Duration,
     /// Bytes that peers may make the server hold, all together; what the application holds is not counted. None: a
@@ -118,6 +121,7 @@ impl Default for Limits {
             stall_time: Duration::from_secs(15 * 60),
             ping_time: Duration::from_secs(20),
             pong_time: Duration::from_secs(15 * 60),
+            kept_windows: 64,
             close_time: Duration::from_secs(5),
             memory: None,
             shares: Shares::default(),
@@ -144,7 +148,8 @@ pub struct Shares {
     /// Replies larger than 8 KiB that are being sent, each counted as a quarter of this at most: 503, or the largest that
     /// is not read is cut off. Default 20.
     pub replies: u8,
-    /// Compressors of replies larger than 64 KiB, at 512 KiB each: they leave uncompressed. Default 5.
+    /// Compressors of replies larger than 64 KiB, at 512 KiB each: they leave uncompressed; and of WebSockets whose messages refer
+    /// back to earlier ones: they do not then. Default 5.
     pub compressors: u8,
 }
 

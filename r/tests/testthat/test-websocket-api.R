@@ -250,3 +250,80 @@ test_that("what is no string and no raw vector is sent as as.character() makes i
   })
   expect_identical(seen$client$read, bytes)
 })
+
+# A text message that is compressed: zlib's stream without its header and its sum, ended as RFC 7692, 7.2.3.4, asks.
+deflated <- function(text) {
+  zlib <- memCompress(charToRaw(text), "gzip")
+  frame(c(zlib[3:(length(zlib) - 4)], as.raw(0)), opcode = 0x41)
+}
+
+# Whether the next frame is compressed, its size on the wire, and the text that it stands for, which is `expected`.
+next_text <- function(client, expected) {
+  serve_until(function() {
+    fill(client)
+    length(client$read) > 0
+  })
+  is_compressed <- bitwAnd(as.integer(client$read[[1]]), 0x40L) != 0
+  payload <- next_frame(client)$payload
+  if (!is_compressed) {
+    return(list(compressed = FALSE, size = length(payload), text = rawToChar(payload)))
+  }
+  bytes <- as.integer(charToRaw(expected))
+  low <- (1 + sum(bytes)) %% 65521
+  high <- sum(length(bytes) * 1, rev(seq_along(bytes)) * bytes) %% 65521
+  sum <- as.raw(c(high %/% 256, high %% 256, low %/% 256, low %% 256))
+  zlib <- c(as.raw(c(0x78, 0x9c)), payload, as.raw(c(0, 0, 0xFF, 0xFF, 3, 0)), sum)
+  list(compressed = TRUE, size = length(payload), text = rawToChar(memDecompress(zlib, "gzip")))
+}
+
+echo <- function(ws) ws$onMessage(function(binary, message) ws$send(message))
+
+test_that("messages are compressed for clients that offer it, if the app wants it", {
+  offer <- "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits"
+  answer <- function(compression, headers = offer) {
+    seen <- opened(list(onWSOpen = echo, wsCompression = compression), headers)
+    c(seen$reply$headers["sec-websocket-extensions"], use.names = FALSE)
+  }
+  expect_identical(answer(NULL), NA_character_)
+  expect_identical(answer(FALSE), NA_character_)
+  expect_identical(answer(TRUE, character(0)), NA_character_)
+  alone <- "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
+  expect_identical(answer(TRUE), alone)
+  expect_identical(answer(list(level = 9)), alone)
+  expect_identical(answer(list(takeover = TRUE)), "permessage-deflate")
+  withr::with_options(list(rookery.ws_compression = TRUE), {
+    expect_identical(answer(NULL), alone)
+    expect_identical(answer(FALSE), NA_character_)
+  })
+})
+
+test_that("compressed messages are what they were, either way, from the threshold on", {
+  seen <- opened(list(onWSOpen = echo, wsCompression = list(threshold = 1000)), "Sec-WebSocket-Extensions: permessage-deflate")
+  for (n in c(1, 100, 1e4)) {
+    text <- strrep("all work and no play ", n)
+    send(seen$client, deflated(text))
+    got <- next_text(seen$client, text)
+    expect_identical(got$text, text)
+    expect_identical(got$compressed, n > 1 && nchar(text) >= 1000)
+    if (got$compressed) expect_lt(got$size, nchar(text) / 10)
+  }
+  # Bytes that are nothing close the connection.
+  code <- NULL
+  seen$ws$onClose(function(event) code <<- event$code)
+  send(seen$client, frame(as.raw(c(0xFF, 0xFF)), opcode = 0x41))
+  expect_identical(next_frame(seen$client)$opcode, 8)
+  serve_until(function() !is.null(code))
+  expect_identical(code, 1006L)
+})
+
+test_that("what is wrong with wsCompression is said when the server is started", {
+  bad <- list(
+    list("yes", "`app\\$wsCompression` must be TRUE, FALSE, or a list of `level`, `threshold` and `takeover`, not \"yes\""),
+    list(NA, "must be TRUE, FALSE, or a list"), list(list(), "must be TRUE, FALSE, or a list"),
+    list(list(speed = 1), "must be TRUE, FALSE, or a list"), list(list(level = 0), "\\$level` must be a whole number from 1 to 9, not 0"),
+    list(list(level = 2.5), "not 2.5"), list(list(threshold = -1), "\\$threshold` must be a number of bytes, not -1"),
+    list(list(takeover = NA), "\\$takeover` must be TRUE or FALSE, not NA")
+  )
+  for (case in bad) expect_error(local_server(list(wsCompression = case[[1]])), case[[2]])
+  withr::with_options(list(rookery.ws_compression = 3), expect_error(local_server(list()), "getOption.*rookery.ws_compression.*not 3"))
+})

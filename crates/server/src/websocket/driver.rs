@@ -48,11 +48,16 @@ pub(crate) fn spawn(sockets: &Rc<WebSockets>, id: SocketId, upgraded: Upgraded) 
     }
     let limits =
         DecoderLimits { message: sockets.shared.peers.limits.message_bytes, ..DecoderLimits::default() };
+    let decoder = match &mailbox.compression {
+        Some(compression) => compression.decoder(limits),
+        None => Decoder::new(Role::Server, limits),
+    };
     let mut driver = Driver {
-        decoder: Decoder::new(Role::Server, limits),
+        decoder,
         sockets: Rc::clone(sockets),
         mailbox,
         read: read.to_vec(),
+        taken: 0,
         is_told: false,
         _seat: seat,
         _charge: charge,
@@ -71,8 +76,10 @@ struct Driver {
     sockets: Rc<WebSockets>,
     mailbox: Rc<Mailbox>,
     decoder: Decoder,
-    /// What came in the same segments as the handshake.
+    /// What came in the same segments as the handshake; or behind what is being inflated.
     read: Vec<u8>,
+    /// Of that, what has been taken.
+    taken: usize,
     /// Whether the application has been told that it has ended.
     is_told: bool,
     _seat: Seat,
@@ -136,10 +143,13 @@ impl Driver {
     /// Reads what there is, as far as the application has room for it.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let sockets = Rc::clone(&self.sockets);
-        if !self.read.is_empty() {
-            let mut read = std::mem::take(&mut self.read);
-            self.take(&mut read);
-            self.mailbox.has_read(read.len(), !self.decoder.is_idle());
+        if !self.read.is_empty() || self.decoder.is_stalled() {
+            self.take_rest();
+            if self.decoder.is_stalled() {
+                // Others have their turn.
+                cx.waker().wake_by_ref();
+                return Ok(());
+            }
         }
         for _ in 0..READS {
             if !self.mailbox.endpoint.borrow().wants_input() {
@@ -159,11 +169,12 @@ impl Driver {
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Ready(Ok(0)) => self.mailbox.endpoint.borrow_mut().cut_off(),
                 Poll::Ready(Ok(n)) => {
-                    self.take(&mut scratch[..n]);
-                    self.mailbox.has_read(n, !self.decoder.is_idle());
-                    if !self.mailbox.hold_message(self.decoder.capacity()) {
-                        self.mailbox.is_evicted.set(false);
-                        self.drop_message();
+                    let left = self.take(&mut scratch[..n]);
+                    self.has_taken(n);
+                    if self.decoder.is_stalled() {
+                        self.read = scratch[n - left..n].to_vec();
+                        self.taken = 0;
+                        break;
                     }
                 }
             }
@@ -172,9 +183,37 @@ impl Driver {
         Ok(())
     }
 
+    /// Takes more of what was read before.
+    fn take_rest(&mut self) {
+        if !self.mailbox.endpoint.borrow().wants_input() {
+            // What is left does not count.
+            self.decoder = Decoder::new(Role::Server, DecoderLimits::default());
+            self.read = Vec::new();
+            return;
+        }
+        let mut read = std::mem::take(&mut self.read);
+        let left = self.take(&mut read[self.taken..]);
+        self.has_taken(0);
+        if self.decoder.is_stalled() {
+            self.taken = read.len() - left;
+            self.read = read;
+        }
+    }
+
+    /// Looks at what it holds now, after `n` bytes more.
+    fn has_taken(&mut self, n: usize) {
+        // While it inflates, nobody waits for the peer.
+        self.mailbox.has_read(n, !self.decoder.is_idle() && !self.decoder.is_stalled());
+        if !self.mailbox.hold_message(self.decoder.capacity()) {
+            self.mailbox.is_evicted.set(false);
+            self.drop_message();
+        }
+    }
+
     /// There was no room for the message: what comes of it does not count any more.
     fn drop_message(&mut self) {
         self.decoder = Decoder::new(Role::Server, DecoderLimits::default());
+        self.read = Vec::new();
         let shared = &self.mailbox.shared;
         let mut endpoint = self.mailbox.endpoint.borrow_mut();
         // The peer has been told: `Mailbox::refuse`.
@@ -203,10 +242,13 @@ impl Driver {
                 mailbox.has_moved(shared.now());
             }
         }
-        if flushed.is_pending() {
-            mailbox.backlog.has_left(mailbox.endpoint.borrow().pending());
+        if flushed.is_pending() || mailbox.aside.get() > 0 {
+            mailbox.backlog.has_left(mailbox.endpoint.borrow().pending() + mailbox.aside.get());
         }
         ready!(flushed)?;
+        if mailbox.aside.get() > 0 {
+            return Poll::Ready(Ok(()));
+        }
         mailbox.queue.set(0);
         if mailbox.backlog.is_drained() && !self.is_told {
             shared.dispatch.tell(Event::Drained { socket: mailbox.id, listener: mailbox.listener });
@@ -229,10 +271,13 @@ impl Driver {
         }
     }
 
-    /// Decodes what was read.
-    fn take(&mut self, mut input: &mut [u8]) {
+    /// Decodes what was read: how much of it is left when the decoder is stalled, 0 otherwise.
+    fn take(&mut self, mut input: &mut [u8]) -> usize {
         let shared = Rc::clone(&self.mailbox.shared);
-        while !input.is_empty() {
+        if self.mailbox.compression.is_some() && self.decoder.is_idle() {
+            self.decoder.lend(shared.dispatch.application.buffer());
+        }
+        loop {
             let mut endpoint = self.mailbox.endpoint.borrow_mut();
             endpoint.heard(input.len());
             let was_open = endpoint.may_send();
@@ -250,7 +295,19 @@ impl Driver {
                 Received::Nothing => {}
             }
             input = &mut input[n..];
+            if self.decoder.is_stalled() {
+                return input.len();
+            }
+            if input.is_empty() {
+                break;
+            }
         }
+        if self.mailbox.compression.is_some() {
+            if let Some(buffer) = self.decoder.release() {
+                shared.dispatch.application.recycle(buffer);
+            }
+        }
+        0
     }
 }
 

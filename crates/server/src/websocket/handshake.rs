@@ -4,6 +4,7 @@ use http::header::{HOST, HeaderMap, HeaderValue, ORIGIN, UPGRADE};
 use http::request::Parts;
 use rookery_exchange::Exchange;
 use rookery_websocket::protocol::accept_key;
+use rookery_websocket::protocol::deflate::Agreed;
 use rookery_websocket::protocol::handshake::OriginPolicy;
 
 /// Whether a request opens a WebSocket, as leniently as clients of httpuv need: any method, any version, and
@@ -22,8 +23,8 @@ pub(crate) fn is_allowed(policy: &OriginPolicy, headers: &HeaderMap) -> bool {
     is_one && policy.allows(origin.as_bytes(), headers.get(HOST).map_or(b"", HeaderValue::as_bytes))
 }
 
-/// The answer that accepts a handshake (RFC 6455, 4.2.2), with the application's headers.
-pub(super) fn switching_protocols(exchange: &Exchange) -> Vec<u8> {
+/// The answer that accepts a handshake (RFC 6455, 4.2.2), with the application's headers and what was agreed on.
+pub(super) fn switching_protocols(exchange: &Exchange, agreed: Option<Agreed>) -> Vec<u8> {
     let key = exchange.header(b"sec-websocket-key").unwrap_or_default();
     let mut head = format!(
         "HTTP/1.1 101 Switching Protocols\r\nDate: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {}\r\n",
@@ -31,10 +32,19 @@ pub(super) fn switching_protocols(exchange: &Exchange) -> Vec<u8> {
         String::from_utf8_lossy(&accept_key(key)),
     )
     .into_bytes();
+    if let Some(agreed) = agreed {
+        head.extend_from_slice(format!("Sec-WebSocket-Extensions: {agreed}\r\n").as_bytes());
+    }
     for (name, value) in exchange.reply_headers() {
-        let is_ours = [&b"date"[..], b"connection", b"upgrade", b"sec-websocket-accept", b"content-length"]
-            .iter()
-            .any(|ours| name.eq_ignore_ascii_case(ours));
+        let ours: [&[u8]; 6] = [
+            b"date",
+            b"connection",
+            b"upgrade",
+            b"sec-websocket-accept",
+            b"sec-websocket-extensions",
+            b"content-length",
+        ];
+        let is_ours = ours.iter().any(|ours| name.eq_ignore_ascii_case(ours));
         if !is_ours {
             for part in [name, b": ", value, b"\r\n"] {
                 head.extend_from_slice(part);

@@ -9,6 +9,7 @@ use rookery_exchange::{Backlog, Charge, Exchange, ListenerId, MessageKind, Paylo
 use rookery_websocket::endpoint::{Due, Duty, Endpoint};
 use rookery_websocket::protocol::{CloseCode, OpCode, Role};
 
+use super::compression::{Compression, agree};
 use super::handshake::switching_protocols;
 use super::shared::Shared;
 use super::shell::{ServerShell, Tick};
@@ -32,6 +33,10 @@ pub(crate) struct Mailbox {
     /// The socket, as long as the task has it.
     pub(super) transport: RefCell<Option<Transport>>,
     pub(super) waker: RefCell<Option<Waker>>,
+    /// With a client that takes part.
+    pub(super) compression: Option<Box<Compression>>,
+    /// Bytes of messages that are being compressed elsewhere, or wait for that.
+    pub(super) aside: Cell<usize>,
     /// The tick at which an open one's peer last read something, or had nothing to read.
     pub(super) since: Cell<u32>,
     /// What waits, as the application sees it.
@@ -62,11 +67,19 @@ pub(super) enum State {
     Over,
 }
 
+pub(super) fn opcode_of(kind: MessageKind) -> OpCode {
+    match kind {
+        MessageKind::Text => OpCode::Text,
+        MessageKind::Binary => OpCode::Binary,
+    }
+}
+
 impl Mailbox {
     pub(super) fn new(shared: &Rc<Shared>, exchange: &Exchange) -> Rc<Mailbox> {
         let now = shared.now();
-        let mut endpoint = Endpoint::new(Role::Server, None);
-        endpoint.send_raw(&switching_protocols(exchange));
+        let compression = agree(shared, exchange);
+        let mut endpoint = Endpoint::new(Role::Server, compression.as_ref().and_then(|with| with.deflater()));
+        endpoint.send_raw(&switching_protocols(exchange, compression.as_ref().map(|with| with.agreed)));
         // The first ping is counted from here.
         endpoint.deadline(&shared.rules, || now);
         let mailbox = Mailbox {
@@ -76,6 +89,8 @@ impl Mailbox {
             endpoint: RefCell::new(endpoint),
             transport: RefCell::default(),
             waker: RefCell::default(),
+            compression,
+            aside: Cell::new(0),
             since: Cell::new(now.0),
             backlog: exchange.backlog().map(Arc::clone).unwrap_or_default(),
             is_blocked: Cell::new(false),
@@ -101,30 +116,42 @@ impl Mailbox {
     }
 
     /// Sends a message.
-    pub(crate) fn send(&self, kind: MessageKind, payload: Payload) {
-        let opcode = match kind {
-            MessageKind::Text => OpCode::Text,
-            MessageKind::Binary => OpCode::Binary,
-        };
+    pub(crate) fn send(self: &Rc<Self>, kind: MessageKind, payload: Payload) {
         let len = payload.as_bytes().len();
-        let mut endpoint = self.endpoint.borrow_mut();
-        let Ok(copied) = endpoint.send_owned(opcode, payload) else { return };
-        if let Some(Payload::Pooled(buffer)) = copied {
-            self.shared.dispatch.application.recycle(buffer);
+        if self.compression.is_some() {
+            self.queue_compressed(kind, payload);
+        } else {
+            let sent = self.endpoint.borrow_mut().send_owned(opcode_of(kind), payload);
+            if let Ok(Some(Payload::Pooled(buffer))) = sent {
+                self.shared.dispatch.application.recycle(buffer);
+            }
         }
-        let pending = endpoint.pending();
+        let pending = self.has_queued();
         self.backlog.has_arrived(len, pending);
+        self.wake();
+    }
+
+    /// Bytes that wait and are charged to the queue.
+    pub(super) fn pending(&self) -> usize {
+        self.endpoint.borrow().pending() + self.behind_aside()
+    }
+
+    /// Looks whether what was queued is too much: how much waits, wherever.
+    pub(super) fn has_queued(&self) -> usize {
+        let endpoint = self.endpoint.borrow();
+        let waiting = endpoint.pending() + self.aside.get();
         // The sum is looked at first: it is at hand.
-        let is_full = pending > self.shared.peers.limits.socket_queue
-            && endpoint.behind() > self.shared.peers.limits.socket_queue;
-        let is_larger = pending > self.queue.bytes().max(FREE);
+        let is_full = waiting > self.shared.peers.limits.socket_queue
+            && endpoint.behind() + self.behind_aside() > self.shared.peers.limits.socket_queue
+            && endpoint.may_send();
+        let is_larger = waiting > self.queue.bytes().max(FREE);
         drop(endpoint);
         if is_full {
             self.refuse(Rejection::Unread, "not read in time");
         } else if is_larger {
             self.hold_queue();
         }
-        self.wake();
+        waiting
     }
 
     /// Sends a ping, unless what was sent before is not being read: then its answer would say nothing.
@@ -138,6 +165,9 @@ impl Mailbox {
 
     /// Starts the closing handshake. A code that must not be sent becomes 1001, as with httpuv.
     pub(crate) fn close(&self, code: u16, reason: &[u8]) {
+        if self.is_compressing() {
+            return self.close_later(code, reason);
+        }
         let code = (code != NO_STATUS).then(|| CloseCode::new(code).unwrap_or(CloseCode::GOING_AWAY));
         self.say_goodbye(code, &String::from_utf8_lossy(reason));
         self.wake();
@@ -155,6 +185,7 @@ impl Mailbox {
     pub(super) fn end(&self) {
         self.endpoint.borrow_mut().abort();
         self.backlog.end();
+        self.drop_later();
         self.transport.take();
         self.queue.set(0);
         self.has_dropped();

@@ -2,6 +2,8 @@
 //! protocol asks for is decided in the core (`rookery_websocket::endpoint`). How the application
 //! runs is not known here, nor how the handshake came.
 
+mod compressing;
+mod compression;
 pub(crate) mod driver;
 pub(crate) mod handshake;
 pub(crate) mod mailbox;

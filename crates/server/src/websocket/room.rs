@@ -21,13 +21,17 @@ impl Mailbox {
         if self.state() == State::Open {
             self.endpoint.borrow_mut().cut();
         }
+        self.drop_later();
         self.say_goodbye(Some(CloseCode::TRY_AGAIN_LATER), reason);
     }
 
     /// Charges the queue, which has grown.
     pub(super) fn hold_queue(&self) {
-        let (has, len) = (self.queue.bytes(), self.endpoint.borrow().pending());
+        let (has, len) = (self.queue.bytes(), self.pending());
         let needs = len.next_multiple_of(QUEUE_STEP);
+        if needs <= has {
+            return;
+        }
         if self.shared.peers.make_room(Share::Queues, has, needs - has) {
             self.queue.set(needs);
         } else {
@@ -74,7 +78,7 @@ impl Mailbox {
             self.leaving.set(leaving);
             self.is_evicted.set(true);
         }
-        let len = self.endpoint.borrow().pending();
+        let len = self.pending();
         if len > LEFT || (was_closing && share == Share::Queues) {
             self.queue.set(0);
             self.abort();

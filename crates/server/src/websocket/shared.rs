@@ -1,5 +1,6 @@
 //! What the WebSockets of an I/O thread have in common.
 
+use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(crate) struct Shared {
     /// Where they read into: idle ones hold no buffer.
     pub(crate) scratch: Rc<Scratch>,
     reports: Arc<Reports<Rejection>>,
+    /// How many have windows of their own.
+    pub(super) kept_windows: Cell<usize>,
     /// What their peers are allowed.
     pub(super) rules: Rules<u32>,
 }
@@ -33,7 +36,7 @@ impl Shared {
         reports: Arc<Reports<Rejection>>,
     ) -> Rc<Shared> {
         let rules = rules(&peers.clock.ticks);
-        Rc::new(Shared { peers, dispatch, scratch, reports, rules })
+        Rc::new(Shared { peers, dispatch, scratch, reports, kept_windows: Cell::new(0), rules })
     }
 
     /// Reports what happened to a WebSocket.

@@ -54,6 +54,19 @@ const TABLE: &[Row] = &[
         "websocket.rs",
         "a_breach_of_the_protocol_is_closed_with_its_code",
     ),
+    ("bytes of a WebSocket message", &[], "deflate.rs", "a_bomb_is_stopped_at_the_limit_of_a_message"),
+    (
+        "WebSockets whose compressed messages refer back",
+        &["kept_windows"],
+        "deflate.rs",
+        "few_windows_are_kept_and_they_are_charged",
+    ),
+    (
+        "WebSocket messages that have not come whole",
+        &[],
+        "deflate.rs",
+        "what_has_been_inflated_of_messages_is_charged",
+    ),
     ("frames of a WebSocket message", &[], "limits.rs", "frames_of_a_message"),
     (
         "rate inside a WebSocket message",

@@ -5,6 +5,7 @@ mod answering;
 mod application;
 mod budget;
 mod closing;
+mod deflate;
 mod files;
 mod heads;
 mod http;

@@ -103,6 +103,17 @@ impl<S: Shell> Endpoint<S> {
         self.deflater.as_deref()
     }
 
+    /// Lends it away, to compress elsewhere what is to be sent next. Until [`Endpoint::give_deflater`] nothing may be sent that is
+    /// to be compressed.
+    pub fn take_deflater(&mut self) -> Option<Box<Deflater>> {
+        self.deflater.take()
+    }
+
+    /// Takes it back.
+    pub fn give_deflater(&mut self, deflater: Box<Deflater>) {
+        self.deflater = Some(deflater);
+    }
+
     /// What was counted.
     pub fn tally(&self) -> &S::Tally {
         &self.tally

@@ -169,6 +169,17 @@ impl<S: Shell> Endpoint<S> {
         Ok(None)
     }
 
+    /// Queues a message that was encoded elsewhere, from where its frame lies; `payload` is its length before.
+    ///
+    /// # Errors
+    /// Why it was not queued; then it is dropped.
+    pub fn send_frame(&mut self, frame: S::Payload, payload: usize) -> Result<(), Unsent> {
+        self.check_message()?;
+        self.count_message(payload);
+        self.queue.push_payload(frame);
+        Ok(())
+    }
+
     /// The header of a server's message that its shell writes by itself, the payload beside it and without a copy, because nothing
     /// else waits: its length. Then call [`Endpoint::sent_beside`].
     pub fn header(&self, opcode: OpCode, payload: usize, out: &mut [u8; MAX_HEADER]) -> usize {

@@ -200,7 +200,7 @@ impl Decoder {
     }
 
     /// Reads from `input`, which it unmasks in place: how many bytes it consumed, and an event if one is complete.
-    /// Without an event all of `input` is consumed; with one, call again with the rest.
+    /// Without an event all of `input` is consumed, unless it is [stalled](Self::is_stalled); with one, call again with the rest.
     ///
     /// # Errors
     /// When the peer breaks the protocol. Nothing after that means anything.
@@ -235,9 +235,9 @@ impl Decoder {
         self.message.is_none() && self.frame.is_none() && self.partial_len == 0
     }
 
-    /// Bytes of memory held for the message that is being put together.
+    /// Bytes of memory held for the message that is being put together, a lent state of the inflater's included.
     pub fn capacity(&self) -> usize {
-        self.assembled.capacity()
+        self.assembled.capacity() + self.inflater.as_ref().map_or(0, |inflater| inflater.held())
     }
 
     /// Frames so far that did not end their message.
@@ -265,9 +265,8 @@ impl Decoder {
         }
     }
 
-    /// Whether a step without new bytes gives more of the message.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn is_stalled(&self) -> bool {
+    /// Whether it goes on without new bytes: more of a message is to be inflated, see [`Inflater::in_steps`].
+    pub fn is_stalled(&self) -> bool {
         self.is_stalled
     }
 
@@ -354,7 +353,7 @@ impl Decoder {
             } else if is_complete {
                 self.frame = None;
             }
-            if step.is_some() {
+            if step.is_some() || (self.is_stalled && wanted == Wanted::Whole) {
                 return Ok((at, step));
             }
             if !is_complete && !self.is_stalled {
@@ -444,7 +443,7 @@ impl Decoder {
             let inflater = self.inflater.as_mut().expect("checked by the frame's header");
             let limit = self.limits.message - message.shown;
             let is_whole = wanted == Wanted::Whole && message.past != Past::ThrownAway;
-            let stop = if is_whole { usize::MAX } else { before + PIECE_MAX };
+            let stop = before.saturating_add(if is_whole { inflater.stride() } else { PIECE_MAX });
             taken = inflater.push_until(piece, &mut self.assembled, limit, stop)?;
             self.is_stalled = self.assembled.len() >= stop;
             is_last &= !self.is_stalled;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rookery_exchange::{Command, Lease, MessageKind, Payload};
+use rookery_exchange::{Command, Compression, Lease, MessageKind, Payload};
 
 use crate::core::{Bound, Core};
 use crate::{Bytes, core, entry, refusal, slice};
@@ -26,6 +26,7 @@ pub unsafe extern "C" fn rk_ws_accept(
     id: u64,
     protocols: *const Bytes,
     count: usize,
+    compression: RawCompression,
     chosen: *mut Bytes,
 ) -> i32 {
     entry(refusal::STALE, || {
@@ -44,6 +45,13 @@ pub unsafe extern "C" fn rk_ws_accept(
                     return refusal::BAD_VALUE;
                 }
             }
+            if let Some(level) = u8::try_from(compression.level).ok().filter(|level| *level > 0) {
+                exchange.reply_mut().set_compression(Compression {
+                    level,
+                    threshold: usize::try_from(compression.threshold).unwrap_or(usize::MAX),
+                    keeps_window: compression.keeps_window != 0,
+                });
+            }
             // SAFETY: the caller's duty.
             unsafe { chosen.write(found.unwrap_or(Bytes::EMPTY)) };
             let listener = exchange.listener();
@@ -51,6 +59,15 @@ pub unsafe extern "C" fn rk_ws_accept(
             refusal::OK
         })
     })
+}
+
+/// `struct rk_ws_compression`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct RawCompression {
+    level: i32,
+    keeps_window: i32,
+    threshold: u64,
 }
 
 const SUBPROTOCOL: &[u8] = b"sec-websocket-protocol";

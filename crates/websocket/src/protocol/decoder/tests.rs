@@ -256,6 +256,49 @@ fn a_bomb_in_fragments_is_stopped_by_the_sum() {
 }
 
 #[test]
+fn a_message_is_inflated_step_by_step_for_who_wants_it_so() {
+    const STRIDE: usize = 1000;
+    let config = DeflateConfig::default();
+    let agreed = config.choose(b"permessage-deflate").unwrap();
+    let mut deflater = Deflater::new(&agreed, Role::Client, &config).unwrap();
+    let len = if cfg!(miri) { 5_000 } else { 300_000 };
+    let text: Vec<u8> = (0..len).map(|at| b"abc\xC3\xA9"[at % 5]).collect();
+    let mut out = Vec::new();
+    encode_message(&mut out, OpCode::Text, Fin::More, KEY, &text[..len / 2], Some(&mut deflater));
+    encode_message(&mut out, OpCode::Ping, Fin::Last, KEY, b"?", None);
+    encode_message(&mut out, OpCode::Continuation, Fin::Last, KEY, &text[len / 2..], Some(&mut deflater));
+    encode_message(&mut out, OpCode::Text, Fin::Last, KEY, b"next", None);
+    for size in [1, 7, out.len()] {
+        let inflater = Inflater::new(Takeover::None).in_steps(STRIDE);
+        let mut decoder = Decoder::with_inflater(Role::Server, DecoderLimits::default(), inflater);
+        let (mut seen, mut steps, mut held) = (Vec::new(), 0, 0);
+        for piece in out.clone().chunks_mut(size) {
+            let mut at = 0;
+            while at < piece.len() || decoder.is_stalled() {
+                let (n, event) = decoder.decode(&mut piece[at..]).unwrap();
+                at += n;
+                match event {
+                    Some(Decoded::Text(payload)) => seen.push(payload.as_bytes().to_vec()),
+                    Some(Decoded::Ping(payload)) => seen.push(payload.to_vec()),
+                    Some(event) => panic!("{event:?}"),
+                    None => {}
+                }
+                if decoder.is_stalled() {
+                    steps += 1;
+                    let now = decoder.assembled_mut().len();
+                    assert!(now <= held + STRIDE, "{now} after {held}");
+                    held = now;
+                    assert!(decoder.capacity() > 48 << 10, "with the inflater");
+                }
+            }
+        }
+        assert!(seen == [b"?".to_vec(), text.clone(), b"next".to_vec()], "in pieces of {size}");
+        // Of one byte of input less comes than a step has.
+        assert!(size < out.len() || steps + 10 > len / STRIDE, "{steps}");
+    }
+}
+
+#[test]
 fn pieces_add_up_to_the_message() {
     let (compressed, _) = compressed_conversation(Takeover::Kept);
     for (bytes, takeover) in [(conversation(), None), (compressed, Some(Takeover::Kept))] {

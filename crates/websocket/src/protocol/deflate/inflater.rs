@@ -16,16 +16,37 @@ use crate::protocol::deflate::{POOLED_STATES, TAIL, Takeover};
 pub struct Inflater {
     state: Option<Inflate>,
     takeover: Takeover,
+    stride: usize,
 }
 
 /// Bytes inflated before the limit is looked at again. A message of 1,000 to 1 is stopped at most this far past its
 /// limit, and a small message does not pay for clearing more.
 const STEP: usize = 16 << 10;
 
+/// What a state takes: its window, its tables and what is around them.
+const STATE: usize = 48 << 10;
+
 impl Inflater {
     /// The reading side of an agreement.
     pub fn new(takeover: Takeover) -> Inflater {
-        Inflater { state: None, takeover }
+        Inflater { state: None, takeover, stride: usize::MAX }
+    }
+
+    /// As it is, but a message that is put together whole grows by at most `bytes` and a few at each step of its decoder, which
+    /// says then that it is [stalled](crate::protocol::Decoder::is_stalled): so that whoever reads can count what it holds, and
+    /// do other work between.
+    #[must_use]
+    pub fn in_steps(self, bytes: usize) -> Inflater {
+        Inflater { stride: bytes, ..self }
+    }
+
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Bytes of the state that is held for the message in hand; nothing where the connection has one of its own.
+    pub(crate) fn held(&self) -> usize {
+        if self.state.is_some() && self.takeover == Takeover::None { STATE } else { 0 }
     }
 
     /// Inflates a piece of a message behind what is in `out`, which will have at most `limit` bytes.

@@ -1,0 +1,101 @@
+//! permessage-deflate (RFC 7692): what is agreed on with a client, and what that holds.
+//!
+//! Inflating stays on the I/O thread, in steps of [`LONG`]: between two of them the budget is asked, and others have their turn. On
+//! another thread a bomb would have to be stopped from here, and a message would take a journey for each step, or hold
+//! more than it is charged for. What is sent is the business of [`compressing`](super::compressing).
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use rookery_exchange::{Charge, Exchange, MessageKind, Payload, Share};
+use rookery_websocket::protocol::deflate::{Agreed, DeflateConfig, Deflater, Inflater, Level, Takeover};
+use rookery_websocket::protocol::{Decoder, DecoderLimits, Role};
+
+use super::shared::Shared;
+
+/// Bytes of a message that are compressed, and inflated, in one go.
+pub(super) const LONG: usize = 64 << 10;
+
+/// What the two directions of a WebSocket hold whose messages refer back, whatever their window: 300 KiB to compress and 40 to
+/// inflate (`docs/websocket.md`).
+const KEPT_BYTES: usize = 512 << 10;
+
+/// What a WebSocket has whose client takes part.
+#[derive(Debug)]
+pub(super) struct Compression {
+    pub(super) agreed: Agreed,
+    config: DeflateConfig,
+    /// For what refers back.
+    _kept: Option<KeptWindow>,
+    pub(super) sending: RefCell<Sending>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Sending {
+    /// The length of the message that is being compressed elsewhere.
+    pub(super) busy: Option<usize>,
+    /// What was sent meanwhile, in order.
+    pub(super) later: VecDeque<Later>,
+}
+
+/// What waits until a message before it has been compressed.
+#[derive(Debug)]
+pub(super) enum Later {
+    Message(MessageKind, Payload),
+    Close(u16, Vec<u8>),
+}
+
+/// One of the few whose messages refer back.
+#[derive(Debug)]
+struct KeptWindow {
+    shared: Rc<Shared>,
+    _charge: Charge,
+}
+
+impl KeptWindow {
+    /// Nothing when there are too many already, or no room.
+    fn take(shared: &Rc<Shared>) -> Option<KeptWindow> {
+        let count = shared.kept_windows.get();
+        if count >= shared.peers.limits.kept_windows {
+            return None;
+        }
+        let charge = shared.peers.hold(Share::Compressors, KEPT_BYTES)?;
+        shared.kept_windows.set(count + 1);
+        Some(KeptWindow { shared: Rc::clone(shared), _charge: charge })
+    }
+}
+
+impl Drop for KeptWindow {
+    fn drop(&mut self) {
+        self.shared.kept_windows.set(self.shared.kept_windows.get() - 1);
+    }
+}
+
+/// Agrees with the client of an accepted handshake on what the application wants, if the client offers it.
+pub(super) fn agree(shared: &Rc<Shared>, exchange: &Exchange) -> Option<Box<Compression>> {
+    let wanted = exchange.reply().compression()?;
+    let offered = exchange.header(b"sec-websocket-extensions")?;
+    let level = Level::new(wanted.level.clamp(1, 9))?;
+    let alone = DeflateConfig { level, threshold: wanted.threshold, ..DeflateConfig::default() };
+    let kept = if wanted.keeps_window { KeptWindow::take(shared) } else { None };
+    let takeover = if kept.is_some() { Takeover::Kept } else { Takeover::None };
+    let config = DeflateConfig { own_takeover: takeover, peer_takeover: takeover, ..alone };
+    let agreed = config.choose(offered)?;
+    let is_kept = [agreed.server_takeover, agreed.client_takeover].contains(&Takeover::Kept);
+    let sending = RefCell::default();
+    Some(Box::new(Compression { agreed, config, _kept: kept.filter(|_| is_kept), sending }))
+}
+
+impl Compression {
+    /// What compresses; nothing for a client that reads windows of 8 bits only.
+    pub(super) fn deflater(&self) -> Option<Deflater> {
+        Deflater::new(&self.agreed, Role::Server, &self.config)
+    }
+
+    /// What reads.
+    pub(super) fn decoder(&self, limits: DecoderLimits) -> Decoder {
+        let inflater = Inflater::new(self.agreed.receiver_takeover(Role::Server)).in_steps(LONG);
+        Decoder::with_inflater(Role::Server, limits, inflater)
+    }
+}
