@@ -65,6 +65,23 @@ print.WebSocket <- function(x, ...) {
   if (is_of_this_package(x)) print_line(x) else NextMethod()
 }
 
+#' @export
+format.WebSocketClient <- function(x, ...) {
+  core <- x$.__enclos_env__$private$core
+  waiting <- if (core$state %in% 1:2 && !is.na(handle_number(core$handle))) x$bufferedAmount() else 0
+  details <- c(
+    if (core$state < 3L && !is.null(core$handle) && is.na(handle_number(core$handle))) elsewhere else client_states[[core$state + 1L]],
+    if (nzchar(core$protocol)) paste("protocol", encodeString(core$protocol)),
+    if (waiting > 0) paste(format_bytes(waiting), "waiting")
+  )
+  paste0("<WebSocketClient ", encodeString(core$setup[[1]]), ": ", paste(details, collapse = ", "), ">")
+}
+
+#' @export
+print.WebSocketClient <- function(x, ...) {
+  print_line(x)
+}
+
 # ---- what they share ----
 
 elsewhere <- "of another R process"

@@ -43,6 +43,14 @@ void later_schedule(void) {
     }
 }
 
+// Has it run another one, if `later` is loaded. On any thread; no R here.
+void later_soon(void (*other)(void*)) {
+    exec_later_t exec = __atomic_load_n(&exec_later, __ATOMIC_SEQ_CST);
+    if (exec != NULL && __atomic_load_n(&is_closed, __ATOMIC_SEQ_CST) == 0) {
+        exec(other, NULL, 0, 0);
+    }
+}
+
 // The callback has come.
 void later_has_run(void) {
     __atomic_store_n(&is_scheduled, 0, __ATOMIC_SEQ_CST);

@@ -187,6 +187,56 @@ int64_t rk_stream_waiting(uint64_t id);  // -1: it is over
 uint64_t rk_stream_given(uint64_t id);
 uint64_t rk_stream_pieces(uint64_t id);
 
+// WebSocket clients
+
+struct rk_client_setup {
+    struct rk_bytes url;
+    struct rk_bytes ca;  // PEM, or the path of a file with it; empty: the system's
+    const struct rk_bytes* protocols;
+    size_t protocol_count;
+    const struct rk_bytes* headers;  // name, value, name, value
+    size_t header_count;
+    double message;  // bytes
+    double queue;
+    double connect_time;  // seconds
+    double close_time;
+    double ping_time;  // Inf: no pings
+    double pong_time;
+    int32_t compresses;
+};
+
+enum rk_client_kind { RK_CLIENT_OPENED = 1, RK_CLIENT_MESSAGE = 2, RK_CLIENT_CLOSED = 3, RK_CLIENT_FAILED = 4 };
+
+struct rk_client_event {
+    int32_t kind;
+    int32_t code;  // of the end; RK_CLIENT_FAILED: the status of the answer, or 0
+    int32_t is_text;
+    int32_t is_clean;
+    uint64_t id;
+    uint64_t token;
+    struct rk_bytes data;  // the subprotocol, the message, the reason, what went wrong
+};
+
+#if UINTPTR_MAX == UINT64_MAX
+_Static_assert(sizeof(struct rk_client_setup) == 120 && offsetof(struct rk_client_setup, message) == 64 &&
+                   offsetof(struct rk_client_setup, compresses) == 112,
+               "rk_client_setup");
+_Static_assert(sizeof(struct rk_client_event) == 48 && offsetof(struct rk_client_event, id) == 16 &&
+                   offsetof(struct rk_client_event, data) == 32,
+               "rk_client_event");
+#endif
+
+enum rk_client_given { RK_CLIENT_TAKEN = 0, RK_CLIENT_FULL = 1, RK_CLIENT_OVER = 2 };
+
+int rk_client_open(const struct rk_client_setup* setup, void (*wake)(void), uint64_t token, uint64_t* id);
+int rk_client_send(uint64_t id, int is_text, const void* start, size_t len);
+void rk_client_close(uint64_t id, int code, const char* reason, size_t len);
+uint64_t rk_client_abandon(uint64_t id);  // its token
+uint64_t rk_client_waiting(uint64_t id);
+int rk_client_next(struct rk_client_event* event);
+int rk_client_is_empty(void);
+void rk_client_stop(void);
+
 int rk_is_utf8(const char* start, size_t len);
 
 // memory lent to Rust that it has given back

@@ -62,6 +62,7 @@ static void forked(void) {
     forks++;
     signals_forked();
     guard_forked();
+    client_init();
     rk_forked();
 }
 
@@ -72,6 +73,7 @@ void service_init(void) {
     if (!is_told_of_forks) {
         is_told_of_forks = pthread_atfork(NULL, NULL, forked) == 0;
     }
+    client_init();
 }
 
 // One event, or HTTP events for as long as `batch_seconds`. Returns false when there was none.
@@ -272,6 +274,7 @@ SEXP ffi_interrupt(void) {
 SEXP ffi_close(void) {
     later_close();
     rk_stop_all();
+    rk_client_stop();
     return R_NilValue;
 }
 
@@ -279,5 +282,6 @@ SEXP ffi_close(void) {
 SEXP ffi_last_events(void) {
     while (run_batch(now())) {
     }
+    client_last_events();
     return R_NilValue;
 }

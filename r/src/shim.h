@@ -249,11 +249,22 @@ void later_init(void (*run)(void*));
 bool later_is_loaded(void);
 void later_reachable(void);
 void later_schedule(void);
+void later_soon(void (*other)(void*));
 void later_has_run(void);
 bool later_run(double seconds);
 void later_close(void);
 void later_forked(void);
 SEXP ffi_later_use(SEXP run_now);
+
+// client.c ----------------------------------------------------------------
+
+void client_init(void);
+void client_last_events(void);
+SEXP ffi_client_open(SEXP core, SEXP setup);
+SEXP ffi_client_send(SEXP handle, SEXP message);
+SEXP ffi_client_close(SEXP handle, SEXP code, SEXP reason);
+SEXP ffi_client_abandon(SEXP handle);
+SEXP ffi_client_waiting(SEXP handle);
 
 // service.c ---------------------------------------------------------------
 

@@ -259,6 +259,11 @@ impl<S> Connection<S> {
         self.core.endpoint.ending()
     }
 
+    /// What the peer's close frame says for a person; empty without one.
+    pub fn close_reason(&self) -> &str {
+        self.core.endpoint.close_reason()
+    }
+
     /// The transport.
     pub fn transport(&self) -> &S {
         &self.core.io

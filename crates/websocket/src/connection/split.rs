@@ -285,6 +285,11 @@ impl<S> Sender<S> {
     pub fn ending(&self) -> Ending {
         self.shared.lock().endpoint.ending()
     }
+
+    /// What the peer's close frame says for a person; empty without one.
+    pub fn close_reason(&self) -> String {
+        self.shared.lock().endpoint.close_reason().to_owned()
+    }
 }
 
 impl<S> Shared<S> {

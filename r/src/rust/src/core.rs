@@ -208,6 +208,7 @@ pub extern "C" fn rk_error() -> *const c_char {
 pub extern "C" fn rk_forked() {
     crate::entry((), || {
         rookery_exchange::renew_request_ids();
+        crate::client::forked();
         // A fork from another thread (or while the core is in use) has no core to give up.
         let _ = CORE.try_with(|core| {
             if let Ok(mut core) = core.try_borrow_mut() {

@@ -10,6 +10,7 @@
 // The entry points are reached by their symbols, not by their paths.
 #![allow(unreachable_pub)]
 
+mod client;
 mod core;
 mod event;
 mod exchange;

@@ -1,0 +1,156 @@
+//! From an address to an open connection.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rookery_websocket::protocol::handshake::HandshakeError;
+use rookery_websocket::{ClientConfig, Connection, Error, client};
+use rustls::CertificateError;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::address::Address;
+use crate::inherited::CloseInChild;
+use crate::settings::Settings;
+use crate::tls::Tls;
+
+/// What a connection runs over.
+pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
+
+/// A connection over either.
+pub(crate) type Open = Connection<Box<dyn Transport>>;
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    pub(crate) status: Option<u16>,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Failure {
+        Failure { message: message.into(), status: None }
+    }
+}
+
+/// Connects: the connection, and the subprotocol that the server chose. Takes no longer than [`Settings::connect_time`].
+///
+/// # Cancel safety
+/// Dropped, nothing is left of it but a lookup of a name that blocks.
+pub(crate) async fn connect(
+    address: &Address,
+    settings: &Settings,
+    tls: Option<Tls>,
+) -> Result<(Open, Option<String>), Failure> {
+    let all = async {
+        let io = transport(address, tls).await?;
+        let config = ClientConfig {
+            subprotocols: settings.subprotocols.clone(),
+            deflate: settings.deflate(),
+            headers: settings.headers.clone(),
+            connection: settings.connection(),
+        };
+        match client(io, &address.authority, &address.target, &config).await {
+            Ok((connection, established)) => Ok((connection, established.subprotocol)),
+            Err(error) => Err(handshake_failure(&error)),
+        }
+    };
+    match tokio::time::timeout(settings.connect_time, all).await {
+        Ok(connected) => connected,
+        Err(_) => Err(Failure::new(format!(
+            "{}:{} did not answer within {} s",
+            address.host,
+            address.port,
+            settings.connect_time.as_secs_f64()
+        ))),
+    }
+}
+
+async fn transport(address: &Address, tls: Option<Tls>) -> Result<Box<dyn Transport>, Failure> {
+    let Address { host, port, .. } = address;
+    let unreachable =
+        |error: io::Error| Failure::new(format!("{host}:{port} cannot be connected to: {error}"));
+    let tcp = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
+    // A message is written whole; waiting to fill a segment would only delay it.
+    tcp.set_nodelay(true).map_err(unreachable)?;
+    let socket = Socket { _mark: CloseInChild::new(&tcp), tcp };
+    let Some(tls) = tls else { return Ok(Box::new(socket)) };
+    let name = ServerName::try_from(host.clone())
+        .map_err(|_| Failure::new(format!("{host} is no name that a certificate can have")))?;
+    let secured = TlsConnector::from(Arc::clone(&tls)).connect(name, socket).await;
+    Ok(Box::new(secured.map_err(|error| tls_failure(host, &error))?))
+}
+
+/// What failed while TLS began, and what to do about a certificate.
+fn tls_failure(host: &str, error: &io::Error) -> Failure {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let Some(inner) = inner else { return Failure::new(format!("TLS with {host} failed: {error}")) };
+    let remedy = match inner {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            ": it is from an authority that is not trusted here; give that authority's certificate as `ca`"
+        }
+        rustls::Error::InvalidMessage(_) => {
+            ": does the server speak TLS on this port? Without it the address begins with ws://"
+        }
+        _ => "",
+    };
+    Failure::new(format!("TLS with {host} failed: {inner}{remedy}"))
+}
+
+fn handshake_failure(error: &Error) -> Failure {
+    match error {
+        Error::Handshake(HandshakeError::Status(status)) => {
+            let redirect = if (300..400).contains(status) { "; redirects are not followed" } else { "" };
+            Failure {
+                message: format!("the server answered the handshake with status {status}{redirect}"),
+                status: Some(*status),
+            }
+        }
+        Error::Handshake(HandshakeError::Request) => Failure::new(
+            "the request cannot be sent: a header or a subprotocol has characters that HTTP does not allow",
+        ),
+        Error::Handshake(error) => {
+            Failure::new(format!("the server's answer to the handshake is wrong: {error}"))
+        }
+        Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            Failure::new("the server ended the connection within the handshake")
+        }
+        error => Failure::new(format!("the handshake failed: {error}")),
+    }
+}
+
+/// A TCP connection that a forked child closes. The mark goes before the socket does.
+struct Socket {
+    _mark: CloseInChild,
+    tcp: TcpStream,
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_read(cx, out)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tcp).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,188 @@
+//! What happens to clients, on its way to the application.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// Bytes of a client's messages that the application has not taken, from which on no more are read: TCP then holds the server
+/// back. So much more than a message is there only as one message that is larger.
+pub const READ_AHEAD: usize = 1 << 20;
+
+/// What a message counts beside its bytes: a million empty ones are not nothing.
+const MESSAGE_COST: usize = 64;
+
+/// Tells the application that there are events. Called on the clients' thread, possibly many times for one event.
+pub type Wake = Box<dyn Fn() + Send + Sync>;
+
+/// A message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// UTF-8.
+    Text(String),
+    /// Any bytes.
+    Binary(Vec<u8>),
+}
+
+/// What happened to a client. One that was opened ends with exactly one `Closed` or `Failed`, and nothing follows that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The handshake is done.
+    Opened {
+        /// Which one.
+        client: u64,
+        /// The subprotocol that the server chose.
+        protocol: Option<String>,
+    },
+    /// A message has come.
+    Message {
+        /// Whose.
+        client: u64,
+        /// What.
+        content: Content,
+    },
+    /// An open connection has ended.
+    Closed {
+        /// Which one.
+        client: u64,
+        /// The code of the server's close frame; 1005 for one without, 1006 where none came. Where the server broke the protocol,
+        /// the code that it was told.
+        code: u16,
+        /// The reason that the server gave, or what went wrong.
+        reason: String,
+        /// Whether both sides sent a close frame.
+        is_clean: bool,
+    },
+    /// There is no connection.
+    Failed {
+        /// Which one.
+        client: u64,
+        /// Why.
+        message: String,
+        /// The status with which the server answered the handshake, if it answered otherwise than it should.
+        status: Option<u16>,
+    },
+}
+
+impl Content {
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Content::Text(text) => text.as_bytes(),
+            Content::Binary(bytes) => bytes,
+        }
+    }
+
+    /// What it counts in a queue.
+    pub(crate) fn cost(&self) -> usize {
+        self.as_bytes().len().saturating_add(MESSAGE_COST)
+    }
+}
+
+impl Event {
+    /// Whose it is.
+    pub fn client(&self) -> u64 {
+        match self {
+            Event::Opened { client, .. }
+            | Event::Message { client, .. }
+            | Event::Closed { client, .. }
+            | Event::Failed { client, .. } => *client,
+        }
+    }
+}
+
+/// The events of all clients, in the order they came.
+pub(crate) struct Inbox {
+    events: Mutex<VecDeque<Event>>,
+    wake: Wake,
+}
+
+impl Inbox {
+    pub(crate) fn new(wake: Wake) -> Inbox {
+        Inbox { events: Mutex::default(), wake }
+    }
+
+    pub(crate) fn push(&self, event: Event) {
+        self.events().push_back(event);
+        (self.wake)();
+    }
+
+    pub(crate) fn pop(&self) -> Option<Event> {
+        self.events().pop_front()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.events().is_empty()
+    }
+
+    fn events(&self) -> MutexGuard<'_, VecDeque<Event>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbox").field("events", &self.events().len()).finish_non_exhaustive()
+    }
+}
+
+/// What both sides know of a client.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// Of messages that have not been handed to the system.
+    pub(crate) waiting: AtomicUsize,
+    /// Of messages that the application has not taken.
+    unread: AtomicUsize,
+    /// There is room for more of them.
+    has_room: Notify,
+    /// The application has closed it, or let go of it: from now on the end has a deadline.
+    ends: Notify,
+    is_closed: AtomicBool,
+    /// Nobody will take its events.
+    is_abandoned: AtomicBool,
+}
+
+impl Shared {
+    /// Waits until the application has taken enough.
+    pub(crate) async fn room(&self) {
+        while self.unread.load(Ordering::Acquire) >= READ_AHEAD && !self.is_abandoned() {
+            self.has_room.notified().await;
+        }
+    }
+
+    pub(crate) fn came(&self, content: &Content) {
+        self.unread.fetch_add(content.cost(), Ordering::AcqRel);
+    }
+
+    pub(crate) fn took(&self, content: &Content) {
+        self.unread.fetch_sub(content.cost(), Ordering::AcqRel);
+        self.has_room.notify_one();
+    }
+
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.ends.notify_one();
+    }
+
+    /// Whether the application has closed it.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Waits until the application has closed it, or let go of it.
+    pub(crate) async fn ends(&self) {
+        self.ends.notified().await;
+    }
+
+    pub(crate) fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::Release);
+        self.has_room.notify_one();
+        self.ends.notify_one();
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Acquire)
+    }
+}

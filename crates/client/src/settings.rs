@@ -1,0 +1,63 @@
+//! What a client is to be like, and what bounds it.
+
+use std::time::Duration;
+
+use rookery_websocket::protocol::DecoderLimits;
+use rookery_websocket::protocol::deflate::DeflateConfig;
+use rookery_websocket::{Config, KeepAlive};
+
+/// A client's settings.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The subprotocols that are offered, the preferred one first.
+    pub subprotocols: Vec<String>,
+    /// More header fields of the request.
+    pub headers: Vec<(String, String)>,
+    /// Whether permessage-deflate (RFC 7692) is offered, without context takeover. Default: not.
+    pub compresses: bool,
+    /// Bytes of a message that the server may send, after inflation. Default 32 MiB.
+    pub message: u64,
+    /// Bytes that may wait to be sent. Default 16 MiB. One message is always taken when nothing waits.
+    pub queue: usize,
+    /// From looking up the name to the server's answer to the handshake. Default 10 s.
+    pub connect_time: Duration,
+    /// From closing to the end of the connection, whatever the server does. Default 5 s.
+    pub close_time: Duration,
+    /// Between two pings, none without it. Default 20 s.
+    pub ping_time: Option<Duration>,
+    /// How long nothing at all may come after a ping. Default 20 s.
+    pub pong_time: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            subprotocols: Vec::new(),
+            headers: Vec::new(),
+            compresses: false,
+            message: 32 << 20,
+            queue: 16 << 20,
+            connect_time: Duration::from_secs(10),
+            close_time: Duration::from_secs(5),
+            ping_time: Some(Duration::from_secs(20)),
+            pong_time: Duration::from_secs(20),
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn deflate(&self) -> Option<DeflateConfig> {
+        self.compresses.then(DeflateConfig::default)
+    }
+
+    pub(crate) fn connection(&self) -> Config {
+        Config {
+            limits: DecoderLimits { message: self.message, ..DecoderLimits::default() },
+            keep_alive: self.ping_time.map(|interval| KeepAlive { interval, timeout: self.pong_time }),
+            close_timeout: self.close_time,
+            // It is a part of what `connect_time` bounds.
+            handshake_timeout: Duration::MAX,
+            ..Config::default()
+        }
+    }
+}

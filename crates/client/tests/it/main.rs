@@ -1,0 +1,8 @@
+//! Clients over real sockets: against the server of this project, and against peers made by hand.
+
+mod endings;
+mod handshakes;
+mod limits;
+mod messages;
+mod support;
+mod tls;

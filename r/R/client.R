@@ -1,0 +1,289 @@
+# WebSocket clients. What C (src/client.c) keeps of one is its *core*, an environment that refers to the object only while there are
+# callbacks: so R can collect an object that nobody holds and that listens to nothing, and its connection is closed.
+
+#' A WebSocket client
+#'
+#' Connects to a WebSocket server, with the interface of the package websocket: `ws` and `wss`, on a thread of its own. R never
+#' waits for the server; what happens is told to callbacks, which package later runs when R is idle, and while [service()] runs.
+#'
+#' @details
+#' `$onOpen(func)`, `$onMessage(func)`, `$onClose(func)` and `$onError(func)` add a function of one argument, the event, and return,
+#' invisibly, a function that takes it away again. An event is a list with `target`, the client, and
+#' * for a message `data`: a string, or a raw vector (also for text with a NUL, which R's strings cannot hold);
+#' * for a close `code`, `reason` and `wasClean`. The code is the server's, 1005 where it gave none and 1006 where the connection ended without
+#'   a close frame; where the server broke the protocol or a limit, `code` and `reason` are what it was told;
+#' * for an error `message`, and `status`: that of the server's answer when it refused the handshake, else `NA`.
+#'
+#' `onError` is told that the connection could not be opened, and `onClose` that one that was open has ended: each client ends with one of
+#' them. Callbacks run after the R code that runs now, so those that are added right after `$new()` miss nothing.
+#'
+#' `$send(msg)` sends a raw vector as a binary message and a string as text, when the client is open. It never waits.
+#' `$close(code, reason)` starts the closing handshake behind what was sent; a client that is still connecting gives up.
+#'
+#' A client that has a callback lives until its connection has ended, also when nothing refers to it any more. One without is closed when R
+#' collects it. Clients belong to the R process that made them: in a fork they cannot be used.
+#'
+#' @section Limits:
+#' All of them are settings, sizes in bytes and times in seconds. `connectTime` is from the lookup of the name to the server's answer to the
+#' handshake, which may have 64 KiB and 100 header lines; redirects are not followed. A message of more than `maxMessageSize` ends the connection with
+#' code 1009. `$send()` is an error while more than `maxQueueSize` wait for the server; `$bufferedAmount()` tells how many do. After `$close()` the
+#' server has `closeTime` to answer. A ping is sent each `pingTime`; when nothing at all has come `pongTime` later, the connection
+#' ends with code 1006. Of messages that R has not taken about 1 MiB is read ahead. A process has 1,000 clients.
+#'
+#' @section TLS:
+#' For `wss` the server's certificate must be valid for the host of the address and come from an authority that is trusted: one of the
+#' system's (the file that the environment variable `SSL_CERT_FILE` names, or Debian's `/etc/ssl/certs/ca-certificates.crt`), or, with `ca`, one of
+#' those and no other. There is no setting that turns this off. For a server with `tls = "dev"` the file of its certificate is the `ca`.
+#'
+#' @param url An address that begins with `ws://` or `wss://`.
+#' @param protocols Subprotocols to offer, the preferred one first.
+#' @param headers Further headers of the request: a named list or character vector.
+#' @param autoConnect Whether to connect at once; else `$connect()` does. At a prompt, callbacks are then added in time.
+#' @param accessLogChannels Taken for the sake of programs that give it, and not used: there is no log.
+#' @param errorLogChannels The same.
+#' @param maxMessageSize The largest message that the server may send.
+#' @param ca Authorities in place of the system's: the path of a file with certificates in PEM, or such text.
+#' @param compress Whether to offer compression (permessage-deflate). Not for messages that mix secrets with text of strangers.
+#' @param maxQueueSize How much may wait to be sent.
+#' @param connectTime Seconds that connecting may take.
+#' @param closeTime Seconds that the server has to answer a close.
+#' @param pingTime Seconds between two pings; `Inf` for none.
+#' @param pongTime Seconds after a ping in which something must come.
+#' @param msg A string, or a raw vector.
+#' @param code The close code: 1000, or one of 3000 to 4999.
+#' @param reason Why, in at most 123 bytes of UTF-8.
+#' @param func A function of the event.
+#' @examples
+#' server <- startServer("127.0.0.1", 0, list(
+#'   onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(toupper(message)))
+#' ))
+#' ws <- WebSocketClient$new(paste0("ws://127.0.0.1:", server$getPort()))
+#' ws$onOpen(function(event) ws$send("hello"))
+#' ws$onMessage(function(event) {
+#'   cat("The server says", event$data, "\n")
+#'   ws$close()
+#' })
+#' ws$onClose(function(event) cat("Closed with", event$code, "\n"))
+#' while (ws$readyState() != 3) service(100)
+#' server$stop()
+#' @seealso [WebSocket] for the server's side.
+#' @export
+WebSocketClient <- R6::R6Class(
+  "WebSocketClient",
+  cloneable = FALSE,
+  public = list(
+    #' @description Makes a client.
+    initialize = function(url, protocols = character(0), headers = NULL, autoConnect = TRUE, accessLogChannels = c("none"),
+                          errorLogChannels = NULL, maxMessageSize = 32 * 1024^2, ca = NULL, compress = FALSE,
+                          maxQueueSize = 16 * 1024^2, connectTime = 10, closeTime = 5, pingTime = 20, pongTime = 20) {
+      check_string(url, "url")
+      check_flag(autoConnect, "autoConnect")
+      check_flag(compress, "compress")
+      if (!is.null(ca)) check_string(ca, "ca")
+      numbers <- c(
+        client_limit(maxMessageSize, "maxMessageSize", "bytes"),
+        client_limit(maxQueueSize, "maxQueueSize", "bytes"),
+        client_limit(connectTime, "connectTime", "seconds"),
+        client_limit(closeTime, "closeTime", "seconds"),
+        client_limit(pingTime, "pingTime", "seconds", may_be_infinite = TRUE),
+        client_limit(pongTime, "pongTime", "seconds"),
+        compress
+      )
+      ca <- if (is.null(ca)) "" else if (grepl("-----BEGIN ", ca, fixed = TRUE)) ca else path.expand(ca)
+      private$core <- client_core(list(enc2utf8(url), enc2utf8(ca), client_protocols(protocols), client_headers(headers), numbers))
+      if (autoConnect) self$connect()
+    },
+    #' @description Connects, once.
+    connect = function() {
+      core <- private$core
+      if (core$state != 0L || !is.null(core$handle)) {
+        stop("a WebSocketClient connects once: make another one to connect again.", call. = FALSE)
+      }
+      core$handle <- client_open(core)
+      invisible()
+    },
+    #' @description The state: 0 connecting, 1 open, 2 closing, 3 closed.
+    readyState = function() {
+      private$core$state
+    },
+    #' @description The address.
+    url = function() {
+      private$core$setup[[1]]
+    },
+    #' @description The subprotocol that the server chose; `""` for none.
+    protocol = function() {
+      private$core$protocol
+    },
+    #' @description The status with which the server answered the handshake: 101 of one that is or was open, `NA` for none.
+    status = function() {
+      private$core$status
+    },
+    #' @description Bytes that wait to be sent, and 64 for each message.
+    bufferedAmount = function() {
+      handle <- private$core$handle
+      if (is.null(handle)) 0 else .Call(ffi_client_waiting, handle)
+    },
+    #' @description Sends a message.
+    send = function(msg) {
+      if (!is.raw(msg) && !(is.character(msg) && length(msg) == 1 && !is.na(msg))) {
+        stop("`msg` must be one string or a raw vector, not ", describe(msg), ".", call. = FALSE)
+      }
+      client_send(private$core, msg)
+      invisible()
+    },
+    #' @description Closes the connection.
+    close = function(code = 1000L, reason = "") {
+      if (!is.numeric(code) || length(code) != 1 || !(code %in% c(1000, 3000:4999))) {
+        stop("`code` must be 1000, or one of 3000 to 4999, not ", describe(code), ".", call. = FALSE)
+      }
+      if (!is.character(reason) || length(reason) != 1 || is.na(reason) || nchar(enc2utf8(reason), "bytes") > 123) {
+        stop("`reason` must be one string of at most 123 bytes in UTF-8, not ", describe(reason), ".", call. = FALSE)
+      }
+      client_close(private$core, as.integer(code), reason)
+      invisible()
+    },
+    #' @description Adds a function that is called when the connection is open.
+    onOpen = function(func) invisible(client_listen(self, private$core, "open", func)),
+    #' @description Adds a function that is called for each message.
+    onMessage = function(func) invisible(client_listen(self, private$core, "message", func)),
+    #' @description Adds a function that is called when the connection has ended.
+    onClose = function(func) invisible(client_listen(self, private$core, "close", func)),
+    #' @description Adds a function that is called when the connection could not be opened.
+    onError = function(func) invisible(client_listen(self, private$core, "error", func))
+  ),
+  private = list(
+    core = NULL,
+    finalize = function() {
+      core <- private$core
+      if (is.environment(core) && !is.null(core$handle) && core$state != 3L) .Call(ffi_client_abandon, core$handle)
+    }
+  )
+)
+
+# ---- the core ----
+
+client_core <- function(setup) {
+  core <- new.env(parent = emptyenv())
+  core$setup <- setup
+  core$self <- NULL
+  core$callbacks <- list()
+  core$state <- 0L
+  core$handle <- NULL
+  core$protocol <- ""
+  core$status <- NA_integer_
+  core
+}
+
+client_open <- function(core) {
+  # Which runs what happens: nothing else has to be there, no server either.
+  loadNamespace("later")
+  handle <- .Call(ffi_client_open, core, core$setup)
+  if (is.character(handle)) {
+    core$state <- 3L
+    stop(handle, ".", call. = FALSE)
+  }
+  handle
+}
+
+client_send <- function(core, msg) {
+  if (core$state != 1L) {
+    stop(
+      "the WebSocketClient is ", client_states[[core$state + 1L]], ": send while it is open, from `$onOpen()` on and before `$close()`.",
+      call. = FALSE
+    )
+  }
+  if (identical(.Call(ffi_client_send, core$handle, msg), FALSE)) {
+    stop(
+      "the message was not sent: the server takes less than it is sent, and more than `maxQueueSize` would wait. Send again ",
+      "when `$bufferedAmount()` has gone down.",
+      call. = FALSE
+    )
+  }
+}
+
+client_close <- function(core, code, reason) {
+  if (core$state >= 2L) {
+    return()
+  }
+  if (is.null(core$handle)) {
+    core$state <- 3L
+    return()
+  }
+  .Call(ffi_client_close, core$handle, code, reason)
+  core$state <- 2L
+}
+
+client_states <- c("connecting", "open", "closing", "closed")
+
+# Each callback is in a list of its own, by which it is known.
+client_listen <- function(self, core, kind, func) {
+  check_function(func, "func")
+  entry <- list(kind = kind, func = func, key = new.env(parent = emptyenv()))
+  core$callbacks <- c(core$callbacks, list(entry))
+  if (core$state != 3L) core$self <- self
+  function() {
+    core$callbacks <- Filter(function(other) !identical(other$key, entry$key), core$callbacks)
+    if (length(core$callbacks) == 0) core$self <- NULL
+    invisible()
+  }
+}
+
+# What happened, and the functions that are to be called for it: from C.
+client_event <- function(core, kind, value, code, is_clean) {
+  event <- switch(kind,
+    open = {
+      core$protocol <- value
+      core$status <- 101L
+      if (core$state == 0L) core$state <- 1L
+      list()
+    },
+    message = list(data = value),
+    close = {
+      core$state <- 3L
+      list(code = code, reason = value, wasClean = is_clean)
+    },
+    error = {
+      core$state <- 3L
+      core$status <- if (code > 0L) code else NA_integer_
+      list(message = value, status = core$status)
+    }
+  )
+  event <- c(list(target = core$self), event)
+  # Nothing follows.
+  if (core$state == 3L) core$self <- NULL
+  functions <- lapply(core$callbacks, function(entry) if (entry$kind == kind) entry$func)
+  lapply(Filter(is.function, functions), function(func) function() func(event))
+}
+
+# ---- arguments ----
+
+client_limit <- function(value, name, unit, may_be_infinite = FALSE) {
+  is_number <- is.numeric(value) && length(value) == 1 && !is.na(value) && value > 0
+  if (!is_number || (is.infinite(value) && !may_be_infinite)) {
+    stop("`", name, "` must be a positive number of ", unit, ", not ", describe(value), ".", call. = FALSE)
+  }
+  as.double(value)
+}
+
+client_protocols <- function(protocols) {
+  if (!is.null(protocols) && (!is.character(protocols) || anyNA(protocols))) {
+    stop("`protocols` must be names of subprotocols, as a character vector, not ", describe(protocols), ".", call. = FALSE)
+  }
+  enc2utf8(as.character(protocols))
+}
+
+# The fields as name, value, name, value.
+client_headers <- function(headers) {
+  values <- if (is.list(headers)) headers else as.list(headers)
+  is_text <- vapply(values, function(value) is.atomic(value) && length(value) == 1 && !is.na(value), NA)
+  names <- names(values)
+  if (length(values) > 0 && (!all(is_text) || is.null(names) || anyNA(names) || !all(nzchar(names)))) {
+    stop("`headers` must be a named list or character vector with one string for each header, not ", describe(headers), ".", call. = FALSE)
+  }
+  own <- c("host", "upgrade", "connection", "sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol", "sec-websocket-extensions")
+  taken <- intersect(tolower(names), own)
+  if (length(taken) > 0) {
+    stop("`headers` has ", taken[[1]], ", which the handshake sends itself: use `protocols` for subprotocols.", call. = FALSE)
+  }
+  enc2utf8(as.character(rbind(names, vapply(values, as.character, ""))))
+}
