@@ -122,11 +122,11 @@ pub enum Command {
         /// Its exchange's [slot](Exchange::slot).
         slot: u32,
     },
-    /// Bytes of such a body have been dealt with: as many more may come.
+    /// A piece of such a body ([`Event::Body`]) has been dealt with: as much more may come.
     Taken {
         /// The request.
         call: ExchangeId,
-        /// How many.
+        /// How many bytes it had.
         bytes: usize,
     },
     /// Sends a message.

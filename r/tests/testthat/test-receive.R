@@ -310,7 +310,7 @@ test_that("on_close is called whatever becomes of on_end and on_data", {
 })
 
 test_that("a server that is stopped with the head in hand ends the body once", {
-  for (when in "inside") {
+  for (when in c("inside", "next")) {
     log <- recorder()
     server <- startServer("127.0.0.1", 0, receiving(function(req) {
       if (req$PATH_INFO == "/stop") {

@@ -77,14 +77,17 @@ impl Answers {
         places.all.get(exchange.slot() as usize).is_some_and(|place| place.id == exchange.id())
     }
 
-    /// The application answers: the key of the peer that waits for it, to be woken, or the answer when none does any more.
-    pub(super) fn put(&self, slot: u32, id: ExchangeId, answer: Answer) -> Result<usize, Answer> {
+    /// The application answers: the key of the peer that waits for it, to be woken, with what had come and was not taken yet; or
+    /// the answer when none waits any more.
+    pub(super) fn put(
+        &self,
+        slot: u32,
+        id: ExchangeId,
+        answer: Answer,
+    ) -> Result<(usize, Option<Answer>), Answer> {
         let mut places = self.places.borrow_mut();
         match places.all.get_mut(slot as usize) {
-            Some(place) if place.id == id => {
-                place.came = Some(answer);
-                Ok(place.peer)
-            }
+            Some(place) if place.id == id => Ok((place.peer, place.came.replace(answer))),
             _ => Err(answer),
         }
     }

@@ -165,7 +165,13 @@ impl Dispatch {
     pub(crate) fn put(&self, answer: Answer) -> Option<usize> {
         let (slot, id) = answer.exchange().map(|exchange| (exchange.slot(), exchange.id()))?;
         match self.answers.put(slot, id, answer) {
-            Ok(peer) => Some(peer),
+            Ok((peer, before)) => {
+                // It has answered before its peer could begin to read the body.
+                if let Some(Answer::Receive(listener)) = before {
+                    self.tell(Event::BodyEnd { call: id, listener, reason: Departure::Done });
+                }
+                Some(peer)
+            }
             Err(Answer::Reply(unwanted) | Answer::Proceed(unwanted)) => {
                 self.disown(unwanted);
                 None
@@ -177,7 +183,7 @@ impl Dispatch {
     /// The application has the body of a call come in pieces: the key of the peer to be woken; `None` when nobody waits any
     /// more.
     pub(crate) fn receive(&self, slot: u32, call: ExchangeId, listener: ListenerId) -> Option<usize> {
-        let peer = self.answers.put(slot, call, Answer::Receive(listener)).ok();
+        let peer = self.answers.put(slot, call, Answer::Receive(listener)).ok().map(|(peer, _)| peer);
         if peer.is_none() {
             self.tell(Event::BodyEnd { call, listener, reason: Departure::Client });
         }

@@ -8,6 +8,15 @@ use rookery_exchange::{Charge, ExchangeId};
 
 use crate::peers::room::FREE;
 
+/// What a piece counts as at least: an event, a buffer of its own and an object of the application's, of which those of a body in
+/// pieces of a byte would take a hundred times its bytes.
+const PIECE: usize = 4 << 10;
+
+/// What a piece counts as.
+pub(super) fn cost(bytes: usize) -> usize {
+    bytes.max(PIECE)
+}
+
 /// The bodies that are being received, by the ids of their calls.
 #[derive(Debug, Default)]
 pub(crate) struct Bodies(RefCell<HashMap<ExchangeId, Rc<Waiting>>>);
@@ -17,7 +26,8 @@ pub(crate) struct Bodies(RefCell<HashMap<ExchangeId, Rc<Waiting>>>);
 pub(super) struct Waiting {
     /// The key of its connection among the peers.
     pub(super) peer: usize,
-    pub(super) bytes: Cell<usize>,
+    /// What its pieces [cost].
+    pub(super) cost: Cell<usize>,
     pub(super) charge: Charge,
 }
 
@@ -31,10 +41,10 @@ impl Bodies {
         drop(forgotten);
     }
 
-    /// The application has dealt with bytes of a body: the key of the peer to be woken, which may read on.
+    /// The application has dealt with a piece of a body: the key of the peer to be woken, which may read on.
     pub(crate) fn has_taken(&self, call: ExchangeId, bytes: usize) -> Option<usize> {
         let waiting = Rc::clone(self.0.borrow().get(&call)?);
-        waiting.bytes.set(waiting.bytes.get().saturating_sub(bytes));
+        waiting.cost.set(waiting.cost.get().saturating_sub(cost(bytes)));
         waiting.charge();
         Some(waiting.peer)
     }
@@ -43,7 +53,7 @@ impl Bodies {
 impl Waiting {
     /// What is charged for it.
     pub(super) fn needs(&self) -> usize {
-        if self.bytes.get() <= FREE { 0 } else { self.bytes.get() }
+        if self.cost.get() <= FREE { 0 } else { self.cost.get() }
     }
 
     pub(super) fn charge(&self) {

@@ -2,7 +2,7 @@
 //!
 //! # Ground rules
 //! - The application keeps the exchange meanwhile and may answer at any time; what is left of the body is not read then.
-//! - No more than [`AHEAD`] bytes are read that it has not dealt with.
+//! - No more than [`AHEAD`] bytes are read that it has not dealt with, and of small pieces fewer: see [`cost`].
 //! - It is told once that no more comes, whatever became of the body.
 
 use std::cell::Cell;
@@ -18,7 +18,7 @@ use hyper::body::Incoming;
 use rookery_exchange::{Charge, Departure, Event, Exchange, ExchangeId, Payload, Share};
 
 use super::asking::{Asking, Lost};
-use super::bodies::Waiting;
+use super::bodies::{Waiting, cost};
 use super::call::Call;
 use super::connection::{Connection, End};
 use crate::application::dispatch::Answer;
@@ -42,7 +42,7 @@ impl Receiving {
         let connection = Rc::clone(&call.connection);
         let waiting = Rc::new(Waiting {
             peer: connection.key.get(),
-            bytes: Cell::new(0),
+            cost: Cell::new(0),
             charge: Charge::new(&connection.http.peers.budget, Share::Requests),
         });
         connection.http.bodies.open(call.id, &waiting);
@@ -50,13 +50,13 @@ impl Receiving {
     }
 
     fn has_room(&self) -> bool {
-        self.waiting.bytes.get() < AHEAD
+        self.waiting.cost.get() < AHEAD
     }
 
     /// Hands a piece to the application, if there is room for it.
     fn push(&self, piece: &[u8]) -> Result<(), Rejection> {
         let (http, waiting) = (&self.connection.http, &self.waiting);
-        waiting.bytes.set(waiting.bytes.get() + piece.len());
+        waiting.cost.set(waiting.cost.get() + cost(piece.len()));
         let (has, needs) = (waiting.charge.bytes(), waiting.needs());
         if needs > has && !http.peers.make_room(Share::Requests, has, needs - has) {
             return Err(Rejection::Overload);

@@ -87,6 +87,7 @@ const TABLE: &[Row] = &[
         "a_peer_that_never_reads_is_dropped_and_the_application_told",
     ),
     ("bytes of a body in pieces", &[], "receiving.rs", "no_more_is_read_ahead_than_256_kib"),
+    ("bytes of a body in pieces", &[], "receiving.rs", "pieces_of_a_byte_count_as_what_they_cost"),
     (
         "bytes of a reply in pieces",
         &["stream_bytes"],

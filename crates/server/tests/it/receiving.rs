@@ -143,6 +143,58 @@ fn no_more_is_read_ahead_than_256_kib() {
 }
 
 #[test]
+fn pieces_of_a_byte_count_as_what_they_cost() {
+    let rules = rules();
+    rules.holds.store(true, Ordering::Relaxed);
+    let app = receiving(Limits::default(), &rules);
+    let mut client = app.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let mut writer = client.socket.try_clone().unwrap();
+    let sends = std::thread::spawn(move || {
+        writer.write_all("1\r\n\x01\r\n".repeat(100_000).as_bytes()).unwrap();
+        writer.write_all(b"0\r\n\r\n").unwrap();
+    });
+    let waiting = || rules.held.lock().unwrap().len();
+    until("it has read ahead", || waiting() >= 64);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(waiting() <= 65, "{} pieces wait", waiting());
+    assert!(app.server.budget().used(Share::Requests) >= 256 << 10);
+    rules.holds.store(false, Ordering::Relaxed);
+    for (call, bytes) in rules.held.lock().unwrap().drain(..) {
+        app.server.link().send(Command::Taken { call, bytes });
+    }
+    app.server.link().flush();
+    assert_eq!(client.reply().unwrap().body, b"100000 100000");
+    sends.join().unwrap();
+    assert_eq!(app.server.budget().used(Share::Requests), 0);
+}
+
+#[test]
+fn an_answer_that_comes_with_the_wish_to_receive_ends_the_body() {
+    let site = Site { sees_heads: true, ..Site::default() };
+    let app = App::with(
+        Config::default(),
+        site,
+        Box::new(|link, event| {
+            if let Event::Head(mut exchange) = event {
+                let (call, listener, slot) = (exchange.id(), exchange.listener(), exchange.slot());
+                link.send(Command::Receive { call, listener, slot });
+                exchange.begin_reply(503);
+                link.send(Command::Respond(exchange));
+            }
+        }),
+    );
+    for _ in 0..20 {
+        let mut client = app.connect();
+        post(&mut client, 100);
+        client.send("abc");
+        assert_eq!(client.reply().unwrap().status, 503);
+    }
+    until("each is told once", || ends(&app).len() == 20);
+    assert_eq!(ends(&app), ["body ended Done"; 20]);
+}
+
+#[test]
 fn an_early_answer_ends_the_connection() {
     let rules = Arc::new(Rules { most: 1000, ..Rules::default() });
     let app = receiving(Limits::default(), &rules);

@@ -45,7 +45,7 @@ pub extern "C" fn rk_receive(slot: u32, id: u64, token: u64) -> i32 {
     })
 }
 
-/// Bytes of such a body have been dealt with.
+/// A piece of such a body, of so many bytes, has been dealt with.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_taken_of(id: u64, bytes: usize) {
     entry((), || core::with(|core| core.link.send(Command::Taken { call: id, bytes })));
