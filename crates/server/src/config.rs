@@ -31,8 +31,7 @@ pub struct Limits {
     /// How long the handshake of TLS may take, from when the connection was accepted: it is closed. Default 10 s, some ten
     /// round trips of a bad line with lost segments.
     pub handshake_time: Duration,
-    /// Handshakes of TLS under way at a time: more wait to be accepted, and the oldest that takes longer than a second is closed for
-    /// them. Default 256: they take the I/O thread for 40 ms, and with RSA for a tenth of a second.
+    /// Handshakes of TLS under way at a time, without those that wait for their client: more wait to be accepted. Default 256: they take the I/O thread for 40 ms, and with RSA for a tenth of a second.
     pub handshakes: usize,
     /// How long a head may take, from when the connection was accepted or, after a reply, from its first byte: 408, or
     /// a close if none came. Default 30 s.

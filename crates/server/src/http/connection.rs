@@ -179,13 +179,14 @@ impl Connection {
     pub(super) fn begin_handshake(&self) {
         if self.has_tls() {
             self.is_shaking.set(true);
-            self.http.handshakes.begin(self.key.get());
+            self.http.handshakes.begin();
         }
     }
 
+    /// Its handshake has ended, or waits for the peer.
     pub(super) fn end_handshake(&self) {
         if self.is_shaking.replace(false) {
-            self.http.handshakes.end(self.key.get());
+            self.http.handshakes.end();
         }
     }
 

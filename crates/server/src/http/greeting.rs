@@ -22,6 +22,10 @@ const HEAD_BYTES: usize = 8 << 10;
 
 /// Hears whom the proxy speaks for, and agrees on TLS with the peer. `false` when that is the end of the connection, and all has been said.
 pub(super) async fn agree(connection: &Connection) -> bool {
+    if connection.has_tls() {
+        // Whether the peer has said anything is known after the reactor's next turn.
+        tokio::task::yield_now().await;
+    }
     if connection.site.proxy_protocol && !hear_proxy(connection).await {
         return false;
     }
@@ -30,11 +34,12 @@ pub(super) async fn agree(connection: &Connection) -> bool {
         if connection.end.get().is_now() {
             return Poll::Ready(None);
         }
-        connection.transport.borrow_mut().poll_handshake(cx).map(Some)
+        let greeting = connection.transport.borrow_mut().poll_handshake(cx).map(Some);
+        connection.end_handshake();
+        greeting
     });
     match greeting.await {
         Some(Ok(Greeting::Done)) => {
-            connection.end_handshake();
             connection.enter(Phase::Head);
             note_client(connection);
             true
@@ -66,7 +71,11 @@ async fn hear_proxy(connection: &Connection) -> bool {
         if connection.end.get().is_now() {
             return Poll::Ready(None);
         }
-        connection.transport.borrow().poll_proxy_header(cx).map(Some)
+        let header = connection.transport.borrow().poll_proxy_header(cx).map(Some);
+        if header.is_pending() {
+            connection.end_handshake();
+        }
+        header
     });
     match header.await {
         Some(Ok(None)) => true,

@@ -1,61 +1,64 @@
-//! How many handshakes of TLS are under way at a time, and who makes room for another.
+//! How many handshakes of TLS are under way at a time.
 //!
-//! A handshake takes the I/O thread for a tenth of a millisecond, or half of one with RSA. A crowd that comes at once is therefore
-//! taken in by and by: what is open already is answered in between, and the rest waits in the system's queue.
+//! What a client says first takes the I/O thread for a tenth of a millisecond, or half of one with RSA. A crowd that comes at once is
+//! therefore taken in by and by: what is open already is answered in between, and the rest waits in the system's queue.
+//!
+//! A client that is waited for takes none of that time, and is not counted: otherwise a few that say nothing would keep all others
+//! out. It has a seat like any other, and [`handshake_time`](crate::Limits::handshake_time).
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::cell::Cell;
 
 use tokio::sync::Notify;
-
-use crate::peers::table::Peers;
 
 /// The handshakes that are under way.
 #[derive(Debug, Default)]
 pub(crate) struct Handshakes {
-    /// Whose they are, the oldest first.
-    keys: RefCell<VecDeque<usize>>,
-    /// Told whenever one has ended.
+    count: Cell<usize>,
+    /// Told whenever one has ended, or waits for its client.
     ended: Notify,
 }
 
 impl Handshakes {
-    pub(super) fn begin(&self, key: usize) {
-        self.keys.borrow_mut().push_back(key);
+    pub(super) fn begin(&self) {
+        self.count.set(self.count.get() + 1);
     }
 
-    pub(super) fn end(&self, key: usize) {
-        self.keys.borrow_mut().retain(|other| *other != key);
+    pub(super) fn end(&self) {
+        self.count.set(self.count.get() - 1);
         self.ended.notify_waiters();
     }
 
-    /// Waits until another may begin: one has ended, or gives its place up, as its time for that is over when it counts as slow.
-    pub(crate) async fn room(&self, peers: &Peers) {
+    /// Waits until fewer than `most` are under way, which is soon: each of them is ready to run.
+    pub(crate) async fn room(&self, most: usize) {
         loop {
             // Before the look, so that an end between the look and the wait is not missed.
             let ended = self.ended.notified();
-            if self.keys.borrow().len() < peers.limits.handshakes {
+            if self.count.get() < most.max(1) {
                 return;
             }
-            self.end_oldest(peers);
-            tokio::select! {
-                biased;
-                () = ended => {}
-                () = tokio::time::sleep(peers.clock.ticks.length) => {}
-            }
+            ended.await;
         }
     }
+}
 
-    /// Ends the oldest that is slow, if one is.
-    fn end_oldest(&self, peers: &Peers) {
-        let now = peers.clock.now();
-        let slow = self
-            .keys
-            .borrow()
-            .iter()
-            .find_map(|key| peers.get(*key).filter(|peer| peer.slowness(now).is_some()));
-        if let Some(peer) = slow {
-            peer.give_seat();
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[test]
+    fn one_past_the_limit_waits_for_an_end() {
+        let handshakes = Handshakes::default();
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..2 {
+            assert!(pin!(handshakes.room(2)).poll(&mut cx).is_ready());
+            handshakes.begin();
         }
+        let mut third = pin!(handshakes.room(2));
+        assert!(third.as_mut().poll(&mut cx).is_pending());
+        handshakes.end();
+        assert!(third.poll(&mut cx).is_ready());
     }
 }

@@ -137,7 +137,7 @@ impl Peers {
     }
 
     /// The peer in a seat, if one is there.
-    pub(crate) fn get(&self, key: usize) -> Option<Rc<dyn Peer>> {
+    pub(super) fn get(&self, key: usize) -> Option<Rc<dyn Peer>> {
         self.entries.borrow().get(key).cloned().flatten()
     }
 

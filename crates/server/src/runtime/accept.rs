@@ -51,7 +51,7 @@ pub(super) async fn accept(shared: Rc<Shared>, acceptor: Acceptor, listener: Lis
         match acceptor.accept().await {
             Ok(arrival) => {
                 if site.tls.is_some() {
-                    shared.http.handshakes.room(&shared.peers).await;
+                    shared.http.handshakes.room(shared.peers.limits.handshakes).await;
                 }
                 // Failing means that the client has gone already.
                 let _ = welcome(&shared, arrival, listener, &site);

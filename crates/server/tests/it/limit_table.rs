@@ -23,7 +23,7 @@ const TABLE: &[Row] = &[
         "TLS handshakes under way",
         &["handshakes"],
         "tls_peers.rs",
-        "handshakes_under_way_have_a_limit_and_the_oldest_slow_one_makes_room",
+        "a_crowd_is_taken_in_and_who_does_not_go_on_keeps_nobody_out",
     ),
     (
         "time for a head",
