@@ -316,6 +316,16 @@ impl Connection {
         }
     }
 
+    /// Whether it goes on with a request's body, as the application wishes. One that ends with its reply does not: it would end now, had
+    /// the application wished it a moment earlier.
+    pub(super) fn may_receive(&self) -> bool {
+        let may = self.end.get() == End::No;
+        if self.end.get() == End::AfterReply {
+            self.end.set(End::Now);
+        }
+        may
+    }
+
     /// The stream that is its reply.
     pub(super) fn open_stream(&self) -> Option<Rc<Stream>> {
         self.stream.borrow().clone()

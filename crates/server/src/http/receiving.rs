@@ -112,6 +112,9 @@ pub(super) async fn receive(
     mut asking: Asking,
 ) -> Result<(Call, Box<Exchange>), (Call, Option<Rejection>)> {
     let mut receiving = Receiving::begin(&call);
+    if !call.connection.may_receive() {
+        return Err((call, None));
+    }
     let most = call.http().peers.limits.body_bytes;
     let (mut len, mut is_whole) = (0u64, false);
     call.reads_request();
