@@ -200,8 +200,8 @@ SEXP ffi_client_close(SEXP handle, SEXP code, SEXP reason) {
 
 // R has collected its object. One of another process is not this one's to close.
 SEXP ffi_client_abandon(SEXP handle) {
-    double id = Rf_asReal(ffi_handle_number(handle));
-    if (!ISNAN(id)) {
+    double id = handle_id_here(handle);
+    if (id >= 0) {
         release(rk_client_abandon((uint64_t)id));
     }
     return R_NilValue;

@@ -9,6 +9,19 @@ receiving <- function(make) {
   list(onHeaders = function(req) make(req), call = function(req) ok("called"))
 }
 
+# An app whose bodies do not reach their end; what it hears of them is in `log`, an environment.
+unfinished <- function(log) {
+  log$got <- 0
+  log$reasons <- c()
+  receiving(function(req) {
+    receive_body(
+      on_data = function(bytes) log$got <- log$got + length(bytes),
+      on_end = function() stop("not reached"),
+      on_close = function(reason) log$reasons <- c(log$reasons, reason)
+    )
+  })
+}
+
 test_that("a body comes in pieces as it is sent, and on_end answers", {
   pieces <- list()
   reasons <- c()
@@ -145,23 +158,16 @@ test_that("errors are answered with 500, and told", {
 })
 
 test_that("a client that leaves is told of, once", {
-  reasons <- c()
-  got <- 0
-  server <- local_server(receiving(function(req) {
-    receive_body(
-      on_data = function(bytes) got <<- got + length(bytes),
-      on_end = function() stop("not reached"),
-      on_close = function(reason) reasons <<- c(reasons, reason)
-    )
-  }))
+  log <- new.env()
+  server <- local_server(unfinished(log))
   client <- local_client(server)
   upload(client, 100)
   send(client, "abc")
-  serve_until(function() got == 3)
+  serve_until(function() log$got == 3)
   disconnect(client)
-  serve_until(function() length(reasons) == 1)
+  serve_until(function() length(log$reasons) == 1)
   for (i in 1:20) service(5)
-  expect_equal(reasons, "client")
+  expect_equal(log$reasons, "client")
 })
 
 test_that("what it is for is said where it is not", {
@@ -189,42 +195,28 @@ test_that("an app that returns NULL gets its body as ever", {
 })
 
 test_that("what is refused while it is received does not end whole", {
-  reasons <- c()
-  got <- 0
-  server <- local_server(receiving(function(req) {
-    receive_body(
-      on_data = function(bytes) got <<- got + length(bytes),
-      on_end = function() stop("not reached"),
-      on_close = function(reason) reasons <<- c(reasons, reason)
-    )
-  }))
+  log <- new.env()
+  server <- local_server(unfinished(log))
   client <- local_client(server)
   upload(client, 100)
   send(client, "abc")
-  serve_until(function() got == 3)
+  serve_until(function() log$got == 3)
   .Call(ffi_refuse, as.integer(server$.__enclos_env__$private$handle), TRUE)
   expect_equal(reply(client)$status, 503)
-  serve_until(function() length(reasons) == 1)
-  expect_equal(reasons, "stop")
+  serve_until(function() length(log$reasons) == 1)
+  expect_equal(log$reasons, "stop")
 })
 
 test_that("a stop is told of", {
-  reasons <- c()
-  got <- 0
-  server <- startServer("127.0.0.1", 0, receiving(function(req) {
-    receive_body(
-      on_data = function(bytes) got <<- got + length(bytes),
-      on_end = function() stop("not reached"),
-      on_close = function(reason) reasons <<- c(reasons, reason)
-    )
-  }))
+  log <- new.env()
+  server <- startServer("127.0.0.1", 0, unfinished(log))
   client <- local_client(server)
   upload(client, 100)
   send(client, "abc")
-  serve_until(function() got == 3)
+  serve_until(function() log$got == 3)
   server$stop()
-  serve_until(function() length(reasons) == 1)
-  expect_equal(reasons, "stop")
+  serve_until(function() length(log$reasons) == 1)
+  expect_equal(log$reasons, "stop")
 })
 
 # What becomes of bodies, in its order, and their text.

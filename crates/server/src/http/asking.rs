@@ -108,8 +108,7 @@ impl Future for Asking {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // Woken by the connection's own waker, which it keeps while it is driven.
-        if let Some(answer) = self.connection.http.dispatch.answer(self.slot) {
-            self.is_over = true;
+        if let Some(answer) = self.answer() {
             return Poll::Ready(Ok(answer));
         }
         if self.connection.is_overdue() {

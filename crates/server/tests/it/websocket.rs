@@ -4,10 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Command, Event, MessageKind, Payload};
+use rookery_exchange::{Command, Event, Link, MessageKind, Payload};
 use rookery_server::{Config, Limits, OriginPolicy, Site};
 
-use crate::support::{App, PATIENCE, echo, hello, masked};
+use crate::support::{App, Handler, PATIENCE, echo, hello, masked};
+
+/// Accepts each WebSocket, and does `then` with it at once.
+fn accepting(then: fn(&Link, u64)) -> Handler {
+    Box::new(move |link, event| {
+        let Event::Request(mut exchange) = event else { return };
+        let socket = exchange.id();
+        exchange.begin_reply(101);
+        link.send(Command::Respond(exchange));
+        then(link, socket);
+    })
+}
 
 #[test]
 fn frames_in_the_segment_of_the_handshake_are_delivered() {
@@ -104,11 +115,7 @@ fn what_is_sent_with_the_acceptance_arrives() {
     let app = App::with(
         Config::default(),
         Site::default(),
-        Box::new(|link, event| {
-            let Event::Request(mut exchange) = event else { return };
-            let socket = exchange.id();
-            exchange.begin_reply(101);
-            link.send(Command::Respond(exchange));
+        accepting(|link, socket| {
             let payload = Payload::Pooled(b"welcome".to_vec());
             link.send(Command::Send { socket, kind: MessageKind::Text, payload });
             link.send(Command::Close { socket, code: 1011, reason: Vec::new() });
@@ -400,11 +407,7 @@ fn the_application_may_ping() {
     let app = App::with(
         Config::default(),
         Site::default(),
-        Box::new(|link, event| {
-            let Event::Request(mut exchange) = event else { return };
-            let socket = exchange.id();
-            exchange.begin_reply(101);
-            link.send(Command::Respond(exchange));
+        accepting(|link, socket| {
             link.send(Command::Ping { socket });
             link.send(Command::Close { socket, code: 1000, reason: Vec::new() });
             link.send(Command::Ping { socket });
