@@ -28,6 +28,20 @@ fn await_used(app: &App, share: Share, bytes: usize) {
     }
 }
 
+/// What a share has when it has at most `bytes` and is the same 200 ms later.
+fn settled(app: &App, share: Share, bytes: usize) -> usize {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        await_used(app, share, bytes);
+        let held = used(app, share);
+        std::thread::sleep(Duration::from_millis(200));
+        if used(app, share) == held {
+            return held;
+        }
+        assert!(Instant::now() < until, "{share:?} does not come to rest");
+    }
+}
+
 /// Waits until the server has refused so many.
 fn await_overloads(app: &App, count: u64) {
     let until = Instant::now() + PATIENCE;
@@ -415,9 +429,7 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
     await_overloads(&app, 1);
     // Those that were told to go are counted until they have gone. What of theirs waits for the disk stays.
     let limit = app.server.budget().limit(Share::Requests);
-    await_used(&app, Share::Requests, limit);
-    std::thread::sleep(Duration::from_millis(200));
-    let held = used(&app, Share::Requests);
+    let held = settled(&app, Share::Requests, limit);
     assert!(held > limit / 2 && held <= limit, "{held} of {limit}");
     drop((release, stalled));
     await_used(&app, Share::Requests, 0);

@@ -359,6 +359,8 @@ fn an_application_that_counts_waits_and_is_told_to_go_on() {
         let mut waits = rounds > ROUNDS;
         while !waits {
             waits = backlog.give(100_000) == Some(false);
+            // Past a megabyte by one message at most, however fast the client takes them meanwhile.
+            assert!(backlog.waiting() <= (1 << 20) + 100_000, "{}", backlog.waiting());
             let payload = Payload::Pooled(vec![7; 100_000]);
             link.send(Command::Send { socket, kind: MessageKind::Binary, payload });
         }
@@ -396,8 +398,7 @@ fn an_application_that_counts_waits_and_is_told_to_go_on() {
         }
         bytes += payload.len();
     }
-    // Each round goes past a megabyte by one message.
-    assert!((ROUNDS << 20..ROUNDS * ((1 << 20) + 200_000)).contains(&bytes), "{bytes}");
+    assert!(bytes >= ROUNDS << 20, "{bytes}");
     client.send(masked(0x88, &1000u16.to_be_bytes()));
     app.await_event("closed 1000");
 }
