@@ -105,7 +105,7 @@ handle_number <- function(handle) {
 format_source <- function(source, class) {
   number <- handle_number(source$handle)
   sizes <- if (is.null(source$handle)) {
-    c(sum(source$early_bytes), sum(source$early_bytes), length(source$early))
+    c(sum(source$early_bytes), sum(source$early_bytes), sum(source$early_count))
   } else if (is.na(number)) {
     rep(NA_real_, 3)
   } else {

@@ -185,9 +185,9 @@ drained <- function(source) {
 
 # The reply has been sent: what came before follows it.
 begin_stream <- function(source) {
-  pieces <- source$early
+  pieces <- early_pieces(source)
   tells <- source$early_tells
-  source$early <- source$early_bytes <- source$early_tells <- NULL
+  source$early <- source$early_count <- source$early_bytes <- source$early_tells <- NULL
   # What a later $write() or $close() would raise has nobody to be raised to.
   tryCatch(
     {
@@ -204,6 +204,18 @@ begin_stream <- function(source) {
       .Call(ffi_stream_fail, source, condition, NULL)
     }
   )
+}
+
+# In the order in which they were written. They are kept as pairs, each of what came before and a piece: a list would be copied for
+# each piece.
+early_pieces <- function(source) {
+  pieces <- vector("list", length = source$early_count %||% 0)
+  pair <- source$early
+  for (at in rev(seq_along(pieces))) {
+    pieces[[at]] <- pair[[2]]
+    pair <- pair[[1]]
+  }
+  pieces
 }
 
 stop_short <- function(missing) {
@@ -237,10 +249,11 @@ push_write <- function(source, x) {
     return(push_buffered(source) < high_mark)
   }
   if (is.null(source$handle)) {
-    source$early[[length(source$early) + 1]] <- x
+    source$early <- list(source$early, x)
+    source$early_count <- sum(source$early_count, 1)
     source$early_bytes <- waiting <- sum(source$early_bytes, if (is.raw(x)) length(x) else nchar(x, "bytes"))
     if (waiting > most_waiting) {
-      source$early <- source$early_bytes <- NULL
+      source$early <- source$early_count <- source$early_bytes <- NULL
       push_tell(source, "cut")
       return(NA)
     }

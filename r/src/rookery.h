@@ -178,8 +178,9 @@ enum rk_given { RK_MORE = 0, RK_ENOUGH = 1, RK_OVER = 2, RK_SLOW = 3, RK_TOO_LON
 enum rk_departure { RK_DONE = 0, RK_CLIENT = 1, RK_ERROR = 2, RK_CUT_SLOW = 3, RK_TIMEOUT = 4, RK_STOP = 5 };
 
 int rk_reply_stream(uint32_t slot, uint64_t id, int rules, uint64_t token);
-int rk_stream_give(uint64_t id, const void* start, size_t len);
-int rk_stream_lend(uint64_t id, const void* start, size_t len, uint64_t token);
+int rk_stream_give(uint64_t id, const void* start, size_t len, int may_go_on);
+int rk_stream_lend(uint64_t id, const void* start, size_t len, uint64_t token, int may_go_on);
+void rk_streams_rest(void);
 void rk_stream_head(uint64_t id);
 uint64_t rk_stream_end(uint64_t id);  // bytes that it lacks of its Content-Length: not 0, it has not been ended
 void rk_stream_cut(uint64_t id, const char* page, size_t len);

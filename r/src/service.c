@@ -99,6 +99,7 @@ static bool run_batch(double start) {
         }
     } while (rk_next(&event));
     guard_end();
+    rk_streams_rest();
     release_returned();
     // Waking the I/O thread for each message costs more than the message. While others wait they follow at once, and
     // if R goes elsewhere instead, the I/O thread looks after its queue in a millisecond by itself.

@@ -123,31 +123,31 @@ static bool has_na(SEXP strings) {
     return false;
 }
 
-static enum rk_given give_bytes(uint64_t id, SEXP owner, const void* start, size_t len) {
+static enum rk_given give_bytes(uint64_t id, SEXP owner, const void* start, size_t len, bool may_go_on) {
     if (len <= LEND_BYTES) {
-        return (enum rk_given)rk_stream_give(id, start, len);
+        return (enum rk_given)rk_stream_give(id, start, len, may_go_on);
     }
     uint64_t token = keep(owner);
-    enum rk_given given = (enum rk_given)rk_stream_lend(id, start, len, token);
+    enum rk_given given = (enum rk_given)rk_stream_lend(id, start, len, token, may_go_on);
     if (given != RK_MORE && given != RK_ENOUGH) {
         release(token);
     }
     return given;
 }
 
-// Gives a piece. Raises what is wrong with it.
-static enum rk_given give(uint64_t id, SEXP piece) {
+// Gives a piece; its source may be asked for the next at once. Raises what is wrong with it.
+static enum rk_given give(uint64_t id, SEXP piece, bool may_go_on) {
     enum rk_given given = RK_OVER;
     if (TYPEOF(piece) == RAWSXP) {
-        given = give_bytes(id, piece, RAW(piece), (size_t)XLENGTH(piece));
+        given = give_bytes(id, piece, RAW(piece), (size_t)XLENGTH(piece), may_go_on);
     } else if (TYPEOF(piece) == STRSXP && !has_na(piece)) {
         SEXP only = XLENGTH(piece) == 1 ? STRING_ELT(piece, 0) : R_NilValue;
         const char* text = only == R_NilValue ? NULL : Rf_translateCharUTF8(only);
         if (text != NULL && text == CHAR(only)) {
-            given = give_bytes(id, only, text, (size_t)LENGTH(only));
+            given = give_bytes(id, only, text, (size_t)LENGTH(only), may_go_on);
         } else {
             SEXP bytes = PROTECT(joined(piece));
-            given = give_bytes(id, bytes, RAW(bytes), (size_t)XLENGTH(bytes));
+            given = give_bytes(id, bytes, RAW(bytes), (size_t)XLENGTH(bytes), may_go_on);
             UNPROTECT(1);
         }
     } else {
@@ -184,7 +184,7 @@ static void fail(SEXP source, uint64_t id, SEXP condition, const char* text) {
 }
 
 // What a source gave: a piece, or the end of its pieces.
-static void take(SEXP source, uint64_t id, SEXP value) {
+static void take(SEXP source, uint64_t id, SEXP value, bool may_go_on) {
     bool is_end = value == R_NilValue || (TYPEOF(value) == SYMSXP && value == syms.exhausted);
     if (!is_end) {
         SEXP map = field(source, syms.map);
@@ -193,7 +193,7 @@ static void take(SEXP source, uint64_t id, SEXP value) {
             value = Rf_eval(call, R_GlobalEnv);
             UNPROTECT(1);
         }
-        give(id, PROTECT(value));
+        give(id, PROTECT(value), may_go_on);
         UNPROTECT(1);
         return;
     }
@@ -233,7 +233,8 @@ static SEXP run_want(void* data) {
         UNPROTECT(1);
         value = PROTECT(fulfilled);
     }
-    take(want->source, want->id, value);
+    // A promise's comes from elsewhere: nobody may be there to go on.
+    take(want->source, want->id, value, want->value == NULL);
     UNPROTECT(1);
     return R_NilValue;
 }
@@ -371,7 +372,7 @@ SEXP ffi_stream_give(SEXP source, SEXP piece) {
     if (id < 0) {
         return Rf_ScalarLogical(NA_LOGICAL);
     }
-    switch (give((uint64_t)id, piece)) {
+    switch (give((uint64_t)id, piece, false)) {
     case RK_MORE:
         return Rf_ScalarLogical(TRUE);
     case RK_ENOUGH:

@@ -80,7 +80,8 @@ pub enum Event {
         reason: Departure,
     },
     /// There is room for a piece of a stream that is pulled ([`StreamRules`](crate::StreamRules)). Answered by
-    /// [`Command::Piece`], [`Command::End`] or [`Command::Cut`]; not told again before that.
+    /// [`Command::Piece`], [`Command::End`] or [`Command::Cut`]; not told again before that, nor while the application goes on by
+    /// itself.
     Want {
         /// The stream.
         stream: StreamId,
@@ -164,6 +165,14 @@ pub enum Command {
         stream: StreamId,
         /// Its bytes.
         payload: Payload,
+        /// The application gives another one without being asked: [`Event::Want`] does not come until it has given one that is the
+        /// last, or [`Command::Ask`].
+        goes_on: bool,
+    },
+    /// The application goes on by itself no more: it is to be asked when there is room.
+    Ask {
+        /// The stream.
+        stream: StreamId,
     },
     /// Sends the head of a stream's reply now, if it still waits for the first piece.
     SendHead {

@@ -26,7 +26,7 @@ const PIECES: usize = 256 << 10;
     reason = "each is a question of its own, and any may be asked of a stream"
 )]
 pub struct StreamRules {
-    /// The application gives a piece when it is [asked](crate::Event::Want), and not else.
+    /// The application gives pieces when it is [asked](crate::Event::Want), and not else.
     pub is_pulled: bool,
     /// The head leaves at once, and does not wait for the first piece.
     pub is_prompt: bool,

@@ -54,7 +54,11 @@ impl Fixture {
                 link.send(Command::Respond(exchange));
                 if path != b"/pieces/none" {
                     stream.flow.give(path.len());
-                    link.send(Command::Piece { stream: id, payload: Payload::Pooled(path.clone()) });
+                    link.send(Command::Piece {
+                        stream: id,
+                        payload: Payload::Pooled(path.clone()),
+                        goes_on: false,
+                    });
                     link.flush();
                     std::thread::sleep(Duration::from_millis(100));
                     link.send(if path == b"/pieces" {

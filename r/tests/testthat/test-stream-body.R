@@ -87,6 +87,69 @@ test_that("nothing yet is asked again, not before 10 ms", {
   expect_true(all(diff(asked)[1:5] >= 0.009))
 })
 
+test_that("sources that have much to give take turns, with requests too", {
+  order <- c()
+  server <- local_server(function(req) {
+    name <- substring(req$PATH_INFO, 2)
+    left <- 2000
+    if (name == "plain") {
+      order <<- c(order, name)
+      return(ok("plain"))
+    }
+    streamed(function() {
+      order <<- c(order, name)
+      left <<- left - 1
+      if (left > 0) name
+    })
+  })
+  clients <- list(a = local_client(server), b = local_client(server))
+  for (name in names(clients)) send(clients[[name]], request(paste0("/", name)))
+  # Both have begun before anything is asked for much.
+  serve_until(function() all(c("a", "b") %in% order))
+  expect_equal(get(local_client(server), "/plain")$text, "plain")
+  expect_gt(which(order == "plain"), 1)
+  for (name in names(clients)) expect_equal(chunked(clients[[name]])$text, strrep(name, 1999))
+  # Neither gives more than a few turns' pieces while the other waits.
+  both <- rle(order[seq(match("b", order), length.out = 1000)])
+  expect_lt(max(both$lengths), 500)
+})
+
+test_that("a promise among pieces is waited for, and what follows it comes after", {
+  asked <- 0
+  is_pending <- FALSE
+  server <- local_server(function(req) streamed(function() {
+    expect_false(is_pending)
+    asked <<- asked + 1
+    if (asked > 40) return(NULL)
+    if (asked %% 4 > 0) return(paste0(asked, " "))
+    number <- asked
+    is_pending <<- TRUE
+    promises::promise(function(resolve, reject) {
+      later::later(function() {
+        is_pending <<- FALSE
+        resolve(paste0(number, " "))
+      }, 0.005)
+    })
+  }))
+  client <- local_client(server)
+  send(client, request())
+  expect_equal(chunked(client)$text, paste0(1:40, " ", collapse = ""))
+})
+
+test_that("a length that is reached is the end, though its source would go on", {
+  asked <- 0
+  server <- local_server(function(req) {
+    streamed(function() {
+      asked <<- asked + 1
+      "x"
+    }, headers = list("Content-Length" = "5"))
+  })
+  client <- local_client(server)
+  expect_equal(get(client)$text, "xxxxx")
+  for (i in 1:20) service(5)
+  expect_equal(asked, 5)
+})
+
 test_that("a source is not asked while 64 KiB wait", {
   asked <- 0
   piece <- as.raw(rep(7, 65536))
@@ -296,8 +359,9 @@ test_that("a Content-Length is sent, and kept", {
   server <- local_server(function(req) {
     streamed(switch(
       req$PATH_INFO,
-      "/more" = pieces_of("01234", "567890"),
-      "/less" = pieces_of("01234"),
+      "/more" = pieces_of("01234", "", "567890"),
+      "/less" = pieces_of("01234", ""),
+      "/at-once" = pieces_of("01234", "567890"),
       pieces_of("01234", "56789")
     ), list("Content-Length" = 10))
   })
@@ -313,8 +377,12 @@ test_that("a Content-Length is sent, and kept", {
       text <- rawToChar(rest_of(client))
     })
     expect_match(said, "Content-Length", all = FALSE)
-    expect_no_match(text, "567890")
+    expect_match(text, "01234$")
   }
+  # Nothing has been sent by then.
+  client <- local_client(server)
+  said <- stderr_of(expect_equal(get(client, "/at-once")$status, 500))
+  expect_match(said, "Content-Length", all = FALSE)
 })
 
 test_that("HTTP/1.0 reads until the close", {

@@ -304,3 +304,22 @@ test_that("arguments and objects say what is wrong with them", {
   serve_until(function() length(it$heard) == 1)
   expect_output(print(s), "<rookery_stream [0-9]+: over [(]done[)]>")
 })
+
+test_that("what is written before the response costs the same for each piece", {
+  seconds <- function(count) {
+    s <- stream_response()
+    gc()
+    system.time(for (i in seq_len(count)) s$write("x"))[["user.self"]]
+  }
+  # 16 times as many: a list that is copied for each takes 256 times as long.
+  expect_lt(seconds(32000), 80 * max(seconds(2000), 0.01))
+  server <- local_server(function(req) {
+    s <- stream_response(headers = plain)
+    for (i in 1:20000) s$write(paste0(i %% 10))
+    s$close()
+    s
+  })
+  client <- local_client(server)
+  send(client, request())
+  expect_equal(chunked(client)$text, strrep("1234567890", 2000))
+})

@@ -161,10 +161,10 @@ impl Stream {
 
     // ---- what the application does ----
 
-    /// Takes the next piece.
-    pub(crate) fn push(&self, payload: Payload) {
+    /// Takes the next piece. Another one comes without asking if the application goes on.
+    pub(crate) fn push(&self, payload: Payload, goes_on: bool) {
         self.flow.has_arrived();
-        self.is_asked.set(false);
+        self.is_asked.set(goes_on);
         let len = payload.as_bytes().len();
         if self.state.get() != State::Open {
             self.forget(len);
@@ -312,6 +312,12 @@ impl Stream {
         if is_due && !self.is_asked.replace(true) {
             self.dispatch.tell(Event::Want { stream: self.id, listener: self.listener });
         }
+    }
+
+    /// The application gives nothing more by itself.
+    pub(crate) fn is_to_be_asked(&self) {
+        self.is_asked.set(false);
+        self.wake();
     }
 
     /// The application had nothing to give.

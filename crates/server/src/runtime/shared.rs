@@ -98,10 +98,11 @@ impl Shared {
                     socket.abort();
                 }
             }
-            Command::Piece { stream, payload } => match self.http.streams.get(stream) {
-                Some(stream) => stream.push(payload),
+            Command::Piece { stream, payload, goes_on } => match self.http.streams.get(stream) {
+                Some(stream) => stream.push(payload, goes_on),
                 None => self.dispatch.discard(payload),
             },
+            Command::Ask { stream } => self.with_stream(stream, Stream::is_to_be_asked),
             Command::SendHead { stream } => self.with_stream(stream, Stream::send_head),
             Command::End { stream } => self.with_stream(stream, Stream::end),
             Command::Cut { stream, reason, page } => {

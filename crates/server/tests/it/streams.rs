@@ -37,11 +37,16 @@ struct Open {
 impl Open {
     /// As an application gives a piece: counted first, and sent if it is to be.
     fn give(&self, bytes: impl Into<Vec<u8>>) -> Given {
+        self.give_and(bytes, false)
+    }
+
+    /// Gives a piece, and may go on without being asked.
+    fn give_and(&self, bytes: impl Into<Vec<u8>>, goes_on: bool) -> Given {
         let bytes = bytes.into();
         let given = self.stream.flow.give(bytes.len());
         match given {
             Given::More | Given::Enough => {
-                self.tell(Command::Piece { stream: self.id, payload: Payload::Pooled(bytes) });
+                self.tell(Command::Piece { stream: self.id, payload: Payload::Pooled(bytes), goes_on });
             }
             Given::Slow => self.cut(Departure::Slow, ""),
             Given::TooLong => self.cut(Departure::Error, ""),

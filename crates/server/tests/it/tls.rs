@@ -173,7 +173,11 @@ fn replies_in_pieces() {
             link.send(Command::Respond(exchange));
             for piece in sent.chunks(1000) {
                 assert!(!matches!(stream.flow.give(piece.len()), Given::Over));
-                link.send(Command::Piece { stream: id, payload: Payload::Pooled(piece.to_vec()) });
+                link.send(Command::Piece {
+                    stream: id,
+                    payload: Payload::Pooled(piece.to_vec()),
+                    goes_on: false,
+                });
             }
             if is_cut {
                 // What has not begun is answered with an error.
@@ -216,7 +220,7 @@ fn an_application_may_be_silent_after_a_client_was_slow() {
             link.send(Command::Respond(exchange));
             let give = |piece: Vec<u8>| {
                 stream.flow.give(piece.len());
-                link.send(Command::Piece { stream: id, payload: Payload::Pooled(piece) });
+                link.send(Command::Piece { stream: id, payload: Payload::Pooled(piece), goes_on: false });
                 link.flush();
                 let since = std::time::Instant::now();
                 while stream.flow.waiting() > 0 && since.elapsed() < Duration::from_millis(300) {

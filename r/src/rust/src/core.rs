@@ -1,7 +1,7 @@
 //! The state of the package, on R's main thread.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{CString, c_char};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -29,6 +29,8 @@ pub(crate) struct Core {
     pub(crate) sockets: ById<Bound>,
     /// The R object of each reply in pieces.
     pub(crate) streams: ById<Streamed>,
+    /// Streams whose sources R asks again by itself, each in its turn.
+    pub(crate) going_on: VecDeque<u64>,
     /// The R object of each request whose body comes in pieces.
     pub(crate) receivers: ById<Receiver>,
     pub(crate) names: Names,
@@ -98,6 +100,7 @@ impl Core {
             free: Vec::new(),
             sockets: ById::default(),
             streams: ById::default(),
+            going_on: VecDeque::new(),
             receivers: ById::default(),
             names: Names::new(),
             headers: Vec::new(),

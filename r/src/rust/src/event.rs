@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use rookery_exchange::{BodySource, Event, Exchange, MessageKind, Payload};
+use rookery_exchange::{BodySource, Command, Event, Exchange, MessageKind, Payload};
 
 use crate::core::{self, Core};
 use crate::names::Interned;
@@ -236,16 +236,41 @@ impl Core {
             self.link.recycle(buffer);
         }
         loop {
-            let event = self.link.next()?;
+            let Some(event) = self.link.next() else { return self.next_going_on() };
             match event {
                 // Nobody will read the reply: R is not called.
                 Event::Request(exchange) | Event::Head(exchange) if exchange.is_departed() => {
-                    self.link.send(rookery_exchange::Command::Respond(exchange));
+                    self.link.send(Command::Respond(exchange));
                 }
                 event => return Some(self.show(event)),
             }
         }
     }
+}
+
+impl Core {
+    /// Asks the source of the stream whose turn it is, as if the server had.
+    fn next_going_on(&mut self) -> Option<RawEvent> {
+        loop {
+            let id = self.going_on.pop_front()?;
+            // One that has ended is told of by its own event.
+            if self.streams.get(&id).is_some_and(|streamed| !streamed.is_over()) {
+                return Some(self.show_stream(WANT, id, 0));
+            }
+        }
+    }
+}
+
+/// Leaves it to the server to ask for pieces again: R goes elsewhere.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_streams_rest() {
+    entry((), || {
+        core::with(|core| {
+            while let Some(stream) = core.going_on.pop_front() {
+                core.link.send(Command::Ask { stream });
+            }
+        });
+    });
 }
 
 /// An address and a port in text; `""` and `"0"` on a Unix socket.

@@ -53,8 +53,15 @@ pub extern "C" fn rk_reply_stream(slot: u32, id: u64, rules: i32, token: u64) ->
     })
 }
 
-/// Counts a piece in, and sends it if it is to be: `enum rk_given`.
-fn give(core: &mut Core, id: u64, len: usize, payload: impl FnOnce(&Core) -> Payload) -> i32 {
+impl Streamed {
+    pub(crate) fn is_over(&self) -> bool {
+        self.flow.is_over()
+    }
+}
+
+/// Counts a piece in, and sends it if it is to be: `enum rk_given`. While there is room its source is asked again, if it `may_go_on`:
+/// by way of the server, two threads would be woken for each piece.
+fn give(core: &mut Core, id: u64, len: usize, may_go_on: i32, payload: impl FnOnce(&Core) -> Payload) -> i32 {
     let Some(streamed) = core.streams.get_mut(&id) else { return OVER };
     let given = match streamed.flow.give(len) {
         Given::More => MORE,
@@ -67,19 +74,24 @@ fn give(core: &mut Core, id: u64, len: usize, payload: impl FnOnce(&Core) -> Pay
         Given::TooLong => return TOO_LONG,
     };
     streamed.pieces += 1;
-    core.link.send(Command::Piece { stream: id, payload: payload(core) });
+    let is_whole = streamed.flow.length().is_some_and(|length| streamed.flow.given() >= length);
+    let goes_on = may_go_on != 0 && given == MORE && len > 0 && !is_whole;
+    core.link.send(Command::Piece { stream: id, payload: payload(core), goes_on });
+    if goes_on {
+        core.going_on.push_back(id);
+    }
     given
 }
 
-/// Gives a piece, copied; an empty one is "nothing yet".
+/// Gives a piece, copied; an empty one is "nothing yet". `may_go_on`: its source can be asked for the next at once.
 ///
 /// # Safety
 /// - `start..start + len` is readable for the length of the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_stream_give(id: u64, start: *const u8, len: usize) -> i32 {
+pub unsafe extern "C" fn rk_stream_give(id: u64, start: *const u8, len: usize, may_go_on: i32) -> i32 {
     entry(OVER, || {
         core::with(|core| {
-            give(core, id, len, |core| {
+            give(core, id, len, may_go_on, |core| {
                 let mut buffer = core.link.buffer();
                 // SAFETY: the caller's duty.
                 buffer.extend_from_slice(unsafe { slice(start, len) });
@@ -94,11 +106,17 @@ pub unsafe extern "C" fn rk_stream_give(id: u64, start: *const u8, len: usize) -
 /// # Safety
 /// - `start..start + len` stays readable and unwritten until `rk_released` has given `token` back.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_stream_lend(id: u64, start: *const u8, len: usize, token: u64) -> i32 {
+pub unsafe extern "C" fn rk_stream_lend(
+    id: u64,
+    start: *const u8,
+    len: usize,
+    token: u64,
+    may_go_on: i32,
+) -> i32 {
     entry(OVER, || {
         let Some(start) = NonNull::new(start.cast_mut()) else { return OVER };
         core::with(|core| {
-            give(core, id, len, |core| {
+            give(core, id, len, may_go_on, |core| {
                 // SAFETY: the caller's duty.
                 Payload::Lent(unsafe { Lease::new(start, len, token, core.link.releases()) })
             })

@@ -141,7 +141,7 @@ fn a_client_that_went_before_the_answer_is_told_of_once() {
                 let id = exchange.id();
                 link.send(Command::Respond(exchange));
                 assert_eq!(stream.flow.give(1), Given::More);
-                link.send(Command::Piece { stream: id, payload: Payload::Pooled(vec![1]) });
+                link.send(Command::Piece { stream: id, payload: Payload::Pooled(vec![1]), goes_on: false });
             }
         }),
     );

@@ -255,7 +255,11 @@ fn a_stream_that_is_the_answer_to_a_head_is_whole() {
                     let id = exchange.id();
                     link.send(Command::Respond(exchange));
                     stream.flow.give(len);
-                    link.send(Command::Piece { stream: id, payload: Payload::Pooled(vec![b'x'; len]) });
+                    link.send(Command::Piece {
+                        stream: id,
+                        payload: Payload::Pooled(vec![b'x'; len]),
+                        goes_on: false,
+                    });
                     link.send(Command::End { stream: id });
                     link.flush();
                 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rookery_exchange::{Given, HIGH_MARK, Share};
+use rookery_exchange::{Command, Given, HIGH_MARK, Share};
 use rookery_server::Limits;
 
 use super::{GET, ask, departures, ends_with, pulling, pushing, rest};
@@ -32,6 +32,34 @@ fn who_is_pulled_is_not_asked_while_64_kib_wait() {
     let body = client.reply().unwrap().body;
     assert_eq!(body.len(), PIECES * HIGH_MARK);
     assert!(body.chunks(HIGH_MARK).enumerate().all(|(n, piece)| piece.iter().all(|byte| *byte == n as u8)));
+}
+
+#[test]
+fn who_goes_on_by_itself_is_not_asked_meanwhile() {
+    let (app, opened) = pulling(Limits::default(), |open, n| match n {
+        0 => drop(open.give_and("a", true)),
+        1 => {
+            // The last one says so, and is followed by a question.
+            open.give_and("d", true);
+            open.give("e");
+        }
+        _ => open.end(),
+    });
+    let mut client = app.connect();
+    client.send(GET);
+    let open = opened.recv().unwrap();
+    let wants = || app.log.lock().unwrap().iter().filter(|line| *line == "want").count();
+    until("it is asked", || wants() == 1);
+    for piece in ["b", "c"] {
+        assert_eq!(open.give_and(piece, true), Given::More);
+        // All that was given is written, and there is room.
+        until("it is written", || open.stream.flow.waiting() == 0);
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(wants(), 1);
+    }
+    open.tell(Command::Ask { stream: open.id });
+    assert_eq!(client.reply().unwrap().body, b"abcde");
+    assert_eq!(wants(), 3);
 }
 
 #[test]
