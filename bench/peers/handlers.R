@@ -96,6 +96,22 @@ if (workload == "callbacks") {
   callbacks <- dyn.load(file.path(Sys.getenv("ROOKERY_BENCH_OUT"), "callbacks.so"))
 }
 
+# bench/scenarios/r-stream.toml: each piece has one `~`
+piece_64k <- c(charToRaw("~"), rep(charToRaw("x"), 65535L))
+token <- paste0("~", strrep("t", 19L))
+tokens <- 10000L
+event_data <- paste0("~", strrep("e", 50L))
+counted <- function(count, piece) {
+  left <- count
+  function() if (left > 0L) {
+    left <<- left - 1L
+    piece
+  }
+}
+streamed <- function(body) list(status = 200L, headers = list("Content-Type" = "text/plain"), body = body)
+rook_handlers$pieces <- function(req) streamed(counted(2000L, piece_64k))
+rook_handlers$tokens <- function(req) streamed(counted(tokens, token))
+
 rook_app <- function(as_static_path) {
   app <- list(call = rook_handlers[[if (workload == "ws") "idle" else workload]])
   if (workload %in% c("static", "soak")) {

@@ -13,6 +13,26 @@ idle <- function(req) {
 json <- function(req) list(status = 200L, headers = c("Content-Type" = "application/json"), body = json_10k)
 post <- function(req) list(status = 200L, headers = text, body = as.character(length(req$body)))
 
+push_tokens <- function(conn, req) {
+  conn$set_header("Content-Type", "text/plain")
+  for (i in seq_len(tokens)) conn$send(token)
+  conn$close()
+}
+# Events to everyone, ten times a second.
+conns <- list()
+opened <- function(conn, req) {
+  conn$set_header("Content-Type", "text/event-stream")
+  conn$send(format_sse(data = "hello"))
+  conns[[as.character(conn$id)]] <<- conn
+}
+closed <- function(conn) conns[[as.character(conn$id)]] <<- NULL
+tick <- function() {
+  event <- format_sse(data = event_data)
+  for (conn in conns) conn$send(event)
+  later::later(tick, 0.1)
+}
+if (workload == "events") tick()
+
 handlers <- switch(workload,
   hello = ,
   headers = list(handler("/", hello)),
@@ -20,6 +40,10 @@ handlers <- switch(workload,
   post = list(handler("/", post, method = "POST")),
   static = list(handler_directory("/static", static_dir)),
   idle = list(handler("/", hello), handler("/gc", idle)),
+  tokens = ,
+  `tokens-pushed` = list(handler_stream("/", push_tokens)),
+  events = list(handler_stream("/", opened, closed)),
+  `idle-events` = list(handler("/gc", idle), handler_stream("/events", opened, closed)),
   ws = list(handler("/gc", idle), handler_ws("/ws", function(ws, data) ws$send(data), textframes = TRUE)),
   stop("nanonext has no workload ", workload)
 )

@@ -8,7 +8,8 @@ if (shape == "alone") {
   utils::assignInNamespace("run_now", function(timeoutSecs = 0, all = TRUE, loop = NULL) FALSE, "later")
 }
 library(rookery)
-app <- rook_app(rookery::staticPath)
+source(file.path(here, "streams.R"))
+app <- if (workload %in% names(stream_apps)) stream_apps[[workload]]() else rook_app(rookery::staticPath)
 if (shape == "evalq") {
   # what stood between httpuv's loop and the app before its issue 244
   handler <- app$call

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from functools import partial
 
 from . import allocations, build, call_group, http_group, memory_group, micro_group, startup_group, wake_group
-from . import websocket_group, wrk
+from . import stream_group, websocket_group, wrk
 from .plan import Options, Servers, open_cells, prepare
 from .sampling import MISSING, OK, Cell
 from .scenarios import Group, Scenario
 
 # What a server does to its memory is compared: one scenario must not leave its heap to the next.
-FRESH = ("echo", "idle", "transfer")
+FRESH = ("echo", "idle", "transfer", "slow", "upload")
 # No server of the runner's is measured.
 IN_PROCESS = ("micro", "call")
 NEED_WRK = ("http", "callbacks")
@@ -35,10 +35,15 @@ WAYS: dict[str, Callable[[list[Cell], Scenario, Servers, Options], None]] = {
     "call": call_group.measure,
     "callbacks": wake_group.measure_callbacks,
     "echo": websocket_group.measure_echo,
+    "delay": stream_group.measure_delay,
+    "departure": stream_group.measure_departure,
     "idle": websocket_group.measure_idle,
     "idle-cpu": wake_group.measure_idle_cpu,
+    "pieces": stream_group.measure_pieces,
+    "slow": stream_group.measure_slow,
     "startup": startup_group.measure,
     "transfer": memory_group.measure,
+    "upload": stream_group.measure_upload,
 }
 
 

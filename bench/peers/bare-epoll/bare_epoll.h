@@ -69,8 +69,10 @@ struct peer {
 void req_init(SEXP constants, const char *server_name, int server_port);
 SEXP req_build(const struct request *request, const struct peer *peer);
 
-/* reply.c: appends a whole response. Raises an R error for a reply that is not one. */
-void reply_write(SEXP reply, bool keep_alive, struct buffer *out);
+/* reply.c: appends a whole response, or its head where its body is a function, which is returned (NULL otherwise). Raises an R error
+ * for a reply that is not one. */
+SEXP reply_write(SEXP reply, bool keep_alive, struct buffer *out);
+void reply_write_piece(SEXP piece, struct buffer *out);
 void reply_write_error(int status, struct buffer *out);
 
 /* call.c: the four ways from the loop to the handler that the r-call group compares. */

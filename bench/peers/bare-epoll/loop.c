@@ -23,13 +23,18 @@ struct connection {
     struct buffer in;
     struct buffer out;
     struct peer peer;
+    SEXP source; /* gives the pieces of the answer that is being sent; NULL: none is */
 };
+
+/* Pieces that one connection may send before the others have their turn. */
+#define PIECES 16
 
 struct job {
     const struct request *request;
     const struct peer *peer;
     SEXP handler;
     struct buffer *out;
+    SEXP *source;
 };
 
 static struct connection *connections[MAX_CONNECTIONS]; /* by descriptor */
@@ -42,8 +47,31 @@ static SEXP answer(void *data) {
     SEXP req = PROTECT(req_build(job->request, job->peer));
     SEXP call = PROTECT(Rf_lang2(job->handler, req));
     SEXP reply = PROTECT(Rf_eval(call, R_GlobalEnv));
-    reply_write(reply, job->request->keep_alive, job->out);
+    SEXP source = reply_write(reply, job->request->keep_alive, job->out);
+    if (source != NULL) {
+        R_PreserveObject(source);
+        *job->source = source;
+    }
     UNPROTECT(3);
+    return R_NilValue;
+}
+
+static void forget_source(struct connection *c) {
+    if (c->source != NULL) {
+        R_ReleaseObject(c->source);
+        c->source = NULL;
+    }
+}
+
+static SEXP add_piece(void *data) {
+    struct connection *c = data;
+    SEXP call = PROTECT(Rf_lang1(c->source));
+    SEXP piece = PROTECT(Rf_eval(call, R_GlobalEnv));
+    reply_write_piece(piece, &c->out);
+    if (piece == R_NilValue) {
+        forget_source(c);
+    }
+    UNPROTECT(2);
     return R_NilValue;
 }
 
@@ -51,6 +79,7 @@ static void close_connection(struct connection *c) {
     connections[c->fd] = NULL;
     SET_VECTOR_ELT(peer_strings, 2 * c->fd, R_NilValue);
     SET_VECTOR_ELT(peer_strings, 2 * c->fd + 1, R_NilValue);
+    forget_source(c);
     close(c->fd);
     free(c->in.data);
     free(c->out.data);
@@ -92,25 +121,44 @@ static void accept_all(int listener) {
     }
 }
 
+static void wait_for_room(struct connection *c) {
+    if (!c->wants_write) {
+        struct epoll_event event = {.events = EPOLLOUT, .data.fd = c->fd};
+        epoll_ctl(epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
+        c->wants_write = true;
+    }
+}
+
 /* Returns false when the connection is gone. */
 static bool flush(struct connection *c) {
-    while (c->written < c->out.length) {
-        ssize_t n = send(c->fd, c->out.data + c->written, c->out.length - c->written, MSG_NOSIGNAL);
-        if (n < 0) {
-            if (errno != EAGAIN) {
-                close_connection(c);
-                return false;
+    for (int made = 0;; made++) {
+        while (c->written < c->out.length) {
+            ssize_t n = send(c->fd, c->out.data + c->written, c->out.length - c->written, MSG_NOSIGNAL);
+            if (n < 0) {
+                if (errno != EAGAIN) {
+                    close_connection(c);
+                    return false;
+                }
+                wait_for_room(c);
+                return true;
             }
-            if (!c->wants_write) {
-                struct epoll_event event = {.events = EPOLLOUT, .data.fd = c->fd};
-                epoll_ctl(epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
-                c->wants_write = true;
-            }
+            c->written += (size_t)n;
+        }
+        c->written = c->out.length = 0;
+        if (c->source == NULL) {
+            break;
+        }
+        if (made == PIECES) {
+            wait_for_room(c);
             return true;
         }
-        c->written += (size_t)n;
+        SEXP condition = R_NilValue;
+        if (!call_protected(shape, add_piece, c, &condition)) {
+            REprintf("a piece could not be made\n");
+            close_connection(c);
+            return false;
+        }
     }
-    c->written = c->out.length = 0;
     if (c->closing) {
         close_connection(c);
         return false;
@@ -126,14 +174,14 @@ static bool flush(struct connection *c) {
 static void serve_buffered(struct connection *c, SEXP handler) {
     static struct request request;
     size_t at = 0, used = 0;
-    while (at < c->in.length && !c->closing) {
+    while (at < c->in.length && !c->closing && c->source == NULL) {
         enum parse_status status = parse_request(c->in.data + at, c->in.length - at, &request, &used);
         if (status == PARSE_PARTIAL) {
             break;
         }
         size_t mark = c->out.length;
         SEXP condition = R_NilValue;
-        struct job job = {&request, &c->peer, handler, &c->out};
+        struct job job = {&request, &c->peer, handler, &c->out, &c->source};
         if (status == PARSE_BAD) {
             reply_write_error(400, &c->out);
             c->closing = true;

@@ -101,7 +101,25 @@ static void append_headers(struct buffer *out, SEXP headers) {
     }
 }
 
-void reply_write(SEXP reply, bool keep_alive, struct buffer *out) {
+static void append_chunk(struct buffer *out, const char *data, size_t length) {
+    char line[24];
+    buffer_append(out, line, (size_t)snprintf(line, sizeof line, "%zX\r\n", length));
+    buffer_append(out, data, length);
+    buffer_append(out, "\r\n", 2);
+}
+
+/* One piece of a body that is a function, as a chunk; NULL is the last. */
+void reply_write_piece(SEXP piece, struct buffer *out) {
+    if (TYPEOF(piece) == RAWSXP && Rf_xlength(piece) > 0) {
+        append_chunk(out, (const char *)RAW(piece), (size_t)Rf_xlength(piece));
+    } else if (piece == R_NilValue) {
+        buffer_append(out, "0\r\n\r\n", 5);
+    } else {
+        Rf_error("a piece must be bytes or NULL");
+    }
+}
+
+SEXP reply_write(SEXP reply, bool keep_alive, struct buffer *out) {
     SEXP status = R_NilValue, headers = R_NilValue, body = R_NilValue;
     if (TYPEOF(reply) != VECSXP) {
         Rf_error("the handler must return a list");
@@ -125,8 +143,8 @@ void reply_write(SEXP reply, bool keep_alive, struct buffer *out) {
     } else if (TYPEOF(body) == STRSXP && Rf_xlength(body) == 1) {
         data = CHAR(STRING_ELT(body, 0));
         length = (size_t)LENGTH(STRING_ELT(body, 0));
-    } else if (body != R_NilValue) {
-        Rf_error("the body must be a string, a raw vector or NULL");
+    } else if (body != R_NilValue && !Rf_isFunction(body)) {
+        Rf_error("the body must be a string, a raw vector, a function or NULL");
     }
     int code = Rf_asInteger(status);
     if (code < 200 || code > 999) {
@@ -137,8 +155,13 @@ void reply_write(SEXP reply, bool keep_alive, struct buffer *out) {
     if (!keep_alive) {
         buffer_append(out, "Connection: close\r\n", 19);
     }
+    if (Rf_isFunction(body)) {
+        buffer_append(out, "Transfer-Encoding: chunked\r\n\r\n", 30);
+        return body;
+    }
     append_length(out, length);
     buffer_append(out, data, length);
+    return NULL;
 }
 
 void reply_write_error(int status, struct buffer *out) {
