@@ -118,7 +118,7 @@ settings_tls <- function(fields, settings) {
   if (is.null(fields) || identical(fields, "dev")) {
     return(fields)
   }
-  known <- c("cert", "key", "client_ca", "client_auth", "min_version")
+  known <- c("cert", "key", "client_ca", "client_auth", "min_version", "http2")
   if (!is.list(fields) || is.null(fields$cert) || !all(names(fields) %in% known)) {
     abort_unknown(settings, paste0("its `tls:` is neither `dev` nor has `cert:` and perhaps ", quote_names(known[-1])))
   }

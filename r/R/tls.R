@@ -5,7 +5,7 @@
 #' [tools::R_user_dir()] gives, and made anew a month before it expires. Its fingerprint is printed, to be compared with what the
 #' browser shows.
 #'
-#' TLS 1.2 and 1.3 are spoken. A request in the clear on a port that speaks HTTPS is answered with status 400 and the URL that was
+#' TLS 1.2 and 1.3 are spoken, and over them HTTP/2 and HTTP/1.1, as a client likes; WebSockets are opened over HTTP/1.1. A request in the clear on a port that speaks HTTPS is answered with status 400 and the URL that was
 #' meant. In the request, `rook.url_scheme` is `"https"`; a client that has shown a certificate is in `TLS_CLIENT_SUBJECT` (as RFC
 #' 4514 writes it: `CN=Ada,O=Engines`) and `TLS_CLIENT_FINGERPRINT` (the SHA-256 in hexadecimal).
 #'
@@ -33,6 +33,7 @@
 #' @param client_ca Certificates that sign those of clients, in PEM, which are then asked for one. `NULL` asks for none.
 #' @param client_auth Whether a client has to have one.
 #' @param min_version The oldest version that is spoken, `"1.2"` or `"1.3"`.
+#' @param http2 Whether HTTP/2 is offered to clients; those that do not know it get HTTP/1.1. To R, requests look the same.
 #' @return An object of class `rookery_tls`.
 #' @examples
 #' \dontrun{
@@ -47,7 +48,8 @@ tls_config <- function(
   password = NULL,
   client_ca = NULL,
   client_auth = c("required", "optional"),
-  min_version = c("1.2", "1.3")
+  min_version = c("1.2", "1.3"),
+  http2 = TRUE
 ) {
   check_pem(cert, "cert")
   check_pem(key, "key")
@@ -63,6 +65,7 @@ tls_config <- function(
   }
   client_auth <- check_choice(client_auth, c("required", "optional"), "client_auth")
   min_version <- check_choice(min_version, c("1.2", "1.3"), "min_version")
+  check_flag(http2, "http2")
   key <- settle_pem(key)
   if (!is.null(password)) {
     key <- vapply(key, open_key, character(1), password, USE.NAMES = FALSE)
@@ -73,7 +76,8 @@ tls_config <- function(
       key = key,
       client_ca = if (!is.null(client_ca)) settle_pem(client_ca),
       client_auth = client_auth,
-      min_version = min_version
+      min_version = min_version,
+      http2 = http2
     ),
     class = "rookery_tls"
   )
@@ -169,7 +173,8 @@ tls_open <- function(tls) {
     as.character(rbind(tls$cert, tls$key)),
     as.character(tls$client_ca),
     identical(tls$client_auth, "optional"),
-    identical(tls$min_version, "1.3")
+    identical(tls$min_version, "1.3"),
+    !tls$http2
   )
   if (is.character(opened)) {
     stop(opened, call. = FALSE)

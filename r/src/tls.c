@@ -16,7 +16,7 @@ static struct rk_bytes pem_at(SEXP strings, R_xlen_t at) {
 }
 
 // `pairs` are certificates and keys in turn. An external pointer, or what is wrong as a string.
-SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only) {
+SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only, SEXP only_http1) {
     size_t count = (size_t)XLENGTH(pairs);
     struct rk_bytes* all = (struct rk_bytes*)R_alloc(count + 1, sizeof(struct rk_bytes));
     for (size_t i = 0; i < count; i++) {
@@ -29,7 +29,8 @@ SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only)
     SEXP tls = PROTECT(R_MakeExternalPtr(NULL, R_NilValue, R_NilValue));
     R_RegisterCFinalizerEx(tls, tls_free, TRUE);
     void* made =
-        rk_tls_new(all, count / 2, ca, Rf_asLogical(is_optional) == TRUE, Rf_asLogical(is_new_only) == TRUE);
+        rk_tls_new(all, count / 2, ca, Rf_asLogical(is_optional) == TRUE, Rf_asLogical(is_new_only) == TRUE,
+                   Rf_asLogical(only_http1) == TRUE);
     R_SetExternalPtrAddr(tls, made);
     SEXP result = made == NULL ? Rf_mkString(rk_error()) : tls;
     UNPROTECT(1);

@@ -19,6 +19,12 @@ pub struct Limits {
     pub head_bytes: usize,
     /// Header lines of a request: 431. Default 2,000, as many as clients of httpuv have been seen to send.
     pub header_lines: usize,
+    /// Bytes of a request's head over HTTP/2, with 32 for each line (RFC 9113, 6.5.2): 431, and the end of the connection past
+    /// four times as much. Default 32 KiB: there a line costs its peer a byte, and a connection has many heads.
+    pub stream_head_bytes: usize,
+    /// Requests of an HTTP/2 connection at a time, with those that their client gave up and the application still has: refused,
+    /// to be tried again. Default 100, the least that RFC 9113 (6.5.2) recommends.
+    pub streams: usize,
     /// Bytes of a request's body: 413. Unlimited by default, as with httpuv: Shiny and plumber have limits of their own.
     pub body_bytes: u64,
     /// Bytes of a body kept in memory; a longer one goes to a temporary file. Default 1 MiB.
@@ -99,6 +105,8 @@ impl Default for Limits {
         Limits {
             head_bytes: 96 << 10,
             header_lines: 2000,
+            stream_head_bytes: 32 << 10,
+            streams: 100,
             body_bytes: u64::MAX,
             body_memory: 1 << 20,
             disk_reserve: 1 << 30,

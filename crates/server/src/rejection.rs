@@ -64,6 +64,11 @@ rejections! {
         Proxy,
         /// TLS where HTTP is spoken in the clear: the connection is closed.
         TlsOnPlain,
+        /// The peer broke the rules of HTTP/2 (RFC 9113, 5.4.1), or has the server work for nothing: the connection ends with
+        /// GOAWAY.
+        Http2,
+        /// A host over an HTTP/2 connection that TLS was told another name for (RFC 9110, 15.5.20): 421.
+        Misdirected,
         /// What peers make the server hold is used up, see [`Limits::memory`](crate::Limits::memory): 503, or close code 1013.
         Overload,
     }
@@ -90,6 +95,7 @@ impl Rejection {
             | Rejection::Handshake
             | Rejection::PlainOnTls
             | Rejection::Proxy
+            | Rejection::Http2
             | Rejection::TlsOnPlain => 400,
             Rejection::Origin => 403,
             Rejection::HeadTimeout
@@ -97,6 +103,7 @@ impl Rejection {
             | Rejection::MessageTimeout
             | Rejection::Silent => 408,
             Rejection::BodyTooLarge => 413,
+            Rejection::Misdirected => 421,
             Rejection::HeadTooLarge => 431,
             Rejection::Application => 500,
             Rejection::TransferCoding => 501,
@@ -130,7 +137,12 @@ impl Rejection {
             }
             Rejection::Target => "400 Bad Request: this server is no proxy\n",
             Rejection::BodyUnreadable => "400 Bad Request: the body could not be read\n",
-            Rejection::Handshake | Rejection::Proxy | Rejection::TlsOnPlain => "400 Bad Request: no HTTP\n",
+            Rejection::Handshake | Rejection::Proxy | Rejection::TlsOnPlain | Rejection::Http2 => {
+                "400 Bad Request: no HTTP\n"
+            }
+            Rejection::Misdirected => {
+                "421 Misdirected Request: this host has certificates of its own, ask it over a connection of its own\n"
+            }
             Rejection::PlainOnTls => "400 Bad Request: this port speaks HTTPS\n",
             Rejection::Origin => "403 Forbidden: pages of this origin may not open a WebSocket here\n",
             Rejection::HeadTimeout
@@ -165,6 +177,8 @@ impl fmt::Display for Rejection {
             Rejection::Handshake => "the handshake of TLS failed",
             Rejection::PlainOnTls => "a request in the clear on a port that speaks TLS",
             Rejection::Proxy => "no header of the PROXY protocol, or from a peer that is no proxy",
+            Rejection::Http2 => "the peer broke the rules of HTTP/2",
+            Rejection::Misdirected => "a host that TLS was told another name for",
             Rejection::TlsOnPlain => "a client that speaks TLS on a port that does not",
             Rejection::TransferCoding => "the body of the request has a transfer coding beside chunked",
             Rejection::HeadTimeout => "the head of the request took too long",

@@ -2,60 +2,6 @@
 
 skip_if_not_installed("curl")
 
-# A certificate for localhost with its key, made by openssl; `signed_by` is another.
-make_pair <- function(dir, name, subject = "/CN=localhost", signed_by = NULL) {
-  skip_if(!nzchar(Sys.which("openssl")), "there is no openssl")
-  file <- function(ending) file.path(dir, paste0(name, ending))
-  run <- function(...) {
-    said <- suppressWarnings(system2("openssl", c(...), stdout = TRUE, stderr = TRUE))
-    if (!is.null(attr(said, "status"))) stop(paste(said, collapse = "\n"))
-  }
-  key <- c("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", file(".key"), "-subj", shQuote(subject))
-  if (is.null(signed_by)) {
-    names <- c("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
-    run("req", "-x509", key, "-out", file(".pem"), "-days", "30", names)
-  } else {
-    run("req", "-new", key, "-out", file(".csr"))
-    extensions <- file(".ext")
-    writeLines(c("basicConstraints=CA:FALSE", "extendedKeyUsage=clientAuth"), extensions)
-    run(
-      "x509", "-req", "-in", file(".csr"), "-CA", signed_by$cert, "-CAkey", signed_by$key, "-CAcreateserial", "-days", "30",
-      "-extfile", extensions, "-out", file(".pem")
-    )
-  }
-  Sys.chmod(file(".key"), "600")
-  list(cert = file(".pem"), key = file(".key"))
-}
-
-# One request while this process serves; the answer, or the error of curl as a string.
-fetch_here <- function(url, ...) {
-  result <- NULL
-  handle <- curl::new_handle(url = url, timeout = 30, fresh_connect = TRUE, forbid_reuse = TRUE, ...)
-  pool <- curl::new_pool()
-  curl::multi_add(handle, done = function(answer) result <<- answer, fail = function(text) result <<- text, pool = pool)
-  serve_until(function() {
-    curl::multi_run(timeout = 0, pool = pool)
-    !is.null(result)
-  })
-  if (is.list(result)) {
-    result$text <- rawToChar(result$content)
-  }
-  result
-}
-
-local_tls_server <- function(tls, app = NULL, env = parent.frame()) {
-  app <- if (is.null(app)) {
-    function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)
-  } else {
-    app
-  }
-  server <- startServer("127.0.0.1", 0, app, tls = tls)
-  withr::defer(server$stop(), envir = env)
-  server
-}
-
-secure_url <- function(server, path = "/") paste0("https://localhost:", server$getPort(), path)
-
 # What a server in the clear says.
 reply_of_plain <- function() {
   server <- startServer("127.0.0.1", 0, function(req) {
@@ -313,11 +259,15 @@ test_that("a Shiny app is served over HTTPS, and _server.yml names certificates"
   skip_if_not_installed("yaml")
   app <- local_app(
     "app.R" = "function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)",
-    "_server.yml" = c("engine: rookery", "app: app.R", "options:", "  port: 0", "  tls:", "    cert: own.pem", "    key: own.key")
+    "_server.yml" = c("engine: rookery", "app: app.R", "options:", "  port: 0", "  tls:", "    cert: own.pem", "    key: own.key",
+      "    http2: false"
+    )
   )
   file.copy(c(pair$cert, pair$key), app)
   it <- local_cli("serve", app, "--port", "0", "--no-log")
-  expect_equal(fetch(expect_serving(it), cainfo = pair$cert)$text, "https")
+  answer <- fetch(expect_serving(it), cainfo = pair$cert, http_version = 4L)
+  expect_equal(answer$text, "https")
+  expect_match(rawToChar(answer$headers), "^HTTP/1.1 200")
 })
 
 test_that("what is wrong with a certificate ends serve() with the reason", {

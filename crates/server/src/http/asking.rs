@@ -123,8 +123,9 @@ impl Drop for Asking {
         if !self.is_over {
             self.departed.store(true, Ordering::Release);
             let http = &self.connection.http;
-            if let Some(exchange) = http.dispatch.abandon(self.slot) {
-                http.disown(exchange);
+            match http.dispatch.abandon(self.slot) {
+                Some(exchange) => http.disown(exchange),
+                None => self.connection.leaves_behind(&self.departed),
             }
         }
     }

@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http_body::Body as _;
+use bytes::Bytes;
 use hyper::body::Incoming;
 use rookery_exchange::{Charge, Exchange, Share};
 
@@ -24,12 +24,34 @@ const BATCH: usize = 256 << 10;
 /// copy of this much is a small part of what the block saves.
 const BLOCK_FROM: u64 = 64 << 10;
 
+/// A request's body, as its protocol reads it.
+pub(super) trait RequestBody: http_body::Body<Data = Bytes> + Unpin {
+    /// What is answered when it could not be read; `None`: there is nobody to answer.
+    fn rejection(error: &Self::Error) -> Option<Rejection>;
+
+    /// Whether it ended before its end, because its client has gone, or sends no more.
+    fn is_cut_short(error: &Self::Error) -> bool;
+}
+
+impl RequestBody for Incoming {
+    fn rejection(error: &hyper::Error) -> Option<Rejection> {
+        (!error.is_incomplete_message()).then_some(Rejection::BodyUnreadable)
+    }
+
+    fn is_cut_short(error: &hyper::Error) -> bool {
+        let io = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
+        io.is_some_and(|error| {
+            error.kind() != io::ErrorKind::InvalidData && error.kind() != io::ErrorKind::InvalidInput
+        })
+    }
+}
+
 /// Reads the body into the exchange.
 ///
 /// # Errors
 /// What to answer instead; `None` when there is nobody to answer.
-pub(super) async fn read(
-    mut body: Incoming,
+pub(super) async fn read<B: RequestBody>(
+    mut body: B,
     mut exchange: Box<Exchange>,
     call: &Call,
 ) -> Result<Box<Exchange>, Option<Rejection>> {
@@ -41,8 +63,7 @@ pub(super) async fn read(
     // A body of unknown length, or one that will not stay in memory, needs no block.
     let mut announced = body.size_hint().exact().filter(|total| *total <= limits.body_memory as u64);
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let frame =
-            frame.map_err(|error| (!error.is_incomplete_message()).then_some(Rejection::BodyUnreadable))?;
+        let frame = frame.map_err(|error| B::rejection(&error))?;
         // Trailers are read and dropped, as with httpuv.
         let Ok(data) = frame.into_data() else { continue };
         len += data.len() as u64;

@@ -4,6 +4,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use rookery_exchange::{Charge, ClientCertificate, Departure, Exchange, ListenerI
 use super::call_parts::CallParts;
 use super::context::Http;
 use super::head::came_by_https;
+use super::http2::session::{Flushed, Session};
 use super::sending::{Sending, Sent, SentFile};
 use super::site::Site;
 use super::standing::{Phase, Standing};
@@ -29,7 +31,8 @@ pub(crate) fn connection_bytes(has_tls: bool) -> usize {
     if has_tls { CONNECTION_BYTES + TLS_BYTES } else { CONNECTION_BYTES }
 }
 
-/// Everything about a connection but hyper's state machine.
+/// Everything about a connection but hyper's state machine; or a stream of an HTTP/2 connection, which is one to its call: its
+/// own peer with its own deadlines, without a transport and without a seat.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(super) http: Rc<Http>,
@@ -84,6 +87,11 @@ pub(crate) struct Connection {
     departure: Cell<Option<Departure>>,
     /// Whether the connection is to end with a reset, because what its peer has of a reply must not look whole.
     pub(super) reset: Cell<Reset>,
+    /// Over HTTP/2: what the streams have in common.
+    session: OnceCell<Rc<Session>>,
+    is_stream: bool,
+    /// Whether a stream has a part of a piece that has not been handed over: then not all has been written.
+    pub(super) holds_back: Cell<bool>,
 }
 
 /// How a connection ends whose peer has a part of a reply.
@@ -153,7 +161,87 @@ impl Connection {
             stream: RefCell::default(),
             departure: Cell::new(None),
             reset: Cell::new(Reset::No),
+            session: OnceCell::new(),
+            is_stream: false,
+            holds_back: Cell::new(false),
         })
+    }
+
+    /// A stream of an HTTP/2 connection, with what it is charged.
+    pub(super) fn of_stream(
+        connection: &Connection,
+        session: &Rc<Session>,
+        charge: Charge,
+    ) -> Rc<Connection> {
+        let http = &connection.http;
+        Rc::new(Connection {
+            http: Rc::clone(http),
+            key: Cell::new(usize::MAX),
+            listener: connection.listener,
+            site: connection.site.clone(),
+            transport: RefCell::new(Transport::within()),
+            ends: connection.ends.clone(),
+            is_proxy: connection.is_proxy,
+            client: connection.client.clone(),
+            standing: Standing::of_stream(http.peers.clock.now()),
+            charge,
+            buffer: Cell::new(FREE),
+            is_shaking: Cell::new(false),
+            leaving: Cell::new(None),
+            serial: http.peers.next_serial(),
+            end: Cell::new(End::No),
+            lingers: Cell::new(false),
+            is_parked: Cell::new(false),
+            waker: RefCell::default(),
+            is_refused: Cell::new(false),
+            // Its task is told by h2 when the peer gives it up.
+            is_watched: Cell::new(false),
+            is_half_closed: Cell::new(false),
+            has_gone: Cell::new(false),
+            is_overdue: Cell::new(false),
+            has_rest: Cell::new(false),
+            upgrade: RefCell::default(),
+            sending: RefCell::default(),
+            flushing: RefCell::default(),
+            stream: RefCell::default(),
+            departure: Cell::new(None),
+            reset: Cell::new(Reset::No),
+            session: OnceCell::from(Rc::clone(session)),
+            is_stream: true,
+            holds_back: Cell::new(false),
+        })
+    }
+
+    /// It is one of HTTP/2 from now on.
+    pub(super) fn set_session(&self, session: Rc<Session>) -> Rc<Session> {
+        Rc::clone(self.session.get_or_init(|| session))
+    }
+
+    /// Whether it is a stream of an HTTP/2 connection.
+    pub(super) fn is_stream(&self) -> bool {
+        self.is_stream
+    }
+
+    /// The session of an HTTP/2 connection, not of its streams.
+    fn own_session(&self) -> Option<&Session> {
+        self.session.get().filter(|_| !self.is_stream).map(|session| &**session)
+    }
+
+    /// A head of so many bytes has been read, by h2: what is longer than usual is charged with its request.
+    pub(super) fn has_head_of(&self, bytes: usize) {
+        self.buffer.set(bytes);
+    }
+
+    /// What the application has of a call whose client has gone.
+    pub(super) fn leaves_behind(&self, departed: &Arc<AtomicBool>) {
+        if let Some(session) = self.session.get() {
+            session.leaves_behind(departed);
+        }
+    }
+
+    /// Has its task polled.
+    pub(super) fn poll_again(&self) {
+        Peer::wake(self);
     }
 
     /// Tells the application how the client came, and who it is.
@@ -173,6 +261,11 @@ impl Connection {
 
     pub(super) fn enter(&self, phase: Phase) {
         self.standing.enter(phase, self.now());
+    }
+
+    /// Whether its peer speaks HTTP/2, as TLS has agreed on (RFC 7301).
+    pub(super) fn speaks_http2(&self) -> bool {
+        self.has_tls() && self.transport.borrow_mut().tls().is_some_and(|tls| tls.speaks_http2())
     }
 
     /// Its handshake is under way.
@@ -317,13 +410,13 @@ impl Connection {
     }
 
     /// Whether it goes on with a request's body, as the application wishes. One that ends with its reply does not: it would end now, had
-    /// the application wished it a moment earlier.
+    /// the application wished it a moment earlier. Of HTTP/2 whatever has begun is served.
     pub(super) fn may_receive(&self) -> bool {
-        let may = self.end.get() == End::No;
-        if self.end.get() == End::AfterReply {
+        let ends = self.end.get() == End::AfterReply && !self.is_stream;
+        if ends {
             self.end.set(End::Now);
         }
-        may
+        !ends && !self.end.get().is_now()
     }
 
     /// The stream that is its reply.
@@ -528,6 +621,9 @@ impl Peer for Connection {
     }
 
     fn sweep(&self, now: u32) {
+        if let Some(session) = self.own_session() {
+            return self.sweep_session(session, now);
+        }
         if self.standing.phase() == Phase::Stream {
             if self.has_shut() {
                 self.is_half_closed.set(true);
@@ -548,6 +644,10 @@ impl Peer for Connection {
         if self.standing.is_overdue(&self.http.peers.clock.ticks, now) && !self.is_overdue.replace(true) {
             self.wake();
         }
+        if self.session.get().is_some_and(|session| session.is_blocked()) {
+            // Its own peer may take what another stream keeps from it.
+            self.standing.excuse(now);
+        }
         let unsent = || self.transport.borrow().unsent();
         if self.standing.is_late(&self.http.peers.clock.ticks, now, unsent) {
             self.give_up();
@@ -557,12 +657,20 @@ impl Peer for Connection {
     }
 
     fn slowness(&self, now: u32) -> Option<u32> {
-        if self.is_ending() { None } else { self.standing.slowness(&self.http.peers.clock.ticks, now) }
+        if self.is_ending() {
+            return None;
+        }
+        match self.own_session().filter(|session| session.has_streams()) {
+            Some(session) => session.slowness(now),
+            None => self.standing.slowness(&self.http.peers.clock.ticks, now),
+        }
     }
 
     fn held(&self, share: Share) -> usize {
         match &*self.stream.borrow() {
             _ if self.is_ending() => 0,
+            // What its streams hold is had from them.
+            _ if self.own_session().is_some_and(Session::has_streams) => 0,
             Some(stream) if share == Share::Queues => stream.held(),
             _ => self.standing.held(share, self.charge.bytes()),
         }
@@ -583,7 +691,13 @@ impl Peer for Connection {
 
     fn stop(&self) {
         let phase = self.standing.phase();
-        let owes = matches!(phase, Phase::Application | Phase::Reply | Phase::Stream | Phase::Flush);
+        // Over HTTP/2 whatever has begun is served, and the peer is told that nothing else is.
+        let owes = self.session.get().is_some()
+            || matches!(phase, Phase::Application | Phase::Reply | Phase::Stream | Phase::Flush);
+        if phase == Phase::Idle && owes {
+            // From now on it has the time of a close.
+            self.enter(Phase::Idle);
+        }
         self.end(if owes { End::AfterReply } else { End::Now });
         if let Some(stream) = self.open_stream() {
             stream.stop();
@@ -597,11 +711,23 @@ impl Peer for Connection {
     }
 
     fn is_owed(&self) -> bool {
-        self.standing.phase() == Phase::Application
+        match self.own_session() {
+            None => self.standing.phase() == Phase::Application,
+            Some(session) => session.is_owed(),
+        }
+    }
+
+    fn has_seat(&self) -> bool {
+        !self.is_stream
     }
 
     fn is_unfinished(&self) -> bool {
-        self.open_stream().is_some_and(|stream| stream.is_open())
+        match self.own_session() {
+            // That its peer hears of the end is not waited for when nothing is under way.
+            Some(session) => !session.has_streams(),
+            None if self.is_stream && self.standing.phase() == Phase::Body => true,
+            None => self.open_stream().is_some_and(|stream| stream.is_open()),
+        }
     }
 
     fn is_ending(&self) -> bool {
@@ -612,5 +738,32 @@ impl Peer for Connection {
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
         }
+    }
+}
+
+impl Connection {
+    /// Looks at the deadlines of an HTTP/2 connection; its streams have their own.
+    fn sweep_session(&self, session: &Session, now: u32) {
+        let ticks = &self.http.peers.clock.ticks;
+        let is_late_head =
+            session.unfinished_since().is_some_and(|since| now.wrapping_sub(since) > ticks.head);
+        let is_late_end = self.end.get() == End::AfterReply && self.standing.is_idle_for(ticks.close, now);
+        let unsent = || self.transport.borrow().unsent();
+        if is_late_head || is_late_end || self.standing.is_late(ticks, now, unsent) {
+            self.give_up();
+        }
+    }
+}
+
+impl Flushed for Connection {
+    fn has_flushed(&self) {
+        if !self.holds_back.get() {
+            Connection::has_flushed(self);
+            self.wake();
+        }
+    }
+
+    fn is_lost(&self) {
+        self.end(End::Now);
     }
 }

@@ -14,6 +14,7 @@ use super::connection::{Connection, End};
 use super::context::Http;
 use super::farewell::{close, refuse, refuse_tls};
 use super::greeting::{agree, is_tls};
+use super::http2::driver::serve as serve_http2;
 use super::hyper_io::HyperIo;
 use super::service::answer;
 use super::site::Site;
@@ -83,6 +84,11 @@ async fn serve(driven: Driven, seat: Seat) {
     let connection = &driven.0;
     // Boxed: once, and a connection in the clear has none of it.
     if connection.site.greets() && !Box::pin(agree(connection)).await {
+        connection.settle();
+        return close(connection).await;
+    }
+    if connection.speaks_http2() {
+        Box::pin(serve_http2(connection)).await;
         connection.settle();
         return close(connection).await;
     }

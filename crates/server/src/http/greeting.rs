@@ -40,7 +40,10 @@ pub(super) async fn agree(connection: &Connection) -> bool {
     });
     match greeting.await {
         Some(Ok(Greeting::Done)) => {
-            connection.enter(Phase::Head);
+            // What a client of HTTP/2 says first has to come in the time of the handshake.
+            if !connection.speaks_http2() {
+                connection.enter(Phase::Head);
+            }
             note_client(connection);
             true
         }

@@ -1,5 +1,5 @@
-//! HTTP: a connection drives hyper, a call is one request and its reply. Deadlines, limits, bodies, compression and refusals
-//! are here; what the application is, and what a socket is, are not.
+//! HTTP: a connection drives hyper, or h2 with a connection for each stream; a call is one request and its reply. Deadlines, limits,
+//! bodies, compression and refusals are here; what the application is, and what a socket is, are not.
 
 mod asking;
 pub(crate) mod bodies;
@@ -15,6 +15,7 @@ mod greeting;
 pub(crate) mod handshakes;
 mod head;
 mod header_names;
+mod http2;
 mod hyper_io;
 mod receiving;
 mod reply;

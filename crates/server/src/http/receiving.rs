@@ -7,18 +7,16 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http_body::Body as _;
-use hyper::body::Incoming;
 use rookery_exchange::{Charge, Departure, Event, Exchange, ExchangeId, Payload, Share};
 
 use super::asking::{Asking, Lost};
 use super::bodies::{Waiting, cost};
+use super::body::RequestBody;
 use super::call::Call;
 use super::connection::{Connection, End};
 use crate::application::dispatch::Answer;
@@ -93,11 +91,11 @@ impl Drop for Receiving {
 }
 
 /// What comes next.
-enum Step {
+enum Step<E> {
     Piece(Bytes),
     /// The body is whole.
     Whole,
-    Failed(hyper::Error),
+    Failed(E),
     Answer(Answer),
     Lost(Lost),
 }
@@ -106,9 +104,9 @@ enum Step {
 ///
 /// # Errors
 /// What to answer instead; `None` when there is nobody to answer.
-pub(super) async fn receive(
+pub(super) async fn receive<B: RequestBody>(
     mut call: Call,
-    mut body: Incoming,
+    mut body: B,
     mut asking: Asking,
 ) -> Result<(Call, Box<Exchange>), (Call, Option<Rejection>)> {
     let mut receiving = Receiving::begin(&call);
@@ -140,14 +138,15 @@ pub(super) async fn receive(
                 receiving.end(Departure::Done);
                 return Ok((call, exchange));
             }
-            Step::Failed(error) if !error.is_incomplete_message() => {
-                if is_cut_short(&error) {
+            Step::Failed(error) => {
+                let rejection = B::rejection(&error);
+                if rejection.is_some() && B::is_cut_short(&error) {
                     receiving.end(Departure::Client);
                 }
-                break Some(Rejection::BodyUnreadable);
+                break rejection;
             }
             Step::Lost(Lost::Overdue) => break Some(Rejection::RequestTimeout),
-            Step::Answer(_) | Step::Failed(_) | Step::Lost(Lost::Gone) => break None,
+            Step::Answer(_) | Step::Lost(Lost::Gone) => break None,
         }
     };
     if refused.is_some() {
@@ -157,22 +156,14 @@ pub(super) async fn receive(
     Err((call, refused))
 }
 
-/// Whether a body ended before its end, because its client has gone, or sends no more.
-fn is_cut_short(error: &hyper::Error) -> bool {
-    let io = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
-    io.is_some_and(|error| {
-        error.kind() != io::ErrorKind::InvalidData && error.kind() != io::ErrorKind::InvalidInput
-    })
-}
-
 /// The answer if it has come, else the next of the body.
-fn next(
+fn next<B: RequestBody>(
     cx: &mut Context<'_>,
     receiving: &Receiving,
     asking: &mut Asking,
-    body: &mut Incoming,
+    body: &mut B,
     is_whole: bool,
-) -> Poll<Step> {
+) -> Poll<Step<B::Error>> {
     if is_whole || !receiving.has_room() {
         if !is_whole {
             receiving.connection.standing.waits_for_application();

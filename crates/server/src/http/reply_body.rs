@@ -77,6 +77,7 @@ impl http_body::Body for ReplyBody {
                 call.entry().add_bytes(bytes.len());
                 return Poll::Ready(Some(Ok(Frame::data(bytes))));
             }
+            Source::File(file) if call.connection.is_stream() => ready!(file.poll_read(cx)),
             Source::File(file) => {
                 let piece = file.piece(&call.connection);
                 return Poll::Ready(piece.map(|bytes| {

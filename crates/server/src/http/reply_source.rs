@@ -12,7 +12,7 @@ use rookery_exchange::Charge;
 
 use super::compress::Gzip;
 use super::connection::Connection;
-use super::sending::SentFile;
+use super::sending::{PIECE, SentFile};
 use super::stream::{Next, Stream};
 use super::streams::CompressedStream;
 use crate::blocking::job::Job;
@@ -23,6 +23,8 @@ pub(super) struct FileSource {
     file: Arc<SentFile>,
     at: u64,
     pub(super) left: u64,
+    /// A piece of it, where it has to be read.
+    reading: Option<Job<Vec<u8>>>,
 }
 
 /// What is compressed on its way out, on another thread: a piece takes milliseconds.
@@ -56,7 +58,7 @@ struct Compressed {
 
 impl FileSource {
     pub(super) fn new(file: SentFile, at: u64, left: u64) -> FileSource {
-        FileSource { file: Arc::new(file), at, left }
+        FileSource { file: Arc::new(file), at, left, reading: None }
     }
 
     /// The next piece of it, as hyper gets it.
@@ -68,6 +70,34 @@ impl FileSource {
         self.at += stand_in.len() as u64;
         self.left -= stand_in.len() as u64;
         Some(stand_in)
+    }
+
+    /// The next piece of it, read: a stream of HTTP/2 has no socket that the system could send it to.
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Vec<u8>>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        let len = usize::try_from(self.left).unwrap_or(usize::MAX).min(PIECE);
+        let read = match &mut self.reading {
+            Some(reading) => {
+                let read = ready!(Pin::new(reading).poll(cx));
+                self.reading = None;
+                read
+            }
+            None => match self.file.read_now(self.at, len) {
+                Some(piece) => Ok(piece),
+                None => {
+                    let (file, at) = (Arc::clone(&self.file), self.at);
+                    self.reading = Some(Job::start(move || file.read(at, len)));
+                    return self.poll_read(cx);
+                }
+            },
+        };
+        if let Ok(piece) = &read {
+            self.at += piece.len() as u64;
+            self.left -= piece.len() as u64;
+        }
+        Poll::Ready(Some(read))
     }
 }
 

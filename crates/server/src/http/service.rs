@@ -1,14 +1,14 @@
-//! What hyper calls for each request: from its head to its reply.
+//! What is called for each request: from its head to its reply.
 
 use std::rc::Rc;
 
+use http::request::Parts;
 use http::{HeaderMap, Request, Response};
-use http_body::Body as _;
-use hyper::body::Incoming;
 use rookery_error::ErrorHookFuture;
 use rookery_exchange::{Event, Exchange};
 
 use super::asking::{Gone, Reading, Unanswered, ask};
+use super::body::RequestBody;
 use super::call::Call;
 use super::connection::Connection;
 use super::reply::{self, ReplyForm};
@@ -20,10 +20,10 @@ use crate::rejection::Rejection;
 use crate::websocket::handshake;
 
 /// Answers a request. What goes wrong on the way is thrown to the call's hook, which is lent to each poll.
-pub(super) fn answer(
+pub(super) fn answer<B: RequestBody>(
     connection: &Rc<Connection>,
-    request: Request<Incoming>,
-) -> impl Future<Output = Result<Response<ReplyBody>, Gone>> + use<> {
+    request: Request<B>,
+) -> impl Future<Output = Result<Response<ReplyBody>, Gone>> + use<B> {
     let mut call = Call::begin(connection);
     ErrorHookFuture::with_hook(Some(call.hook()), async move {
         let response = reply_to(call, request).await?;
@@ -32,7 +32,20 @@ pub(super) fn answer(
     })
 }
 
-async fn reply_to(mut call: Call, request: Request<Incoming>) -> Result<Response<ReplyBody>, Gone> {
+/// Answers a request that is not to be read any further.
+pub(super) fn refuse(
+    connection: &Rc<Connection>,
+    head: Parts,
+    rejection: Rejection,
+) -> impl Future<Output = Response<ReplyBody>> + use<> {
+    let mut call = Call::begin(connection);
+    ErrorHookFuture::with_hook(Some(call.hook()), async move {
+        call.log(&head);
+        reply::reject(call, head.headers, rejection)
+    })
+}
+
+async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result<Response<ReplyBody>, Gone> {
     let (mut head, body) = request.into_parts();
     call.log(&head);
     let has_body = !body.is_end_stream();
@@ -73,13 +86,17 @@ async fn reply_to(mut call: Call, request: Request<Incoming>) -> Result<Response
     if connection.has_tls() || !connection.site.proxies.is_empty() {
         connection.show_transport(&mut exchange, &head.headers);
     }
-    let headers = head.headers;
+    let mut headers = head.headers;
     // A head in hyper's first buffer is small: what its exchange holds of earlier use has been the pool's.
     if !connection.has_small_buffer() {
         if let Err(rejection) = call.hold_request(&mut exchange, 0) {
             call.http().dispatch.finish(exchange);
             call.leaves_rest(has_body);
             return Ok(reply::reject(call, headers, rejection));
+        }
+        if call.connection.is_stream() {
+            // A connection may have many such heads: they end here.
+            headers = HeaderMap::new();
         }
     }
 

@@ -69,6 +69,13 @@ impl Standing {
         }
     }
 
+    /// That of a stream, whose head has come.
+    pub(super) fn of_stream(now: u32) -> Standing {
+        let standing = Standing::new(now, false);
+        standing.enter(Phase::Body, now);
+        standing
+    }
+
     pub(super) fn phase(&self) -> Phase {
         self.phase.get()
     }
@@ -112,6 +119,14 @@ impl Standing {
     /// What is written next has to be read first: the peer waits for the server.
     pub(super) fn waits_for_disk(&self) {
         self.is_write_blocked.set(false);
+    }
+
+    /// What it waits for is not its own to take: that begins anew.
+    pub(super) fn excuse(&self, now: u32) {
+        if self.is_write_blocked.get() {
+            self.touch(now);
+            self.pace.start();
+        }
     }
 
     /// What was taken, and had to wait here, has left: the peer waits for the server.

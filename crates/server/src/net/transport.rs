@@ -33,7 +33,7 @@ impl Scratch {
 #[derive(Debug)]
 pub(crate) struct Transport {
     // Before the socket: a descriptor that was closed may be somebody else's by now.
-    _close_in_child: CloseInChild,
+    _close_in_child: Option<CloseInChild>,
     _of_address: Option<OfAddress>,
     channel: Channel,
 }
@@ -43,6 +43,8 @@ pub(super) enum Channel {
     Plain(Socket),
     // Boxed: a plain connection is not to be as large.
     Tls(Box<TlsStream>),
+    /// A part of another's, which alone is read and written.
+    Within,
 }
 
 impl Transport {
@@ -51,21 +53,27 @@ impl Transport {
         close_in_child: CloseInChild,
         of_address: Option<OfAddress>,
     ) -> Transport {
-        Transport { _close_in_child: close_in_child, _of_address: of_address, channel }
+        Transport { _close_in_child: Some(close_in_child), _of_address: of_address, channel }
+    }
+
+    /// None of its own: that of a stream within another transport. Nothing comes, and nothing can be written.
+    pub(crate) fn within() -> Transport {
+        Transport { _close_in_child: None, _of_address: None, channel: Channel::Within }
     }
 
     /// The TLS over it.
     pub(crate) fn tls(&mut self) -> Option<&mut TlsStream> {
         match &mut self.channel {
-            Channel::Plain(_) => None,
+            Channel::Plain(_) | Channel::Within => None,
             Channel::Tls(tls) => Some(tls),
         }
     }
 
-    fn socket(&self) -> &Socket {
+    fn socket(&self) -> Option<&Socket> {
         match &self.channel {
-            Channel::Plain(socket) => socket,
-            Channel::Tls(tls) => tls.socket(),
+            Channel::Plain(socket) => Some(socket),
+            Channel::Tls(tls) => Some(tls.socket()),
+            Channel::Within => None,
         }
     }
 
@@ -81,16 +89,17 @@ impl Transport {
             Begin::Whole(header) => Some(Some(header)),
             Begin::Other => Some(None),
         };
-        let header = ready!(self.socket().poll_peek(cx, &mut buffer, judge))?;
+        let Some(socket) = self.socket() else { return Poll::Ready(Ok(None)) };
+        let header = ready!(socket.poll_peek(cx, &mut buffer, judge))?;
         let Some(header) = header else { return Poll::Ready(Err(io::ErrorKind::InvalidData.into())) };
-        self.socket().take(&mut buffer[..header.len])?;
+        socket.take(&mut buffer[..header.len])?;
         Poll::Ready(Ok(header.ends))
     }
 
     /// Drives the handshake of TLS to its end; there is none in the clear.
     pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Greeting>> {
         match &mut self.channel {
-            Channel::Plain(_) => Poll::Ready(Ok(Greeting::Done)),
+            Channel::Plain(_) | Channel::Within => Poll::Ready(Ok(Greeting::Done)),
             Channel::Tls(tls) => tls.poll_handshake(cx),
         }
     }
@@ -99,6 +108,7 @@ impl Transport {
         match &self.channel {
             Channel::Plain(socket) => socket.poll_read_ready(cx),
             Channel::Tls(tls) => tls.poll_read_ready(cx),
+            Channel::Within => Poll::Pending,
         }
     }
 
@@ -111,6 +121,7 @@ impl Transport {
         match &mut self.channel {
             Channel::Plain(socket) => socket.poll_read_buf(cx, buffer),
             Channel::Tls(tls) => tls.poll_read_buf(cx, buffer),
+            Channel::Within => Poll::Pending,
         }
     }
 
@@ -130,13 +141,14 @@ impl Transport {
         match &mut self.channel {
             Channel::Plain(socket) => socket.poll_write_vectored(cx, buffers),
             Channel::Tls(tls) => tls.poll_write_vectored(cx, buffers),
+            Channel::Within => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 
     /// Waits until the system has all that was written.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.channel {
-            Channel::Plain(_) => Poll::Ready(Ok(())),
+            Channel::Plain(_) | Channel::Within => Poll::Ready(Ok(())),
             Channel::Tls(tls) => tls.poll_flush(cx),
         }
     }
@@ -145,6 +157,7 @@ impl Transport {
         match &mut self.channel {
             Channel::Plain(socket) => socket.try_write_vectored(buffers),
             Channel::Tls(tls) => tls.try_write_vectored(buffers),
+            Channel::Within => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
@@ -160,7 +173,7 @@ impl Transport {
     ) -> Poll<io::Result<usize>> {
         match &self.channel {
             Channel::Plain(socket) => socket.poll_send_file(cx, file, at, len),
-            Channel::Tls(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+            Channel::Tls(_) | Channel::Within => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }
 
@@ -170,6 +183,7 @@ impl Transport {
         match &mut self.channel {
             Channel::Plain(socket) => socket.try_peek().map(|byte| usize::from(byte.is_some())),
             Channel::Tls(tls) => tls.try_peek(cx),
+            Channel::Within => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
@@ -179,29 +193,34 @@ impl Transport {
         match &self.channel {
             Channel::Plain(socket) => socket.unsent(),
             Channel::Tls(tls) => tls.unsent(),
+            Channel::Within => None,
         }
     }
 
     /// Whether the connection is over in both directions: after a reset, and on a Unix socket that the peer has closed.
     /// A system call.
     pub(crate) fn is_hung_up(&self) -> bool {
-        self.socket().is_hung_up()
+        self.socket().is_some_and(Socket::is_hung_up)
     }
 
     /// Makes TCP ask the peer's system, after each `interval`, whether it still knows the connection.
     pub(crate) fn probe(&self, interval: Duration) {
-        self.socket().probe(interval);
+        if let Some(socket) = self.socket() {
+            socket.probe(interval);
+        }
     }
 
     /// Whether the peer has sent a FIN, whatever waits to be read before it. A system call.
     pub(crate) fn has_peer_shut(&self) -> bool {
-        self.socket().has_peer_shut()
+        self.socket().is_some_and(Socket::has_peer_shut)
     }
 
     /// Sets a TCP socket up for a reply that comes in pieces: what was written is soon the peer's, and a peer that is not there
     /// any more is noticed within `patience`, though it sends nothing.
     pub(crate) fn set_for_streaming(&self, patience: Duration) {
-        self.socket().set_for_streaming(patience);
+        if let Some(socket) = self.socket() {
+            socket.set_for_streaming(patience);
+        }
     }
 
     /// Sends what has been written and has not left, as far as the socket takes it without waiting.
@@ -216,11 +235,15 @@ impl Transport {
         if let Channel::Tls(tls) = &mut self.channel {
             tls.say_closed();
         }
-        self.socket().shut_down();
+        if let Some(socket) = self.socket() {
+            socket.shut_down();
+        }
     }
 
     /// Makes the close that follows a reset, so that a peer that does not read holds nothing.
     pub(crate) fn reset_on_close(&self) {
-        self.socket().reset_on_close();
+        if let Some(socket) = self.socket() {
+            socket.reset_on_close();
+        }
     }
 }

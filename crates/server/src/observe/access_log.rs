@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-pub use self::record::{Format, OwnedRecord, Record};
+pub use self::record::{Format, OwnedRecord, Protocol, Record};
 use crate::blocking::thread::with_signals_blocked;
 
 /// What lines may wait to be written: about 10,000 of them, a tenth of a second under full load.

@@ -32,7 +32,8 @@ impl Peers {
 
     fn find_slowest(&self, now: u32, slowest: &mut Vec<Slow>) {
         self.each(|key, peer| {
-            if let Some(ticks) = peer.slowness(now) {
+            let slowness = if peer.has_seat() { peer.slowness(now) } else { None };
+            if let Some(ticks) = slowness {
                 slowest.push(Slow { ticks, age: Reverse(peer.serial()), key });
             }
         });

@@ -48,9 +48,14 @@ pub(crate) trait Peer: fmt::Debug {
     /// Whether it waits for the application: a stop does not wait for it.
     fn is_owed(&self) -> bool;
 
-    /// Whether it waits for the rest of a reply, and can be ended within it.
+    /// Whether a stop ends it where it is: within a reply, or, over HTTP/2, a body, or with nothing under way.
     fn is_unfinished(&self) -> bool {
         false
+    }
+
+    /// Whether it takes a seat: a stream within another peer takes none.
+    fn has_seat(&self) -> bool {
+        true
     }
 
     /// Whether it has been told to end.
@@ -71,6 +76,8 @@ pub(crate) struct Peers {
     pub(super) slowest: Slowest,
     entries: RefCell<Vec<Option<Rc<dyn Peer>>>>,
     free: RefCell<Vec<usize>>,
+    /// How many are within others.
+    guests: Cell<usize>,
     /// Connections so far.
     serial: Cell<u64>,
     /// Told when there is somebody to look after.
@@ -89,6 +96,7 @@ impl Peers {
             slowest: Slowest::default(),
             entries: RefCell::default(),
             free: RefCell::default(),
+            guests: Cell::new(0),
             serial: Cell::new(0),
             came: Notify::new(),
             gone: Notify::new(),
@@ -102,6 +110,8 @@ impl Peers {
 
     /// Takes a peer in.
     pub(crate) fn join(self: &Rc<Self>, peer: Rc<dyn Peer>) -> Seat {
+        let is_guest = !peer.has_seat();
+        self.guests.set(self.guests.get() + usize::from(is_guest));
         let mut entries = self.entries.borrow_mut();
         let key = match self.free.borrow_mut().pop() {
             Some(key) => {
@@ -116,7 +126,7 @@ impl Peers {
         if entries.len() == 1 {
             self.came.notify_one();
         }
-        Seat { peers: Rc::clone(self), key }
+        Seat { peers: Rc::clone(self), key, is_guest }
     }
 
     /// Lets go of a peer.
@@ -137,7 +147,7 @@ impl Peers {
     }
 
     /// The peer in a seat, if one is there.
-    pub(super) fn get(&self, key: usize) -> Option<Rc<dyn Peer>> {
+    pub(crate) fn get(&self, key: usize) -> Option<Rc<dyn Peer>> {
         self.entries.borrow().get(key).cloned().flatten()
     }
 
@@ -148,9 +158,15 @@ impl Peers {
         }
     }
 
-    /// How many there are.
+    /// How many there are that have a seat.
     pub(crate) fn len(&self) -> usize {
-        self.entries.borrow().len() - self.free.borrow().len()
+        self.entries.borrow().len() - self.free.borrow().len() - self.guests.get()
+    }
+
+    /// How many of them are a listener's.
+    pub(crate) fn len_of(&self, listener: ListenerId) -> usize {
+        let entries = self.entries.borrow();
+        entries.iter().flatten().filter(|peer| peer.listener() == listener && peer.has_seat()).count()
     }
 
     /// Those of a listener.
@@ -180,6 +196,8 @@ impl Peers {
 pub(crate) struct Seat {
     peers: Rc<Peers>,
     key: usize,
+    /// Whether it is that of a peer within another.
+    is_guest: bool,
 }
 
 impl Seat {
@@ -202,6 +220,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        self.peers.guests.set(self.peers.guests.get() - usize::from(self.is_guest));
         self.peers.leave(self.key);
     }
 }

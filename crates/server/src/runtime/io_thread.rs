@@ -210,7 +210,7 @@ async fn carry_out(shared: &Rc<Shared>, drain: &Arc<Notify>, control: &Control) 
                 }
                 Order::Count { listener, done } => {
                     // Whoever asked waits for it.
-                    let _ = done.send(peers.of(listener).len());
+                    let _ = done.send(peers.len_of(listener));
                 }
                 Order::Drain { listener, done } => {
                     if let Some(listening) = listeners.remove(&listener) {

@@ -15,6 +15,32 @@ const IT: &str = "crates/server/tests/it/";
 const TABLE: &[Row] = &[
     ("bytes of a head", &["head_bytes"], "limits.rs", "head_bytes"),
     ("header lines", &["header_lines"], "limits.rs", "header_lines"),
+    ("bytes of a head over HTTP/2", &["stream_head_bytes"], "http2_attacks.rs", "heads_that_are_too_large"),
+    (
+        "requests of an HTTP/2 connection",
+        &["streams"],
+        "http2_attacks.rs",
+        "streams_past_the_limit_are_refused",
+    ),
+    (
+        "requests of an HTTP/2 connection",
+        &[],
+        "http2_attacks.rs",
+        "requests_that_are_reset_when_the_application_has_them",
+    ),
+    (
+        "requests of an HTTP/2 connection in vain",
+        &[],
+        "http2_attacks.rs",
+        "a_peer_that_resets_all_it_asks_for_is_sent_off",
+    ),
+    ("frames of HTTP/2 that carry nothing", &[], "http2_attacks.rs", "frames_that_carry_nothing"),
+    (
+        "bytes of HTTP/2 bodies that are not read",
+        &[],
+        "http2_attacks.rs",
+        "bodies_that_are_not_read_are_held_within_their_window",
+    ),
     ("bytes of a body", &["body_bytes"], "limits.rs", "body_bytes"),
     ("body in memory", &["body_memory"], "limits.rs", "body_memory"),
     ("free space that a spooled body", &["disk_reserve", "disk_share"], "limits.rs", "disk_reserve"),

@@ -21,9 +21,9 @@ struct Received {
 
 /// How an application deals with bodies.
 #[derive(Default)]
-struct Rules {
+pub(crate) struct Rules {
     /// Whether it deals with no piece for now.
-    holds: AtomicBool,
+    pub(crate) holds: AtomicBool,
     /// What waits for that.
     held: Mutex<Vec<(ExchangeId, usize)>>,
     /// Bytes of a body from which on it is refused with 413.
@@ -32,9 +32,13 @@ struct Rules {
 
 /// Answers with how many bytes came, and their sum.
 fn receiving(limits: Limits, rules: &Arc<Rules>) -> App {
+    receiving_at(limits, rules, Site::default())
+}
+
+pub(crate) fn receiving_at(limits: Limits, rules: &Arc<Rules>, site: Site) -> App {
     let rules = Arc::clone(rules);
     let mut bodies: HashMap<ExchangeId, Received> = HashMap::new();
-    let site = Site { sees_heads: true, ..Site::default() };
+    let site = Site { sees_heads: true, ..site };
     App::with(
         Config { limits, ..Config::default() },
         site,
@@ -73,7 +77,7 @@ fn receiving(limits: Limits, rules: &Arc<Rules>) -> App {
     )
 }
 
-fn rules() -> Arc<Rules> {
+pub(crate) fn rules() -> Arc<Rules> {
     Arc::new(Rules { most: usize::MAX, ..Rules::default() })
 }
 
@@ -81,7 +85,7 @@ fn post(client: &mut Client, len: usize) {
     client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n"));
 }
 
-fn ends(app: &App) -> Vec<String> {
+pub(crate) fn ends(app: &App) -> Vec<String> {
     app.log.lock().unwrap().iter().filter(|line| line.starts_with("body ended")).cloned().collect()
 }
 

@@ -3,9 +3,10 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use rookery_error::{Delivery, Kind};
+use rookery_error::{Delivery, Kind, Reports};
 use rookery_server::{Config, Limits, Rejection, Site};
 
+use crate::http2_support::{END_HEADERS, END_STREAM, GET, Heard, PREFACE, Peer, block, frame, kind, setting};
 use crate::support::{App, PATIENCE, echo, hello, masked};
 use crate::tls_support::{settings, site};
 
@@ -18,11 +19,13 @@ enum Told {
     Alert,
     /// By a close.
     Closed,
+    /// Over HTTP/2: with a status, or by a close.
+    Over2(Option<u16>),
     /// Not at all: it does not read.
     Dropped,
 }
 
-use Told::{Alert, CloseCode, Closed, Dropped, Status};
+use Told::{Alert, CloseCode, Closed, Dropped, Over2, Status};
 
 /// What brings each rejection about: the limits, and what a client sends; a WebSocket's, after its handshake. A rejection
 /// without a row does not compile: their number is the length.
@@ -33,6 +36,13 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
     let post =
         |fields: &str, body: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n{body}").into_bytes();
     let hello = || post("Content-Length: 11\r\n", "Hello there");
+    let other = [&GET[..3], &[(":authority", "other.example")]].concat();
+    let two = [
+        PREFACE.to_vec(),
+        frame(kind::SETTINGS, 0, 0, &setting(1, 0)),
+        frame(kind::HEADERS, END_HEADERS | END_STREAM, 1, &block(&other)),
+    ]
+    .concat();
     let (large, message) = (vec![7; 20_000_000], masked(0x82, &vec![7; 100_000]));
     [
         (Rejection::Unreadable, usual(), b"nonsense\r\n\r\n".to_vec(), Status(400)),
@@ -92,6 +102,8 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
         (Rejection::Handshake, usual(), vec![22, 3, 1, 0, 4, 99, 0, 0, 0], Alert),
         (Rejection::PlainOnTls, usual(), get("Host: a\r\n"), Status(400)),
         (Rejection::Proxy, usual(), get("Host: a\r\n"), Closed),
+        (Rejection::Http2, usual(), get("Host: a\r\n"), Over2(None)),
+        (Rejection::Misdirected, usual(), two, Over2(Some(421))),
         (Rejection::TlsOnPlain, usual(), vec![22, 3, 1, 0, 4, 1, 0, 0, 0], Closed),
     ]
 }
@@ -110,6 +122,8 @@ fn every_rejection_reaches_its_requests_hook_once() {
             Config { limits, queue },
             if has_tls {
                 site(settings(&["localhost"]))
+            } else if matches!(told, Over2(_)) {
+                site(settings(&["localhost", "other"]))
             } else {
                 Site {
                     proxy_protocol: rejection == Rejection::Proxy,
@@ -132,6 +146,17 @@ fn every_rejection_reaches_its_requests_hook_once() {
         let reports = app.server.reports();
         reports.set_delivery(Delivery::Queue);
         let mut client = app.connect();
+        if let Over2(status) = told {
+            drop(client);
+            let mut peer = Peer::silent(app.address);
+            peer.send(&sent);
+            match status {
+                None => assert_eq!(peer.goodbye(), None),
+                Some(status) => assert_eq!(peer.outcome(1), Heard::Status(status)),
+            }
+            is_reported(reports, rejection, &mut last);
+            continue;
+        }
         if matches!(told, CloseCode(_) | Dropped) {
             assert_eq!(client.upgrade(b"").status, 101);
         }
@@ -147,19 +172,25 @@ fn every_rejection_reaches_its_requests_hook_once() {
             }
             Closed => assert!(client.is_closed(), "{rejection:?}"),
             Dropped => drop(app.await_event("closed 1006")),
+            Over2(_) => {}
         }
-        let until = Instant::now() + PATIENCE;
-        while reports.count(rejection) == 0 {
-            assert!(Instant::now() < until, "{rejection:?} is not reported");
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        let report = reports.take().unwrap();
-        assert_eq!(report.error.downcast_ref(), Some(&rejection));
-        assert!(report.request > last, "ids grow");
-        last = report.request;
-        assert!(reports.take().is_none(), "{rejection:?}: once");
-        assert_eq!(reports.count(rejection), 1);
+        is_reported(reports, rejection, &mut last);
     }
+}
+
+/// Waits for the report, the only one, whose id is above the last.
+fn is_reported(reports: &Reports<Rejection>, rejection: Rejection, last: &mut u64) {
+    let until = Instant::now() + PATIENCE;
+    while reports.count(rejection) == 0 {
+        assert!(Instant::now() < until, "{rejection:?} is not reported");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let report = reports.take().unwrap();
+    assert_eq!(report.error.downcast_ref(), Some(&rejection));
+    assert!(report.request > *last, "ids grow");
+    *last = report.request;
+    assert!(reports.take().is_none(), "{rejection:?}: once");
+    assert_eq!(reports.count(rejection), 1);
 }
 
 #[test]

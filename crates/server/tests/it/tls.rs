@@ -75,7 +75,7 @@ fn only_the_versions_that_are_wanted() {
 fn http_1_1_is_what_is_agreed_on() {
     let app = app(Limits::default(), hello);
     let mut config = client_config(None);
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"spdy/3".to_vec(), b"http/1.1".to_vec()];
     let client = shake(app.address, &Arc::new(config.clone()), "localhost").unwrap();
     assert_eq!(client.tls.as_ref().unwrap().alpn_protocol(), Some(&b"http/1.1"[..]));
     config.alpn_protocols = vec![b"http/1.0".to_vec()];

@@ -206,7 +206,7 @@ fn s_client(address: std::net::SocketAddr, arguments: &[&str], input: &[u8]) -> 
 fn openssl_is_served() {
     let app = app(Limits::default(), hello);
     let close = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    for arguments in [&["-tls1_3"][..], &["-tls1_2"], &["-max_send_frag", "512"], &["-alpn", "h2,http/1.1"]] {
+    for arguments in [&["-tls1_3"][..], &["-tls1_2"], &["-max_send_frag", "512"], &["-alpn", "http/1.1"]] {
         let Some(said) =
             s_client(app.address, &[arguments, &["-quiet", "-verify_return_error"]].concat(), close)
         else {
@@ -255,7 +255,7 @@ fn curl_is_served() {
     let url = format!("https://localhost:{}/", app.address.port());
     let mut command = Command::new("curl");
     let resolve = format!("localhost:{}:127.0.0.1", app.address.port());
-    command.args(["-sS", "--resolve", &resolve, "--cacert"]).arg(file("ca.pem"));
+    command.args(["-sS", "--http1.1", "--resolve", &resolve, "--cacert"]).arg(file("ca.pem"));
     command.args(["-w", " %{http_version} %{ssl_verify_result}", &url]);
     let Ok(output) = command.output() else { return println!("NOT TESTED: there is no curl") };
     assert_eq!(String::from_utf8_lossy(&output.stdout), "Hello, World! 1.1 0", "{output:?}");

@@ -58,6 +58,7 @@ pub unsafe extern "C" fn rk_tls_new(
     client_ca: Bytes,
     client_is_optional: i32,
     is_new_only: i32,
+    only_http1: i32,
 ) -> *mut c_void {
     entry(std::ptr::null_mut(), || {
         // SAFETY: the caller's duty, for each of them.
@@ -70,6 +71,7 @@ pub unsafe extern "C" fn rk_tls_new(
             client_ca: (client_ca.len > 0).then(|| unsafe { pem(client_ca) }),
             client_is_optional: client_is_optional != 0,
             minimum: if is_new_only == 0 { TlsVersion::Tls12 } else { TlsVersion::Tls13 },
+            only_http1: only_http1 != 0,
         };
         match Tls::new(settings, listener::tell) {
             Ok(tls) => Box::into_raw(Box::new(tls)).cast(),

@@ -14,6 +14,8 @@ pub struct TlsSettings {
     pub client_is_optional: bool,
     /// The oldest version that is spoken.
     pub minimum: TlsVersion,
+    /// Whether HTTP/2 is not offered to clients.
+    pub only_http1: bool,
 }
 
 /// A certificate and its key.

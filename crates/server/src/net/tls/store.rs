@@ -17,6 +17,7 @@ use super::identity::{Identity, Validity};
 use super::names::ByName;
 use super::pem::Pem;
 use super::settings::{TlsSettings, TlsVersion};
+use super::stream::HTTP2;
 use super::tls_error::{TlsError, TlsPart};
 
 /// What a listener speaks TLS with; a copy is the same one. Connections keep what they began with.
@@ -142,6 +143,11 @@ impl Tls {
         }
     }
 
+    /// Whether a name stands for rights of its own: clients have certificates, or names have.
+    pub(crate) fn binds_names(&self) -> bool {
+        self.0.settings.client_ca.is_some() || self.0.settings.pairs.len() > 1
+    }
+
     /// What a new connection is given.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         self.0.config.load_full()
@@ -188,6 +194,9 @@ fn build(settings: &TlsSettings, notice: fn(&str)) -> Result<(ServerConfig, Vec<
     let mut config = builder.with_cert_resolver(Arc::new(by_name));
     // What curl --http1.0 asks for, alone (RFC 7301, 6).
     config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
+    if !settings.only_http1 {
+        config.alpn_protocols.insert(0, HTTP2.to_vec());
+    }
     config.session_storage = Arc::new(NoServerSessionStorage {});
     if let Ok(ticketer) = Ticketer::new() {
         config.ticketer = ticketer;

@@ -19,6 +19,9 @@ const WRITE_BYTES: usize = 16 << 10;
 /// in the one before it, and one that is being written.
 pub(crate) const TLS_BYTES: usize = 48 << 10;
 
+/// The name of HTTP/2 over TLS (RFC 9113, 3.2).
+pub(super) const HTTP2: &[u8] = b"h2";
+
 /// How the first bytes of a connection were answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Greeting {
@@ -68,6 +71,16 @@ impl TlsStream {
     /// The peer's certificate in DER, when it was asked for one and gave it.
     pub(crate) fn peer_certificate(&self) -> Option<&[u8]> {
         self.tls.peer_certificates().and_then(|chain| chain.first()).map(AsRef::as_ref)
+    }
+
+    /// Whether HTTP/2 has been agreed on (RFC 7301).
+    pub(crate) fn speaks_http2(&self) -> bool {
+        self.tls.alpn_protocol() == Some(HTTP2)
+    }
+
+    /// The name that the client asked for (RFC 6066, 3).
+    pub(crate) fn server_name(&self) -> Option<&str> {
+        self.tls.server_name()
     }
 
     /// Drives the handshake. An error has been said to the peer, as far as it can be.

@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 use http::{Method, Uri, Version};
 use rookery_exchange::{Departure, RequestId};
 
-use super::record::{Record, cut};
+use super::record::{Protocol, Record, cut};
 use super::{AccessLog, lock};
 
 /// The status in the log of a request whose client went away before it was answered; none was sent. 499 is what nginx
@@ -52,7 +52,7 @@ struct Begun {
     time: SystemTime,
     since: Instant,
     remote: Option<SocketAddr>,
-    is_http10: bool,
+    protocol: Protocol,
     method: usize,
     path: usize,
     query: usize,
@@ -83,8 +83,8 @@ impl Entry {
         }
         let query = head.len();
         head.extend_from_slice(id().as_bytes());
-        let is_http10 = version == Version::HTTP_10;
-        self.begun = Some(Begun { method, path, query, ..Begun::new(log, remote, is_http10) });
+        let protocol = Protocol::of(version);
+        self.begun = Some(Begun { method, path, query, ..Begun::new(log, remote, protocol) });
     }
 
     pub(crate) fn set_status(&mut self, status: u16) {
@@ -124,18 +124,18 @@ impl Entry {
 /// Records a head that could not be read: nothing of it is known.
 pub(crate) fn record_unreadable(current: &CurrentLog, remote: Option<SocketAddr>, status: u16, bytes: usize) {
     if let Some(log) = current.get() {
-        Begun { status, bytes: bytes as u64, ..Begun::new(log, remote, false) }.record(&[]);
+        Begun { status, bytes: bytes as u64, ..Begun::new(log, remote, Protocol::Http11) }.record(&[]);
     }
 }
 
 impl Begun {
-    fn new(log: Arc<AccessLog>, remote: Option<SocketAddr>, is_http10: bool) -> Begun {
+    fn new(log: Arc<AccessLog>, remote: Option<SocketAddr>, protocol: Protocol) -> Begun {
         Begun {
             log,
             time: SystemTime::now(),
             since: Instant::now(),
             remote,
-            is_http10,
+            protocol,
             method: 0,
             path: 0,
             query: 0,
@@ -152,7 +152,7 @@ impl Begun {
             method: &head[..self.method],
             path: &head[self.method..self.path],
             query: &head[self.path..self.query],
-            is_http10: self.is_http10,
+            protocol: self.protocol,
             status: if self.status == 0 { CLIENT_GONE } else { self.status },
             bytes: self.bytes,
             elapsed: self.since.elapsed(),

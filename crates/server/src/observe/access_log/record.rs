@@ -22,8 +22,8 @@ pub struct Record<'a> {
     pub path: &'a [u8],
     /// The query with its `?`, or empty.
     pub query: &'a [u8],
-    /// Whether the client speaks HTTP/1.0.
-    pub is_http10: bool,
+    /// What the client speaks.
+    pub protocol: Protocol,
     /// The reply's status; 101 for a WebSocket, once it is open.
     pub status: u16,
     /// Bytes of the reply's body that were handed to the system.
@@ -34,6 +34,35 @@ pub struct Record<'a> {
     pub aborted: Option<Departure>,
     /// The id of the request; empty when the head was refused before it was known.
     pub request_id: &'a [u8],
+}
+
+/// A version of HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.0.
+    Http10,
+    /// HTTP/1.1; also of a head that could not be read.
+    Http11,
+    /// HTTP/2.
+    Http2,
+}
+
+impl Protocol {
+    pub(super) fn of(version: http::Version) -> Protocol {
+        match version {
+            http::Version::HTTP_10 => Protocol::Http10,
+            http::Version::HTTP_2 => Protocol::Http2,
+            _ => Protocol::Http11,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Protocol::Http10 => "HTTP/1.0",
+            Protocol::Http11 => "HTTP/1.1",
+            Protocol::Http2 => "HTTP/2.0",
+        }
+    }
 }
 
 /// A [`Record`] that stands on its own.
@@ -116,8 +145,8 @@ impl Record<'_> {
         out.push(b' ');
         escape_common(cut(self.path), out);
         escape_common(cut(self.query), out);
-        let version = if self.is_http10 { '0' } else { '1' };
-        writeln!(out, " HTTP/1.{version}\" {} {} {:.6}", self.status, self.bytes, self.elapsed.as_secs_f64())
+        let protocol = self.protocol.name();
+        writeln!(out, " {protocol}\" {} {} {:.6}", self.status, self.bytes, self.elapsed.as_secs_f64())
     }
 
     fn write_json(&self, out: &mut Vec<u8>) -> io::Result<()> {

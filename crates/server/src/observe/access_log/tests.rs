@@ -12,7 +12,7 @@ fn record<'a>(path: &'a [u8], query: &'a [u8]) -> Record<'a> {
         method: b"GET",
         path,
         query,
-        is_http10: false,
+        protocol: Protocol::Http11,
         status: 200,
         bytes: 12,
         elapsed: Duration::from_micros(1234),
@@ -52,7 +52,7 @@ fn a_common_line_has_the_fields_in_their_order() {
         line(&record(b"/a%20b", b"?x=1"), Format::Common),
         "127.0.0.1 - - [21/Nov/2026:07:36:11 +0000] \"GET /a%20b?x=1 HTTP/1.1\" 200 12 0.001234\n"
     );
-    let socket = Record { remote: None, is_http10: true, status: 503, ..record(b"/", b"") };
+    let socket = Record { remote: None, protocol: Protocol::Http10, status: 503, ..record(b"/", b"") };
     assert_eq!(
         line(&socket, Format::Common),
         "- - - [21/Nov/2026:07:36:11 +0000] \"GET / HTTP/1.0\" 503 12 0.001234\n"

@@ -1,0 +1,148 @@
+//! Drives h2 over a connection, to its end.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use h2::Reason;
+use h2::server::Builder;
+
+use super::carrier::Carrier;
+use super::session::{CONNECTION_WINDOW, STREAM_WINDOW, Session};
+use super::stream;
+use crate::http::connection::{Connection, End};
+use crate::http::standing::Phase;
+use crate::peers::table::Peers;
+use crate::rejection::Rejection;
+
+/// Bytes of a reply that h2 holds of each stream.
+const SEND_BUFFER: usize = 64 << 10;
+
+/// Bytes of a frame, each way: what one stream keeps the others waiting for.
+const FRAME: u32 = 16 << 10;
+
+/// Streams that the peer resets before they have been looked at, until it is told to stop.
+const RESET_EARLY: usize = 20;
+
+/// Streams that h2 resets because of what the peer sends on them, or refuses because there are too many.
+const RESET_HERE: usize = 128;
+
+/// Bytes of the table of headers (RFC 7541, 4.2), each way.
+const TABLE: u32 = 4 << 10;
+
+fn builder(peers: &Peers) -> Builder {
+    let mut builder = Builder::new();
+    let most = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
+    builder
+        .max_concurrent_streams(most(peers.limits.streams))
+        .max_header_list_size(most(peers.limits.stream_head_bytes))
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME)
+        .max_send_buffer_size(SEND_BUFFER)
+        .max_pending_accept_reset_streams(RESET_EARLY)
+        .max_local_error_reset_streams(Some(RESET_HERE))
+        .header_table_size(TABLE);
+    builder
+}
+
+/// The name that the peer gave to TLS, where another name may be another's.
+fn bound_name(connection: &Connection) -> Option<Rc<str>> {
+    connection.site.tls.as_ref().filter(|tls| tls.binds_names())?;
+    connection.transport.borrow_mut().tls()?.server_name().map(Rc::from)
+}
+
+/// Ends a session, also when its task panics, or ends with the thread.
+struct Ending(Rc<Session>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.settle();
+        self.0.end();
+    }
+}
+
+/// Serves a connection whose peer speaks HTTP/2. What it is charged, its seat and its deadlines are those of any other.
+pub(crate) async fn serve(connection: &Rc<Connection>) {
+    let peers = &connection.http.peers;
+    let session = connection.set_session(Session::new(peers, bound_name(connection)));
+    let _ending = Ending(Rc::clone(&session));
+    connection.transport.borrow().set_for_streaming(peers.limits.idle_time);
+    let carrier = Carrier { connection: Rc::clone(connection), session: Rc::clone(&session) };
+    let mut handshake = builder(peers).handshake::<_, Bytes>(carrier);
+    let greeted = poll_fn(|cx| {
+        connection.set_waker(cx);
+        if connection.end.get().is_now() {
+            return Poll::Ready(None);
+        }
+        std::pin::Pin::new(&mut handshake).poll(cx).map(Some)
+    });
+    let mut h2 = match greeted.await {
+        Some(Ok(h2)) => h2,
+        Some(Err(error)) => {
+            if !error.is_io() {
+                connection.http.report(Rejection::Http2);
+                connection.has_rest.set(true);
+            }
+            return;
+        }
+        None => return,
+    };
+    connection.enter(Phase::Idle);
+    let (mut is_leaving, mut is_sent_off) = (false, false);
+    let outcome = poll_fn(|cx| {
+        connection.set_waker(cx);
+        match connection.end.get() {
+            End::No => {}
+            End::AfterReply if is_leaving => {}
+            End::AfterReply => {
+                is_leaving = true;
+                h2.graceful_shutdown();
+            }
+            _ => return Poll::Ready(None),
+        }
+        if !is_sent_off && session.is_abuse() {
+            is_sent_off = true;
+            h2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+        }
+        session.begin_turn();
+        loop {
+            match h2.poll_accept(cx) {
+                Poll::Ready(Some(Ok((request, respond)))) => {
+                    stream::spawn(connection, &session, request, respond);
+                }
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+                Poll::Ready(None) => return Poll::Ready(Some(Ok(()))),
+                Poll::Pending => break,
+            }
+        }
+        session.settle();
+        if !is_sent_off && session.is_abuse() {
+            // To be polled again: it is said there.
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    })
+    .await;
+    match outcome {
+        Some(Ok(())) if !is_sent_off => {}
+        // What it has sent is read, so that it sees why.
+        Some(Err(error)) if error.is_go_away() && error.is_remote() => {}
+        Some(Err(error)) if error.is_io() => {}
+        Some(_) => {
+            connection.http.report(Rejection::Http2);
+            connection.has_rest.set(true);
+        }
+        // It has been idle, or is to go for others: told, as far as the socket takes it.
+        None => {
+            h2.abrupt_shutdown(Reason::NO_ERROR);
+            poll_fn(|cx| {
+                // What it does not take now is lost.
+                let _ = h2.poll_closed(cx);
+                Poll::Ready(())
+            })
+            .await;
+        }
+    }
+}

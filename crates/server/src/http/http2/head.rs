@@ -1,0 +1,152 @@
+//! A request's head: what h2 lets through and a server must not, and the form that it has over HTTP/1.1.
+
+use http::header::{CONTENT_LENGTH, COOKIE, HOST};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Uri};
+
+use crate::rejection::Rejection;
+
+/// Gives a head the form that it has over HTTP/1.1: a target without an authority, a Host, one Cookie (RFC 9113, 8.2.3 and
+/// 8.3.1).
+///
+/// # Errors
+/// What it is refused for (RFC 9113, 8.1.1): each of them is read in two ways by somebody.
+pub(super) fn take(head: &mut Parts, lines: usize) -> Result<(), Rejection> {
+    if head.headers.len() > lines {
+        return Err(Rejection::HeadTooLarge);
+    }
+    if head.headers.values().any(|value| has_space(value.as_bytes()))
+        || head.headers.get_all(CONTENT_LENGTH).iter().nth(1).is_some()
+    {
+        return Err(Rejection::Unreadable);
+    }
+    let host = host(head)?;
+    // CONNECT has no path, and is refused as over HTTP/1.1.
+    if head.method != Method::CONNECT {
+        let target = head
+            .uri
+            .path_and_query()
+            .filter(|target| target.as_str() != "*" || head.method == Method::OPTIONS);
+        // Without a path there is none, whatever `path_and_query` says then.
+        let target = target.filter(|_| !head.uri.path().is_empty());
+        head.uri = target.cloned().map(Uri::from).ok_or(Rejection::Target)?;
+    }
+    head.headers.insert(HOST, host);
+    join_cookies(&mut head.headers);
+    Ok(())
+}
+
+/// Whether a value begins or ends with what is no part of it (RFC 9113, 8.2.1).
+fn has_space(value: &[u8]) -> bool {
+    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    is_space(value.first()) || is_space(value.last())
+}
+
+/// The host that is meant, by one name or by two that are the same.
+fn host(head: &Parts) -> Result<HeaderValue, Rejection> {
+    let mut hosts = head.headers.get_all(HOST).iter();
+    let authority = head.uri.authority().map(http::uri::Authority::as_str);
+    match (authority, hosts.next(), hosts.next()) {
+        (_, _, Some(_)) | (None, None, None) => Err(Rejection::Host),
+        (None, Some(host), None) => Ok(host.clone()),
+        (Some(authority), host, None) => {
+            if host.is_some_and(|host| !host.as_bytes().eq_ignore_ascii_case(authority.as_bytes())) {
+                return Err(Rejection::Host);
+            }
+            HeaderValue::from_str(authority).map_err(|_| Rejection::Host)
+        }
+    }
+}
+
+/// What a client says in several Cookies, in one.
+fn join_cookies(headers: &mut HeaderMap) {
+    let mut cookies = headers.get_all(COOKIE).iter();
+    if let (Some(first), Some(second)) = (cookies.next(), cookies.next()) {
+        let all = [first, second].into_iter().chain(cookies).map(HeaderValue::as_bytes);
+        let joined = all.collect::<Vec<_>>().join(&b"; "[..]);
+        if let Ok(joined) = HeaderValue::from_maybe_shared(bytes::Bytes::from(joined)) {
+            headers.insert(COOKIE, joined);
+        }
+    }
+}
+
+/// Bytes that a head holds, as RFC 9113 (6.5.2) counts them.
+pub(super) fn held(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
+}
+
+/// Whether a host is not the one that the client named to TLS (RFC 9110, 15.5.20).
+pub(super) fn is_misdirected(headers: &HeaderMap, named: &str) -> bool {
+    let host = headers.get(HOST).map_or(&b""[..], HeaderValue::as_bytes);
+    // A name to TLS is never an address, and has no port.
+    let name = host.split(|byte| *byte == b':').next().unwrap_or_default();
+    !name.eq_ignore_ascii_case(named.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A head as h2 gives it, with `:authority` if there is one.
+    fn head(authority: Option<&str>, path: &str, lines: &[(&'static str, &str)]) -> Parts {
+        let uri = authority.map_or_else(|| path.to_owned(), |authority| format!("https://{authority}{path}"));
+        let mut request = http::Request::builder().version(http::Version::HTTP_2).uri(uri);
+        for (name, value) in lines {
+            request = request.header(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn a_head_becomes_what_it_is_over_http_1() {
+        let lines =
+            [("accept", "a"), ("cookie", "a=1"), ("accept", "b"), ("cookie", "b=2"), ("cookie", "c=3")];
+        for (authority, lines) in [
+            (Some("example.org:81"), lines.to_vec()),
+            (None, [&[("host", "example.org:81")][..], &lines].concat()),
+            (Some("Example.org:81"), [&lines[..], &[("host", "example.org:81")]].concat()),
+        ] {
+            let mut head = head(authority, "/a?b=c", &lines);
+            take(&mut head, 100).unwrap();
+            assert_eq!(head.uri.to_string(), "/a?b=c");
+            let mut found: Vec<_> = head
+                .headers
+                .iter()
+                .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap().to_lowercase()))
+                .collect();
+            found.sort();
+            assert_eq!(found, ["accept: a", "accept: b", "cookie: a=1; b=2; c=3", "host: example.org:81"]);
+        }
+    }
+
+    #[test]
+    fn what_can_be_read_in_two_ways_is_refused() {
+        let own = Some("a");
+        for (authority, path, lines, expected) in [
+            (own, "/", &[("x", " a")][..], Rejection::Unreadable),
+            (own, "/", &[("x", "a\t")], Rejection::Unreadable),
+            (own, "/", &[("content-length", "1"), ("content-length", "1")], Rejection::Unreadable),
+            (own, "/", &[("host", "b")], Rejection::Host),
+            (own, "/", &[("host", "a"), ("host", "a")], Rejection::Host),
+            (None, "/", &[], Rejection::Host),
+            (None, "*", &[("host", "a")], Rejection::Target),
+            (own, "/", &[("x", "1"), ("y", "2"), ("z", "3"), ("v", "4")], Rejection::HeadTooLarge),
+        ] {
+            assert_eq!(take(&mut head(authority, path, lines), 3), Err(expected), "{path} {lines:?}");
+        }
+        let mut options = head(None, "*", &[("host", "a")]);
+        options.method = Method::OPTIONS;
+        take(&mut options, 3).unwrap();
+        assert_eq!(options.uri, "*");
+    }
+
+    #[test]
+    fn a_host_that_is_not_the_one_that_tls_was_told() {
+        let of = |host: &'static str| HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
+        for (host, expected) in
+            [("a.example", false), ("A.example:8443", false), ("b.example", true), ("a.example.", true)]
+        {
+            assert_eq!(is_misdirected(&of(host), "a.example"), expected, "{host}");
+        }
+    }
+}

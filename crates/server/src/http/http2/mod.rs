@@ -1,0 +1,11 @@
+//! HTTP/2 (RFC 9113) over the crate h2: a connection, and its streams, of which each is a [`Connection`](super::connection) to its
+//! call. So whatever a call may do, and every limit on it, is as over HTTP/1.1.
+
+mod body;
+mod carrier;
+mod date;
+pub(super) mod driver;
+mod frames;
+mod head;
+pub(super) mod session;
+mod stream;

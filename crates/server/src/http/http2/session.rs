@@ -1,0 +1,247 @@
+//! What the streams of an HTTP/2 connection have in common, and what is counted of them.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rookery_exchange::{Charge, Share};
+
+use super::frames::Frames;
+use crate::peers::table::Peers;
+
+/// Bytes that a peer may send of a stream before they are read, and of all streams of a connection: different, so that one that
+/// nobody reads does not stop the others.
+pub(super) const STREAM_WINDOW: u32 = 256 << 10;
+pub(super) const CONNECTION_WINDOW: u32 = 1 << 20;
+
+/// Bytes that are read before the streams are polled: what is in h2's buffer besides, in frames of a byte, is what h2 lets lie unread
+/// of small ones.
+const TURN: usize = 8 << 10;
+
+/// Requests of a connection that may come to nothing, reset by its peer or refused for being wrong, while they are less than half
+/// of all: a browser that leaves a page resets what is under way.
+const IN_VAIN: u64 = 100;
+
+/// Whoever waits for what it has handed over to be written.
+pub(crate) trait Flushed {
+    /// All of it has been.
+    fn has_flushed(&self);
+
+    /// It never will be.
+    fn is_lost(&self);
+}
+
+/// See the module.
+pub(crate) struct Session {
+    peers: Rc<Peers>,
+    /// The keys of the streams that are open.
+    streams: RefCell<Vec<usize>>,
+    /// Those of them whose reply has been handed over: to their peer they may be over.
+    answered: Cell<usize>,
+    /// Streams that have handed something over since all was written.
+    unflushed: RefCell<Vec<Rc<dyn Flushed>>>,
+    /// Whether nothing leaves any more.
+    is_over: Cell<bool>,
+    /// Whether all that was written has left, and whether the socket takes no more.
+    is_clean: Cell<bool>,
+    is_blocked: Cell<bool>,
+    /// Bytes that have been read in this turn.
+    turn: Cell<usize>,
+    /// The name that the peer gave to TLS, where another name may be another's.
+    name: Option<Rc<str>>,
+    frames: RefCell<Frames>,
+    /// Bytes of DATA that have been sent.
+    sent: Cell<u64>,
+    opened: Cell<u64>,
+    in_vain: Cell<u64>,
+    /// Requests whose streams are over, and which the application has all the same.
+    left_behind: RefCell<Vec<Arc<AtomicBool>>>,
+    /// What may come of bodies before it is read, and what that is charged.
+    coming: Cell<usize>,
+    charge: Charge,
+}
+
+impl Session {
+    pub(super) fn new(peers: &Rc<Peers>, name: Option<Rc<str>>) -> Rc<Session> {
+        Rc::new(Session {
+            peers: Rc::clone(peers),
+            streams: RefCell::default(),
+            answered: Cell::new(0),
+            unflushed: RefCell::default(),
+            is_over: Cell::new(false),
+            is_clean: Cell::new(true),
+            is_blocked: Cell::new(false),
+            turn: Cell::new(0),
+            name,
+            frames: RefCell::new(Frames::new()),
+            sent: Cell::new(0),
+            opened: Cell::new(0),
+            in_vain: Cell::new(0),
+            left_behind: RefCell::default(),
+            coming: Cell::new(0),
+            charge: peers.charge(Share::Requests, 0),
+        })
+    }
+
+    // ---- its streams ----
+
+    /// A stream begins. Says whether it is the only one.
+    pub(super) fn open(&self, key: usize) -> bool {
+        self.opened.set(self.opened.get() + 1);
+        let mut streams = self.streams.borrow_mut();
+        streams.push(key);
+        streams.len() == 1
+    }
+
+    /// The whole reply of a stream has been handed over.
+    pub(super) fn has_answered(&self) {
+        self.answered.set(self.answered.get() + 1);
+    }
+
+    /// It has ended. Says whether it was the last one.
+    pub(super) fn close(&self, key: usize, is_answered: bool) -> bool {
+        self.answered.set(self.answered.get() - usize::from(is_answered));
+        let mut streams = self.streams.borrow_mut();
+        if let Some(at) = streams.iter().position(|other| *other == key) {
+            streams.swap_remove(at);
+        }
+        streams.is_empty()
+    }
+
+    pub(crate) fn has_streams(&self) -> bool {
+        !self.streams.borrow().is_empty()
+    }
+
+    /// Whether the application owes one of them a reply.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.streams.borrow().iter().any(|key| self.peers.get(*key).is_some_and(|stream| stream.is_owed()))
+    }
+
+    /// For how many ticks none of its streams has been of use to anybody; `None` when one is being served.
+    pub(crate) fn slowness(&self, now: u32) -> Option<u32> {
+        let streams = self.streams.borrow();
+        let mut all = streams.iter().map(|key| self.peers.get(*key).and_then(|stream| stream.slowness(now)));
+        all.try_fold(u32::MAX, |least, ticks| Some(least.min(ticks?)))
+    }
+
+    /// Requests that its peer has under way: those of streams that are not answered, and those that it gave up and the application still has.
+    pub(super) fn under_way(&self) -> usize {
+        let mut left = self.left_behind.borrow_mut();
+        // Whoever has the exchange has the flag as well, and lets go of it with the exchange.
+        left.retain(|flag| Arc::strong_count(flag) > 1);
+        left.len() + self.streams.borrow().len() - self.answered.get()
+    }
+
+    /// A stream is over, and the application has its request.
+    pub(crate) fn leaves_behind(&self, departed: &Arc<AtomicBool>) {
+        self.left_behind.borrow_mut().push(Arc::clone(departed));
+    }
+
+    /// A request has come to nothing.
+    pub(super) fn was_in_vain(&self) {
+        self.in_vain.set(self.in_vain.get() + 1);
+    }
+
+    /// Whether the peer has the server work for nothing.
+    pub(super) fn is_abuse(&self) -> bool {
+        let in_vain = self.in_vain.get();
+        (in_vain > IN_VAIN && in_vain > self.opened.get() / 2)
+            || self.frames.borrow().is_flood(self.sent.get())
+    }
+
+    pub(super) fn bound_name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    // ---- what is written ----
+
+    /// Something was written, or it was waited for until all had left.
+    pub(super) fn has_written(&self, is_pending: bool, is_clean: bool) {
+        self.is_blocked.set(is_pending);
+        self.is_clean.set(is_clean && !is_pending);
+    }
+
+    /// Whether the socket takes no more: then no stream can be told to be slow.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.is_blocked.get()
+    }
+
+    /// A stream has handed something over: so many bytes of DATA, or a head.
+    pub(super) fn has_handed_over(&self, stream: Rc<dyn Flushed>, bytes: usize) {
+        self.sent.set(self.sent.get() + bytes as u64);
+        if self.is_over.get() {
+            return stream.is_lost();
+        }
+        let mut unflushed = self.unflushed.borrow_mut();
+        if !unflushed.iter().any(|other| Rc::ptr_eq(other, &stream)) {
+            unflushed.push(stream);
+        }
+    }
+
+    /// h2 has nothing more to write: whoever waits for that is told, if all has left.
+    pub(super) fn settle(&self) {
+        if self.is_clean.get() {
+            let unflushed = std::mem::take(&mut *self.unflushed.borrow_mut());
+            for stream in unflushed {
+                stream.has_flushed();
+            }
+        }
+    }
+
+    /// The connection is over: what has not left never will. h2 does not tell that to a stream whose reply it has whole.
+    pub(super) fn end(&self) {
+        self.is_over.set(true);
+        let unflushed = std::mem::take(&mut *self.unflushed.borrow_mut());
+        for stream in unflushed {
+            stream.is_lost();
+        }
+    }
+
+    // ---- what comes ----
+
+    /// The connection is polled: so much may be read again.
+    pub(super) fn begin_turn(&self) {
+        self.turn.set(0);
+    }
+
+    /// Whether no more is to be read before the streams have had their turn.
+    pub(super) fn has_read_enough(&self) -> bool {
+        self.turn.get() >= TURN
+    }
+
+    /// Something has been read.
+    pub(super) fn has_read(&self, bytes: &[u8]) {
+        self.turn.set(self.turn.get() + bytes.len());
+        self.frames.borrow_mut().follow(bytes, self.peers.clock.now());
+    }
+
+    /// A body of so many bytes is to come. `false` when there is no room for what of it may lie here unread.
+    pub(super) fn begin_body(&self, bytes: usize) -> bool {
+        let coming = self.coming.get() + bytes;
+        let (has, needs) = (self.charge.bytes(), coming.min(CONNECTION_WINDOW as usize));
+        if needs > has && !self.peers.make_room(Share::Requests, has, needs - has) {
+            return false;
+        }
+        self.coming.set(coming);
+        self.charge.set(needs);
+        true
+    }
+
+    pub(super) fn end_body(&self, bytes: usize) {
+        let coming = self.coming.get() - bytes;
+        self.coming.set(coming);
+        self.charge.set(coming.min(CONNECTION_WINDOW as usize));
+    }
+
+    /// Since which tick a head is on its way.
+    pub(crate) fn unfinished_since(&self) -> Option<u32> {
+        self.frames.borrow().unfinished_since()
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("streams", &self.streams).finish_non_exhaustive()
+    }
+}
