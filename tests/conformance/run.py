@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def play_server(driver: list[str], size: str) -> int:
-    with serving(example("echo_server")) as url:
+    with serving([example("echo_server"), "127.0.0.1:0", "--deflate"]) as url:
         return play("server", [*driver, "client", url, "*", LEFT_OUT[size]], size)
 
 
@@ -92,10 +92,10 @@ def play(role: str, line: list[str], size: str) -> int:
     return 1 if wrong else 0
 
 
-def example(name: str) -> str:
-    """Builds an example of the crate; its path."""
+def example(name: str, package: str = "rookery-websocket") -> str:
+    """Builds an example of a crate; its path."""
     flags = os.environ.get("CARGO_FLAGS", "--release").split()
-    line = ["cargo", "build", "--quiet", *flags, "-p", "rookery-websocket", "--example", name, "--message-format", "json"]
+    line = ["cargo", "build", "--quiet", *flags, "-p", package, "--example", name, "--message-format", "json"]
     try:
         done = subprocess.run(line, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     except FileNotFoundError:
@@ -108,9 +108,8 @@ def example(name: str) -> str:
 
 
 @contextmanager
-def serving(binary: str):
-    """Our server on a free port; its address."""
-    line = [binary, "127.0.0.1:0", "--deflate"]
+def serving(line: list[str]):
+    """A server of ours, which says where it listens; its address."""
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         try:
             with selectors.DefaultSelector() as selector:
