@@ -17,7 +17,8 @@ pub struct Limits {
     /// Bytes of a request's head: 431. Default 96 KiB: httpuv takes 80 KiB, and apps send cookies of that size. Looked
     /// at when the buffer is full, so that a head whose end comes with its last read may be that read longer.
     pub head_bytes: usize,
-    /// Header lines of a request: 431. Default 2,000, as many as clients of httpuv have been seen to send.
+    /// Header lines of a request: 431. Default 2,000, as many as clients of httpuv have been seen to send. More than 24,576 count as
+    /// so many: the table of headers holds no more, and room for all is made for a head of more than 100.
     pub header_lines: usize,
     /// Bytes of a request's head over HTTP/2, with 32 for each line (RFC 9113, 6.5.2): 431, and the end of the connection past
     /// four times as much. Default 32 KiB: there a line costs its peer a byte, and a connection has many heads.

@@ -76,6 +76,9 @@ enum DriveEnd {
 /// connection starts with the small one, and the rare head that does not fit is read again with the large one.
 const SMALL_TABLE: usize = 100;
 
+/// What [`http::HeaderMap`] holds, which panics past that.
+const LARGEST_TABLE: usize = 24_576;
+
 /// hyper takes no smaller buffer.
 const MIN_BUFFER: usize = 8192;
 
@@ -159,7 +162,7 @@ async fn drive(connection: &Rc<Connection>, rewound: Bytes, has_small_table: boo
     let mut builder = http1::Builder::new();
     builder.half_close(true).title_case_headers(true).max_buf_size(limits.head_bytes.max(MIN_BUFFER));
     if !has_small_table || limits.header_lines < SMALL_TABLE {
-        builder.max_headers(limits.header_lines);
+        builder.max_headers(limits.header_lines.min(LARGEST_TABLE));
     }
     let io = HyperIo { connection: Rc::clone(connection), rewound };
     let mut http = builder.serve_connection(io, service_fn(|request| answer(connection, request)));

@@ -53,6 +53,19 @@ fn header_lines() {
     }
 }
 
+/// The table of headers has a largest size of its own, and must not be made for a limit without end.
+#[test]
+fn header_lines_without_a_limit() {
+    let limits = Limits { header_lines: usize::MAX, head_bytes: 1 << 20, ..Limits::default() };
+    let app = App::new(limits, hello);
+    for (lines, status) in [(101, 200), (24_576, 200), (24_577, 431), (40_000, 431), (101, 200)] {
+        let mut client = app.connect();
+        let head: String = (1..lines).map(|at| format!("X-{at}: {at}\r\n")).collect::<Vec<_>>().concat();
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{head}\r\n"));
+        assert_eq!(client.reply().unwrap().status, status, "{lines}");
+    }
+}
+
 #[test]
 fn body_bytes() {
     let app = App::new(Limits { body_bytes: 1000, ..Limits::default() }, hello);
