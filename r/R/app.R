@@ -10,6 +10,7 @@ AppWrapper <- R6::R6Class(
       private$app <- if (is.function(app)) list(call = app) else app
       # Looked up once: a reference class without the field raises an error for it.
       private$has_on_headers <- isTRUE(try(!is.null(private$app$onHeaders), silent = TRUE))
+      private$has_on_error <- isTRUE(try(is.function(private$app[["onError"]]), silent = TRUE))
       makeActiveBinding("wsconns", function() open_sockets(private$listener), private)
       self$staticPaths <- normalizeStaticPaths(private$field("staticPaths"))
       self$staticPathOptions <- private$read_options(private$field("staticPathOptions"))
@@ -22,9 +23,9 @@ AppWrapper <- R6::R6Class(
     wsProtocols = NULL,
     wsOrigins = NULL,
     wsCompression = NULL,
-    # What the C code calls, and whether it asks `onHeaders`.
+    # What the C code calls, whether it asks `onHeaders`, and whether it keeps requests for `onError`.
     handlers = function() {
-      list(app = private$app, has_on_headers = private$has_on_headers)
+      list(app = private$app, has_on_headers = private$has_on_headers, has_on_error = private$has_on_error)
     },
     # Tells which listener it answers for.
     connect = function(listener) {
@@ -34,6 +35,7 @@ AppWrapper <- R6::R6Class(
   private = list(
     app = NULL,
     has_on_headers = FALSE,
+    has_on_error = FALSE,
     listener = NULL,
     field = function(name) {
       tryCatch(private$app[[name]], error = function(error) NULL)
@@ -62,12 +64,12 @@ open_sockets <- function(listener) {
   list2env(if (!is.null(listener)) .Call(ffi_sockets, listener), envir = new.env(parent = emptyenv()))
 }
 
-# Answers when the promise is settled.
-answer_later <- function(promise, ticket) {
+# Answers when the promise is settled. `req` is for `onError`; NULL for an app without.
+answer_later <- function(promise, ticket, req) {
   attend(
     promise,
-    function(value, .visible) .Call(ffi_respond, ticket, value),
-    function(reason) .Call(ffi_reject, ticket, reason)
+    function(value, .visible) .Call(ffi_respond, ticket, value, req),
+    function(reason) .Call(ffi_reject, ticket, reason, req)
   )
 }
 

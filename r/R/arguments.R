@@ -15,7 +15,7 @@ check_app <- function(app) {
     )
   }
   if (is.list(app) && !is.object(app)) {
-    for (name in intersect(c("call", "onHeaders", "onWSOpen"), names(app))) {
+    for (name in intersect(c("call", "onHeaders", "onWSOpen", "onError"), names(app))) {
       if (!is.null(app[[name]]) && !is.function(app[[name]])) {
         stop("`app$", name, "` must be a function, not ", describe(app[[name]]), ".", call. = FALSE)
       }

@@ -15,6 +15,8 @@ cli_usage <- c(
   "  --log <file>           where access-log lines go: - is stdout, the default",
   "  --no-log               no access log",
   "  --log-format <format>  common (the default) or json",
+  "  --limit <name>=<value> a limit of the server, such as body_bytes=10MB or request_time=30s; once for each",
+  "  --error-detail <what>  what clients are told of errors: none (the default), message or full",
   "  --help                 this text",
   "  --version              rookery's version",
   "",
@@ -30,6 +32,8 @@ cli_options <- list(
   "--tls-key" = list(name = "tls_key", is_flag = FALSE),
   "--log" = list(name = "log", is_flag = FALSE),
   "--log-format" = list(name = "log_format", is_flag = FALSE),
+  "--limit" = list(name = "limit", is_flag = FALSE, is_many = TRUE),
+  "--error-detail" = list(name = "error_detail", is_flag = FALSE),
   "--no-log" = list(name = "no_log", is_flag = TRUE)
 )
 
@@ -65,7 +69,33 @@ cli_serve <- function(asked) {
   log <- if (asked$no_log) FALSE else if (asked$log == "-") TRUE else asked$log
   address <- serve_address(asked$host, asked$port, cli_tls(asked))
   target <- log_target(log, asked$log_format)
-  serve_as_child(detect_target(asked$target), address, list(), target)
+  serve_as_child(detect_target(asked$target), address, list(), target, list(cli = cli_settings(asked)))
+}
+
+# The limits and other settings of the command line, checked before R is started for them.
+cli_settings <- function(asked) {
+  settings <- as.list(if (!is.null(asked$error_detail)) c(error_detail = asked$error_detail))
+  for (limit in asked$limit) {
+    parts <- regmatches(limit, regexec("^([a-z_]+)=(.+)$", limit))[[1]]
+    if (length(parts) == 0) {
+      abort_usage(paste0("`--limit` needs a name and a value, such as body_bytes=10MB, not `", limit, "`."))
+    }
+    settings[[parts[[2]]]] <- parts[[3]]
+  }
+  names <- limit_table()$name
+  for (name in setdiff(names(settings), "error_detail")) {
+    if (!name %in% names) {
+      abort_usage(paste0("`", name, "` is no limit.", did_you_mean(name, names)))
+    }
+    tryCatch(
+      limit_value(settings[[name]], name, paste0("`--limit ", name, "`")),
+      rookery_bad_limit = function(error) abort_usage(conditionMessage(error))
+    )
+  }
+  if (!is.null(settings$error_detail) && !settings$error_detail %in% error_details) {
+    abort_usage(paste0("`--error-detail` must be none, message or full, not `", settings$error_detail, "`."))
+  }
+  settings
 }
 
 cli_tls <- function(asked) {
@@ -84,6 +114,8 @@ cli_parse <- function(arguments) {
     tls_key = NULL,
     log = "-",
     log_format = "common",
+    limit = NULL,
+    error_detail = NULL,
     no_log = FALSE
   )
   words <- character()
@@ -112,16 +144,21 @@ cli_parse <- function(arguments) {
         }
         asked[[option$name]] <- TRUE
       } else if (grepl("=", word, fixed = TRUE)) {
-        asked[[option$name]] <- sub("^[^=]*=", "", word)
+        asked <- cli_take(asked, option, sub("^[^=]*=", "", word))
       } else if (at > length(arguments)) {
         abort_usage(paste0("`", name, "` needs a value."))
       } else {
-        asked[[option$name]] <- arguments[[at]]
+        asked <- cli_take(asked, option, arguments[[at]])
         at <- at + 1
       }
     }
   }
   cli_check(asked, words)
+}
+
+cli_take <- function(asked, option, value) {
+  asked[[option$name]] <- c(if (isTRUE(option$is_many)) asked[[option$name]], value)
+  asked
 }
 
 cli_check <- function(asked, words) {

@@ -13,6 +13,7 @@
   shared$reach_later <- reach_later
   shared$heed <- heed
   shared$hear_interrupts <- hear_interrupts
+  shared$trace <- trace_of
   .Call(ffi_init, topenv(), .globals, shared)
   setHook(packageEvent("later", "onLoad"), use_later)
   if (isNamespaceLoaded("later")) use_later()
@@ -48,7 +49,8 @@ prepare <- function() {
     shared$close_body <- close_body
     shared$socket_parts <- list(WebSocket$public_methods, c(WebSocket$classname, "R6"), WebSocket$public_fields)
     shared$then <- answer_later
-    shared$message <- error_page
+    shared$tell_fault <- tell_fault
+    shared$limit_time <- limit_time
     shared$body_came <- body_came
     shared$body_next <- body_next
     shared$body_over <- body_over

@@ -148,7 +148,7 @@ body_next <- function(receiver) {
 body_answer <- function(receiver, value) {
   receiver$is_answered <- TRUE
   ticket <- receiver$.ticket
-  if (inherits(value, "promise")) answer_later(value, ticket) else .Call(ffi_respond, ticket, value)
+  if (inherits(value, "promise")) answer_later(value, ticket, receiver$req) else .Call(ffi_respond, ticket, value, receiver$req)
 }
 
 # No more comes.

@@ -2,8 +2,8 @@
 # libraries and rookery's httpuv in front of them.
 
 # Runs the child and waits for it. Its stdout and stderr are this process's; SIGINT, SIGTERM and SIGHUP are passed on.
-serve_in_child <- function(found, address, dots, log) {
-  command <- child_command(found, address, dots, log, parent = Sys.getpid())
+serve_in_child <- function(found, address, dots, log, settings = list()) {
+  command <- child_command(found, address, dots, log, settings, parent = Sys.getpid())
   pid <- with_child_environment(command, .Call(ffi_child_start, command$program, command$arguments))
   if (is.character(pid)) {
     abort_serve(paste0("R could not be started (", command$program, "): ", pid), "rookery_exit")
@@ -23,8 +23,8 @@ serve_in_child <- function(found, address, dots, log) {
 }
 
 # Becomes the child, in this process: its id, signals and exit status are then the app's own. For the command line.
-serve_as_child <- function(found, address, dots, log) {
-  command <- child_command(found, address, dots, log)
+serve_as_child <- function(found, address, dots, log, settings = list()) {
+  command <- child_command(found, address, dots, log, settings)
   with_child_environment(command, {
     # An R that is replaced does not tidy up.
     unlink(tempdir(), recursive = TRUE)
@@ -33,7 +33,7 @@ serve_as_child <- function(found, address, dots, log) {
   abort_serve(paste0("R could not be started (", command$program, "): ", problem), "rookery_exit", status = 1L)
 }
 
-child_command <- function(found, address, dots, log, parent = NULL) {
+child_command <- function(found, address, dots, log, settings = list(), parent = NULL) {
   if (inherits(address$tls, "rookery_tls") && any(is_pem(address$tls$key))) {
     # It would go through the environment, which whatever the child starts inherits.
     abort_serve(
@@ -49,12 +49,8 @@ child_command <- function(found, address, dots, log, parent = NULL) {
     dots = dots,
     log = log,
     parent = parent,
-    # The option is this session's, and its folder relative to ours.
-    spool_dir = if (!is.null(getOption("rookery.spool_dir"))) spool_dir(),
-    trusted_proxies = getOption("rookery.trusted_proxies"),
-    proxy_protocol = getOption("rookery.proxy_protocol"),
-    ws_origins = getOption("rookery.ws_origins"),
-    ws_compression = getOption("rookery.ws_compression"),
+    settings = lapply(settings, unclass),
+    options = session_options(),
     ignores_interrupt = ignores_interrupt()
   )
   list(
@@ -140,24 +136,10 @@ child_main <- function(text) {
   if (isTRUE(spec$ignores_interrupt)) {
     .Call(ffi_signals_ignore_interrupt)
   }
-  if (!is.null(spec$spool_dir)) {
-    options(rookery.spool_dir = spec$spool_dir)
-  }
-  if (!is.null(spec$trusted_proxies)) {
-    options(rookery.trusted_proxies = spec$trusted_proxies)
-  }
-  if (!is.null(spec$proxy_protocol)) {
-    options(rookery.proxy_protocol = spec$proxy_protocol)
-  }
-  if (!is.null(spec$ws_origins)) {
-    options(rookery.ws_origins = spec$ws_origins)
-  }
-  if (!is.null(spec$ws_compression)) {
-    options(rookery.ws_compression = spec$ws_compression)
-  }
+  options(spec$options)
   status <- tryCatch(
     {
-      serve_here(spec$found, NULL, spec$address, spec$dots, spec$log)
+      serve_here(spec$found, NULL, spec$address, spec$dots, spec$log, spec$settings)
       0L
     },
     rookery_error = function(error) {

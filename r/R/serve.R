@@ -24,8 +24,9 @@
 #' One line per request, written when the last byte of the reply is out, static files and refused requests included:
 #' client, time, request line, status, bytes of the body as it was sent (compressed or not), and seconds from the head of
 #' the request to the end of the reply. `log_format = "common"` is the Common Log Format with the seconds behind it,
-#' `"json"` one JSON object per line. A function is called with a list of `time`, `remote`, `method`, `path`, `query`,
-#' `status`, `bytes` and `seconds`, at the latest 0.2 s after the request. A log that cannot keep up loses lines rather
+#' `"json"` one JSON object per line, which has the id of the request as well, and `"aborted":true` with a `reason` where the reply is not whole, such
+#' as `"client"` for one that left. A function is called with a list of `time`, `remote`, `method`, `path`, `query`,
+#' `status`, `bytes`, `seconds`, `request_id` and `aborted` (the reason, or `NA`), at the latest 0.2 s after the request. A log that cannot keep up loses lines rather
 #' than holding the server up, and then says how many.
 #'
 #' @param target What to serve, see below.
@@ -39,6 +40,7 @@
 #'   what it encloses, but not your global variables.
 #' @param log_format `"common"` or `"json"`.
 #' @param tls Certificates to speak HTTPS with, by [tls_config()]; `"dev"` for one of this machine's own. `NULL` for HTTP.
+#' @param limits What clients may do, by [server_limits()]; `NULL` for what options say, see [rookery_options()].
 #' @return What the app returned when it ended by itself, otherwise `NULL`; invisibly. An error of class `rookery_exit`
 #'   with a `status` when the R that served a path ended with another exit status than 0.
 #' @examples
@@ -48,12 +50,13 @@
 #' rookery::serve(function(req) list(status = 200L, headers = list(), body = "hello"))
 #' }
 #' @export
-serve <- function(target, host = "127.0.0.1", port = 8000L, ..., log = TRUE, log_format = "common", tls = NULL) {
+serve <- function(target, host = "127.0.0.1", port = 8000L, ..., log = TRUE, log_format = "common", tls = NULL, limits = NULL) {
   address <- serve_address(host, port, tls)
   log <- log_target(log, log_format)
+  settings <- list(argument = check_limits(limits))
   if (is.character(target)) {
     found <- detect_target(target)
-    return(invisible(serve_in_child(found, address, list(...), log)))
+    return(invisible(serve_in_child(found, address, list(...), log, settings)))
   }
   found <- detect_object(target)
   if (is.null(found)) {
@@ -65,14 +68,15 @@ serve <- function(target, host = "127.0.0.1", port = 8000L, ..., log = TRUE, log
       "rookery_bad_target"
     )
   }
-  invisible(serve_here(found, target, address, list(...), log))
+  invisible(serve_here(found, target, address, list(...), log, settings))
 }
 
 #' Serve a folder that has a `_server.yml`
 #'
 #' What deployment tools call for a folder whose `_server.yml` says `engine: rookery`. Its `app:` names the file or
 #' folder to serve, relative to it, and `options:` may name `host` and `port`, which are overruled by the arguments, and `tls`:
-#' `dev`, or the arguments of [tls_config()], such as `cert:` and `key:`, with paths relative to the file.
+#' `dev`, or the arguments of [tls_config()], such as `cert:` and `key:`, with paths relative to the file; `limits:` has fields such as
+#' `body_bytes: 10 MB`, and `error_detail:` and its like are those of [rookery_options()].
 #'
 #' @param settings The path of the `_server.yml`.
 #' @param host,port As in [serve()]; `NULL` for what the file says.
@@ -81,7 +85,7 @@ serve <- function(target, host = "127.0.0.1", port = 8000L, ..., log = TRUE, log
 #' @keywords internal
 launch_server <- function(settings, host = NULL, port = NULL, ...) {
   asked <- settings_read(settings, host, port)
-  invisible(serve_here(asked$found, NULL, asked$address, list(...), log_target(FALSE)))
+  invisible(serve_here(asked$found, NULL, asked$address, list(...), log_target(FALSE), list(file = asked$settings)))
 }
 
 # list(found =, address =): what a `_server.yml` asks for; `host` and `port` overrule it.
@@ -99,18 +103,38 @@ settings_read <- function(settings, host = NULL, port = NULL) {
   if (!is.null(options) && !is.list(options)) {
     abort_unknown(settings, "its `options:` are no fields such as `port: 8000`")
   }
-  found <- detect_target(if (grepl("^(/|~)", app)) app else file.path(dirname(settings), app))
+  found <- detect_target(beside(app, settings))
   if (identical(found$engine, "rookery")) {
     abort_unknown(settings, "its `app:` names a folder with `engine: rookery` again")
   }
   list(
     found = found,
+    settings = settings_fields(options, settings),
     address = serve_address(
       host %||% options[["host"]] %||% "127.0.0.1",
       port %||% options[["port"]] %||% 8000,
       settings_tls(options[["tls"]], settings)
     )
   )
+}
+
+# Limits and other settings among the `options:` of a `_server.yml`: limits have a field of their own there.
+settings_fields <- function(options, settings) {
+  limits <- options[["limits"]]
+  if (!is.null(limits) && (!is.list(limits) || is.null(names(limits)))) {
+    abort_unknown(settings, "its `limits:` are no fields such as `body_bytes: 10 MB`")
+  }
+  where <- paste0("`", settings, "`")
+  fields <- read_settings(c(read_settings(limits, where), options[intersect(names(options), setting_names)]), where)
+  if (is.character(fields$spool_dir)) {
+    fields$spool_dir <- beside(fields$spool_dir, settings)
+  }
+  fields
+}
+
+# A path of a `_server.yml`, which is relative to it.
+beside <- function(path, settings) {
+  if (grepl("^(/|~)", path)) path else file.path(dirname(settings), path)
 }
 
 # `tls:` of a `_server.yml`.
@@ -131,7 +155,11 @@ settings_tls <- function(fields, settings) {
 }
 
 # Runs an app in this R until it ends or is told to: the body of serve() for an object, and of the child for a path.
-serve_here <- function(found, object, address, dots, log) {
+serve_here <- function(found, object, address, dots, log, settings = list()) {
+  # Of an engine that is rookery itself, the outer one's count as well.
+  before <- .globals$settings
+  on.exit(.globals$settings <- before)
+  .globals$settings <- utils::modifyList(as.list(before), Filter(Negate(is.null), settings))
   if (found$kind %in% c("shiny", "plumber", "fiery", "ambiorix", "rmarkdown", "engine")) {
     use_compat(quiet = TRUE)
     check_installed(found)
@@ -141,7 +169,7 @@ serve_here <- function(found, object, address, dots, log) {
   address <- probe(address)
   # Of an engine that is rookery itself, the outer one's stays.
   outer <- .globals$tls
-  on.exit(.globals$tls <- outer)
+  on.exit(.globals$tls <- outer, add = TRUE)
   if (!is.null(tls)) {
     .globals$tls <- list(tls = tls, port = address$port, socket = address$socket)
   }

@@ -21,20 +21,31 @@
 #'     512) and `takeover` (may messages refer back to earlier ones: better, and half a megabyte for each of at most 64 clients;
 #'     default `FALSE`). `NULL`, the default, is what the option `rookery.ws_compression` says, and else `FALSE`. Do not compress a secret
 #'     and a stranger's text in one message, nor with `takeover` over one connection: the length tells what they have in common.}
+#'   \item{`onError(cond, req, info)`}{is told of each failure, see below.}
 #'   \item{`staticPaths`}{folders and files that are served without R, see [staticPath()].}
 #'   \item{`staticPathOptions`}{their options, see [staticPathOptions()].}
 #' }
 #'
 #' @section The request:
 #' An environment with `REQUEST_METHOD`, `PATH_INFO` (not decoded), `QUERY_STRING` (with its `?`), `HTTP_*` and
-#' `HEADERS`, `CONTENT_TYPE`, `CONTENT_LENGTH`, `SERVER_NAME`, `SERVER_PORT`, `REMOTE_ADDR`, `REMOTE_PORT`, and
+#' `HEADERS`, `CONTENT_TYPE`, `CONTENT_LENGTH`, `SERVER_NAME`, `SERVER_PORT`, `REMOTE_ADDR`, `REMOTE_PORT`, `REQUEST_ID` (what a trusted proxy's
+#' `X-Request-Id` says, else the trace of its `traceparent`, else a name of the server's own; also in the access log), and
 #' `rook.input`, whose `$read(l)`, `$read_lines(n)` and `$rewind()` read the body.
 #'
 #' @section The response:
 #' A list (or environment, R6 or reference class object) with `status` (a number), `headers` (a named list or character
 #' vector) and `body`: a string, a raw vector, `NULL`, `list(file = path, owned = FALSE)`, or a function that is asked for pieces
 #' (see [stream_body()], and [stream_response()] to write to it); or a promise of one.
-#' Anything else, and any error, is answered with status 500, and told on stderr with the route it happened on.
+#' Anything else, and any error, is answered with status 500, and told on stderr with the route it happened on, the id of the request and the
+#' calls that led to it.
+#'
+#' @section Errors:
+#' Clients are told that there was an error and the id of the request, and no more, unless `error_detail` says so, see [rookery_options()]: as
+#' `application/problem+json` if they ask for JSON, else as text. `onError` is called once for each failure, before that, with as many of its
+#' three arguments as it has: the condition; the request, or `NULL` where R has it no more; and a list of `stage` (`"call"`, `"onHeaders"`,
+#' `"response"`, `"promise"`, `"stream"`, `"receive"`, `"onWSOpen"`, `"message"`, `"close"`, `"drain"`, `"request"`), `request_id`, `trace` (lines of text), `frames` (a data
+#' frame of `call`, `file`, `line`, `package`), `seconds` since R took the request, and `headers`, of which secrets are masked. A response that it returns
+#' is sent instead, where none has begun; of that to a stream, the text alone, and never a promise of one. An error within it is told, and goes no further.
 #'
 #' @section Large bodies:
 #' A request's body of more than 1 MiB is kept in a file without a name in the folder that the option
@@ -49,6 +60,7 @@
 #' @param app The app. `NULL` or an empty list answers everything but static paths with 404.
 #' @param quiet Whether to say nothing on stderr when the server cannot be started.
 #' @param tls Certificates to speak HTTPS with, by [tls_config()]; `"dev"` for one of this machine's own. `NULL` for HTTP.
+#' @param limits What clients may do, by [server_limits()]; `NULL` for what options say, see [rookery_options()]. Servers of one process share them.
 #' @return A server object with `$stop()`, `$isRunning()`, `$getHost()`, `$getPort()`, `$reload_tls()` (see [tls_config()]) and, for
 #'   static paths, `$getStaticPaths()`, `$setStaticPath()`, `$removeStaticPath()`, `$getStaticPathOptions()` and
 #'   `$setStaticPathOption()`.
@@ -59,16 +71,16 @@
 #' server$getPort()
 #' server$stop()
 #' @export
-startServer <- function(host, port, app, quiet = FALSE, tls = NULL) {
-  WebServer$new(host, port, app, quiet, tls)
+startServer <- function(host, port, app, quiet = FALSE, tls = NULL, limits = NULL) {
+  WebServer$new(host, port, app, quiet, tls, limits)
 }
 
 #' @param name The path of a Unix socket. A socket that nobody listens on any more is replaced.
 #' @param mask The umask for its creation, as an integer; `NULL` leaves the process's.
 #' @rdname startServer
 #' @export
-startPipeServer <- function(name, mask, app, quiet = FALSE, tls = NULL) {
-  PipeServer$new(name, mask, app, quiet, tls)
+startPipeServer <- function(name, mask, app, quiet = FALSE, tls = NULL, limits = NULL) {
+  PipeServer$new(name, mask, app, quiet, tls, limits)
 }
 
 #' @rdname startServer
@@ -89,8 +101,8 @@ startDaemonizedServer <- startServer
 #' })
 #' }
 #' @export
-runServer <- function(host, port, app, interruptIntervalMs = NULL, tls = NULL) {
-  server <- startServer(host, port, app, tls = tls)
+runServer <- function(host, port, app, interruptIntervalMs = NULL, tls = NULL, limits = NULL) {
+  server <- startServer(host, port, app, tls = tls, limits = limits)
   on.exit(stopServer(server))
   service(0)
 }
@@ -230,7 +242,7 @@ Server <- R6::R6Class(
       private$running
     },
     # `bind` is the entry point that binds; a string that it returns says why it could not.
-    listen = function(app, quiet, tls, what, bind) {
+    listen = function(app, quiet, tls, limits, what, bind) {
       check_app(app)
       check_flag(quiet, "quiet")
       prepare()
@@ -240,13 +252,17 @@ Server <- R6::R6Class(
       proxies <- trusted_proxies()
       proxy_header <- has_proxy_header()
       tls <- tls_open(tls)
+      apply_limits(limits)
+      detail <- setting_of("error_detail")$value
       private$is_https <- !is.null(tls)
       private$appWrapper <- AppWrapper$new(app)
       private$site <- site_new(private$appWrapper$staticPaths, private$appWrapper$staticPathOptions)
       handlers <- private$appWrapper$handlers()
+      settings <- list(handlers$has_on_headers, handlers$has_on_error, detail != "httpuv", detail, interrupt_after())
+      tells_id <- setting_of("request_id_header")$value
       bound <- bind(list(
-        private$site, handlers$app, handlers$has_on_headers, spool, tls, proxies, proxy_header,
-        list(private$appWrapper$wsProtocols, private$appWrapper$wsCompression), private$appWrapper$wsOrigins
+        private$site, handlers$app, settings, spool, tls, proxies, proxy_header,
+        list(private$appWrapper$wsProtocols, private$appWrapper$wsCompression), private$appWrapper$wsOrigins, tells_id
       ))
       if (is.character(bound)) {
         if (!quiet) {
@@ -269,13 +285,13 @@ WebServer <- R6::R6Class(
   cloneable = FALSE,
   inherit = Server,
   public = list(
-    initialize = function(host, port, app, quiet = FALSE, tls = NULL) {
+    initialize = function(host, port, app, quiet = FALSE, tls = NULL, limits = NULL) {
       check_host(host)
       check_port(port)
       private$host <- host
       private$port <- port
       tls <- tls %||% tls_of_serve(port = port)
-      bound <- private$listen(app, quiet, tls, "createTcpServer", function(setup) {
+      bound <- private$listen(app, quiet, tls, limits, "createTcpServer", function(setup) {
         .Call(ffi_listen_tcp, host, if (is.na(port)) 0 else port, setup)
       })
       if (is.na(port) || port == 0) {
@@ -300,14 +316,14 @@ PipeServer <- R6::R6Class(
   cloneable = FALSE,
   inherit = Server,
   public = list(
-    initialize = function(name, mask, app, quiet = FALSE, tls = NULL) {
+    initialize = function(name, mask, app, quiet = FALSE, tls = NULL, limits = NULL) {
       if (!is.character(name) || length(name) != 1 || is.na(name) || !nzchar(name)) {
         stop("`name` must be the path of a socket, as one string.", call. = FALSE)
       }
       private$mask <- if (is.null(mask)) -1L else check_mask(mask)
       path <- path.expand(name)
       tls <- tls %||% tls_of_serve(socket = path)
-      private$listen(app, quiet, tls, "createPipeServer", function(setup) {
+      private$listen(app, quiet, tls, limits, "createPipeServer", function(setup) {
         .Call(ffi_listen_unix, path, private$mask, setup)
       })
       private$name <- normalizePath(path)

@@ -215,26 +215,14 @@ format_fingerprint <- function(text) {
   paste(substring(toupper(text), seq(1, nchar(text), 2), seq(2, nchar(text), 2)), collapse = ":")
 }
 
-# Whose X-Forwarded-Proto is believed: the option, when a server is started.
+# Whose X-Forwarded-Proto and X-Request-Id are believed.
 trusted_proxies <- function() {
-  proxies <- getOption("rookery.trusted_proxies")
-  if (is.null(proxies)) {
-    return(character())
-  }
-  if (!is.character(proxies) || anyNA(proxies)) {
-    stop(
-      "The option `rookery.trusted_proxies` must be addresses or networks, as strings, not ", describe(proxies), ".",
-      call. = FALSE
-    )
-  }
-  proxies
+  setting_of("trusted_proxies")$value
 }
 
 # Whether connections begin with the header of the PROXY protocol: the option, when a server is started.
 has_proxy_header <- function() {
-  given <- getOption("rookery.proxy_protocol", FALSE)
-  check_flag(given, "options(rookery.proxy_protocol)")
-  given
+  setting_of("proxy_protocol")$value
 }
 
 # What serve() speaks HTTPS with, for the server on its own port or socket: the app's framework starts it, and knows nothing

@@ -57,34 +57,34 @@ check_protocols <- function(value, name) {
 
 # The hosts beside the server's own whose pages may open WebSockets; NULL: all may.
 read_origins <- function(origins) {
-  name <- "app$wsOrigins"
-  if (is.null(origins)) {
-    origins <- getOption("rookery.ws_origins")
-    name <- "getOption(\"rookery.ws_origins\")"
-    if (is.null(origins)) {
-      return(NULL)
-    }
-  }
+  origins <- if (is.null(origins)) setting_of("ws_origins")$value else check_origins(origins, "`app$wsOrigins`")
+  if (!is.null(origins)) setdiff(origins, "same")
+}
+
+check_origins <- function(origins, where) {
   is_host <- is.character(origins) & grepl("^([*][.])?[-_.0-9A-Za-z]+(:[0-9]+)?$|^\\[[0-9A-Fa-f:.]+\\](:[0-9]+)?$", origins)
   if (!is.character(origins) || anyNA(origins) || !all(is_host)) {
     wrong <- if (is.character(origins)) encodeString(origins[!is_host][[1]], quote = "\"") else describe(origins)
     stop(
-      "`", name, "` must be \"same\", or hosts such as \"example.org\", \"*.example.org\" or \"localhost:8000\" without `https://`, not ",
+      where, " must be \"same\", or hosts such as \"example.org\", \"*.example.org\" or \"localhost:8000\" without `https://`, not ",
       wrong, ".",
       call. = FALSE
     )
   }
-  setdiff(origins, "same")
+  origins
 }
 
 # c(level, threshold, takeover) of `wsCompression`; level 0: off.
 read_compression <- function(compression) {
-  name <- "app$wsCompression"
   if (is.null(compression)) {
-    compression <- getOption("rookery.ws_compression", FALSE)
-    name <- "getOption(\"rookery.ws_compression\")"
+    setting <- setting_of("ws_compression")
+    return(compression_rules(setting$value, setting$where))
   }
-  wrong <- function(what) stop("`", name, what, call. = FALSE)
+  compression_rules(compression, "`app$wsCompression`")
+}
+
+compression_rules <- function(compression, where) {
+  wrong <- function(what) stop(where, what, call. = FALSE)
   default <- list(level = 2, threshold = 512, takeover = FALSE)
   if (identical(compression, FALSE)) {
     return(c(0, 0, 0))
@@ -94,18 +94,18 @@ read_compression <- function(compression) {
   }
   known <- is.list(compression) && length(compression) > 0 && !is.null(names(compression))
   if (!known || !all(names(compression) %in% names(default)) || anyDuplicated(names(compression)) > 0) {
-    wrong(paste0("` must be TRUE, FALSE, or a list of `level`, `threshold` and `takeover`, not ", describe(compression), "."))
+    wrong(paste0(" must be TRUE, FALSE, or a list of `level`, `threshold` and `takeover`, not ", describe(compression), "."))
   }
   all <- utils::modifyList(default, compression)
   is_number <- function(x, from, to) is.numeric(x) && length(x) == 1 && !is.na(x) && x >= from && x <= to
   if (!is_number(all$level, 1, 9) || all$level != trunc(all$level)) {
-    wrong(paste0("$level` must be a whole number from 1 to 9, not ", describe(all$level), "."))
+    wrong(paste0(": `level` must be a whole number from 1 to 9, not ", describe(all$level), "."))
   }
   if (!is_number(all$threshold, 0, Inf)) {
-    wrong(paste0("$threshold` must be a number of bytes, not ", describe(all$threshold), "."))
+    wrong(paste0(": `threshold` must be a number of bytes, not ", describe(all$threshold), "."))
   }
   if (!isTRUE(all$takeover) && !isFALSE(all$takeover)) {
-    wrong(paste0("$takeover` must be TRUE or FALSE, not ", describe(all$takeover), "."))
+    wrong(paste0(": `takeover` must be TRUE or FALSE, not ", describe(all$takeover), "."))
   }
   # What is longer than any message is not compressed.
   as.double(c(all$level, min(all$threshold, 2^52), all$takeover))

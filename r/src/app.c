@@ -1,5 +1,4 @@
 // A request's way through an app: req, onHeaders, call, reply; and what becomes of every failure on it.
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +10,15 @@ struct app {
     uint64_t token;
     bool has_on_headers;
     uint64_t socket_rules;  // token of what socket_accept() takes
+    bool has_on_error;
+    bool shows_id;          // whether requests have REQUEST_ID
+    int detail;             // what clients see of errors: an index in `details`
+    double most_seconds;    // for R, of one request; 0: as many as it takes
 };
+
+// `rookery.error_detail`, in R/errors.R. The last is what httpuv shows.
+static const char* const details[] = {"none", "message", "full", "httpuv"};
+enum { DETAIL_HTTPUV = 3, DETAIL_COUNT = 4 };
 
 static struct app* apps;
 static size_t app_count;
@@ -25,13 +32,44 @@ static struct app* find_app(uint32_t listener) {
     return NULL;
 }
 
-void app_set(uint32_t listener, SEXP app, bool has_on_headers, SEXP socket_rules) {
+static bool is_true(SEXP settings, int at) {
+    return Rf_asLogical(VECTOR_ELT(settings, at)) == TRUE;
+}
+
+// `settings` is list(has_on_headers, has_on_error, shows_id, detail, most_seconds).
+void app_set(uint32_t listener, SEXP app, SEXP settings, SEXP socket_rules) {
     struct app* more = realloc(apps, sizeof(struct app) * (app_count + 1));
     if (more == NULL) {
         Rf_error("rookery: out of memory");
     }
     apps = more;
-    apps[app_count++] = (struct app){listener, keep(app), has_on_headers, keep(socket_rules)};
+    struct app* set = &apps[app_count++];
+    *set = (struct app){
+        .listener = listener,
+        .token = keep(app),
+        .socket_rules = keep(socket_rules),
+        .has_on_headers = is_true(settings, 0),
+        .has_on_error = is_true(settings, 1),
+        .shows_id = is_true(settings, 2),
+        .most_seconds = Rf_asReal(VECTOR_ELT(settings, 4)),
+    };
+    const char* detail = CHAR(STRING_ELT(VECTOR_ELT(settings, 3), 0));
+    while (set->detail < DETAIL_COUNT - 1 && strcmp(details[set->detail], detail) != 0) {
+        set->detail++;
+    }
+}
+
+struct app_facts app_facts(uint32_t listener) {
+    const struct app* app = find_app(listener);
+    if (app == NULL) {
+        return (struct app_facts){.app = R_NilValue, .detail = details[0]};
+    }
+    return (struct app_facts){
+        .app = kept(app->token),
+        .detail = details[app->detail],
+        .is_httpuv = app->detail == DETAIL_HTTPUV,
+        .has_on_error = app->has_on_error,
+    };
 }
 
 void app_remove(uint32_t listener) {
@@ -46,14 +84,17 @@ void app_remove(uint32_t listener) {
 // Where a request is on its way.
 enum stage { STAGE_REQUEST, STAGE_ON_HEADERS, STAGE_CALL, STAGE_RESPONSE, STAGE_PROMISE, STAGE_ON_WS_OPEN };
 
-static const char* const stage_names[] = {"reading the request", "onHeaders", "call", "the response", "the response of a promise",
-                                          "onWSOpen"};
+static const char* const stage_names[] = {"request", "onHeaders", "call", "response", "response", "onWSOpen"};
+static const char* const stage_labels[] = {"reading the request", "onHeaders", "call", "the response", "the response of a promise",
+                                           "onWSOpen"};
 
 struct visit {
     const struct rk_event* event;
     const struct app* app;
     enum stage stage;
     const char* problem;
+    SEXP req;        // while it is guarded
+    uint64_t token;  // of it, for onError; 0: there is none
 };
 
 // Sends the reply and lets go of what R held for the request.
@@ -66,10 +107,11 @@ static bool is_nothing(SEXP value) {
     return value == R_NilValue || (TYPEOF(value) == VECSXP && XLENGTH(value) == 0);
 }
 
-static SEXP make_ticket(uint32_t slot, uint64_t id) {
-    SEXP ticket = Rf_allocVector(REALSXP, 2);
+SEXP ticket_new(uint32_t slot, uint64_t id) {
+    SEXP ticket = Rf_allocVector(REALSXP, 3);
     REAL(ticket)[0] = (double)slot;
     REAL(ticket)[1] = (double)id;
+    REAL(ticket)[2] = event_began();
     return ticket;
 }
 
@@ -81,8 +123,10 @@ static void take_result(struct visit* visit, SEXP value) {
     if (Rf_inherits(value, "promise")) {
         SEXP fulfilled = promise_value(value);
         if (fulfilled == NULL) {
-            SEXP ticket = PROTECT(make_ticket(slot, id));
-            SEXP call = PROTECT(Rf_lang3(objs.then, value, ticket));
+            SEXP ticket = PROTECT(ticket_new(slot, id));
+            // Else what the request holds could go before it is answered.
+            SEXP req = visit->app->has_on_error ? visit->req : R_NilValue;
+            SEXP call = PROTECT(Rf_lang4(objs.then, value, ticket, req));
             Rf_eval(call, R_BaseEnv);
             UNPROTECT(2);
             return;
@@ -120,7 +164,7 @@ static SEXP say_on_headers(struct visit* visit, SEXP app, SEXP req) {
 // What onHeaders() has answered.
 static void take_answer(struct visit* visit, SEXP value) {
     if (receive_is(value)) {
-        visit->problem = receive_begin(visit->event, value);
+        visit->problem = receive_begin(visit->event, value, visit->app->has_on_error ? visit->req : R_NilValue);
     } else {
         take_result(visit, value);
     }
@@ -178,6 +222,20 @@ static void ask_call(struct visit* visit, SEXP app, SEXP req) {
     UNPROTECT(1);
 }
 
+// Of what R does from now on. May jump.
+static void limit_time(double seconds) {
+    SEXP limit = PROTECT(Rf_ScalarReal(seconds));
+    SEXP call = PROTECT(Rf_lang2(objs.limit_time, limit));
+    Rf_eval(call, R_BaseEnv);
+    UNPROTECT(2);
+}
+
+static SEXP run_no_limit(void* data) {
+    (void)data;
+    limit_time(R_PosInf);
+    return R_NilValue;
+}
+
 // The guarded part of a visit: every R object of the exchange is made here.
 static SEXP run_visit(void* data) {
     struct visit* visit = data;
@@ -185,7 +243,17 @@ static SEXP run_visit(void* data) {
     SEXP app = PROTECT(kept(visit->app->token));
     bool is_second = event->kind == RK_REQUEST && event->token != 0;
     SEXP req = PROTECT(is_second ? kept(event->token) : request_new(event));
+    if (visit->app->shows_id && !is_second) {
+        request_bind_id(req, event);
+    }
+    visit->req = req;
+    if (visit->app->has_on_error) {
+        visit->token = keep(req);
+    }
     event_is_read();
+    if (visit->app->most_seconds > 0) {
+        limit_time(visit->app->most_seconds);
+    }
     switch (event->kind) {
     case RK_HEAD:
         if (!ask_on_headers(visit, app, req)) {
@@ -211,50 +279,50 @@ static SEXP run_visit(void* data) {
     return R_NilValue;
 }
 
-// "GET /path", cut where it is longer than a line of a log should be.
-enum { ROUTE_METHOD = 16, ROUTE_PATH = 200, ROUTE_MAX = ROUTE_METHOD + 1 + ROUTE_PATH + 1 };
+// Bytes of a route that are told.
+enum { ROUTE_MAX = 218 };
 
-static char* route_part(char* out, struct rk_bytes part, size_t most) {
-    size_t len = part.len < most ? part.len : most;
-    memcpy(out, part.start, len);
-    return out + len;
-}
-
-// By snprintf() it takes 1,200 instructions, for every request.
-static void route_of(const struct rk_event* event, char out[ROUTE_MAX]) {
-    out = route_part(out, event->method, ROUTE_METHOD);
-    *out++ = ' ';
-    *route_part(out, event->path, ROUTE_PATH) = '\0';
-}
-
-// 500 with httpuv's two texts.
-void answer_failure(uint32_t slot, uint64_t id, SEXP condition) {
-    static const char type[] = "text/plain; charset=UTF-8";
-    static const char plain[] = "An exception occurred.";
-    if (condition != R_NilValue) {
-        bool failed;
-        SEXP call = PROTECT(Rf_lang2(objs.message, condition));
-        SEXP text = PROTECT(call_quietly(call, &failed));
-        if (!failed && TYPEOF(text) == STRSXP && XLENGTH(text) == 1) {
-            response_text(slot, id, 500, type, CHAR(STRING_ELT(text, 0)), (size_t)LENGTH(STRING_ELT(text, 0)));
-            UNPROTECT(2);
-            rk_reply_fail(slot, id);
-            app_respond(slot, id);
-            return;
-        }
-        UNPROTECT(2);
+static void fail(const struct visit* visit, struct guard* guard, char route[ROUTE_MAX], double began) {
+    const struct rk_event* event = visit->event;
+    enum failure failure = guard->failure;
+    SEXP caught = PROTECT(guard_caught(guard));
+    const char* text = visit->problem;
+    if (failure == FAILURE_INTERRUPT) {
+        text = "interrupted";
+    } else if (text == NULL && caught == R_NilValue) {
+        text = "left by a restart or a condition that is no error";
     }
-    response_text(slot, id, 500, type, plain, sizeof plain - 1);
-    rk_reply_fail(slot, id);
-    app_respond(slot, id);
+    if (route[0] == '\0') {
+        rk_route(event->slot, event->id, route, ROUTE_MAX);
+    }
+    struct fault fault = {
+        .listener = event->listener,
+        .slot = event->slot,
+        .id = event->id,
+        .stage = stage_names[visit->stage],
+        .label = stage_labels[visit->stage],
+        .route = route,
+        .req = kept(visit->token),
+        .began = began,
+        .is_answerable = visit->stage != STAGE_ON_WS_OPEN,
+    };
+    if (fault.is_answerable) {
+        fault_answer(&fault, caught, text);
+    } else {
+        static const char reason[] = "Error in onWSOpen";
+        fault_tell(&fault, caught, text);
+        rk_ws_close(event->id, 1011, reason, sizeof reason - 1);
+    }
+    UNPROTECT(1);
+    guard_pass_on(failure);
 }
 
 static void handle_request(const struct rk_event* event) {
     const struct app* app = find_app(event->listener);
     struct visit visit = {.event = event, .app = app};
-    // The event's pointers, and `apps`, may be gone when R code has run: what a failure needs is copied first.
+    // `apps` may be another when R code has run.
     struct app copy;
-    char route[ROUTE_MAX];
+    char route[ROUTE_MAX] = "";
     if (app == NULL) {
         // Its server was stopped with the request in the queue: nobody is there to answer, nobody to read it.
         rk_refuse(event->slot, event->id);
@@ -264,34 +332,24 @@ static void handle_request(const struct rk_event* event) {
     }
     copy = *app;
     visit.app = &copy;
-    route_of(event, route);
+    if (event->kind == RK_HANDSHAKE) {
+        // R holds it no more when onWSOpen is called. Any other is asked for what it was when it has failed.
+        rk_route(event->slot, event->id, route, sizeof route);
+    }
+    double began = event_began();
     struct guard guard = {.body = run_visit, .data = &visit};
     enum failure failure = guard_run(&guard);
+    if (copy.most_seconds > 0) {
+        struct guard end = {.body = run_no_limit};
+        guard_run(&end);
+        release(end.token);
+    }
+    if (failure != FAILURE_NONE || visit.problem != NULL) {
+        fail(&visit, &guard, route, began);
+    }
+    release(visit.token);
     // Of a request that onHeaders has seen; 0 for all others.
     release(event->token);
-    if (failure == FAILURE_NONE && visit.problem == NULL) {
-        return;
-    }
-    SEXP condition = PROTECT(kept(guard.token));
-    release(guard.token);
-    char where[320];
-    snprintf(where, sizeof where, "%s (%s)", route, stage_names[visit.stage]);
-    const char* text = visit.problem;
-    if (failure == FAILURE_INTERRUPT) {
-        text = "interrupted";
-    } else if (text == NULL && condition == R_NilValue) {
-        text = "left by a restart or a condition that is no error";
-    }
-    report(where, condition, text);
-    if (visit.stage == STAGE_ON_WS_OPEN) {
-        static const char reason[] = "Error in onWSOpen";
-        rk_ws_close(event->id, 1011, reason, sizeof reason - 1);
-    } else {
-        bool is_apps = visit.stage == STAGE_CALL || visit.stage == STAGE_ON_HEADERS;
-        answer_failure(event->slot, event->id, is_apps ? condition : R_NilValue);
-    }
-    UNPROTECT(1);
-    guard_pass_on(failure);
 }
 
 void handle_event(const struct rk_event* event) {
@@ -341,15 +399,24 @@ static SEXP run_settled(void* data) {
     return R_NilValue;
 }
 
-static void end_promise(uint32_t slot, uint64_t id, SEXP condition, const char* text, bool is_apps) {
-    char where[320];
-    size_t len = (size_t)rk_route(slot, id, where, 256);
-    snprintf(where + len, sizeof where - len, " (%s)", is_apps ? "a promise" : "the response of a promise");
-    report(where, condition, text);
-    answer_failure(slot, id, is_apps ? condition : R_NilValue);
+static void end_promise(SEXP ticket, SEXP req, SEXP caught, const char* text, bool is_apps) {
+    char route[ROUTE_MAX];
+    struct fault fault = {
+        .slot = (uint32_t)REAL(ticket)[0],
+        .id = (uint64_t)REAL(ticket)[1],
+        .stage = is_apps ? "promise" : "response",
+        .label = is_apps ? "a promise" : "the response of a promise",
+        .route = route,
+        .req = req,
+        .began = REAL(ticket)[2],
+        .is_answerable = true,
+    };
+    fault.listener = rk_listener_of(fault.slot, fault.id);
+    rk_route(fault.slot, fault.id, route, sizeof route);
+    fault_answer(&fault, caught, text);
 }
 
-SEXP ffi_respond(SEXP ticket, SEXP value) {
+SEXP ffi_respond(SEXP ticket, SEXP value, SEXP req) {
     struct settled settled = {(uint32_t)REAL(ticket)[0], (uint64_t)REAL(ticket)[1], value, NULL};
     if (!rk_is_held(settled.slot, settled.id)) {
         return R_NilValue;
@@ -358,24 +425,23 @@ SEXP ffi_respond(SEXP ticket, SEXP value) {
     guard_begin();
     enum failure failure = guard_run(&guard);
     guard_end();
-    SEXP condition = PROTECT(kept(guard.token));
-    release(guard.token);
+    SEXP caught = PROTECT(guard_caught(&guard));
     if (failure == FAILURE_NONE && settled.problem == NULL) {
         app_respond(settled.slot, settled.id);
         stream_begin();
     } else {
-        end_promise(settled.slot, settled.id, condition, settled.problem, false);
+        end_promise(ticket, req, caught, settled.problem, false);
     }
     UNPROTECT(1);
     rk_flush();
     return R_NilValue;
 }
 
-SEXP ffi_reject(SEXP ticket, SEXP condition) {
-    uint32_t slot = (uint32_t)REAL(ticket)[0];
-    uint64_t id = (uint64_t)REAL(ticket)[1];
-    if (rk_is_held(slot, id)) {
-        end_promise(slot, id, condition, NULL, true);
+SEXP ffi_reject(SEXP ticket, SEXP condition, SEXP req) {
+    if (rk_is_held((uint32_t)REAL(ticket)[0], (uint64_t)REAL(ticket)[1])) {
+        SEXP caught = PROTECT(caught_of(condition));
+        end_promise(ticket, req, caught, NULL, true);
+        UNPROTECT(1);
         rk_flush();
     }
     return R_NilValue;

@@ -67,10 +67,9 @@ static void run_guarded(SEXP (*body)(void* data), void* data) {
     struct guard guard = {.body = body, .data = data};
     enum failure failure = guard_run(&guard);
     if (failure != FAILURE_NONE) {
-        SEXP condition = PROTECT(kept(guard.token));
-        release(guard.token);
-        const char* text = condition == R_NilValue ? "interrupted, or left by a restart" : NULL;
-        report("a callback of a WebSocketClient", condition, text);
+        SEXP caught = PROTECT(guard_caught(&guard));
+        const char* text = caught == R_NilValue ? "interrupted, or left by a restart" : NULL;
+        report("a callback of a WebSocketClient", caught_condition(caught), text);
         UNPROTECT(1);
         guard_pass_on(failure);
     }

@@ -155,6 +155,9 @@ static void symbols_init(void) {
         .is_spent = Rf_install("is_spent"),
         .route = Rf_install("route"),
         .compress = Rf_install("compress"),
+        .request_id = Rf_install("REQUEST_ID"),
+        .origin = Rf_install("origin"),
+        .req = Rf_install("req"),
         .exhausted = Rf_install(".__exhausted__."),
     };
 }
@@ -199,6 +202,7 @@ bool globals_init(SEXP ns, SEXP globals, SEXP shared) {
     objs.reach_later = shared_object(shared, "reach_later");
     objs.heed = shared_object(shared, "heed");
     objs.hear_interrupts = shared_object(shared, "hear_interrupts");
+    objs.trace = shared_object(shared, "trace");
 
     return is_first;
 }
@@ -216,7 +220,8 @@ void globals_prepare(SEXP shared) {
     objs.close_body = shared_object(shared, "close_body");
     objs.socket_parts = shared_object(shared, "socket_parts");
     objs.then = shared_object(shared, "then");
-    objs.message = shared_object(shared, "message");
+    objs.tell_fault = shared_object(shared, "tell_fault");
+    objs.limit_time = shared_object(shared, "limit_time");
     objs.body_came = shared_object(shared, "body_came");
     objs.body_next = shared_object(shared, "body_next");
     objs.body_over = shared_object(shared, "body_over");

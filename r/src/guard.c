@@ -29,12 +29,47 @@ static SEXP run_body(void* data) {
     return guard->body(guard->data);
 }
 
+static SEXP new_caught(SEXP condition) {
+    SEXP caught = PROTECT(Rf_allocVector(VECSXP, 2));
+    SET_VECTOR_ELT(caught, 0, condition);
+    UNPROTECT(1);
+    return caught;
+}
+
+// Here the stack is whole: where it came from is told now, or never.
 static SEXP on_error(SEXP condition, void* data) {
     struct guard* guard = data;
     // The newest wins: an error in a handler of the app's own replaces the one it handled.
     release(guard->token);
-    guard->token = keep(condition);
+    guard->token = 0;
+    SEXP caught = PROTECT(new_caught(condition));
+    guard->token = keep(caught);
+    SEXP call = PROTECT(Rf_lang2(objs.trace, condition));
+    SET_VECTOR_ELT(caught, 1, Rf_eval(call, R_BaseEnv));
+    UNPROTECT(2);
     return R_NilValue;
+}
+
+// What left a guarded call: the condition, and where it came from as text; R_NilValue where there was no condition. The guard lets
+// go of it.
+SEXP guard_caught(struct guard* guard) {
+    SEXP caught = kept(guard->token);
+    release(guard->token);
+    guard->token = 0;
+    return caught;
+}
+
+SEXP caught_condition(SEXP caught) {
+    return caught == R_NilValue ? R_NilValue : VECTOR_ELT(caught, 0);
+}
+
+SEXP caught_trace(SEXP caught) {
+    return caught == R_NilValue ? R_NilValue : VECTOR_ELT(caught, 1);
+}
+
+// As if it had been caught.
+SEXP caught_of(SEXP condition) {
+    return condition == R_NilValue ? R_NilValue : new_caught(condition);
 }
 
 static SEXP trampoline(void) {
@@ -145,14 +180,14 @@ static enum failure classify(struct guard* guard) {
     UNPROTECT(1);
     if (!failed && condition != R_NilValue) {
         PROTECT(condition);
-        guard->token = keep(condition);
-        UNPROTECT(1);
+        guard->token = keep(PROTECT(new_caught(condition)));
+        UNPROTECT(2);
         return FAILURE_OVERFLOW;
     }
     return FAILURE_OTHER;
 }
 
-// Runs guard->body. On failure guard->token keeps the condition, if there is one, for the caller to release.
+// Runs guard->body. On failure guard_caught() gives the condition, if there is one; the caller asks for it.
 enum failure guard_run(struct guard* guard) {
     int error = 0;
     guard->token = 0;

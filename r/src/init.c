@@ -31,6 +31,8 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_tls_new, 5),
     ENTRY(ffi_tls_reload, 1),
     ENTRY(ffi_tls_develop, 1),
+    ENTRY(ffi_limits, 0),
+    ENTRY(ffi_limits_set, 1),
     ENTRY(ffi_stop, 1),
     ENTRY(ffi_drain, 1),
     ENTRY(ffi_connections, 1),
@@ -44,8 +46,8 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_break, 0),
     ENTRY(ffi_close, 0),
     ENTRY(ffi_last_events, 0),
-    ENTRY(ffi_respond, 2),
-    ENTRY(ffi_reject, 2),
+    ENTRY(ffi_respond, 3),
+    ENTRY(ffi_reject, 3),
     ENTRY(ffi_promise_attend, 3),
     ENTRY(ffi_body_read, 3),
     ENTRY(ffi_body_open, 1),
@@ -108,4 +110,5 @@ attribute_visible void R_init_rookery(DllInfo* dll) {
     R_useDynamicSymbols(dll, FALSE);
     R_forceSymbols(dll, TRUE);
     body_init(dll);
+    request_init(dll);
 }

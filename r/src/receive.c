@@ -1,10 +1,7 @@
 // Requests' bodies in pieces: R/receive.R is told of each, and of the end.
-#include <stdio.h>
 #include <string.h>
 
 #include "shim.h"
-
-static const char* const reasons[] = {"done", "client", "error", "slow", "timeout", "stop"};
 
 bool receive_is(SEXP value) {
     return TYPEOF(value) == ENVSXP && Rf_inherits(value, "rookery_receiver");
@@ -12,7 +9,7 @@ bool receive_is(SEXP value) {
 
 static double ticket_part(SEXP receiver, int part) {
     SEXP ticket = variable(receiver, syms.ticket);
-    if (ticket == NULL || TYPEOF(ticket) != REALSXP || XLENGTH(ticket) != 2) {
+    if (ticket == NULL || TYPEOF(ticket) != REALSXP || XLENGTH(ticket) != 3) {
         Rf_errorcall(R_NilValue, "this receive_body() is no request's");
     }
     return REAL(ticket)[part];
@@ -27,14 +24,12 @@ static SEXP call_over(SEXP receiver, const char* reason) {
 }
 
 // onHeaders has returned what receives the body. Runs guarded.
-const char* receive_begin(const struct rk_event* event, SEXP receiver) {
+const char* receive_begin(const struct rk_event* event, SEXP receiver, SEXP req) {
     if (variable(receiver, syms.ticket) != NULL) {
         return "receive_body() has received another request's body: make one for each";
     }
-    SEXP ticket = PROTECT(Rf_allocVector(REALSXP, 2));
-    REAL(ticket)[0] = (double)event->slot;
-    REAL(ticket)[1] = (double)event->id;
-    Rf_defineVar(syms.ticket, ticket, receiver);
+    Rf_defineVar(syms.ticket, PROTECT(ticket_new(event->slot, event->id)), receiver);
+    Rf_defineVar(syms.req, req, receiver);
     UNPROTECT(1);
     if (event->kind != RK_HEAD) {
         // There is no body.
@@ -51,15 +46,27 @@ const char* receive_begin(const struct rk_event* event, SEXP receiver) {
 }
 
 // A function of the app's has failed: 500, unless the request has been answered, and what comes of the body is dropped.
-static void fail(SEXP receiver, uint32_t slot, uint64_t id, SEXP condition, const char* text) {
-    char where[300];
-    size_t len = (size_t)rk_route(slot, id, where, 256);
-    snprintf(where + len, sizeof where - len, "%s(receive_body)", len > 0 ? " " : "");
+static void fail(SEXP receiver, uint32_t slot, uint64_t id, SEXP caught, const char* text) {
+    char route[256];
+    SEXP req = variable(receiver, syms.req);
+    rk_route(slot, id, route, sizeof route);
+    struct fault fault = {
+        .listener = rk_listener_of(slot, id),
+        .slot = slot,
+        .id = id,
+        .stage = "receive",
+        .label = "receive_body",
+        .route = route,
+        .req = req,
+        .began = ticket_part(receiver, 2),
+        .is_answerable = rk_is_held(slot, id),
+    };
     Rf_defineVar(syms.has_failed, Rf_ScalarLogical(TRUE), receiver);
     Rf_defineVar(syms.is_answered, Rf_ScalarLogical(TRUE), receiver);
-    report(where, condition, text);
-    if (rk_is_held(slot, id)) {
-        answer_failure(slot, id, condition);
+    if (fault.is_answerable) {
+        fault_answer(&fault, caught, text);
+    } else {
+        fault_tell(&fault, caught, text);
     }
 }
 
@@ -73,7 +80,7 @@ static SEXP run_arrival(void* data) {
     const struct rk_event* event = arrival->event;
     if (event->kind == RK_BODY_END) {
         event_is_read();
-        return call_over(arrival->receiver, reasons[event->code >= 0 && event->code <= RK_STOP ? event->code : RK_CLIENT]);
+        return call_over(arrival->receiver, departure_name(event->code));
     }
     SEXP bytes = PROTECT(Rf_allocVector(RAWSXP, (R_xlen_t)event->data.len));
     memcpy(RAW(bytes), event->data.start, event->data.len);
@@ -98,10 +105,9 @@ static enum failure run_guarded(SEXP (*body)(void*), struct arrival* arrival) {
     if (failure == FAILURE_NONE) {
         return failure;
     }
-    SEXP condition = PROTECT(kept(guard.token));
-    release(guard.token);
-    const char* text = condition == R_NilValue ? "interrupted, or left by a restart" : NULL;
-    fail(arrival->receiver, arrival->event->slot, arrival->event->id, condition, text);
+    SEXP caught = PROTECT(guard_caught(&guard));
+    const char* text = caught == R_NilValue ? "interrupted, or left by a restart" : NULL;
+    fail(arrival->receiver, arrival->event->slot, arrival->event->id, caught, text);
     UNPROTECT(1);
     return failure;
 }
@@ -134,7 +140,9 @@ SEXP ffi_receive_taken(SEXP receiver, SEXP bytes) {
 }
 
 SEXP ffi_receive_fail(SEXP receiver, SEXP condition) {
-    fail(receiver, (uint32_t)ticket_part(receiver, 0), (uint64_t)ticket_part(receiver, 1), condition, NULL);
+    SEXP caught = PROTECT(caught_of(condition));
+    fail(receiver, (uint32_t)ticket_part(receiver, 0), (uint64_t)ticket_part(receiver, 1), caught, NULL);
+    UNPROTECT(1);
     rk_flush();
     return R_NilValue;
 }

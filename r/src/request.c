@@ -1,5 +1,9 @@
 // The Rook environment of a request: a plain, writable environment with ordinary bindings whose values are copies.
+#include <string.h>
+
 #include "shim.h"
+
+#include <R_ext/Altrep.h>
 
 // HEADERS of the last request, reused when no header differs.
 enum { LAST_MAX = 64 };
@@ -13,10 +17,17 @@ struct sameness {
     bool names;
 };
 
-// Assigns the HTTP_* bindings.
+// Indices in rookery-exchange's KNOWN_HEADERS.
+enum { KNOWN_CONTENT_TYPE = 6, KNOWN_CONTENT_LENGTH = 7, KNOWN_X_REQUEST_ID = 28, KNOWN_TRACEPARENT = 42 };
+
+// Whether the last request had a header that may name it.
+static bool is_named;
+
+// Assigns the HTTP_* bindings, and those of a body's headers.
 static struct sameness bind_headers(SEXP req, const struct rk_event* event) {
     struct sameness is_same = {.values = event->header_count == last_count};
     is_same.names = is_same.values;
+    is_named = false;
     for (size_t i = 0; i < event->header_count; i++) {
         const struct rk_header* header = &event->headers[i];
         bool was_cached = true;
@@ -24,6 +35,20 @@ static struct sameness bind_headers(SEXP req, const struct rk_event* event) {
         SEXP name = header_symbol(header);
         if (name != NULL) {
             Rf_defineVar(name, value, req);
+        }
+        switch (header->symbol) {
+        case KNOWN_CONTENT_TYPE:
+            Rf_defineVar(syms.content_type, value, req);
+            break;
+        case KNOWN_CONTENT_LENGTH:
+            Rf_defineVar(syms.content_length, value, req);
+            break;
+        case KNOWN_X_REQUEST_ID:
+        case KNOWN_TRACEPARENT:
+            is_named = true;
+            break;
+        default:
+            break;
         }
         is_same.names = is_same.names && header->symbol == last_symbols[i] && !header_is_ambiguous(header);
         is_same.values = is_same.values && is_same.names && was_cached;
@@ -66,27 +91,6 @@ static SEXP headers_vector(const struct rk_event* event, bool has_last_names) {
     return values;
 }
 
-static const struct rk_header* find_header(const struct rk_event* event, int32_t symbol) {
-    for (size_t i = 0; i < event->header_count; i++) {
-        if (event->headers[i].symbol == symbol) {
-            return &event->headers[i];
-        }
-    }
-    return NULL;
-}
-
-// Indices in rookery-exchange's KNOWN_HEADERS.
-enum { KNOWN_CONTENT_TYPE = 6, KNOWN_CONTENT_LENGTH = 7 };
-
-static void bind_copy(SEXP req, SEXP name, const struct rk_event* event, int32_t symbol) {
-    const struct rk_header* header = find_header(event, symbol);
-    if (header != NULL) {
-        bool was_cached;
-        Rf_defineVar(name, PROTECT(header_string(header, &was_cached)), req);
-        UNPROTECT(1);
-    }
-}
-
 static void bind_field(SEXP req, SEXP name, enum field field, struct rk_bytes bytes) {
     Rf_defineVar(name, PROTECT(field_string(field, bytes)), req);
     UNPROTECT(1);
@@ -102,8 +106,6 @@ SEXP request_new(const struct rk_event* event) {
         headers = is_same.values ? last_headers : headers_vector(event, is_same.names);
     }
     Rf_defineVar(syms.headers, PROTECT(headers), req);
-    bind_copy(req, syms.content_type, event, KNOWN_CONTENT_TYPE);
-    bind_copy(req, syms.content_length, event, KNOWN_CONTENT_LENGTH);
     Rf_defineVar(syms.script_name, objs.empty_string, req);
     Rf_defineVar(syms.rook_version, objs.rook_version, req);
     Rf_defineVar(syms.url_scheme, event->is_https ? objs.url_scheme_https : objs.url_scheme, req);
@@ -124,6 +126,84 @@ SEXP request_new(const struct rk_event* event) {
     bind_field(req, syms.method, FIELD_METHOD, event->method);
     UNPROTECT(2);
     return req;
+}
+
+// ---- its id ----
+
+// An id of the server's own is the exchange's and its process's in text. Few apps look at it, and the text is a third of what a request
+// costs here: so it is an ALTREP string (R_ext/Altrep.h), whose data1 is a struct own_id, and data2 the string once it was looked at.
+static R_altrep_class_t own_id_class;
+
+struct own_id {
+    uint64_t id;
+    uint64_t process;  // which may be another when it is looked at: a fork's parent
+};
+
+_Static_assert(sizeof(struct own_id) == 16, "own_id");
+
+static SEXP own_id_string(SEXP own) {
+    SEXP string = R_altrep_data2(own);
+    if (string == R_NilValue) {
+        char text[33];
+        struct own_id parts;
+        memcpy(&parts, RAW(R_altrep_data1(own)), sizeof parts);
+        rk_own_request_id(parts.id, parts.process, text);
+        string = PROTECT(Rf_mkString(text));
+        R_set_altrep_data2(own, string);
+        UNPROTECT(1);
+    }
+    return string;
+}
+
+static R_xlen_t own_id_length(SEXP own) {
+    (void)own;
+    return 1;
+}
+
+static SEXP own_id_element(SEXP own, R_xlen_t at) {
+    return STRING_ELT(own_id_string(own), at);
+}
+
+static void own_id_set(SEXP own, R_xlen_t at, SEXP value) {
+    SET_STRING_ELT(own_id_string(own), at, value);
+}
+
+static void* own_id_pointer(SEXP own, Rboolean is_writable) {
+    (void)is_writable;
+    return (void*)STRING_PTR_RO(own_id_string(own));
+}
+
+static const void* own_id_pointer_or_null(SEXP own) {
+    SEXP string = R_altrep_data2(own);
+    return string == R_NilValue ? NULL : (const void*)STRING_PTR_RO(string);
+}
+
+void request_init(DllInfo* dll) {
+    own_id_class = R_make_altstring_class("request_id", "rookery", dll);
+    R_set_altrep_Length_method(own_id_class, own_id_length);
+    R_set_altstring_Elt_method(own_id_class, own_id_element);
+    R_set_altstring_Set_elt_method(own_id_class, own_id_set);
+    R_set_altvec_Dataptr_method(own_id_class, own_id_pointer);
+    R_set_altvec_Dataptr_or_null_method(own_id_class, own_id_pointer_or_null);
+}
+
+// Of the request that request_new() has just made.
+void request_bind_id(SEXP req, const struct rk_event* event) {
+    SEXP id;
+    if (is_named) {
+        char text[129];
+        rk_request_id(event->slot, event->id, text, sizeof text);
+        id = PROTECT(Rf_mkString(text));
+    } else {
+        struct own_id parts = {event->id, rk_request_process()};
+        SEXP bytes = PROTECT(Rf_allocVector(RAWSXP, sizeof parts));
+        memcpy(RAW(bytes), &parts, sizeof parts);
+        id = R_new_altrep(own_id_class, bytes, R_NilValue);
+        UNPROTECT(1);
+        PROTECT(id);
+    }
+    Rf_defineVar(syms.request_id, id, req);
+    UNPROTECT(1);
 }
 
 // The bindings that httpuv sets once more when a WebSocket is opened, whatever onHeaders did to them: of its own parts, all

@@ -76,6 +76,7 @@ struct rk_setup {
     int32_t checks_origins;      // pages of which hosts may open WebSockets: that of the request, and these
     const char* const* origins;
     size_t origin_count;
+    int32_t tells_request_id;
 };
 
 // The same as in Rust (src/rust): there each is asserted as well.
@@ -87,7 +88,7 @@ _Static_assert(sizeof(struct rk_event) == 200 && offsetof(struct rk_event, id) =
                    offsetof(struct rk_event, body_fd) == 168 && offsetof(struct rk_event, data) == 176 &&
                    offsetof(struct rk_event, is_https) == 192,
                "rk_event");
-_Static_assert(sizeof(struct rk_setup) == 72 && offsetof(struct rk_setup, sees_heads) == 40, "rk_setup");
+_Static_assert(sizeof(struct rk_setup) == 80 && offsetof(struct rk_setup, sees_heads) == 40, "rk_setup");
 #endif
 
 enum rk_refusal { RK_OK = 0, RK_BAD_NAME = 1, RK_BAD_VALUE = 2, RK_STALE = 3 };
@@ -105,6 +106,24 @@ void rk_stop_all(void);
 void rk_forked(void);
 const char* rk_error(void);
 int64_t rk_live_bytes(void);
+
+// limits
+
+enum rk_limit_kind { RK_COUNT = 0, RK_BYTES = 1, RK_SECONDS = 2, RK_RATE = 3, RK_PERCENT = 4 };
+
+struct rk_limit {
+    const char* name;
+    int32_t kind;
+    double least;
+    double value;  // the default: Inf for none, NaN for what the server finds out
+};
+
+#if UINTPTR_MAX == UINT64_MAX
+_Static_assert(sizeof(struct rk_limit) == 32 && offsetof(struct rk_limit, least) == 16, "rk_limit");
+#endif
+
+int rk_limit(size_t at, struct rk_limit* out);
+int rk_limits_set(const double* values, size_t count);  // RK_STALE: it is in use with others
 
 // events
 int rk_next(struct rk_event* event);
@@ -135,6 +154,11 @@ int rk_reply_file(uint32_t slot, uint64_t id, const char* path, int unlink_it);
 int rk_respond(uint32_t slot, uint64_t id);
 int rk_is_held(uint32_t slot, uint64_t id);
 int rk_route(uint32_t slot, uint64_t id, char* out, size_t len);
+uint32_t rk_listener_of(uint32_t slot, uint64_t id);  // 0: R does not hold it
+int rk_request_id(uint32_t slot, uint64_t id, char* out, size_t len);
+uint64_t rk_request_process(void);  // the half of such ids that is the process's
+void rk_own_request_id(uint64_t id, uint64_t process, char out[33]);  // of an exchange that nobody else has named
+int rk_wants_json(uint32_t slot, uint64_t id);
 
 // HTTPS
 void* rk_tls_new(const struct rk_bytes* pairs, size_t count, struct rk_bytes client_ca, int client_is_optional,
@@ -256,10 +280,12 @@ struct rk_log_record {
     struct rk_bytes method;
     struct rk_bytes path;
     struct rk_bytes query;
+    struct rk_bytes request_id;
+    int32_t aborted;  // enum rk_departure; -1: it is whole
 };
 
 #if UINTPTR_MAX == UINT64_MAX
-_Static_assert(sizeof(struct rk_log_record) == 96 && offsetof(struct rk_log_record, remote) == 32, "rk_log_record");
+_Static_assert(sizeof(struct rk_log_record) == 120 && offsetof(struct rk_log_record, remote) == 32, "rk_log_record");
 #endif
 
 int rk_log_open(int fd, int format);  // takes the descriptor; -1: for rk_log_next()

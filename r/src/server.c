@@ -11,7 +11,8 @@ static const char** strings_of(SEXP strings) {
     return all;
 }
 
-// `setup` is list(site, app, has_on_headers, spool, tls, proxies, has_proxy_header, socket_rules, origins); it lives until .Call() returns.
+// `setup` is list(site, app, settings, spool, tls, proxies, has_proxy_header, socket_rules, origins, tells_id), with the settings of
+// app_set(); it lives until .Call() returns.
 static struct rk_setup setup_of(SEXP setup) {
     SEXP proxies = VECTOR_ELT(setup, 5);
     SEXP origins = VECTOR_ELT(setup, 8);
@@ -22,12 +23,45 @@ static struct rk_setup setup_of(SEXP setup) {
         .tls = tls == R_NilValue ? NULL : R_ExternalPtrAddr(tls),
         .proxies = strings_of(proxies),
         .proxy_count = (size_t)XLENGTH(proxies),
-        .sees_heads = Rf_asLogical(VECTOR_ELT(setup, 2)) == TRUE,
+        .sees_heads = Rf_asLogical(VECTOR_ELT(VECTOR_ELT(setup, 2), 0)) == TRUE,
         .has_proxy_header = Rf_asLogical(VECTOR_ELT(setup, 6)) == TRUE,
         .checks_origins = origins != R_NilValue,
         .origins = strings_of(origins),
         .origin_count = (size_t)Rf_xlength(origins),
+        .tells_request_id = Rf_asLogical(VECTOR_ELT(setup, 9)) == TRUE,
     };
+}
+
+// The limits that there are: list(names, kinds, the least each may be, defaults).
+SEXP ffi_limits(void) {
+    struct rk_limit limit;
+    R_xlen_t count = 0;
+    while (rk_limit((size_t)count, &limit)) {
+        count++;
+    }
+    SEXP names = PROTECT(Rf_allocVector(STRSXP, count));
+    SEXP kinds = PROTECT(Rf_allocVector(INTSXP, count));
+    SEXP least = PROTECT(Rf_allocVector(REALSXP, count));
+    SEXP values = PROTECT(Rf_allocVector(REALSXP, count));
+    for (R_xlen_t i = 0; i < count; i++) {
+        rk_limit((size_t)i, &limit);
+        SET_STRING_ELT(names, i, Rf_mkChar(limit.name));
+        INTEGER(kinds)[i] = limit.kind;
+        REAL(least)[i] = limit.least;
+        REAL(values)[i] = limit.value;
+    }
+    SEXP all = PROTECT(Rf_allocVector(VECSXP, 4));
+    SET_VECTOR_ELT(all, 0, names);
+    SET_VECTOR_ELT(all, 1, kinds);
+    SET_VECTOR_ELT(all, 2, least);
+    SET_VECTOR_ELT(all, 3, values);
+    UNPROTECT(5);
+    return all;
+}
+
+// Sets all of them, in their order; NaN is a default. FALSE while the server is in use with others.
+SEXP ffi_limits_set(SEXP values) {
+    return Rf_ScalarLogical(rk_limits_set(REAL(values), (size_t)XLENGTH(values)) == RK_OK);
 }
 
 // Binding has happened when this returns: Shiny looks for a free port by trying.
@@ -39,7 +73,7 @@ SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP setup) {
     if (rk_listen_tcp(CHAR(STRING_ELT(host, 0)), Rf_asInteger(port), &how, &listener, &bound_port) != RK_OK) {
         return Rf_mkString(rk_error());
     }
-    app_set(listener, VECTOR_ELT(setup, 1), how.sees_heads, VECTOR_ELT(setup, 7));
+    app_set(listener, VECTOR_ELT(setup, 1), VECTOR_ELT(setup, 2), VECTOR_ELT(setup, 7));
     SEXP result = PROTECT(Rf_allocVector(INTSXP, 2));
     INTEGER(result)[0] = (int)listener;
     INTEGER(result)[1] = bound_port;
@@ -54,7 +88,7 @@ SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP setup) {
     if (rk_listen_unix(Rf_translateChar(STRING_ELT(path, 0)), Rf_asInteger(mask), &how, &listener) != RK_OK) {
         return Rf_mkString(rk_error());
     }
-    app_set(listener, VECTOR_ELT(setup, 1), how.sees_heads, VECTOR_ELT(setup, 7));
+    app_set(listener, VECTOR_ELT(setup, 1), VECTOR_ELT(setup, 2), VECTOR_ELT(setup, 7));
     return Rf_ScalarInteger((int)listener);
 }
 

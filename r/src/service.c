@@ -21,10 +21,21 @@ static bool later_has_more;    // it ran a callback then, and runs one at a time
 
 static bool run_batch(double start);
 
+static double began;  // when R took the event it is at
+
 static double now(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+// Seconds of a clock that only goes on.
+double service_now(void) {
+    return now();
+}
+
+double event_began(void) {
+    return began;
 }
 
 // What `later` runs when Rust has asked for R. In a service() of ours the work is left to it, so that no frame lies
@@ -83,6 +94,7 @@ static bool run_batch(double start) {
         return false;
     }
     event_begins();
+    began = start;
     int asked = interrupts;
     guard_forget_interrupt();
     guard_begin();
@@ -93,8 +105,11 @@ static bool run_batch(double start) {
         // Shiny flushes its reactives between passes: each message is a pass of its own.
         bool is_http = event.kind == RK_REQUEST || event.kind == RK_HEAD || event.kind >= RK_WANT;
         // While `later` has callbacks (an app that answers with promises), one request and one callback take turns.
-        if (!is_http || later_has_more || interrupts != asked || guard_is_interrupted() ||
-            now() - start >= batch_seconds) {
+        if (!is_http || later_has_more || interrupts != asked || guard_is_interrupted()) {
+            break;
+        }
+        began = now();
+        if (began - start >= batch_seconds) {
             break;
         }
     } while (rk_next(&event));

@@ -34,6 +34,7 @@ extern struct symbols {
     SEXP has_failed, is_answered;
     SEXP then, on_fulfilled, on_rejected, promise_domain;
     SEXP ask, heartbeat, map, is_events, is_spent, route, exhausted, compress;
+    SEXP request_id, origin, req;
 } syms;
 
 // Objects made once: see globals_init().
@@ -44,7 +45,8 @@ extern struct objects {
     SEXP request_frame, stream_parts, open_body, bind_body, close_body, socket_parts, then;
     SEXP body_came, body_next, body_over;
     SEXP new_source, begin_stream, take_later, drained, depart;
-    SEXP overflow, message, report, reach_later, heed, hear_interrupts;
+    SEXP overflow, report, reach_later, heed, hear_interrupts;
+    SEXP trace, tell_fault, limit_time;
 } objs;
 
 bool globals_init(SEXP ns, SEXP globals, SEXP shared);
@@ -105,6 +107,8 @@ bool header_is_ambiguous(const struct rk_header* header);
 // request.c ---------------------------------------------------------------
 
 SEXP request_new(const struct rk_event* event);
+void request_bind_id(SEXP req, const struct rk_event* event);
+void request_init(DllInfo* dll);
 SEXP request_save(SEXP req);
 void request_restore(SEXP req, SEXP saved);
 
@@ -129,7 +133,7 @@ enum failure {
 struct guard {
     SEXP (*body)(void* data);
     void* data;
-    uint64_t token;  // of the condition
+    uint64_t token;  // of what guard_caught() gives
     enum failure failure;
 };
 
@@ -140,12 +144,35 @@ void guard_end(void);
 bool guard_is_in(void);
 void guard_forked(void);
 enum failure guard_run(struct guard* guard);
+SEXP guard_caught(struct guard* guard);
+SEXP caught_condition(SEXP caught);
+SEXP caught_trace(SEXP caught);
+SEXP caught_of(SEXP condition);
 void guard_pass_on(enum failure failure);
 void guard_forget_interrupt(void);
 bool guard_is_interrupted(void);
 void guard_check_interrupt(void);
 SEXP call_quietly(SEXP call, bool* failed);
 void report(const char* where, SEXP condition, const char* text);
+
+// fault.c -----------------------------------------------------------------
+
+// Where something of an app's has failed. What is not known is 0 or NULL.
+struct fault {
+    uint32_t listener;
+    uint32_t slot;
+    uint64_t id;
+    const char* stage;  // onError's info$stage
+    const char* label;  // the same in words
+    const char* route;
+    SEXP request_id;    // of an exchange that R does not hold any more
+    SEXP req;
+    double began;       // service_now() when R took it
+    bool is_answerable;
+};
+
+SEXP fault_tell(const struct fault* fault, SEXP caught, const char* text);
+void fault_answer(const struct fault* fault, SEXP caught, const char* text);
 
 // response.c --------------------------------------------------------------
 
@@ -180,11 +207,21 @@ SEXP ffi_promise_attend(SEXP promise, SEXP on_fulfilled, SEXP on_rejected);
 
 // app.c -------------------------------------------------------------------
 
-void app_set(uint32_t listener, SEXP app, bool has_on_headers, SEXP socket_rules);
+// What the app of a listener is like; its `app` is R_NilValue when it has been stopped.
+struct app_facts {
+    SEXP app;
+    const char* detail;
+    bool is_httpuv;
+    bool has_on_error;
+};
+
+void app_set(uint32_t listener, SEXP app, SEXP settings, SEXP socket_rules);
+struct app_facts app_facts(uint32_t listener);
 void app_remove(uint32_t listener);
 void handle_event(const struct rk_event* event);
 void app_respond(uint32_t slot, uint64_t id);
-void answer_failure(uint32_t slot, uint64_t id, SEXP condition);
+// Names a request to R code that answers it later.
+SEXP ticket_new(uint32_t slot, uint64_t id);
 
 // prototype.c -------------------------------------------------------------
 
@@ -210,7 +247,7 @@ SEXP ffi_handle_number(SEXP handle);
 // receive.c ---------------------------------------------------------------
 
 bool receive_is(SEXP value);
-const char* receive_begin(const struct rk_event* event, SEXP receiver);
+const char* receive_begin(const struct rk_event* event, SEXP receiver, SEXP req);
 void handle_body(const struct rk_event* event);
 SEXP ffi_receive_taken(SEXP receiver, SEXP bytes);
 SEXP ffi_receive_fail(SEXP receiver, SEXP condition);
@@ -219,6 +256,7 @@ SEXP ffi_receive_drop(SEXP receiver);
 
 // stream.c ----------------------------------------------------------------
 
+const char* departure_name(int32_t code);
 bool stream_is(SEXP body);
 const char* stream_write(uint32_t slot, uint64_t id, SEXP body);
 void stream_begin(void);
@@ -268,6 +306,8 @@ SEXP ffi_client_waiting(SEXP handle);
 
 // service.c ---------------------------------------------------------------
 
+double service_now(void);
+double event_began(void);
 void service_init(void);
 extern int interrupts;
 
@@ -293,6 +333,8 @@ bool log_is_read(void);
 
 SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP setup);
 SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP setup);
+SEXP ffi_limits(void);
+SEXP ffi_limits_set(SEXP values);
 SEXP ffi_stop(SEXP listener);
 SEXP ffi_drain(SEXP listener);
 SEXP ffi_connections(SEXP listener);
@@ -333,8 +375,8 @@ SEXP ffi_failure(void);
 SEXP ffi_break(void);
 SEXP ffi_close(void);
 SEXP ffi_last_events(void);
-SEXP ffi_respond(SEXP ticket, SEXP value);
-SEXP ffi_reject(SEXP ticket, SEXP condition);
+SEXP ffi_respond(SEXP ticket, SEXP value, SEXP req);
+SEXP ffi_reject(SEXP ticket, SEXP condition, SEXP req);
 SEXP ffi_ws_add(SEXP self, SEXP function, SEXP kind);
 SEXP ffi_ws_remove(SEXP self, SEXP function, SEXP kind);
 SEXP ffi_ws_send(SEXP handle, SEXP message);

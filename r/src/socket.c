@@ -56,6 +56,15 @@ void socket_open(const struct rk_event* event, SEXP app, SEXP req, SEXP protocol
     UNPROTECT(5);
 }
 
+// A callback of a WebSocket's has failed.
+static void tell_fault(const struct rk_event* event, SEXP ws, struct guard* guard, const char* stage, const char* label) {
+    SEXP req = TYPEOF(ws) == ENVSXP ? variable(ws, syms.request) : NULL;
+    struct fault fault = {.listener = event->listener, .id = event->id, .stage = stage, .label = label, .req = req};
+    SEXP caught = PROTECT(guard_caught(guard));
+    fault_tell(&fault, caught, caught == R_NilValue ? "interrupted, or left by a restart" : NULL);
+    UNPROTECT(1);
+}
+
 struct delivery {
     const struct rk_event* event;
     SEXP ws;
@@ -114,17 +123,13 @@ void handle_message(const struct rk_event* event) {
     struct guard guard = {.body = run_decode, .data = &delivery};
     enum failure failure = guard_run(&guard);
     if (failure != FAILURE_NONE) {
-        SEXP condition = PROTECT(kept(guard.token));
-        release(guard.token);
-        const char* text = condition == R_NilValue ? "interrupted, or left by a restart" : NULL;
-        report("a WebSocket's onMessage", condition, text);
+        tell_fault(event, ws, &guard, "message", "a WebSocket's onMessage");
         if (failure == FAILURE_ERROR) {
             static const char reason[] = "Error executing onWSMessage";
             rk_ws_close(event->id, 1011, reason, sizeof reason - 1);
         } else {
             rk_ws_abort(event->id);
         }
-        UNPROTECT(1);
         guard_pass_on(failure);
     }
     UNPROTECT(1);
@@ -181,7 +186,7 @@ static SEXP run_callback(void* data) {
 }
 
 // Each of the callbacks runs, whatever became of the one before.
-static void run_callbacks(const struct rk_event* event, SEXP ws, const char* where) {
+static void run_callbacks(const struct rk_event* event, SEXP ws, const char* stage, const char* label) {
     struct delivery delivery = {.event = event, .ws = ws};
     struct guard guard = {.body = run_callback, .data = &delivery};
     if (guard_run(&guard) == FAILURE_NONE && TYPEOF(delivery.callbacks) == VECSXP) {
@@ -190,11 +195,7 @@ static void run_callbacks(const struct rk_event* event, SEXP ws, const char* whe
         for (; delivery.next < XLENGTH(delivery.callbacks); delivery.next++) {
             enum failure failure = guard_run(&guard);
             if (failure != FAILURE_NONE) {
-                SEXP condition = PROTECT(kept(guard.token));
-                release(guard.token);
-                const char* text = condition == R_NilValue ? "interrupted, or left by a restart" : NULL;
-                report(where, condition, text);
-                UNPROTECT(1);
+                tell_fault(event, ws, &guard, stage, label);
                 guard_pass_on(failure);
             }
         }
@@ -209,7 +210,7 @@ void handle_closed(const struct rk_event* event) {
     rk_ws_unbind(event->id);
     release(event->token);
     if (ws != R_NilValue) {
-        run_callbacks(event, ws, "a WebSocket's onClose");
+        run_callbacks(event, ws, "close", "a WebSocket's onClose");
     }
     UNPROTECT(1);
 }
@@ -217,7 +218,7 @@ void handle_closed(const struct rk_event* event) {
 void handle_drained(const struct rk_event* event) {
     SEXP ws = PROTECT(kept(event->token));
     if (ws != R_NilValue) {
-        run_callbacks(event, ws, "a WebSocket's onDrain");
+        run_callbacks(event, ws, "drain", "a WebSocket's onDrain");
     }
     UNPROTECT(1);
 }

@@ -1,5 +1,4 @@
 // Replies in pieces: their sources are asked, what they give is sent, and they are told of the end. The objects are R/stream.R's.
-#include <stdio.h>
 #include <string.h>
 
 #include "shim.h"
@@ -7,7 +6,11 @@
 // A longer piece stays R's memory until it is sent; a shorter one is copied (rookery-exchange).
 enum { LEND_BYTES = 64 * 1024 };
 
-static const char* const departures[] = {"done", "client", "error", "slow", "timeout", "stop"};
+// What R calls an enum rk_departure.
+const char* departure_name(int32_t code) {
+    static const char* const names[] = {"done", "client", "error", "slow", "timeout", "stop"};
+    return names[code >= 0 && code <= RK_STOP ? code : RK_CLIENT];
+}
 
 // The sources whose pieces are being asked for, by a call that has not come back: each in the frame of its call.
 struct asking {
@@ -64,8 +67,15 @@ const char* stream_write(uint32_t slot, uint64_t id, SEXP body) {
     if (Rf_asLogical(field(source, syms.compress)) == TRUE) {
         rules |= RK_COMPRESSIBLE;
     }
+    // For what fails when R does not hold the exchange any more.
     rk_route(slot, id, where, sizeof where);
     Rf_defineVar(syms.route, PROTECT(Rf_mkString(where)), source);
+    rk_request_id(slot, id, where, sizeof where);
+    Rf_defineVar(syms.request_id, PROTECT(Rf_mkString(where)), source);
+    SEXP origin = PROTECT(Rf_allocVector(REALSXP, 2));
+    REAL(origin)[0] = rk_listener_of(slot, id);
+    REAL(origin)[1] = event_began();
+    Rf_defineVar(syms.origin, origin, source);
     Rf_defineVar(syms.handle, PROTECT(handle_new(id)), source);
     uint64_t token = keep(source);
     if (rk_reply_stream(slot, id, rules, token) == RK_OK) {
@@ -73,7 +83,7 @@ const char* stream_write(uint32_t slot, uint64_t id, SEXP body) {
     } else {
         release(token);
     }
-    UNPROTECT(3);
+    UNPROTECT(5);
     return NULL;
 }
 
@@ -166,21 +176,39 @@ static void is_not_called_again(SEXP source) {
     Rf_defineVar(syms.is_spent, Rf_ScalarLogical(TRUE), source);
 }
 
-// A stream cannot be completed: told on stderr, and to its client if that has seen nothing of it.
-static void fail(SEXP source, uint64_t id, SEXP condition, const char* text) {
-    char where[300];
-    bool failed;
+static struct fault fault_of(SEXP source, uint64_t id, const char* label) {
     SEXP route = field(source, syms.route);
-    snprintf(where, sizeof where, "%s (the stream)", TYPEOF(route) == STRSXP ? CHAR(STRING_ELT(route, 0)) : "");
-    report(where, condition, text);
-    SEXP call = PROTECT(Rf_lang2(objs.message, condition));
-    SEXP page = PROTECT(condition == R_NilValue ? R_NilValue : call_quietly(call, &failed));
-    if (TYPEOF(page) == STRSXP && XLENGTH(page) == 1) {
-        rk_stream_cut(id, CHAR(STRING_ELT(page, 0)), (size_t)LENGTH(STRING_ELT(page, 0)));
+    SEXP origin = field(source, syms.origin);
+    bool has_origin = TYPEOF(origin) == REALSXP && XLENGTH(origin) == 2;
+    return (struct fault){
+        .listener = has_origin ? (uint32_t)REAL(origin)[0] : 0,
+        .id = id,
+        .stage = "stream",
+        .label = label,
+        .route = TYPEOF(route) == STRSXP ? CHAR(STRING_ELT(route, 0)) : "",
+        .request_id = field(source, syms.request_id),
+        .began = has_origin ? REAL(origin)[1] : 0,
+    };
+}
+
+// A stream cannot be completed: its app and stderr are told, and its client, if that has seen nothing of it.
+static void fail(SEXP source, uint64_t id, SEXP caught, const char* text) {
+    struct fault fault = fault_of(source, id, "the stream");
+    fault.is_answerable = true;
+    SEXP response = PROTECT(fault_tell(&fault, caught, text));
+    // With the head a status has gone, or waits: only the text can be another.
+    SEXP body = TYPEOF(response) == VECSXP ? list_element(response, syms.body) : R_NilValue;
+    if (TYPEOF(body) == STRSXP && XLENGTH(body) == 1) {
+        const void* before = vmaxget();
+        SEXP told = STRING_ELT(body, 0);
+        // It raises an error for text that is marked as bytes, and nobody would catch that here.
+        const char* page = Rf_getCharCE(told) == CE_LATIN1 ? Rf_translateCharUTF8(told) : CHAR(told);
+        rk_stream_cut(id, page, strlen(page));
+        vmaxset(before);
     } else {
         rk_stream_cut(id, "", 0);
     }
-    UNPROTECT(2);
+    UNPROTECT(1);
 }
 
 // What a source gave: a piece, or the end of its pieces.
@@ -245,14 +273,13 @@ static void ask(struct want* want) {
     if (failure == FAILURE_NONE) {
         return;
     }
-    SEXP condition = PROTECT(kept(guard.token));
-    release(guard.token);
+    SEXP caught = PROTECT(guard_caught(&guard));
     if (!want->has_given) {
         // What has raised is dead: it is not asked to close.
         is_not_called_again(want->source);
     }
-    const char* text = condition == R_NilValue ? "interrupted, or left by a restart" : NULL;
-    fail(want->source, want->id, condition, text);
+    const char* text = caught == R_NilValue ? "interrupted, or left by a restart" : NULL;
+    fail(want->source, want->id, caught, text);
     UNPROTECT(1);
     guard_pass_on(failure);
 }
@@ -266,16 +293,16 @@ static SEXP run_call(void* data) {
 }
 
 // Runs functions without arguments, each whatever became of the one before.
-static void run_each(SEXP functions, const char* where) {
+static void run_each(SEXP functions, SEXP source, uint64_t id, const char* label) {
     PROTECT(functions);
     for (R_xlen_t i = 0; TYPEOF(functions) == VECSXP && i < XLENGTH(functions); i++) {
         SEXP function = VECTOR_ELT(functions, i);
         struct guard guard = {.body = run_call, .data = &function};
         enum failure failure = guard_run(&guard);
         if (failure != FAILURE_NONE) {
-            SEXP condition = PROTECT(kept(guard.token));
-            release(guard.token);
-            report(where, condition, condition == R_NilValue ? "interrupted, or left by a restart" : NULL);
+            struct fault fault = fault_of(source, id, label);
+            SEXP caught = PROTECT(guard_caught(&guard));
+            fault_tell(&fault, caught, caught == R_NilValue ? "interrupted, or left by a restart" : NULL);
             UNPROTECT(1);
             guard_pass_on(failure);
         }
@@ -284,17 +311,17 @@ static void run_each(SEXP functions, const char* where) {
 }
 
 // What is to run when a stream has ended, or has room: from R/stream.R.
-static void tell(SEXP what, SEXP source, const char* reason, const char* where) {
+static void tell(SEXP what, SEXP source, uint64_t id, const char* reason, const char* label) {
     bool failed;
     SEXP reason_r = PROTECT(reason == NULL ? R_NilValue : Rf_mkString(reason));
     SEXP call = PROTECT(reason == NULL ? Rf_lang2(what, source) : Rf_lang3(what, source, reason_r));
     SEXP functions = PROTECT(call_quietly(call, &failed));
-    run_each(functions, where);
+    run_each(functions, source, id, label);
     UNPROTECT(3);
 }
 
 static void handle_departed(SEXP source, const struct rk_event* event) {
-    const char* reason = departures[event->code >= 0 && event->code <= RK_STOP ? event->code : RK_CLIENT];
+    const char* reason = departure_name(event->code);
     for (struct asking* each = asking; each != NULL; each = each->outer) {
         if (each->id == event->id) {
             // Its source runs, and is told when it has come back.
@@ -302,7 +329,7 @@ static void handle_departed(SEXP source, const struct rk_event* event) {
             return;
         }
     }
-    tell(objs.depart, source, reason, "a stream's end");
+    tell(objs.depart, source, event->id, reason, "a stream's end");
 }
 
 static void handle_want(SEXP source, const struct rk_event* event) {
@@ -313,7 +340,7 @@ static void handle_want(SEXP source, const struct rk_event* event) {
     ask(&want);
     asking = frame.outer;
     if (frame.reason != NULL) {
-        tell(objs.depart, source, frame.reason, "a stream's end");
+        tell(objs.depart, source, event->id, frame.reason, "a stream's end");
     }
 }
 
@@ -329,7 +356,7 @@ void handle_stream(const struct rk_event* event) {
             handle_want(source, event);
             break;
         case RK_ROOM:
-            tell(objs.drained, source, NULL, "a stream's on_drain");
+            tell(objs.drained, source, event->id, NULL, "a stream's on_drain");
             break;
         default:
             handle_departed(source, event);
@@ -360,7 +387,9 @@ SEXP ffi_stream_fail(SEXP source, SEXP condition, SEXP text) {
     double id = handle_id_here(field(source, syms.handle));
     if (id >= 0 && rk_stream_waiting((uint64_t)id) >= 0) {
         is_not_called_again(source);
-        fail(source, (uint64_t)id, condition, text == R_NilValue ? NULL : CHAR(STRING_ELT(text, 0)));
+        SEXP caught = PROTECT(caught_of(condition));
+        fail(source, (uint64_t)id, caught, text == R_NilValue ? NULL : CHAR(STRING_ELT(text, 0)));
+        UNPROTECT(1);
         rk_flush();
     }
     return R_NilValue;

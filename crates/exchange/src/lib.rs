@@ -37,7 +37,7 @@ pub use headers::{HeaderLine, KNOWN_HEADERS, KnownHeader, known_header};
 pub use link::{AppState, AppWaker, IoWaker, Link, PushError, Pushed, QueueLimits};
 pub use payload::{Lease, Payload, Releases, Tag};
 pub use reply::{Compression, HeaderError, Reply, ReplyBody};
-pub use request_id::{RequestId, renew_request_ids};
+pub use request_id::{RequestId, renew_request_ids, request_process};
 pub use stream::{
     Departure, EVENTS_LATER, Flow, Given, HIGH_MARK, LOW_MARK, Stream, StreamRules, accepts_events,
 };

@@ -23,7 +23,7 @@ impl RequestId {
     /// That of the exchange `id`. `given` is the value of an `X-Request-Id` that is believed, `traceparent` of that header.
     pub fn of(id: ExchangeId, given: Option<&[u8]>, traceparent: Option<&[u8]>) -> RequestId {
         let given = given.filter(|given| is_id(given)).or_else(|| trace_id(traceparent?));
-        given.map_or_else(|| RequestId::own(id), RequestId::new)
+        given.map_or_else(|| RequestId::own(id, request_process()), RequestId::new)
     }
 
     fn new(text: &[u8]) -> RequestId {
@@ -32,9 +32,10 @@ impl RequestId {
         RequestId { bytes, len: text.len() as u8 }
     }
 
-    fn own(id: ExchangeId) -> RequestId {
+    /// That of the exchange `id` of a process with this [`request_process`] when nobody else has named it: 32 hexadecimal digits.
+    pub fn own(id: ExchangeId, process: u64) -> RequestId {
         let mut text = [0; 32];
-        write_hex(process(), &mut text[..16]);
+        write_hex(process, &mut text[..16]);
         write_hex(id, &mut text[16..]);
         RequestId::new(&text)
     }
@@ -53,7 +54,8 @@ pub fn renew_request_ids() {
 /// Eight bytes at random, made when they are first needed; 0: not yet.
 static PROCESS: AtomicU64 = AtomicU64::new(0);
 
-fn process() -> u64 {
+/// The half of own ids that is the process's; another one after [`renew_request_ids`].
+pub fn request_process() -> u64 {
     let known = PROCESS.load(Ordering::Relaxed);
     if known != 0 {
         return known;

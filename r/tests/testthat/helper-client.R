@@ -1,5 +1,8 @@
 # A client of plain sockets in the same R process: it writes, lets the server serve, and reads.
 
+# What clients are told of errors is httpuv's text in most tests; test-errors.R has the others.
+options(rookery.error_detail = "httpuv")
+
 # Serves until `done()` is true; an error after `seconds`.
 serve_until <- function(done, seconds = 20) {
   until <- Sys.time() + seconds

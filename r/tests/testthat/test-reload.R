@@ -35,7 +35,7 @@ reload_code <- c(
   "  server <- startServer('127.0.0.1', 0, app)",
   "  text <- function(...) charToRaw(paste0(..., collapse = ''))",
   "  exchange(server, text('POST / HTTP/1.1\\r\\nHost: a\\r\\nContent-Length: 8\\r\\n\\r\\nthe body'), 'the body')",
-  "  exchange(server, text('GET /error HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n'), 'ERROR: an error')",
+  "  exchange(server, text('GET /error HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n'), '500 Internal Server Error')",
   "  exchange(server, text('GET /static/COPYING HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n'), 'GNU GENERAL PUBLIC LICENSE')",
   "  exchange(server, text('GET /later HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n'), '200 OK', function() later::run_now(0.02))",
   "  handshake <- text(",

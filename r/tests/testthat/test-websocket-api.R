@@ -320,10 +320,10 @@ test_that("what is wrong with wsCompression is said when the server is started",
   bad <- list(
     list("yes", "`app\\$wsCompression` must be TRUE, FALSE, or a list of `level`, `threshold` and `takeover`, not \"yes\""),
     list(NA, "must be TRUE, FALSE, or a list"), list(list(), "must be TRUE, FALSE, or a list"),
-    list(list(speed = 1), "must be TRUE, FALSE, or a list"), list(list(level = 0), "\\$level` must be a whole number from 1 to 9, not 0"),
-    list(list(level = 2.5), "not 2.5"), list(list(threshold = -1), "\\$threshold` must be a number of bytes, not -1"),
-    list(list(takeover = NA), "\\$takeover` must be TRUE or FALSE, not NA")
+    list(list(speed = 1), "must be TRUE, FALSE, or a list"), list(list(level = 0), ": `level` must be a whole number from 1 to 9, not 0"),
+    list(list(level = 2.5), "not 2.5"), list(list(threshold = -1), ": `threshold` must be a number of bytes, not -1"),
+    list(list(takeover = NA), ": `takeover` must be TRUE or FALSE, not NA")
   )
   for (case in bad) expect_error(local_server(list(wsCompression = case[[1]])), case[[2]])
-  withr::with_options(list(rookery.ws_compression = 3), expect_error(local_server(list()), "getOption.*rookery.ws_compression.*not 3"))
+  withr::with_options(list(rookery.ws_compression = 3), expect_error(local_server(list()), "The option `rookery.ws_compression` must be .*not 3"))
 })

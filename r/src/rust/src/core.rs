@@ -44,6 +44,8 @@ pub(crate) struct Core {
     pub(crate) tls: HashMap<u32, Counted>,
     /// The certificate that C is reading of.
     pub(crate) development: Option<DevelopmentCertificate>,
+    /// The limits that were set; empty: the defaults.
+    pub(crate) limits: Vec<f64>,
 }
 
 /// The R object of a request whose body comes in pieces.
@@ -110,7 +112,22 @@ impl Core {
             log: Log::default(),
             tls: HashMap::new(),
             development: None,
+            limits: Vec::new(),
         }
+    }
+
+    /// Another server in the place of the one there is, which nobody may use; the access log stays. Returns that.
+    pub(crate) fn replace_server(&mut self, config: Config) -> Server {
+        let schedule = SCHEDULE.get().expect("called after rk_init");
+        let server = Server::new(config, Box::new(Schedule(schedule)));
+        server.set_access_log(self.log.opened());
+        self.link = Arc::clone(server.link());
+        std::mem::replace(&mut self.server, server)
+    }
+
+    /// Whether R holds no exchange.
+    pub(crate) fn is_holding_nothing(&self) -> bool {
+        self.held.iter().all(Option::is_none)
     }
 
     pub(crate) fn server(&self) -> &Server {

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::{self, NonNull};
 
 use rookery_exchange::{
-    Block, Command, EVENTS_LATER, Exchange, HeaderError, Lease, ReplyBody, Tag, accepts_events,
+    Block, Command, EVENTS_LATER, Exchange, HeaderError, Lease, ReplyBody, RequestId, Tag, accepts_events,
 };
 
 use crate::core::{Core, Receiver};
@@ -298,13 +298,75 @@ pub unsafe extern "C" fn rk_route(slot: u32, id: u64, out: *mut c_char, len: usi
             }
             text.truncate(len - 1);
             // SAFETY: the caller's duty: `text.len() < len`.
-            unsafe {
-                out.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
-                out.add(text.len()).write(0);
-            }
-            i32::try_from(text.len()).unwrap_or(0)
+            unsafe { write_text(&text, out) }
         })
     })
+}
+
+/// The listener that an exchange came in on; 0 when R does not hold it.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_listener_of(slot: u32, id: u64) -> u32 {
+    entry(0, || core::with(|core| core.held(slot, id).map_or(0, |exchange| exchange.listener())))
+}
+
+/// Writes the id of a request as a C string, empty when R does not hold its exchange; its length.
+///
+/// # Safety
+/// - `out` has room for `len` bytes, at least 1.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_request_id(slot: u32, id: u64, out: *mut c_char, len: usize) -> i32 {
+    entry(0, || {
+        let id = core::with(|core| core.held(slot, id).map(|exchange| exchange.request_id()));
+        let text = id.as_ref().map_or(&[][..], RequestId::as_bytes);
+        // SAFETY: the caller's duty.
+        unsafe { write_text(&text[..text.len().min(len - 1)], out) }
+    })
+}
+
+/// What the ids of this process's own requests begin with.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_request_process() -> u64 {
+    rookery_exchange::request_process()
+}
+
+/// Writes what the server of `process` itself calls the request of an exchange as a C string.
+///
+/// # Safety
+/// - `out` has room for 33 bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_own_request_id(id: u64, process: u64, out: *mut c_char) {
+    entry((), || {
+        // SAFETY: the caller's duty: its own ids have 32 bytes.
+        unsafe { write_text(RequestId::own(id, process).as_bytes(), out) };
+    });
+}
+
+/// # Safety
+/// - `out` has room for `text` and one byte more.
+unsafe fn write_text(text: &[u8], out: *mut c_char) -> i32 {
+    // SAFETY: the caller's duty.
+    unsafe {
+        out.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
+        out.add(text.len()).write(0);
+    }
+    i32::try_from(text.len()).unwrap_or(0)
+}
+
+/// Whether the client of an exchange asks for JSON, and not for a page.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_wants_json(slot: u32, id: u64) -> c_int {
+    let asks = |exchange: &mut Exchange| {
+        exchange.header(b"accept").is_some_and(|accept| {
+            let names = |wanted: &[&[u8]]| {
+                accept.split(|byte| *byte == b',').any(|range| {
+                    let name = range.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+                    wanted.iter().any(|kind| name.eq_ignore_ascii_case(kind))
+                })
+            };
+            names(&[b"application/json", b"application/problem+json"]) && !names(&[b"text/html"])
+        })
+    };
+    entry(0, || core::with(|core| c_int::from(core.held(slot, id).is_some_and(asks))))
 }
 
 /// Collects the tokens of what was lent and has been sent, and of requests that never came back; how many.

@@ -14,6 +14,7 @@ mod client;
 mod core;
 mod event;
 mod exchange;
+mod limits;
 mod listener;
 mod log;
 mod memory;

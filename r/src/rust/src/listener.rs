@@ -54,11 +54,12 @@ pub struct RawSetup {
     checks_origins: i32,
     origins: *const *const c_char,
     origin_count: usize,
+    tells_request_id: i32,
 }
 
 // As in rookery.h.
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<RawSetup>() == 72 && std::mem::offset_of!(RawSetup, sees_heads) == 40);
+const _: () = assert!(size_of::<RawSetup>() == 80 && std::mem::offset_of!(RawSetup, sees_heads) == 40);
 
 /// What is to be served; `None`, with the error set, when a proxy is none.
 ///
@@ -83,7 +84,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
     Some(Site {
         files: files.map(crate::site::Builder::files).unwrap_or_default(),
         sees_heads: setup.sees_heads != 0,
-        tells_request_id: false,
+        tells_request_id: setup.tells_request_id != 0,
         spool: Arc::new(SpoolFolder::new(spool, tell)),
         // SAFETY: the caller's duty.
         tls: unsafe { tls::of(setup.tls) },

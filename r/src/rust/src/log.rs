@@ -20,6 +20,13 @@ pub(crate) struct Log {
     remote: String,
 }
 
+impl Log {
+    /// Where lines go, if anywhere.
+    pub(crate) fn opened(&self) -> Option<Arc<AccessLog>> {
+        self.open.clone()
+    }
+}
+
 /// `struct rk_log_record`.
 #[derive(Debug)]
 #[repr(C)]
@@ -32,11 +39,13 @@ pub struct RawRecord {
     method: Bytes,
     path: Bytes,
     query: Bytes,
+    request_id: Bytes,
+    aborted: i32,
 }
 
 // As in rookery.h.
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<RawRecord>() == 96 && std::mem::offset_of!(RawRecord, remote) == 32);
+const _: () = assert!(size_of::<RawRecord>() == 120 && std::mem::offset_of!(RawRecord, remote) == 32);
 
 /// Logs all listeners' requests to a descriptor, which is taken over; -1: to [`rk_log_next`].
 ///
@@ -91,6 +100,8 @@ pub unsafe extern "C" fn rk_log_next(out: *mut RawRecord) -> i32 {
                 method: Bytes::of(&record.method),
                 path: Bytes::of(&record.path),
                 query: Bytes::of(&record.query),
+                request_id: Bytes::of(&record.request_id),
+                aborted: record.aborted.map_or(-1, |reason| reason as i32),
             };
             // SAFETY: the caller's duty.
             unsafe { out.write(raw) };

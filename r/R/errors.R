@@ -1,0 +1,360 @@
+# What becomes of a failure: the app's `onError` and a line on stderr are told all of it, its client a status and an id.
+
+# ---- where it happened: called while the stack is whole, see src/guard.c ----
+
+# At most so many frames are told, and so many characters of each: a recursion has thousands, and do.call() puts whole data frames
+# into a call.
+frame_count <- 50L
+frame_width <- 60L
+
+# The calls that led to an error, as text: what they hold, and what they were called with, is let go at once. NULL where they cannot be
+# had. Never raises: where it was called from the error may be dealt with yet.
+trace_of <- function(condition) {
+  depth <- sys.nframe()
+  tryCatch(
+    {
+      if (inherits(condition$trace, "rlang_trace")) {
+        frames_of_rlang(condition$trace)
+      } else {
+        calls <- sys.calls()
+        # Without this function's frame, and its handler's.
+        last <- depth - 2L
+        while (last > 0L && is_signalling(calls[[last]])) last <- last - 1L
+        functions <- lapply(seq_len(last), sys.function)
+        # What called the app is not told.
+        first <- max(0L, which(vapply(functions, is_loop, NA))) + 1L
+        at <- if (first > last) integer() else seq(first, last)
+        frames_of_calls(calls[at], functions[at])
+      }
+    },
+    error = function(error) NULL
+  )
+}
+
+# Whether a function is one from which apps are called: service(), or what runs the callbacks of package later.
+is_loop <- function(func) {
+  identical(func, service) || (identical(package_of(func), "later") && "loop_id" %in% names(formals(args(func))))
+}
+
+# Whether a frame is R's own, between an error of C's and its handlers.
+is_signalling <- function(call) {
+  head <- call[[1]]
+  identical(head, quote(.handleSimpleError)) || identical(head, quote(base::.handleSimpleError))
+}
+
+# Those of the outermost that say where it came from, and those of the innermost that say what happened.
+chosen_frames <- function(count) {
+  if (count <= frame_count) seq_len(count) else c(1:10, seq(count - frame_count + 11L, count))
+}
+
+frames_of_calls <- function(calls, functions) {
+  at <- chosen_frames(length(calls))
+  list(
+    call = vapply(calls[at], one_line, ""),
+    file = vapply(calls[at], function(call) place_of(call)$file, ""),
+    line = vapply(calls[at], function(call) place_of(call)$line, 0L),
+    package = vapply(functions[at], package_of, ""),
+    left_out = length(calls) - length(at)
+  )
+}
+
+frames_of_rlang <- function(trace) {
+  at <- chosen_frames(length(trace$call))
+  package <- trace$namespace %||% NA_character_
+  list(
+    call = vapply(trace$call[at], one_line, ""),
+    file = vapply(trace$call[at], function(call) place_of(call)$file, ""),
+    line = vapply(trace$call[at], function(call) place_of(call)$line, 0L),
+    package = rep_len(as.character(package), length(trace$call))[at],
+    left_out = length(trace$call) - length(at)
+  )
+}
+
+one_line <- function(call) {
+  attributes(call) <- NULL
+  text <- deparse(call, width.cutoff = frame_width, nlines = 1L)[[1]]
+  text <- trimws(readable(text), "right")
+  if (nchar(text) > frame_width) paste0(substr(text, 1, frame_width - 3L), "...") else text
+}
+
+# Where a call is written, if R has kept its source.
+place_of <- function(call) {
+  source <- attr(call, "srcref")
+  if (is.null(source)) {
+    return(list(file = NA_character_, line = NA_integer_))
+  }
+  file <- basename(as.character(attr(source, "srcfile")$filename %||% ""))
+  # Code that was typed in, or given as text, has lines and no file.
+  list(file = if (nzchar(file)) file else NA_character_, line = as.integer(source)[[1]])
+}
+
+package_of <- function(func) {
+  if (is.primitive(func)) {
+    return("base")
+  }
+  name <- environmentName(topenv(environment(func)))
+  if (name %in% c("", "R_GlobalEnv")) NA_character_ else name
+}
+
+# ---- telling ----
+
+# What C calls. `fault` is a list of
+#   app, detail        whose it is, and what its clients may see
+#   stage, label       where on its way: `info$stage`, and in words
+#   route, request_id  what of
+#   condition, text    what: `text` where there is no condition
+#   trace              of trace_of(); NULL
+#   req, seconds       the request and how long R has had it, where that is known
+#   is_answerable, wants_json
+# Returns the response to its client; NULL where there is nobody to answer.
+tell_fault <- function(fault) {
+  fault$request_id <- id_of(fault)
+  # A client may send any bytes as a path.
+  fault$route <- readable(fault$route)
+  answer <- ask_on_error(fault)
+  if (fault$detail == "httpuv") {
+    report(place_in_words(fault), fault$condition, fault$text)
+  } else {
+    log_fault(fault)
+  }
+  if (isTRUE(fault$is_answerable)) answer %||% failure_response(fault)
+}
+
+place_in_words <- function(fault) {
+  if (nzchar(fault$route)) paste0(fault$route, " (", fault$label, ")") else fault$label
+}
+
+# R holds the request of a WebSocket no more, but its object may.
+id_of <- function(fault) {
+  if (nzchar(fault$request_id) || !is.environment(fault$req)) {
+    return(fault$request_id)
+  }
+  id <- tryCatch(fault$req$REQUEST_ID, error = function(error) NULL)
+  if (is.character(id) && length(id) == 1 && !is.na(id)) readable(id) else ""
+}
+
+# What failed, as a condition in any case: a promise may be rejected with anything.
+condition_of <- function(fault) {
+  if (inherits(fault$condition, "condition")) {
+    return(fault$condition)
+  }
+  text <- fault$text
+  if (is.null(text)) {
+    is_text <- is.atomic(fault$condition) && length(fault$condition) > 0
+    text <- if (is_text) paste(fault$condition, collapse = "\n") else paste("rejected with", describe(fault$condition))
+  }
+  structure(class = c("rookery_failure", "rookery_error", "error", "condition"), list(message = text, call = NULL))
+}
+
+# The app's `onError(cond, req, info)`, or with fewer arguments. Its value, if that is a response.
+ask_on_error <- function(fault) {
+  on_error <- tryCatch(fault$app[["onError"]], error = function(error) NULL)
+  if (!is.function(on_error)) {
+    return(NULL)
+  }
+  formals <- names(formals(args(on_error)))
+  count <- if ("..." %in% formals) 3 else min(length(formals), 3)
+  value <- tryCatch(
+    do.call(on_error, list(condition_of(fault), fault$req, info_of(fault))[seq_len(count)], quote = TRUE),
+    error = function(error) {
+      report("onError", error, NULL)
+      NULL
+    }
+  )
+  if (inherits(value, "promise")) {
+    report("onError", NULL, "its response must be there at once: a promise of one is not waited for")
+  }
+  is_response <- (is.list(value) || is.environment(value)) && !is.null(tryCatch(value[["status"]], error = function(error) NULL))
+  if (is_response) value
+}
+
+info_of <- function(fault) {
+  trace <- fault$trace
+  list(
+    stage = fault$stage,
+    request_id = fault$request_id,
+    trace = trace_lines(fault),
+    frames = data.frame(
+      call = as.character(trace$call), file = as.character(trace$file), line = as.integer(trace$line),
+      package = as.character(trace$package), stringsAsFactors = FALSE
+    ),
+    seconds = fault$seconds,
+    headers = if (is.environment(fault$req)) tryCatch(mask(fault$req$HEADERS), error = function(error) NULL)
+  )
+}
+
+# One line a frame, the outermost first; then the errors that it came from.
+trace_lines <- function(fault) {
+  trace <- fault$trace
+  lines <- character()
+  if (length(trace$call) > 0) {
+    place <- ifelse(is.na(trace$file), "", paste0(" at ", trace$file, ":", trace$line))
+    lines <- paste0(ifelse(is.na(trace$package), "", paste0(trace$package, "::")), trace$call, place)
+    if (trace$left_out > 0) {
+      lines <- append(lines, paste("...", trace$left_out, "more"), 10)
+    }
+  }
+  c(lines, parent_lines(fault$condition))
+}
+
+parent_lines <- function(condition, most = 5) {
+  lines <- character()
+  while (length(lines) < most && inherits(parent <- tryCatch(condition$parent, error = function(error) NULL), "condition")) {
+    lines <- c(lines, paste("caused by", summary_of(parent)))
+    condition <- parent
+  }
+  lines
+}
+
+# The class of a condition when it says something, and its message.
+summary_of <- function(condition) {
+  classes <- setdiff(class(condition), c("simpleError", "rookery_failure", "rookery_error", "error", "condition"))
+  kind <- if (length(classes) > 0) paste0("<", classes[[1]], "> ") else ""
+  text <- tryCatch(paste(conditionMessage(condition), collapse = "\n"), error = function(error) "")
+  paste0(kind, if (nzchar(text)) readable(text) else "an error without a message")
+}
+
+# Text in UTF-8, in which bytes that are none are written as <ff>.
+readable <- function(text) {
+  if (!validEnc(text)) Encoding(text) <- "bytes"
+  text <- if (Encoding(text) == "bytes") iconv(text, "UTF-8", "UTF-8", sub = "byte") else enc2utf8(text)
+  if (is.na(text)) "NA" else text
+}
+
+# ---- what must not be told ----
+
+# Names of what nobody is to read in a log: the words of Django's and Rails' lists.
+secret_names <- paste(
+  c("^authorization$", "^proxy-authorization$", "cookie", "api", "auth", "token", "_?key$", "secret", "pass", "signature", "crypt",
+    "salt", "certificate", "otp$", "ssn"),
+  collapse = "|"
+)
+
+# Values of such names become "[masked]".
+mask <- function(values) {
+  is_secret <- grepl(secret_names, names(values), ignore.case = TRUE)
+  values[is_secret] <- "[masked]"
+  values
+}
+
+# ---- stderr ----
+
+# Of what fails again and again one line is written every so many seconds, with how often it did. Of this many kinds: a client chooses
+# paths, and so kinds; those beyond are one.
+log_seconds <- 10
+log_kinds <- 200L
+
+log_fault <- function(fault, now = proc.time()[["elapsed"]]) {
+  text <- summary_of(condition_of(fault))
+  place <- place_in_words(fault)
+  # A list, because names of variables are never freed, and a client chooses paths.
+  kinds <- .globals$faults %||% list()
+  name <- substr(paste(place, text, sep = "\n"), 1, 1000)
+  if (is.null(kinds[[name]]) && length(kinds) >= log_kinds) {
+    kinds <- flush_faults(kinds, now, is_due = TRUE)
+    if (length(kinds) >= log_kinds) name <- "others"
+  }
+  kind <- kinds[[name]]
+  if (!is.null(kind) && now - kind$since < log_seconds) {
+    kinds[[name]]$count <- kind$count + 1
+    .globals$faults <- kinds
+    flush_faults_later()
+    return(invisible())
+  }
+  if (!is.null(kind) && kind$count > 0) say_again(kind, now)
+  kinds[[name]] <- list(place = place, text = substr(text, 1, 1000), since = now, count = 0)
+  .globals$faults <- kinds
+  id <- if (nzchar(fault$request_id)) paste0(" [", fault$request_id, "]") else ""
+  lines <- trace_lines(fault)
+  if (length(lines) > 0) lines <- paste0("    ", lines)
+  cat(paste0(c(paste0("rookery: ", place, ": ", text, id), lines), "\n", collapse = ""), file = stderr())
+}
+
+# R may have nothing to do for hours: how often something happened is told all the same.
+flush_faults_later <- function() {
+  if (!isTRUE(.globals$faults_are_due)) {
+    .globals$faults_are_due <- TRUE
+    later::later(function() {
+      .globals$faults_are_due <- FALSE
+      .globals$faults <- flush_faults(.globals$faults, proc.time()[["elapsed"]])
+    }, log_seconds, loop = later::global_loop())
+  }
+}
+
+# Tells how often what was told has happened since, with `is_due` of what has not been told of for long; and forgets the rest. Returns
+# what is left.
+flush_faults <- function(kinds, now, is_due = FALSE) {
+  is_old <- vapply(kinds, function(kind) now - kind$since >= log_seconds, NA)
+  has_more <- vapply(kinds, function(kind) kind$count > 0, NA)
+  for (kind in kinds[has_more & (is_old | !is_due)]) say_again(kind, now)
+  kept <- kinds[!is_old | (has_more & !is_due)]
+  if (is_due) {
+    return(kept)
+  }
+  lapply(kept, function(kind) {
+    if (kind$count > 0) kind$since <- now
+    kind$count <- 0
+    kind
+  })
+}
+
+say_again <- function(kind, now) {
+  cat(
+    "rookery: ", kind$place, ": ", kind$text, " (", kind$count, " more in ", max(1, round(now - kind$since)), " s)\n",
+    sep = "", file = stderr()
+  )
+}
+
+# ---- what the client is told ----
+
+error_details <- c("none", "message", "full")
+
+# The response with status 500.
+failure_response <- function(fault) {
+  if (fault$detail == "httpuv") {
+    is_apps <- fault$stage %in% c("call", "onHeaders", "promise", "stream", "receive") && is.null(fault$text)
+    text <- if (is_apps && !is.null(fault$condition)) error_page(fault$condition) else "An exception occurred."
+    return(list(status = 500L, headers = list("Content-Type" = "text/plain; charset=UTF-8"), body = text))
+  }
+  told <- list(title = "Internal Server Error", status = 500L, instance = fault$request_id)
+  if (fault$detail != "none") {
+    told$detail <- summary_of(condition_of(fault))
+  }
+  if (fault$detail == "full") {
+    told$trace <- trace_lines(fault)
+  }
+  if (isTRUE(fault$wants_json)) {
+    return(list(status = 500L, headers = list("Content-Type" = "application/problem+json"), body = json_object(told)))
+  }
+  lines <- c("500 Internal Server Error", if (nzchar(told$instance)) paste("Request", told$instance), told$detail, told$trace)
+  list(
+    status = 500L,
+    headers = list("Content-Type" = "text/plain; charset=UTF-8"),
+    body = paste0(enc2utf8(lines), "\n", collapse = "")
+  )
+}
+
+# A JSON object of strings, numbers and, for `trace`, a list of strings. By hand, because jsonlite is not imported.
+json_object <- function(fields) {
+  values <- vapply(names(fields), function(name) {
+    value <- fields[[name]]
+    if (is.numeric(value)) {
+      format(value)
+    } else if (name == "trace") {
+      paste0("[", paste(json_string(value), collapse = ","), "]")
+    } else {
+      json_string(paste(value, collapse = "\n"))
+    }
+  }, "")
+  paste0("{", paste0("\"", names(fields), "\":", values, collapse = ","), "}")
+}
+
+json_string <- function(text) {
+  text <- enc2utf8(as.character(text))
+  text[!validUTF8(text)] <- iconv(text[!validUTF8(text)], "latin1", "UTF-8")
+  text <- gsub("([\\\\\"])", "\\\\\\1", text)
+  for (control in unique(unlist(regmatches(text, gregexpr("[\001-\037\177]", text, useBytes = FALSE))))) {
+    text <- gsub(control, sprintf("\\u%04x", utf8ToInt(control)), text, fixed = TRUE)
+  }
+  if (length(text) > 0) paste0("\"", text, "\"") else character()
+}

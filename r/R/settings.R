@@ -1,0 +1,186 @@
+# Settings, and where each is given: as an argument, on the command line, in `_server.yml`, as an option, in the environment.
+
+setting_names <- c(
+  "error_detail", "request_id_header", "interrupt_requests", "spool_dir", "trusted_proxies", "proxy_protocol", "ws_origins", "ws_compression"
+)
+setting_flags <- c("request_id_header", "interrupt_requests", "proxy_protocol")
+
+#' Settings, and where they come from
+#'
+#' Each setting can be given in several places. What is given in the first of these counts:
+#'
+#' 1. an argument, such as `limits = server_limits(body_bytes = "10 MB")` of [startServer()] and [serve()];
+#' 2. the command line: `rookery serve app/ --limit body_bytes=10MB --error-detail message`;
+#' 3. `options:` of a `_server.yml`: `limits:` with a field for each, and `error_detail:`;
+#' 4. an option of R: `options(rookery.body_bytes = "10 MB")`;
+#' 5. the environment: `ROOKERY_BODY_BYTES="10 MB"`.
+#'
+#' They are read when a server is started. `rookery_options()` tells what the next one would be started with.
+#'
+#' @section Settings:
+#' * Each limit, see [server_limits()].
+#' * `error_detail`: what clients are told of errors. `"none"`: that there was one, and the id of the request. `"message"`: the error's message as well.
+#'   `"full"`: also the calls that led to it; for development. By default `"none"`, in an interactive session `"message"`. Where this package stands in
+#'   for httpuv, and [serve()] does not run, clients are told what httpuv tells them: the message.
+#' * `request_id_header`: whether responses of the app have a header `X-Request-Id`; by default under [serve()].
+#' * `interrupt_requests`: whether what R does for a request ends when `request_time` is over.
+#' * `spool_dir`: the folder of large bodies, see [startServer()].
+#' * `trusted_proxies`: addresses or networks of proxies whose `X-Forwarded-Proto` and `X-Request-Id` are believed; in the environment with commas
+#'   between them.
+#' * `proxy_protocol`: whether each connection begins with the header of the PROXY protocol, see [tls_config()].
+#' * `ws_origins`, `ws_compression`: what `wsOrigins` and `wsCompression` are of an app without, see [startServer()]; in the environment hosts with
+#'   commas between them, and `TRUE` or `FALSE`.
+#'
+#' @return A data frame of class `rookery_options` with `name`, `value` (as text) and `origin`.
+#' @examples
+#' rookery_options()
+#' @export
+rookery_options <- function() {
+  table <- limit_table()
+  found <- lapply(c(setting_names, table$name), setting_of)
+  values <- vapply(seq_along(found), function(at) {
+    value <- found[[at]]$value
+    kind <- c(rep("", length(setting_names)), table$kind)[[at]]
+    if (nzchar(kind)) format_limit(value, kind) else format_setting(value)
+  }, "")
+  structure(
+    data.frame(
+      name = c(setting_names, table$name), value = values, origin = vapply(found, `[[`, "", "origin"), stringsAsFactors = FALSE
+    ),
+    class = c("rookery_options", "data.frame")
+  )
+}
+
+#' @export
+format.rookery_options <- function(x, ...) {
+  paste0(format(c("setting", x$name)), "  ", format(c("value", x$value)), "  ", c("origin", x$origin))
+}
+
+#' @export
+print.rookery_options <- function(x, ...) {
+  cat(format(x), sep = "\n")
+  invisible(x)
+}
+
+format_setting <- function(value) {
+  paste0(names(value), if (!is.null(names(value))) " = ", vapply(value, as.character, ""), collapse = ", ")
+}
+
+# list(value =, origin =, where =) of a setting; `argument` overrules all, and `where` names the place in what is said of it.
+setting_of <- function(name, argument = NULL) {
+  is_limit <- !name %in% setting_names
+  check <- function(value, where) if (is_limit) limit_value(value, name, where) else check_setting(value, name, where)
+  serving <- .globals$settings
+  option <- paste0("rookery.", name)
+  variable <- paste0("ROOKERY_", toupper(name))
+  places <- list(
+    list("argument", argument, paste0("`", name, "`")),
+    list("argument", serving$argument[[name]], paste0("`", name, "`")),
+    list("command line", serving$cli[[name]], paste0("`", name, "` of the command line")),
+    list("_server.yml", serving$file[[name]], paste0("`", name, ":` of the _server.yml")),
+    list("option", getOption(option), paste0("The option `", option, "`")),
+    list("environment", environment_value(variable), paste0("The environment variable ", variable))
+  )
+  for (place in places) {
+    if (!is.null(place[[2]])) {
+      return(list(value = check(place[[2]], place[[3]]), origin = place[[1]], where = place[[3]]))
+    }
+  }
+  list(value = if (is_limit) limit_table()$default[limit_table()$name == name] else default_setting(name), origin = "default")
+}
+
+environment_value <- function(variable) {
+  value <- Sys.getenv(variable, NA)
+  if (!is.na(value) && nzchar(value)) value
+}
+
+check_setting <- function(value, name, where) {
+  wrong <- function(wanted) {
+    abort_serve(paste0(where, " must be ", wanted, ", not ", describe(value), "."), "rookery_bad_setting")
+  }
+  # An environment variable may have any bytes.
+  if (is.character(value) && !all(validUTF8(value))) wrong("text in UTF-8")
+  if (name == "error_detail") {
+    known <- c(error_details, "httpuv")
+    if (!is.character(value) || length(value) != 1 || !value %in% known) wrong("\"none\", \"message\" or \"full\"")
+    return(value)
+  }
+  if (name %in% setting_flags) {
+    flag <- flag_of(value)
+    if (is.na(flag)) wrong("TRUE or FALSE")
+    return(flag)
+  }
+  if (name == "ws_origins") {
+    return(check_origins(if (is.character(value)) split_at_commas(value) else value, where))
+  }
+  if (name == "ws_compression") {
+    flag <- flag_of(value)
+    value <- if (is.na(flag)) value else flag
+    compression_rules(value, where)
+    return(value)
+  }
+  if (name == "trusted_proxies") {
+    if (!is.character(value) || anyNA(value)) wrong("addresses or networks, as strings")
+    return(split_at_commas(value))
+  }
+  if (!is.character(value) || length(value) != 1 || is.na(value) || !nzchar(value)) wrong("a folder, as one string")
+  value
+}
+
+# TRUE or FALSE, also as it is written in the environment; NA for what is neither.
+flag_of <- function(value) {
+  if (is.object(value) || !(is.logical(value) || is.numeric(value) || is.character(value)) || length(value) != 1) {
+    return(NA)
+  }
+  if (as.character(value) %in% c("0", "1")) as.character(value) == "1" else if (is.numeric(value)) NA else as.logical(value)
+}
+
+split_at_commas <- function(value) {
+  parts <- trimws(unlist(strsplit(as.character(value), ",", fixed = TRUE)))
+  parts[nzchar(parts)]
+}
+
+default_setting <- function(name) {
+  switch(
+    name,
+    error_detail = if (is.null(.globals$settings) && stands_in_for_httpuv()) "httpuv" else if (interactive()) "message" else "none",
+    request_id_header = !is.null(.globals$settings),
+    interrupt_requests = FALSE,
+    proxy_protocol = FALSE,
+    ws_compression = FALSE,
+    trusted_proxies = character(),
+    NULL
+  )
+}
+
+# Whether the httpuv that is loaded is the one over this package.
+stands_in_for_httpuv <- function() {
+  isNamespaceLoaded("httpuv") && identical(get0(".globals", envir = asNamespace("httpuv"), inherits = FALSE), .globals)
+}
+
+# Checked settings of one place, as a list: limits and others, each with its name.
+read_settings <- function(fields, where) {
+  known <- c(setting_names, limit_table()$name)
+  unknown <- setdiff(names(fields), known)
+  if (length(unknown) > 0) {
+    abort_serve(paste0("`", unknown[[1]], "` in ", where, " is no setting.", did_you_mean(unknown[[1]], known)), "rookery_bad_setting")
+  }
+  fields
+}
+
+# The options of this session that another R is to have: what is given in the environment it finds there itself.
+session_options <- function(is_interactive = interactive()) {
+  names <- paste0("rookery.", c(setting_names, limit_table()$name))
+  options <- Filter(Negate(is.null), set_names(lapply(names, getOption), names))
+  # A folder may be relative to ours.
+  if (!is.null(setting_of("spool_dir")$value)) options$rookery.spool_dir <- spool_dir()
+  # Who sits in front of this session sits in front of the other.
+  is_told <- !is.null(options$rookery.error_detail) || !is.null(environment_value("ROOKERY_ERROR_DETAIL"))
+  if (is_interactive && !is_told) options$rookery.error_detail <- "message"
+  options
+}
+
+set_names <- function(values, names) {
+  names(values) <- names
+  values
+}

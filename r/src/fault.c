@@ -1,0 +1,90 @@
+// Failures: who is told of them, and what the client is answered. See R/errors.R.
+#include <string.h>
+
+#include "shim.h"
+
+enum { REQUEST_ID_MAX = 128 };
+
+static SEXP text_or_null(const char* text) {
+    return text == NULL ? R_NilValue : Rf_ScalarString(Rf_mkCharCE(text, CE_UTF8));
+}
+
+static SEXP request_id(const struct fault* fault) {
+    if (fault->request_id != NULL && fault->request_id != R_NilValue) {
+        return fault->request_id;
+    }
+    char text[REQUEST_ID_MAX + 1];
+    rk_request_id(fault->slot, fault->id, text, sizeof text);
+    return Rf_mkString(text);
+}
+
+// Tells the app's onError and stderr. Returns the response to be sent; R_NilValue where nobody is to be answered, or none could be made.
+// Does not jump, but for want of memory.
+SEXP fault_tell(const struct fault* fault, SEXP caught, const char* text) {
+    const char* names[] = {"app",     "detail", "stage", "label", "route",   "request_id",    "condition",
+                           "text",    "trace",  "req",   "seconds", "is_answerable", "wants_json", ""};
+    struct app_facts facts = app_facts(fault->listener);
+    bool failed;
+    SEXP list = PROTECT(Rf_mkNamed(VECSXP, names));
+    SET_VECTOR_ELT(list, 0, facts.app);
+    SET_VECTOR_ELT(list, 1, Rf_mkString(facts.detail));
+    SET_VECTOR_ELT(list, 2, Rf_mkString(fault->stage));
+    SET_VECTOR_ELT(list, 3, Rf_mkString(fault->label));
+    SET_VECTOR_ELT(list, 4, text_or_null(fault->route == NULL ? "" : fault->route));
+    SET_VECTOR_ELT(list, 5, request_id(fault));
+    SET_VECTOR_ELT(list, 6, caught_condition(caught));
+    SET_VECTOR_ELT(list, 7, text_or_null(text));
+    SET_VECTOR_ELT(list, 8, caught_trace(caught));
+    SET_VECTOR_ELT(list, 9, fault->req == NULL ? R_NilValue : fault->req);
+    SET_VECTOR_ELT(list, 10, Rf_ScalarReal(fault->began > 0 ? service_now() - fault->began : NA_REAL));
+    SET_VECTOR_ELT(list, 11, Rf_ScalarLogical(fault->is_answerable));
+    SET_VECTOR_ELT(list, 12, Rf_ScalarLogical(rk_wants_json(fault->slot, fault->id)));
+    SEXP call = PROTECT(Rf_lang2(objs.tell_fault, list));
+    SEXP response = call_quietly(call, &failed);
+    if (failed) {
+        bool has_route = fault->route != NULL && fault->route[0] != '\0';
+        REprintf(
+            has_route ? "rookery: %s (%s): %s\n" : "rookery: %s%s: %s\n", has_route ? fault->route : "", fault->label,
+            text == NULL ? "an error whose message could not be shown" : text);
+        response = R_NilValue;
+    }
+    UNPROTECT(2);
+    return response;
+}
+
+struct answer {
+    const struct fault* fault;
+    SEXP response;
+    const char* problem;
+};
+
+static SEXP run_answer(void* data) {
+    struct answer* answer = data;
+    answer->problem = response_write(answer->fault->slot, answer->fault->id, answer->response);
+    return R_NilValue;
+}
+
+// Tells of it, and answers with what onError returned, or with status 500.
+void fault_answer(const struct fault* fault, SEXP caught, const char* text) {
+    struct answer answer = {.fault = fault, .response = PROTECT(fault_tell(fault, caught, text))};
+    struct guard guard = {.body = run_answer, .data = &answer};
+    bool is_written = false;
+    if (answer.response != R_NilValue) {
+        guard_begin();
+        is_written = guard_run(&guard) == FAILURE_NONE && answer.problem == NULL;
+        guard_end();
+        if (!is_written) {
+            SEXP why = PROTECT(guard_caught(&guard));
+            report("the response of onError", caught_condition(why), answer.problem);
+            UNPROTECT(1);
+        }
+    }
+    if (!is_written) {
+        const char* page = app_facts(fault->listener).is_httpuv ? "An exception occurred." : "500 Internal Server Error\n";
+        response_text(fault->slot, fault->id, 500, "text/plain; charset=UTF-8", page, strlen(page));
+    }
+    rk_reply_fail(fault->slot, fault->id);
+    app_respond(fault->slot, fault->id);
+    stream_begin();
+    UNPROTECT(1);
+}

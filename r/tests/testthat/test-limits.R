@@ -1,0 +1,317 @@
+# Limits and settings: how they are written, where they come from, and that they hold.
+
+# A server with limits of its own: those of the process, so nothing else may run.
+local_limited <- function(app, ..., env = parent.frame()) {
+  stopAllServers()
+  for (i in 1:20) service(NA)
+  server <- startServer("127.0.0.1", 0, app, ...)
+  withr::defer({
+    server$stop()
+    for (i in 1:20) service(NA)
+    startServer("127.0.0.1", 0, app)$stop()
+  }, envir = env)
+  server
+}
+
+set_all <- function(names, value) {
+  structure(as.list(rep_len(value, length(names))), names = names)
+}
+
+test_that("limits have units", {
+  limits <- server_limits(
+    body_bytes = "10 MB", body_memory = "64 KiB", head_time = "500 ms", request_time = "2 min", idle_time = 30, connections = Inf,
+    reply_rate = "1 KB/s", share_queues = "25 %", stall_time = "none", memory = 2^30
+  )
+  expect_equal(unclass(limits)[sort(names(limits))], list(
+    body_bytes = 1e7, body_memory = 65536, connections = Inf, head_time = 0.5, idle_time = 30, memory = 2^30, reply_rate = 1000,
+    request_time = 120, share_queues = 25, stall_time = Inf
+  ), ignore_attr = TRUE)
+  printed <- capture.output(print(limits))
+  expect_match(printed, "body_bytes +10 MB", all = FALSE)
+  expect_match(printed, "request_time +2 min", all = FALSE)
+  expect_match(capture.output(print(server_limits())), "all as by default")
+})
+
+test_that("what is no limit is said with the nearest name, and what is no value with an example", {
+  expect_error(server_limits(bodybytes = 1), "`bodybytes` is no limit. Did you mean `body_bytes`", class = "rookery_bad_limit")
+  expect_error(server_limits(10), "must have a name")
+  for (bad in list("ten", NA, -1, c(1, 2), "1 XB", TRUE, list())) {
+    expect_error(server_limits(body_bytes = bad), "`body_bytes` must be a number of bytes", class = "rookery_bad_limit")
+  }
+  expect_error(server_limits(head_bytes = 10), "at least 8 KiB")
+  expect_error(server_limits(connections = 1.5), "a whole number")
+  expect_error(startServer("127.0.0.1", 0, list(), limits = list(share_replies = 90)), "must be 100 % at most")
+})
+
+test_that("values are read as they may be written, and no others", {
+  same <- function(...) {
+    for (value in list(...)) expect_equal(server_limits(body_bytes = value)$body_bytes, 1e7, info = value)
+  }
+  same(1e7, 10000000L, "10 MB", "10MB", " 10 mb ", "10_MB", "1e7", "10000000", "10000 kB", "0.01 GB", "10.0 MB")
+  expect_equal(server_limits(body_bytes = 10.9)$body_bytes, 10)
+  expect_equal(server_limits(body_bytes = "1e400")$body_bytes, Inf)
+  bad <- list(
+    NaN, NA_character_, NA_integer_, -Inf, "-1", "", " ", "MB", "10 M", "10 MB/s", "10 %", "10 s", "1,5 MB", "0x10", "10 MB 5", ".", "1e", "NaN",
+    "NA", "\xff", "10 \xff", as.difftime(2, units = "mins"), factor("10"), Sys.time(), 1i, raw(1), quote(x), function() 1, new.env(),
+    list(10), numeric(), character(), c("1", "2")
+  )
+  for (value in bad) {
+    expect_error(server_limits(body_bytes = value), "^`body_bytes` must be a number of bytes", class = "rookery_bad_limit")
+  }
+  expect_equal(unlist(server_limits(share_queues = "5%", reply_rate = "1 KB/s", body_rate = "512 B", head_time = "0.5 min")),
+    c(head_time = 30, body_rate = 512, reply_rate = 1000, share_queues = 5), ignore_attr = TRUE)
+  for (value in list(0, 101, 1.5, Inf, "x%")) expect_error(server_limits(share_queues = value), "percent", class = "rookery_bad_limit")
+  for (value in list(Inf, "1 s", -1, 0.5)) expect_error(server_limits(reply_rate = value), "bytes a second", class = "rookery_bad_limit")
+  for (value in list(0, "0 s", "10 MB", -5)) expect_error(server_limits(idle_time = value), "seconds", class = "rookery_bad_limit")
+  expect_error(server_limits(body_bytes = 1, 5), "must have a name", class = "rookery_bad_limit")
+  expect_error(server_limits(body = 1), "`body` is no limit", class = "rookery_bad_limit")
+  for (limits in list("10 MB", 10, list(10), function() 1, c(body_bytes = 1))) {
+    expect_error(startServer("127.0.0.1", 0, list(), limits = limits), class = "rookery_bad_limit")
+  }
+})
+
+test_that("what the environment says and cannot be read is an error that names the variable", {
+  wrong <- function(variable, value, text) {
+    withr::local_envvar(set_names_of(variable, value))
+    expect_error(startServer("127.0.0.1", 0, list()), paste0("The environment variable ", variable, ".*", text), info = value)
+  }
+  set_names_of <- function(name, value) structure(value, names = name)
+  withr::local_options(rookery.error_detail = NULL)
+  for (value in c("ten", "-1", "10 parsecs", "\xff", "1 2")) wrong("ROOKERY_BODY_BYTES", value, "must be a number of bytes")
+  wrong("ROOKERY_CONNECTIONS", "1.5", "must be a whole number")
+  wrong("ROOKERY_REQUEST_TIME", "0", "at least 10 ms")
+  for (value in c("perhaps", "2", "\xff")) wrong("ROOKERY_PROXY_PROTOCOL", value, "must be")
+  for (value in c("all", "\xff", "NONE")) wrong("ROOKERY_ERROR_DETAIL", value, "must be")
+  wrong("ROOKERY_SPOOL_DIR", "/no/such/folder", "no folder")
+  wrong("ROOKERY_TRUSTED_PROXIES", "\xff", "must be")
+  wrong("ROOKERY_WS_ORIGINS", "https://example.org", "must be \"same\", or hosts")
+  wrong("ROOKERY_WS_COMPRESSION", "level 3", "must be TRUE, FALSE, or a list")
+  # What is empty is not given.
+  withr::local_envvar(ROOKERY_BODY_BYTES = "", ROOKERY_PROXY_PROTOCOL = "")
+  startServer("127.0.0.1", 0, list())$stop()
+})
+
+test_that("settings of the environment are read as they are written there", {
+  value_of <- function(name, value) {
+    withr::local_options(structure(list(NULL), names = paste0("rookery.", name)))
+    withr::local_envvar(structure(value, names = paste0("ROOKERY_", toupper(name))))
+    found <- rookery:::setting_of(name)
+    expect_equal(found$origin, "environment")
+    found$value
+  }
+  for (value in c("1", "TRUE", "true", "T")) expect_true(value_of("proxy_protocol", value))
+  for (value in c("0", "FALSE", "false")) expect_false(value_of("ws_compression", value))
+  expect_equal(value_of("trusted_proxies", "10.0.0.0/8, 192.0.2.1,"), c("10.0.0.0/8", "192.0.2.1"))
+  expect_equal(value_of("ws_origins", "example.org,*.example.org"), c("example.org", "*.example.org"))
+  withr::local_options(rookery.ws_compression = list(level = 3, takeover = TRUE), rookery.ws_origins = c("a.org", "b.org"))
+  printed <- capture.output(print(rookery_options()))
+  expect_match(printed, "^ws_compression +level = 3, takeover = TRUE +option$", all = FALSE)
+  expect_match(printed, "^ws_origins +a.org, b.org +option$", all = FALSE)
+})
+
+test_that("a server without any limit serves, and one with the least of each ends", {
+  app <- list(
+    call = function(req) if (req$PATH_INFO == "/stream") streamed(pieces_of("a", "b")) else ok(rawToChar(req$rook.input$read())),
+    onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(message)), wsCompression = list(takeover = TRUE)
+  )
+  table <- rookery:::limit_table()
+  endless <- set_all(table$name[table$kind %in% c("count", "bytes", "seconds")], Inf)
+  rates <- set_all(table$name[table$kind == "rate"], 2^32 - 1)
+  server <- local_limited(app, limits = c(endless, set_all(table$name[table$kind == "rate"], 0)))
+  lines <- paste0("X-", 1:500, ": a")
+  expect_equal(post(local_client(server), "/", strrep("x", 3e6), lines)$text, strrep("x", 3e6))
+  client <- local_client(server)
+  send(client, request("/stream"))
+  serve_until(function() {
+    fill(client)
+    find_raw(client$read, charToRaw("0\r\n\r\n")) > 0
+  })
+  client <- local_client(server)
+  upgrade(client)
+  send(client, frame("to and fro"))
+  expect_equal(rawToChar(next_frame(client)$payload), "to and fro")
+  # Without a time for its answer, stopping would wait for it.
+  disconnect(client)
+  server$stop()
+  for (i in 1:20) service(NA)
+  # A rate that nobody keeps is for those that fall behind it.
+  server <- local_limited(app, limits = rates)
+  expect_equal(post(local_client(server), "/", "quick")$text, "quick")
+  server$stop()
+  server <- local_limited(app, limits = set_all(table$name, table$least))
+  client <- local_client(server)
+  send(client, request("/"))
+  for (i in 1:20) service(5)
+  server$stop()
+  expect_false(server$isRunning())
+  # The shares are 100 % at most, and without memory nobody is served; R goes on.
+  server <- local_limited(app, limits = list(memory = "1 MiB"))
+  expect_equal(get(local_client(server), "/")$status, 200)
+})
+
+test_that("every limit of the server has an argument", {
+  expect_setequal(setdiff(names(formals(server_limits)), "..."), rookery:::limit_table()$name)
+})
+
+test_that("limits hold, and servers share them", {
+  server <- local_limited(function(req) ok(), limits = server_limits(body_bytes = 10))
+  expect_equal(post(local_client(server), "/", "123456789")$status, 200)
+  expect_equal(post(local_client(server), "/", "12345678901")$status, 413)
+  expect_error(
+    startServer("127.0.0.1", 0, list(), limits = list(body_bytes = 20)), "share their limits", class = "rookery_bad_limit"
+  )
+  # With none of its own, or the same, another is one more of them.
+  other <- startServer("127.0.0.1", 0, list(), limits = list(body_bytes = 10))
+  withr::defer(other$stop())
+  expect_equal(post(local_client(other), "/", "12345678901")$status, 413)
+  # Those that serve() was given are not left out in silence either.
+  expect_error(serve(list(call = function(req) ok()), port = 0, log = FALSE, limits = list(body_bytes = 20)), "share their limits")
+})
+
+test_that("the order is argument, option, environment, default", {
+  origin <- function(name) {
+    all <- rookery_options()
+    unlist(all[all$name == name, c("value", "origin")], use.names = FALSE)
+  }
+  expect_equal(origin("body_bytes"), c("Inf", "default"))
+  withr::local_envvar(ROOKERY_BODY_BYTES = "20 MB")
+  expect_equal(origin("body_bytes"), c("20 MB", "environment"))
+  withr::local_options(rookery.body_bytes = 10)
+  expect_equal(origin("body_bytes"), c("10", "option"))
+  server <- local_limited(function(req) ok())
+  expect_equal(post(local_client(server), "/", "12345678901")$status, 413)
+  server$stop()
+  server <- local_limited(function(req) ok(), limits = list(body_bytes = "1 KB"))
+  expect_equal(post(local_client(server), "/", "12345678901")$status, 200)
+  withr::local_options(rookery.body_bytes = "many")
+  expect_error(rookery_options(), "The option `rookery.body_bytes` must be a number of bytes")
+  expect_error(withr::with_envvar(c(ROOKERY_ERROR_DETAIL = "all"), withr::with_options(
+    list(rookery.error_detail = NULL), rookery_options()
+  )), "The environment variable ROOKERY_ERROR_DETAIL must be")
+})
+
+test_that("the settings are printed with where they come from", {
+  withr::local_options(rookery.head_time = "5 s")
+  printed <- capture.output(print(rookery_options()))
+  expect_match(printed[[1]], "^setting +value +origin$")
+  expect_match(printed, "^head_time +5 s +option$", all = FALSE)
+  expect_match(printed, "^memory +a quarter of what there is +default$", all = FALSE)
+})
+
+test_that("a request that takes too long is answered with 504, and R goes on", {
+  late <- NULL
+  app <- function(req) {
+    if (req$PATH_INFO == "/quick") return(ok("quick"))
+    promises::promise(function(resolve, reject) late <<- resolve)
+  }
+  server <- local_limited(app, limits = list(request_time = "200 ms"))
+  client <- local_client(server)
+  answer <- get(client, "/never")
+  expect_equal(answer$status, 504)
+  expect_equal(get(client, "/quick")$text, "quick")
+  # Nobody waits for it any more.
+  late(ok("late"))
+  expect_equal(get(client, "/quick")$text, "quick")
+})
+
+test_that("R is interrupted only if that is asked for", {
+  app <- function(req) {
+    until <- Sys.time() + if (req$PATH_INFO == "/ok") 0 else 1
+    while (Sys.time() < until) Sys.sleep(0.01)
+    ends <<- ends + 1
+    ok()
+  }
+  ends <- 0
+  server <- local_limited(app, limits = list(request_time = "300 ms"))
+  client <- local_client(server)
+  expect_equal(get(client, "/slow")$status, 504)
+  expect_equal(ends, 1)
+  server$stop()
+  withr::local_options(rookery.interrupt_requests = TRUE)
+  server <- local_limited(app, limits = list(request_time = "300 ms"))
+  client <- local_client(server)
+  said <- stderr_of(expect_equal(get(client, "/slow")$status %in% c(500, 504), TRUE))
+  expect_match(said, "GET /slow (call): reached elapsed time limit", fixed = TRUE, all = FALSE)
+  expect_equal(ends, 1)
+  # The limit is gone with the request.
+  expect_equal(get(client, "/ok")$status, 200)
+  Sys.sleep(0.5)
+  expect_equal(ends, 2)
+})
+
+test_that("the command line and _server.yml have limits", {
+  asked <- rookery:::cli_parse(c("serve", "app", "--limit", "body_bytes=10MB", "--limit=request_time=30s", "--error-detail", "message"))
+  expect_equal(
+    rookery:::cli_settings(asked), list(error_detail = "message", body_bytes = "10MB", request_time = "30s")
+  )
+  wrong <- function(...) rookery:::cli_settings(rookery:::cli_parse(c("serve", "app", ...)))
+  expect_error(wrong("--limit", "body=1"), "`body` is no limit", class = "rookery_usage")
+  expect_error(wrong("--limit", "body_bytes"), "needs a name and a value", class = "rookery_usage")
+  expect_error(wrong("--limit", "body_bytes=x"), "`--limit body_bytes` must be", class = "rookery_usage")
+  expect_error(wrong("--error-detail", "all"), "must be none, message or full", class = "rookery_usage")
+  skip_if_not_installed("yaml")
+  dir <- local_app(
+    "_server.yml" = c("engine: rookery", "app: app.R", "options:", "  limits:", "    body_bytes: 10", "  error_detail: message"),
+    "app.R" = "function(req) if (req$PATH_INFO == '/no') stop('told') else list(status = 200L, headers = list(), body = '')"
+  )
+  read <- rookery:::settings_read(file.path(dir, "_server.yml"))
+  expect_equal(read$settings, list(body_bytes = 10L, error_detail = "message"))
+  writeLines(c("engine: rookery", "app: app.R", "options:", "  limits:", "    bodybytes: 10"), file.path(dir, "wrong.yml"))
+  expect_error(rookery:::settings_read(file.path(dir, "wrong.yml")), "is no setting. Did you mean `body_bytes`")
+})
+
+test_that("a folder that a _server.yml names is relative to it", {
+  skip_if_not_installed("yaml")
+  dir <- local_app(
+    "_server.yml" = c("engine: rookery", "app: app.R", "options:", "  spool_dir: large", "  ws_compression:", "    level: 3", "  ws_origins: [a.org]"),
+    "app.R" = "function(req) list(status = 200L, headers = list(), body = rookery:::spool_dir())"
+  )
+  file <- file.path(dir, "_server.yml")
+  expect_equal(rookery:::settings_read(file)$settings, list(
+    spool_dir = file.path(dir, "large"), ws_compression = list(level = 3L), ws_origins = "a.org"
+  ))
+  expect_error(launch_server(file, port = 0), "`spool_dir:` of the _server.yml names `.*large`, which is no folder")
+})
+
+test_that("another R gets the options of this one, and who sits in front of it", {
+  withr::local_options(
+    rookery.error_detail = NULL, rookery.body_bytes = "1 MB", rookery.ws_compression = list(level = 3), rookery.ws_origins = "a.org",
+    rookery.proxy_protocol = TRUE, rookery.trusted_proxies = "192.0.2.1", rookery.spool_dir = NULL
+  )
+  expect_equal(rookery:::session_options(FALSE), list(
+    rookery.trusted_proxies = "192.0.2.1", rookery.proxy_protocol = TRUE, rookery.ws_origins = "a.org",
+    rookery.ws_compression = list(level = 3), rookery.body_bytes = "1 MB"
+  ))
+  expect_equal(rookery:::session_options(TRUE)$rookery.error_detail, "message")
+  # The other finds that by itself.
+  withr::local_envvar(ROOKERY_ERROR_DETAIL = "none")
+  expect_null(rookery:::session_options(TRUE)$rookery.error_detail)
+  dir <- normalizePath(withr::local_tempdir())
+  withr::local_dir(dirname(dir))
+  withr::local_envvar(ROOKERY_SPOOL_DIR = basename(dir))
+  expect_equal(rookery:::session_options(FALSE)$rookery.spool_dir, dir)
+})
+
+test_that("an R that serves a path has the limits, settings and options it was given", {
+  skip_on_cran()
+  dir <- local_app("app.R" = c(
+    "function(req) {",
+    "  if (req$PATH_INFO == '/no') stop('told to nobody')",
+    "  all <- rookery::rookery_options()",
+    "  wanted <- c('body_bytes', 'head_time', 'idle_time')",
+    "  list(status = 200L, headers = list(), body = paste(all$value[match(wanted, all$name)], all$origin[match(wanted, all$name)], collapse = ';'))",
+    "}"
+  ))
+  it <- local_cli(
+    "serve", dir, "--port", "0", "--no-log", "--limit", "body_bytes=10", environment = c(ROOKERY_HEAD_TIME = "20 s")
+  )
+  url <- expect_serving(it)
+  expect_equal(fetch(url)$text, "10 command line;20 s environment;2 min default")
+  expect_equal(fetch(url, post = TRUE, postfields = "12345678901")$status_code, 413)
+  failed <- fetch(paste0(url, "/no"))
+  expect_equal(failed$status_code, 500)
+  expect_no_match(failed$text, "told to nobody")
+  id <- sub("^.*Request ([0-9a-f]+)\n.*$", "\\1", failed$text)
+  expect_match(rawToChar(failed$headers), id, fixed = TRUE)
+  expect_match(it$tell(), paste0("GET /no (call): told to nobody [", id, "]"), fixed = TRUE)
+})
