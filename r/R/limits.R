@@ -13,6 +13,7 @@
 #'
 #' @section Requests:
 #' * `head_bytes`, `header_lines`: of a request's head; past that 431. More than 24,576 lines are never taken.
+#' * `stream_head_bytes`: of a head over HTTP/2, with 32 for each line; past that 431. `streams`: requests of one of its connections at a time.
 #' * `body_bytes`: of its body; past that 413. No limit by default, as with httpuv.
 #' * `body_memory`: of a body that is kept in memory; a longer one lies in a file.
 #' * `disk_reserve`, `disk_share`: what such a file must leave free, in bytes, and at most one part of so many of its file system; past that 507.
@@ -41,6 +42,7 @@
 #'
 #' @param ... Nothing: a limit with a name that there is none of is an error.
 #' @param head_bytes,header_lines,body_bytes,body_memory,disk_reserve,disk_share,handshake_time,handshakes,head_time,head_rate,head_grace See below.
+#' @param stream_head_bytes,streams See below.
 #' @param body_rate,reply_rate,idle_time,request_time,connections,per_address,message_bytes,socket_queue,message_rate,stall_time See below.
 #' @param ping_time,pong_time,kept_windows,close_time,memory,share_connections,share_requests,share_messages,share_waiting,share_queues,share_replies See below.
 #' @param share_compressors,pool_bytes,stop_time,queue_requests,queue_messages,queue_bytes,stream_queue See below.
@@ -49,7 +51,8 @@
 #' server_limits(body_bytes = "10 MB", request_time = "30 s", connections = 500)
 #' @seealso [rookery_options()] for what is in force, and where it came from.
 #' @export
-server_limits <- function(..., head_bytes = NULL, header_lines = NULL, body_bytes = NULL, body_memory = NULL, disk_reserve = NULL,
+server_limits <- function(..., head_bytes = NULL, header_lines = NULL, stream_head_bytes = NULL, streams = NULL, body_bytes = NULL,
+                          body_memory = NULL, disk_reserve = NULL,
                           disk_share = NULL, handshake_time = NULL, handshakes = NULL, head_time = NULL, head_rate = NULL, head_grace = NULL,
                           body_rate = NULL, reply_rate = NULL, idle_time = NULL, request_time = NULL, connections = NULL,
                           per_address = NULL, message_bytes = NULL, socket_queue = NULL, message_rate = NULL, stall_time = NULL,

@@ -89,6 +89,8 @@ macro_rules! limits {
 limits! {
     c"head_bytes" BYTES 8192.0 limits.head_bytes;
     c"header_lines" COUNT 1.0 limits.header_lines;
+    c"stream_head_bytes" BYTES 1024.0 limits.stream_head_bytes;
+    c"streams" COUNT 1.0 limits.streams;
     c"body_bytes" BYTES 0.0 limits.body_bytes;
     c"body_memory" BYTES 0.0 limits.body_memory;
     c"disk_reserve" BYTES 0.0 limits.disk_reserve;
