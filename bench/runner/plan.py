@@ -6,11 +6,12 @@ from pathlib import Path
 
 from . import build, peers
 from .peers import PeerMissing, Server
-from .sampling import FAILED, MISSING, OK, Cell
+from .sampling import FAILED, MISSING, OK, Cell, interleave
 from .scenarios import Scenario
 
 STATIC_FILES = {"10k.txt": 10 * 1024, "10m.bin": 10 * 1024 * 1024}
 ONE_GIB = 1 << 30
+WARM_UP_S = 0.3
 
 
 @dataclass
@@ -138,6 +139,24 @@ class Servers:
                     measure(cell, server)
             except (RuntimeError, OSError, ValueError) as error:
                 cell.fail(str(error))
+
+    def interleave(self, row: list[Cell], scenario: Scenario, load: Callable[[Server, float], dict[str, float]]) -> None:
+        """Loads each server that runs in its turn, for so many seconds: to warm it up first, and then once for each sample."""
+        row = self.ready(row)
+
+        def once(cell: Cell, seconds: float) -> dict[str, float]:
+            with self.running[cell.peer].in_turn() as server:
+                return load(server, seconds)
+
+        for cell in row:
+            try:
+                once(cell, WARM_UP_S)
+            except (RuntimeError, OSError) as error:
+                cell.fail(str(error))
+        interleave(row, lambda cell: once(cell, self.options.seconds(scenario)))
+        for cell in row:
+            if cell.status == OK:
+                cell.single["peak_bytes"] = float(self.running[cell.peer].memory_bytes("VmHWM"))
 
     def stop_all(self) -> None:
         for server in self.running.values():

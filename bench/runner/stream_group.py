@@ -7,11 +7,10 @@ import time
 from . import build
 from .machine import GENERATOR_CORE, pinned, sample
 from .peers import Server
-from .plan import ONE_GIB, Options, Servers
-from .sampling import OK, SAMPLES, Cell, interleave
+from .plan import ONE_GIB, WARM_UP_S, Options, Servers
+from .sampling import SAMPLES, Cell
 from .scenarios import Scenario
 
-WARM_UP_S = 0.3
 PIECE = 1 << 20
 UPLOADED = 10 * 10**9
 # Pieces whose way is timed, and clients that leave.
@@ -21,21 +20,8 @@ TIME_LIMIT_S = 300.0
 
 
 def measure_pieces(row: list[Cell], scenario: Scenario, servers: Servers, options: Options) -> None:
-    row, generator = servers.ready(row), str(build.c_program("streamload"))
-
-    def load(cell: Cell, seconds: float) -> dict[str, float]:
-        with servers.running[cell.peer].in_turn() as server:
-            return _pieces(server, scenario, seconds, options.placement, generator)
-
-    for cell in row:
-        try:
-            load(cell, WARM_UP_S)
-        except (RuntimeError, OSError) as error:
-            cell.fail(str(error))
-    interleave(row, lambda cell: load(cell, options.seconds(scenario)))
-    for cell in row:
-        if cell.status == OK:
-            cell.single["peak_bytes"] = float(servers.running[cell.peer].memory_bytes("VmHWM"))
+    generator = str(build.c_program("streamload"))
+    servers.interleave(row, scenario, lambda server, seconds: _pieces(server, scenario, seconds, options.placement, generator))
 
 
 def _pieces(server: Server, scenario: Scenario, seconds: float, placement: str, generator: str) -> dict[str, float]:

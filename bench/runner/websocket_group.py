@@ -10,30 +10,16 @@ from . import build
 from .machine import GENERATOR_CORE, clean_environment, pinned, sample
 from .peers import Server
 from .plan import Options, Servers
-from .sampling import OK, Cell, interleave
+from .sampling import Cell
 from .scenarios import Scenario
 
-WARM_UP_S = 0.3
 # How long R gets to come to rest before its memory is read.
 SETTLE_S = 1.0
 
 
 def measure_echo(row: list[Cell], scenario: Scenario, servers: Servers, options: Options) -> None:
-    row, generator = servers.ready(row), str(build.c_program("wsload"))
-
-    def load(cell: Cell, seconds: float) -> dict[str, float]:
-        with servers.running[cell.peer].in_turn() as server:
-            return _echo(server, scenario, seconds, options.placement, generator)
-
-    for cell in row:
-        try:
-            load(cell, WARM_UP_S)
-        except (RuntimeError, OSError) as error:
-            cell.fail(str(error))
-    interleave(row, lambda cell: load(cell, options.seconds(scenario)))
-    for cell in row:
-        if cell.status == OK:
-            cell.single["peak_bytes"] = float(servers.running[cell.peer].memory_bytes("VmHWM"))
+    generator = str(build.c_program("wsload"))
+    servers.interleave(row, scenario, lambda server, seconds: _echo(server, scenario, seconds, options.placement, generator))
 
 
 def _echo(server: Server, scenario: Scenario, seconds: float, placement: str, generator: str) -> dict[str, float]:
