@@ -18,7 +18,7 @@
 #' events are told to try again in 5 seconds, and not 503, after which a browser would give up for good.
 #'
 #' A browser has six connections to a server at once, over all its tabs, and each of these streams takes one: with a seventh page the
-#' browser waits. Use one stream a page at most, share it between tabs (`SharedWorker`), or put a server with HTTP/2 in front.
+#' browser waits. Use one stream a page at most, share it between tabs (`SharedWorker`), or serve HTTPS, and so HTTP/2, which has no such limit.
 #'
 #' @param data The event's data: strings, which are put one below the other, or a list, which becomes JSON (package jsonlite). `NULL` for
 #'   an event without data, which pages do not see.

@@ -68,8 +68,7 @@ static void run_guarded(SEXP (*body)(void* data), void* data) {
     enum failure failure = guard_run(&guard);
     if (failure != FAILURE_NONE) {
         SEXP caught = PROTECT(guard_caught(&guard));
-        const char* text = caught == R_NilValue ? "interrupted, or left by a restart" : NULL;
-        report("a callback of a WebSocketClient", caught_condition(caught), text);
+        report("a callback of a WebSocketClient", caught_condition(caught), caught_text(caught));
         UNPROTECT(1);
         guard_pass_on(failure);
     }

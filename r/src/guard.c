@@ -67,6 +67,11 @@ SEXP caught_trace(SEXP caught) {
     return caught == R_NilValue ? R_NilValue : VECTOR_ELT(caught, 1);
 }
 
+// What is told where no condition was caught; NULL where one was.
+const char* caught_text(SEXP caught) {
+    return caught == R_NilValue ? "interrupted, or left by a restart" : NULL;
+}
+
 // As if it had been caught.
 SEXP caught_of(SEXP condition) {
     return condition == R_NilValue ? R_NilValue : new_caught(condition);

@@ -106,8 +106,7 @@ static enum failure run_guarded(SEXP (*body)(void*), struct arrival* arrival) {
         return failure;
     }
     SEXP caught = PROTECT(guard_caught(&guard));
-    const char* text = caught == R_NilValue ? "interrupted, or left by a restart" : NULL;
-    fail(arrival->receiver, arrival->event->slot, arrival->event->id, caught, text);
+    fail(arrival->receiver, arrival->event->slot, arrival->event->id, caught, caught_text(caught));
     UNPROTECT(1);
     return failure;
 }

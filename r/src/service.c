@@ -98,8 +98,10 @@ static bool run_batch(double start) {
     int asked = interrupts;
     guard_forget_interrupt();
     guard_begin();
+    bool has_asked = false;
     do {
         event_begins();
+        has_asked |= event.kind == RK_WANT;
         handle_event(&event);
         event_is_read();
         // Shiny flushes its reactives between passes: each message is a pass of its own.
@@ -114,7 +116,9 @@ static bool run_batch(double start) {
         }
     } while (rk_next(&event));
     guard_end();
-    rk_streams_rest();
+    if (has_asked) {
+        rk_streams_rest();
+    }
     release_returned();
     // Waking the I/O thread for each message costs more than the message. While others wait they follow at once, and
     // if R goes elsewhere instead, the I/O thread looks after its queue in a millisecond by itself.

@@ -147,6 +147,7 @@ enum failure guard_run(struct guard* guard);
 SEXP guard_caught(struct guard* guard);
 SEXP caught_condition(SEXP caught);
 SEXP caught_trace(SEXP caught);
+const char* caught_text(SEXP caught);
 SEXP caught_of(SEXP condition);
 void guard_pass_on(enum failure failure);
 void guard_forget_interrupt(void);

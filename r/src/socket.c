@@ -61,7 +61,7 @@ static void tell_fault(const struct rk_event* event, SEXP ws, struct guard* guar
     SEXP req = TYPEOF(ws) == ENVSXP ? variable(ws, syms.request) : NULL;
     struct fault fault = {.listener = event->listener, .id = event->id, .stage = stage, .label = label, .req = req};
     SEXP caught = PROTECT(guard_caught(guard));
-    fault_tell(&fault, caught, caught == R_NilValue ? "interrupted, or left by a restart" : NULL);
+    fault_tell(&fault, caught, caught_text(caught));
     UNPROTECT(1);
 }
 

@@ -278,8 +278,7 @@ static void ask(struct want* want) {
         // What has raised is dead: it is not asked to close.
         is_not_called_again(want->source);
     }
-    const char* text = caught == R_NilValue ? "interrupted, or left by a restart" : NULL;
-    fail(want->source, want->id, caught, text);
+    fail(want->source, want->id, caught, caught_text(caught));
     UNPROTECT(1);
     guard_pass_on(failure);
 }
@@ -302,7 +301,7 @@ static void run_each(SEXP functions, SEXP source, uint64_t id, const char* label
         if (failure != FAILURE_NONE) {
             struct fault fault = fault_of(source, id, label);
             SEXP caught = PROTECT(guard_caught(&guard));
-            fault_tell(&fault, caught, caught == R_NilValue ? "interrupted, or left by a restart" : NULL);
+            fault_tell(&fault, caught, caught_text(caught));
             UNPROTECT(1);
             guard_pass_on(failure);
         }

@@ -130,17 +130,55 @@ impl Connection {
         transport: Transport,
         ends: Ends,
     ) -> Rc<Connection> {
+        let standing = Standing::new(http.peers.clock.now(), site.greets());
+        let charge = http.peers.charge(Share::Connections, connection_bytes(site.tls.is_some()));
         Rc::new(Connection {
+            is_proxy: site.proxies.has(ends.remote.map(|remote| remote.ip())),
+            ..Connection::fresh(http, listener, site, transport, ends, standing, charge)
+        })
+    }
+
+    /// A stream of an HTTP/2 connection, with what it is charged.
+    pub(super) fn of_stream(
+        connection: &Connection,
+        session: &Rc<Session>,
+        charge: Charge,
+    ) -> Rc<Connection> {
+        let Connection { http, listener, site, ends, .. } = connection;
+        let standing = Standing::of_stream(http.peers.clock.now());
+        Rc::new(Connection {
+            is_proxy: connection.is_proxy,
+            client: connection.client.clone(),
+            lingers: Cell::new(false),
+            // Its task is told by h2 when the peer gives it up.
+            is_watched: Cell::new(false),
+            session: OnceCell::from(Rc::clone(session)),
+            is_stream: true,
+            ..Connection::fresh(http, *listener, site, Transport::within(), ends.get(), standing, charge)
+        })
+    }
+
+    /// One that nothing has happened on.
+    fn fresh(
+        http: &Rc<Http>,
+        listener: ListenerId,
+        site: &Site,
+        transport: Transport,
+        ends: Ends,
+        standing: Standing,
+        charge: Charge,
+    ) -> Connection {
+        Connection {
             http: Rc::clone(http),
             key: Cell::new(usize::MAX),
             listener,
             site: site.clone(),
             transport: RefCell::new(transport),
             ends: Cell::new(ends),
-            is_proxy: site.proxies.has(ends.remote.map(|remote| remote.ip())),
+            is_proxy: false,
             client: OnceCell::new(),
-            standing: Standing::new(http.peers.clock.now(), site.greets()),
-            charge: http.peers.charge(Share::Connections, connection_bytes(site.tls.is_some())),
+            standing,
+            charge,
             buffer: Cell::new(FREE),
             is_shaking: Cell::new(false),
             leaving: Cell::new(None),
@@ -164,52 +202,7 @@ impl Connection {
             session: OnceCell::new(),
             is_stream: false,
             holds_back: Cell::new(false),
-        })
-    }
-
-    /// A stream of an HTTP/2 connection, with what it is charged.
-    pub(super) fn of_stream(
-        connection: &Connection,
-        session: &Rc<Session>,
-        charge: Charge,
-    ) -> Rc<Connection> {
-        let http = &connection.http;
-        Rc::new(Connection {
-            http: Rc::clone(http),
-            key: Cell::new(usize::MAX),
-            listener: connection.listener,
-            site: connection.site.clone(),
-            transport: RefCell::new(Transport::within()),
-            ends: connection.ends.clone(),
-            is_proxy: connection.is_proxy,
-            client: connection.client.clone(),
-            standing: Standing::of_stream(http.peers.clock.now()),
-            charge,
-            buffer: Cell::new(FREE),
-            is_shaking: Cell::new(false),
-            leaving: Cell::new(None),
-            serial: http.peers.next_serial(),
-            end: Cell::new(End::No),
-            lingers: Cell::new(false),
-            is_parked: Cell::new(false),
-            waker: RefCell::default(),
-            is_refused: Cell::new(false),
-            // Its task is told by h2 when the peer gives it up.
-            is_watched: Cell::new(false),
-            is_half_closed: Cell::new(false),
-            has_gone: Cell::new(false),
-            is_overdue: Cell::new(false),
-            has_rest: Cell::new(false),
-            upgrade: RefCell::default(),
-            sending: RefCell::default(),
-            flushing: RefCell::default(),
-            stream: RefCell::default(),
-            departure: Cell::new(None),
-            reset: Cell::new(Reset::No),
-            session: OnceCell::from(Rc::clone(session)),
-            is_stream: true,
-            holds_back: Cell::new(false),
-        })
+        }
     }
 
     /// It is one of HTTP/2 from now on.
