@@ -142,7 +142,7 @@ settings_tls <- function(fields, settings) {
   if (is.null(fields) || identical(fields, "dev")) {
     return(fields)
   }
-  known <- c("cert", "key", "client_ca", "client_auth", "min_version", "http2")
+  known <- c("cert", "key", "client_ca", "client_auth", "min_version", "http2", "hsts", "redirect_from")
   if (!is.list(fields) || is.null(fields$cert) || !all(names(fields) %in% known)) {
     abort_unknown(settings, paste0("its `tls:` is neither `dev` nor has `cert:` and perhaps ", quote_names(known[-1])))
   }
@@ -167,6 +167,12 @@ serve_here <- function(found, object, address, dots, log, settings = list()) {
   # Before anything is started: a file that is not there is said at once.
   tls <- tryCatch(tls_open(address$tls), error = function(error) abort_serve(conditionMessage(error), "rookery_bad_tls"))
   address <- probe(address)
+  if (is.list(address$tls) && !is.null(address$tls$redirect_from)) {
+    if (!is.null(address$socket)) {
+      abort_serve(redirect_needs_port, "rookery_bad_tls")
+    }
+    probe(list(host = address$host, port = address$tls$redirect_from))
+  }
   # Of an engine that is rookery itself, the outer one's stays.
   outer <- .globals$tls
   on.exit(.globals$tls <- outer, add = TRUE)

@@ -322,6 +322,9 @@ PipeServer <- R6::R6Class(
       }
       private$mask <- if (is.null(mask)) -1L else check_mask(mask)
       path <- path.expand(name)
+      if (inherits(tls, "rookery_tls") && !is.null(tls$redirect_from)) {
+        stop(redirect_needs_port, call. = FALSE)
+      }
       tls <- tls %||% tls_of_serve(socket = path)
       private$listen(app, quiet, tls, limits, "createPipeServer", function(setup) {
         .Call(ffi_listen_unix, path, private$mask, setup)

@@ -34,6 +34,13 @@
 #' @param client_auth Whether a client has to have one.
 #' @param min_version The oldest version that is spoken, `"1.2"` or `"1.3"`.
 #' @param http2 Whether HTTP/2 is offered to clients; those that do not know it get HTTP/1.1. To R, requests look the same.
+#' @param hsts Whether browsers are told to come by HTTPS alone from now on (`Strict-Transport-Security`): `FALSE`; for how many seconds, a
+#'   year being 31536000; or a list of `max_age`, the seconds, and perhaps of `include_subdomains` and `preload`, both `FALSE` unless given. Browsers hold on to
+#'   it until then, also when HTTPS is gone: begin with minutes. 0 has them forget it. It is in every reply over TLS to a request for a name
+#'   (never for an address), static files and refusals included; an app that sends the header itself is left alone.
+#' @param redirect_from A port of the same address, 80 as a rule, on which requests in the clear are sent on to HTTPS: with status 308, path and
+#'   query, to the host that they are for, if there is a certificate for it or it is the address that was reached (else status 421).
+#'   They take part in all limits of the server, and R hears nothing of them. `NULL` listens on no other port.
 #' @return An object of class `rookery_tls`.
 #' @examples
 #' \dontrun{
@@ -49,7 +56,9 @@ tls_config <- function(
   client_ca = NULL,
   client_auth = c("required", "optional"),
   min_version = c("1.2", "1.3"),
-  http2 = TRUE
+  http2 = TRUE,
+  hsts = FALSE,
+  redirect_from = NULL
 ) {
   check_pem(cert, "cert")
   check_pem(key, "key")
@@ -66,6 +75,11 @@ tls_config <- function(
   client_auth <- check_choice(client_auth, c("required", "optional"), "client_auth")
   min_version <- check_choice(min_version, c("1.2", "1.3"), "min_version")
   check_flag(http2, "http2")
+  hsts <- check_hsts(hsts)
+  is_port <- is.numeric(redirect_from) && length(redirect_from) == 1 && redirect_from %in% 1:65535
+  if (!is.null(redirect_from) && !is_port) {
+    stop("`redirect_from` must be a port from 1 to 65535, or NULL, not ", describe(redirect_from), ".", call. = FALSE)
+  }
   key <- settle_pem(key)
   if (!is.null(password)) {
     key <- vapply(key, open_key, character(1), password, USE.NAMES = FALSE)
@@ -77,7 +91,9 @@ tls_config <- function(
       client_ca = if (!is.null(client_ca)) settle_pem(client_ca),
       client_auth = client_auth,
       min_version = min_version,
-      http2 = http2
+      http2 = http2,
+      hsts = hsts,
+      redirect_from = if (!is.null(redirect_from)) as.integer(redirect_from)
     ),
     class = "rookery_tls"
   )
@@ -111,6 +127,35 @@ is_pem <- function(text) {
   grepl("-----BEGIN ", text, fixed = TRUE)
 }
 
+# NULL, or list(max_age =, include_subdomains =, preload =).
+check_hsts <- function(hsts) {
+  if (isFALSE(hsts)) {
+    return(NULL)
+  }
+  fields <- if (is.list(hsts)) hsts else list(max_age = hsts)
+  given <- names(fields)
+  age <- fields[["max_age"]]
+  is_age <- is.numeric(age) && length(age) == 1 && !is.na(age) && age >= 0 && age <= .Machine$integer.max && age %% 1 == 0
+  if (!is_age || is.null(given) || anyDuplicated(given) || !all(given %in% c("max_age", "include_subdomains", "preload"))) {
+    stop(
+      "`hsts` must be FALSE, a number of seconds, or a list of `max_age` in seconds and perhaps `include_subdomains` and `preload`, not ",
+      describe(hsts), ".",
+      call. = FALSE
+    )
+  }
+  subdomains <- fields$include_subdomains %||% FALSE
+  preload <- fields$preload %||% FALSE
+  check_flag(subdomains, "hsts$include_subdomains")
+  check_flag(preload, "hsts$preload")
+  if (preload && (!subdomains || age < 31536000)) {
+    stop(
+      "`hsts$preload` needs `include_subdomains = TRUE` and a `max_age` of a year, 31536000, or more: browsers take no others.",
+      call. = FALSE
+    )
+  }
+  list(max_age = as.integer(age), include_subdomains = subdomains, preload = preload)
+}
+
 # One of two; both are the default, the first.
 check_choice <- function(value, choices, name) {
   if (identical(value, choices)) {
@@ -124,6 +169,8 @@ check_choice <- function(value, choices, name) {
   }
   value
 }
+
+redirect_needs_port <- "`redirect_from` is a port beside that of the server: a server on a Unix socket has none."
 
 # Paths that mean the same wherever this R, or one that it starts, goes.
 settle_pem <- function(pem) {
@@ -174,7 +221,9 @@ tls_open <- function(tls) {
     as.character(tls$client_ca),
     identical(tls$client_auth, "optional"),
     identical(tls$min_version, "1.3"),
-    !tls$http2
+    !tls$http2,
+    if (is.null(tls$hsts)) integer() else as.integer(unlist(tls$hsts)),
+    tls$redirect_from %||% 0L
   )
   if (is.character(opened)) {
     stop(opened, call. = FALSE)

@@ -38,7 +38,7 @@ mod websocket;
 
 pub use config::{Config, Limits, Shares};
 pub use http::compress;
-pub use http::site::{Notice, Site};
+pub use http::site::{Notice, Redirect, Site};
 pub use http::spool_folder::SpoolFolder;
 pub use net::proxies::{NotAProxy, Proxies};
 pub use net::proxy_header;
@@ -64,7 +64,7 @@ pub mod tls {
 
     pub use crate::net::tls::development::DevelopmentCertificate;
     pub use crate::net::tls::pem::Pem;
-    pub use crate::net::tls::settings::{CertificatePair, TlsSettings, TlsVersion};
+    pub use crate::net::tls::settings::{CertificatePair, Hsts, TlsSettings, TlsVersion};
     pub use crate::net::tls::store::Tls;
     pub use crate::net::tls::tls_error::{TlsError, TlsPart};
 }

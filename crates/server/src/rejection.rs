@@ -69,6 +69,8 @@ rejections! {
         Http2,
         /// A host over an HTTP/2 connection that TLS was told another name for (RFC 9110, 15.5.20): 421.
         Misdirected,
+        /// A host that is not this server's, of a request that would be sent on to HTTPS (RFC 9110, 15.5.20): 421.
+        Elsewhere,
         /// What peers make the server hold is used up, see [`Limits::memory`](crate::Limits::memory): 503, or close code 1013.
         Overload,
     }
@@ -103,7 +105,7 @@ impl Rejection {
             | Rejection::MessageTimeout
             | Rejection::Silent => 408,
             Rejection::BodyTooLarge => 413,
-            Rejection::Misdirected => 421,
+            Rejection::Misdirected | Rejection::Elsewhere => 421,
             Rejection::HeadTooLarge => 431,
             Rejection::Application => 500,
             Rejection::TransferCoding => 501,
@@ -143,6 +145,9 @@ impl Rejection {
             Rejection::Misdirected => {
                 "421 Misdirected Request: this host has certificates of its own, ask it over a connection of its own\n"
             }
+            Rejection::Elsewhere => {
+                "421 Misdirected Request: this server has no certificate for this host, use a name that it has one for\n"
+            }
             Rejection::PlainOnTls => "400 Bad Request: this port speaks HTTPS\n",
             Rejection::Origin => "403 Forbidden: pages of this origin may not open a WebSocket here\n",
             Rejection::HeadTimeout
@@ -163,7 +168,10 @@ impl Rejection {
 
     /// Whether the connection must end with the answer: the rest of the request is not wanted.
     pub(crate) fn ends_connection(self) -> bool {
-        !matches!(self, Rejection::Busy | Rejection::Application | Rejection::RequestTimeout)
+        !matches!(
+            self,
+            Rejection::Busy | Rejection::Application | Rejection::RequestTimeout | Rejection::Elsewhere
+        )
     }
 }
 
@@ -179,6 +187,7 @@ impl fmt::Display for Rejection {
             Rejection::Proxy => "no header of the PROXY protocol, or from a peer that is no proxy",
             Rejection::Http2 => "the peer broke the rules of HTTP/2",
             Rejection::Misdirected => "a host that TLS was told another name for",
+            Rejection::Elsewhere => "a host that there is no certificate for, of a request for HTTPS",
             Rejection::TlsOnPlain => "a client that speaks TLS on a port that does not",
             Rejection::TransferCoding => "the body of the request has a transfer coding beside chunked",
             Rejection::HeadTimeout => "the head of the request took too long",

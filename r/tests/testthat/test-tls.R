@@ -26,6 +26,64 @@ test_that("a server speaks HTTPS, and says so in the request", {
   expect_equal(reply_of_plain(), "http")
 })
 
+test_that("browsers are told to come by HTTPS alone, if that is asked for", {
+  pair <- make_pair(withr::local_tempdir(), "own")
+  app <- function(req) {
+    own <- if (req$PATH_INFO == "/own") list("Strict-Transport-Security" = "max-age=7; includeSubDomains") else list()
+    list(status = 200L, headers = own, body = "a")
+  }
+  told <- function(path, ..., version = 4L) {
+    server <- local_tls_server(tls_config(pair$cert, pair$key, ...), app)
+    answer <- fetch_here(secure_url(server, path), cainfo = pair$cert, http_version = version)
+    curl::parse_headers_list(answer$headers)[["strict-transport-security"]]
+  }
+  expect_null(told("/"))
+  expect_null(told("/", hsts = FALSE))
+  for (version in c(2L, 4L)) {
+    expect_equal(told("/", hsts = 31536000, version = version), "max-age=31536000")
+    expect_equal(told("/own", hsts = 0, version = version), "max-age=7; includeSubDomains")
+  }
+  expect_equal(told("/", hsts = 0), "max-age=0")
+  expect_equal(told("/", hsts = list(max_age = 60, include_subdomains = TRUE)), "max-age=60; includeSubDomains")
+  all <- list(max_age = 31536000, include_subdomains = TRUE, preload = TRUE)
+  expect_equal(told("/", hsts = all), "max-age=31536000; includeSubDomains; preload")
+  for (wrong in list(TRUE, NULL, -1, "1", NA, 1.5, c(1, 2), Inf, list(), list(60), list(age = 1), list(max_age = 1, max_age = 2))) {
+    expect_error(tls_config(pair$cert, pair$key, hsts = wrong), "`hsts` must be FALSE, a number of seconds, or a list")
+  }
+  expect_error(tls_config(pair$cert, pair$key, hsts = list(max_age = 1, include_subdomains = "a")), "hsts$include_subdomains", fixed = TRUE)
+  for (wrong in list(list(max_age = 60, include_subdomains = TRUE), list(max_age = 31536000))) {
+    expect_error(tls_config(pair$cert, pair$key, hsts = c(wrong, preload = TRUE)), "hsts$preload", fixed = TRUE)
+  }
+})
+
+test_that("a port beside it sends requests on", {
+  pair <- make_pair(withr::local_tempdir(), "own")
+  from <- randomPort()
+  server <- startServer("127.0.0.1", 0, function(req) stop("R is not asked"), tls = tls_config(pair$cert, pair$key, redirect_from = from))
+  withr::defer(server$stop())
+  sent_to <- function(host, path) {
+    answer <- fetch_here(paste0("http://127.0.0.1:", from, path), httpheader = paste("Host:", host), followlocation = FALSE)
+    c(answer$status_code, curl::parse_headers_list(answer$headers)[["location"]])
+  }
+  expect_equal(sent_to("localhost", "/a?b=c"), c("308", paste0("https://localhost:", server$getPort(), "/a?b=c")))
+  expect_equal(sent_to("evil.example", "/"), 421)
+  # The port is taken: the server does not start, and leaves nothing behind.
+  other <- randomPort()
+  expect_error(
+    capture.output(startServer("127.0.0.1", other, list(), tls = tls_config(pair$cert, pair$key, redirect_from = from)), type = "message"),
+    "Failed to create server"
+  )
+  startServer("127.0.0.1", other, list())$stop()
+  server$stop()
+  # Both are free again.
+  startServer("127.0.0.1", from, list())$stop()
+  for (wrong in list(0, 65536, "80", 1.5, NA, TRUE, c(80, 81))) {
+    expect_error(tls_config(pair$cert, redirect_from = wrong), "`redirect_from` must be a port from 1 to 65535")
+  }
+  socket <- withr::local_tempfile()
+  expect_error(startPipeServer(socket, NULL, list(), tls = tls_config(pair$cert, pair$key, redirect_from = from)), "Unix socket")
+})
+
 test_that("certificate and key may be text, or in one file", {
   pair <- make_pair(withr::local_tempdir(), "own")
   text <- lapply(pair, function(path) paste(readLines(path), collapse = "\n"))

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use http::HeaderValue;
 use http::request::Parts;
 use rookery_error::ErrorHook;
 use rookery_exchange::{Exchange, ExchangeId, Share};
@@ -11,7 +12,7 @@ use rookery_exchange::{Exchange, ExchangeId, Share};
 use super::call_parts::CallParts;
 use super::connection::Connection;
 use super::context::Http;
-use super::head::request_id;
+use super::head::{names_host, request_id};
 use super::header_names::HeaderNames;
 use super::standing::Phase;
 use super::stream::Stream;
@@ -33,6 +34,8 @@ pub(super) struct Call {
     pub(super) connection: Rc<Connection>,
     pub(super) id: ExchangeId,
     state: State,
+    /// Whether the Host is a name that browsers may be told to come to by HTTPS alone.
+    is_for_name: bool,
     /// `None` when the connection has them.
     parts: Option<Box<CallParts>>,
 }
@@ -55,7 +58,13 @@ impl Call {
         let id = Dispatch::next_id();
         let parts = connection.http.parts();
         parts.hook.begin(id);
-        Call { connection: Rc::clone(connection), id, state: State::Request, parts: Some(parts) }
+        Call {
+            connection: Rc::clone(connection),
+            id,
+            state: State::Request,
+            is_for_name: false,
+            parts: Some(parts),
+        }
     }
 
     pub(super) fn http(&self) -> &Http {
@@ -82,8 +91,14 @@ impl Call {
         (&mut parts.out, &self.connection.http.header_names)
     }
 
+    /// What browsers are told of coming by HTTPS alone.
+    pub(super) fn hsts(&self) -> Option<&HeaderValue> {
+        self.connection.site.tls.as_ref().filter(|_| self.is_for_name)?.hsts()
+    }
+
     /// Begins the log's entry.
     pub(super) fn log(&mut self, head: &Parts) {
+        self.is_for_name = self.connection.has_tls() && names_host(&head.headers);
         let Call { connection, parts: Some(parts), id, .. } = self else { return };
         let request = (&head.method, &head.uri, head.version);
         parts.entry.begin(&connection.http.log, connection.ends.get().remote, request, || {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use rookery_exchange::{Charge, ClientCertificate, Departure, Exchange, ListenerId, Share};
 
 use super::call_parts::CallParts;
@@ -259,6 +259,14 @@ impl Connection {
     /// Whether its peer speaks HTTP/2, as TLS has agreed on (RFC 7301).
     pub(super) fn speaks_http2(&self) -> bool {
         self.has_tls() && self.transport.borrow_mut().tls().is_some_and(|tls| tls.speaks_http2())
+    }
+
+    /// What browsers are told of coming by HTTPS alone, where the head of a request says nothing of its host: by the name that TLS was told,
+    /// which is never an address.
+    pub(super) fn hsts(&self) -> Option<&HeaderValue> {
+        let hsts = self.site.tls.as_ref()?.hsts()?;
+        self.transport.borrow_mut().tls()?.server_name()?;
+        Some(hsts)
     }
 
     /// Its handshake is under way.

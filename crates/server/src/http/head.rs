@@ -1,5 +1,7 @@
 //! A request's head: what is refused, and what goes into the exchange.
 
+use std::net::Ipv4Addr;
+
 use http::header::{HOST, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
@@ -79,6 +81,13 @@ pub(super) fn is_host(value: &[u8]) -> bool {
         (has_whole_escapes(&value[..end]), &value[end..])
     };
     is_fine && (port.is_empty() || (port[0] == b':' && port[1..].iter().all(u8::is_ascii_digit)))
+}
+
+/// Whether the Host is a name, and not an address (RFC 6797, 8.1.1).
+pub(super) fn names_host(headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = host.split(':').next().unwrap_or_default();
+    !name.is_empty() && !name.starts_with('[') && name.parse::<Ipv4Addr>().is_err()
 }
 
 /// `unreserved`, `sub-delims` and the `%` of `pct-encoded`. A table, because each byte of each request's Host is looked at.
@@ -183,6 +192,24 @@ mod tests {
         ] {
             assert_eq!(came_by_https(&headers(values), is_own, is_believed), expected, "{values:?}");
         }
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address() {
+        for (host, expected) in [
+            ("a.example", true),
+            ("localhost:8443", true),
+            ("1.2.3.4.example", true),
+            ("192.0.2.1", false),
+            ("192.0.2.1:443", false),
+            ("[::1]", false),
+            ("[2001:db8::1]:443", false),
+            ("", false),
+        ] {
+            let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
+            assert_eq!(names_host(&headers), expected, "{host}");
+        }
+        assert!(!names_host(&HeaderMap::new()));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod header_names;
 mod http2;
 mod hyper_io;
 mod receiving;
+mod redirect;
 mod reply;
 mod reply_body;
 mod reply_source;

@@ -3,7 +3,7 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE,
-    RETRY_AFTER,
+    RETRY_AFTER, STRICT_TRANSPORT_SECURITY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
 use rookery_exchange::{EVENTS_LATER, Exchange, ReplyBody as Given, Share, accepts_events};
@@ -168,6 +168,9 @@ pub(super) fn finish(
     call.entry().set_status(status.as_u16());
     if framing.closes {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    if let Some(hsts) = call.hsts() {
+        headers.entry(STRICT_TRANSPORT_SECURITY).or_insert_with(|| hsts.clone());
     }
     let is_bodiless = is_bodiless(status.as_u16());
     let mut is_gzip = form.accepts_gzip && may_compress(&content, status, &headers);

@@ -14,7 +14,7 @@ use super::connection::Connection;
 use super::reply::{self, ReplyForm};
 use super::reply_body::{ReplyBody, compressed};
 use super::static_file::{self, Answered};
-use super::{body, head, receiving, streaming};
+use super::{body, head, receiving, redirect, streaming};
 use crate::application::dispatch::{Answer, is_accepted, is_streamed};
 use crate::rejection::Rejection;
 use crate::websocket::handshake;
@@ -54,12 +54,12 @@ async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result
         return Ok(reply::reject(call, head.headers, rejection));
     }
     let form = ReplyForm::of(&head);
+    if call.connection.site.redirect.is_some() {
+        return Ok(redirect::answer(call, head, has_body, form));
+    }
     let is_upgrade = !has_body && handshake::is_opening(&head);
-    if is_upgrade {
-        let origins = call.connection.site.origins.as_ref();
-        if origins.is_some_and(|policy| !handshake::is_allowed(policy, &head.headers)) {
-            return Ok(reply::reject(call, head.headers, Rejection::Origin));
-        }
+    if is_upgrade && is_foreign(&call, &head.headers) {
+        return Ok(reply::reject(call, head.headers, Rejection::Origin));
     }
     // Only what opens a WebSocket goes past the files: whatever else a client would upgrade to, the header is ignored.
     if !is_upgrade && !call.connection.site.files.is_empty() {
@@ -151,6 +151,12 @@ async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result
         Err(Unanswered::Overdue) => Ok(overdue(call, headers, false)),
         Err(Unanswered::Refused(unasked)) => Ok(busy(call, unasked, headers, false)),
     }
+}
+
+/// Whether the page that opens a WebSocket may not do so.
+fn is_foreign(call: &Call, headers: &HeaderMap) -> bool {
+    let origins = call.connection.site.origins.as_ref();
+    origins.is_some_and(|policy| !handshake::is_allowed(policy, headers))
 }
 
 async fn respond(

@@ -21,6 +21,8 @@ pub struct Site {
     pub spool: Arc<SpoolFolder>,
     /// What TLS is spoken with; none: HTTP in the clear.
     pub tls: Option<Tls>,
+    /// Where all requests are sent on to, without the application: by 308, with path and query. None: they are served here.
+    pub redirect: Option<Arc<Redirect>>,
     /// Whose `X-Forwarded-Proto` says whether a client came by `https`.
     pub proxies: Proxies,
     /// Whether every connection begins with the header of the PROXY protocol (versions 1 and 2), which names the client. Only the
@@ -33,6 +35,16 @@ pub struct Site {
     pub tells_request_id: bool,
     /// Who is told, with a line, of what a person who runs the server wants to know.
     pub notice: Notice,
+}
+
+/// Where requests in the clear are sent on to.
+#[derive(Debug)]
+pub struct Redirect {
+    /// What TLS is spoken with there. Requests for a host that it has no certificate for, and that is not the address that was reached,
+    /// get 421.
+    pub tls: Tls,
+    /// The port there.
+    pub port: u16,
 }
 
 impl Site {

@@ -104,6 +104,7 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
         (Rejection::Proxy, usual(), get("Host: a\r\n"), Closed),
         (Rejection::Http2, usual(), get("Host: a\r\n"), Over2(None)),
         (Rejection::Misdirected, usual(), two, Over2(Some(421))),
+        (Rejection::Elsewhere, usual(), get("Host: a\r\n"), Status(421)),
         (Rejection::TlsOnPlain, usual(), vec![22, 3, 1, 0, 4, 1, 0, 0, 0], Closed),
     ]
 }
@@ -128,6 +129,10 @@ fn every_rejection_reaches_its_requests_hook_once() {
                 Site {
                     proxy_protocol: rejection == Rejection::Proxy,
                     origins: Some(rookery_server::OriginPolicy::SameHost),
+                    redirect: (rejection == Rejection::Elsewhere).then(|| {
+                        let tls = site(settings(&["localhost"])).tls.unwrap();
+                        std::sync::Arc::new(rookery_server::Redirect { tls, port: 443 })
+                    }),
                     ..Site::default()
                 }
             },

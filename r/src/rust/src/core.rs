@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use rookery_exchange::{AppWaker, Backlog, Exchange, Link};
 use rookery_server::tls::DevelopmentCertificate;
-use rookery_server::{Config, Listener, Server};
+use rookery_server::{Config, Server};
 
 use crate::event::Header;
+use crate::listener::Listening;
 use crate::log::Log;
 use crate::names::Names;
 use crate::stream::Streamed;
@@ -21,7 +22,7 @@ use crate::tls::Counted;
 pub(crate) struct Core {
     server: Server,
     pub(crate) link: Arc<Link>,
-    pub(crate) listeners: HashMap<u32, Listener>,
+    pub(crate) listeners: HashMap<u32, Listening>,
     /// Exchanges that R holds; an index is the slot that C names.
     held: Vec<Option<Box<Exchange>>>,
     free: Vec<u32>,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rookery_exchange::ListenerId;
 use rookery_server::tls::Tls;
-use rookery_server::{ListenError, Listener, Notice, OriginPolicy, Proxies, Site, SpoolFolder};
+use rookery_server::{ListenError, Listener, Notice, OriginPolicy, Proxies, Redirect, Site, SpoolFolder};
 
 use crate::core::{self, Core};
 use crate::tls::Counted;
@@ -19,16 +19,38 @@ use crate::{entry, tls};
 const FAILED: i32 = -1;
 const STARTED: i32 = 0;
 
+/// A listener, and the one in the clear from which requests are sent on to it.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    listener: Listener,
+    redirect: Option<Listener>,
+}
+
+impl Listening {
+    fn all(&self) -> impl Iterator<Item = &Listener> {
+        self.redirect.iter().chain([&self.listener])
+    }
+
+    /// Their ports are free when this returns.
+    fn stop(self) {
+        if let Some(redirect) = self.redirect {
+            redirect.stop();
+        }
+        self.listener.stop();
+    }
+}
+
 impl Core {
     fn started(
         &mut self,
-        listener: Result<Listener, ListenError>,
+        listening: Result<Listening, ListenError>,
         tls: Option<Tls>,
     ) -> Option<(ListenerId, Option<u16>)> {
-        match listener {
-            Ok(listener) => {
+        match listening {
+            Ok(listening) => {
+                let listener = &listening.listener;
                 let (id, port) = (listener.id(), listener.local_addr().map(|address| address.port()));
-                self.listeners.insert(id, listener);
+                self.listeners.insert(id, listening);
                 self.tls.extend(tls.map(|tls| (id, Counted::new(tls))));
                 Some((id, port))
             }
@@ -87,12 +109,39 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
         tells_request_id: setup.tells_request_id != 0,
         spool: Arc::new(SpoolFolder::new(spool, tell)),
         // SAFETY: the caller's duty.
-        tls: unsafe { tls::of(setup.tls) },
+        tls: unsafe { tls::of(setup.tls) }.map(|https| https.tls.clone()),
         proxies,
         proxy_protocol: setup.has_proxy_header != 0,
         origins: (setup.checks_origins != 0).then_some(policy),
+        redirect: None,
         notice: Notice(tell),
     })
+}
+
+/// Listens on an address, and on another port beside it from which requests are sent on.
+fn listen_beside(
+    address: SocketAddr,
+    site: Site,
+    redirect_from: Option<u16>,
+) -> Result<Listening, ListenError> {
+    // What is between a client and one port is between it and the other.
+    let also = Site {
+        proxies: site.proxies.clone(),
+        proxy_protocol: site.proxy_protocol,
+        notice: site.notice,
+        ..Site::default()
+    };
+    let tls = site.tls.clone();
+    let listener = core::with(|core| core.server().listen_tcp(address, site))?;
+    let (Some(from), Some(tls), Some(local)) = (redirect_from, tls, listener.local_addr()) else {
+        return Ok(Listening { listener, redirect: None });
+    };
+    let site = Site { redirect: Some(Arc::new(Redirect { tls, port: local.port() })), ..also };
+    let mut address = address;
+    address.set_port(from);
+    // Failing, it drops the listener, which waits for the I/O thread: so outside the borrow.
+    let redirect = core::with(|core| core.server().listen_tcp(address, site))?;
+    Ok(Listening { listener, redirect: Some(redirect) })
 }
 
 /// # Safety
@@ -152,10 +201,10 @@ pub unsafe extern "C" fn rk_listen_tcp(
             ));
             return FAILED;
         };
-        let Some((id, port)) = core::with(|core| {
-            let started = core.server().listen_tcp(address, site);
-            core.started(started, tls)
-        }) else {
+        // SAFETY: the caller's duty.
+        let redirect_from = unsafe { tls::of((*setup).tls) }.and_then(|https| https.redirect_from);
+        let started = listen_beside(address, site, redirect_from);
+        let Some((id, port)) = core::with(|core| core.started(started, tls)) else {
             return FAILED;
         };
         // SAFETY: the caller's duty.
@@ -186,7 +235,7 @@ pub unsafe extern "C" fn rk_listen_unix(
         let tls = site.tls.clone();
         let Some((id, _)) = core::with(|core| {
             let started = core.server().listen_unix(path, u32::try_from(mask).ok(), site);
-            core.started(started, tls)
+            core.started(started.map(|listener| Listening { listener, redirect: None }), tls)
         }) else {
             return FAILED;
         };
@@ -205,8 +254,8 @@ pub extern "C" fn rk_stop(listener: u32) {
             core.tls.remove(&listener);
             core.listeners.remove(&listener)
         });
-        if let Some(listener) = stopped {
-            listener.stop();
+        if let Some(listening) = stopped {
+            listening.stop();
         }
     });
 }
@@ -216,8 +265,8 @@ pub extern "C" fn rk_stop(listener: u32) {
 pub extern "C" fn rk_drain(listener: u32) {
     entry((), || {
         core::with(|core| {
-            if let Some(listener) = core.listeners.get(&listener) {
-                listener.drain();
+            if let Some(listening) = core.listeners.get(&listener) {
+                listening.all().for_each(Listener::drain);
             }
         });
     });
@@ -228,7 +277,8 @@ pub extern "C" fn rk_drain(listener: u32) {
 pub extern "C" fn rk_connections(listener: u32) -> i32 {
     entry(0, || {
         core::with(|core| {
-            let count = core.listeners.get(&listener).map_or(0, Listener::connections);
+            let listening = core.listeners.get(&listener);
+            let count = listening.map_or(0, |listening| listening.all().map(Listener::connections).sum());
             i32::try_from(count).unwrap_or(i32::MAX)
         })
     })
@@ -242,8 +292,8 @@ pub extern "C" fn rk_stop_all() {
             core.tls.clear();
             std::mem::take(&mut core.listeners)
         });
-        for (_, listener) in all {
-            listener.stop();
+        for (_, listening) in all {
+            listening.stop();
         }
     });
 }

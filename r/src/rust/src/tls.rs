@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rookery_server::tls::{CertificatePair, DevelopmentCertificate, Pem, Tls, TlsSettings, TlsVersion};
+use rookery_server::tls::{CertificatePair, DevelopmentCertificate, Hsts, Pem, Tls, TlsSettings, TlsVersion};
 
 use crate::{Bytes, core, entry, listener, refusal};
 
@@ -33,6 +33,14 @@ impl Drop for Counted {
     }
 }
 
+/// What C holds of it.
+#[derive(Debug)]
+pub(crate) struct Https {
+    pub(crate) tls: Tls,
+    /// The port from which requests in the clear are sent on.
+    pub(crate) redirect_from: Option<u16>,
+}
+
 /// Where PEM is, as R gives it: text, or the path of a file.
 ///
 /// # Safety
@@ -47,10 +55,12 @@ unsafe fn pem(bytes: Bytes) -> Pem {
 }
 
 /// Sets TLS up with `count` pairs of a certificate and its key, and certificates for clients, if they are not empty: NULL
-/// when that cannot be done.
+/// when that cannot be done. `hsts` is NULL, or seconds and whether its second and third part hold;
+/// without a port `redirect_from` is 0.
 ///
 /// # Safety
 /// - `pairs` has twice `count` bytes, and all of them are readable for the length of the call.
+/// - `hsts` has three numbers, or is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_tls_new(
     pairs: *const Bytes,
@@ -59,6 +69,8 @@ pub unsafe extern "C" fn rk_tls_new(
     client_is_optional: i32,
     is_new_only: i32,
     only_http1: i32,
+    hsts: *const [i32; 3],
+    redirect_from: i32,
 ) -> *mut c_void {
     entry(std::ptr::null_mut(), || {
         // SAFETY: the caller's duty, for each of them.
@@ -72,9 +84,18 @@ pub unsafe extern "C" fn rk_tls_new(
             client_is_optional: client_is_optional != 0,
             minimum: if is_new_only == 0 { TlsVersion::Tls12 } else { TlsVersion::Tls13 },
             only_http1: only_http1 != 0,
+            // SAFETY: the caller's duty.
+            hsts: unsafe { hsts.as_ref() }.map(|[max_age, include_subdomains, preload]| Hsts {
+                max_age: u32::try_from(*max_age).unwrap_or(0),
+                include_subdomains: *include_subdomains != 0,
+                preload: *preload != 0,
+            }),
         };
         match Tls::new(settings, listener::tell) {
-            Ok(tls) => Box::into_raw(Box::new(tls)).cast(),
+            Ok(tls) => {
+                let redirect_from = u16::try_from(redirect_from).ok().filter(|port| *port > 0);
+                Box::into_raw(Box::new(Https { tls, redirect_from })).cast()
+            }
             Err(error) => {
                 core::set_error(&error.to_string());
                 std::ptr::null_mut()
@@ -92,7 +113,7 @@ pub unsafe extern "C" fn rk_tls_free(tls: *mut c_void) {
     entry((), || {
         if !tls.is_null() {
             // SAFETY: the caller's duty.
-            drop(unsafe { Box::from_raw(tls.cast::<Tls>()) });
+            drop(unsafe { Box::from_raw(tls.cast::<Https>()) });
         }
     });
 }
@@ -100,10 +121,10 @@ pub unsafe extern "C" fn rk_tls_free(tls: *mut c_void) {
 /// What a listener is given of it.
 ///
 /// # Safety
-/// - `tls` is one of `rk_tls_new`, or NULL.
-pub(crate) unsafe fn of(tls: *const c_void) -> Option<Tls> {
+/// - `tls` is one of `rk_tls_new` that outlives what is returned, or NULL.
+pub(crate) unsafe fn of<'a>(tls: *const c_void) -> Option<&'a Https> {
     // SAFETY: the caller's duty.
-    unsafe { tls.cast::<Tls>().as_ref() }.cloned()
+    unsafe { tls.cast::<Https>().as_ref() }
 }
 
 /// Reads the certificates of a listener anew. `RK_STALE`: it has none.

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, TE};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, STRICT_TRANSPORT_SECURITY, TE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use rookery_exchange::Share;
@@ -164,6 +164,9 @@ fn refuse(served: &Served, respond: &Respond, end: End) {
     headers.insert(DATE, date::now());
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
+    if let Some(hsts) = served.connection.hsts() {
+        headers.insert(STRICT_TRANSPORT_SECURITY, hsts.clone());
+    }
     let sent = respond.borrow_mut().send_response(response, false);
     if let Ok(mut frames) = sent {
         // A text of ours: shorter than what every peer takes at once, or else not waited for.

@@ -29,6 +29,11 @@ impl ByName {
         Some(ByName { first, names })
     }
 
+    /// Whether there is a certificate for a host, or one that says nothing of hosts.
+    pub(super) fn covers(&self, host: &str) -> bool {
+        self.names.is_empty() || self.find(host.strip_suffix('.').unwrap_or(host)).is_some()
+    }
+
     /// A wildcard stands for one label (RFC 6125, 6.4.3).
     fn find(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
         let name = name.to_ascii_lowercase();

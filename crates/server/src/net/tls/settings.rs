@@ -1,5 +1,7 @@
 //! How TLS is set up.
 
+use http::HeaderValue;
+
 use super::pem::Pem;
 
 /// How TLS is set up. Files are looked at again when it is reloaded.
@@ -16,6 +18,30 @@ pub struct TlsSettings {
     pub minimum: TlsVersion,
     /// Whether HTTP/2 is not offered to clients.
     pub only_http1: bool,
+    /// What browsers are told of coming by HTTPS alone; none: nothing.
+    pub hsts: Option<Hsts>,
+}
+
+/// `Strict-Transport-Security` (RFC 6797, 6.1), in every reply over TLS to a request whose Host is a name, unless the application has said
+/// so itself. An address is never a host of that kind (8.1.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hsts {
+    /// For how many seconds; 0 has browsers forget it.
+    pub max_age: u32,
+    /// Whether it holds for all names below this one as well.
+    pub include_subdomains: bool,
+    /// Whether those who make browsers may put the name into them.
+    pub preload: bool,
+}
+
+impl Hsts {
+    /// The header's value.
+    pub(super) fn value(self) -> HeaderValue {
+        let subdomains = if self.include_subdomains { "; includeSubDomains" } else { "" };
+        let preload = if self.preload { "; preload" } else { "" };
+        HeaderValue::try_from(format!("max-age={}{subdomains}{preload}", self.max_age))
+            .expect("letters, digits and marks")
+    }
 }
 
 /// A certificate and its key.

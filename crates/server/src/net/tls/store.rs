@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
+use http::HeaderValue;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::{Ticketer, default_provider};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -16,7 +17,7 @@ use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 use super::identity::{Identity, Validity};
 use super::names::ByName;
 use super::pem::Pem;
-use super::settings::{TlsSettings, TlsVersion};
+use super::settings::{Hsts, TlsSettings, TlsVersion};
 use super::stream::HTTP2;
 use super::tls_error::{TlsError, TlsPart};
 
@@ -31,9 +32,12 @@ struct Store {
     settings: TlsSettings,
     notice: fn(&str),
     config: ArcSwap<ServerConfig>,
+    /// Which hosts there are certificates for.
+    names: ArcSwap<ByName>,
     /// What the files looked like when they were last read.
     seen: Mutex<Vec<Option<Look>>>,
     dates: Mutex<Dates>,
+    hsts: Option<HeaderValue>,
 }
 
 /// What is said of dates once a day: a server runs for longer than a certificate is valid.
@@ -89,13 +93,16 @@ impl Tls {
             ca.settle();
         }
         let seen = look(&settings);
-        let (config, dates) = build(&settings, notice)?;
+        let (config, names, dates) = build(&settings, notice)?;
+        let hsts = settings.hsts.map(Hsts::value);
         Ok(Tls(Arc::new(Store {
             settings,
             notice,
             config: ArcSwap::from_pointee(config),
+            names: ArcSwap::new(names),
             seen: Mutex::new(seen),
             dates: Dates::of(dates),
+            hsts,
         })))
     }
 
@@ -104,12 +111,13 @@ impl Tls {
     /// # Errors
     /// As [`new`](Self::new); what was there before stays in force.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let Store { settings, notice, config, seen, dates } = &*self.0;
+        let Store { settings, notice, config, names, seen, dates, .. } = &*self.0;
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
         // Before they are read: what is changed meanwhile is seen the next time.
         *seen = look(settings);
-        let (built, validities) = build(settings, *notice)?;
+        let (built, by_name, validities) = build(settings, *notice)?;
         config.store(Arc::new(built));
+        names.store(by_name);
         *dates.lock().unwrap_or_else(PoisonError::into_inner) =
             Dates { all: validities, told: SystemTime::now() };
         Ok(())
@@ -148,6 +156,16 @@ impl Tls {
         self.0.settings.client_ca.is_some() || self.0.settings.pairs.len() > 1
     }
 
+    /// Whether there is a certificate for a host, or one that says nothing of hosts.
+    pub(crate) fn is_for(&self, host: &str) -> bool {
+        self.0.names.load().covers(host)
+    }
+
+    /// `Strict-Transport-Security` of replies.
+    pub(crate) fn hsts(&self) -> Option<&HeaderValue> {
+        self.0.hsts.as_ref()
+    }
+
     /// What a new connection is given.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         self.0.config.load_full()
@@ -171,14 +189,17 @@ fn look(settings: &TlsSettings) -> Vec<Option<Look>> {
     paths.iter().map(|path| std::fs::metadata(path).ok().as_ref().map(Look::of)).collect()
 }
 
-fn build(settings: &TlsSettings, notice: fn(&str)) -> Result<(ServerConfig, Vec<Validity>), TlsError> {
+fn build(
+    settings: &TlsSettings,
+    notice: fn(&str),
+) -> Result<(ServerConfig, Arc<ByName>, Vec<Validity>), TlsError> {
     // Given by hand: the process may have another one for itself.
     let provider = Arc::new(default_provider());
     let mut warn = |line: String| notice(&format!("TLS: {line}"));
     let identities: Result<Vec<_>, _> =
         settings.pairs.iter().map(|pair| Identity::read(pair, &provider, &mut warn)).collect();
     let identities = identities?;
-    let by_name = ByName::new(&identities).ok_or(TlsError::Nothing)?;
+    let by_name = Arc::new(ByName::new(&identities).ok_or(TlsError::Nothing)?);
     let dates = identities.into_iter().map(|identity| identity.validity).collect();
     let versions: &[&SupportedProtocolVersion] = match settings.minimum {
         TlsVersion::Tls12 => &[&version::TLS13, &version::TLS12],
@@ -191,7 +212,7 @@ fn build(settings: &TlsSettings, notice: fn(&str)) -> Result<(ServerConfig, Vec<
         None => builder.with_no_client_auth(),
         Some(ca) => builder.with_client_cert_verifier(verifier(ca, settings.client_is_optional, &provider)?),
     };
-    let mut config = builder.with_cert_resolver(Arc::new(by_name));
+    let mut config = builder.with_cert_resolver(Arc::clone(&by_name) as _);
     // What curl --http1.0 asks for, alone (RFC 7301, 6).
     config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
     if !settings.only_http1 {
@@ -201,7 +222,7 @@ fn build(settings: &TlsSettings, notice: fn(&str)) -> Result<(ServerConfig, Vec<
     if let Ok(ticketer) = Ticketer::new() {
         config.ticketer = ticketer;
     }
-    Ok((config, dates))
+    Ok((config, by_name, dates))
 }
 
 fn verifier(
