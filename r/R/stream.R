@@ -241,6 +241,11 @@ is_writable <- function(source) {
 }
 
 push_write <- function(source, x) {
+  # In C nearly always: it takes a tenth of the time of what follows.
+  given <- .Call(ffi_stream_write, source, x)
+  if (!is.null(given)) {
+    return(given)
+  }
   if (!is.raw(x) && !is.character(x) || anyNA(x)) check_piece(x)
   if (!is_writable(source)) {
     return(NA)

@@ -152,6 +152,7 @@ static void symbols_init(void) {
         .heartbeat = Rf_install("heartbeat"),
         .map = Rf_install("map"),
         .is_events = Rf_install("is_events"),
+        .is_ended = Rf_install("is_ended"),
         .is_spent = Rf_install("is_spent"),
         .route = Rf_install("route"),
         .compress = Rf_install("compress"),

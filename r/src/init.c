@@ -72,6 +72,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_stream_take, 2),
     ENTRY(ffi_stream_fail, 3),
     ENTRY(ffi_stream_give, 2),
+    ENTRY(ffi_stream_write, 2),
     ENTRY(ffi_stream_tell, 2),
     ENTRY(ffi_stream_state, 1),
     ENTRY(ffi_handle_number, 1),

@@ -33,7 +33,7 @@ extern struct symbols {
     SEXP ticket, promise_impl, enclosing, private_fields, state, value;
     SEXP has_failed, is_answered;
     SEXP then, on_fulfilled, on_rejected, promise_domain;
-    SEXP ask, heartbeat, map, is_events, is_spent, route, exhausted, compress;
+    SEXP ask, heartbeat, map, is_events, is_ended, is_spent, route, exhausted, compress;
     SEXP request_id, origin, req;
 } syms;
 
@@ -266,6 +266,7 @@ void handle_stream(const struct rk_event* event);
 SEXP ffi_stream_take(SEXP source, SEXP value);
 SEXP ffi_stream_fail(SEXP source, SEXP condition, SEXP text);
 SEXP ffi_stream_give(SEXP source, SEXP piece);
+SEXP ffi_stream_write(SEXP source, SEXP piece);
 SEXP ffi_stream_tell(SEXP source, SEXP what);
 SEXP ffi_stream_state(SEXP source);
 

@@ -3,7 +3,7 @@
 
 #include "shim.h"
 
-// A longer piece stays R's memory until it is sent; a shorter one is copied (rookery-exchange).
+// A piece of that length or longer stays R's memory until it is sent; a shorter one is copied (rookery-exchange).
 enum { LEND_BYTES = 64 * 1024 };
 
 // What R calls an enum rk_departure.
@@ -134,7 +134,7 @@ static bool has_na(SEXP strings) {
 }
 
 static enum rk_given give_bytes(uint64_t id, SEXP owner, const void* start, size_t len, bool may_go_on) {
-    if (len <= LEND_BYTES) {
+    if (len < LEND_BYTES) {
         return (enum rk_given)rk_stream_give(id, start, len, may_go_on);
     }
     uint64_t token = keep(owner);
@@ -145,8 +145,8 @@ static enum rk_given give_bytes(uint64_t id, SEXP owner, const void* start, size
     return given;
 }
 
-// Gives a piece; its source may be asked for the next at once. Raises what is wrong with it.
-static enum rk_given give(uint64_t id, SEXP piece, bool may_go_on) {
+// Gives a piece; its source may be asked for the next at once. Raises what is wrong with it, but for its length.
+static enum rk_given give_piece(uint64_t id, SEXP piece, bool may_go_on) {
     enum rk_given given = RK_OVER;
     if (TYPEOF(piece) == RAWSXP) {
         given = give_bytes(id, piece, RAW(piece), (size_t)XLENGTH(piece), may_go_on);
@@ -166,6 +166,12 @@ static enum rk_given give(uint64_t id, SEXP piece, bool may_go_on) {
             "a piece of a stream must be a raw vector or strings without NA, or NULL at its end, not an object of type %s",
             TYPEOF(piece) == STRSXP ? "character with NA" : Rf_type2char(TYPEOF(piece)));
     }
+    return given;
+}
+
+// The same, and raises that it is too long as well.
+static enum rk_given give(uint64_t id, SEXP piece, bool may_go_on) {
+    enum rk_given given = give_piece(id, piece, may_go_on);
     if (given == RK_TOO_LONG) {
         Rf_errorcall(R_NilValue, "the stream has more bytes than the response's Content-Length");
     }
@@ -394,20 +400,30 @@ SEXP ffi_stream_fail(SEXP source, SEXP condition, SEXP text) {
     return R_NilValue;
 }
 
+static SEXP as_answer(enum rk_given given) {
+    return Rf_ScalarLogical(given == RK_MORE ? TRUE : given == RK_ENOUGH ? FALSE : NA_LOGICAL);
+}
+
 // TRUE: go on. FALSE: taken, but wait. NA: over.
 SEXP ffi_stream_give(SEXP source, SEXP piece) {
     double id = stream_id(source);
     if (id < 0) {
         return Rf_ScalarLogical(NA_LOGICAL);
     }
-    switch (give((uint64_t)id, piece, false)) {
-    case RK_MORE:
-        return Rf_ScalarLogical(TRUE);
-    case RK_ENOUGH:
-        return Rf_ScalarLogical(FALSE);
-    default:
-        return Rf_ScalarLogical(NA_LOGICAL);
+    return as_answer(give((uint64_t)id, piece, false));
+}
+
+// The same for what needs no more than that, which is nearly all that is written: a piece of one string or of bytes, to a stream that is
+// open, whose head is not waiting for R. NULL for all else, which R/stream.R sees to.
+SEXP ffi_stream_write(SEXP source, SEXP piece) {
+    double id = handle_id_here(field(source, syms.handle));
+    bool is_text = TYPEOF(piece) == STRSXP && XLENGTH(piece) == 1 && STRING_ELT(piece, 0) != NA_STRING;
+    bool has_bytes = is_text ? LENGTH(STRING_ELT(piece, 0)) > 0 : TYPEOF(piece) == RAWSXP && XLENGTH(piece) > 0;
+    if (id < 0 || !has_bytes || Rf_asLogical(field(source, syms.is_ended)) == TRUE) {
+        return R_NilValue;
     }
+    enum rk_given given = give_piece((uint64_t)id, piece, false);
+    return given == RK_TOO_LONG ? R_NilValue : as_answer(given);
 }
 
 // "head", "end" or "cut". How many bytes of its Content-Length it lacks, which has not been ended for that.
