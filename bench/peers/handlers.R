@@ -101,6 +101,17 @@ piece_64k <- c(charToRaw("~"), rep(charToRaw("x"), 65535L))
 token <- paste0("~", strrep("t", 19L))
 tokens <- 10000L
 event_data <- paste0("~", strrep("e", 50L))
+# Ten times a second, however long each takes.
+every_tenth <- function(each) {
+  due <- as.numeric(Sys.time())
+  tick <- function() {
+    each()
+    # What has been missed is not made up for.
+    due <<- max(due + 0.1, as.numeric(Sys.time()))
+    later::later(tick, max(0, due - as.numeric(Sys.time())))
+  }
+  tick()
+}
 counted <- function(count, piece) {
   left <- count
   function() if (left > 0L) {

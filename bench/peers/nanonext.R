@@ -26,12 +26,12 @@ opened <- function(conn, req) {
   conns[[as.character(conn$id)]] <<- conn
 }
 closed <- function(conn) conns[[as.character(conn$id)]] <<- NULL
-tick <- function() {
-  event <- format_sse(data = event_data)
-  for (conn in conns) conn$send(event)
-  later::later(tick, 0.1)
+if (workload == "events") {
+  every_tenth(function() {
+    event <- format_sse(data = event_data)
+    for (conn in conns) conn$send(event)
+  })
 }
-if (workload == "events") tick()
 
 handlers <- switch(workload,
   hello = ,

@@ -12,12 +12,10 @@ stream_apps <- list(
   events = function() {
     clients <- new.env()
     number <- 0
-    tick <- function() {
+    every_tenth(function() {
       event <- rookery::sse_event(event_data)
       for (name in ls(clients, sorted = FALSE)) clients[[name]]$write(event)
-      later::later(tick, 0.1)
-    }
-    tick()
+    })
     list(call = function(req) {
       number <<- number + 1
       name <- as.character(number)

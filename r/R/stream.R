@@ -13,7 +13,7 @@
 #' the function is asked again after 10 ms. `NULL` is the end, and so is what generators of package coro give at theirs: a
 #' generator, and an async generator such as `chat$stream_async()` of package ellmer gives, is a body as it is. Anything else is an error.
 #'
-#' The function is asked on R's thread, once at a time, and while less than 64 KiB wait for the client. Streams, requests and
+#' The function is asked on R's thread, once at a time, and while less than 256 KiB wait for the client. Streams, requests and
 #' callbacks of package later take turns: keep each piece under 10 ms, and return promises for what takes longer.
 #'
 #' @section The head:

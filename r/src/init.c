@@ -111,5 +111,6 @@ attribute_visible void R_init_rookery(DllInfo* dll) {
     R_useDynamicSymbols(dll, FALSE);
     R_forceSymbols(dll, TRUE);
     body_init(dll);
+    piece_init(dll);
     request_init(dll);
 }

@@ -1,6 +1,4 @@
 // Requests' bodies in pieces: R/receive.R is told of each, and of the end.
-#include <string.h>
-
 #include "shim.h"
 
 bool receive_is(SEXP value) {
@@ -82,13 +80,16 @@ static SEXP run_arrival(void* data) {
         event_is_read();
         return call_over(arrival->receiver, departure_name(event->code));
     }
-    SEXP bytes = PROTECT(Rf_allocVector(RAWSXP, (R_xlen_t)event->data.len));
-    memcpy(RAW(bytes), event->data.start, event->data.len);
+    SEXP bytes = PROTECT(piece_new(event->data.start, event->data.len));
     event_is_read();
     SEXP call = PROTECT(Rf_lang3(objs.body_came, arrival->receiver, bytes));
-    SEXP value = Rf_eval(call, R_BaseEnv);
+    Rf_eval(call, R_BaseEnv);
+    if (NO_REFERENCES(call)) {
+        SETCADDR(call, R_NilValue);
+        piece_return(bytes);
+    }
     UNPROTECT(2);
-    return value;
+    return R_NilValue;
 }
 
 static SEXP run_rest(void* data) {

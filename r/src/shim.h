@@ -246,6 +246,12 @@ double handle_id(SEXP handle, const char* what, const char* given);
 double handle_id_here(SEXP handle);
 SEXP ffi_handle_number(SEXP handle);
 
+// piece.c -----------------------------------------------------------------
+
+void piece_init(DllInfo* dll);
+SEXP piece_new(const void* start, size_t len);
+void piece_return(SEXP piece);
+
 // receive.c ---------------------------------------------------------------
 
 bool receive_is(SEXP value);

@@ -39,5 +39,5 @@ pub use payload::{Lease, Payload, Releases, Tag};
 pub use reply::{Compression, HeaderError, Reply, ReplyBody};
 pub use request_id::{RequestId, renew_request_ids, request_process};
 pub use stream::{
-    Departure, EVENTS_LATER, Flow, Given, HIGH_MARK, LOW_MARK, Stream, StreamRules, accepts_events,
+    ASK_MARK, Departure, EVENTS_LATER, Flow, Given, HIGH_MARK, LOW_MARK, Stream, StreamRules, accepts_events,
 };

@@ -485,7 +485,7 @@ impl Link {
 
     /// A stream for the body of a reply.
     pub fn stream(&self, rules: StreamRules) -> Stream {
-        Stream { rules, flow: Arc::new(Flow::new(self.limits.stream_bytes)) }
+        Stream { rules, flow: Arc::new(Flow::new(self.limits.stream_bytes, rules.is_pulled)) }
     }
 
     /// Where the tokens of ended leases are collected.

@@ -4,7 +4,7 @@
 //! - The application counts a piece in ([`Flow::give`]) before it sends it; the server counts it out when it has been written to
 //!   the client's socket. So both know at any time how much waits, wherever it lies.
 //! - What waits is bounded: past [`QueueLimits::stream_bytes`](crate::QueueLimits::stream_bytes) nothing more is taken. One piece may
-//!   go past it, while less than [`HIGH_MARK`] waits.
+//!   go past it, while less than the stream's mark waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -12,6 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 /// Bytes that wait from which on the application is to wait too, and is not asked for more. As much as one write of a large
 /// body, and as uvicorn's mark.
 pub const HIGH_MARK: usize = 64 << 10;
+
+/// The same for an application that is asked: it gives nothing but when there is room, so what waits is several pieces and not all that it
+/// has. With pieces of 64 KiB one alone would have application and server wait for each other in turn, twice a piece.
+pub const ASK_MARK: usize = 256 << 10;
 
 /// Bytes that wait below which an application that waits is told to go on: so that it is not told for each piece.
 pub const LOW_MARK: usize = 16 << 10;
@@ -101,6 +105,8 @@ impl Departure {
 pub struct Flow {
     /// The most that may wait.
     most: usize,
+    /// What waits from which on the application is to wait too: [`HIGH_MARK`] or [`ASK_MARK`].
+    mark: usize,
     /// The reply's Content-Length, [`NO_LENGTH`] without one.
     length: AtomicU64,
     /// Bytes the application has given.
@@ -116,9 +122,10 @@ pub struct Flow {
 const NO_LENGTH: u64 = u64::MAX;
 
 impl Flow {
-    pub(crate) fn new(most: usize) -> Flow {
+    pub(crate) fn new(most: usize, is_pulled: bool) -> Flow {
         Flow {
             most,
+            mark: if is_pulled { ASK_MARK } else { HIGH_MARK },
             length: AtomicU64::new(NO_LENGTH),
             given: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
@@ -145,7 +152,7 @@ impl Flow {
         }
         // What little waits says nothing of the client: a piece is taken then, however large it is. So whoever is asked for one is
         // not refused it.
-        let is_behind = self.waiting() >= HIGH_MARK.min(self.most);
+        let is_behind = self.waiting() >= self.mark.min(self.most);
         let is_full = is_behind && self.waiting() > self.most.saturating_sub(len);
         if is_full || self.pieces.load(Ordering::Relaxed) >= PIECES {
             return Given::Slow;
@@ -153,7 +160,7 @@ impl Flow {
         self.given.store(given, Ordering::Relaxed);
         self.pieces.fetch_add(1, Ordering::Relaxed);
         let waiting = self.waiting.fetch_add(len, Ordering::Relaxed) + len;
-        if waiting < HIGH_MARK {
+        if waiting < self.mark {
             return Given::More;
         }
         // Before the piece is sent: the server, which writes it after that, sees it.
@@ -166,6 +173,11 @@ impl Flow {
     /// Bytes that wait: on their way to the server, there, and in no system's buffer yet.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Whether the application can go on: less waits than its mark.
+    pub fn has_room(&self) -> bool {
+        self.waiting() < self.mark
     }
 
     /// Bytes the application has given.
@@ -225,7 +237,7 @@ mod tests {
 
     #[test]
     fn marks_and_limits() {
-        let flow = Flow::new(100 << 10);
+        let flow = Flow::new(100 << 10, false);
         assert_eq!(flow.give(HIGH_MARK - 1), Given::More);
         assert_eq!(flow.give(1), Given::Enough);
         assert_eq!(flow.give(36 << 10), Given::Enough);
@@ -235,6 +247,17 @@ mod tests {
         assert!(!flow.has_left(1));
         flow.end();
         assert_eq!(flow.give(1), Given::Over);
+    }
+
+    #[test]
+    fn who_is_asked_may_be_further_ahead() {
+        let flow = Flow::new(1 << 20, true);
+        assert_eq!(flow.give(ASK_MARK - 1), Given::More);
+        assert!(flow.has_room());
+        assert_eq!(flow.give(1), Given::Enough);
+        assert!(!flow.has_room());
+        flow.has_left(1);
+        assert!(flow.has_room());
     }
 
     #[test]
@@ -252,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_piece_is_taken_however_large_it_is_while_little_waits() {
-        let flow = Flow::new(100 << 10);
+        let flow = Flow::new(100 << 10, false);
         assert_eq!(flow.give(HIGH_MARK - 1), Given::More);
         assert_eq!(flow.give(1 << 20), Given::Enough);
         assert_eq!(flow.give(1), Given::Slow);
@@ -260,7 +283,7 @@ mod tests {
 
     #[test]
     fn no_more_than_the_length() {
-        let flow = Flow::new(1000);
+        let flow = Flow::new(1000, false);
         flow.set_length(Some(5));
         assert_eq!(flow.give(3), Given::More);
         assert_eq!(flow.give(3), Given::TooLong);
@@ -269,7 +292,7 @@ mod tests {
 
     #[test]
     fn pieces_of_nothing_are_bounded_too() {
-        let flow = Flow::new(usize::MAX);
+        let flow = Flow::new(usize::MAX, false);
         for _ in 0..PIECES {
             assert_eq!(flow.give(0), Given::More);
         }

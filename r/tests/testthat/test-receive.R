@@ -395,3 +395,53 @@ test_that("methods, trailers and expectations of any kind are received", {
   serve_until(function() length(log$order) == 4)
   expect_equal(log$order, rep("done", 4))
 })
+
+test_that("what an app keeps of a body stays as it came, and what it lets go of is used again", {
+  body <- as.raw(sample(0:255, 3e6, TRUE))
+  kept <- list()
+  ways <- new.env()
+  at <- 0
+  same <- 0
+  server <- local_server(receiving(function(req) {
+    from <- 0
+    receive_body(
+      on_data = function(bytes) {
+        part <- body[from + seq_along(bytes)]
+        same <<- same + identical(bytes, part)
+        from <<- from + length(bytes)
+        at <<- at + 1
+        way <- paste(at)
+        # Each way in which an app may hold a piece, and many that it does not hold.
+        switch(at %% 8 + 1,
+          kept[[way]] <<- list(bytes, part),
+          kept[[way]] <<- local({
+            mine <- bytes
+            function() list(mine, part)
+          }),
+          ways[[way]] <- structure(list(bytes, part), class = "way"),
+          delayedAssign(way, list(bytes, part), assign.env = ways),
+          {
+            attr(bytes, "a") <- 1
+            kept[[way]] <<- list(bytes, structure(part, a = 1))
+          },
+          bytes[1] <- as.raw(1),
+          return(bytes)
+        )
+        NULL
+      },
+      on_end = function() ok(format(from, scientific = FALSE))
+    )
+  }))
+  for (i in 1:4) {
+    client <- local_client(server)
+    upload(client, length(body))
+    send(client, body)
+    expect_equal(reply(client)$text, "3000000")
+  }
+  expect_equal(same, at)
+  expect_gt(at, 40)
+  held <- lapply(kept, function(each) if (is.function(each)) each() else each)
+  held <- c(held, lapply(as.list(ways), unclass))
+  expect_gt(length(held), at / 2)
+  for (each in held) expect_identical(each[[1]], each[[2]])
+})

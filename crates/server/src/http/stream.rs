@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use rookery_exchange::{
-    Charge, Departure, Event, Exchange, Flow, HIGH_MARK, ListenerId, Payload, Share, Stream as Given,
-    StreamId, StreamRules,
+    Charge, Departure, Event, Exchange, Flow, ListenerId, Payload, Share, Stream as Given, StreamId,
+    StreamRules,
 };
 
 use crate::application::dispatch::Dispatch;
@@ -307,7 +307,7 @@ impl Stream {
 
     /// Asks the application for a piece, if it is to be asked and there is room.
     pub(super) fn ask(&self) {
-        let has_room = self.queued.get() + self.in_hyper.get() < HIGH_MARK && self.left() != Some(0);
+        let has_room = self.flow.has_room() && self.left() != Some(0);
         let is_due = self.rules.is_pulled && self.is_open() && has_room && !self.is_resting.get();
         if is_due && !self.is_asked.replace(true) {
             self.dispatch.tell(Event::Want { stream: self.id, listener: self.listener });

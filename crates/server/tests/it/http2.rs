@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::Request;
-use rookery_exchange::{Command as Down, Departure, Event, Exchange, HIGH_MARK, Payload, Share, StreamRules};
+use rookery_exchange::{ASK_MARK, Command as Down, Departure, Event, Exchange, Payload, Share, StreamRules};
 use rookery_server::access_log::{AccessLog, Format};
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_server::tls::TlsSettings;
@@ -248,7 +248,7 @@ fn who_does_not_take_a_stream_is_not_asked_for_more_of_it() {
     std::thread::sleep(Duration::from_millis(300));
     let wants = || app.log.lock().unwrap().iter().filter(|line| *line == "want").count();
     let asked = wants();
-    assert!(asked as u64 * 10_000 <= 4 * HIGH_MARK as u64, "{asked}");
+    assert!(asked as u64 * 10_000 <= 2 * ASK_MARK as u64, "{asked}");
     // Another stream of the connection is served meanwhile, and this one when it is taken.
     peer.ask(3, &[&[(":method", "HEAD"), (":path", "/pull")][..], &GET[1..2], &GET[3..]].concat());
     assert_eq!(peer.outcome(3), Heard::Status(200));
