@@ -46,9 +46,14 @@
 #' @export
 event_stream <- function(headers = list(), heartbeat = 15, on_close = NULL, compress = FALSE) {
   source <- events_source(NULL, on_close, heartbeat, compress)
-  send <- function(data, event = NULL, id = NULL, retry = NULL) push_write(source, sse_event(data, event, id, retry))
-  push_stream(200L, event_headers(headers), source, c("rookery_events", "rookery_stream"), list(send = send))
+  push_stream(200L, event_headers(headers), source, is_events = TRUE)
 }
+
+# What an event stream has beside `push_methods`.
+event_methods <- local({
+  source <- NULL
+  list(send = function(data, event = NULL, id = NULL, retry = NULL) push_write(source, sse_event(data, event, id, retry)))
+})
 
 #' @param source A function that gives what the next event is about each time it is called, and `NULL` at the end: a generator of package
 #'   coro, or what `chat$stream_async()` of package ellmer returns, or a function of your own; promises are fine. See [stream_body()].

@@ -48,6 +48,8 @@ prepare <- function() {
     shared$bind_body <- bind_body
     shared$close_body <- close_body
     shared$socket_parts <- list(WebSocket$public_methods, c(WebSocket$classname, "R6"), WebSocket$public_fields)
+    shared$pushed_parts <- list(push_methods, "rookery_stream")
+    shared$events_parts <- list(c(push_methods, event_methods), c("rookery_events", "rookery_stream"))
     shared$then <- answer_later
     shared$tell_fault <- tell_fault
     shared$limit_time <- limit_time

@@ -114,17 +114,17 @@ stream_body <- function(source, on_close = NULL, compress = TRUE) {
 stream_response <- function(status = 200L, headers = list(), compress = FALSE) {
   check_status(status)
   check_flag(compress, "compress")
-  push_stream(status, headers, new_source(NULL, NULL, compress), class = "rookery_stream")
+  push_stream(status, headers, new_source(NULL, NULL, compress))
 }
 
 # ---- sources ----
 
 new_source <- function(ask, on_close = NULL, compress = TRUE) {
-  source <- new.env(parent = emptyenv())
-  source$ask <- ask
-  source$on_close <- if (is.null(on_close)) list() else list(on_close)
-  source$handle <- NULL
-  source$compress <- compress
+  # Few bindings, and no more than it needs: there are thousands of them.
+  source <- new.env(hash = FALSE, parent = emptyenv())
+  if (!is.null(ask)) source$ask <- ask
+  if (!is.null(on_close)) source$on_close <- list(on_close)
+  if (compress) source$compress <- TRUE
   class(source) <- "rookery_source"
   source
 }
@@ -187,7 +187,11 @@ drained <- function(source) {
 begin_stream <- function(source) {
   pieces <- early_pieces(source)
   tells <- source$early_tells
-  source$early <- source$early_count <- source$early_bytes <- source$early_tells <- NULL
+  if (is.null(pieces) && is.null(tells)) {
+    return()
+  }
+  early <- c("early", "early_count", "early_bytes", "early_tells")
+  rm(list = intersect(early, names(source)), envir = source)
   # What a later $write() or $close() would raise has nobody to be raised to.
   tryCatch(
     {
@@ -209,7 +213,10 @@ begin_stream <- function(source) {
 # In the order in which they were written. They are kept as pairs, each of what came before and a piece: a list would be copied for
 # each piece.
 early_pieces <- function(source) {
-  pieces <- vector("list", length = source$early_count %||% 0)
+  if (is.null(source$early_count)) {
+    return()
+  }
+  pieces <- vector("list", length = source$early_count)
   pair <- source$early
   for (at in rev(seq_along(pieces))) {
     pieces[[at]] <- pair[[2]]
@@ -308,25 +315,28 @@ push_add <- function(source, which, func) {
   }
 }
 
-# What an app pushes to; `methods` are others than those of all.
-push_stream <- function(status, headers, source, class, methods = list()) {
-  self <- new.env(parent = emptyenv())
-  self$status <- status
-  self$headers <- headers
-  self$body <- source
-  self$write <- function(x) push_write(source, x)
-  self$flush <- function() invisible(push_tell(source, "head"))
-  self$close <- function() invisible(push_close(source))
-  self$abort <- function() invisible(push_tell(source, "cut"))
-  self$on_drain <- function(func) invisible(push_add(source, "on_drain", func))
-  self$on_close <- function(func) invisible(push_add(source, "on_close", func))
-  self$buffered <- function() if (is_writable(source)) sum(push_buffered(source), na.rm = TRUE) else 0
-  self$is_open <- function() is_writable(source) && (is.null(source$handle) || !is.na(push_buffered(source)))
-  list2env(methods, self)
-  class(self) <- class
+# What an app pushes to.
+push_stream <- function(status, headers, source, is_events = FALSE) {
+  prepare()
+  self <- .Call(ffi_stream_object, source, status, headers, is_events)
   reg.finalizer(self, lose_stream)
   self
 }
+
+# Its methods, whose environment has `source`: C makes them, see prototype.c.
+push_methods <- local({
+  source <- NULL
+  list(
+    write = function(x) push_write(source, x),
+    flush = function() invisible(push_tell(source, "head")),
+    close = function() invisible(push_close(source)),
+    abort = function() invisible(push_tell(source, "cut")),
+    on_drain = function(func) invisible(push_add(source, "on_drain", func)),
+    on_close = function(func) invisible(push_add(source, "on_close", func)),
+    buffered = function() if (is_writable(source)) sum(push_buffered(source), na.rm = TRUE) else 0,
+    is_open = function() is_writable(source) && (is.null(source$handle) || !is.na(push_buffered(source)))
+  )
+})
 
 # Nobody can write to it any more.
 lose_stream <- function(self) {

@@ -220,6 +220,8 @@ void globals_prepare(SEXP shared) {
     objs.bind_body = shared_object(shared, "bind_body");
     objs.close_body = shared_object(shared, "close_body");
     objs.socket_parts = shared_object(shared, "socket_parts");
+    objs.pushed_parts = shared_object(shared, "pushed_parts");
+    objs.events_parts = shared_object(shared, "events_parts");
     objs.then = shared_object(shared, "then");
     objs.tell_fault = shared_object(shared, "tell_fault");
     objs.limit_time = shared_object(shared, "limit_time");

@@ -17,6 +17,7 @@ static SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
 static SEXP ffi_prepare(SEXP shared) {
     globals_prepare(shared);
     socket_object_init();
+    stream_object_init();
     input_init();
     return R_NilValue;
 }
@@ -69,6 +70,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_receive_fail, 2),
     ENTRY(ffi_receive_held, 1),
     ENTRY(ffi_receive_drop, 1),
+    ENTRY(ffi_stream_object, 4),
     ENTRY(ffi_stream_take, 2),
     ENTRY(ffi_stream_fail, 3),
     ENTRY(ffi_stream_give, 2),

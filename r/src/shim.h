@@ -42,7 +42,7 @@ extern struct objects {
     SEXP empty_string, rook_version, url_scheme, url_scheme_https, no_headers;
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
-    SEXP request_frame, stream_parts, open_body, bind_body, close_body, socket_parts, then;
+    SEXP request_frame, stream_parts, open_body, bind_body, close_body, socket_parts, pushed_parts, events_parts, then;
     SEXP body_came, body_next, body_over;
     SEXP new_source, begin_stream, take_later, drained, depart;
     SEXP overflow, report, reach_later, heed, hear_interrupts;
@@ -261,6 +261,11 @@ SEXP ffi_receive_taken(SEXP receiver, SEXP bytes);
 SEXP ffi_receive_fail(SEXP receiver, SEXP condition);
 SEXP ffi_receive_held(SEXP receiver);
 SEXP ffi_receive_drop(SEXP receiver);
+
+// stream_object.c ---------------------------------------------------------
+
+void stream_object_init(void);
+SEXP ffi_stream_object(SEXP source, SEXP status, SEXP headers, SEXP is_events);
 
 // stream.c ----------------------------------------------------------------
 
