@@ -18,7 +18,7 @@ SEXP ffi_stream_object(SEXP source, SEXP status, SEXP headers, SEXP is_events) {
     Rf_defineVar(source_symbol, source, enclosing);
     prototype_bind(Rf_asLogical(is_events) == TRUE ? &events : &pushed, enclosing, self);
     Rf_defineVar(syms.status, status, self);
-    Rf_defineVar(syms.headers, headers, self);
+    Rf_defineVar(syms.response_headers, headers, self);
     Rf_defineVar(syms.body, source, self);
     UNPROTECT(2);
     return self;
