@@ -1,133 +1,97 @@
-"""Compiles what the groups need, into bench/out and bench/target. What does not compile is MISSING, with the reason."""
+"""What the groups need, built into bench/out and bench/target: programs, and the files that servers serve."""
 
 import functools
 import hashlib
-import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
+
+from .machine import clean_environment
+from .sampling import Missing
 
 BENCH = Path(__file__).resolve().parent.parent
 TREE = BENCH.parent
 OUT = BENCH / "out"
 TARGET = BENCH / "target"
 SCENARIOS = BENCH / "scenarios"
+PATCHES = BENCH / "micro" / "ablation" / "patches"
+
+STATIC_FILES = {"10k.txt": 10 * 1024, "10m.bin": 10 * 1024 * 1024}
+ONE_GIB = 1 << 30
+# What the ablation's program is built of.
+ABLATION = ("Cargo.toml", "crates", "bench/Cargo.toml", "bench/Cargo.lock", "bench/micro", "bench/peers/hyper")
+# What a figure is a figure of.
+MEASURED = ("Cargo.toml", "Cargo.lock", "bench", "compat", "crates", "r")
 
 
-class BuildError(Exception):
-    """A program that could not be built; the text is the end of the compiler's output."""
-
-
-def _run(command: list[str], cwd: Path, extra: dict[str, str] | None = None) -> None:
-    environment = dict(os.environ, **(extra or {}))
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+def _run(line: list[str | Path], cwd: Path, **variables: str) -> None:
+    """Raises Missing with the end of the compiler's output."""
+    if shutil.which(line[0]) is None:
+        raise Missing(f"{line[0]} is not installed")
+    environment = clean_environment() | variables
+    done = subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-12:])
-        raise BuildError(f"`{' '.join(command)}` failed:\n{tail}")
-
-
-def _is_current(target: Path, sources: list[Path]) -> bool:
-    return target.exists() and all(source.stat().st_mtime <= target.stat().st_mtime for source in sources)
-
-
-@functools.cache
-def bare_epoll() -> Path:
-    return _r_object("bare_epoll", sorted((BENCH / "peers" / "bare-epoll").glob("*.[ch]")))
+        raise Missing(f"`{' '.join(map(str, line))}` failed:\n{tail}")
 
 
 @functools.cache
 def r_object(name: str) -> Path:
-    """A C file of bench/load that R loads with dyn.load()."""
-    return _r_object(name, [BENCH / "load" / f"{name}.c"])
-
-
-def _r_object(name: str, sources: list[Path]) -> Path:
-    target = OUT / f"{name}.so"
-    if not _is_current(target, sources):
-        if shutil.which("R") is None:
-            raise BuildError("R is not installed")
-        # Objects are built in a folder of their own, so that the sources stay clean.
-        work = OUT / "objects" / name
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(parents=True)
-        for source in sources:
-            shutil.copy2(source, work)
-        flags = {"PKG_CFLAGS": "-O2 -D_GNU_SOURCE -I."}
-        line = ["R", "CMD", "SHLIB", "-o", str(target), *[source.name for source in sources if source.suffix == ".c"]]
-        _run(line, work, flags)
+    """What R loads with dyn.load(): a folder of bench/peers or a C file of bench/load."""
+    # Objects are built in a folder of their own, so that the sources stay clean.
+    work, target = OUT / "objects" / name, OUT / f"{name.replace('-', '_')}.so"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    for source in [*(BENCH / "peers" / name).glob("*.[ch]"), *(BENCH / "load").glob(f"{name}.c")]:
+        shutil.copy2(source, work)
+    files = sorted(path.name for path in work.glob("*.c"))
+    _run(["R", "CMD", "SHLIB", "-o", target, *files], work, PKG_CFLAGS="-O2 -D_GNU_SOURCE -I.")
     return target
 
 
 @functools.cache
-def c_program(name: str) -> Path:
-    return _compiled(name, OUT / name)
-
-
-@functools.cache
-def c_preload(name: str) -> Path:
-    return _compiled(name, OUT / f"{name}.so", "-shared", "-fPIC")
-
-
-def _compiled(name: str, target: Path, *flags: str) -> Path:
-    source = BENCH / "load" / f"{name}.c"
-    if not _is_current(target, [source]):
-        OUT.mkdir(exist_ok=True)
-        _run(["cc", "-O2", *flags, "-o", str(target), str(source)], BENCH)
+def c_program(name: str, *flags: str) -> Path:
+    """A C file of bench/load: a program, or with flags that say so a library."""
+    target = OUT / (f"{name}.so" if flags else name)
+    OUT.mkdir(exist_ok=True)
+    _run(["cc", "-O2", *flags, "-o", target, BENCH / "load" / f"{name}.c"], BENCH)
     return target
 
 
 @functools.cache
-def hyper() -> Path:
-    return rust_binary("hyper")
-
-
-def rust_binary(group: str) -> Path:
-    """The Rust binary of a micro group, with our cases and those of the peers on crates.io."""
-    name = f"rookery-bench-{group}"
-    _run(["cargo", "build", "--release", "--locked", "-p", name, "--target-dir", str(TARGET)], BENCH)
-    return TARGET / "release" / name
-
-
-PATCHES = BENCH / "micro" / "ablation" / "patches"
+def rust_binary(name: str, workspace: Path = BENCH, **variables: str) -> Path:
+    """The binary of a micro group, with our cases and those of the peers on crates.io, or of the peer hyper."""
+    package = f"rookery-bench-{name}"
+    line = ["cargo", "build", "--release", "--locked", "-p", package, "--target-dir", TARGET]
+    _run(line, workspace, **variables)
+    return TARGET / "release" / package
 
 
 @functools.cache
 def ablation_binary(cost: str) -> Path:
     """The ablation's program with one cost put back by the patch of that name; `ours` has none of them."""
-    if cost == "ours":
-        built = rust_binary("ablation")
-    else:
-        built = _patched(cost)
+    built = rust_binary("ablation") if cost == "ours" else _patched(cost)
     # All of them are built at one place, the last one over the others.
     target = OUT / "ablation" / cost
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
-    shutil.copy2(built, target)
-    return target
+    return Path(shutil.copy2(built, target))
 
 
 def _patched(cost: str) -> Path:
     """Builds the ablation's program from a copy of what it is made of, with a patch applied."""
     copy = OUT / "patched" / cost
     shutil.rmtree(copy, ignore_errors=True)
-    for part in ("Cargo.toml", "crates", "bench/Cargo.toml", "bench/Cargo.lock", "bench/micro", "bench/peers/hyper"):
-        source, target = TREE / part, copy / part
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            # With their times, so that cargo builds no more than is new.
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("target", "node_modules"))
-        else:
-            shutil.copy2(source, target)
+    copy.mkdir(parents=True)
+    # With their times, so that cargo builds no more than is new.
+    _run(["cp", "-a", "--parents", *ABLATION, copy], TREE)
     manifest = copy / "Cargo.toml"
     manifest.write_text(manifest.read_text().replace('    "r/src/rust",\n', ""))
     # Inside a repository `git apply` would leave out what that does not track.
     outside = {"GIT_CEILING_DIRECTORIES": str(copy.parent), "GIT_DIR": os.devnull, "ROOKERY_BENCH_COST": cost}
-    _run(["git", "apply", "--whitespace=nowarn", str(PATCHES / f"{cost}.patch")], copy, outside)
-    line = ["cargo", "build", "--release", "--locked", "-p", "rookery-bench-ablation", "--target-dir", str(TARGET)]
-    _run(line, copy / "bench", outside)
-    return TARGET / "release" / "rookery-bench-ablation"
+    _run(["git", "apply", "--whitespace=nowarn", PATCHES / f"{cost}.patch"], copy, **outside)
+    return rust_binary("ablation", copy / "bench", **outside)
 
 
 def find_go() -> None:
@@ -138,46 +102,34 @@ def find_go() -> None:
 @functools.cache
 def go_binary(group: str) -> Path:
     target = OUT / "go" / f"rookery-bench-{group}"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if shutil.which("go") is None:
-        raise BuildError("Go is not installed")
-    _run(["go", "build", "-o", str(target), "."], BENCH / "micro" / group / "go")
+    _run(["go", "build", "-o", target, "."], BENCH / "micro" / group / "go")
     return target
 
 
-def micro_binaries(group: str) -> list[Callable[[], Path]]:
-    """What builds the Rust binary of a micro group and, where the group has one, its Go binary."""
-    has_go = (BENCH / "micro" / group / "go" / "go.mod").exists()
-    return [lambda: rust_binary(group), *([lambda: go_binary(group)] if has_go else [])]
-
-
-def is_go(binary: Path) -> bool:
-    return binary.parent == OUT / "go"
-
-
-def micro_cases(binary: Path) -> tuple[list[tuple[str, str]], str]:
-    """The cases that the program offers, and what it says of those that it cannot offer here."""
-    done = subprocess.run([str(binary), "list"], capture_output=True, text=True, check=True)
-    entries = [json.loads(line) for line in done.stdout.splitlines() if line.strip()]
-    return [(entry["scenario"], entry["peer"]) for entry in entries], done.stderr.strip()
-
-
-# What a figure is a figure of.
-MEASURED = ("Cargo.toml", "Cargo.lock", "bench", "compat", "crates", "r")
+@functools.cache
+def static_folder() -> Path:
+    """A folder with the files that the scenarios ask for: text that does not compress to nothing, and a GiB of zeros
+    without blocks on the disk: what is measured is the server, not the disk."""
+    folder = OUT / "static"
+    folder.mkdir(parents=True, exist_ok=True)
+    line = b"0123456789 abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ\n"
+    for name, size in STATIC_FILES.items():
+        (folder / name).write_bytes((line * (size // len(line) + 1))[:size])
+    with (folder / "1g.bin").open("ab") as file:
+        file.truncate(ONE_GIB)
+    return folder
 
 
 def identity(library: Path) -> dict[str, str]:
     """The commit, with `+` where what is measured was changed since, and a digest of the library that R loads."""
     found = {}
-    if shutil.which("git") is not None and (TREE / ".git").exists():
 
-        def git(*line: str) -> str:
-            done = subprocess.run(["git", *line], cwd=TREE, capture_output=True, text=True, check=False)
-            return done.stdout.strip()
+    def git(*line: str) -> str:
+        return subprocess.run(["git", *line], cwd=TREE, capture_output=True, text=True, check=False).stdout.strip()
 
-        if commit := git("rev-parse", "--short=10", "HEAD"):
-            changed = git("status", "--porcelain", "--untracked-files=no", "--", *MEASURED)
-            found["commit"] = commit + ("+" if changed else "")
+    if shutil.which("git") and (TREE / ".git").exists() and (commit := git("rev-parse", "--short=10", "HEAD")):
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", *MEASURED)
+        found["commit"] = commit + ("+" if changed else "")
     object_file = library / "rookery" / "libs" / "rookery.so"
     if object_file.exists():
         found["build"] = hashlib.sha256(object_file.read_bytes()).hexdigest()[:16]

@@ -5,15 +5,13 @@ regression up to the old figure would pass unseen. Only our own cells are gated;
 """
 
 import json
-import os
 import platform
-import subprocess
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import re
+from dataclasses import replace
 from pathlib import Path
 
-from . import build, callgrind, micro_group
-from .scenarios import Group, Scenario, load_group
+from . import build, machine, micro
+from .scenarios import Group, Scenario
 
 PATH = build.BENCH / "gate.json"
 # The same source gives the same count; two per cent leaves room for a patch release of the compiler or of libc.
@@ -21,138 +19,102 @@ INSTRUCTIONS_WITHIN = 0.02
 # Start-up differs by some dozens of instructions from run to run: over fewer operations that is more than 2 %.
 FEWEST = 1_000
 EXACT = ("allocs_per_op", "bytes_per_op", "peak_bytes")
-# What the kernel decides is not exact: see micro_group.SOCKETS, and which of two threads is ahead.
-UNGATED = (*micro_group.SOCKETS, "arena/concurrent")
+# What the kernel decides is not exact: see micro.SOCKETS, and which of two threads is ahead.
+UNGATED = (*micro.SOCKETS, "arena/concurrent")
 
 
-def groups(wanted: list[str]) -> list[Group]:
-    """The gated groups, or those of them that are wanted."""
-    found = [load_group(path) for path in sorted(build.SCENARIOS.glob("*.toml"))]
-    gated = [group for group in found if group.kind in ("micro", "ablation") and group.name not in UNGATED]
-    return [group for group in gated if not wanted or group.name in wanted]
-
-
-def measure(group: Group, say: Callable[[str], None]) -> dict[str, dict[str, float]]:
-    """{"scenario/peer": {metric: figure}} of our own cells. Raises BuildError or RuntimeError."""
+def measure(group: Group) -> dict[str, dict[str, float]]:
+    """{"scenario/peer": {metric: figure}} of our own cells. Raises RuntimeError."""
     # Neither Go nor any other peer outside crates.io is needed here.
     binary = build.rust_binary(group.name)
-    cases = set(build.micro_cases(binary)[0])
-    rivals = _rivals(group)
+    offered = set(micro.cases(binary)[0])
     own = [
-        (scenario, peer)
+        (replace(scenario, placement="free"), peer)
         for scenario in group.scenarios
         for peer in scenario.peers
-        if peer not in rivals and (scenario.name, peer) in cases and f"{group.name}/{scenario.name}" not in UNGATED
+        # `ours` and its variants
+        if (peer == group.ours or peer.startswith(group.ours + "-"))
+        and (scenario.name, peer) in offered
+        and f"{group.name}/{scenario.name}" not in UNGATED
     ]
-    say(f"{group.name}: {len(own)} cases")
-    with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
-        figures = pool.map(lambda case: _one(binary, *case), own)
-        return {f"{scenario.name}/{peer}": each for (scenario, peer), each in zip(own, figures)}
-
-
-def _rivals(group: Group) -> set[str]:
-    """Peers that are not ours: all but `ours` and its variants, which are written `ours-...`."""
-    names = {peer for scenario in group.scenarios for peer in scenario.peers}
-    return {name for name in names if name != group.ours and not name.startswith(group.ours + "-")}
+    machine.say(f"{group.name}: {len(own)} cases")
+    figures = micro.at_once(lambda case: _one(binary, *case), own)
+    return {f"{scenario.name}/{peer}": each for (scenario, peer), each in zip(own, figures)}
 
 
 def _one(binary: Path, scenario: Scenario, peer: str) -> dict[str, float]:
-    printed = micro_group.run_once(binary, scenario.name, peer, scenario.quick_iterations, "free")
-    figures = {name: printed[name] for name in EXACT if name in printed}
-    countable = scenario.extra.get("callgrind_iterations", FEWEST) >= FEWEST
-    if countable and scenario.extra.get("gate_instructions", True):
-        figures["instructions"] = round(micro_group.instructions(binary, scenario, peer), 3)
+    printed = micro.once(binary, scenario, peer, scenario.quick_iterations)
+    figures = {name: float(printed[name]) for name in EXACT if name in printed}
+    if scenario.gate_instructions and (scenario.callgrind_iterations or FEWEST) >= FEWEST:
+        figures["instructions"] = round(micro.instructions(binary, scenario, peer), 3)
     return figures
 
 
 def compare(stored: dict, found: dict, instructions: bool = True) -> list[str]:
     """What differs, a line each; empty when the gate is passed."""
+    before, now = (
+        {
+            (group, case, metric): figure
+            for group, cases in groups.items()
+            for case, figures in cases.items()
+            for metric, figure in figures.items()
+            if instructions or metric != "instructions"
+        }
+        for groups in (stored, found)
+    )
     complaints = []
-    for group in sorted(set(stored) | set(found)):
-        before, now = stored.get(group, {}), found.get(group, {})
-        for case in sorted(set(before) | set(now)):
-            if case not in now:
-                complaints.append(f"{group} {case}: stands in gate.json but was not measured")
-            elif case not in before:
-                complaints.append(f"{group} {case}: is not in gate.json yet")
-            else:
-                complaints += _compare_case(f"{group} {case}", before[case], now[case], instructions)
-    return complaints
-
-
-def _compare_case(case: str, before: dict[str, float], now: dict[str, float], instructions: bool) -> list[str]:
-    complaints = []
-    for metric in sorted(set(before) | set(now)):
-        if metric == "instructions" and not instructions:
-            continue
-        if metric not in before or metric not in now:
-            complaints.append(f"{case} {metric}: only {'measured' if metric in now else 'in gate.json'}")
-            continue
-        old, new = before[metric], now[metric]
-        room = INSTRUCTIONS_WITHIN * old if metric == "instructions" else 0.0
-        if abs(new - old) > room + 1e-9:
+    for key in sorted(before.keys() | now.keys()):
+        name, old, new = " ".join(key), before.get(key), now.get(key)
+        if old is None or new is None:
+            complaints.append(f"{name}: only {'measured' if old is None else 'in gate.json'}")
+        elif abs(new - old) > (INSTRUCTIONS_WITHIN * old if key[2] == "instructions" else 0.0) + 1e-9:
             word = "better: check it in with --gate-write" if new < old else "worse"
-            complaints.append(f"{case} {metric}: {new:g}, was {old:g} ({word})")
+            complaints.append(f"{name}: {new:g}, was {old:g} ({word})")
     return complaints
 
 
 def toolchain() -> dict[str, str]:
     """What instruction counts depend on besides the source: figures of another compiler or libc are not comparable."""
-    compiler = subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    compiler = machine.run(["rustc", "--version"], 60).stdout.strip()
     return {"compiler": compiler, "libc": " ".join(platform.libc_ver()), "processor": platform.machine()}
 
 
-def run(write: bool, wanted: list[str], say: Callable[[str], None]) -> int:
+def run(groups: list[Group], write: bool) -> int:
     """Exit status: 0 passed (or written), 1 something differs, 3 valgrind or a group's binary is missing."""
-    if not callgrind.is_here():
+    if not micro.has_callgrind():
         print("gate: MISSING: valgrind, which counts the instructions, is not installed")
         return 3
+    gated = [group for group in groups if group.kind in ("micro", "ablation") and group.name not in UNGATED]
     found: dict[str, dict] = {}
-    missing = []
-    for group in groups(wanted):
+    for group in gated:
         try:
-            found[group.name] = measure(group, say)
-        except (build.BuildError, RuntimeError) as error:
-            missing.append(f"{group.name}: MISSING: {error}")
-    for line in missing:
-        print(line)
-    if write:
-        return _write(found)
-    stored = json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {"groups": {}}
+            found[group.name] = measure(group)
+        except RuntimeError as error:
+            print(f"{group.name}: MISSING: {error}")
+    stored = json.loads(PATH.read_text(encoding="utf-8"))
     here = toolchain()
-    is_comparable = all(stored.get(name) == value for name, value in here.items())
+    is_comparable = all(stored[name] == value for name, value in here.items())
+    if write and not found:
+        print("gate: nothing was measured, gate.json is left as it is")
+        return 3
+    if write:
+        # Groups that were not measured are kept if they are of the same toolchain.
+        kept = {**stored["groups"], **found} if is_comparable else found
+        PATH.write_text(as_text(here, kept), encoding="utf-8")
+        print(f"gate: wrote {sum(map(len, found.values()))} cases to {PATH}")
+        return 0
     if not is_comparable:
-        was = ", ".join(str(stored.get(name)) for name in here)
+        was = ", ".join(stored[name] for name in here)
         print(f"gate: allocations only: gate.json counts instructions of {was}; this is {', '.join(here.values())}")
-    known = {name: cases for name, cases in stored["groups"].items() if not wanted or name in wanted}
+    known = {group.name: stored["groups"].get(group.name, {}) for group in gated}
     complaints = compare(known, found, is_comparable)
     for line in complaints:
         print(f"gate: {line}")
-    cases = sum(len(cases) for cases in found.values())
-    print(f"gate: {cases} cases, {len(complaints)} differ")
-    if complaints:
-        return 1
-    return 3 if missing else 0
+    print(f"gate: {sum(map(len, found.values()))} cases, {len(complaints)} differ")
+    return 1 if complaints else 0 if len(found) == len(gated) else 3
 
 
 def as_text(here: dict[str, str], groups: dict[str, dict]) -> str:
     """A line a case, so that a difference is one of git's too."""
-    lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in here.items()]
-    inner = []
-    for group, cases in groups.items():
-        each = ",\n".join(f"   {json.dumps(case)}: {json.dumps(figures)}" for case, figures in cases.items())
-        inner.append(f"  {json.dumps(group)}: {{\n{each}\n  }}")
-    return "{\n" + ",\n".join([*lines, ' "groups": {\n' + ",\n".join(inner) + "\n }"]) + "\n}\n"
-
-
-def _write(found: dict[str, dict]) -> int:
-    """Stores what was found, and keeps the groups that were not measured if they are of the same toolchain."""
-    if not found:
-        print("gate: nothing was measured, gate.json is left as it is")
-        return 3
-    here = toolchain()
-    stored = json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}
-    kept = stored.get("groups", {}) if all(stored.get(name) == value for name, value in here.items()) else {}
-    PATH.write_text(as_text(here, {**kept, **found}), encoding="utf-8")
-    print(f"gate: wrote {sum(len(cases) for cases in found.values())} cases to {PATH}")
-    return 0
+    text = json.dumps({**here, "groups": groups}, indent=1)
+    return re.sub(r"\{[^{}]*\}", lambda case: json.dumps(json.loads(case[0])), text) + "\n"

@@ -3,13 +3,10 @@
 from dataclasses import dataclass
 from statistics import median
 
-from .sampling import Cell, pairwise, ratio
+from .sampling import OK, Cell, pairwise, ratio
 from .scenarios import Goal, Group
 
-MET_AIM = "aim met"
-MET = "met"
-MISSED = "missed"
-NOT_MEASURED = "not measured"
+MET_AIM, MET, MISSED, NOT_MEASURED = "aim met", "met", "missed", "not measured"
 
 
 @dataclass
@@ -21,67 +18,54 @@ class Verdict:
 
     def line(self) -> str:
         goal = self.goal
-        subject = f"{goal.scenario} {goal.metric}"
-        rivals = f"{goal.ours} / {goal.against}" if goal.kind.startswith("ratio") else f"{goal.ours} - {goal.against}"
+        whose = goal.ours
         if goal.beside is not None:
-            rivals = f"{goal.ours} / {goal.ours} in {goal.beside}"
-        whose = goal.ours if goal.kind in ("max", "min") else rivals
+            whose = f"{goal.ours} / {goal.ours} in {goal.beside}"
+        elif goal.against is not None:
+            whose = f"{goal.ours} {'/' if goal.kind.startswith('ratio') else '-'} {goal.against}"
         sign = ">=" if goal.kind in ("ratio_min", "min") else "<="
         aim = "" if goal.aim is None else f", aim {number(goal.aim)}"
         source = f" ({goal.source})" if goal.source else ""
         figure = self.reason if self.figure is None else number(self.figure)
-        return f"{self.status:>12}  {subject}: {whose} = {figure}, floor {sign} {number(goal.floor)}{aim}{source}"
+        bounds = f"floor {sign} {number(goal.floor)}{aim}{source}"
+        return f"{self.status:>12}  {goal.scenario} {goal.metric}: {whose} = {figure}, {bounds}"
 
 
-def judge(group: Group, cells: list[Cell], measured: set[str]) -> list[Verdict]:
-    """One verdict per goal. `measured` names the scenarios of this run; goals of the others are `not measured`."""
+def judge(group: Group, cells: list[Cell]) -> list[Verdict]:
+    """One verdict per goal."""
     by_key = {(cell.scenario, cell.peer): cell for cell in cells}
-    verdicts = []
-    for goal in group.goals:
-        if not {goal.scenario, goal.beside or goal.scenario} <= measured:
-            verdicts.append(Verdict(goal, NOT_MEASURED, None, "left out of this run"))
-            continue
-        ours = by_key.get((goal.scenario, goal.ours))
-        rival = (goal.beside, goal.ours) if goal.beside is not None else (goal.scenario, goal.against)
-        other = by_key.get(rival)
-        if ours is None or (goal.kind not in ("max", "min") and other is None):
-            verdicts.append(Verdict(goal, NOT_MEASURED, None, "a peer was left out of this run"))
-            continue
-        figure = _figure(goal, ours, other)
-        if figure is None:
-            reasons = [f"{cell.peer} {cell.status}" for cell in (ours, other) if cell is not None and cell.status != "ok"]
-            reason = ", ".join(reasons) or f"no figure {goal.metric}"
-            verdicts.append(Verdict(goal, NOT_MEASURED, None, reason))
-            continue
-        verdicts.append(Verdict(goal, _status(goal, figure), figure))
-    return verdicts
+    return [_verdict(goal, by_key) for goal in group.goals]
 
 
-def _figure(goal: Goal, ours: Cell, other: Cell | None) -> float | None:
-    if other is None:
-        return ours.middle(goal.metric)
+def _verdict(goal: Goal, cells: dict[tuple[str, str], Cell]) -> Verdict:
+    compared = [cells.get((goal.scenario, goal.ours))]
+    if goal.kind not in ("max", "min"):
+        compared.append(cells.get((goal.beside, goal.ours) if goal.beside else (goal.scenario, goal.against)))
+    if None in compared:
+        return Verdict(goal, NOT_MEASURED, None, "left out of this run")
+    if absent := [f"{cell.peer} {cell.status}" for cell in compared if cell.status != OK]:
+        return Verdict(goal, NOT_MEASURED, None, ", ".join(absent))
     combine = ratio if goal.kind.startswith("ratio") else lambda a, b: a - b
-    turns = pairwise(ours, other, goal.metric, combine)
-    return median(turns) if turns else None
+    turns = pairwise(*compared, goal.metric, combine) if len(compared) == 2 else compared[0].figures.get(goal.metric)
+    if not turns:
+        return Verdict(goal, NOT_MEASURED, None, f"no figure {goal.metric}")
+    figure = median(turns)
 
-
-def _status(goal: Goal, figure: float) -> str:
-    def reached(bound: float) -> bool:
+    def reaches(bound: float) -> bool:
         return figure >= bound if goal.kind in ("ratio_min", "min") else figure <= bound
 
-    if goal.aim is not None and reached(goal.aim):
-        return MET_AIM
-    return MET if reached(goal.floor) else MISSED
+    if goal.aim is not None and reaches(goal.aim):
+        return Verdict(goal, MET_AIM, figure)
+    return Verdict(goal, MET if reaches(goal.floor) else MISSED, figure)
 
 
 def count_line(verdicts: list[Verdict]) -> str:
-    def count(*statuses: str) -> int:
-        return sum(verdict.status in statuses for verdict in verdicts)
-
+    statuses = [verdict.status for verdict in verdicts]
+    met = statuses.count(MET) + statuses.count(MET_AIM)
     aims = sum(verdict.goal.aim is not None for verdict in verdicts)
     return (
-        f"goals: {count(MET, MET_AIM)} of {len(verdicts)} floors met, {count(MET_AIM)} of {aims} aims met, "
-        f"{count(MISSED)} missed, {count(NOT_MEASURED)} not measured"
+        f"goals: {met} of {len(verdicts)} floors met, {statuses.count(MET_AIM)} of {aims} aims met, "
+        f"{statuses.count(MISSED)} missed, {statuses.count(NOT_MEASURED)} not measured"
     )
 
 
@@ -92,8 +76,6 @@ def all_floors_met(verdicts: list[Verdict]) -> bool:
 
 def number(value: float) -> str:
     """Three significant digits, with thousands separated and no exponent."""
-    if value in (float("inf"), float("-inf")):
-        return "inf" if value > 0 else "-inf"
     if abs(value) >= 100:
         return f"{value:,.0f}"
     if abs(value) >= 10:

@@ -1,94 +1,139 @@
 """Runs the scenarios of a group, each in the way that it says it is measured."""
 
+from argparse import Namespace
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 
-from . import allocations, build, call_group, http_group, memory_group, micro_group, startup_group, wake_group
-from . import stream_group, websocket_group, wrk
-from .plan import Options, Servers, open_cells, prepare
-from .sampling import MISSING, OK, Cell
+from . import flame, loads, memory, micro, peers, times
+from .machine import own_network, say
+from .peers import Server, Servers
+from .sampling import OK, SAMPLES, Cell, Missing, interleave
 from .scenarios import Group, Scenario
 
-# What a server does to its memory is compared: one scenario must not leave its heap to the next.
-FRESH = ("echo", "idle", "transfer", "slow", "upload")
-# No server of the runner's is measured.
-IN_PROCESS = ("micro", "call")
-NEED_WRK = ("http", "callbacks")
+
+@dataclass(frozen=True)
+class Way:
+    """How a scenario is measured."""
+
+    # The figures of one sample, so many seconds long, of a server; or of the peer of that name where none is started.
+    sample: Callable[[Server, Scenario, float], dict[str, float]] | Callable[[str, Scenario, float], dict[str, float]]
+    samples: int = SAMPLES
+    quick_samples: int = SAMPLES
+    # A load goes on unmeasured for this long before, or as long as a sample: R compiles a closure at its second call, and
+    # the allocators settle.
+    warm_up_s: float = 0.0
+    # What a server does to its memory is compared: the scenario before must not leave its heap to this one.
+    is_fresh: bool = False
+    has_server: bool = True
+    variables: Callable[[], dict[str, str]] = dict
 
 
-def way(group: Group, scenario: Scenario) -> str:
-    """How a scenario is measured: as its `measure` says, or by its workload, or as its kind of group is."""
-    if "measure" in scenario.extra:
-        return scenario.extra["measure"]
-    if scenario.extra.get("idle") or scenario.workload == "idle":
-        return "idle"
-    if scenario.workload in ("body-in", "body-out"):
-        return "transfer"
-    if scenario.workload == "ws":
-        return "echo"
-    own = {"micro": "micro", "ablation": "micro", "call": "call", "startup": "startup"}
-    return "http" if scenario.workload else own[group.kind]
-
-
-WAYS: dict[str, Callable[[list[Cell], Scenario, Servers, Options], None]] = {
-    "allocations": allocations.measure,
-    "call": call_group.measure,
-    "callbacks": wake_group.measure_callbacks,
-    "echo": websocket_group.measure_echo,
-    "delay": stream_group.measure_delay,
-    "departure": stream_group.measure_departure,
-    "idle": websocket_group.measure_idle,
-    "idle-cpu": wake_group.measure_idle_cpu,
-    "pieces": stream_group.measure_pieces,
-    "slow": stream_group.measure_slow,
-    "startup": startup_group.measure,
-    "transfer": memory_group.measure,
-    "upload": stream_group.measure_upload,
+WAYS = {
+    "allocations": Way(memory.allocations, 1, 1, is_fresh=True, variables=memory.counting),
+    "call": Way(micro.call, has_server=False),
+    "callbacks": Way(times.callbacks, quick_samples=1),
+    "delay": Way(times.pieces, quick_samples=1),
+    "departure": Way(times.departures, 1, 1),
+    "echo": Way(loads.echo, warm_up_s=0.3, is_fresh=True),
+    "http": Way(loads.http, warm_up_s=60.0),
+    "idle": Way(memory.idle, 1, 1, is_fresh=True),
+    "idle-cpu": Way(memory.idle_cpu, 1, 1),
+    "pieces": Way(loads.pieces, warm_up_s=0.3),
+    "slow": Way(memory.slow, 1, 1, is_fresh=True),
+    "startup": Way(times.startup, has_server=False),
+    "transfer": Way(memory.transfer, is_fresh=True),
+    "upload": Way(memory.upload, 1, 1, is_fresh=True),
 }
 
 
-def run(group: Group, options: Options, isolate: Callable[[], bool]) -> list[Cell]:
-    scenarios = options.chosen(group.scenarios)
-    ways = {scenario.name: way(group, scenario) for scenario in scenarios}
+class Row:
+    """A scenario's cells, and the servers that answer it."""
+
+    def __init__(self, scenario: Scenario, absent: dict[str, Missing], servers: Servers) -> None:
+        self.scenario, self.servers, self.way = scenario, servers, WAYS[scenario.measure]
+        self.cells = [Cell(scenario.name, peer) for peer in scenario.peers]
+        for cell in self.cells:
+            with cell.attempt():
+                if cell.peer in absent:
+                    raise absent[cell.peer]
+        servers.switch(self.way.is_fresh, scenario.workload, scenario.placement, self.way.variables())
+
+    def sample(self, cell: Cell, seconds: float) -> dict[str, float]:
+        if not self.way.has_server:
+            return self.way.sample(cell.peer, self.scenario, seconds)
+        with self.servers.get(cell.peer).in_turn() as server:
+            return self.way.sample(server, self.scenario, seconds)
+
+    def warm_up(self, cell: Cell) -> dict[str, float]:
+        if self.scenario.measure == "http":
+            with self.servers.get(cell.peer).in_turn() as server:
+                loads.check(server, self.scenario)
+        self.sample(cell, min(self.way.warm_up_s, self.scenario.seconds))
+        return {}
+
+    def peak(self, cell: Cell) -> dict[str, float]:
+        return {"peak_bytes": float(self.servers.get(cell.peer).memory_bytes("VmHWM"))}
+
+
+def measure(rows: list[Row], quick: bool) -> None:
+    """All rows in turns, of each peer its cells in one after the other: what a goal compares is measured in the same
+    second, or a machine that slows down between the two would slow one."""
+    turns = [(row, cell) for cells in zip(*(row.cells for row in rows), strict=True) for row, cell in zip(rows, cells)]
+    way = rows[0].way
+    if way.warm_up_s:
+        interleave([(cell, partial(row.warm_up, cell)) for row, cell in turns], 1)
+    taken = [(cell, partial(row.sample, cell, row.scenario.seconds)) for row, cell in turns]
+    interleave(taken, way.quick_samples if quick else way.samples)
+    if way.warm_up_s:
+        interleave([(cell, partial(row.peak, cell)) for row, cell in turns], 1)
+
+
+def run(group: Group, asked: Namespace) -> list[Cell]:
+    scenarios = group.chosen(asked)
     # What needs the network (cargo, Go) is built first.
-    absent = prepare([scenario for scenario in scenarios if ways[scenario.name] not in IN_PROCESS])
-    binaries = _binaries(group, [scenario for scenario in scenarios if ways[scenario.name] == "micro"])
-    isolate()
+    absent = _absent({peer for one in scenarios if one.measure != "micro" for peer in one.peers})
+    built = micro.built(group, [one for one in scenarios if one.measure == "micro"])
+    own_network()
+    names = {scenario.name for scenario in scenarios}
     cells: list[Cell] = []
-    with Servers(options) as servers, Servers(options) as others:
-        for scenario, beside in http_group.in_turns(scenarios):
-            options.say(f"{group.name}: " + " and ".join(each.name for each in (scenario, beside) if each))
-            how = ways[scenario.name]
-            if how == "micro":
-                cells += micro_group.measure(scenario, binaries, options)
+    with closing(Servers()) as servers, closing(Servers()) as others:
+        for scenario in scenarios:
+            if scenario.in_turns_with in names:
+                continue  # it was measured with that one
+            together = [scenario, *(one for one in scenarios if one.in_turns_with == scenario.name)]
+            say(f"{group.name}: {' and '.join(one.name for one in together)}")
+            if scenario.measure == "micro":
+                cells += micro.measure(scenario, *built, group.name not in micro.SOCKETS, asked.quick)
                 continue
-            rows = [_row(scenario, how, absent, servers)]
-            if how == "http":
-                if beside:
-                    rows.append(_row(beside, how, absent, others))
-                # The issue asks for a flame graph of each way to call the handler; a quick run goes without.
-                http_group.measure(rows, options, options.flame or (group.kind == "call" and not options.quick))
-                others.stop_all()
-            else:
-                WAYS[how](rows[0].cells, scenario, servers, options)
+            rows = [Row(one, absent, pool) for one, pool in zip(together, (servers, others))]
+            measure(rows, asked.quick)
             cells += [cell for row in rows for cell in row.cells]
+            # The issue asks for a flame graph of each way to call the handler; a quick run goes without.
+            if scenario.measure == "http" and (asked.flame or (group.kind == "call" and not asked.quick)):
+                for row in rows:
+                    _draw_flames(row, asked)
+            others.close()
     return cells
 
 
-def _row(scenario: Scenario, how: str, absent: dict[str, tuple[str, str]], servers: Servers) -> http_group.Row:
-    if how in FRESH:
-        servers.stop_all()
-    servers.switch(scenario.workload, scenario.extra.get("placement"))
-    cells = open_cells(scenario, absent)
-    for cell in cells:
-        if how in NEED_WRK and not wrk.is_here() and cell.status == OK:
-            cell.status, cell.reason = MISSING, "wrk is not installed"
-    return http_group.Row(cells, scenario, servers)
+def _absent(names: set[str]) -> dict[str, Missing]:
+    """Builds what the peers' servers need, and says why some cannot run."""
+    absent = {}
+    for peer in names:
+        try:
+            peers.command(peer, 0, "hello")
+        except (RuntimeError, OSError) as error:
+            absent[peer] = Missing(str(error))
+    return absent
 
 
-def _binaries(group: Group, scenarios: list[Scenario]) -> micro_group.Binaries:
-    programs = build.micro_binaries(group.name) if group.kind == "micro" else []
-    if group.kind == "ablation":
-        costs = sorted({peer for scenario in scenarios for peer in scenario.peers})
-        programs = [partial(build.ablation_binary, cost) for cost in costs]
-    return micro_group.Binaries(programs if scenarios else [], counts=group.name not in micro_group.SOCKETS)
+def _draw_flames(row: Row, asked: Namespace) -> None:
+    """A flame graph of each server that was measured, beside the tables."""
+    for cell in row.cells:
+        if cell.status == OK:
+            name = f"flame-{cell.scenario}-{cell.peer.replace('/', '-')}.svg"
+            with row.servers.get(cell.peer).in_turn() as server:
+                why_not = flame.record(server, row.scenario, asked.out / name)
+            say(f"{name}: {why_not}" if why_not else name)

@@ -4,15 +4,17 @@ Peers take turns, A B C A B C, so that a machine that slows down in the middle s
 by turn and then summarised; the ratio of two medians would mix turns.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 
 SAMPLES = 5
+OK, MISSING, FAILED = "ok", "MISSING", "FAILED"
 
-OK = "ok"
-MISSING = "MISSING"
-FAILED = "FAILED"
+
+class Missing(RuntimeError):
+    """A peer or program that is not here; the text says what was looked for, or how its compilation ended."""
 
 
 @dataclass
@@ -23,45 +25,25 @@ class Cell:
     peer: str
     status: str = OK
     reason: str = ""
-    samples: list[dict[str, float]] = field(default_factory=list)
-    # Figures measured once: instructions, allocations, peak memory.
-    single: dict[str, float] = field(default_factory=dict)
+    # Of each metric a figure for each turn, or one alone that stands for all of them.
+    figures: dict[str, list[float]] = field(default_factory=dict)
 
-    def fail(self, reason: str) -> None:
-        self.status = FAILED
-        self.reason = reason
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """What the block raises is the end of this cell, and not of the run."""
+        try:
+            yield
+        except (OSError, RuntimeError, ValueError) as error:
+            self.status = MISSING if isinstance(error, Missing) else FAILED
+            self.reason = str(error)
 
-    def values(self, metric: str) -> list[float]:
-        if metric in self.single:
-            return [self.single[metric]]
-        return [sample[metric] for sample in self.samples if metric in sample]
+    def add(self, sample: dict[str, float]) -> None:
+        for name, value in sample.items():
+            self.figures.setdefault(name, []).append(value)
 
     def middle(self, metric: str) -> float | None:
-        values = self.values(metric)
+        values = self.figures.get(metric)
         return median(values) if values and self.status == OK else None
-
-    def spread(self, metric: str) -> tuple[float, float] | None:
-        values = self.values(metric)
-        return (min(values), max(values)) if values and self.status == OK else None
-
-    def metrics(self) -> list[str]:
-        names = list(self.single)
-        for sample in self.samples:
-            names += [name for name in sample if name not in names]
-        return names
-
-
-def pairwise(ours: Cell, other: Cell, metric: str, combine: Callable[[float, float], float]) -> list[float]:
-    """`combine` of ours and the other's figure, turn by turn (a figure measured once stands for each turn)."""
-    if ours.status != OK or other.status != OK:
-        return []
-    left, right = ours.values(metric), other.values(metric)
-    if not left or not right:
-        return []
-    turns = max(len(left), len(right))
-    left = left * turns if len(left) == 1 else left
-    right = right * turns if len(right) == 1 else right
-    return [combine(a, b) for a, b in zip(left, right)]
 
 
 def ratio(a: float, b: float) -> float:
@@ -71,13 +53,22 @@ def ratio(a: float, b: float) -> float:
     return a / b
 
 
-def interleave(cells: list[Cell], take: Callable[[Cell], dict[str, float]], samples: int = SAMPLES) -> None:
-    """Takes `samples` turns over the cells that still stand; a cell whose sample raises is marked FAILED."""
+def pairwise(
+    ours: Cell, other: Cell, metric: str, combine: Callable[[float, float], float] = ratio
+) -> list[float]:
+    """`combine` of ours and the other's figure, turn by turn."""
+    if ours.status != OK or other.status != OK:
+        return []
+    left, right = ours.figures.get(metric, []), other.figures.get(metric, [])
+    turns = max(len(left), len(right))
+    left, right = (values * turns if len(values) == 1 else values for values in (left, right))
+    return [combine(a, b) for a, b in zip(left, right)]
+
+
+def interleave(turns: list[tuple[Cell, Callable[[], dict[str, float]]]], samples: int = SAMPLES) -> None:
+    """Takes so many samples of each cell that still stands, one after the other."""
     for _ in range(samples):
-        for cell in cells:
-            if cell.status != OK:
-                continue
-            try:
-                cell.samples.append(take(cell))
-            except (OSError, RuntimeError, ValueError) as error:
-                cell.fail(str(error))
+        for cell, take in turns:
+            if cell.status == OK:
+                with cell.attempt():
+                    cell.add(take())

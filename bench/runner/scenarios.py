@@ -5,17 +5,22 @@ worse than no goal.
 """
 
 import fnmatch
+import json
 import tomllib
-from dataclasses import dataclass, field
+from argparse import Namespace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
-KINDS = ("micro", "http", "websocket", "memory", "startup", "call", "ablation")
+# The kinds of groups, and how their scenarios are measured that do not say it: see groups.WAYS.
+KINDS = {
+    "micro": "micro", "ablation": "micro", "http": "http", "websocket": "echo", "memory": "transfer",
+    "startup": "startup", "call": "call",
+}  # fmt: skip
+# How long a sample of a server is in a quick run.
+QUICK_S = 0.6
 GOAL_KINDS = ("ratio_max", "ratio_min", "difference_max", "max", "min")
-
-
-class ScenarioError(Exception):
-    """A scenario file that cannot be run as written."""
 
 
 @dataclass
@@ -23,13 +28,17 @@ class Scenario:
     name: str
     what: str
     peers: list[str]
-    # How much of it: iterations for micro groups, seconds a sample for the others.
+    # The way that it is measured in.
+    measure: str
+    # How much of it: iterations for programs, seconds a sample for servers; and whether a quick run includes it at all.
     iterations: int = 0
     quick_iterations: int = 0
     seconds: float = 2.0
-    quick_seconds: float = 0.6
-    # Whether a quick run includes it at all.
     quick: bool = True
+    # `free`: as the kernel places server and load generator, whatever the run does.
+    placement: str = ""
+    # The scenario that it takes turns with, because a goal compares the two.
+    in_turns_with: str = ""
     # What the server answers (a name that bench/peers/handlers.R knows) and how it is asked.
     workload: str = ""
     path: str = "/"
@@ -40,13 +49,17 @@ class Scenario:
     send: dict[str, str] = field(default_factory=dict)
     method: str = ""
     chunked: bool = False
-    # What is answered.
+    # What is answered, with this many bytes of body.
     status: int = 200
-    # This many bytes of body.
     answer_bytes: int | None = None
+    # Of a WebSocket message; and how many messages a second each connection is to get.
     payload_bytes: int = 0
-    # Anything else the kind of group reads itself.
-    extra: dict = field(default_factory=dict)
+    rate: int = 0
+    # Operations under callgrind, where the automatic choice does not fit; and whether the gate compares their count.
+    callgrind_iterations: int = 0
+    gate_instructions: bool = True
+    # What the README's table calls it, and the unit of its figures, where it stands in that.
+    readme: str = ""
 
 
 @dataclass
@@ -55,8 +68,8 @@ class Goal:
     metric: str
     kind: str
     floor: float
-    source: str
     ours: str
+    source: str = ""
     aim: float | None = None
     against: str | None = None
     # In place of a rival: the same peer in another scenario.
@@ -76,117 +89,91 @@ class Group:
     # The scenario that a last table compares the others with; most groups have none.
     base: str = ""
 
+    def chosen(self, asked: Namespace) -> list[Scenario]:
+        """The scenarios of a run, with its peers, its placement and its length of samples."""
+        found = []
+        for one in self.scenarios:
+            is_wanted = one.name in asked.scenario if asked.scenario else one.quick or not asked.quick
+            peers = [peer for peer in one.peers if not asked.peer or peer in asked.peer]
+            short = {"seconds": QUICK_S, "iterations": one.quick_iterations} if asked.quick else {}
+            if is_wanted and peers:
+                found.append(replace(one, peers=peers, placement=one.placement or asked.placement, **short))
+        return found
 
-def group_names(folder: Path) -> list[str]:
-    return sorted(path.stem for path in folder.glob("*.toml"))
+
+def load_groups(folder: Path) -> dict[str, Group]:
+    return {path.stem: load_group(path) for path in sorted(folder.glob("*.toml"))}
 
 
 def load_group(path: Path) -> Group:
-    data = tomllib.loads(path.read_text(encoding="utf-8"))
-    unknown = set(data) - {"kind", "what", "ours", "metric", "base", "peers", "defaults", "scenarios", "goals"}
-    if unknown:
-        raise ScenarioError(f"{path}: unknown keys {sorted(unknown)}")
-    kind = data.get("kind", "micro")
-    if kind not in KINDS:
-        raise ScenarioError(f"{path}: unknown kind {kind!r}")
-    ours = data.get("ours", "ours" if kind in ("micro", "ablation") else "rookery")
-    sets, defaults = data.get("peers", {}), data.get("defaults", {})
-    scenarios = [_scenario(path, row, sets, defaults) for row in _table(path, data.get("scenarios", ""))]
-    names = [scenario.name for scenario in scenarios]
-    if len(set(names)) != len(names):
-        raise ScenarioError(f"{path}: two scenarios of one name")
-    rows = [one for row in _table(path, data.get("goals", "")) for one in _each(path, row, names)]
-    goals = [_goal(path, row, ours, scenarios) for row in rows]
-    base = data.get("base", "")
-    if base and base not in names:
-        raise ScenarioError(f"{path}: no scenario {base!r} to compare with")
-    return Group(
-        name=path.stem,
-        kind=kind,
-        what=data.get("what", ""),
-        ours=ours,
-        metric=data.get("metric", "ns_per_op" if kind in ("micro", "ablation") else "requests_per_second"),
-        scenarios=scenarios,
-        goals=goals,
-        base=base,
-    )
+    """Raises ValueError for a file that cannot be run as written."""
+    try:
+        return _group(path.stem, **tomllib.loads(path.read_text(encoding="utf-8")))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
-def _table(path: Path, text: str) -> list[dict[str, str]]:
+def _group(
+    name: str, kind: str = "micro", what: str = "", ours: str = "", metric: str = "", base: str = "",
+    peers: dict | None = None, defaults: dict | None = None, scenarios: str = "", goals: str = "",
+) -> Group:  # fmt: skip
+    entries = [{"what": "", "measure": KINDS[kind], **(defaults or {}), **row} for row in _table(scenarios)]
+    known = {entry["name"]: _scenario(entry, peers or {}) for entry in entries}
+    if len(known) < len(entries):
+        raise ValueError("two scenarios of one name")
+    if base and base not in known:
+        raise ValueError(f"no scenario {base!r} to compare with")
+    is_program = kind in ("micro", "ablation")
+    ours = ours or ("ours" if is_program else "rookery")
+    metric = metric or ("ns_per_op" if is_program else "requests_per_second")
+    judged = [_goal({"ours": ours, **one}, known) for row in _table(goals) for one in _each(row, known)]
+    return Group(name, kind, what, ours, metric, list(known.values()), judged, base)
+
+
+def _table(text: str) -> list[dict[str, str]]:
     """The rows of a table: the first line names its columns, `|` stands between cells, `#` begins a line that is none."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     head, *rows = [[cell.strip() for cell in line.split("|")] for line in lines] or [[]]
     for row in rows:
         if len(row) > len(head):
-            raise ScenarioError(f"{path}: more cells than columns: {row}")
+            raise ValueError(f"more cells than columns: {row}")
     return [{name: cell for name, cell in zip(head, row) if cell} for row in rows]
 
 
-def _scenario(path: Path, row: dict[str, str], sets: dict[str, list[str]], defaults: dict) -> Scenario:
-    """A column is a field of the scenario, or of what its kind of group reads itself; `with` has those that are rare."""
-    if "name" not in row:
-        raise ScenarioError(f"{path}: a scenario without name")
-    entry = dict(defaults)
-    for name, cell in row.items():
-        if name in ("name", "what"):
-            entry[name] = cell
-        elif name == "peers":
-            entry[name] = sets.get(cell) or cell.split()
-        elif name == "with":
-            entry.update(tomllib.loads(f"cell = {{ {cell} }}")["cell"])
-        else:
-            entry[name] = _value(cell)
-    if "peers" not in entry:
-        raise ScenarioError(f"{path}: a scenario without peers")
-    known = {name: entry.pop(name) for name in Scenario.__dataclass_fields__ if name in entry}
-    scenario = Scenario(**{"what": "", **known}, extra=entry)
-    if scenario.quick_iterations == 0:
-        scenario.quick_iterations = max(1, scenario.iterations // 10)
+def _scenario(entry: dict, sets: dict[str, list[str]]) -> Scenario:
+    """Every column is a field: a number, true or false, or the word as it is; `with` has those that are rare."""
+    entry |= tomllib.loads(f"with = {{ {entry.pop('with', '')} }}")["with"]
+    if isinstance(entry["peers"], str):
+        entry["peers"] = sets.get(entry["peers"]) or entry["peers"].split()
+    for name, cell in entry.items():
+        if isinstance(cell, str) and name not in ("name", "what", "readme"):
+            with suppress(ValueError):
+                entry[name] = json.loads(cell)
+    scenario = Scenario(**entry)
+    scenario.quick_iterations = scenario.quick_iterations or max(1, scenario.iterations // 10)
     return scenario
 
 
-def _value(cell: str) -> object:
-    """A number, true or false, or the word as it is."""
-    if cell in ("true", "false"):
-        return cell == "true"
-    try:
-        return float(cell) if "." in cell else int(cell)
-    except ValueError:
-        return cell
-
-
-def _each(path: Path, row: dict[str, str], names: list[str]) -> list[dict[str, str]]:
+def _each(row: dict[str, str], names: dict[str, Scenario]) -> list[dict[str, str]]:
     """A goal for each scenario that the row names (or that fits a pattern), each metric and each rival."""
     chosen = []
-    for pattern in row.get("scenario", "").split():
-        chosen += [name for name in names if fnmatch.fnmatchcase(name, pattern)] or [pattern]
-    several = [chosen, *(row.get(column, "").split() or [""] for column in ("metric", "against"))]
-    found = [dict(row, scenario=scenario, metric=metric, against=rival) for scenario, metric, rival in product(*several)]
-    if not found:
-        raise ScenarioError(f"{path}: a goal without scenario")
-    return [{column: cell for column, cell in one.items() if cell} for one in found]
+    for pattern in row["scenario"].split():
+        chosen += fnmatch.filter(names, pattern) or [pattern]
+    several = {"scenario": chosen, **{name: row[name].split() for name in ("metric", "against") if name in row}}
+    return [{**row, **dict(zip(several, one))} for one in product(*several.values())]
 
 
-def _goal(path: Path, entry: dict[str, str], ours: str, scenarios: list[Scenario]) -> Goal:
-    unknown = set(entry) - set(Goal.__dataclass_fields__)
-    if unknown:
-        raise ScenarioError(f"{path}: a goal with unknown columns {sorted(unknown)}")
-    for required in ("scenario", "metric", "kind", "floor"):
-        if required not in entry:
-            raise ScenarioError(f"{path}: a goal without {required}")
-    bounds = {name: float(entry[name]) for name in ("floor", "aim") if name in entry}
-    goal = Goal(**{"ours": ours, "source": "", **entry, **bounds})
+def _goal(entry: dict, scenarios: dict[str, Scenario]) -> Goal:
+    goal = Goal(**entry | {name: float(entry[name]) for name in ("floor", "aim") if name in entry})
     if goal.kind not in GOAL_KINDS:
-        raise ScenarioError(f"{path}: unknown kind of goal {goal.kind!r}")
+        raise ValueError(f"unknown kind of goal {goal.kind!r}")
     rivals = [rival for rival in (goal.against, goal.beside) if rival is not None]
     if len(rivals) != (goal.kind not in ("max", "min")):
-        raise ScenarioError(f"{path}: goal {goal.scenario}/{goal.metric}: {goal.kind} and `against` or `beside` do not fit")
-    by_name = {scenario.name: scenario for scenario in scenarios}
-    if goal.scenario not in by_name:
-        raise ScenarioError(f"{path}: a goal for the unknown scenario {goal.scenario!r}")
-    if goal.beside is not None and goal.beside not in by_name:
-        raise ScenarioError(f"{path}: a goal beside the unknown scenario {goal.beside!r}")
-    for peer in (goal.ours, goal.against):
-        if peer is not None and peer not in by_name[goal.scenario].peers:
-            raise ScenarioError(f"{path}: scenario {goal.scenario} has no peer {peer!r}, but a goal names it")
+        raise ValueError(f"goal {goal.scenario}/{goal.metric}: {goal.kind} and `against` or `beside` do not fit")
+    for name in (goal.scenario, goal.beside or goal.scenario):
+        if name not in scenarios:
+            raise ValueError(f"a goal for the unknown scenario {name!r}")
+    for peer in (goal.ours, goal.against or goal.ours):
+        if peer not in scenarios[goal.scenario].peers:
+            raise ValueError(f"scenario {goal.scenario} has no peer {peer!r}, but a goal names it")
     return goal

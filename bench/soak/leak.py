@@ -17,9 +17,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from runner.websocket import frame, handshake  # noqa: E402
-from runner import peers, wrk  # noqa: E402
+from runner import loads, peers  # noqa: E402
 from runner.peers import Server  # noqa: E402
-from runner.plan import static_folder  # noqa: E402
 from runner.scenarios import Scenario  # noqa: E402
 
 # R's heap and the allocator breathe by a few MiB; the leak that this was written for was 270 bytes a request.
@@ -28,14 +27,14 @@ TENTHS = 10
 WORKERS = 8
 ROUND_S = 5
 # The answer is the same whether the app has read the body or not (`leak` in peers/handlers.R).
-POST = Scenario("leak", "", ["rookery"], connections=50, body_bytes=1)
+POST = Scenario("leak", "", ["rookery"], "http", connections=50, body_bytes=1)
 
 
 def posts(server: Server, count: int) -> None:
     """At least `count` POSTs of one byte, half of them read by the app."""
     done = 0.0
     while done < count:
-        done += wrk.run(server, POST, ROUND_S, "free")["requests_per_second"] * ROUND_S
+        done += loads.http(server, POST, ROUND_S)["requests_per_second"] * ROUND_S
 
 
 def sockets(server: Server, count: int) -> None:
@@ -74,7 +73,7 @@ def main() -> int:
     arguments.add_argument("--posts", type=int, default=5_000_000)
     arguments.add_argument("--sockets", type=int, default=200_000)
     chosen = arguments.parse_args()
-    server = peers.start("rookery", "leak", static_folder(), "free")
+    server = peers.start("rookery", "leak")
     try:
         loads = (("POSTs", chosen.posts, posts), ("WebSockets", chosen.sockets, sockets))
         return 0 if all([measure(name, count, load, server) for name, count, load in loads if count]) else 1

@@ -23,9 +23,9 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from runner import build, machine, peers  # noqa: E402
+from runner.memory import settled_memory  # noqa: E402
 from runner.peers import Server  # noqa: E402
-from runner.plan import static_folder  # noqa: E402
-from runner.websocket_group import settled_memory  # noqa: E402
+from runner.report import table  # noqa: E402
 
 LOAD = Path(__file__).with_name("load.py")
 # The first part; shorter where the whole is.
@@ -124,11 +124,6 @@ class Clients:
             self.counts[kind] = [before[0] + done, before[1] + failed, before[2] or reason]
 
 
-def table(rows: list[tuple[str, Level]]) -> list[str]:
-    lines = ["| | second | descriptors | threads | RSS MiB |", "|---|---|---|---|---|"]
-    return lines + [f"| {name} | {at.second} | {at.descriptors} | {at.threads} | {at.rss / 2**20:.1f} |" for name, at in rows]
-
-
 def middle(levels: list[Level], name: str) -> Level:
     """The medians of a stretch of samples."""
     values = [round(median(getattr(level, key) for level in levels)) for key in ("descriptors", "threads", "rss")]
@@ -172,7 +167,8 @@ def soak(server: Server, seconds: int) -> int:
     tenths = [loaded[at : at + tenth] for at in range(0, len(loaded) - tenth + 1, tenth)]
     rows += [("under load, median of a tenth", middle(levels, "load")) for levels in tenths]
     rows += [("**at the end, load taken away**", end)]
-    print("\n".join(table(rows)))
+    lines = [[name, *map(str, (at.second, at.descriptors, at.threads, f"{at.rss / 2**20:.1f}"))] for name, at in rows]
+    print("\n".join(table(["", "second", "descriptors", "threads", "RSS MiB"], lines)))
     rounds = ", ".join(f"{kind} {done}" for kind, (done, _, _) in clients.counts.items())
     print(f"\nDone (rounds; a round may be a hundred requests): {rounds}; {clients.kills} clients killed.")
     more_rss = MORE_RSS if first == FIRST_S else MORE_RSS_YOUNG
@@ -195,7 +191,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     machine.raise_descriptor_limit()
     machine.own_network()
-    server = peers.start("rookery", "soak", static_folder(), "free")
+    server = peers.start("rookery", "soak")
     try:
         return soak(server, seconds)
     except RuntimeError as error:

@@ -1,218 +1,209 @@
 """Tests of the runner's judgement: python3 -m unittest discover -s bench/tests"""
 
+import copy
 import json
 import re
 import subprocess
 import sys
 import tempfile
 import unittest
+from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+BENCH = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(BENCH))
 
-from runner import flame, gate, goals, groups, peers, plot, readme, report, websocket, wrk  # noqa: E402
-from runner.allocations import _size  # noqa: E402
-from runner.plan import Options  # noqa: E402
-from runner.sampling import FAILED, MISSING, Cell, interleave, pairwise, ratio  # noqa: E402
-from runner.scenarios import Scenario, ScenarioError, group_names, load_group  # noqa: E402
+from runner import flame, gate, goals, groups, loads, peers, readme, websocket  # noqa: E402
+from runner.report import Report  # noqa: E402
+from runner.sampling import FAILED, MISSING, Cell, Missing, interleave, pairwise, ratio  # noqa: E402
+from runner.scenarios import Group, Scenario, load_group, load_groups  # noqa: E402
 from soak import run as soak  # noqa: E402
 
-SCENARIOS = Path(__file__).resolve().parent.parent / "scenarios"
-
+GROUPS = load_groups(BENCH / "scenarios")
+RATE = "requests_per_second"
 TEXT = '''
 kind = "http"
+peers.both = ["rookery", "httpuv"]
+defaults = { connections = 10, seconds = 1.0 }
 scenarios = """
-name  | peers
-hello | rookery httpuv
+name  | peers          | seconds | quick | with                             | what
+# no row
+hello | both           |         | false | send = { Connection = "close" }  | A, "quoted".
+help  | rookery hyper  | 2.5     |       | connections = 3                  |
+post  | both           |         |       |                                  | B.
 """
 goals = """
-scenario | metric              | kind   | against   | floor   | aim
-hello    | requests_per_second | {kind} | {against} | {floor} | {aim}
+scenario | metric              | kind      | against | floor | aim | source
+hello    | requests_per_second | ratio_min | httpuv  | 1     | 2   | issue 2: in words
+he*      | x y                 | max       |         | 1     |     |
 """
 '''
 
 
-def group_of(text: str):
+def group_of(text: str) -> Group:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "r-http.toml"
         path.write_text(text, encoding="utf-8")
         return load_group(path)
 
 
-def cell_of(peer: str, *rates: float) -> Cell:
-    return Cell("hello", peer, samples=[{"requests_per_second": rate, "p50_us": 1e6 / rate} for rate in rates])
+def cell_of(peer: str, *rates: float, scenario: str = "hello") -> Cell:
+    return Cell(scenario, peer, figures={RATE: list(rates), "cpu_us_per_request": [1e6 / rate for rate in rates]})
+
+
+ABSENT = Cell("hello", "httpuv", MISSING, "no httpuv")
 
 
 class Scenarios(unittest.TestCase):
-    def test_every_file_of_the_tree_loads(self):
-        names = group_names(SCENARIOS)
-        self.assertIn("r-http", names)
-        for name in names:
-            group = load_group(SCENARIOS / f"{name}.toml")
-            self.assertTrue(group.scenarios, name)
-
-    def test_a_goal_for_a_peer_that_is_not_there_is_refused(self):
-        with self.assertRaisesRegex(ScenarioError, "nginx"):
-            group_of(TEXT.format(kind="ratio_min", against="nginx", floor=1, aim=2))
-
-    def test_an_unknown_kind_of_goal_is_refused(self):
-        with self.assertRaisesRegex(ScenarioError, "ratio_mean"):
-            group_of(TEXT.format(kind="ratio_mean", against="httpuv", floor=1, aim=2))
-
-    def test_a_misspelt_key_is_refused(self):
-        text = TEXT.format(kind="ratio_min", against="httpuv", floor=1, aim=2).replace("floor", "flour")
-        with self.assertRaisesRegex(ScenarioError, "flour"):
-            group_of(text)
-
-
-class Tables(unittest.TestCase):
-    TEXT = '''
-kind = "http"
-peers.both = ["rookery", "httpuv"]
-defaults = { connections = 10, seconds = 1.0 }
-scenarios = """
-name      | peers          | seconds | quick | with                                       | what
-# no row
-a-1       | both           |         | false | send = { Connection = "close" }, idle = true | A, "quoted".
-a-2       | rookery hyper  | 2.5     |       | connections = 3                            |
-b         | both           |         |       |                                            | B.
-"""
-goals = """
-scenario | metric | kind      | against | floor | source
-a*       | x y    | max       |         | 1     | issue 2: in words
-b a-1    | x      | ratio_min | httpuv  | 0.5   |
-"""
-'''
-
     def test_a_row_is_a_scenario_over_the_defaults(self):
-        first, second, third = group_of(self.TEXT).scenarios
-        self.assertEqual((first.peers, first.seconds, first.connections, first.quick), (["rookery", "httpuv"], 1.0, 10, False))
-        self.assertEqual((first.send, first.extra, first.what), ({"Connection": "close"}, {"idle": True}, 'A, "quoted".'))
-        self.assertEqual((second.peers, second.seconds, second.connections, second.what), (["rookery", "hyper"], 2.5, 3, ""))
-        self.assertEqual((third.quick, third.extra), (True, {}))
+        first, second, third = group_of(TEXT).scenarios
+        self.assertEqual((first.peers, first.seconds, first.connections), (["rookery", "httpuv"], 1.0, 10))
+        self.assertEqual((first.quick, first.send, first.what), (False, {"Connection": "close"}, 'A, "quoted".'))
+        self.assertEqual((second.peers, second.seconds, second.connections), (["rookery", "hyper"], 2.5, 3))
+        self.assertEqual((third.quick, third.send, second.what), (True, {}, ""))
 
     def test_a_row_is_a_goal_of_each_scenario_and_metric(self):
-        found = [(goal.scenario, goal.metric, goal.against, goal.floor, goal.source) for goal in group_of(self.TEXT).goals]
-        expected = [(name, metric, None, 1.0, "issue 2: in words") for name in ("a-1", "a-2") for metric in "xy"]
-        self.assertEqual(found, [*expected, ("b", "x", "httpuv", 0.5, ""), ("a-1", "x", "httpuv", 0.5, "")])
+        first, *others = group_of(TEXT).goals
+        self.assertEqual((first.against, first.floor, first.aim, first.source), ("httpuv", 1.0, 2.0, "issue 2: in words"))
+        found = [(goal.scenario, goal.metric, goal.against, goal.aim) for goal in others]
+        self.assertEqual(found, [(name, metric, None, None) for name in ("hello", "help") for metric in "xy"])
 
     def test_what_fits_nothing_is_refused(self):
-        for was, now, said in (("b a-1", "c*", "c\\*"), ("b         |", "b | c | 1 | | | | x |", "more cells"), ("peers.", "piers.", "piers")):
-            with self.subTest(now), self.assertRaisesRegex(ScenarioError, said):
-                group_of(self.TEXT.replace(was, now))
+        for was, now, said in (
+            ("he*", "c*", "c\\*"),
+            ("post  |", "post | a | 1 | | | | x |", "more cells"),
+            ("peers.", "piers.", "piers"),
+            ("floor", "flour", "flour"),
+            ("quick", "quack", "quack"),
+            ("ratio_min", "ratio_mean", "ratio_mean"),
+            ("| httpuv  |", "| nginx  |", "nginx"),
+            ("defaults", 'base = "hullo"\ndefaults', "hullo"),
+            ("help ", "hello", "two scenarios"),
+        ):
+            with self.subTest(now), self.assertRaisesRegex(ValueError, said):
+                group_of(TEXT.replace(was, now))
 
-
-class Groups(unittest.TestCase):
     def test_every_scenario_of_the_tree_is_measured_in_its_way(self):
-        # The real signatures: a group that calls one as it was before is caught here and not in a run of half an hour.
-        ways = {name: mock.create_autospec(function) for name, function in groups.WAYS.items()}
-        options = Options(quick=False, placement="free", only=[], only_peers=[], say=lambda _: None)
-        for name in group_names(SCENARIOS):
-            group = load_group(SCENARIOS / f"{name}.toml")
+        # The real signatures: a way that is called as it was before is caught here and not in a run of half an hour.
+        asked = Namespace(quick=False, placement="free", scenario=[], peer=[], flame=False)
+        samples = {name: mock.create_autospec(way.sample, return_value={}) for name, way in groups.WAYS.items()}
+        ways = {name: replace(way, sample=samples[name], variables=dict) for name, way in groups.WAYS.items()}
+        server = mock.create_autospec(peers.Server, instance=True)
+        server.memory_bytes.return_value = 1
+        for name, group in GROUPS.items():
             with (
-                mock.patch.object(groups, "prepare", return_value={}),
-                mock.patch.object(groups, "_binaries"),
-                mock.patch.object(groups.wrk, "is_here", return_value=True),
-                mock.patch.object(groups.http_group, "measure", autospec=True) as load,
-                mock.patch.object(groups.micro_group, "measure", autospec=True, return_value=[]) as micro,
                 mock.patch.dict(groups.WAYS, ways),
+                mock.patch.multiple(groups, _absent=mock.DEFAULT, own_network=mock.DEFAULT, say=mock.DEFAULT) as parts,
+                mock.patch.object(groups.micro, "built", autospec=True, return_value=({}, "")),
+                mock.patch.object(groups.micro, "measure", autospec=True, return_value=[]) as micro,
+                mock.patch.object(groups.flame, "record", autospec=True, return_value=""),
+                mock.patch.object(groups.loads, "check", autospec=True),
+                mock.patch.object(groups.Servers, "get", autospec=True, return_value=server),
             ):
-                cells = groups.run(group, options, lambda: False)
+                parts["_absent"].return_value = {}
+                asked.out = Path()
+                cells = groups.run(group, asked)
+            self.assertEqual({cell.status for cell in cells} - {"ok"}, set(), [cell.reason for cell in cells])
             served = {cell.scenario for cell in cells} | {call.args[0].name for call in micro.call_args_list}
             self.assertEqual(served, {scenario.name for scenario in group.scenarios}, name)
-            for call in load.call_args_list:
-                self.assertTrue(all(isinstance(row, groups.http_group.Row) for row in call.args[0]))
 
 
 class Ratios(unittest.TestCase):
     def test_ratios_are_taken_turn_by_turn(self):
         # The machine slows to a tenth in the second turn: the medians' ratio would be 20, each turn's is 2.
         ours, other = cell_of("rookery", 2000, 200, 200), cell_of("httpuv", 1000, 100, 100)
-        self.assertEqual(pairwise(ours, other, "requests_per_second", ratio), [2, 2, 2])
+        self.assertEqual(pairwise(ours, other, RATE), [2, 2, 2])
+        self.assertEqual(pairwise(ours, cell_of("httpuv", 100), RATE), [20, 2, 2])
+        self.assertEqual(pairwise(ours, ABSENT, RATE), [])
 
     def test_nothing_against_nothing_is_as_much(self):
-        self.assertEqual(ratio(0, 0), 1)
-        self.assertEqual(ratio(1, 0), float("inf"))
-
-    def test_a_missing_peer_gives_no_ratio(self):
-        other = Cell("hello", "httpuv", status=MISSING)
-        self.assertEqual(pairwise(cell_of("rookery", 1), other, "requests_per_second", ratio), [])
+        self.assertEqual((ratio(0, 0), ratio(1, 0)), (1, float("inf")))
 
     def test_samples_are_interleaved_and_a_failure_ends_its_cell_only(self):
         order = []
-        row = [Cell("hello", "a"), Cell("hello", "b")]
+        row = [Cell("hello", peer) for peer in "abc"]
 
-        def take(cell: Cell) -> dict[str, float]:
-            order.append(cell.peer)
-            if cell.peer == "b" and order.count("b") == 2:
+        def take(peer: str) -> dict[str, float]:
+            order.append(peer)
+            if peer == "c":
+                raise Missing("never here")
+            if peer == "b" and order.count("b") == 2:
                 raise RuntimeError("gone")
-            return {"requests_per_second": 1.0}
+            return {RATE: 1.0}
 
-        interleave(row, take, samples=3)
-        self.assertEqual(order, ["a", "b", "a", "b", "a"])
-        self.assertEqual((row[0].status, row[1].status, row[1].reason), ("ok", FAILED, "gone"))
+        interleave([(cell, lambda peer=cell.peer: take(peer)) for cell in row], samples=3)
+        self.assertEqual("".join(order), "abcaba")
+        found = [(cell.status, cell.reason) for cell in row]
+        self.assertEqual(found, [("ok", ""), (FAILED, "gone"), (MISSING, "never here")])
+
+    def test_a_load_that_does_not_end_fails_its_cell_and_not_the_run(self):
+        server = mock.create_autospec(peers.Server, instance=True, port=1)
+        server.cpu_seconds.return_value = 0.0
+        cell = Cell("hello", "httpuv")
+        with mock.patch("runner.machine.subprocess.run", side_effect=subprocess.TimeoutExpired("wrk", 1)):
+            with mock.patch("runner.loads.shutil.which"), cell.attempt():
+                loads.http(server, Scenario("hello", "", ["httpuv"], "http"), 1)
+        self.assertEqual((cell.status, cell.reason[:15]), (FAILED, "wrk did not end"))
 
 
 class Goals(unittest.TestCase):
-    def judge(self, floor: float, aim: float, *cells: Cell, kind: str = "ratio_min"):
-        group = group_of(TEXT.format(kind=kind, against="httpuv", floor=floor, aim=aim))
-        return goals.judge(group, list(cells), {"hello"})[0]
+    def judge(self, kind: str, floor: float, aim: float, *cells: Cell, against: str = "httpuv", text: str = TEXT):
+        goal = f"{kind} | {against} | {floor} | {aim} | issue 2"
+        return goals.judge(group_of(text.replace("ratio_min | httpuv  | 1     | 2   | issue 2", goal)), list(cells))[0]
 
     def test_floor_and_aim(self):
         cells = cell_of("rookery", 200, 300, 250), cell_of("httpuv", 100, 100, 100)
-        self.assertEqual(self.judge(3, 4, *cells).status, goals.MISSED)
-        self.assertEqual(self.judge(2, 4, *cells).status, goals.MET)
-        self.assertEqual(self.judge(2, 2.5, *cells).status, goals.MET_AIM)
-        self.assertEqual(self.judge(2.5, 2.5, *cells, kind="ratio_max").status, goals.MET_AIM)
-        self.assertEqual(self.judge(2.4, 2, *cells, kind="ratio_max").status, goals.MISSED)
-        self.assertEqual(self.judge(150, 0, *cells, kind="difference_max").status, goals.MET)
-        self.assertEqual(self.judge(149, 0, *cells, kind="difference_max").status, goals.MISSED)
+        for kind, floor, aim, status in (
+            ("ratio_min", 3, 4, goals.MISSED),
+            ("ratio_min", 2, 4, goals.MET),
+            ("ratio_min", 2, 2.5, goals.MET_AIM),
+            ("ratio_max", 2.5, 2.5, goals.MET_AIM),
+            ("ratio_max", 2.4, 2, goals.MISSED),
+            ("difference_max", 150, 0, goals.MET),
+            ("difference_max", 149, 0, goals.MISSED),
+        ):
+            self.assertEqual(self.judge(kind, floor, aim, *cells).status, status, (kind, floor, aim))
+        self.assertEqual(self.judge("max", 250, 0, *cells, against="").status, goals.MET)
 
     def test_what_was_not_measured_is_not_met(self):
-        verdict = self.judge(1, 2, cell_of("rookery", 1), Cell("hello", "httpuv", status=MISSING))
-        self.assertEqual(verdict.status, goals.NOT_MEASURED)
-        self.assertFalse(goals.all_floors_met([verdict]))
-        self.assertIn("httpuv MISSING", verdict.line())
-
-    def test_a_peer_left_out_is_not_met(self):
-        self.assertEqual(self.judge(1, 2, cell_of("rookery", 1)).status, goals.NOT_MEASURED)
+        missing, left_out = (self.judge("ratio_min", 1, 2, cell_of("rookery", 1), *more) for more in ([ABSENT], []))
+        self.assertEqual((missing.status, left_out.status), (goals.NOT_MEASURED, goals.NOT_MEASURED))
+        self.assertFalse(goals.all_floors_met([missing]))
+        self.assertIn("httpuv MISSING", missing.line())
 
     def test_a_goal_beside_another_scenario(self):
-        text = TEXT.replace("hello | rookery httpuv", "hello-10 | rookery\nhello | rookery").replace("against  ", "beside")
-        text = text.format(kind="ratio_min", against="hello-10", floor=0.85, aim=1)
-        base = cell_of("rookery", 1000, 100)
-        base.scenario = "hello-10"
-        cells = [base, cell_of("rookery", 900, 90)]
-        verdict = goals.judge(group_of(text), cells, {"hello", "hello-10"})[0]
+        text = TEXT.replace("against", "beside")
+        cells = [cell_of("rookery", 1000, 100, scenario="post"), cell_of("rookery", 900, 90)]
+        verdict = self.judge("ratio_min", 0.85, 1, *cells, against="post", text=text)
         self.assertEqual((verdict.status, verdict.figure), (goals.MET, 0.9))
-        self.assertIn("rookery / rookery in hello-10 = 0.9", verdict.line())
-        self.assertEqual(goals.judge(group_of(text), cells, {"hello"})[0].status, goals.NOT_MEASURED)
-        with self.assertRaisesRegex(ScenarioError, "nowhere"):
-            group_of(text.replace("ratio_min | hello-10", "ratio_min | nowhere"))
+        self.assertIn("rookery / rookery in post = 0.9", verdict.line())
+        alone = self.judge("ratio_min", 0.85, 1, cells[1], against="post", text=text)
+        self.assertEqual(alone.status, goals.NOT_MEASURED)
+        with self.assertRaisesRegex(ValueError, "nowhere"):
+            self.judge("ratio_min", 0.85, 1, against="nowhere", text=text)
 
     def test_the_counting_line(self):
         cells = cell_of("rookery", 200), cell_of("httpuv", 100)
-        line = goals.count_line([self.judge(1, 2, *cells), self.judge(3, 4, *cells)])
+        line = goals.count_line([self.judge("ratio_min", floor, aim, *cells) for floor, aim in ((1, 2), (3, 4))])
         self.assertEqual(line, "goals: 1 of 2 floors met, 1 of 2 aims met, 1 missed, 0 not measured")
 
 
 class Gate(unittest.TestCase):
     STORED = {"error": {"new/ours": {"allocs_per_op": 1.0, "instructions": 100.0}}}
 
-    def differs(self, **now: float) -> list[str]:
-        return gate.compare(self.STORED, {"error": {"new/ours": now}})
+    def differs(self, is_comparable: bool = True, **now: float) -> list[str]:
+        return gate.compare(self.STORED, {"error": {"new/ours": now}}, is_comparable)
 
     def test_what_is_stored_is_a_line_a_case(self):
         text = gate.as_text({"libc": "x"}, self.STORED)
         self.assertEqual(json.loads(text), {"libc": "x", "groups": self.STORED})
         self.assertIn('\n   "new/ours": {"allocs_per_op": 1.0, "instructions": 100.0}\n', text)
 
-    def test_two_per_cent_of_instructions_pass(self):
+    def test_two_per_cent_of_instructions_pass_and_more_and_less_differ(self):
         self.assertEqual(self.differs(allocs_per_op=1.0, instructions=101.9), [])
         self.assertEqual(self.differs(allocs_per_op=1.0, instructions=98.1), [])
-
-    def test_more_and_less_both_differ(self):
         self.assertIn("worse", self.differs(allocs_per_op=1.0, instructions=102.1)[0])
         self.assertIn("--gate-write", self.differs(allocs_per_op=1.0, instructions=97.9)[0])
 
@@ -221,45 +212,45 @@ class Gate(unittest.TestCase):
 
     def test_no_benchmark_throws_dice(self):
         # `select!` begins at a random branch unless it is biased: echo-512 cost 4,197 to 4,340 instructions, by chance.
-        for source in Path(gate.build.BENCH, "micro").rglob("*.rs"):
+        for source in (BENCH / "micro").rglob("*.rs"):
             for select in re.findall(r"select! *\{\s*(\w+;)?", source.read_text()):
                 self.assertEqual(select, "biased;", source)
 
     def test_a_case_or_metric_that_comes_or_goes_differs(self):
-        self.assertEqual(len(gate.compare(self.STORED, {"error": {}})), 1)
-        self.assertEqual(len(gate.compare({}, self.STORED)), 1)
+        gone = gate.compare(self.STORED, {"error": {}})
+        self.assertEqual(gone[0], "error new/ours allocs_per_op: only in gate.json")
+        self.assertIn("only measured", gate.compare({}, self.STORED)[0])
         self.assertEqual(len(self.differs(allocs_per_op=1.0)), 1)
 
     def test_instructions_of_another_compiler_are_not_compared(self):
-        now = {"error": {"new/ours": {"allocs_per_op": 2.0, "instructions": 300.0}}}
-        lines = gate.compare(self.STORED, now, instructions=False)
+        lines = self.differs(False, allocs_per_op=2.0, instructions=300.0)
         self.assertEqual(lines, ["error new/ours allocs_per_op: 2, was 1 (worse)"])
 
 
 class Reports(unittest.TestCase):
-    def setUp(self):
-        self.group = group_of(TEXT.format(kind="ratio_min", against="httpuv", floor=1, aim=2))
-        self.cells = [cell_of("rookery", 2000, 3000), Cell("hello", "httpuv", status=MISSING, reason="no httpuv")]
-        self.verdicts = goals.judge(self.group, self.cells, {"hello"})
+    CELLS = [cell_of("rookery", 2000, 3000), ABSENT]
 
-    def options(self, others: float) -> Options:
-        return Options(quick=False, placement="pinned", only=[], only_peers=[], say=print, others=others)
+    def report(self, *cells: Cell, others: float = 0.0, text: str = TEXT) -> Report:
+        return Report(group_of(text), Namespace(quick=False, placement="pinned"), list(cells), {"kernel": "6"}, others)
 
     def test_the_table_says_what_is_missing_and_why(self):
-        text = report.markdown(self.group, self.cells, self.verdicts, {"kernel": "6"}, self.options(0.0))
-        self.assertIn("| rookery | 2,500 (2,000..3,000) | 1 |", text)
-        self.assertIn("| httpuv | MISSING |", text)
-        self.assertIn("no httpuv", text)
+        text = self.report(*self.CELLS).markdown()
+        self.assertIn("| rookery | 2,500 (2,000..3,000) | 1 | 417 |", text)
+        self.assertIn("| httpuv | MISSING | - | MISSING |\n- httpuv: MISSING: no httpuv", text)
+        self.assertIn("not measured  hello requests_per_second: rookery / httpuv = httpuv MISSING", text)
         self.assertNotIn("NOT TO BE QUOTED", text)
-
-    def test_a_noisy_machine_is_named(self):
-        self.assertIn("NOT TO BE QUOTED", report.conditions(self.group, self.options(0.5)))
+        self.assertIn("NOT TO BE QUOTED", self.report(others=0.5).markdown())
 
     def test_the_plot_has_a_bar_for_what_was_measured_only(self):
-        picture = plot.svg(self.group, self.cells, "conditions & such")
+        picture = self.report(*self.CELLS).picture()
         self.assertEqual(picture.count("<rect"), 2)  # the background and one bar
-        self.assertIn("MISSING", picture)
-        self.assertIn("conditions &amp; such", picture)
+        self.assertIn("httpuv MISSING", picture)
+
+    def test_every_row_stands_beside_the_base_and_the_other_peer(self):
+        rates = {("hello", "rookery"): 2000, ("hello", "httpuv"): 100, ("post", "rookery"): 500, ("post", "httpuv"): 250}
+        cells = [cell_of(peer, rate, rate, scenario=scenario) for (scenario, peer), rate in rates.items()]
+        table = self.report(*cells, text='base = "hello"\n' + TEXT).markdown().split("### Beside hello")[1]
+        self.assertIn("| post | 500 | 0.25 | 250 | 2.00 | 2,000 | 4.00 | 4,000 | 0.5 |", table)
 
 
 class Readme(unittest.TestCase):
@@ -270,24 +261,18 @@ class Readme(unittest.TestCase):
 
     def setUp(self):
         self.results = {}
-        for name in readme.GROUPS:
-            scenarios = [
-                {
-                    "name": scenario,
-                    "cells": [
-                        {"peer": "rookery", "status": "ok", "median": {metric: 2500}},
-                        {"peer": "httpuv", "status": "ok", "median": {metric: 1000}, "ratio_of_ours": {"turns": [2, 3]}},
-                        {"peer": "nanonext", "status": MISSING, "reason": "no nanonext"},
-                    ],
-                }
-                for group, scenario, metric, _ in readme.ROWS
-                if group == name
+        for group, shown in readme.shown().items():
+            metric = GROUPS[group].metric
+            cells = [
+                {"peer": "rookery", "status": "ok", "median": {metric: 2500}},
+                {"peer": "httpuv", "status": "ok", "median": {metric: 1000}, "ratio_of_ours": {"turns": [2, 3]}},
+                {"peer": "nanonext", "status": MISSING, "reason": "no nanonext"},
             ]
-            goals_ = [{"scenario": "cold", "against": "httpuv", "status": goals.MISSED}] if name == "startup" else []
-            self.results[name] = {
-                "quick": False, "others": 0.0, "when": "2026-01-02T03:04:05Z", "goals": goals_,
-                "machine": dict(self.ABOUT), "scenarios": scenarios,
+            self.results[group] = {
+                "quick": False, "others": 0.0, "when": "2026-01-02T03:04:05Z", "goals": [], "machine": dict(self.ABOUT),
+                "scenarios": [{"name": name, "cells": copy.deepcopy(cells)} for name in shown],
             }  # fmt: skip
+        self.results["startup"]["goals"].append({"scenario": "cold", "against": "httpuv", "status": goals.MISSED})
 
     def written(self) -> str:
         with tempfile.TemporaryDirectory() as name:
@@ -305,62 +290,58 @@ class Readme(unittest.TestCase):
 
     def test_the_table_goes_between_its_marks_with_machine_versions_date_and_commit(self):
         text = self.written()
-        self.assertIn("hello world, 10 connections: requests/s | 2,500 | 1,000 (x 2.50) \\* | not here | - |", text)
-        self.assertIn("`Connection: close`, 10 clients: requests/s | 2,500 | 1,000 (x 2.50) | not here | - |", text)
-        self.assertIn("\\* Mostly a stall", text)
-        self.assertIn("Not installed here: nanonext", text)
-        self.assertIn("P, 2 cores, 24 GiB, Linux 6, R 4.2.2; httpuv 1.6.9, later 1.3.0.", text)
-        self.assertIn("Measured on 2026-01-02 at commit abc", text)
-        self.assertIn("Of the 1 floors of r-http, r-websocket, startup, 0 are met; missed: cold against httpuv.", text)
+        for part in (
+            "hello world, 10 connections: requests/s | 2,500 | 1,000 (x 2.50) \\* | not here | - |",
+            "`Connection: close`, 10 clients: requests/s | 2,500 | 1,000 (x 2.50) | not here | - |",
+            "\\* Mostly a stall",
+            "Not installed here: nanonext",
+            "P, 2 cores, 24 GiB, Linux 6, R 4.2.2; httpuv 1.6.9, later 1.3.0.",
+            "Measured on 2026-01-02 at commit abc",
+            "Of the 1 floors of r-http, r-websocket, startup, 0 are met; missed: cold against httpuv.",
+        ):
+            self.assertIn(part, text)
         self.assertNotIn("\nold\n", text)
         self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
 
     def test_the_plot_shows_the_rates_of_the_table(self):
-        rates = [row for row in readme.ROWS if row[2] in report.MORE_IS_BETTER]
         picture = readme.picture(self.results)
-        self.assertEqual(picture.count("<rect"), 1 + len(readme.PEERS) * (1 + len(rates)))
-        self.assertEqual(picture.count(">2,500<"), len(rates))
+        # The background, the legend, and a bar for each of two peers that are here in each of nine rows.
+        self.assertEqual(picture.count("<rect"), 1 + len(readme.PEERS) + 2 * 9)
+        self.assertEqual(picture.count(">2,500<"), 9)
         self.assertEqual(picture.count(">1,000 *<"), len(readme.STALLED))
         self.assertIn("2026-01-02, commit abc", picture)
         self.assertIn(">hello world, Connection: close, 10 clients<", picture)
 
     def test_the_plot_that_is_kept_is_of_the_table_that_is_kept(self):
-        root = SCENARIOS.parent.parent
-        text = (root / "README.md").read_text(encoding="utf-8")
-        kept = (root / readme.PLOT).read_text(encoding="utf-8")
+        text = (BENCH.parent / "README.md").read_text(encoding="utf-8")
+        kept = (BENCH.parent / readme.PLOT).read_text(encoding="utf-8")
         self.assertIn(f"]({readme.PLOT})", text)
-        for row in readme.ROWS:
-            if row[2] in report.MORE_IS_BETTER:
-                line = next(line for line in text.splitlines() if line.startswith(f"| {row[3]} |"))
-                for cell in line.split("|")[2:-1]:
-                    self.assertIn(">" + cell.partition("(")[0].replace("\\*", "").strip(), kept, line)
+        labels = [label for shown in readme.shown().values() for label in shown.values()]
+        for label in (label for label in labels if label.endswith(readme.RATE)):
+            line = next(line for line in text.splitlines() if line.startswith(f"| {label} |"))
+            for cell in line.split("|")[2:-1]:
+                self.assertIn(">" + cell.partition("(")[0].replace("\\*", "").strip(), kept, line)
 
     def test_what_is_not_to_be_quoted_is_refused(self):
-        def refused(group: str, **changes: object) -> str:
+        for group, changes, said in (
+            ("r-http", {"others": 0.5}, "r-http: other programs used 50% of the machine"),
+            ("startup", {"quick": True}, "startup: short samples"),
+            ("r-websocket", {"machine": {**self.ABOUT, "build": "2"}}, "not of one build: r-http 1, r-websocket 2"),
+            ("r-http", {"machine": {**self.ABOUT, "commit": "abc+"}}, "not committed"),
+            ("startup", {"scenarios": []}, "left out of the run: cold"),
+        ):
             self.setUp()
             self.results[group].update(changes)
-            return self.written()
-
-        self.assertIn("r-http: other programs used 50% of the machine", refused("r-http", others=0.5))
-        self.assertIn("startup: short samples", refused("startup", quick=True))
-        self.assertIn("not of one build: r-http 1, r-websocket 2", refused("r-websocket", machine={**self.ABOUT, "build": "2"}))
-        self.assertIn("not committed", refused("r-http", machine={**self.ABOUT, "commit": "abc+"}))
-        self.assertIn("left out of the run: cold", refused("startup", scenarios=[]))
+            self.assertIn(said, self.written())
         self.setUp()
         self.results["r-http"]["scenarios"][0]["cells"][1].update(status=FAILED, reason="gone")
         self.assertIn("httpuv FAILED in hello-10: gone", self.written())
-        self.setUp()
         del self.results["startup"]
         self.assertIn("no results of startup", self.written())
 
-    def test_every_row_is_a_scenario(self):
-        for name in readme.GROUPS:
-            known = {scenario.name for scenario in load_group(SCENARIOS / f"{name}.toml").scenarios}
-            self.assertLessEqual({row[1] for row in readme.ROWS if row[0] == name}, known)
-
     def test_the_first_command_is_on_the_first_screen(self):
         # 24 lines of 120 columns
-        text = (SCENARIOS.parent.parent / "README.md").read_text(encoding="utf-8").split("```", 1)[0]
+        text = (BENCH.parent / "README.md").read_text(encoding="utf-8").split("```", 1)[0]
         self.assertLessEqual(sum(1 + len(line) // 120 for line in text.splitlines()), 24)
 
 
@@ -377,29 +358,23 @@ R  100
 \t  ff6c [unknown] (/usr/lib/R/lib/libR.so)
 """
 
-    def test_stacks_fold_into_a_tree(self):
-        root = flame.fold(self.PRINTED)
-        library = root.inner["R"].inner["[libR.so]"]
-        self.assertEqual((root.samples, library.samples), (2, 2))
-        self.assertEqual(library.inner["bare_serve"].inner["flush"].samples, 1)
-
-    def test_the_picture_shows_shares(self):
-        self.assertIn("<title>flush: 1 samples, 50.0%</title>", flame.svg(flame.fold(self.PRINTED), "x"))
+    def test_stacks_fold_into_a_picture_of_their_shares(self):
+        samples = flame.fold(self.PRINTED)
+        library = ("all", "R", "[libR.so]")
+        self.assertEqual((samples["all",], samples[library], samples[*library, "bare_serve", "flush"]), (2, 2, 1))
+        self.assertIn("<title>flush: 1 samples, 50.0%</title>", flame.svg(samples, "x"))
 
 
 class Soak(unittest.TestCase):
     REFERENCE = soak.Level(60, "reference", 12, 4, 100 << 20)
-    COUNTS = {"get": [5, 0, ""]}
 
-    def left(self, descriptors: int = 12, threads: int = 4, mib: int = 100, sockets: int = 0, **counts: list) -> str:
+    def left(self, descriptors: int = 12, threads: int = 4, mib: int = 100, sockets: int = 0, get: object = (5, 0, "")) -> str:
         end = soak.Level(600, "end", descriptors, threads, mib << 20)
-        return "; ".join(soak.complaints(self.REFERENCE, end, sockets, counts or self.COUNTS))
+        return "; ".join(soak.complaints(self.REFERENCE, end, sockets, {"get": get}))
 
-    def test_nothing_left_passes(self):
+    def test_nothing_left_passes_and_what_is_left_is_named(self):
         self.assertEqual(self.left(), "")
         self.assertEqual(self.left(descriptors=11, threads=3, mib=111), "")
-
-    def test_what_is_left_is_named(self):
         self.assertEqual(self.left(descriptors=13), "descriptors: +1 since the reference, at most +0")
         self.assertEqual(self.left(threads=5), "threads: +1 since the reference, at most +0")
         self.assertEqual(self.left(mib=113), "rss: +13 MiB since the reference, at most +12")
@@ -415,43 +390,6 @@ class Soak(unittest.TestCase):
             frame = websocket.frame(2, payload)
             key, masked = frame[head : head + 4], frame[head + 4 :]
             self.assertEqual(bytes(byte ^ key[i % 4] for i, byte in enumerate(masked)), payload)
-
-
-class Neighbours(unittest.TestCase):
-    def test_every_row_stands_beside_the_base_and_the_other_peer(self):
-        text = 'kind = "http"\nbase = "hello"\ndefaults.peers = ["rookery", "httpuv"]\nscenarios = """\nname\nhello\npost\n"""'
-        cells = []
-        for scenario, peer, rate, cost in (
-            ("hello", "rookery", 2000, 10),
-            ("hello", "httpuv", 100, 50),
-            ("post", "rookery", 500, 40),
-            ("post", "httpuv", 250, 80),
-        ):
-            sample = {"requests_per_second": rate, "cpu_us_per_request": cost}
-            cells.append(Cell(scenario, peer, samples=[sample, sample]))
-        options = Options(quick=False, placement="pinned", only=[], only_peers=[], say=print)
-        table = report.markdown(group_of(text), cells, [], {}, options).split("### Beside hello")[1]
-        self.assertIn("| post | 500 | 0.25 | 40.0 | 4.00 | 2.00 | 80.0 | 0.5 |", table)
-
-    def test_an_unknown_base_is_refused(self):
-        with self.assertRaisesRegex(ScenarioError, "hullo"):
-            group_of('base = "hullo"\n' + TEXT.format(kind="ratio_min", against="httpuv", floor=1, aim=2))
-
-
-class Wrk(unittest.TestCase):
-    def test_a_load_that_does_not_end_fails_its_cell_and_not_the_run(self):
-        server = mock.create_autospec(peers.Server, instance=True, port=1)
-        server.cpu_seconds.return_value = 0.0
-        row = [Cell("hello", "httpuv")]
-        with mock.patch("runner.machine.subprocess.run", side_effect=subprocess.TimeoutExpired("wrk", 1)):
-            interleave(row, lambda _: wrk.run(server, Scenario("hello", "", ["httpuv"]), 1, "free"))
-        self.assertEqual((row[0].status, row[0].reason[:15]), (FAILED, "wrk did not end"))
-
-
-class Answers(unittest.TestCase):
-    def test_the_length_of_an_answer(self):
-        self.assertIsNone(_size(b"HTTP/1.1 200 OK\r\nContent-"))
-        self.assertEqual(_size(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab"), 41)
 
 
 if __name__ == "__main__":

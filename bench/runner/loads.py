@@ -1,0 +1,94 @@
+"""Load on a server: HTTP by wrk, WebSocket messages and answers in pieces by the programs of bench/load."""
+
+import json
+import shutil
+
+from . import build
+from .machine import GENERATOR_CORE, clean_environment, pinned, sample
+from .peers import Server
+from .sampling import Missing
+from .scenarios import Scenario
+
+# A sample with more failed requests than this share is no sample.
+FAILURE_SHARE = 0.001
+# Of the events that are to come in a second, this share has to.
+LEAST_OF_RATE = 0.9
+
+
+def check(server: Server, scenario: Scenario) -> None:
+    """One request whose answer is looked at: a server that answers fast and wrongly is not fast."""
+    headers = {f"X-Header-{i:03d}": f"value-{i:03d}" for i in range(1, scenario.headers + 1)} | scenario.send
+    body = b"x" * scenario.body_bytes or None
+    method = scenario.method or ("POST" if body else "GET")
+    sent = iter([body]) if scenario.chunked else body
+    with server.answer(method, scenario.path, sent, headers, encode_chunked=scenario.chunked) as response:
+        answer = response.read()
+    if response.status != scenario.status:
+        raise RuntimeError(f"status {response.status} to the first request")
+    if scenario.answer_bytes is not None and len(answer) != scenario.answer_bytes:
+        raise RuntimeError(f"an answer of {len(answer)} bytes, not {scenario.answer_bytes}")
+    if body and scenario.answer_bytes is None and answer != str(len(body)).encode():
+        raise RuntimeError(f"the handler saw {answer[:40]!r} bytes, not {len(body)}")
+
+
+def http(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
+    """One run of wrk with one thread."""
+    if shutil.which("wrk") is None:
+        raise Missing("wrk is not installed")
+    environment = clean_environment() | {
+        "BENCH_HEADERS": str(scenario.headers),
+        "BENCH_BODY_BYTES": str(scenario.body_bytes),
+        "BENCH_METHOD": scenario.method,
+        "BENCH_CHUNKED": str(int(scenario.chunked)),
+        "BENCH_SEND": "\n".join(f"{name}: {value}" for name, value in scenario.send.items()),
+    }
+    # wrk counts in whole seconds only.
+    whole = max(1, round(seconds))
+    script, url = str(build.BENCH / "load" / "wrk.lua"), f"http://127.0.0.1:{server.port}{scenario.path}"
+    wrk = ["wrk", "-t1", f"-c{scenario.connections}", f"-d{whole}s", "--timeout", "10s", "-s", script, url]
+    printed, spent = sample([*pinned(GENERATOR_CORE, scenario.placement), *wrk], whole + 40, server, environment)
+    result = json.loads(printed.partition("BENCH ")[2] or "{}")
+    requests = result.get("requests")
+    if not requests:
+        raise RuntimeError(f"no request was answered: {printed.strip()[-200:]}")
+    if scenario.status > 399:
+        # wrk counts each of them as an error; here every other answer is one.
+        result["status_errors"] = requests - result["status_errors"]
+    failed = sum(result[name] for name in ("connect_errors", "read_errors", "write_errors", "status_errors", "timeouts"))
+    if failed > max(1, requests * FAILURE_SHARE):
+        raise RuntimeError(f"{failed} of {requests} requests failed")
+    rates = {"requests_per_second": requests / result["seconds"], "cpu_us_per_request": spent / requests * 1e6}
+    return rates | _latencies(result)
+
+
+def echo(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
+    words = ("wsload", "echo", server.port, scenario.path, scenario.connections, seconds, scenario.payload_bytes)
+    result, rates = _generated(server, scenario, seconds, "messages", *words)
+    return rates | _latencies(result)
+
+
+def pieces(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
+    words = ("streamload", server.port, scenario.path, scenario.connections, seconds)
+    _, rates = _generated(server, scenario, seconds, "pieces", *words)
+    came, wanted = rates["messages_per_second"], scenario.rate * scenario.connections
+    # Not while it warms up, when the clients still come.
+    if seconds == scenario.seconds and came < LEAST_OF_RATE * wanted:
+        raise RuntimeError(f"{came:,.0f} of {wanted:,} events a second came")
+    return rates
+
+
+def _generated(
+    server: Server, scenario: Scenario, seconds: float, counted: str, program: str, *words: object
+) -> tuple[dict, dict[str, float]]:
+    """What a generator printed, and what each of the messages cost that it counted under that name."""
+    line = [*pinned(GENERATOR_CORE, scenario.placement), str(build.c_program(program)), *map(str, words)]
+    printed, spent = sample(line, seconds + 30, server)
+    result = json.loads(printed)
+    count, errors = result[counted], result["errors"]
+    if errors > 0 or count == 0:
+        raise RuntimeError(f"{count} {counted} came, and {errors} errors; {server.last_words()}")
+    return result, {"messages_per_second": count / result["seconds"], "cpu_us_per_message": spent / count * 1e6}
+
+
+def _latencies(result: dict) -> dict[str, float]:
+    return {f"{name}_us": float(result[name]) for name in ("p50", "p99", "p999")}
