@@ -2,8 +2,8 @@
 
     python3 bench/soak/load.py <port>       until SIGTERM; then one line of JSON: {kind: [done, failed, first reason]}
 
-Every kind has so many tasks and a pause after each round, so the rate is bounded whatever the server does. Only the
-loopback is spoken to.
+Every kind has so many tasks and a pause after each round on a connection of its own, so the rate is bounded whatever the
+server does. Only the loopback is spoken to.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ import struct
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -24,13 +25,10 @@ from runner.websocket import frame, handshake  # noqa: E402
 # An honest client waits this long for anything; a machine with other work to do may need seconds.
 PATIENCE_S = 30
 # Past the server's 1 MiB of a body in memory: this one goes through a file.
-SPOOLED = bytes(3 << 20)
+SPOOLED = 3 << 20
 BIG = 4 << 20
+HELLO = b"Hello, World!"
 NONSENSE = (b"GET / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00", bytes(200))
-
-
-class Wrong(Exception):
-    """An answer that an honest client should not get."""
 
 
 class Peer:
@@ -79,9 +77,9 @@ class Peer:
         head, self.rest = self.rest.split(b"\r\n\r\n", 1)
         return head
 
-    async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        length = f"Content-Length: {len(body)}\r\n" if method == "POST" else ""
-        await self.send(f"{method} {path} HTTP/1.1\r\nHost: soak\r\n{length}\r\n".encode() + body)
+    async def ask(self, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        method, length = ("GET", "") if body is None else ("POST", f"Content-Length: {len(body)}\r\n")
+        await self.send(f"{method} {path} HTTP/1.1\r\nHost: soak\r\n{length}\r\n".encode() + (body or b""))
         head = (await self.head()).lower()
         size = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
         return int(head.split()[1]), await self.exactly(size)
@@ -90,7 +88,7 @@ class Peer:
         await self.send(handshake("soak", "/ws"))
         head = await self.head()
         if not head.startswith(b"HTTP/1.1 101"):
-            raise Wrong(f"handshake: {head[:40]!r}")
+            raise ValueError(f"handshake: {head[:40]!r}")
 
     async def message(self) -> tuple[int, bytes]:
         first, second = await self.exactly(2)
@@ -100,154 +98,101 @@ class Peer:
         return first & 0x0F, await self.exactly(size)
 
 
-def expect(is_so: bool, what: str) -> None:
-    if not is_so:
-        raise Wrong(what)
-
-
 # --- honest ---
 
 
-async def get() -> None:
-    async with Peer() as peer:
-        for _ in range(20):
-            status, body = await peer.ask("GET", "/")
-            expect((status, body) == (200, b"Hello, World!"), f"GET: {status} {body[:40]!r}")
-            await asyncio.sleep(0.05)
+async def ask(times: int, pause: float, path: str, status: int, expected: bytes | int | None, peer: Peer) -> None:
+    """That many GETs, of whose answer the body, or its length, is expected."""
+    for _ in range(times):
+        answer = await peer.ask(path)
+        found = len(answer[1]) if isinstance(expected, int) else answer[1]
+        if answer[0] != status or expected not in (found, None):
+            raise ValueError(f"{path}: {answer[0]}, {len(answer[1])} bytes, {answer[1][:40]!r}")
+        await asyncio.sleep(pause)
 
 
-async def post_small() -> None:
-    async with Peer() as peer:
-        for _ in range(100):
-            body = b"x" * random.choice((1, 100, 1000))
-            answer = await peer.ask("POST", "/upload", body)
-            expect(answer == (200, str(len(body)).encode()), f"POST: {answer[0]} {answer[1][:40]!r}")
-            await asyncio.sleep(0.01)
+async def upload(times: int, pause: float, sizes: tuple[int, ...], peer: Peer) -> None:
+    for _ in range(times):
+        body = bytes(random.choice(sizes))
+        answer = await peer.ask("/upload", body)
+        if answer != (200, str(len(body)).encode()):
+            raise ValueError(f"upload: {answer[0]} {answer[1][:40]!r}")
+        await asyncio.sleep(pause)
 
 
-async def post_large() -> None:
-    async with Peer() as peer:
-        answer = await peer.ask("POST", "/upload", SPOOLED)
-        expect(answer == (200, str(len(SPOOLED)).encode()), f"upload: {answer[0]} {answer[1][:40]!r}")
+async def echo(peer: Peer) -> None:
+    await peer.upgrade()
+    for payload in (b"a", b"b" * 200, b"c" * 70_000):
+        await peer.send(frame(1, payload))
+        answer = await peer.message()
+        if answer != (1, payload):
+            raise ValueError(f"echo: opcode {answer[0]}, {len(answer[1])} bytes")
+    await peer.send(frame(8, b"\x03\xe8"))
+    if (await peer.message())[0] != 8:
+        raise ValueError("no Close frame came back")
 
 
-async def static() -> None:
-    async with Peer() as peer:
-        for _ in range(10):
-            status, body = await peer.ask("GET", "/static/10k.txt")
-            expect((status, len(body)) == (200, 10240), f"static: {status}, {len(body)} bytes")
-            await asyncio.sleep(0.05)
+# --- not so; half of them end with a reset ---
 
 
-async def big() -> None:
-    async with Peer() as peer:
-        status, body = await peer.ask("GET", "/big")
-        expect((status, len(body)) == (200, BIG), f"big: {status}, {len(body)} bytes")
+async def aborted_upload(peer: Peer) -> None:
+    await peer.send(f"POST /upload HTTP/1.1\r\nHost: soak\r\nContent-Length: {SPOOLED}\r\n\r\n".encode())
+    await peer.send(bytes(SPOOLED // 2))
+    await asyncio.sleep(random.choice((0, 0.5)))
 
 
-async def promise() -> None:
-    async with Peer() as peer:
-        for _ in range(10):
-            status, body = await peer.ask("GET", "/promise")
-            expect((status, body) == (200, b"Hello, World!"), f"promise: {status} {body[:40]!r}")
+async def promise_left(peer: Peer) -> None:
+    await peer.send(b"GET /promise HTTP/1.1\r\nHost: soak\r\n\r\n")
+    await asyncio.sleep(random.choice((0, 0.005)))
 
 
-async def app_error() -> None:
-    async with Peer() as peer:
-        status, _ = await peer.ask("GET", "/stop")
-        expect(status == 500, f"an error of the app's: {status}")
+async def slow_head(peer: Peer) -> None:
+    await peer.send(b"GET / HTTP/1.1\r\nHost: soak\r\nX-Slow: ")
+    # 40 s is past the deadline for a head.
+    for _ in range(random.choice((4, 16, 80))):
+        await asyncio.sleep(0.5)
+        await peer.send(b"x")
 
 
-async def echo() -> None:
-    async with Peer() as peer:
-        await peer.upgrade()
-        for payload in (b"a", b"b" * 200, b"c" * 70_000):
-            await peer.send(frame(1, payload))
-            answer = await peer.message()
-            expect(answer == (1, payload), f"echo: opcode {answer[0]}, {len(answer[1])} bytes")
-        await peer.send(frame(8, b"\x03\xe8"))
-        expect((await peer.message())[0] == 8, "no Close frame came back")
+async def slow_reader(peer: Peer) -> None:
+    await peer.send(b"GET /big HTTP/1.1\r\nHost: soak\r\n\r\n")
+    for _ in range(random.choice((10, 100))):
+        await peer.receive(1024)
+        await asyncio.sleep(0.1)
 
 
-# --- not so ---
+async def websocket_reset(peer: Peer) -> None:
+    await peer.upgrade()
+    await peer.send(frame(1, b"r" * 200) * 10)
+    peer.reset()
 
 
-async def leave(peer: Peer) -> None:
-    if random.random() < 0.5:
-        peer.reset()
+async def websocket_never_reads(peer: Peer) -> None:
+    await peer.upgrade()
+    echoed = frame(1, b"n" * 60_000)
+    for _ in range(100):
+        await peer.send(echoed)
+    await asyncio.sleep(2)
 
 
-async def aborted_upload() -> None:
-    async with Peer() as peer:
-        await peer.send(f"POST /upload HTTP/1.1\r\nHost: soak\r\nContent-Length: {len(SPOOLED)}\r\n\r\n".encode())
-        await peer.send(SPOOLED[: len(SPOOLED) // 2])
-        await asyncio.sleep(random.choice((0, 0.5)))
-        await leave(peer)
+async def websocket_half(peer: Peer) -> None:
+    await peer.upgrade()
+    half = frame(2, bytes(random.choice((100, 1 << 20))))
+    await peer.send(half[: len(half) // 2])
+    await asyncio.sleep(random.choice((0, 1)))
 
 
-async def promise_left() -> None:
-    async with Peer() as peer:
-        await peer.send(b"GET /promise HTTP/1.1\r\nHost: soak\r\n\r\n")
-        await asyncio.sleep(random.choice((0, 0.005)))
-        await leave(peer)
-
-
-async def slow_head() -> None:
-    async with Peer() as peer:
-        # 40 s is past the deadline for a head.
-        for _ in range(random.choice((4, 16, 80))):
-            await peer.send(b"GET / HTTP/1.1\r\nHost: soak\r\nX-Slow: " if _ == 0 else b"x")
-            await asyncio.sleep(0.5)
-        await leave(peer)
-
-
-async def slow_reader() -> None:
-    async with Peer(receive_buffer=4096) as peer:
-        await peer.send(b"GET /big HTTP/1.1\r\nHost: soak\r\n\r\n")
-        for _ in range(random.choice((10, 100))):
-            await peer.receive(1024)
-            await asyncio.sleep(0.1)
-        await leave(peer)
-
-
-async def websocket_reset() -> None:
-    async with Peer() as peer:
-        await peer.upgrade()
-        await peer.send(frame(1, b"r" * 200) * 10)
-        peer.reset()
-
-
-async def websocket_never_reads() -> None:
-    async with Peer(receive_buffer=4096) as peer:
-        await peer.upgrade()
-        echoed = frame(1, b"n" * 60_000)
-        for _ in range(100):
-            await peer.send(echoed)
-        await asyncio.sleep(2)
-        await leave(peer)
-
-
-async def websocket_half() -> None:
-    async with Peer() as peer:
-        await peer.upgrade()
-        half = frame(2, bytes(random.choice((100, 1 << 20))))
-        await peer.send(half[: len(half) // 2])
-        await asyncio.sleep(random.choice((0, 1)))
-        await leave(peer)
-
-
-async def nonsense() -> None:
-    async with Peer() as peer:
-        await peer.send(random.choice(NONSENSE))
-        await leave(peer)
+async def nonsense(peer: Peer) -> None:
+    await peer.send(random.choice(NONSENSE))
 
 
 @dataclass
 class Kind:
-    act: Callable[[], Awaitable[None]]
+    act: Callable[[Peer], Awaitable[None]]
     tasks: int
     pause: float
     is_honest: bool = True
+    receive_buffer: int = 0
     done: int = 0
     failed: int = 0
     reason: str = ""
@@ -257,10 +202,12 @@ class Kind:
         while True:
             try:
                 # A peer that misbehaves is dropped sooner or later, which is right; for an honest one it is not.
-                async with asyncio.timeout(PATIENCE_S if self.is_honest else 120):
-                    await self.act()
+                async with asyncio.timeout(PATIENCE_S if self.is_honest else 120), Peer(self.receive_buffer) as peer:
+                    await self.act(peer)
+                    if not self.is_honest and random.random() < 0.5:
+                        peer.reset()
                 self.done += 1
-            except (OSError, Wrong, TimeoutError, IndexError, ValueError) as error:
+            except (OSError, TimeoutError, IndexError, ValueError) as error:
                 self.done += not self.is_honest
                 self.failed += self.is_honest
                 self.reason = self.reason or (f"{error!r}" if self.is_honest else "")
@@ -268,35 +215,35 @@ class Kind:
 
 
 # About 400 requests and 40 WebSockets a second in all: a quarter of a core of this program's, and less of the server's.
-KINDS = [
-    Kind(get, 2, 0.1),
-    Kind(post_small, 4, 0.1),
-    Kind(post_large, 1, 0.5),
-    Kind(static, 1, 0.1),
-    Kind(big, 1, 1.0),
-    Kind(promise, 2, 0.1),
-    Kind(app_error, 1, 1.0),
-    Kind(echo, 2, 0.1),
-    Kind(aborted_upload, 2, 1.0, is_honest=False),
-    Kind(promise_left, 1, 0.1, is_honest=False),
-    Kind(slow_head, 10, 0.1, is_honest=False),
-    Kind(slow_reader, 4, 0.1, is_honest=False),
-    Kind(websocket_reset, 2, 0.1, is_honest=False),
-    Kind(websocket_never_reads, 1, 1.0, is_honest=False),
-    Kind(websocket_half, 4, 0.2, is_honest=False),
-    Kind(nonsense, 1, 0.1, is_honest=False),
-]
+KINDS = {
+    "get": Kind(partial(ask, 20, 0.05, "/", 200, HELLO), 2, 0.1),
+    "post_small": Kind(partial(upload, 100, 0.01, (1, 100, 1000)), 4, 0.1),
+    "post_large": Kind(partial(upload, 1, 0, (SPOOLED,)), 1, 0.5),
+    "static": Kind(partial(ask, 10, 0.05, "/static/10k.txt", 200, 10240), 1, 0.1),
+    "big": Kind(partial(ask, 1, 0, "/big", 200, BIG), 1, 1.0),
+    "promise": Kind(partial(ask, 10, 0, "/promise", 200, HELLO), 2, 0.1),
+    "app_error": Kind(partial(ask, 1, 0, "/stop", 500, None), 1, 1.0),
+    "echo": Kind(echo, 2, 0.1),
+    "aborted_upload": Kind(aborted_upload, 2, 1.0, False),
+    "promise_left": Kind(promise_left, 1, 0.1, False),
+    "slow_head": Kind(slow_head, 10, 0.1, False),
+    "slow_reader": Kind(slow_reader, 4, 0.1, False, receive_buffer=4096),
+    "websocket_reset": Kind(websocket_reset, 2, 0.1, False),
+    "websocket_never_reads": Kind(websocket_never_reads, 1, 1.0, False, receive_buffer=4096),
+    "websocket_half": Kind(websocket_half, 4, 0.2, False),
+    "nonsense": Kind(nonsense, 1, 0.1, False),
+}
 
 
 async def main() -> None:
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    tasks = [asyncio.create_task(kind.loop()) for kind in KINDS for _ in range(kind.tasks)]
+    tasks = [asyncio.create_task(kind.loop()) for kind in KINDS.values() for _ in range(kind.tasks)]
     await ended.wait()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    print(json.dumps({kind.act.__name__: [kind.done, kind.failed, kind.reason] for kind in KINDS}))
+    print(json.dumps({name: [kind.done, kind.failed, kind.reason] for name, kind in KINDS.items()}))
 
 
 if __name__ == "__main__":
