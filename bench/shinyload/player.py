@@ -7,13 +7,16 @@ made up for the recorded session (`${SESSION}`, `${WORKER}` and the like) is rep
 Unlike it, a user has one connection for requests, opened again when the server closes it, and one WebSocket.
 """
 
-import asyncio
 import base64
+import concurrent.futures
+import contextlib
 import datetime
+import http.client
 import json
 import os
 import pathlib
 import re
+import socket
 import struct
 import sys
 import time
@@ -23,8 +26,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from runner.websocket import frame, handshake  # noqa: E402
 
-# How long one event may take before its session counts as failed.
-LONGEST_EVENT = 600
+# How long the server may be silent before a session counts as failed.
+LONGEST_SILENCE = 600
 # The part of a message that says that it was not recorded.
 NOT_RECORDED = {"busy", "progress", "recalculating"}
 # A message that says nothing.
@@ -92,82 +95,41 @@ def is_like(recorded, message):
     return expected == found
 
 
-class Requests:
-    """One kept connection for requests."""
-
-    def __init__(self, host, port):
-        self.address = (host, port)
-        self.reader = self.writer = None
-
-    async def get(self, path):
-        """Status and body. A kept connection that the server has closed meanwhile is opened again, once."""
-        for is_again in (False, True):
-            is_new = self.writer is None
-            if is_new:
-                self.reader, self.writer = await asyncio.open_connection(*self.address)
-            host, port = self.address
-            try:
-                self.writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
-                return await self.answer()
-            except (ConnectionError, asyncio.IncompleteReadError):
-                self.close()
-                if is_new or is_again:
-                    raise
-        return None
-
-    async def answer(self):
-        head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        status = int(head.split(" ", 2)[1])
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head.split("\r\n")[1:])}
-        if "chunked" in headers.get("transfer-encoding", ""):
-            body = b""
-            while size := int(await self.reader.readline(), 16):
-                body += await self.reader.readexactly(size)
-                await self.reader.readexactly(2)
-            await self.reader.readexactly(2)
-        else:
-            body = await self.reader.readexactly(int(headers.get("content-length", 0)))
-        if headers.get("connection", "").lower() == "close":
-            self.close()
-        return status, body
-
-    def close(self):
-        if self.writer is not None:
-            self.writer.close()
-        self.reader = self.writer = None
-
-
 class Socket:
     """A WebSocket client: text messages, answers to pings, and the closing handshake."""
 
-    @classmethod
-    async def open(cls, host, port, path):
-        self = cls()
-        self.reader, self.writer = await asyncio.open_connection(host, port)
+    def __init__(self, host, port, path):
+        self.connection = socket.create_connection((host, port), LONGEST_SILENCE)
+        self.stream = self.connection.makefile("rb")
         key = base64.b64encode(os.urandom(16)).decode()
-        self.writer.write(handshake(f"{host}:{port}", path, key))
-        head = await self.reader.readuntil(b"\r\n\r\n")
-        if not head.startswith(b"HTTP/1.1 101"):
-            raise ConnectionError(f"no WebSocket: {head[:60]!r}")
-        return self
+        self.connection.sendall(handshake(f"{host}:{port}", path, key))
+        status = self.stream.readline()
+        while self.stream.readline().strip():
+            pass
+        if not status.startswith(b"HTTP/1.1 101"):
+            raise ConnectionError(f"no WebSocket: {status[:60]!r}")
 
     def send(self, payload, opcode=1):
-        self.writer.write(frame(opcode, payload, os.urandom(4)))
+        self.connection.sendall(frame(opcode, payload, os.urandom(4)))
 
-    async def frame(self):
-        first, second = await self.reader.readexactly(2)
+    def exactly(self, size):
+        found = self.stream.read(size)
+        if len(found) < size:
+            raise ConnectionError("the WebSocket ended")
+        return found
+
+    def frame(self):
+        first, second = self.exactly(2)
         size = second & 0x7F
-        if size == 126:
-            (size,) = struct.unpack("!H", await self.reader.readexactly(2))
-        elif size == 127:
-            (size,) = struct.unpack("!Q", await self.reader.readexactly(8))
-        return first, await self.reader.readexactly(size)
+        if size > 125:
+            size = int.from_bytes(self.exactly(2 if size == 126 else 8), "big")
+        return first, self.exactly(size)
 
-    async def message(self):
+    def message(self):
         """The next text message, whole."""
         whole = b""
         while True:
-            first, payload = await self.frame()
+            first, payload = self.frame()
             opcode = first & 0x0F
             if opcode == 8:
                 raise ConnectionError("the server has closed the WebSocket")
@@ -178,15 +140,13 @@ class Socket:
                 if first & 0x80:
                     return whole.decode()
 
-    async def close(self):
+    def close(self):
         self.send(struct.pack("!H", 1000), 8)
         # Until the server has closed as well; httpuv closes without a close frame.
-        try:
-            while (await self.frame())[0] & 0x0F != 8:
+        with contextlib.suppress(ConnectionError):
+            while self.frame()[0] & 0x0F != 8:
                 pass
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
-        self.writer.close()
+        self.connection.close()
 
 
 class Session:
@@ -194,24 +154,23 @@ class Session:
 
     def __init__(self, events, host, port):
         self.events = events
-        self.host, self.port = host, port
+        self.address = (host, port)
         self.tokens = {}
-        self.requests = Requests(host, port)
+        self.requests = http.client.HTTPConnection(host, port, timeout=LONGEST_SILENCE)
         self.socket = None
 
     def fill_in(self, text):
         return re.sub(r"\$\{[A-Z_]+\}", lambda match: self.tokens.get(match.group(), match.group()), text)
 
-    async def play(self):
+    def play(self):
         """What the session took. Raises what stopped it."""
         start = time.monotonic()
         requests = message = 0.0
         try:
             for event, pause in zip(self.events, pauses(self.events)):
-                if pause > 0:
-                    await asyncio.sleep(pause)
+                time.sleep(pause)
                 began = time.monotonic()
-                await asyncio.wait_for(self.step(event), LONGEST_EVENT)
+                self.step(event)
                 took = time.monotonic() - began
                 if event.type.startswith("REQ_"):
                     requests += took
@@ -220,28 +179,41 @@ class Session:
         finally:
             self.requests.close()
             if self.socket is not None:
-                self.socket.writer.close()
+                self.socket.connection.close()
         return Played(time.monotonic() - start, requests, message)
 
-    async def step(self, event):
+    def step(self, event):
         if event.type.startswith("REQ_"):
-            status, body = await self.requests.get(self.fill_in(event.fields["url"]))
+            status, body = self.get(self.fill_in(event.fields["url"]))
             if status != event.fields["status"] and {status, event.fields["status"]} != {200, 304}:
                 raise ConnectionError(f"{event.fields['url']}: {status} instead of {event.fields['status']}")
             self.learn(event.type, body.decode(errors="replace"))
         elif event.type == "WS_OPEN":
-            self.socket = await Socket.open(self.host, self.port, self.fill_in(event.fields["url"]))
+            self.socket = Socket(*self.address, self.fill_in(event.fields["url"]))
         elif event.type == "WS_SEND":
             self.socket.send(self.fill_in(event.fields["message"]).encode())
         elif event.type == "WS_CLOSE":
-            await self.socket.close()
+            self.socket.close()
         else:
-            while not is_recorded(message := await self.socket.message()):
+            while not is_recorded(message := self.socket.message()):
                 pass
             if event.type == "WS_RECV_INIT":
                 self.tokens["${SESSION}"] = json.loads(message)["config"]["sessionId"]
             elif not is_like(self.fill_in(event.fields["message"]), message):
                 raise ValueError(f"a message unlike the recorded one: {message[:100]}")
+
+    def get(self, path):
+        """Status and body. A kept connection that the server has closed meanwhile is opened again."""
+        while True:
+            was_kept = self.requests.sock is not None
+            try:
+                self.requests.request("GET", path)
+                response = self.requests.getresponse()
+                return response.status, response.read()
+            except (ConnectionError, http.client.HTTPException):
+                self.requests.close()
+                if not was_kept:
+                    raise
 
     def learn(self, kind, body):
         if kind == "REQ_HOME":
@@ -252,14 +224,16 @@ class Session:
             self.tokens["${TOKEN}"] = body
 
 
-async def play(recording, host, port, users, ramp):
+def play(recording, host, port, users, ramp):
     """`users` sessions, begun `ramp` seconds apart: a `Played` for each that came to its end, and why others did not."""
     events = read_recording(recording)
 
-    async def one(number):
-        await asyncio.sleep(number * ramp)
-        return await Session(events, host, port).play()
+    def one(number):
+        time.sleep(number * ramp)
+        return Session(events, host, port).play()
 
-    outcomes = await asyncio.gather(*(one(number) for number in range(users)), return_exceptions=True)
-    played = [outcome for outcome in outcomes if isinstance(outcome, Played)]
-    return played, [f"{type(outcome).__name__}: {outcome}" for outcome in outcomes if not isinstance(outcome, Played)]
+    with concurrent.futures.ThreadPoolExecutor(users) as pool:
+        sessions = [pool.submit(one, number) for number in range(users)]
+    failures = [session.exception() for session in sessions if session.exception()]
+    played = [session.result() for session in sessions if not session.exception()]
+    return played, [f"{type(failure).__name__}: {failure}" for failure in failures]

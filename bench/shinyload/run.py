@@ -11,7 +11,6 @@ the table. --write puts it into the vignette. The status is 1 when a session ove
 """
 
 import argparse
-import asyncio
 import os
 import pathlib
 import signal
@@ -113,8 +112,8 @@ def measured(options, failed, loads):
             for side in SIDES if turn % 2 == 0 else SIDES[::-1]:
                 with App(side) as app:
                     # The first page loads what Shiny loads once.
-                    asyncio.run(player.play(RECORDING, "127.0.0.1", app.port, 1, 0))
-                    played, failures = asyncio.run(player.play(RECORDING, "127.0.0.1", app.port, users, RAMP))
+                    player.play(RECORDING, "127.0.0.1", app.port, 1, 0)
+                    played, failures = player.play(RECORDING, "127.0.0.1", app.port, users, RAMP)
                 found[side][0].extend(played)
                 found[side][1].extend(failures)
                 loads.append(os.getloadavg()[0])

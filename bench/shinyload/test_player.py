@@ -51,18 +51,21 @@ class Reading(unittest.TestCase):
             self.assertTrue(player.is_recorded(message), message)
 
 
+def play(handler, users, *events):
+    """What the player makes of these events, against a server that treats each connection so."""
+
+    async def both():
+        server = await asyncio.start_server(handler, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        try:
+            return await asyncio.to_thread(player.play, recording(*events), "127.0.0.1", port, users, 0)
+        finally:
+            server.close()
+
+    return asyncio.run(both())
+
+
 class Playing(unittest.TestCase):
-    def play(self, handler, *events):
-        async def both():
-            server = await asyncio.start_server(handler, "127.0.0.1", 0)
-            port = server.sockets[0].getsockname()[1]
-            try:
-                return await player.play(recording(*events), "127.0.0.1", port, 2, 0)
-            finally:
-                server.close()
-
-        return asyncio.run(both())
-
     def test_a_page_is_loaded_without_pauses(self):
         async def handler(reader, writer):
             while (await reader.readline()).strip():
@@ -71,7 +74,7 @@ class Playing(unittest.TestCase):
 
         # Half an hour of pauses, were they kept.
         page = [at(0, type="REQ_HOME", status=200, url="/"), at(50, type="REQ_GET", status=304, url="/")] * 20
-        played, failures = self.play(handler, *page)
+        played, failures = play(handler, 2, *page)
         self.assertEqual(failures, [])
         self.assertEqual(len(played), 2)
         for one in played:
@@ -100,7 +103,7 @@ class Playing(unittest.TestCase):
             await reader.readuntil(b"\r\n\r\n")
             writer.write(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n")
 
-        played, failures = self.play(handler, at(0, type="REQ_GET", status=200, url="/"))
+        played, failures = play(handler, 2, at(0, type="REQ_GET", status=200, url="/"))
         self.assertEqual(played, [])
         self.assertEqual(len(failures), 2)
         self.assertIn("503 instead of 200", failures[0])
@@ -118,16 +121,6 @@ class Sockets(unittest.TestCase):
         mask = await reader.readexactly(4)
         payload = await reader.readexactly(size)
         return first, bytes(byte ^ mask[i % 4] for i, byte in enumerate(payload))
-
-    def play(self, handler, *events):
-        async def both():
-            server = await asyncio.start_server(handler, "127.0.0.1", 0)
-            try:
-                return await player.play(recording(*events), "127.0.0.1", server.sockets[0].getsockname()[1], 1, 0)
-            finally:
-                server.close()
-
-        return asyncio.run(both())
 
     def test_a_session_over_a_websocket(self):
         heard = []
@@ -150,8 +143,9 @@ class Sockets(unittest.TestCase):
             writer.write(b"\x88\x02\x03\xe8")
             writer.close()
 
-        played, failures = self.play(
+        played, failures = play(
             handler,
+            1,
             at(0, type="WS_OPEN", url="/websocket/"),
             at(50, type="WS_RECV_INIT", message=""),
             at(50, type="WS_SEND", message="to ${SESSION}"),
@@ -170,8 +164,8 @@ class Sockets(unittest.TestCase):
             await reader.readuntil(b"\r\n\r\n")
             writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + b'\x81\x0e{"values":"x"}')
 
-        played, failures = self.play(
-            handler, at(0, type="WS_OPEN", url="/"), at(0, type="WS_RECV", message='{"errors":1}'), at(0, type="WS_CLOSE")
+        played, failures = play(
+            handler, 1, at(0, type="WS_OPEN", url="/"), at(0, type="WS_RECV", message='{"errors":1}'), at(0, type="WS_CLOSE")
         )
         self.assertEqual(played, [])
         self.assertIn("unlike the recorded", failures[0])
