@@ -17,8 +17,9 @@ from .scenarios import Scenario
 
 PIECE = 1 << 20
 UPLOADED = 10 * 10**9
-# How long R gets to come to rest before its memory is read.
-SETTLE_S = 1.0
+# How long R and a server's timers get to come to rest before the memory is read.
+SETTLE_S = 6.0
+CROWD = 1_500
 IDLE_S = 5.0
 # One transfer; httpuv takes a few seconds for a GiB.
 TRANSFER_LIMIT_S = 300.0
@@ -34,9 +35,9 @@ ONE_THREAD = ("hyper", "bare-epoll")
 def idle(server: Server, scenario: Scenario, _: float) -> dict[str, float]:
     """Resident memory and CPU time of the server with `connections` open and silent, less what it was without them."""
     mode = "idle" if scenario.workload == "ws" else "idle-http"
-    # A few connections first: what a server allocates once is not what a connection costs.
-    with _held(server, mode, scenario.path, 20):
-        pass
+    # A crowd first: what a server allocates once, or gives back once, is not what a connection costs.
+    with _held(server, mode, scenario.path, CROWD):
+        settled_memory(server)
     before = settled_memory(server)
     with _held(server, mode, scenario.path, scenario.connections):
         resident = settled_memory(server)
@@ -60,14 +61,15 @@ def _spent_in(server: Server, seconds: float) -> float:
 def settled_memory(server: Server) -> int:
     """The resident set after the handler of `/gc` has collected R's garbage, twice: the first frees what the second needs."""
     for _ in range(2):
-        server.get("/gc")
         time.sleep(SETTLE_S / 2)
+        server.get("/gc")
+    time.sleep(0.5)
     return server.memory_bytes("VmRSS")
 
 
 @contextmanager
 def _held(server: Server, mode: str, path: str, connections: int) -> Iterator[None]:
-    line = ["timeout", "60", str(build.c_program("wsload")), mode, str(server.port), path, str(connections)]
+    line = ["timeout", "90", str(build.c_program("wsload")), mode, str(server.port), path, str(connections)]
     pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
     # It holds them until its input ends, which is here at the end of the block.
     with subprocess.Popen(line, text=True, env=clean_environment(), **pipes) as holder:
