@@ -11,6 +11,7 @@ README; 3 the gate lacks a program.
 """
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -26,6 +27,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--group", action="append", default=[], help="a group to run (again for more); default: all")
     parser.add_argument("--scenario", action="append", default=[], help="only this scenario (again for more)")
     parser.add_argument("--peer", action="append", default=[], help="only this peer (again for more)")
+    parser.add_argument("--before", type=Path, help="a library with an earlier rookery, measured beside as rookery/before")
     parser.add_argument("--quick", action="store_true", help="short samples and the quick scenarios only")
     parser.add_argument("--goals", action="store_true", help="exit 1 unless every floor is met")
     parser.add_argument("--placement", choices=("pinned", "free"), default=machine.default_placement())
@@ -57,6 +59,8 @@ def measured(group: Group, asked: argparse.Namespace) -> Report:
 
 def main() -> int:
     asked = arguments()
+    if asked.before:
+        os.environ["ROOKERY_BEFORE"] = str(asked.before.resolve())
     machine.raise_descriptor_limit()
     build.find_go()
     try:

@@ -1,8 +1,8 @@
-# Rookery, from the library that ROOKERY_LIB names.
+# Rookery, from the library that ROOKERY_LIB names; `before` it, from that of ROOKERY_BEFORE.
 here <- dirname(sub("--file=", "", grep("--file=", commandArgs(FALSE), value = TRUE)))
 source(file.path(here, "handlers.R"))
-.libPaths(c(Sys.getenv("ROOKERY_LIB"), .libPaths()))
 shape <- if (length(args) > 3L) args[[4]] else ""
+.libPaths(c(Sys.getenv(if (shape == "before") "ROOKERY_BEFORE" else "ROOKERY_LIB"), .libPaths()))
 if (shape == "alone") {
   # without later: service() waits on its own condition only
   utils::assignInNamespace("run_now", function(timeoutSecs = 0, all = TRUE, loop = NULL) FALSE, "later")

@@ -95,6 +95,8 @@ class Group:
         for one in self.scenarios:
             is_wanted = one.name in asked.scenario if asked.scenario else one.quick or not asked.quick
             peers = [peer for peer in one.peers if not asked.peer or peer in asked.peer]
+            if asked.before and "rookery" in peers:
+                peers.insert(peers.index("rookery") + 1, "rookery/before")
             short = {"seconds": QUICK_S, "iterations": one.quick_iterations} if asked.quick else {}
             if is_wanted and peers:
                 found.append(replace(one, peers=peers, placement=one.placement or asked.placement, **short))

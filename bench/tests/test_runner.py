@@ -87,7 +87,7 @@ class Scenarios(unittest.TestCase):
 
     def test_every_scenario_of_the_tree_is_measured_in_its_way(self):
         # The real signatures: a way that is called as it was before is caught here and not in a run of half an hour.
-        asked = Namespace(quick=False, placement="free", scenario=[], peer=[], flame=False)
+        asked = Namespace(quick=False, placement="free", scenario=[], peer=[], flame=False, before=None)
         samples = {name: mock.create_autospec(way.sample, return_value={}) for name, way in groups.WAYS.items()}
         ways = {name: replace(way, sample=samples[name], variables=dict) for name, way in groups.WAYS.items()}
         server = mock.create_autospec(peers.Server, instance=True)
