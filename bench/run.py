@@ -16,9 +16,9 @@ import sys
 import time
 from pathlib import Path
 
-from runner import build, gate, goals, groups, machine, peers, readme
+from runner import build, gate, groups, machine, peers, readme
+from runner.figures import FAILED, MISSING, all_floors_met, count_line
 from runner.report import Report
-from runner.sampling import FAILED, MISSING
 from runner.scenarios import Group, load_groups
 
 
@@ -82,6 +82,7 @@ def main() -> int:
             print(f"{group.name} ({group.kind}): {', '.join(scenario.name for scenario in group.scenarios)}")
         return 0
     chosen.sort(key=lambda group: group.kind not in ("micro", "ablation"))
+    asked.out.mkdir(parents=True, exist_ok=True)
     return finish([measured(group, asked) for group in chosen], asked.goals)
 
 
@@ -90,7 +91,7 @@ def finish(reports: list[Report], is_judged: bool) -> int:
     cells = [cell for report in reports for cell in report.cells]
     for verdict in verdicts:
         print(verdict.line())
-    print(goals.count_line(verdicts))
+    print(count_line(verdicts))
 
     def named(status: str) -> str:
         return ", ".join(sorted({f"{cell.peer} in {cell.scenario}" for cell in cells if cell.status == status}))
@@ -104,7 +105,7 @@ def finish(reports: list[Report], is_judged: bool) -> int:
     for what, which in lines.items():
         if which:
             print(f"{what}: {which}")
-    return 1 if named(FAILED) or (is_judged and not goals.all_floors_met(verdicts)) else 0
+    return 1 if named(FAILED) or (is_judged and not all_floors_met(verdicts)) else 0
 
 
 if __name__ == "__main__":

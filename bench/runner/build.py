@@ -7,8 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from .figures import Missing
 from .machine import clean_environment
-from .sampling import Missing
 
 BENCH = Path(__file__).resolve().parent.parent
 TREE = BENCH.parent

@@ -6,10 +6,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
-from . import flame, loads, memory, micro, peers, times
+from . import flame, loads, memory, micro, peers
+from .figures import OK, SAMPLES, Cell, Missing, interleave
 from .machine import own_network, say
 from .peers import Server, Servers
-from .sampling import OK, SAMPLES, Cell, Missing, interleave
 from .scenarios import Group, Scenario
 
 
@@ -33,16 +33,16 @@ class Way:
 WAYS = {
     "allocations": Way(memory.allocations, 1, 1, is_fresh=True, variables=memory.counting),
     "call": Way(micro.call, has_server=False),
-    "callbacks": Way(times.callbacks, quick_samples=1),
-    "delay": Way(times.pieces, quick_samples=1),
-    "departure": Way(times.departures, 1, 1),
+    "callbacks": Way(loads.callbacks, quick_samples=1),
+    "delay": Way(loads.piece_delays, quick_samples=1),
+    "departure": Way(loads.departures, 1, 1),
     "echo": Way(loads.echo, warm_up_s=0.3, is_fresh=True),
     "http": Way(loads.http, warm_up_s=60.0),
     "idle": Way(memory.idle, 1, 1, is_fresh=True),
     "idle-cpu": Way(memory.idle_cpu, 1, 1),
     "pieces": Way(loads.pieces, warm_up_s=0.3),
     "slow": Way(memory.slow, 1, 1, is_fresh=True),
-    "startup": Way(times.startup, has_server=False),
+    "startup": Way(loads.startup, has_server=False),
     "transfer": Way(memory.transfer, is_fresh=True),
     "upload": Way(memory.upload, 1, 1, is_fresh=True),
 }

@@ -1,18 +1,30 @@
-"""Load on a server: HTTP by wrk, WebSocket messages and answers in pieces by the programs of bench/load."""
+"""Load on a server, HTTP by wrk, WebSocket messages and answers in pieces by the programs of bench/load; and how late things
+come: the first answer, pieces, callbacks of a thread that is not R's, the news that a client left.
+
+What needs neither a load nor a clock is a test: r/tests/testthat/test-wake.R.
+"""
 
 import json
 import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
 
 from . import build
-from .machine import GENERATOR_CORE, clean_environment, pinned, sample
-from .peers import Server
-from .sampling import Missing
+from .figures import Missing
+from .machine import GENERATOR_CORE, SERVER_CORE, bystanders, clean_environment, pinned, run, sample
+from .peers import Server, environment, r_code, start
 from .scenarios import Scenario
 
 # A sample with more failed requests than this share is no sample.
 FAILURE_SHARE = 0.001
 # Of the events that are to come in a second, this share has to.
 LEAST_OF_RATE = 0.9
+# A hundred callbacks, one each 20 ms (load/callbacks.c), and some time for the last.
+CALLBACKS_S = 3.0
+# Pieces whose way is timed, and clients that leave.
+PIECES = 100
+DEPARTURES = 20
 
 
 def check(server: Server, scenario: Scenario) -> None:
@@ -35,7 +47,7 @@ def http(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]
     """One run of wrk with one thread."""
     if shutil.which("wrk") is None:
         raise Missing("wrk is not installed")
-    environment = clean_environment() | {
+    variables = clean_environment() | {
         "BENCH_HEADERS": str(scenario.headers),
         "BENCH_BODY_BYTES": str(scenario.body_bytes),
         "BENCH_METHOD": scenario.method,
@@ -46,7 +58,7 @@ def http(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]
     whole = max(1, round(seconds))
     script, url = str(build.BENCH / "load" / "wrk.lua"), f"http://127.0.0.1:{server.port}{scenario.path}"
     wrk = ["wrk", "-t1", f"-c{scenario.connections}", f"-d{whole}s", "--timeout", "10s", "-s", script, url]
-    printed, spent = sample([*pinned(GENERATOR_CORE, scenario.placement), *wrk], whole + 40, server, environment)
+    printed, spent = sample([*pinned(GENERATOR_CORE, scenario.placement), *wrk], whole + 40, server, variables)
     result = json.loads(printed.partition("BENCH ")[2] or "{}")
     requests = result.get("requests")
     if not requests:
@@ -86,9 +98,77 @@ def _generated(
     result = json.loads(printed)
     count, errors = result[counted], result["errors"]
     if errors > 0 or count == 0:
-        raise RuntimeError(f"{count} {counted} came, and {errors} errors; {server.last_words()}")
+        raise RuntimeError(f"{count} {counted} came, and {errors} errors")
     return result, {"messages_per_second": count / result["seconds"], "cpu_us_per_message": spent / count * 1e6}
 
 
 def _latencies(result: dict) -> dict[str, float]:
     return {f"{name}_us": float(result[name]) for name in ("p50", "p99", "p999")}
+
+
+def callbacks(server: Server, scenario: Scenario, _: float) -> dict[str, float]:
+    """From the call of execLaterNative2() to the callback, with `connections` of load or with none."""
+    server.get("/start")
+    if scenario.connections:
+        http(server, scenario, CALLBACKS_S)
+    else:
+        time.sleep(CALLBACKS_S)
+    return _percentiles([float(number) for number in server.get("/delays").split()])
+
+
+def piece_delays(server: Server, scenario: Scenario, _: float) -> dict[str, float]:
+    """Each piece is the time at which it was written, in seconds since 1970, by the clock that this program reads as well."""
+    late = []
+    with server.answer("GET", scenario.path) as response:
+        for _ in range(PIECES):
+            written = float(response.readline()[1:])
+            late.append((time.time() - written) * 1000)
+    return _percentiles(late)
+
+
+def departures(server: Server, scenario: Scenario, _: float) -> dict[str, float]:
+    """From the end of a connection whose answer goes on to the call of `on_close`."""
+    late = []
+    for _ in range(DEPARTURES):
+        with server.answer("GET", scenario.path) as response:
+            response.read(1)
+            left = time.time()
+        deadline = time.monotonic() + 10
+        while (told := float(server.get("/told"))) < left:
+            if time.monotonic() > deadline:
+                raise RuntimeError("on_close was not called in ten seconds")
+            time.sleep(0.005)
+        late.append((told - left) * 1000)
+    return _percentiles(late)
+
+
+def _percentiles(late: list[float]) -> dict[str, float]:
+    if not late:
+        raise RuntimeError("nothing came")
+    late = sorted(late)
+    return {f"delay_p{percent}_ms": late[min(len(late) - 1, percent * len(late) // 100)] for percent in (50, 90, 99)}
+
+
+def startup(peer: str, scenario: Scenario, _: float) -> dict[str, float]:
+    """The installed size of a package, the time to load it, and from the start of Rscript to the whole answer to a first
+    GET, asked again every 2 ms until it comes."""
+    load = (
+        f"took <- system.time(suppressPackageStartupMessages(library('{peer}', character.only = TRUE)), gcFirst = FALSE); "
+        f"cat(took[['elapsed']] * 1000, find.package('{peer}'), sep = '\\n')"
+    )
+    line = [*pinned(SERVER_CORE, scenario.placement), *r_code(peer, load)]
+    bystanders.begin()
+    load_ms, folder = run(line, 60, environment()).stdout.split("\n")[:2]
+    began = time.monotonic()
+    server = start(peer, "hello", scenario.placement, is_ready=_has_answered)
+    first_answer_ms = (time.monotonic() - began) * 1000
+    server.stop()
+    bystanders.end(0.0)
+    installed = sum(path.lstat().st_size for path in Path(folder).rglob("*") if path.is_file())
+    return {"installed_bytes": float(installed), "load_ms": float(load_ms), "first_answer_ms": first_answer_ms}
+
+
+def _has_answered(server: Server) -> bool:
+    with suppress(RuntimeError):
+        return server.get("/") == "Hello, World!"
+    return False

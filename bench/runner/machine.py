@@ -60,10 +60,9 @@ def own_network() -> bool:
 
 
 def raise_descriptor_limit() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def clean_environment() -> dict[str, str]:
@@ -89,15 +88,12 @@ def run(line: list[str], limit_s: float, environment: dict[str, str] | None = No
 def sample(
     line: list[str], limit_s: float, server: "Server | None" = None, environment: dict[str, str] | None = None
 ) -> tuple[str, float]:
-    """What a program prints that is a sample, or loads the server of one, and the seconds that the server spent meanwhile."""
+    """What a program prints that is a sample, or loads a server for one, and the seconds that the server spent meanwhile."""
     bystanders.begin()
     before = server.cpu_seconds() if server else 0.0
-    try:
-        printed = run(line, limit_s, environment).stdout
-        if server and not server.is_alive():
-            raise RuntimeError("the server ended")
-    except RuntimeError as error:
-        raise RuntimeError(f"{error}; {server.last_words()}" if server else str(error)) from error
+    printed = run(line, limit_s, environment).stdout
+    if server and not server.is_alive():
+        raise RuntimeError("the server ended")
     spent = server.cpu_seconds() - before if server else 0.0
     bystanders.end(spent)
     return printed, spent

@@ -112,7 +112,7 @@ def _upload(server: Server, path: str, size: int) -> None:
     with server.answer("POST", path, pieces, headers, TRANSFER_LIMIT_S) as response:
         told = response.read()
     if response.status != 200 or told != str(size).encode():
-        raise RuntimeError(f"status {response.status} and {told[:60]!r} to {size} bytes; {server.last_words()}")
+        raise RuntimeError(f"status {response.status} and {told[:60]!r} to {size} bytes")
 
 
 def _download(server: Server, path: str, pause_s: float) -> None:
@@ -122,7 +122,7 @@ def _download(server: Server, path: str, pause_s: float) -> None:
             got += size
             time.sleep(pause_s)
     if response.status != 200 or got != build.ONE_GIB:
-        raise RuntimeError(f"status {response.status} and {got} bytes; {server.last_words()}")
+        raise RuntimeError(f"status {response.status} and {got} bytes")
 
 
 def counting() -> dict[str, str]:

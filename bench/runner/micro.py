@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from . import build, peers
+from .figures import OK, Cell, Missing, interleave
 from .machine import SERVER_CORE, pinned, run, sample
-from .sampling import OK, Cell, Missing, interleave
 from .scenarios import Group, Scenario
 
 RUN_LIMIT_S = 120

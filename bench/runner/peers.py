@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import build
+from .figures import Missing
 from .machine import SERVER_CORE, TICKS, clean_environment, pinned, proc_field, run
-from .sampling import Missing
 
 ROOKERY_LIB = Path(os.environ.get("ROOKERY_LIB") or build.TREE / ".local" / "lib")
 PEERS_LIB = Path(os.environ.get("ROOKERY_PEERS") or build.TREE / ".local" / "peers")
@@ -94,10 +94,12 @@ class Server:
 
     @contextmanager
     def in_turn(self) -> Iterator["Server"]:
-        """Runs while the block does; the others' turn is after it."""
+        """Runs while the block does, whose errors it has the last word in; the others' turn is after it."""
         self.process.send_signal(signal.SIGCONT)
         try:
             yield self
+        except RuntimeError as error:
+            raise type(error)(f"{error}; {self.last_words()}") from error
         finally:
             self.process.send_signal(signal.SIGSTOP)
 
@@ -112,7 +114,7 @@ class Server:
             with connection.getresponse() as response:
                 yield response
         except (OSError, http.client.HTTPException) as error:
-            raise RuntimeError(f"no answer to {method} {path}: {error!r}; {self.last_words()}") from error
+            raise RuntimeError(f"no answer to {method} {path}: {error!r}") from error
         finally:
             connection.close()
 
@@ -121,7 +123,7 @@ class Server:
         with self.answer("GET", path) as response:
             text = response.read().decode()
         if response.status != 200:
-            raise RuntimeError(f"status {response.status} to GET {path}; {self.last_words()}")
+            raise RuntimeError(f"status {response.status} to GET {path}")
         return text
 
     def accepts(self) -> bool:

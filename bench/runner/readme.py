@@ -9,11 +9,10 @@ import json
 from pathlib import Path
 from statistics import median
 
-from . import build, machine, plot
-from .goals import MET, MET_AIM, MISSED, number
-from .report import COLUMNS
+from . import build, machine
+from .figures import FAILED, MET, MET_AIM, MISSED, MISSING, OK, SAMPLES, number
+from .report import COLUMNS, svg
 from .report import table as table_of
-from .sampling import FAILED, MISSING, OK, SAMPLES
 from .scenarios import load_groups
 
 # The servers of R, side by side. Everything else is in the tables of the groups.
@@ -134,7 +133,7 @@ def picture(results: dict[str, dict]) -> str:
         f"Requests or messages per second, each row to its own scale; {about['when'][:10]}, commit {about['machine']['commit']}.",
         "* mostly a stall: the body waits for the acknowledgement of its head.",
     ]
-    return plot.svg("Rookery beside other servers of R", subtitles, PEERS, rates)
+    return svg("Rookery beside other servers of R", subtitles, PEERS, rates)
 
 
 def _remark(results: dict[str, dict]) -> str:

@@ -169,8 +169,7 @@ def _goal(entry: dict, scenarios: dict[str, Scenario]) -> Goal:
     goal = Goal(**entry | {name: float(entry[name]) for name in ("floor", "aim") if name in entry})
     if goal.kind not in GOAL_KINDS:
         raise ValueError(f"unknown kind of goal {goal.kind!r}")
-    rivals = [rival for rival in (goal.against, goal.beside) if rival is not None]
-    if len(rivals) != (goal.kind not in ("max", "min")):
+    if bool(goal.against) + bool(goal.beside) != (goal.kind not in ("max", "min")):
         raise ValueError(f"goal {goal.scenario}/{goal.metric}: {goal.kind} and `against` or `beside` do not fit")
     for name in (goal.scenario, goal.beside or goal.scenario):
         if name not in scenarios:

@@ -24,7 +24,7 @@ import typing
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from runner.websocket import frame, handshake  # noqa: E402
+from soak.websocket import frame, handshake  # noqa: E402
 
 # How long the server may be silent before a session counts as failed.
 LONGEST_SILENCE = 600

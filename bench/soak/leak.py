@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from runner.websocket import frame, handshake  # noqa: E402
+from soak.websocket import frame, handshake  # noqa: E402
 from runner import loads, peers  # noqa: E402
 from runner.peers import Server  # noqa: E402
 from runner.scenarios import Scenario  # noqa: E402

@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from runner.websocket import frame, handshake  # noqa: E402
+from soak.websocket import frame, handshake  # noqa: E402
 
 # An honest client waits this long for anything; a machine with other work to do may need seconds.
 PATIENCE_S = 30

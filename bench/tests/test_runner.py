@@ -15,11 +15,12 @@ from unittest import mock
 BENCH = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(BENCH))
 
-from runner import flame, gate, goals, groups, loads, peers, readme, websocket  # noqa: E402
+from runner import figures, flame, gate, groups, loads, peers, readme  # noqa: E402
+from runner.figures import FAILED, MISSING, Cell, Missing, interleave, pairwise, ratio  # noqa: E402
 from runner.report import Report  # noqa: E402
-from runner.sampling import FAILED, MISSING, Cell, Missing, interleave, pairwise, ratio  # noqa: E402
 from runner.scenarios import Group, Scenario, load_group, load_groups  # noqa: E402
 from soak import run as soak  # noqa: E402
+from soak import websocket  # noqa: E402
 
 GROUPS = load_groups(BENCH / "scenarios")
 RATE = "requests_per_second"
@@ -151,80 +152,78 @@ class Ratios(unittest.TestCase):
 class Goals(unittest.TestCase):
     def judge(self, kind: str, floor: float, aim: float, *cells: Cell, against: str = "httpuv", text: str = TEXT):
         goal = f"{kind} | {against} | {floor} | {aim} | issue 2"
-        return goals.judge(group_of(text.replace("ratio_min | httpuv  | 1     | 2   | issue 2", goal)), list(cells))[0]
+        return figures.judge(group_of(text.replace("ratio_min | httpuv  | 1     | 2   | issue 2", goal)), list(cells))[0]
 
     def test_floor_and_aim(self):
         cells = cell_of("rookery", 200, 300, 250), cell_of("httpuv", 100, 100, 100)
         for kind, floor, aim, status in (
-            ("ratio_min", 3, 4, goals.MISSED),
-            ("ratio_min", 2, 4, goals.MET),
-            ("ratio_min", 2, 2.5, goals.MET_AIM),
-            ("ratio_max", 2.5, 2.5, goals.MET_AIM),
-            ("ratio_max", 2.4, 2, goals.MISSED),
-            ("difference_max", 150, 0, goals.MET),
-            ("difference_max", 149, 0, goals.MISSED),
+            ("ratio_min", 3, 4, figures.MISSED),
+            ("ratio_min", 2, 4, figures.MET),
+            ("ratio_min", 2, 2.5, figures.MET_AIM),
+            ("ratio_max", 2.5, 2.5, figures.MET_AIM),
+            ("ratio_max", 2.4, 2, figures.MISSED),
+            ("difference_max", 150, 0, figures.MET),
+            ("difference_max", 149, 0, figures.MISSED),
         ):
             self.assertEqual(self.judge(kind, floor, aim, *cells).status, status, (kind, floor, aim))
-        self.assertEqual(self.judge("max", 250, 0, *cells, against="").status, goals.MET)
+        self.assertEqual(self.judge("max", 250, 0, *cells, against="").status, figures.MET)
 
     def test_what_was_not_measured_is_not_met(self):
         missing, left_out = (self.judge("ratio_min", 1, 2, cell_of("rookery", 1), *more) for more in ([ABSENT], []))
-        self.assertEqual((missing.status, left_out.status), (goals.NOT_MEASURED, goals.NOT_MEASURED))
-        self.assertFalse(goals.all_floors_met([missing]))
+        self.assertEqual((missing.status, left_out.status), (figures.NOT_MEASURED, figures.NOT_MEASURED))
+        self.assertFalse(figures.all_floors_met([missing]))
         self.assertIn("httpuv MISSING", missing.line())
 
     def test_a_goal_beside_another_scenario(self):
         text = TEXT.replace("against", "beside")
         cells = [cell_of("rookery", 1000, 100, scenario="post"), cell_of("rookery", 900, 90)]
         verdict = self.judge("ratio_min", 0.85, 1, *cells, against="post", text=text)
-        self.assertEqual((verdict.status, verdict.figure), (goals.MET, 0.9))
+        self.assertEqual((verdict.status, verdict.figure), (figures.MET, 0.9))
         self.assertIn("rookery / rookery in post = 0.9", verdict.line())
         alone = self.judge("ratio_min", 0.85, 1, cells[1], against="post", text=text)
-        self.assertEqual(alone.status, goals.NOT_MEASURED)
+        self.assertEqual(alone.status, figures.NOT_MEASURED)
         with self.assertRaisesRegex(ValueError, "nowhere"):
             self.judge("ratio_min", 0.85, 1, against="nowhere", text=text)
 
     def test_the_counting_line(self):
         cells = cell_of("rookery", 200), cell_of("httpuv", 100)
-        line = goals.count_line([self.judge("ratio_min", floor, aim, *cells) for floor, aim in ((1, 2), (3, 4))])
+        line = figures.count_line([self.judge("ratio_min", floor, aim, *cells) for floor, aim in ((1, 2), (3, 4))])
         self.assertEqual(line, "goals: 1 of 2 floors met, 1 of 2 aims met, 1 missed, 0 not measured")
 
 
 class Gate(unittest.TestCase):
     STORED = {"error": {"new/ours": {"allocs_per_op": 1.0, "instructions": 100.0}}}
 
-    def differs(self, is_comparable: bool = True, **now: float) -> list[str]:
-        return gate.compare(self.STORED, {"error": {"new/ours": now}}, is_comparable)
-
     def test_what_is_stored_is_a_line_a_case(self):
         text = gate.as_text({"libc": "x"}, self.STORED)
         self.assertEqual(json.loads(text), {"libc": "x", "groups": self.STORED})
         self.assertIn('\n   "new/ours": {"allocs_per_op": 1.0, "instructions": 100.0}\n', text)
 
-    def test_two_per_cent_of_instructions_pass_and_more_and_less_differ(self):
-        self.assertEqual(self.differs(allocs_per_op=1.0, instructions=101.9), [])
-        self.assertEqual(self.differs(allocs_per_op=1.0, instructions=98.1), [])
-        self.assertIn("worse", self.differs(allocs_per_op=1.0, instructions=102.1)[0])
-        self.assertIn("--gate-write", self.differs(allocs_per_op=1.0, instructions=97.9)[0])
+    def test_two_per_cent_of_instructions_pass_and_of_allocations_nothing(self):
+        better = "(better: check it in with --gate-write)"
+        for allocations, instructions, is_comparable, said in (
+            (1.0, 101.9, True, []),
+            (1.0, 98.1, True, []),
+            (1.0, 102.1, True, ["error new/ours instructions: 102.1, was 100 (worse)"]),
+            (1.0, 97.9, True, [f"error new/ours instructions: 97.9, was 100 {better}"]),
+            (1.001, 100.0, True, ["error new/ours allocs_per_op: 1.001, was 1 (worse)"]),
+            # Of another compiler.
+            (2.0, 300.0, False, ["error new/ours allocs_per_op: 2, was 1 (worse)"]),
+        ):
+            now = {"error": {"new/ours": {"allocs_per_op": allocations, "instructions": instructions}}}
+            self.assertEqual(gate.compare(self.STORED, now, is_comparable), said)
 
-    def test_allocations_are_exact(self):
-        self.assertEqual(len(self.differs(allocs_per_op=1.001, instructions=100.0)), 1)
+    def test_a_case_or_metric_that_comes_or_goes_differs(self):
+        gone = gate.compare(self.STORED, {"error": {"new/ours": {"instructions": 100.0}}})
+        self.assertEqual(gone, ["error new/ours allocs_per_op: only in gate.json"])
+        come = gate.compare({}, self.STORED)
+        self.assertEqual(come, [f"error new/ours {name}: only measured" for name in ("allocs_per_op", "instructions")])
 
     def test_no_benchmark_throws_dice(self):
         # `select!` begins at a random branch unless it is biased: echo-512 cost 4,197 to 4,340 instructions, by chance.
         for source in (BENCH / "micro").rglob("*.rs"):
             for select in re.findall(r"select! *\{\s*(\w+;)?", source.read_text()):
                 self.assertEqual(select, "biased;", source)
-
-    def test_a_case_or_metric_that_comes_or_goes_differs(self):
-        gone = gate.compare(self.STORED, {"error": {}})
-        self.assertEqual(gone[0], "error new/ours allocs_per_op: only in gate.json")
-        self.assertIn("only measured", gate.compare({}, self.STORED)[0])
-        self.assertEqual(len(self.differs(allocs_per_op=1.0)), 1)
-
-    def test_instructions_of_another_compiler_are_not_compared(self):
-        lines = self.differs(False, allocs_per_op=2.0, instructions=300.0)
-        self.assertEqual(lines, ["error new/ours allocs_per_op: 2, was 1 (worse)"])
 
 
 class Reports(unittest.TestCase):
@@ -272,7 +271,7 @@ class Readme(unittest.TestCase):
                 "quick": False, "others": 0.0, "when": "2026-01-02T03:04:05Z", "goals": [], "machine": dict(self.ABOUT),
                 "scenarios": [{"name": name, "cells": copy.deepcopy(cells)} for name in shown],
             }  # fmt: skip
-        self.results["startup"]["goals"].append({"scenario": "cold", "against": "httpuv", "status": goals.MISSED})
+        self.results["startup"]["goals"].append({"scenario": "cold", "against": "httpuv", "status": figures.MISSED})
 
     def written(self) -> str:
         with tempfile.TemporaryDirectory() as name:
@@ -368,21 +367,20 @@ R  100
 class Soak(unittest.TestCase):
     REFERENCE = soak.Level(60, "reference", 12, 4, 100 << 20)
 
-    def left(self, descriptors: int = 12, threads: int = 4, mib: int = 100, sockets: int = 0, get: object = (5, 0, "")) -> str:
-        end = soak.Level(600, "end", descriptors, threads, mib << 20)
-        return "; ".join(soak.complaints(self.REFERENCE, end, sockets, {"get": get}))
-
-    def test_nothing_left_passes_and_what_is_left_is_named(self):
-        self.assertEqual(self.left(), "")
-        self.assertEqual(self.left(descriptors=11, threads=3, mib=111), "")
-        self.assertEqual(self.left(descriptors=13), "descriptors: +1 since the reference, at most +0")
-        self.assertEqual(self.left(threads=5), "threads: +1 since the reference, at most +0")
-        self.assertEqual(self.left(mib=113), "rss: +13 MiB since the reference, at most +12")
-        self.assertIn("2 open WebSockets", self.left(sockets=2))
-
-    def test_an_honest_client_that_was_not_served_is_named(self):
-        self.assertEqual(self.left(get=[5, 1, "reset"]), "get: 1 of 6 failed, the first with reset")
-        self.assertEqual(self.left(get=[0, 0, ""]), "get: not one was done")
+    def test_what_is_left_and_who_was_not_served_is_named(self):
+        for level, sockets, get, said in (
+            ((12, 4, 100), 0, (5, 0, ""), []),
+            ((11, 3, 111), 0, (5, 0, ""), []),
+            ((13, 4, 100), 0, (5, 0, ""), ["descriptors: +1 since the reference, at most +0"]),
+            ((12, 5, 100), 0, (5, 0, ""), ["threads: +1 since the reference, at most +0"]),
+            ((12, 4, 113), 0, (5, 0, ""), ["rss: +13 MiB since the reference, at most +12"]),
+            ((12, 4, 100), 2, (5, 0, ""), ["the app still counts 2 open WebSockets"]),
+            ((12, 4, 100), 0, (5, 1, "reset"), ["get: 1 of 6 failed, the first with reset"]),
+            ((12, 4, 100), 0, (0, 0, ""), ["get: not one was done"]),
+        ):
+            descriptors, threads, mib = level
+            end = soak.Level(600, "end", descriptors, threads, mib << 20)
+            self.assertEqual(soak.complaints(self.REFERENCE, end, sockets, {"get": get}), said)
 
     def test_frames_are_masked_and_measured(self):
         for size, head in ((5, 2), (126, 4), (70_000, 10)):
