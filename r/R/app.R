@@ -10,7 +10,7 @@ AppWrapper <- R6::R6Class(
       private$app <- if (is.function(app)) list(call = app) else app
       # Looked up once: a reference class without the field raises an error for it.
       private$has_on_headers <- isTRUE(try(!is.null(private$app$onHeaders), silent = TRUE))
-      private$has_on_error <- isTRUE(try(is.function(private$app[["onError"]]), silent = TRUE))
+      private$has_on_error <- is.function(on_error_of(private$app))
       makeActiveBinding("wsconns", function() open_sockets(private$listener), private)
       self$staticPaths <- normalizeStaticPaths(private$field("staticPaths"))
       self$staticPathOptions <- private$read_options(private$field("staticPathOptions"))

@@ -24,6 +24,9 @@ trace_of <- function(condition) {
         # What called the app is not told.
         first <- max(0L, which(vapply(functions, is_loop, NA))) + 1L
         at <- if (first > last) integer() else seq(first, last)
+        if (first > 1 && is_plumber_hook(functions[[first - 1]])) {
+          at <- at[cumsum(!vapply(functions[at], package_of, "") %in% c("plumber", "base")) > 0]
+        }
         frames_of_calls(calls[at], functions[at])
       }
     },
@@ -31,9 +34,9 @@ trace_of <- function(condition) {
   )
 }
 
-# Whether a function is one from which apps are called: service(), or what runs the callbacks of package later.
+# Whether a function is one from which apps are called: service(), our hook in plumber, or what runs the callbacks of package later.
 is_loop <- function(func) {
-  identical(func, service) || (identical(package_of(func), "later") && "loop_id" %in% names(formals(args(func))))
+  identical(func, service) || is_plumber_hook(func) || (identical(package_of(func), "later") && "loop_id" %in% names(formals(args(func))))
 }
 
 # Whether a frame is R's own, between an error of C's and its handlers.
@@ -53,6 +56,7 @@ frames_of_calls <- function(calls, functions) {
     call = vapply(calls[at], one_line, ""),
     file = vapply(calls[at], function(call) place_of(call)$file, ""),
     line = vapply(calls[at], function(call) place_of(call)$line, 0L),
+    source = lapply(calls[at], source_of),
     package = vapply(functions[at], package_of, ""),
     left_out = length(calls) - length(at)
   )
@@ -65,6 +69,7 @@ frames_of_rlang <- function(trace) {
     call = vapply(trace$call[at], one_line, ""),
     file = vapply(trace$call[at], function(call) place_of(call)$file, ""),
     line = vapply(trace$call[at], function(call) place_of(call)$line, 0L),
+    source = lapply(trace$call[at], source_of),
     package = rep_len(as.character(package), length(trace$call))[at],
     left_out = length(trace$call) - length(at)
   )
@@ -88,6 +93,11 @@ place_of <- function(call) {
   list(file = if (nzchar(file)) file else NA_character_, line = as.integer(source)[[1]])
 }
 
+# The file or text that a call is written in, for a page that shows lines of it; NULL if R has kept none.
+source_of <- function(call) {
+  attr(attr(call, "srcref"), "srcfile")
+}
+
 package_of <- function(func) {
   if (is.primitive(func)) {
     return("base")
@@ -105,19 +115,36 @@ package_of <- function(func) {
 #   condition, text    what: `text` where there is no condition
 #   trace              of trace_of(); NULL
 #   req, seconds       the request and how long R has had it, where that is known
-#   is_answerable, wants_json
+#   is_answerable
+#   wants              in what form: "text", "json", or "page" for a browser of this machine
 # Returns the response to its client; NULL where there is nobody to answer.
 tell_fault <- function(fault) {
   fault$request_id <- id_of(fault)
   # A client may send any bytes as a path.
   fault$route <- readable(fault$route)
+  answer <- ask_and_log(fault)
+  if (isTRUE(fault$is_answerable)) answer %||% failure_response(fault)
+}
+
+# The response of onError, if it gave one.
+ask_and_log <- function(fault) {
   answer <- ask_on_error(fault)
   if (fault$detail == "httpuv") {
     report(place_in_words(fault), fault$condition, fault$text)
   } else {
     log_fault(fault)
   }
-  if (isTRUE(fault$is_answerable)) answer %||% failure_response(fault)
+  answer
+}
+
+# What C calls for a response with status 500 that the app made itself, as frameworks do of the errors they handle.
+note_own <- function(route, request_id) {
+  if (request_id %in% .globals$told) {
+    .globals$told <- setdiff(.globals$told, request_id)
+    return(invisible())
+  }
+  text <- "the app answered with status 500 itself"
+  log_fault(list(label = "its own answer", route = readable(route), request_id = request_id, text = text))
 }
 
 place_in_words <- function(fault) {
@@ -146,9 +173,13 @@ condition_of <- function(fault) {
   structure(class = c("rookery_failure", "rookery_error", "error", "condition"), list(message = text, call = NULL))
 }
 
+on_error_of <- function(app) {
+  tryCatch(app[["onError"]], error = function(error) NULL) %||% attr(app, "rookery_on_error")
+}
+
 # The app's `onError(cond, req, info)`, or with fewer arguments. Its value, if that is a response.
 ask_on_error <- function(fault) {
-  on_error <- tryCatch(fault$app[["onError"]], error = function(error) NULL)
+  on_error <- on_error_of(fault$app)
   if (!is.function(on_error)) {
     return(NULL)
   }
@@ -321,9 +352,12 @@ failure_response <- function(fault) {
     told$detail <- summary_of(condition_of(fault))
   }
   if (fault$detail == "full") {
+    if (identical(fault$wants, "page") && fault$stage != "stream") {
+      return(page_response(fault))
+    }
     told$trace <- trace_lines(fault)
   }
-  if (isTRUE(fault$wants_json)) {
+  if (identical(fault$wants, "json")) {
     return(list(status = 500L, headers = list("Content-Type" = "application/problem+json"), body = json_object(told)))
   }
   lines <- c("500 Internal Server Error", if (nzchar(told$instance)) paste("Request", told$instance), told$detail, told$trace)

@@ -52,6 +52,7 @@ prepare <- function() {
     shared$events_parts <- list(c(push_methods, event_methods), c("rookery_events", "rookery_stream"))
     shared$then <- answer_later
     shared$tell_fault <- tell_fault
+    shared$note_own <- note_own
     shared$limit_time <- limit_time
     shared$body_came <- body_came
     shared$body_next <- body_next

@@ -160,6 +160,11 @@ serve_here <- function(found, object, address, dots, log, settings = list()) {
   before <- .globals$settings
   on.exit(.globals$settings <- before)
   .globals$settings <- utils::modifyList(as.list(before), Filter(Negate(is.null), settings))
+  if (is.null(object) && setting_of("error_detail")$value == "full") {
+    # So that errors are told with the lines they come from: Rscript keeps none.
+    keep <- options(keep.source = TRUE)
+    on.exit(options(keep), add = TRUE)
+  }
   if (found$kind %in% c("shiny", "plumber", "fiery", "ambiorix", "rmarkdown", "engine")) {
     use_compat(quiet = TRUE)
     check_installed(found)
@@ -229,6 +234,8 @@ run_shiny <- function(app, address, dots) {
 }
 
 run_plumber <- function(router, address, dots) {
+  # An older plumber has no such hooks, and is served without.
+  try(plumber_errors(router), silent = TRUE)
   if (!is.null(address$socket)) {
     # plumber's own run() knows ports only.
     return(run_app(router, address, dots))

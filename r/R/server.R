@@ -41,11 +41,13 @@
 #'
 #' @section Errors:
 #' Clients are told that there was an error and the id of the request, and no more, unless `error_detail` says so, see [rookery_options()]: as
-#' `application/problem+json` if they ask for JSON, else as text. `onError` is called once for each failure, before that, with as many of its
+#' `application/problem+json` if they ask for JSON, else as text. A response with status 500 that the app made itself is sent as it is, and told on stderr
+#' with its id. `onError` is called once for each failure, before that, with as many of its
 #' three arguments as it has: the condition; the request, or `NULL` where R has it no more; and a list of `stage` (`"call"`, `"onHeaders"`,
 #' `"response"`, `"promise"`, `"stream"`, `"receive"`, `"onWSOpen"`, `"message"`, `"close"`, `"drain"`, `"request"`), `request_id`, `trace` (lines of text), `frames` (a data
 #' frame of `call`, `file`, `line`, `package`), `seconds` since R took the request, and `headers`, of which secrets are masked. A response that it returns
 #' is sent instead, where none has begun; of that to a stream, the text alone, and never a promise of one. An error within it is told, and goes no further.
+#' For a plumber API see [plumber_errors()].
 #'
 #' @section Large bodies:
 #' A request's body of more than 1 MiB is kept in a file without a name in the folder that the option

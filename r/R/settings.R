@@ -20,7 +20,7 @@ setting_flags <- c("request_id_header", "interrupt_requests", "proxy_protocol")
 #' @section Settings:
 #' * Each limit, see [server_limits()].
 #' * `error_detail`: what clients are told of errors. `"none"`: that there was one, and the id of the request. `"message"`: the error's message as well.
-#'   `"full"`: also the calls that led to it; for development. By default `"none"`, in an interactive session `"message"`. Where this package stands in
+#'   `"full"`: also the calls that led to it, for a browser of the same machine on a page with the lines they are written in; for development. By default `"none"`, in an interactive session `"message"`. Where this package stands in
 #'   for httpuv, and [serve()] does not run, clients are told what httpuv tells them: the message.
 #' * `request_id_header`: whether responses of the app have a header `X-Request-Id`; by default under [serve()].
 #' * `interrupt_requests`: whether what R does for a request ends when `request_time` is over.

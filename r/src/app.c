@@ -10,7 +10,7 @@ struct app {
     uint64_t token;
     bool has_on_headers;
     uint64_t socket_rules;  // token of what socket_accept() takes
-    bool has_on_error;
+    bool keeps_req;         // while it is answered, to tell of it if it fails
     bool shows_id;          // whether requests have REQUEST_ID
     int detail;             // what clients see of errors: an index in `details`
     double most_seconds;    // for R, of one request; 0: as many as it takes
@@ -18,7 +18,7 @@ struct app {
 
 // `rookery.error_detail`, in R/errors.R. The last is what httpuv shows.
 static const char* const details[] = {"none", "message", "full", "httpuv"};
-enum { DETAIL_HTTPUV = 3, DETAIL_COUNT = 4 };
+enum { DETAIL_FULL = 2, DETAIL_HTTPUV = 3, DETAIL_COUNT = 4 };
 
 static struct app* apps;
 static size_t app_count;
@@ -49,13 +49,16 @@ void app_set(uint32_t listener, SEXP app, SEXP settings, SEXP socket_rules) {
         .token = keep(app),
         .socket_rules = keep(socket_rules),
         .has_on_headers = is_true(settings, 0),
-        .has_on_error = is_true(settings, 1),
+        .keeps_req = is_true(settings, 1),
         .shows_id = is_true(settings, 2),
         .most_seconds = Rf_asReal(VECTOR_ELT(settings, 4)),
     };
     const char* detail = CHAR(STRING_ELT(VECTOR_ELT(settings, 3), 0));
     while (set->detail < DETAIL_COUNT - 1 && strcmp(details[set->detail], detail) != 0) {
         set->detail++;
+    }
+    if (set->detail == DETAIL_FULL) {
+        set->keeps_req = true;
     }
 }
 
@@ -68,7 +71,6 @@ struct app_facts app_facts(uint32_t listener) {
         .app = kept(app->token),
         .detail = details[app->detail],
         .is_httpuv = app->detail == DETAIL_HTTPUV,
-        .has_on_error = app->has_on_error,
     };
 }
 
@@ -125,7 +127,7 @@ static void take_result(struct visit* visit, SEXP value) {
         if (fulfilled == NULL) {
             SEXP ticket = PROTECT(ticket_new(slot, id));
             // Else what the request holds could go before it is answered.
-            SEXP req = visit->app->has_on_error ? visit->req : R_NilValue;
+            SEXP req = visit->app->keeps_req ? visit->req : R_NilValue;
             SEXP call = PROTECT(Rf_lang4(objs.then, value, ticket, req));
             Rf_eval(call, R_BaseEnv);
             UNPROTECT(2);
@@ -137,6 +139,7 @@ static void take_result(struct visit* visit, SEXP value) {
     visit->problem = response_write(slot, id, PROTECT(value));
     UNPROTECT(1);
     if (visit->problem == NULL) {
+        fault_note_own(slot, id);
         app_respond(slot, id);
         stream_begin();
     }
@@ -164,7 +167,7 @@ static SEXP say_on_headers(struct visit* visit, SEXP app, SEXP req) {
 // What onHeaders() has answered.
 static void take_answer(struct visit* visit, SEXP value) {
     if (receive_is(value)) {
-        visit->problem = receive_begin(visit->event, value, visit->app->has_on_error ? visit->req : R_NilValue);
+        visit->problem = receive_begin(visit->event, value, visit->app->keeps_req ? visit->req : R_NilValue);
     } else {
         take_result(visit, value);
     }
@@ -247,7 +250,7 @@ static SEXP run_visit(void* data) {
         request_bind_id(req, event);
     }
     visit->req = req;
-    if (visit->app->has_on_error) {
+    if (visit->app->keeps_req) {
         visit->token = keep(req);
     }
     event_is_read();
@@ -278,9 +281,6 @@ static SEXP run_visit(void* data) {
     UNPROTECT(2);
     return R_NilValue;
 }
-
-// Bytes of a route that are told.
-enum { ROUTE_MAX = 218 };
 
 static void fail(const struct visit* visit, struct guard* guard, char route[ROUTE_MAX], double began) {
     const struct rk_event* event = visit->event;
@@ -427,6 +427,7 @@ SEXP ffi_respond(SEXP ticket, SEXP value, SEXP req) {
     guard_end();
     SEXP caught = PROTECT(guard_caught(&guard));
     if (failure == FAILURE_NONE && settled.problem == NULL) {
+        fault_note_own(settled.slot, settled.id);
         app_respond(settled.slot, settled.id);
         stream_begin();
     } else {

@@ -22,7 +22,8 @@ static SEXP request_id(const struct fault* fault) {
 // Does not jump, but for want of memory.
 SEXP fault_tell(const struct fault* fault, SEXP caught, const char* text) {
     const char* names[] = {"app",     "detail", "stage", "label", "route",   "request_id",    "condition",
-                           "text",    "trace",  "req",   "seconds", "is_answerable", "wants_json", ""};
+                           "text",    "trace",  "req",   "seconds", "is_answerable", "wants", ""};
+    static const char* const wants[] = {"text", "json", "page"};
     struct app_facts facts = app_facts(fault->listener);
     bool failed;
     SEXP list = PROTECT(Rf_mkNamed(VECSXP, names));
@@ -38,7 +39,7 @@ SEXP fault_tell(const struct fault* fault, SEXP caught, const char* text) {
     SET_VECTOR_ELT(list, 9, fault->req == NULL ? R_NilValue : fault->req);
     SET_VECTOR_ELT(list, 10, Rf_ScalarReal(fault->began > 0 ? service_now() - fault->began : NA_REAL));
     SET_VECTOR_ELT(list, 11, Rf_ScalarLogical(fault->is_answerable));
-    SET_VECTOR_ELT(list, 12, Rf_ScalarLogical(rk_wants_json(fault->slot, fault->id)));
+    SET_VECTOR_ELT(list, 12, Rf_mkString(wants[rk_wants(fault->slot, fault->id)]));
     SEXP call = PROTECT(Rf_lang2(objs.tell_fault, list));
     SEXP response = call_quietly(call, &failed);
     if (failed) {
@@ -87,4 +88,21 @@ void fault_answer(const struct fault* fault, SEXP caught, const char* text) {
     app_respond(fault->slot, fault->id);
     stream_begin();
     UNPROTECT(1);
+}
+
+// What the app made of a failure itself is its own to answer: that it did is told, with the id that its client may know. Does not jump,
+// but for want of memory.
+void fault_note_own(uint32_t slot, uint64_t id) {
+    if (response_status() != 500 || app_facts(rk_listener_of(slot, id)).is_httpuv) {
+        return;
+    }
+    bool failed;
+    char route[ROUTE_MAX] = "";
+    struct fault fault = {.slot = slot, .id = id};
+    rk_route(slot, id, route, sizeof route);
+    SEXP route_r = PROTECT(text_or_null(route));
+    SEXP id_r = PROTECT(request_id(&fault));
+    SEXP call = PROTECT(Rf_lang3(objs.note_own, route_r, id_r));
+    call_quietly(call, &failed);
+    UNPROTECT(3);
 }

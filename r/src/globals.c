@@ -224,6 +224,7 @@ void globals_prepare(SEXP shared) {
     objs.events_parts = shared_object(shared, "events_parts");
     objs.then = shared_object(shared, "then");
     objs.tell_fault = shared_object(shared, "tell_fault");
+    objs.note_own = shared_object(shared, "note_own");
     objs.limit_time = shared_object(shared, "limit_time");
     objs.body_came = shared_object(shared, "body_came");
     objs.body_next = shared_object(shared, "body_next");

@@ -215,10 +215,17 @@ static const char* read_status(SEXP value, int* status) {
     return NULL;
 }
 
+static int last_status;
+
+int response_status(void) {
+    return last_status;
+}
+
 // `value` is protected by the caller.
 static const char* write_parts(uint32_t slot, uint64_t id, SEXP value) {
-    int status;
+    int status = 0;
     const char* problem = read_status(value, &status);
+    last_status = status;
     if (problem == NULL) {
         rk_reply_begin(slot, id, status);
         problem = response_headers(slot, id, PROTECT(element(value, syms.response_headers)));

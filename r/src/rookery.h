@@ -158,7 +158,11 @@ uint32_t rk_listener_of(uint32_t slot, uint64_t id);  // 0: R does not hold it
 int rk_request_id(uint32_t slot, uint64_t id, char* out, size_t len);
 uint64_t rk_request_process(void);  // the half of such ids that is the process's
 void rk_own_request_id(uint64_t id, uint64_t process, char out[33]);  // of an exchange that nobody else has named
-int rk_wants_json(uint32_t slot, uint64_t id);
+
+// The form in which a client would be told of an error: RK_WANTS_PAGE is for a browser of this machine.
+enum rk_wants { RK_WANTS_TEXT = 0, RK_WANTS_JSON = 1, RK_WANTS_PAGE = 2 };
+int rk_wants(uint32_t slot, uint64_t id);
+
 
 // HTTPS
 void* rk_tls_new(const struct rk_bytes* pairs, size_t count, struct rk_bytes client_ca, int client_is_optional,

@@ -46,7 +46,7 @@ extern struct objects {
     SEXP body_came, body_next, body_over;
     SEXP new_source, begin_stream, take_later, drained, depart;
     SEXP overflow, report, reach_later, heed, hear_interrupts;
-    SEXP trace, tell_fault, limit_time;
+    SEXP trace, tell_fault, note_own, limit_time;
 } objs;
 
 bool globals_init(SEXP ns, SEXP globals, SEXP shared);
@@ -159,6 +159,9 @@ void report(const char* where, SEXP condition, const char* text);
 
 // fault.c -----------------------------------------------------------------
 
+// Bytes of a route that are told.
+enum { ROUTE_MAX = 218 };
+
 // Where something of an app's has failed. What is not known is 0 or NULL.
 struct fault {
     uint32_t listener;
@@ -175,12 +178,15 @@ struct fault {
 
 SEXP fault_tell(const struct fault* fault, SEXP caught, const char* text);
 void fault_answer(const struct fault* fault, SEXP caught, const char* text);
+void fault_note_own(uint32_t slot, uint64_t id);
 
 // response.c --------------------------------------------------------------
 
 // Writes what the app returned into the reply of an exchange. NULL, or what is wrong with it.
 const char* response_headers(uint32_t slot, uint64_t id, SEXP headers);
 const char* response_write(uint32_t slot, uint64_t id, SEXP value);
+// Of what response_write() wrote last.
+int response_status(void);
 void response_text(uint32_t slot, uint64_t id, int status, const char* type, const char* text, size_t len);
 
 // session.c ---------------------------------------------------------------
@@ -214,7 +220,6 @@ struct app_facts {
     SEXP app;
     const char* detail;
     bool is_httpuv;
-    bool has_on_error;
 };
 
 void app_set(uint32_t listener, SEXP app, SEXP settings, SEXP socket_rules);

@@ -81,6 +81,8 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(sse_event("a", id = "a\nb")), "`id` must be one string without line breaks"),
     list(quote(receive_body(42, function() NULL)), "`on_data` must be a function, not 42"),
     list(quote(receive_body(function(x) NULL, function() NULL, on_close = 3)), "`on_close` must be a function, not 3"),
+    list(quote(plumber_errors(42)), "`pr` must be a plumber router, not 42"),
+    list(quote(plumber_errors(structure(new.env(), class = "Plumber"), on_error = 1)), "`on_error` must be a function, not 1"),
     list(quote(tls_config(1)), "`cert` must be the path of a PEM file or its text"),
     list(quote(startServer("127.0.0.1", 0, hello_app, tls = TRUE)), "`tls` must be made by tls_config"),
     list(quote(rookery:::launch_server(42)), "`settings` must be one string"),

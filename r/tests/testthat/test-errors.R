@@ -264,6 +264,30 @@ test_that("a request's id is a string like any other", {
   expect_identical(changed, "x")
 })
 
+test_that("a 500 that the app answers itself is told of, with its id", {
+  withr::local_options(rookery.error_detail = "none", rookery.request_id_header = TRUE)
+  own <- list(status = 500L, headers = list(), body = "mine")
+  app <- function(req) {
+    switch(
+      req$PATH_INFO,
+      "/later" = promises::promise(function(resolve, reject) later::later(function() resolve(own), 0.01)),
+      "/other" = list(status = 503L, headers = list(), body = "mine"),
+      own
+    )
+  }
+  server <- local_server(app)
+  for (path in c("/", "/later")) {
+    said <- stderr_of(answer <- get(local_client(server), path))
+    expect_equal(answer$text, "mine")
+    line <- paste0("rookery: GET ", path, " (its own answer): the app answered with status 500 itself [", answer$headers[["x-request-id"]], "]")
+    expect_equal(said, line)
+  }
+  expect_equal(stderr_of(get(local_client(server), "/other")), character())
+  # httpuv says nothing, and neither does what stands in for it.
+  withr::local_options(rookery.error_detail = "httpuv")
+  expect_equal(stderr_of(get(local_client(local_server(app)), "/")), character())
+})
+
 test_that("httpuv's requests have no id, and its errors no traceback", {
   withr::local_options(rookery.error_detail = "httpuv")
   names <- NULL

@@ -352,23 +352,6 @@ unsafe fn write_text(text: &[u8], out: *mut c_char) -> i32 {
     i32::try_from(text.len()).unwrap_or(0)
 }
 
-/// Whether the client of an exchange asks for JSON, and not for a page.
-#[unsafe(no_mangle)]
-pub extern "C" fn rk_wants_json(slot: u32, id: u64) -> c_int {
-    let asks = |exchange: &mut Exchange| {
-        exchange.header(b"accept").is_some_and(|accept| {
-            let names = |wanted: &[&[u8]]| {
-                accept.split(|byte| *byte == b',').any(|range| {
-                    let name = range.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-                    wanted.iter().any(|kind| name.eq_ignore_ascii_case(kind))
-                })
-            };
-            names(&[b"application/json", b"application/problem+json"]) && !names(&[b"text/html"])
-        })
-    };
-    entry(0, || core::with(|core| c_int::from(core.held(slot, id).is_some_and(asks))))
-}
-
 /// Collects the tokens of what was lent and has been sent, and of requests that never came back; how many.
 ///
 /// # Safety

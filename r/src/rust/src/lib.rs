@@ -24,6 +24,7 @@ mod socket;
 mod stream;
 mod text;
 mod tls;
+mod wants;
 
 /// What an entry point reports: `enum rk_refusal`.
 pub(crate) mod refusal {

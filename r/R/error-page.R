@@ -1,0 +1,210 @@
+# The page of an error for its developer: the condition, the calls that led to it with the lines they are written in, and the request.
+# Shown where `rookery.error_detail` is "full", to a browser of this machine (src/rust/src/wants.rs) and to nobody else.
+
+# Of a source: lines before the one in question, and after it.
+lines_around <- 3L
+# Characters of a text that are shown, and of one value of the request.
+page_text <- 10000L
+page_value <- 1000L
+
+page_style <- paste0(
+  "body{margin:0;font:15px/1.5 system-ui,sans-serif;color:#1c1e21;background:#f6f7f8}",
+  "main,header{max-width:70rem;margin:auto;padding:1rem 1.5rem}",
+  "header{border-top:6px solid #b3261e}",
+  "h1{font-size:1.35rem;margin:.2rem 0;white-space:pre-wrap;overflow-wrap:anywhere}",
+  "h2{font-size:1.05rem;margin:1.6rem 0 .4rem}",
+  "p{margin:.2rem 0}.quiet{color:#5b6067}",
+  "code,pre,td,th{font:13px/1.5 ui-monospace,monospace}",
+  "details{background:#fff;border:1px solid #d9dce0;border-radius:6px;margin:.4rem 0;padding:.4rem .8rem}",
+  "summary{overflow-wrap:anywhere;cursor:pointer}",
+  "pre{margin:.4rem 0 0;overflow-x:auto}pre b{display:inline-block;min-width:100%;background:#fde7e5;font-weight:normal}",
+  "table{border-collapse:collapse;width:100%;background:#fff}",
+  "th,td{text-align:left;vertical-align:top;padding:.2rem .6rem;border:1px solid #d9dce0;overflow-wrap:anywhere}",
+  "@media(prefers-color-scheme:dark){body{color:#e4e6e8;background:#16181b}details,table{background:#1f2226}",
+  "details,th,td{border-color:#3a3f45}pre b{background:#4a211e}.quiet{color:#a2a8af}}"
+)
+
+# Nothing of the page is fetched or run, and the only style is ours: the hash is that of `page_style`.
+page_headers <- list(
+  "Content-Type" = "text/html; charset=utf-8",
+  "Content-Security-Policy" = paste0(
+    "default-src 'none'; style-src 'sha256-fmVHQ1C45XhfoRi3etfw0SldYRv0prADf7QUM0d/CiM='; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox"
+  ),
+  "Cache-Control" = "no-store",
+  "X-Content-Type-Options" = "nosniff",
+  "Referrer-Policy" = "no-referrer",
+  "Cross-Origin-Resource-Policy" = "same-origin"
+)
+
+page_response <- function(fault) {
+  list(status = 500L, headers = page_headers, body = error_html(fault))
+}
+
+error_html <- function(fault) {
+  condition <- condition_of(fault)
+  request <- page_request(fault$req)
+  hide <- function(text) hide_values(text, request$secrets)
+  message <- tryCatch(paste(conditionMessage(condition), collapse = "\n"), error = function(error) "")
+  message <- if (is.character(message) && nzchar(message)) readable(message) else "an error without a message"
+  classes <- setdiff(class(condition), c("rookery_failure", "rookery_error"))
+  call <- tryCatch(conditionCall(condition), error = function(error) NULL)
+  about <- c(
+    paste("<p class=quiet>", html_text(hide(place_in_words(fault))), "</p>"),
+    paste0("<h1>", html_text(hide(message), page_text), "</h1>"),
+    paste0("<p><code>", html_text(paste(classes, collapse = ", ")), "</code></p>"),
+    if (is.call(call)) paste0("<p>in <code>", html_text(hide(one_line(call))), "</code></p>"),
+    vapply(parent_lines(condition), function(line) paste0("<p>", html_text(hide(line), page_text), "</p>"), ""),
+    if (nzchar(fault$request_id)) paste0("<p class=quiet>Request <code>", html_text(fault$request_id), "</code></p>")
+  )
+  paste0(
+    c(
+      "<!doctype html>", "<html lang=en>", "<head><meta charset=utf-8>",
+      paste0("<title>", html_text(hide(message), 200L), "</title>"),
+      paste0("<style>", page_style, "</style></head>"), "<body>", "<header>", about, "</header>", "<main>",
+      frames_html(fault$trace, hide), request_html(request, hide),
+      "<p class=quiet>Shown as rookery.error_detail asks for it, to a browser of this machine only.</p>",
+      "</main>", "</body>", "</html>"
+    ),
+    "\n", collapse = ""
+  )
+}
+
+# ---- calls ----
+
+# The innermost first; runs of calls inside packages are folded.
+frames_html <- function(trace, hide) {
+  count <- length(trace$call)
+  if (count == 0) {
+    return(c("<h2>Calls</h2>", "<p class=quiet>None are known: of a promise, or of a stack that overflowed, they are gone.</p>"))
+  }
+  at <- rev(seq_len(count))
+  is_package <- !is.na(trace$package[at])
+  run <- cumsum(c(TRUE, is_package[-1] != is_package[-count] | !is_package[-1]))
+  is_first <- TRUE
+  parts <- character()
+  for (frames in unname(split(at, run))) {
+    html <- vapply(frames, function(frame) {
+      is_open <- is_first && is.na(trace$package[[frame]])
+      if (is_open) is_first <<- FALSE
+      frame_html(trace, frame, hide, is_open)
+    }, "")
+    packages <- unique(trace$package[frames])
+    if (!anyNA(packages)) {
+      calls <- paste(length(frames), if (length(frames) == 1) "call" else "calls", "inside", paste(packages, collapse = ", "))
+      html <- c(paste0("<details><summary class=quiet>", html_text(calls), "</summary>"), html, "</details>")
+    }
+    parts <- c(parts, html)
+  }
+  left_out <- if (isTRUE(trace$left_out > 0)) paste0("<p class=quiet>", trace$left_out, " more are left out.</p>")
+  c("<h2>Calls, the newest first</h2>", parts, left_out)
+}
+
+frame_html <- function(trace, frame, hide, is_open) {
+  place <- if (is.na(trace$line[[frame]])) {
+    ""
+  } else {
+    paste0(" <span class=quiet>", html_text(paste0(if (is.na(trace$file[[frame]])) "line " else paste0(trace$file[[frame]], ":"), trace$line[[frame]])), "</span>")
+  }
+  title <- paste0("<code>", html_text(hide(trace$call[[frame]])), "</code>", place)
+  lines <- source_lines(trace$source[[frame]], trace$line[[frame]])
+  if (length(lines) == 0) {
+    return(paste0("<details><summary>", title, "</summary><p class=quiet>R has kept no source of it.</p></details>"))
+  }
+  text <- paste(formatC(names(lines), width = max(nchar(names(lines)))), html_text(hide(lines), page_value))
+  is_here <- names(lines) == trace$line[[frame]]
+  text[is_here] <- paste0("<b>", text[is_here], "</b>")
+  paste0("<details", if (is_open) " open", "><summary>", title, "</summary><pre>", paste(text, collapse = "\n"), "</pre></details>")
+}
+
+# The lines around one of a source, named by their numbers. A file that has changed since is not shown.
+source_lines <- function(source, line) {
+  if (is.null(source) || is.na(line)) {
+    return(character())
+  }
+  first <- max(1L, line - lines_around)
+  lines <- tryCatch(
+    vapply(getSrcLines(source, first, line + lines_around), readable, "", USE.NAMES = FALSE),
+    error = function(error) character(), warning = function(warning) character()
+  )
+  set_names(lines, seq(first, length.out = length(lines)))
+}
+
+# ---- the request ----
+
+# list(line =, headers =, parameters =, secrets =): what is shown of it, and what must not be, wherever else it stands. NULL for none.
+page_request <- function(req) {
+  if (!is.environment(req)) {
+    return(NULL)
+  }
+  field <- function(name) {
+    value <- tryCatch(get0(name, envir = req, inherits = FALSE), error = function(error) NULL)
+    if (is.character(value)) vapply(value, readable, "") else character()
+  }
+  headers <- field("HEADERS")
+  parameters <- query_parameters(field("QUERY_STRING"))
+  is_secret <- grepl(secret_names, names(parameters), ignore.case = TRUE)
+  masked <- mask(headers)
+  # The parameters of another page.
+  masked[names(masked) == "referer"] <- sub("[?].*$", "?...", masked[names(masked) == "referer"])
+  hidden <- c(headers[masked == "[masked]"], parameters[is_secret])
+  parameters[is_secret] <- "[masked]"
+  line <- trimws(paste(field("REQUEST_METHOD")[1], field("PATH_INFO")[1]))
+  list(line = line, headers = masked, parameters = parameters, secrets = secret_parts(hidden))
+}
+
+# Decoded, named by their names.
+query_parameters <- function(query) {
+  parts <- strsplit(sub("^[?]", "", paste(query, collapse = "")), "&", fixed = TRUE)[[1]]
+  decode <- function(text) {
+    text <- gsub("+", " ", text, fixed = TRUE)
+    vapply(text, function(text) readable(tryCatch(decodeURIComponent(text), error = function(error) text)), "", USE.NAMES = FALSE)
+  }
+  has_value <- grepl("=", parts, fixed = TRUE)
+  values <- ifelse(has_value, sub("^[^=]*=", "", parts), "")
+  set_names(decode(values), decode(sub("=.*$", "", parts)))
+}
+
+# What of secret values may stand in a message: a whole value, a cookie's, what follows "Bearer". Too short a text would be found
+# everywhere.
+secret_parts <- function(values) {
+  parts <- unlist(strsplit(values, "[;, ]+"), use.names = FALSE)
+  parts <- unique(c(values, parts, sub("^[^=]*=", "", parts)))
+  parts <- parts[nchar(parts, "bytes") >= 4]
+  unname(parts[order(nchar(parts, "bytes"), decreasing = TRUE)])
+}
+
+hide_values <- function(text, secrets) {
+  for (secret in secrets) text <- gsub(secret, "[masked]", text, fixed = TRUE)
+  text
+}
+
+request_html <- function(request, hide) {
+  if (is.null(request)) {
+    return(NULL)
+  }
+  table <- function(title, values) {
+    if (length(values) == 0) {
+      return(NULL)
+    }
+    rows <- paste0("<tr><th>", html_text(names(values), page_value), "</th><td>", html_text(hide(values), page_value), "</td></tr>")
+    c(paste0("<h2>", title, "</h2>"), "<table>", rows, "</table>")
+  }
+  c(
+    "<h2>Request</h2>", paste0("<p><code>", html_text(hide(request$line), page_value), "</code></p>"),
+    table("Parameters", request$parameters), table("Headers", request$headers)
+  )
+}
+
+# ---- text ----
+
+# Text as HTML shows it, also between quotes. What is no character of a page, or turns the direction of what follows, is replaced.
+html_text <- function(text, most = page_value) {
+  is_long <- nchar(text) > most
+  text[is_long] <- paste0(substr(text[is_long], 1, most), "...")
+  text <- gsub("[\001-\010\013\014\016-\037\177]", "\ufffd", text)
+  text <- gsub("[\u202a-\u202e\u2066-\u2069]", "\ufffd", text)
+  for (special in list(c("&", "&amp;"), c("<", "&lt;"), c(">", "&gt;"), c("\"", "&quot;"), c("'", "&#39;"))) {
+    text <- gsub(special[[1]], special[[2]], text, fixed = TRUE)
+  }
+  text
+}

@@ -1,0 +1,149 @@
+# What plumber makes of its endpoints' errors itself is told of all the same: plumber as it is packaged.
+
+skip_if_not_installed("plumber")
+skip_if_not_installed("processx")
+skip_if_not_installed("curl")
+
+api <- c(
+  "#* @filter check",
+  "function(req) {",
+  "  if (req$PATH_INFO == '/filtered') stop('in a filter')",
+  "  plumber::forward()",
+  "}",
+  "inner <- function(what) stop(what)",
+  "#* @get /fail",
+  "function() inner('in an endpoint')",
+  "#* @get /async",
+  "function() promises::promise(function(resolve, reject) later::later(function() reject('in a promise'), 0.05))",
+  "#* @get /handled",
+  "#* @serializer text",
+  "function() tryCatch(stop('handled'), error = function(error) 'handled')",
+  "#* @get /argument",
+  "#* @serializer text",
+  "function(a = 'none') a",
+  "#* @get /unserialised",
+  "#* @serializer unboxedJSON",
+  "function() structure(1, class = 'unknown')",
+  "#* @get /unwell",
+  "function(res) { res$status <- 500; 'as it is' }",
+  "#* @get /fine",
+  "#* @serializer text",
+  "function(req) req$REQUEST_ID",
+  "#* @plumber",
+  "function(pr) {",
+  "  below <- plumber::pr_get(plumber::pr(), '/fail', function() stop('in a mounted router'))",
+  "  ##HERE",
+  "  plumber::pr_mount(pr, '/below', below)",
+  "}"
+)
+
+local_api <- function(..., env = parent.frame()) {
+  here <- c(...)
+  lines <- if (length(here) == 0) api else unlist(lapply(api, function(line) if (grepl("##HERE", line)) here else line))
+  it <- local_cli("serve", local_app("plumber.R" = lines, env = env), "--port", "0", env = env)
+  url <- expect_serving(it)
+  list(
+    it = it,
+    # The answer, its id, and what has been said until then.
+    ask = function(path, ...) {
+      answer <- fetch(paste0(url, path), ...)
+      answer$id <- curl::parse_headers_list(answer$headers)[["x-request-id"]]
+      answer$said <- it$tell()
+      answer
+    }
+  )
+}
+
+test_that("errors are told with their calls and the request's id; plumber answers as ever", {
+  served <- local_api()
+  texts <- c(
+    "/fail" = "in an endpoint", "/filtered" = "in a filter", "/async" = "in a promise", "/below/fail" = "in a mounted router"
+  )
+  for (path in names(texts)) {
+    answer <- served$ask(path)
+    expect_equal(answer$status_code, 500, info = path)
+    expect_equal(answer$text, '{"error":"500 - Internal server error"}', info = path)
+    route <- sub("/below", "", path)
+    stage <- if (path == "/async") "a promise" else "call"
+    told <- paste0("rookery: GET ", route, " (", stage, "): ", texts[[path]], " [", answer$id, "]\n")
+    # It is said before the answer is sent.
+    expect_match(answer$said, told, fixed = TRUE, info = path)
+    # Once: not as an answer of plumber's own as well.
+    expect_length(grep(answer$id, strsplit(answer$said, "\n")[[1]][!grepl("HTTP/1.1", strsplit(answer$said, "\n")[[1]])], fixed = TRUE), 1)
+  }
+  # The endpoint's calls, without plumber's around it.
+  lines <- strsplit(served$it$tell(), "\n")[[1]]
+  at <- grep("in an endpoint [", lines, fixed = TRUE)
+  trace <- grep("^    ", lines[at + 1:4], value = TRUE)
+  expect_match(trace[[1]], "function", fixed = TRUE)
+  expect_match(trace, "inner(\"in an endpoint\")", fixed = TRUE, all = FALSE)
+  expect_no_match(trace, "plumber::|rookery::|handleSimpleError")
+})
+
+test_that("what is handled is no error, and requests that do well are as ever, whatever a client's parameters are", {
+  served <- local_api()
+  expect_equal(served$ask("/handled")$text, "handled")
+  fine <- served$ask("/fine")
+  expect_equal(fine$text, fine$id)
+  for (query in c("", "?.next=1", "?.next=1&a=yes", "?req=1&res=2&re=3", "?a=yes&i=2&value=3")) {
+    answer <- served$ask(paste0("/argument", query))
+    expect_equal(answer$status_code, 200, info = query)
+    expect_equal(answer$text, if (grepl("a=yes", query)) "yes" else "none", info = query)
+  }
+  expect_no_match(served$it$tell(), "rookery: ")
+})
+
+test_that("a 500 of plumber's that no endpoint raised is told of with its id", {
+  served <- local_api()
+  # What plumber answers when a serializer fails is no response.
+  places <- c("/unwell" = "its own answer): the app answered with status 500 itself", "/unserialised" = "the response): `status` must be a number from 200 to 999")
+  for (path in names(places)) {
+    answer <- served$ask(path)
+    expect_equal(answer$status_code, 500, info = path)
+    expect_match(answer$said, paste0("rookery: GET ", path, " (", places[[path]], " [", answer$id, "]"), fixed = TRUE)
+  }
+})
+
+test_that("onError is told of an API's errors, and may answer", {
+  served <- local_api(
+    "  pr <- plumber::pr_mount(pr, '/below', below)",
+    "  rookery::plumber_errors(pr, function(cond, req, info) {",
+    "    cat('TOLD', req$PATH_INFO, conditionMessage(cond), info$stage, info$request_id, nrow(info$frames), info$headers['cookie'], '\\n')",
+    "    if (conditionMessage(cond) != 'in a filter') {",
+    "      list(status = 503L, headers = list('Retry-After' = '7', 'Content-Type' = 'text/plain'), body = 'come again')",
+    "    }",
+    "  })"
+  )
+  told <- list(
+    "/fail" = "TOLD /fail in an endpoint call", "/async" = "TOLD /async in a promise promise", "/below/fail" = "TOLD /fail in a mounted router call"
+  )
+  for (path in names(told)) {
+    answer <- served$ask(path, httpheader = "Cookie: a=b")
+    expect_equal(answer$status_code, 503, info = path)
+    expect_equal(answer$text, "come again", info = path)
+    headers <- curl::parse_headers_list(answer$headers)
+    expect_equal(headers[["retry-after"]], "7", info = path)
+    expect_match(answer$said, paste(told[[path]], answer$id), fixed = TRUE)
+  }
+  # Once for each, though serve() has looked at the router as well.
+  expect_length(grep("^TOLD", strsplit(served$it$tell(), "\n")[[1]]), 3)
+  answer <- served$ask("/filtered")
+  expect_equal(answer$text, '{"error":"500 - Internal server error"}')
+  expect_match(answer$said, "TOLD /filtered in a filter call", fixed = TRUE)
+})
+
+test_that("an API that is run otherwise is told of as well", {
+  it <- local_r(c(
+    "library(rookery)",
+    "use_compat(quiet = TRUE)",
+    "pr <- plumber::pr_get(plumber::pr(), '/fail', function() stop('as such'))",
+    "told <- plumber_errors(pr, function(cond) cat('TOLD', conditionMessage(cond), '\\n'))",
+    "stopifnot(identical(told, pr))",
+    "server <- startServer('127.0.0.1', 0, pr)",
+    "cat('Serving on http://127.0.0.1:', server$getPort(), ' \\n', sep = '')",
+    "service(0)"
+  ))
+  url <- expect_serving(it)
+  expect_equal(fetch(paste0(url, "/fail"))$status_code, 500)
+  expect_match(it$tell(), "TOLD as such", fixed = TRUE)
+})
