@@ -193,6 +193,44 @@ fn a_reset_behind_the_next_request_is_noticed() {
     app.await_event("departed Client");
 }
 
+/// An option of the server's side of a client's connection: both are of this process.
+#[cfg(target_os = "linux")]
+fn option_of(client: &Client, option: libc::c_int) -> libc::c_int {
+    use std::os::fd::FromRawFd as _;
+    let address = client.socket.local_addr().unwrap();
+    let is_peers = |fd: libc::c_int| {
+        // SAFETY: only asked for its peer, and not closed; what is no socket has none.
+        let socket = std::mem::ManuallyDrop::new(unsafe { std::net::TcpStream::from_raw_fd(fd) });
+        socket.peer_addr().is_ok_and(|peer| peer == address)
+    };
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+    let numbers: Vec<_> =
+        descriptors.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    let fd = numbers.into_iter().find(|fd| is_peers(*fd)).unwrap();
+    let (mut value, mut len) = (0, size_of::<libc::c_int>() as libc::socklen_t);
+    // SAFETY: `value` is as long as `len` says.
+    let done =
+        unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, option, (&raw mut value).cast(), &raw mut len) };
+    assert_eq!(done, 0);
+    value
+}
+
+/// No FIN comes of a peer that has lost its network: only what it does not acknowledge tells.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_stream_to_a_peer_that_vanished_does_not_wait_for_the_systems_patience() {
+    let limits = Limits { idle_time: Duration::from_millis(4321), ..Limits::default() };
+    let (app, opened) = pushing(limits);
+    let mut plain = app.connect();
+    assert_eq!(plain.get("/plain").status, 200);
+    assert_eq!(option_of(&plain, libc::TCP_USER_TIMEOUT), 0);
+    let (mut client, open) = ask(&app, &opened, GET);
+    open.give("begun");
+    read_to(&mut client, "begun");
+    assert_eq!(option_of(&client, libc::TCP_USER_TIMEOUT), 4321);
+    assert_eq!(option_of(&client, libc::TCP_NOTSENT_LOWAT), 128 << 10);
+}
+
 #[test]
 fn an_application_may_be_silent_and_a_client_must_read() {
     let limits = Limits { idle_time: Duration::from_millis(200), ..Limits::default() };
