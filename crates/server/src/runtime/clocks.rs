@@ -45,7 +45,11 @@ pub(super) async fn sweep(peers: Rc<Peers>) {
             let is_over = !peers.sweep();
             if peers.has_freed_much() {
                 // Another tick can wait for it.
-                let _ = Job::start(|| Ok(give_back())).await;
+                let _ = Job::start(|| {
+                    give_back();
+                    Ok(())
+                })
+                .await;
             }
             if is_over {
                 break;
