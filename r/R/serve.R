@@ -142,7 +142,7 @@ settings_tls <- function(fields, settings) {
   if (is.null(fields) || identical(fields, "dev")) {
     return(fields)
   }
-  known <- c("cert", "key", "client_ca", "client_auth", "min_version", "http2", "hsts", "redirect_from")
+  known <- c("cert", "key", "client_ca", "client_auth", "min_version", "http2", "http2_websockets", "hsts", "redirect_from")
   if (!is.list(fields) || is.null(fields$cert) || !all(names(fields) %in% known)) {
     abort_unknown(settings, paste0("its `tls:` is neither `dev` nor has `cert:` and perhaps ", quote_names(known[-1])))
   }

@@ -5,8 +5,8 @@
 #' [tools::R_user_dir()] gives, and made anew a month before it expires. Its fingerprint is printed, to be compared with what the
 #' browser shows.
 #'
-#' TLS 1.2 and 1.3 are spoken, and over them HTTP/2 and HTTP/1.1, as a client likes; WebSockets are opened over HTTP/1.1. A request in the clear on a port that speaks HTTPS is answered with status 400 and the URL that was
-#' meant. In the request, `rook.url_scheme` is `"https"`; a client that has shown a certificate is in `TLS_CLIENT_SUBJECT` (as RFC
+#' TLS 1.2 and 1.3 are spoken, and over them HTTP/2 and HTTP/1.1, as a client likes, WebSockets included. A request in the clear on a port that speaks
+#' HTTPS is answered with status 400 and the URL that was meant. In the request, `rook.url_scheme` is `"https"`; a client that has shown a certificate is in `TLS_CLIENT_SUBJECT` (as RFC
 #' 4514 writes it: `CN=Ada,O=Engines`) and `TLS_CLIENT_FINGERPRINT` (the SHA-256 in hexadecimal).
 #'
 #' @section Renewed certificates:
@@ -34,6 +34,9 @@
 #' @param client_auth Whether a client has to have one.
 #' @param min_version The oldest version that is spoken, `"1.2"` or `"1.3"`.
 #' @param http2 Whether HTTP/2 is offered to clients; those that do not know it get HTTP/1.1. To R, requests look the same.
+#' @param http2_websockets Whether clients are told that WebSockets may be opened over HTTP/2 (RFC 8441), within the connection that a page came by:
+#'   Chromium and Firefox do that then. To R it looks like a handshake over HTTP/1.1, `HTTP_UPGRADE` and all, without
+#'   `HTTP_SEC_WEBSOCKET_KEY`. With `FALSE` each opens a connection of its own.
 #' @param hsts Whether browsers are told to come by HTTPS alone from now on (`Strict-Transport-Security`): `FALSE`; for how many seconds, a
 #'   year being 31536000; or a list of `max_age`, the seconds, and perhaps of `include_subdomains` and `preload`, both `FALSE` unless given. Browsers hold on to
 #'   it until then, also when HTTPS is gone: begin with minutes. 0 has them forget it. It is in every reply over TLS to a request for a name
@@ -57,6 +60,7 @@ tls_config <- function(
   client_auth = c("required", "optional"),
   min_version = c("1.2", "1.3"),
   http2 = TRUE,
+  http2_websockets = TRUE,
   hsts = FALSE,
   redirect_from = NULL
 ) {
@@ -75,6 +79,7 @@ tls_config <- function(
   client_auth <- check_choice(client_auth, c("required", "optional"), "client_auth")
   min_version <- check_choice(min_version, c("1.2", "1.3"), "min_version")
   check_flag(http2, "http2")
+  check_flag(http2_websockets, "http2_websockets")
   hsts <- check_hsts(hsts)
   is_port <- is.numeric(redirect_from) && length(redirect_from) == 1 && redirect_from %in% 1:65535
   if (!is.null(redirect_from) && !is_port) {
@@ -92,6 +97,7 @@ tls_config <- function(
       client_auth = client_auth,
       min_version = min_version,
       http2 = http2,
+      http2_websockets = http2_websockets,
       hsts = hsts,
       redirect_from = if (!is.null(redirect_from)) as.integer(redirect_from)
     ),
@@ -222,6 +228,7 @@ tls_open <- function(tls) {
     identical(tls$client_auth, "optional"),
     identical(tls$min_version, "1.3"),
     !tls$http2,
+    !tls$http2_websockets,
     if (is.null(tls$hsts)) integer() else as.integer(unlist(tls$hsts)),
     tls$redirect_from %||% 0L
   )

@@ -16,7 +16,8 @@ static struct rk_bytes pem_at(SEXP strings, R_xlen_t at) {
 }
 
 // `pairs` are certificates and keys in turn; `hsts` is empty, or seconds and two flags. An external pointer, or what is wrong as a string.
-SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only, SEXP only_http1, SEXP hsts,
+SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only, SEXP only_http1,
+                 SEXP only_http1_websockets, SEXP hsts,
                  SEXP redirect_from) {
     size_t count = (size_t)XLENGTH(pairs);
     struct rk_bytes* all = (struct rk_bytes*)R_alloc(count + 1, sizeof(struct rk_bytes));
@@ -31,7 +32,7 @@ SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only,
     R_RegisterCFinalizerEx(tls, tls_free, TRUE);
     void* made =
         rk_tls_new(all, count / 2, ca, Rf_asLogical(is_optional) == TRUE, Rf_asLogical(is_new_only) == TRUE,
-                   Rf_asLogical(only_http1) == TRUE, XLENGTH(hsts) == 3 ? INTEGER_RO(hsts) : NULL, Rf_asInteger(redirect_from));
+                   Rf_asLogical(only_http1) == TRUE, Rf_asLogical(only_http1_websockets) == TRUE, XLENGTH(hsts) == 3 ? INTEGER_RO(hsts) : NULL, Rf_asInteger(redirect_from));
     R_SetExternalPtrAddr(tls, made);
     SEXP result = made == NULL ? Rf_mkString(rk_error()) : tls;
     UNPROTECT(1);

@@ -31,6 +31,8 @@ rejections! {
         BodyUnreadable,
         /// The body has a transfer coding beside chunked (RFC 9112, 6.1): 501.
         TransferCoding,
+        /// CONNECT over HTTP/2 to another protocol than WebSockets (RFC 8441, 4): 501.
+        Protocol,
         /// The head took longer than its time: 408.
         HeadTimeout,
         /// The body has more bytes than its limit: 413.
@@ -108,7 +110,7 @@ impl Rejection {
             Rejection::Misdirected | Rejection::Elsewhere => 421,
             Rejection::HeadTooLarge => 431,
             Rejection::Application => 500,
-            Rejection::TransferCoding => 501,
+            Rejection::TransferCoding | Rejection::Protocol => 501,
             Rejection::Busy | Rejection::Unread | Rejection::Overload => 503,
             Rejection::RequestTimeout => 504,
             Rejection::DiskFull => 507,
@@ -160,6 +162,7 @@ impl Rejection {
             Rejection::TransferCoding => {
                 "501 Not Implemented: the only transfer coding of a request is chunked\n"
             }
+            Rejection::Protocol => "501 Not Implemented: the only protocol that CONNECT opens is websocket\n",
             Rejection::Busy | Rejection::Unread | Rejection::Overload => "503 Service Unavailable\n",
             Rejection::RequestTimeout => "504 Gateway Timeout: the answer took too long\n",
             Rejection::DiskFull => "507 Insufficient Storage\n",
@@ -190,6 +193,7 @@ impl fmt::Display for Rejection {
             Rejection::Elsewhere => "a host that there is no certificate for, of a request for HTTPS",
             Rejection::TlsOnPlain => "a client that speaks TLS on a port that does not",
             Rejection::TransferCoding => "the body of the request has a transfer coding beside chunked",
+            Rejection::Protocol => "CONNECT to another protocol than WebSockets",
             Rejection::HeadTimeout => "the head of the request took too long",
             Rejection::BodyTooLarge => "the body of the request is too large",
             Rejection::HeadTooLarge => "the head of the request is too large",

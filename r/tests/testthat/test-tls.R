@@ -203,6 +203,7 @@ test_that("what is no choice is said by its name", {
   expect_error(tls_config("c", min_version = "1.1"), "not \"1.1\".", fixed = TRUE)
   expect_error(tls_config("c", client_auth = NA), "`client_auth` must be \"required\" or \"optional\", not NA.", fixed = TRUE)
   expect_equal(tls_config("c", min_version = "1.3")$min_version, "1.3")
+  expect_error(tls_config("c", http2_websockets = "no"), "`http2_websockets` must be TRUE or FALSE", fixed = TRUE)
   expect_equal(tls_config("c")$client_auth, "required")
 })
 
@@ -315,17 +316,25 @@ test_that("a Shiny app is served over HTTPS, and _server.yml names certificates"
   it <- local_cli("serve", app, "--port", "0", "--tls-cert", pair$cert, "--tls-key", pair$key, "--no-log")
   expect_match(fetch(expect_serving(it), cainfo = pair$cert)$text, "hello over TLS")
   skip_if_not_installed("yaml")
+  from <- randomPort()
   app <- local_app(
     "app.R" = "function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)",
     "_server.yml" = c("engine: rookery", "app: app.R", "options:", "  port: 0", "  tls:", "    cert: own.pem", "    key: own.key",
-      "    http2: false"
+      "    http2: false", "    http2_websockets: false", "    hsts:", "      max_age: 60", "      include_subdomains: true",
+      paste("    redirect_from:", from)
     )
   )
   file.copy(c(pair$cert, pair$key), app)
   it <- local_cli("serve", app, "--port", "0", "--no-log")
-  answer <- fetch(expect_serving(it), cainfo = pair$cert, http_version = 4L)
+  # By its name: of an address browsers are told nothing.
+  url <- sub("127.0.0.1", "localhost", expect_serving(it), fixed = TRUE)
+  answer <- fetch(url, cainfo = pair$cert, http_version = 4L)
   expect_equal(answer$text, "https")
   expect_match(rawToChar(answer$headers), "^HTTP/1.1 200")
+  expect_match(rawToChar(answer$headers), "Strict-Transport-Security: max-age=60; includeSubDomains\r\n", fixed = TRUE)
+  sent_on <- fetch(paste0("http://localhost:", from, "/a"), followlocation = FALSE)
+  expect_equal(sent_on$status_code, 308)
+  expect_match(rawToChar(sent_on$headers), "Location: https://localhost:[0-9]+/a\r\n")
 })
 
 test_that("what is wrong with a certificate ends serve() with the reason", {

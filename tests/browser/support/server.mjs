@@ -44,7 +44,7 @@ export class Server {
   /** Evaluates R code that serves, with rookery's library in front and its httpuv not: the code is to see to that. */
   static async expression(code) {
     const server = new Server(['-e', code], { R_LIBS: resolve(root, library) }, []);
-    const address = await server.line(/^(?:Serving|Listening) on (http:[^ ]+)/);
+    const address = await server.line(/^(?:Serving|Listening) on (https?:[^ ]+)/);
     return server.#ready(address[1], code);
   }
 

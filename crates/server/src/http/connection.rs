@@ -749,6 +749,9 @@ impl Connection {
         let is_late_head =
             session.unfinished_since().is_some_and(|since| now.wrapping_sub(since) > ticks.head);
         let is_late_end = self.end.get() == End::AfterReply && self.standing.is_idle_for(ticks.close, now);
+        if session.has_only_sockets() && !self.is_ending() {
+            self.standing.excuse(now);
+        }
         let unsent = || self.transport.borrow().unsent();
         if is_late_head || is_late_end || self.standing.is_late(ticks, now, unsent) {
             self.give_up();

@@ -108,5 +108,5 @@ async fn cut(connection: &Connection) {
         };
         let _ = tokio::time::timeout(connection.http.peers.limits.close_time, written).await;
     }
-    connection.transport.borrow().reset_on_close();
+    connection.transport.borrow_mut().reset_on_close();
 }

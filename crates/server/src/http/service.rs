@@ -139,7 +139,8 @@ async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result
 
     match ask(&mut call, exchange, Event::Request).await {
         Ok(Answer::Reply(answered)) if is_accepted(&answered) => {
-            call.entry().set_status(101);
+            let is_stream = call.connection.is_stream();
+            call.entry().set_status(if is_stream { 200 } else { 101 });
             call.connection.upgrade.replace(Some(answered));
             // The connection is taken from hyper before this is polled again.
             std::future::pending().await

@@ -1,6 +1,7 @@
 //! A connection's transport: its socket, in the clear or with TLS over it, and what goes with it.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
@@ -45,6 +46,33 @@ pub(super) enum Channel {
     Tls(Box<TlsStream>),
     /// A part of another's, which alone is read and written.
     Within,
+    /// Bytes both ways within another's.
+    Tunnel(Box<dyn Tunnel>),
+}
+
+/// Bytes both ways within a transport that others share. What is written has been handed over, and leaves with the others'.
+pub(crate) trait Tunnel: fmt::Debug {
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>>;
+
+    fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>>;
+
+    /// All that was to be written has been.
+    fn flush(&mut self);
+
+    /// Takes in what has come and is not to be read yet: how much of that there is now.
+    fn take_in(&mut self, cx: &mut Context<'_>) -> usize;
+
+    /// Throws it away.
+    fn throw_away(&mut self);
+
+    /// Says that nothing more will be written.
+    fn shut_down(&mut self);
+
+    fn reset(&mut self);
 }
 
 impl Transport {
@@ -61,10 +89,15 @@ impl Transport {
         Transport { _close_in_child: None, _of_address: None, channel: Channel::Within }
     }
 
+    /// A tunnel within another transport.
+    pub(crate) fn tunnel(tunnel: Box<dyn Tunnel>) -> Transport {
+        Transport { _close_in_child: None, _of_address: None, channel: Channel::Tunnel(tunnel) }
+    }
+
     /// The TLS over it.
     pub(crate) fn tls(&mut self) -> Option<&mut TlsStream> {
         match &mut self.channel {
-            Channel::Plain(_) | Channel::Within => None,
+            Channel::Plain(_) | Channel::Within | Channel::Tunnel(_) => None,
             Channel::Tls(tls) => Some(tls),
         }
     }
@@ -73,7 +106,7 @@ impl Transport {
         match &self.channel {
             Channel::Plain(socket) => Some(socket),
             Channel::Tls(tls) => Some(tls.socket()),
-            Channel::Within => None,
+            Channel::Within | Channel::Tunnel(_) => None,
         }
     }
 
@@ -99,7 +132,7 @@ impl Transport {
     /// Drives the handshake of TLS to its end; there is none in the clear.
     pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Greeting>> {
         match &mut self.channel {
-            Channel::Plain(_) | Channel::Within => Poll::Ready(Ok(Greeting::Done)),
+            Channel::Plain(_) | Channel::Within | Channel::Tunnel(_) => Poll::Ready(Ok(Greeting::Done)),
             Channel::Tls(tls) => tls.poll_handshake(cx),
         }
     }
@@ -108,7 +141,7 @@ impl Transport {
         match &self.channel {
             Channel::Plain(socket) => socket.poll_read_ready(cx),
             Channel::Tls(tls) => tls.poll_read_ready(cx),
-            Channel::Within => Poll::Pending,
+            Channel::Within | Channel::Tunnel(_) => Poll::Pending,
         }
     }
 
@@ -122,6 +155,7 @@ impl Transport {
             Channel::Plain(socket) => socket.poll_read_buf(cx, buffer),
             Channel::Tls(tls) => tls.poll_read_buf(cx, buffer),
             Channel::Within => Poll::Pending,
+            Channel::Tunnel(tunnel) => tunnel.poll_read(cx, buffer),
         }
     }
 
@@ -142,6 +176,7 @@ impl Transport {
             Channel::Plain(socket) => socket.poll_write_vectored(cx, buffers),
             Channel::Tls(tls) => tls.poll_write_vectored(cx, buffers),
             Channel::Within => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+            Channel::Tunnel(tunnel) => tunnel.poll_write_vectored(cx, buffers),
         }
     }
 
@@ -150,6 +185,23 @@ impl Transport {
         match &mut self.channel {
             Channel::Plain(_) | Channel::Within => Poll::Ready(Ok(())),
             Channel::Tls(tls) => tls.poll_flush(cx),
+            Channel::Tunnel(tunnel) => {
+                tunnel.flush();
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+
+    /// Takes in what a tunnel has for whoever does not read on, so that it lies in one piece: how much of that there is now. A socket has it
+    /// in the system.
+    pub(crate) fn take_in(&mut self, cx: &mut Context<'_>) -> usize {
+        if let Channel::Tunnel(tunnel) = &mut self.channel { tunnel.take_in(cx) } else { 0 }
+    }
+
+    /// Throws away what [`take_in`](Self::take_in) took.
+    pub(crate) fn throw_away(&mut self) {
+        if let Channel::Tunnel(tunnel) = &mut self.channel {
+            tunnel.throw_away();
         }
     }
 
@@ -157,7 +209,7 @@ impl Transport {
         match &mut self.channel {
             Channel::Plain(socket) => socket.try_write_vectored(buffers),
             Channel::Tls(tls) => tls.try_write_vectored(buffers),
-            Channel::Within => Err(io::ErrorKind::NotConnected.into()),
+            Channel::Within | Channel::Tunnel(_) => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
@@ -173,7 +225,9 @@ impl Transport {
     ) -> Poll<io::Result<usize>> {
         match &self.channel {
             Channel::Plain(socket) => socket.poll_send_file(cx, file, at, len),
-            Channel::Tls(_) | Channel::Within => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+            Channel::Tls(_) | Channel::Within | Channel::Tunnel(_) => {
+                Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
+            }
         }
     }
 
@@ -183,7 +237,7 @@ impl Transport {
         match &mut self.channel {
             Channel::Plain(socket) => socket.try_peek().map(|byte| usize::from(byte.is_some())),
             Channel::Tls(tls) => tls.try_peek(cx),
-            Channel::Within => Err(io::ErrorKind::WouldBlock.into()),
+            Channel::Within | Channel::Tunnel(_) => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
@@ -193,7 +247,7 @@ impl Transport {
         match &self.channel {
             Channel::Plain(socket) => socket.unsent(),
             Channel::Tls(tls) => tls.unsent(),
-            Channel::Within => None,
+            Channel::Within | Channel::Tunnel(_) => None,
         }
     }
 
@@ -232,8 +286,10 @@ impl Transport {
 
     /// Says that nothing more will be sent: a FIN, and over TLS `close_notify` before it (RFC 8446, 6.1).
     pub(crate) fn shut_down(&mut self) {
-        if let Channel::Tls(tls) = &mut self.channel {
-            tls.say_closed();
+        match &mut self.channel {
+            Channel::Tls(tls) => tls.say_closed(),
+            Channel::Tunnel(tunnel) => tunnel.shut_down(),
+            Channel::Plain(_) | Channel::Within => {}
         }
         if let Some(socket) = self.socket() {
             socket.shut_down();
@@ -241,7 +297,10 @@ impl Transport {
     }
 
     /// Makes the close that follows a reset, so that a peer that does not read holds nothing.
-    pub(crate) fn reset_on_close(&self) {
+    pub(crate) fn reset_on_close(&mut self) {
+        if let Channel::Tunnel(tunnel) = &mut self.channel {
+            tunnel.reset();
+        }
         if let Some(socket) = self.socket() {
             socket.reset_on_close();
         }

@@ -133,7 +133,7 @@ impl Driver {
                 }
                 Duty::Over => return Poll::Ready(()),
                 Duty::Reset => {
-                    self.with_transport(|transport| transport.reset_on_close());
+                    self.with_transport(Transport::reset_on_close);
                     return Poll::Ready(());
                 }
             }
@@ -160,6 +160,7 @@ impl Driver {
                 self.mailbox.is_inside.set(false);
                 self.mailbox.is_paused.set(true);
                 sockets.await_room(&self.mailbox);
+                self.hold_unread(cx);
                 return Ok(());
             }
             self.mailbox.is_paused.set(false);
@@ -181,6 +182,17 @@ impl Driver {
         }
         cx.waker().wake_by_ref();
         Ok(())
+    }
+
+    /// Charges what has come and is not read: in a tunnel it lies here.
+    fn hold_unread(&mut self, cx: &mut Context<'_>) {
+        if self.mailbox.state() == State::Open {
+            let unread = self.with_transport(|transport| transport.take_in(cx));
+            if unread > 0 && !self.mailbox.hold_message(self.decoder.capacity() + unread) {
+                self.mailbox.is_evicted.set(false);
+                self.drop_message();
+            }
+        }
     }
 
     /// Takes more of what was read before.
@@ -214,6 +226,7 @@ impl Driver {
     fn drop_message(&mut self) {
         self.decoder = Decoder::new(Role::Server, DecoderLimits::default());
         self.read = Vec::new();
+        self.with_transport(Transport::throw_away);
         let shared = &self.mailbox.shared;
         let mut endpoint = self.mailbox.endpoint.borrow_mut();
         // The peer has been told: `Mailbox::refuse`.

@@ -1,17 +1,19 @@
 //! The opening handshake, from its request to the answer.
 
-use http::header::{HOST, HeaderMap, HeaderValue, ORIGIN, UPGRADE};
+use http::header::{HOST, HeaderMap, HeaderValue, ORIGIN, SEC_WEBSOCKET_EXTENSIONS, UPGRADE};
 use http::request::Parts;
+use http::{HeaderName, Version};
 use rookery_exchange::Exchange;
 use rookery_websocket::protocol::accept_key;
 use rookery_websocket::protocol::deflate::Agreed;
 use rookery_websocket::protocol::handshake::OriginPolicy;
 
 /// Whether a request opens a WebSocket, as leniently as clients of httpuv need: any method, any version, and
-/// whatever a proxy has made of `Connection` (docs/SECURITY-MODEL.md).
+/// whatever a proxy has made of `Connection` (docs/SECURITY-MODEL.md). Over HTTP/2 there is no key (RFC 8441, 5), and no Upgrade but
+/// the server's own word for it.
 pub(crate) fn is_opening(head: &Parts) -> bool {
     head.headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
-        && head.headers.contains_key("sec-websocket-key")
+        && (head.version == Version::HTTP_2 || head.headers.contains_key(KEY))
 }
 
 /// Whether the page that opens a WebSocket may do so (RFC 6455, 10.2); who is no page says no origin.
@@ -23,9 +25,29 @@ pub(crate) fn is_allowed(policy: &OriginPolicy, headers: &HeaderMap) -> bool {
     is_one && policy.allows(origin.as_bytes(), headers.get(HOST).map_or(b"", HeaderValue::as_bytes))
 }
 
-/// The answer that accepts a handshake (RFC 6455, 4.2.2), with the application's headers and what was agreed on.
-pub(super) fn switching_protocols(exchange: &Exchange, agreed: Option<Agreed>) -> Vec<u8> {
-    let key = exchange.header(b"sec-websocket-key").unwrap_or_default();
+/// Where a handshake over HTTP/1.1 has its key.
+pub(crate) const KEY: &str = "sec-websocket-key";
+
+/// The headers of an answer that accepts a handshake which are the server's business, or have no meaning in one.
+const OURS: [&[u8]; 10] = [
+    b"date",
+    b"connection",
+    b"upgrade",
+    b"sec-websocket-accept",
+    b"sec-websocket-extensions",
+    b"content-length",
+    b"transfer-encoding",
+    b"keep-alive",
+    b"proxy-connection",
+    b"trailer",
+];
+
+fn app_headers(exchange: &Exchange) -> impl Iterator<Item = (&[u8], &[u8])> {
+    exchange.reply_headers().filter(|(name, _)| !OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)))
+}
+
+/// The answer that accepts a handshake with this key (RFC 6455, 4.2.2), with the application's headers and what was agreed on.
+pub(super) fn switching_protocols(exchange: &Exchange, key: &[u8], agreed: Option<Agreed>) -> Vec<u8> {
     let mut head = format!(
         "HTTP/1.1 101 Switching Protocols\r\nDate: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {}\r\n",
         httpdate::fmt_http_date(std::time::SystemTime::now()),
@@ -35,22 +57,25 @@ pub(super) fn switching_protocols(exchange: &Exchange, agreed: Option<Agreed>) -
     if let Some(agreed) = agreed {
         head.extend_from_slice(format!("Sec-WebSocket-Extensions: {agreed}\r\n").as_bytes());
     }
-    for (name, value) in exchange.reply_headers() {
-        let ours: [&[u8]; 6] = [
-            b"date",
-            b"connection",
-            b"upgrade",
-            b"sec-websocket-accept",
-            b"sec-websocket-extensions",
-            b"content-length",
-        ];
-        let is_ours = ours.iter().any(|ours| name.eq_ignore_ascii_case(ours));
-        if !is_ours {
-            for part in [name, b": ", value, b"\r\n"] {
-                head.extend_from_slice(part);
-            }
+    for (name, value) in app_headers(exchange) {
+        for part in [name, b": ", value, b"\r\n"] {
+            head.extend_from_slice(part);
         }
     }
     head.extend_from_slice(b"\r\n");
     head
+}
+
+/// The headers of the answer over HTTP/2, which is a 200 (RFC 8441, 5).
+pub(crate) fn accepting(exchange: &Exchange, agreed: Option<Agreed>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if let Some(agreed) = agreed.and_then(|agreed| HeaderValue::try_from(agreed.to_string()).ok()) {
+        headers.insert(SEC_WEBSOCKET_EXTENSIONS, agreed);
+    }
+    for (name, value) in app_headers(exchange) {
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            headers.append(name, value);
+        }
+    }
+    headers
 }

@@ -7,10 +7,11 @@ use std::task::Waker;
 
 use rookery_exchange::{Backlog, Charge, Exchange, ListenerId, MessageKind, Payload, Share, SocketId};
 use rookery_websocket::endpoint::{Due, Duty, Endpoint};
+use rookery_websocket::protocol::deflate::Agreed;
 use rookery_websocket::protocol::{CloseCode, OpCode, Role};
 
 use super::compression::{Compression, agree};
-use super::handshake::switching_protocols;
+use super::handshake::{KEY, switching_protocols};
 use super::shared::Shared;
 use super::shell::{ServerShell, Tick};
 use crate::net::transport::Transport;
@@ -27,6 +28,8 @@ const NO_STATUS: u16 = 1005;
 pub(crate) struct Mailbox {
     pub(crate) id: SocketId,
     pub(crate) listener: ListenerId,
+    /// Whether it is within a connection that others share, which answers its handshake.
+    is_guest: bool,
     pub(super) shared: Rc<Shared>,
     /// The core: what waits to be sent, and how far the end is.
     pub(super) endpoint: RefCell<Endpoint<ServerShell>>,
@@ -79,12 +82,17 @@ impl Mailbox {
         let now = shared.now();
         let compression = agree(shared, exchange);
         let mut endpoint = Endpoint::new(Role::Server, compression.as_ref().and_then(|with| with.deflater()));
-        endpoint.send_raw(&switching_protocols(exchange, compression.as_ref().map(|with| with.agreed)));
+        let agreed = compression.as_ref().map(|with| with.agreed);
+        let key = exchange.header(KEY.as_bytes());
+        if let Some(key) = key {
+            endpoint.send_raw(&switching_protocols(exchange, key, agreed));
+        }
         // The first ping is counted from here.
         endpoint.deadline(&shared.rules, || now);
         let mailbox = Mailbox {
             id: exchange.id(),
             listener: exchange.listener(),
+            is_guest: key.is_none(),
             shared: Rc::clone(shared),
             endpoint: RefCell::new(endpoint),
             transport: RefCell::default(),
@@ -113,6 +121,11 @@ impl Mailbox {
             _ if endpoint.may_send() => State::Open,
             _ => State::Closing,
         }
+    }
+
+    /// What its handshake agreed on.
+    pub(crate) fn agreed(&self) -> Option<Agreed> {
+        self.compression.as_ref().map(|with| with.agreed)
     }
 
     /// Sends a message.
@@ -298,6 +311,10 @@ impl Peer for Mailbox {
 
     fn is_owed(&self) -> bool {
         false
+    }
+
+    fn has_seat(&self) -> bool {
+        !self.is_guest
     }
 
     fn is_ending(&self) -> bool {

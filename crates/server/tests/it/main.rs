@@ -15,6 +15,7 @@ mod http2_attacks;
 mod http2_endings;
 mod http2_heads;
 mod http2_support;
+mod http2_websocket;
 mod leaving;
 mod lifetime;
 mod limit_table;

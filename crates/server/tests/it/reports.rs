@@ -37,12 +37,16 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
         |fields: &str, body: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n{body}").into_bytes();
     let hello = || post("Content-Length: 11\r\n", "Hello there");
     let other = [&GET[..3], &[(":authority", "other.example")]].concat();
-    let two = [
-        PREFACE.to_vec(),
-        frame(kind::SETTINGS, 0, 0, &setting(1, 0)),
-        frame(kind::HEADERS, END_HEADERS | END_STREAM, 1, &block(&other)),
-    ]
-    .concat();
+    let over_two = |flags: u8, fields: &[(&str, &str)]| {
+        [
+            PREFACE,
+            &frame(kind::SETTINGS, 0, 0, &setting(1, 0)),
+            &frame(kind::HEADERS, flags, 1, &block(fields)),
+        ]
+        .concat()
+    };
+    let two = over_two(END_HEADERS | END_STREAM, &other);
+    let tunnel = [&[(":method", "CONNECT"), (":protocol", "connect-udp")], &GET[1..]].concat();
     let (large, message) = (vec![7; 20_000_000], masked(0x82, &vec![7; 100_000]));
     [
         (Rejection::Unreadable, usual(), b"nonsense\r\n\r\n".to_vec(), Status(400)),
@@ -104,6 +108,7 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
         (Rejection::Proxy, usual(), get("Host: a\r\n"), Closed),
         (Rejection::Http2, usual(), get("Host: a\r\n"), Over2(None)),
         (Rejection::Misdirected, usual(), two, Over2(Some(421))),
+        (Rejection::Protocol, usual(), over_two(END_HEADERS, &tunnel), Over2(Some(501))),
         (Rejection::Elsewhere, usual(), get("Host: a\r\n"), Status(421)),
         (Rejection::TlsOnPlain, usual(), vec![22, 3, 1, 0, 4, 1, 0, 0, 0], Closed),
     ]

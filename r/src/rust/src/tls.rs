@@ -69,6 +69,7 @@ pub unsafe extern "C" fn rk_tls_new(
     client_is_optional: i32,
     is_new_only: i32,
     only_http1: i32,
+    only_http1_websockets: i32,
     hsts: *const [i32; 3],
     redirect_from: i32,
 ) -> *mut c_void {
@@ -84,6 +85,7 @@ pub unsafe extern "C" fn rk_tls_new(
             client_is_optional: client_is_optional != 0,
             minimum: if is_new_only == 0 { TlsVersion::Tls12 } else { TlsVersion::Tls13 },
             only_http1: only_http1 != 0,
+            only_http1_websockets: only_http1_websockets != 0,
             // SAFETY: the caller's duty.
             hsts: unsafe { hsts.as_ref() }.map(|[max_age, include_subdomains, preload]| Hsts {
                 max_age: u32::try_from(*max_age).unwrap_or(0),

@@ -22,14 +22,14 @@ pub(super) type Respond = Rc<RefCell<SendResponse<Bytes>>>;
 
 /// See the module.
 pub(super) struct StreamBody {
-    frames: RecvStream,
+    /// None: there is no body.
+    frames: Option<RecvStream>,
     connection: Rc<Connection>,
-    session: Rc<Session>,
     /// Its length, if the peer told it.
     length: Option<u64>,
     read: u64,
-    /// What of it may lie here unread.
-    charged: usize,
+    /// For what of it may lie here unread.
+    _room: Option<Room>,
     /// Whom it is to be said that the body is wanted.
     continues: Option<Respond>,
 }
@@ -51,23 +51,38 @@ impl StreamBody {
             Some(length) => usize::try_from(length).unwrap_or(window).min(window),
             None => window,
         };
-        if charged > 0 && !session.begin_body(charged) {
-            return None;
-        }
+        let room = if charged > 0 { Some(Room::take(session, charged)?) } else { None };
         let expects = headers.get(http::header::EXPECT);
         let continues = expects
             .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
             .then(|| Rc::clone(respond));
-        let (connection, session) = (Rc::clone(connection), Rc::clone(session));
-        Some(StreamBody { frames, connection, session, length, read: 0, charged, continues })
+        let connection = Rc::clone(connection);
+        Some(StreamBody { frames: Some(frames), connection, length, read: 0, _room: room, continues })
+    }
+
+    /// None at all: what comes of the stream is somebody else's.
+    pub(super) fn none(connection: &Rc<Connection>) -> StreamBody {
+        let connection = Rc::clone(connection);
+        StreamBody { frames: None, connection, length: Some(0), read: 0, _room: None, continues: None }
     }
 }
 
-impl Drop for StreamBody {
+/// What may come of a stream before it is read, charged to its session until this is dropped.
+pub(super) struct Room {
+    session: Rc<Session>,
+    bytes: usize,
+}
+
+impl Room {
+    /// `None` when there is none.
+    pub(super) fn take(session: &Rc<Session>, bytes: usize) -> Option<Room> {
+        session.begin_body(bytes).then(|| Room { session: Rc::clone(session), bytes })
+    }
+}
+
+impl Drop for Room {
     fn drop(&mut self) {
-        if self.charged > 0 {
-            self.session.end_body(self.charged);
-        }
+        self.session.end_body(self.bytes);
     }
 }
 
@@ -79,7 +94,8 @@ impl Body for StreamBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
-        let polled = self.frames.poll_data(cx);
+        let Some(frames) = &mut self.frames else { return Poll::Ready(None) };
+        let polled = frames.poll_data(cx);
         if polled.is_pending() {
             if let Some(respond) = self.continues.take() {
                 let mut response = Response::new(());
@@ -100,7 +116,9 @@ impl Body for StreamBody {
                 self.continues = None;
                 self.read += data.len() as u64;
                 // Failing means that the stream is over.
-                let _ = self.frames.flow_control().release_capacity(data.len());
+                if let Some(frames) = &mut self.frames {
+                    let _ = frames.flow_control().release_capacity(data.len());
+                }
                 Poll::Ready(Some(Ok(Frame::data(data))))
             }
             Some(Err(error)) => Poll::Ready(Some(Err(error))),
@@ -109,7 +127,7 @@ impl Body for StreamBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.frames.is_end_stream()
+        self.frames.as_ref().is_none_or(RecvStream::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -13,6 +13,7 @@ use super::session::{CONNECTION_WINDOW, STREAM_WINDOW, Session};
 use super::stream;
 use crate::http::connection::{Connection, End};
 use crate::http::standing::Phase;
+use crate::net::tls::store::Tls;
 use crate::peers::table::Peers;
 use crate::rejection::Rejection;
 
@@ -31,7 +32,7 @@ const RESET_HERE: usize = 128;
 /// Bytes of the table of headers (RFC 7541, 4.2), each way.
 const TABLE: u32 = 4 << 10;
 
-fn builder(peers: &Peers) -> Builder {
+fn builder(peers: &Peers, has_websockets: bool) -> Builder {
     let mut builder = Builder::new();
     let most = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
     builder
@@ -44,6 +45,9 @@ fn builder(peers: &Peers) -> Builder {
         .max_pending_accept_reset_streams(RESET_EARLY)
         .max_local_error_reset_streams(Some(RESET_HERE))
         .header_table_size(TABLE);
+    if has_websockets {
+        builder.enable_connect_protocol();
+    }
     builder
 }
 
@@ -70,7 +74,8 @@ pub(crate) async fn serve(connection: &Rc<Connection>) {
     let _ending = Ending(Rc::clone(&session));
     connection.transport.borrow().set_for_streaming(peers.limits.idle_time);
     let carrier = Carrier { connection: Rc::clone(connection), session: Rc::clone(&session) };
-    let mut handshake = builder(peers).handshake::<_, Bytes>(carrier);
+    let has_websockets = connection.site.tls.as_ref().is_some_and(Tls::has_http2_websockets);
+    let mut handshake = builder(peers, has_websockets).handshake::<_, Bytes>(carrier);
     let greeted = poll_fn(|cx| {
         connection.set_waker(cx);
         if connection.end.get().is_now() {

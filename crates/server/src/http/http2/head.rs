@@ -1,17 +1,19 @@
 //! A request's head: what h2 lets through and a server must not, and the form that it has over HTTP/1.1.
 
-use http::header::{CONTENT_LENGTH, COOKIE, HOST};
+use h2::ext::Protocol;
+use http::header::{CONNECTION, CONTENT_LENGTH, COOKIE, HOST, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Uri};
 
 use crate::rejection::Rejection;
+use crate::websocket::handshake::KEY;
 
 /// Gives a head the form that it has over HTTP/1.1: a target without an authority, a Host, one Cookie (RFC 9113, 8.2.3 and
-/// 8.3.1).
+/// 8.3.1); and a request for a WebSocket that of a handshake without a key (RFC 8441, 5), which it says.
 ///
 /// # Errors
 /// What it is refused for (RFC 9113, 8.1.1): each of them is read in two ways by somebody.
-pub(super) fn take(head: &mut Parts, lines: usize) -> Result<(), Rejection> {
+pub(super) fn take(head: &mut Parts, lines: usize) -> Result<bool, Rejection> {
     if head.headers.len() > lines {
         return Err(Rejection::HeadTooLarge);
     }
@@ -21,6 +23,16 @@ pub(super) fn take(head: &mut Parts, lines: usize) -> Result<(), Rejection> {
         return Err(Rejection::Unreadable);
     }
     let host = host(head)?;
+    let protocol = head.extensions.remove::<Protocol>();
+    if let Some(protocol) = &protocol {
+        if !protocol.as_str().eq_ignore_ascii_case("websocket") {
+            return Err(Rejection::Protocol);
+        }
+        head.method = Method::GET;
+        head.headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+        head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        head.headers.remove(KEY);
+    }
     // CONNECT has no path, and is refused as over HTTP/1.1.
     if head.method != Method::CONNECT {
         let target = head
@@ -33,7 +45,7 @@ pub(super) fn take(head: &mut Parts, lines: usize) -> Result<(), Rejection> {
     }
     head.headers.insert(HOST, host);
     join_cookies(&mut head.headers);
-    Ok(())
+    Ok(protocol.is_some())
 }
 
 /// Whether a value begins or ends with what is no part of it (RFC 9113, 8.2.1).
@@ -107,7 +119,7 @@ mod tests {
             (Some("Example.org:81"), [&lines[..], &[("host", "example.org:81")]].concat()),
         ] {
             let mut head = head(authority, "/a?b=c", &lines);
-            take(&mut head, 100).unwrap();
+            assert_eq!(take(&mut head, 100), Ok(false));
             assert_eq!(head.uri.to_string(), "/a?b=c");
             let mut found: Vec<_> = head
                 .headers
@@ -117,6 +129,25 @@ mod tests {
             found.sort();
             assert_eq!(found, ["accept: a", "accept: b", "cookie: a=1; b=2; c=3", "host: example.org:81"]);
         }
+    }
+
+    #[test]
+    fn a_request_for_a_websocket_becomes_a_handshake_without_a_key() {
+        let connect = |protocol: &'static str| {
+            let mut head = head(Some("a"), "/ws?x=1", &[("sec-websocket-key", "x"), ("origin", "https://a")]);
+            head.method = Method::CONNECT;
+            head.extensions.insert(Protocol::from_static(protocol));
+            head
+        };
+        for name in ["websocket", "WebSocket"] {
+            let mut head = connect(name);
+            assert_eq!(take(&mut head, 3), Ok(true));
+            assert_eq!((head.method.as_str(), head.uri.to_string().as_str()), ("GET", "/ws?x=1"));
+            let header = |name: &str| head.headers.get(name).map(|value| value.to_str().unwrap());
+            assert_eq!((header("upgrade"), header("connection")), (Some("websocket"), Some("Upgrade")));
+            assert_eq!((header("sec-websocket-key"), header("host")), (None, Some("a")));
+        }
+        assert_eq!(take(&mut connect("connect-udp"), 3), Err(Rejection::Protocol));
     }
 
     #[test]

@@ -7,5 +7,7 @@ mod date;
 pub(super) mod driver;
 mod frames;
 mod head;
+mod served;
 pub(super) mod session;
 mod stream;
+mod tunnel;

@@ -1,10 +1,12 @@
 //! What the streams of an HTTP/2 connection have in common, and what is counted of them.
 
 use std::cell::{Cell, RefCell};
+use std::io::IoSlice;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use bytes::{Bytes, BytesMut};
 use rookery_exchange::{Charge, Share};
 
 use super::frames::Frames;
@@ -18,6 +20,9 @@ pub(super) const CONNECTION_WINDOW: u32 = 1 << 20;
 /// Bytes that are read before the streams are polled: what is in h2's buffer besides, in frames of a byte, is what h2 lets lie unread
 /// of small ones.
 const TURN: usize = 8 << 10;
+
+/// Bytes of the buffer that messages of WebSockets leave by: small ones share it.
+const PIECES: usize = 4 << 10;
 
 /// Requests of a connection that may come to nothing, reset by its peer or refused for being wrong, while they are less than half
 /// of all: a browser that leaves a page resets what is under way.
@@ -55,6 +60,10 @@ pub(crate) struct Session {
     sent: Cell<u64>,
     opened: Cell<u64>,
     in_vain: Cell<u64>,
+    /// How many of the streams are WebSockets.
+    sockets: Cell<usize>,
+    /// What those write is put into before it is handed over, one after the other.
+    pieces: RefCell<BytesMut>,
     /// Requests whose streams are over, and which the application has all the same.
     left_behind: RefCell<Vec<Arc<AtomicBool>>>,
     /// What may come of bodies before it is read, and what that is charged.
@@ -78,6 +87,8 @@ impl Session {
             sent: Cell::new(0),
             opened: Cell::new(0),
             in_vain: Cell::new(0),
+            sockets: Cell::new(0),
+            pieces: RefCell::default(),
             left_behind: RefCell::default(),
             coming: Cell::new(0),
             charge: peers.charge(Share::Requests, 0),
@@ -107,6 +118,22 @@ impl Session {
             streams.swap_remove(at);
         }
         streams.is_empty()
+    }
+
+    /// A stream has become a WebSocket, or is one no longer: says whether there is no other.
+    pub(super) fn open_socket(&self) -> bool {
+        self.sockets.replace(self.sockets.get() + 1) == 0
+    }
+
+    pub(super) fn close_socket(&self) -> bool {
+        self.sockets.set(self.sockets.get() - 1);
+        self.sockets.get() == 0
+    }
+
+    /// Whether there are WebSockets and nothing else: how long their peer may stand still is theirs to say.
+    pub(crate) fn has_only_sockets(&self) -> bool {
+        let sockets = self.sockets.get();
+        sockets > 0 && sockets == self.streams.borrow().len()
     }
 
     pub(crate) fn has_streams(&self) -> bool {
@@ -177,6 +204,23 @@ impl Session {
         if !unflushed.iter().any(|other| Rc::ptr_eq(other, &stream)) {
             unflushed.push(stream);
         }
+    }
+
+    /// The first `len` bytes of what a WebSocket has to write, to be handed over. Of the buffer that it comes from there is one for all of a
+    /// session, which is used again when what it held has left.
+    pub(super) fn piece(&self, buffers: &[IoSlice<'_>], len: usize) -> Bytes {
+        let mut pieces = self.pieces.borrow_mut();
+        if pieces.capacity() < len {
+            pieces.reserve(len.max(PIECES));
+        }
+        let mut left = len;
+        for buffer in buffers {
+            let part = buffer.len().min(left);
+            pieces.extend_from_slice(&buffer[..part]);
+            left -= part;
+        }
+        self.sent.set(self.sent.get() + len as u64);
+        pieces.split().freeze()
     }
 
     /// h2 has nothing more to write: whoever waits for that is told, if all has left.

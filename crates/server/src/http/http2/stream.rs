@@ -12,10 +12,12 @@ use h2::{Reason, RecvStream, SendStream};
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, STRICT_TRANSPORT_SECURITY, TE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
-use rookery_exchange::Share;
+use rookery_exchange::{Exchange, Share};
 
 use super::body::{Respond, StreamBody};
+use super::served::{Served, TURN};
 use super::session::{Flushed, Session};
+use super::tunnel::{self, Coming};
 use super::{date, head};
 use crate::http::connection::{Connection, End};
 use crate::http::reply_body::ReplyBody;
@@ -27,35 +29,6 @@ use crate::rejection::Rejection;
 
 /// What a stream is charged: its head, with as much in h2's tables, and what h2 holds of its reply.
 pub(crate) const STREAM_BYTES: usize = 32 << 10;
-
-/// Bytes that are handed over at once, so that streams alternate.
-const TURN: usize = 16 << 10;
-
-/// A stream that is served: everything is given back when this is dropped, also when its task panics, or ends with the thread.
-struct Served {
-    connection: Rc<Connection>,
-    session: Rc<Session>,
-    stream: Rc<Connection>,
-    /// Whether its whole reply has been handed over.
-    is_answered: Cell<bool>,
-    /// Whether it came to nothing.
-    is_in_vain: bool,
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.stream.settle();
-        if self.is_in_vain {
-            self.session.was_in_vain();
-        }
-        if self.session.close(self.stream.key.get(), self.is_answered.get()) {
-            self.connection.enter(Phase::Idle);
-        }
-        if self.is_in_vain || self.connection.end.get() != End::No {
-            self.connection.poll_again();
-        }
-    }
-}
 
 /// Starts to serve a stream. Refused, its peer may ask again.
 pub(super) fn spawn(
@@ -87,21 +60,23 @@ pub(super) fn spawn(
 }
 
 /// How far answering came.
-#[expect(clippy::large_enum_variant, reason = "handed on once")]
 enum Answered {
     Reply(Response<ReplyBody>),
+    /// A WebSocket has been accepted.
+    Upgrade(Box<Exchange>),
     /// The stream is to end.
     Ended(End),
     /// Its peer does not want it any more, or is gone.
     Gone,
 }
 
-async fn serve(mut served: Served, _seat: Seat, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+async fn serve(mut served: Served, seat: Seat, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
     let stream = Rc::clone(&served.stream);
     let respond = Rc::new(RefCell::new(respond));
     let is_head = request.method() == Method::HEAD;
+    let coming = Cell::new(None);
     let answered = {
-        let mut answer = pin!(answer(&served, request, &respond));
+        let mut answer = pin!(answer(&served, request, &respond, &coming));
         poll_fn(|cx| {
             stream.set_waker(cx);
             if stream.end.get().is_now() {
@@ -110,7 +85,11 @@ async fn serve(mut served: Served, _seat: Seat, request: Request<RecvStream>, re
             if respond.borrow_mut().poll_reset(cx).is_ready() {
                 return Poll::Ready(Answered::Gone);
             }
-            answer.as_mut().poll(cx).map(|reply| reply.map_or(Answered::Gone, Answered::Reply))
+            let polled = answer.as_mut().poll(cx);
+            if let (true, Some(exchange)) = (polled.is_pending(), stream.upgrade.borrow_mut().take()) {
+                return Poll::Ready(Answered::Upgrade(exchange));
+            }
+            polled.map(|reply| reply.map_or(Answered::Gone, Answered::Reply))
         })
         .await
     };
@@ -119,6 +98,7 @@ async fn serve(mut served: Served, _seat: Seat, request: Request<RecvStream>, re
             let sent = send(&served, &respond, reply, is_head).await;
             served.is_in_vain = matches!(sent, Err(Reset::Theirs));
         }
+        Answered::Upgrade(exchange) => tunnel::open(served, seat, &respond, coming.take(), exchange),
         Answered::Ended(end) => refuse(&served, &respond, end),
         Answered::Gone => served.is_in_vain = true,
     }
@@ -129,17 +109,22 @@ async fn answer(
     served: &Served,
     request: Request<RecvStream>,
     respond: &Respond,
+    coming: &Cell<Option<Coming>>,
 ) -> Option<Response<ReplyBody>> {
     let stream = &served.stream;
     let (mut parts, frames) = request.into_parts();
     let held = head::held(&parts.headers);
     stream.has_head_of(held);
-    let taken = head::take(&mut parts, stream.http.peers.limits.header_lines).and_then(|()| {
+    let taken = head::take(&mut parts, stream.http.peers.limits.header_lines).and_then(|is_tunnel| {
         let named = served.session.bound_name();
         let is_misdirected = named.is_some_and(|named| head::is_misdirected(&parts.headers, named));
-        if is_misdirected { Err(Rejection::Misdirected) } else { Ok(()) }
+        if is_misdirected { Err(Rejection::Misdirected) } else { Ok(is_tunnel) }
     });
-    let body = taken.and_then(|()| {
+    let body = taken.and_then(|is_tunnel| {
+        if is_tunnel {
+            coming.set(Some(Coming::new(frames, &served.session).ok_or(Rejection::Overload)?));
+            return Ok(StreamBody::none(stream));
+        }
         StreamBody::new(frames, &parts.headers, stream, &served.session, respond).ok_or(Rejection::Overload)
     });
     match body {

@@ -18,6 +18,8 @@ pub struct TlsSettings {
     pub minimum: TlsVersion,
     /// Whether HTTP/2 is not offered to clients.
     pub only_http1: bool,
+    /// Whether clients of HTTP/2 are not told that WebSockets may be opened over it (RFC 8441): they open them over HTTP/1.1 then.
+    pub only_http1_websockets: bool,
     /// What browsers are told of coming by HTTPS alone; none: nothing.
     pub hsts: Option<Hsts>,
 }

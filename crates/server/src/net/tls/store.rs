@@ -161,6 +161,11 @@ impl Tls {
         self.0.names.load().covers(host)
     }
 
+    /// Whether WebSockets may be opened over HTTP/2.
+    pub(crate) fn has_http2_websockets(&self) -> bool {
+        !self.0.settings.only_http1_websockets
+    }
+
     /// `Strict-Transport-Security` of replies.
     pub(crate) fn hsts(&self) -> Option<&HeaderValue> {
         self.0.hsts.as_ref()

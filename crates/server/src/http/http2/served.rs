@@ -1,0 +1,45 @@
+//! A stream that is served, whatever becomes of it.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::session::Session;
+use crate::http::connection::{Connection, End};
+use crate::http::standing::Phase;
+
+/// Bytes that are handed over at once, so that streams alternate.
+pub(super) const TURN: usize = 16 << 10;
+
+/// A stream that is served: everything is given back when this is dropped, also when its task panics, or ends with the thread.
+pub(super) struct Served {
+    pub(super) connection: Rc<Connection>,
+    pub(super) session: Rc<Session>,
+    pub(super) stream: Rc<Connection>,
+    /// Whether its whole reply has been handed over.
+    pub(super) is_answered: Cell<bool>,
+    /// Whether it came to nothing.
+    pub(super) is_in_vain: bool,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stream.settle();
+        if self.is_in_vain {
+            self.session.was_in_vain();
+        }
+        if self.session.close(self.stream.key.get(), self.is_answered.get()) {
+            self.connection.enter(Phase::Idle);
+        }
+        if self.is_in_vain || self.connection.end.get() != End::No {
+            self.connection.poll_again();
+        }
+    }
+}
+
+impl Served {
+    /// Has the system keep the connection for so long while its peer takes nothing.
+    pub(super) fn keep_for(&self, time: Duration) {
+        self.connection.transport.borrow().set_for_streaming(time);
+    }
+}

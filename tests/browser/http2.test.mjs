@@ -1,0 +1,62 @@
+// HTTPS in a real browser: the Shiny example over HTTP/2, its WebSocket within the page's own connection (RFC 8441).
+
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+
+import { closeAll, launch, shinyIdle } from './support/browser.mjs';
+import { Server, patience } from './support/server.mjs';
+
+const timeout = 4 * patience;
+let browser;
+let folder;
+
+before(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'rookery-browser-'));
+  // Where the certificate to develop with is kept.
+  process.env.R_USER_DATA_DIR = folder;
+  browser = await launch();
+}, { timeout });
+
+after(async () => {
+  await closeAll();
+  await Server.stopAll();
+  if (folder) rmSync(folder, { recursive: true });
+});
+
+/** Opens the app, plays with it, and says how its page and its WebSocket came. */
+async function visit(websockets) {
+  const server = await Server.expression(`
+    tls <- rookery:::tls_resolve("dev")
+    tls$http2_websockets <- ${websockets}
+    rookery::serve("examples/shiny", port = 0L, log = FALSE, tls = tls)
+  `);
+  const context = await browser.newContext({ ignoreHTTPSErrors: true });
+  context.setDefaultTimeout(patience);
+  const page = await context.newPage();
+  const devtools = await context.newCDPSession(page);
+  await devtools.send('Network.enable');
+  const handshake = new Promise((found) => {
+    devtools.on('Network.webSocketHandshakeResponseReceived', ({ response }) => found(response));
+  });
+  await page.goto(server.url, { timeout: patience });
+  await shinyIdle(page);
+  const { status } = await handshake;
+  await page.waitForFunction(() => document.querySelector('#summary')?.textContent.includes(' in 20 bins '));
+  await page.evaluate(() => window.Shiny.setInputValue('bins', 35));
+  await page.waitForFunction(() => document.querySelector('#summary')?.textContent.includes(' in 35 bins '));
+  const protocol = await page.evaluate(() => performance.getEntriesByType('navigation')[0].nextHopProtocol);
+  await context.close();
+  await server.stop();
+  return { protocol, status };
+}
+
+test('the WebSocket of a page that came by HTTP/2 runs within the same connection', { timeout }, async () => {
+  assert.deepEqual(await visit('TRUE'), { protocol: 'h2', status: 200 });
+});
+
+test('with the switch off it has a connection of its own', { timeout }, async () => {
+  assert.deepEqual(await visit('FALSE'), { protocol: 'h2', status: 101 });
+});
