@@ -40,6 +40,7 @@ pub use config::{Config, Limits, Shares};
 pub use http::compress;
 pub use http::site::{Notice, Redirect, Site};
 pub use http::spool_folder::SpoolFolder;
+pub use net::literal::literal_address;
 pub use net::proxies::{NotAProxy, Proxies};
 pub use net::proxy_header;
 pub use observe::access_log;

@@ -1,5 +1,5 @@
-//! An application that is a closure, called on the I/O thread: what the server costs without a second thread, and the
-//! answers of tests that are about something else.
+//! An application that is a closure, called on the I/O thread: a server of files alone, what the server costs without a
+//! second thread, and the answers of tests that are about something else.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,20 +12,26 @@ use super::application::Application;
 /// Message buffers that are kept.
 const KEPT_BUFFERS: usize = 64;
 
-/// Writes the reply to a request.
-pub(crate) type Answering = Arc<dyn Fn(&mut Exchange) + Send + Sync>;
+/// How a closure answers.
+#[derive(Clone)]
+pub(crate) struct Answering {
+    /// Writes the reply to a request.
+    pub(crate) answer: Arc<dyn Fn(&mut Exchange) + Send + Sync>,
+    /// Whether every WebSocket is accepted, and each message sent back; else handshakes are requests like others.
+    pub(crate) is_echo: bool,
+}
 
-/// Answers each request by a closure, accepts every WebSocket, and sends each message back.
+/// Answers each request by a closure.
 pub(crate) struct Closure {
-    answer: Answering,
+    answering: Answering,
     commands: RefCell<VecDeque<Command>>,
     buffers: RefCell<Vec<Vec<u8>>>,
     taken: Cell<u64>,
 }
 
 impl Closure {
-    pub(crate) fn new(answer: Answering) -> Closure {
-        Closure { answer, commands: RefCell::default(), buffers: RefCell::default(), taken: Cell::new(0) }
+    pub(crate) fn new(answering: Answering) -> Closure {
+        Closure { answering, commands: RefCell::default(), buffers: RefCell::default(), taken: Cell::new(0) }
     }
 }
 
@@ -34,10 +40,10 @@ impl Application for Closure {
         self.taken.set(self.taken.get() + 1);
         let command = match event {
             Event::Request(mut exchange) => {
-                if exchange.is_upgrade() {
+                if exchange.is_upgrade() && self.answering.is_echo {
                     exchange.begin_reply(101);
                 } else {
-                    (self.answer)(&mut exchange);
+                    (self.answering.answer)(&mut exchange);
                 }
                 Command::Respond(exchange)
             }

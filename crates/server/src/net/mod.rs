@@ -3,6 +3,7 @@
 pub(crate) mod addresses;
 pub(crate) mod descriptor;
 pub(crate) mod listen;
+pub(crate) mod literal;
 pub(crate) mod proxies;
 pub mod proxy_header;
 mod socket;

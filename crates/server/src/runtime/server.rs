@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use http::StatusCode;
 use rookery_error::Reports;
 use rookery_exchange::{AppWaker, Budget, Exchange, Link};
 
@@ -12,12 +13,14 @@ use super::core::Core;
 use super::listen_error::ListenError;
 use super::listener::Listener;
 use super::orders::Order;
+use crate::application::closure::Answering;
 use crate::config::Config;
 use crate::http::site::Site;
 use crate::net::listen::{self, Bound};
 use crate::net::{descriptor, unix};
 use crate::observe::access_log::AccessLog;
 use crate::rejection::Rejection;
+use crate::static_files::error_body;
 
 /// A server: any number of listeners, one link to the application, and one I/O thread, which runs while there is a
 /// listener or a connection.
@@ -39,7 +42,15 @@ impl Server {
     /// accepted, and each message is sent back. Nothing comes over its [`link`](Self::link). For tests and measurements
     /// of what is on this side of the link; `answer` must not block.
     pub fn answering(config: Config, answer: impl Fn(&mut Exchange) + Send + Sync + 'static) -> Server {
-        Server { core: Arc::new(Core::new(config, Box::new(Nobody), Some(Arc::new(answer)))) }
+        let answering = Answering { answer: Arc::new(answer), is_echo: true };
+        Server { core: Arc::new(Core::new(config, Box::new(Nobody), Some(answering))) }
+    }
+
+    /// Makes a server of files ([`Site::files`]) without an application: what they leave to one, such as the handshake of a
+    /// WebSocket, is answered with 404. Nothing comes over its [`link`](Self::link).
+    pub fn of_files(config: Config) -> Server {
+        let answering = Answering { answer: Arc::new(not_found), is_echo: false };
+        Server { core: Arc::new(Core::new(config, Box::new(Nobody), Some(answering))) }
     }
 
     /// Counts what was rejected, and queues it for an application that asks for it
@@ -114,6 +125,13 @@ impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("link", &self.core.link).finish_non_exhaustive()
     }
+}
+
+/// As a static path answers where nothing is.
+fn not_found(exchange: &mut Exchange) {
+    let status = StatusCode::NOT_FOUND;
+    exchange.begin_reply(status.as_u16());
+    exchange.set_reply_body(error_body(status).as_bytes());
 }
 
 /// There is no application to wake.

@@ -1,15 +1,17 @@
 //! Starting and stopping listeners.
 
-use std::ffi::{CStr, CString, OsStr, c_char, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::io::Write as _;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use rookery_exchange::ListenerId;
 use rookery_server::tls::Tls;
-use rookery_server::{ListenError, Listener, Notice, OriginPolicy, Proxies, Redirect, Site, SpoolFolder};
+use rookery_server::{
+    ListenError, Listener, Notice, OriginPolicy, Proxies, Redirect, Site, SpoolFolder, literal_address,
+};
 
 use crate::core::{self, Core};
 use crate::tls::Counted;
@@ -158,24 +160,6 @@ pub(crate) fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "rookery: {line}");
 }
 
-/// A literal address; an IPv6 address may have a zone, which is the name or the number of an interface (RFC 4007
-/// section 11).
-fn address_of(host: &str, port: u16) -> Option<SocketAddr> {
-    let Some((ip, zone)) = host.split_once('%') else {
-        return Some(SocketAddr::new(host.parse::<IpAddr>().ok()?, port));
-    };
-    let ip = ip.parse::<Ipv6Addr>().ok()?;
-    let index = match zone.parse::<u32>() {
-        Ok(index) => index,
-        Err(_) => {
-            let name = CString::new(zone).ok()?;
-            // SAFETY: `name` is a C string for the length of the call.
-            unsafe { libc::if_nametoindex(name.as_ptr()) }
-        }
-    };
-    (index != 0).then(|| SocketAddr::V6(SocketAddrV6::new(ip, port, 0, index)))
-}
-
 /// Listens on a literal IPv4 or IPv6 address.
 ///
 /// # Safety
@@ -194,7 +178,7 @@ pub unsafe extern "C" fn rk_listen_tcp(
         // SAFETY: the caller's duty.
         let Some(site) = (unsafe { site_of(&*setup) }) else { return FAILED };
         let tls = site.tls.clone();
-        let Some(address) = u16::try_from(port).ok().and_then(|port| address_of(&host, port)) else {
+        let Some(address) = u16::try_from(port).ok().and_then(|port| literal_address(&host, port)) else {
             core::set_error(&format!(
                 "{host} is not a valid IPv4 or IPv6 address, or its zone no interface: use an address like \
                  \"127.0.0.1\" (this machine only) or \"0.0.0.0\" (all networks), and a port from 0 to 65535"
@@ -296,20 +280,4 @@ pub extern "C" fn rk_stop_all() {
             listening.stop();
         }
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_zone_is_an_interface_of_this_machine() {
-        assert_eq!(address_of("127.0.0.1", 80), Some(SocketAddr::from(([127, 0, 0, 1], 80))));
-        let Some(SocketAddr::V6(address)) = address_of("::1%lo", 80) else { panic!("::1%lo is an address") };
-        assert_eq!((address.ip(), address.port()), (&Ipv6Addr::LOCALHOST, 80));
-        assert_eq!(address_of(&format!("::1%{}", address.scope_id()), 80), Some(SocketAddr::V6(address)));
-        for wrong in ["localhost", "", "::/0", "127.0.0.1%lo", "::1%nowhere", "::1%", "::1%0", "::1%a\0b"] {
-            assert_eq!(address_of(wrong, 80), None, "{wrong:?}");
-        }
-    }
 }

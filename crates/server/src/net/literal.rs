@@ -1,0 +1,43 @@
+//! Addresses as people write them.
+
+use std::ffi::CString;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+/// A literal address, `127.0.0.1` or `::1`; an IPv6 address may have a zone, which is the name or the number of an interface
+/// (RFC 4007, 11). `None` for all else, names of machines included: nothing is looked up.
+pub fn literal_address(host: &str, port: u16) -> Option<SocketAddr> {
+    let Some((ip, zone)) = host.split_once('%') else {
+        return Some(SocketAddr::new(host.parse::<IpAddr>().ok()?, port));
+    };
+    let ip = ip.parse::<Ipv6Addr>().ok()?;
+    let index = match zone.parse::<u32>() {
+        Ok(index) => index,
+        Err(_) => {
+            let name = CString::new(zone).ok()?;
+            // SAFETY: `name` is a C string for the length of the call.
+            unsafe { libc::if_nametoindex(name.as_ptr()) }
+        }
+    };
+    (index != 0).then(|| SocketAddr::V6(SocketAddrV6::new(ip, port, 0, index)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_is_an_interface_of_this_machine() {
+        assert_eq!(literal_address("127.0.0.1", 80), Some(SocketAddr::from(([127, 0, 0, 1], 80))));
+        let Some(SocketAddr::V6(address)) = literal_address("::1%lo", 80) else {
+            panic!("::1%lo is an address")
+        };
+        assert_eq!((address.ip(), address.port()), (&Ipv6Addr::LOCALHOST, 80));
+        assert_eq!(
+            literal_address(&format!("::1%{}", address.scope_id()), 80),
+            Some(SocketAddr::V6(address))
+        );
+        for wrong in ["localhost", "", "::/0", "127.0.0.1%lo", "::1%nowhere", "::1%", "::1%0", "::1%a\0b"] {
+            assert_eq!(literal_address(wrong, 80), None, "{wrong:?}");
+        }
+    }
+}
