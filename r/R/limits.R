@@ -1,4 +1,4 @@
-# The limits of a server: their names and defaults are the Rust core's (src/rust/src/limits.rs).
+# The limits of a server: their names and defaults are the Rust core's (crates/server/src/config/named.rs).
 
 #' Limits of a server
 #'

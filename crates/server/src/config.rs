@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+pub use named::{LimitKind, NamedLimit};
+
+mod named;
+
 /// How a server is set up.
 #[derive(Debug, Clone, Default)]
 pub struct Config {

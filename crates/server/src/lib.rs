@@ -36,7 +36,7 @@ mod runtime;
 pub mod static_files;
 mod websocket;
 
-pub use config::{Config, Limits, Shares};
+pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
 pub use http::compress;
 pub use http::site::{Notice, Redirect, Site};
 pub use http::spool_folder::SpoolFolder;

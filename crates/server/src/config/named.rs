@@ -1,0 +1,256 @@
+//! The limits by name, for whoever lets people set them: R, and the command line.
+
+use std::ffi::CStr;
+use std::time::Duration;
+
+use super::Config;
+
+/// A limit of [`Config`] that is set by its name. Its value is an `f64`: infinity stands for no limit, NaN for what the server finds
+/// out by itself.
+pub struct NamedLimit {
+    name: &'static CStr,
+    kind: LimitKind,
+    least: f64,
+    get: fn(&Config) -> f64,
+    set: fn(&mut Config, f64),
+}
+
+/// What a limit's value counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitKind {
+    /// A whole number, or infinity.
+    Count,
+    /// Bytes, or infinity.
+    Bytes,
+    /// Seconds, or infinity.
+    Seconds,
+    /// Bytes a second.
+    Rate,
+    /// From 1 to 100.
+    Percent,
+}
+
+impl NamedLimit {
+    /// All of them, in the order of [`Limits`](super::Limits), behind them what may wait for the application.
+    pub fn all() -> &'static [NamedLimit] {
+        NAMED
+    }
+
+    /// As in R's `server_limits()`; for shares of the memory `share_` and the field's name.
+    pub fn name(&self) -> &'static CStr {
+        self.name
+    }
+
+    /// What its value counts.
+    pub fn kind(&self) -> LimitKind {
+        self.kind
+    }
+
+    /// The least value that a server can work with.
+    pub fn least(&self) -> f64 {
+        self.least
+    }
+
+    /// Its value.
+    pub fn get(&self, config: &Config) -> f64 {
+        (self.get)(config)
+    }
+
+    /// Sets it; a value past what the field can hold is the greatest that it can.
+    pub fn set(&self, config: &mut Config, value: f64) {
+        (self.set)(config, value);
+    }
+
+    /// Whether a value is one that it may have.
+    pub fn takes(&self, value: f64) -> bool {
+        let is_whole = value.fract() == 0.0;
+        value >= self.least
+            && match self.kind {
+                LimitKind::Count => value.is_infinite() || is_whole,
+                LimitKind::Bytes | LimitKind::Seconds => true,
+                LimitKind::Rate => value.is_finite() && is_whole,
+                LimitKind::Percent => value <= 100.0 && is_whole,
+            }
+    }
+}
+
+impl std::fmt::Debug for NamedLimit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NamedLimit")
+            .field("name", &self.name)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A number that a limit is kept as.
+trait Number: Copy {
+    fn to_f64(self) -> f64;
+    fn of(value: f64) -> Self;
+}
+
+macro_rules! numbers {
+    ($($kind:ty)*) => { $(impl Number for $kind {
+        #[allow(clippy::cast_precision_loss, clippy::cast_lossless)] // as R has numbers
+        fn to_f64(self) -> f64 {
+            if self == <$kind>::MAX { f64::INFINITY } else { self as f64 }
+        }
+
+        // The cast ends at the greatest, and at zero.
+        #[allow(clippy::cast_sign_loss)]
+        fn of(value: f64) -> $kind {
+            value as $kind
+        }
+    })* };
+}
+
+numbers! { usize u64 u32 u8 }
+
+impl Number for Duration {
+    fn to_f64(self) -> f64 {
+        if self == Duration::MAX { f64::INFINITY } else { self.as_secs_f64() }
+    }
+
+    fn of(value: f64) -> Duration {
+        Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX)
+    }
+}
+
+impl Number for Option<usize> {
+    fn to_f64(self) -> f64 {
+        self.map_or(f64::NAN, usize::to_f64)
+    }
+
+    fn of(value: f64) -> Option<usize> {
+        Some(usize::of(value))
+    }
+}
+
+macro_rules! limits {
+    ($($name:literal $kind:ident $least:literal $($field:ident).+;)*) => {
+        const NAMED: &[NamedLimit] = &[$(NamedLimit {
+            name: $name,
+            kind: LimitKind::$kind,
+            least: $least,
+            get: |config| Number::to_f64(config.$($field).+),
+            set: |config, value| config.$($field).+ = Number::of(value),
+        }),*];
+    };
+}
+
+// hyper takes no smaller head than that.
+limits! {
+    c"head_bytes" Bytes 8192.0 limits.head_bytes;
+    c"header_lines" Count 1.0 limits.header_lines;
+    c"stream_head_bytes" Bytes 1024.0 limits.stream_head_bytes;
+    c"streams" Count 1.0 limits.streams;
+    c"body_bytes" Bytes 0.0 limits.body_bytes;
+    c"body_memory" Bytes 0.0 limits.body_memory;
+    c"disk_reserve" Bytes 0.0 limits.disk_reserve;
+    c"disk_share" Count 1.0 limits.disk_share;
+    c"handshake_time" Seconds 0.01 limits.handshake_time;
+    c"handshakes" Count 1.0 limits.handshakes;
+    c"head_time" Seconds 0.01 limits.head_time;
+    c"head_rate" Rate 0.0 limits.head_rate;
+    c"head_grace" Seconds 0.01 limits.head_grace;
+    c"body_rate" Rate 0.0 limits.body_rate;
+    c"reply_rate" Rate 0.0 limits.reply_rate;
+    c"idle_time" Seconds 0.01 limits.idle_time;
+    c"request_time" Seconds 0.01 limits.request_time;
+    c"connections" Count 1.0 limits.connections;
+    c"per_address" Count 1.0 limits.per_address;
+    c"message_bytes" Bytes 1.0 limits.message_bytes;
+    c"socket_queue" Bytes 1.0 limits.socket_queue;
+    c"message_rate" Rate 0.0 limits.message_rate;
+    c"stall_time" Seconds 0.01 limits.stall_time;
+    c"ping_time" Seconds 0.01 limits.ping_time;
+    c"pong_time" Seconds 0.01 limits.pong_time;
+    c"kept_windows" Count 0.0 limits.kept_windows;
+    c"close_time" Seconds 0.01 limits.close_time;
+    c"memory" Bytes 1_048_576.0 limits.memory;
+    c"share_connections" Percent 1.0 limits.shares.connections;
+    c"share_requests" Percent 1.0 limits.shares.requests;
+    c"share_messages" Percent 1.0 limits.shares.messages;
+    c"share_waiting" Percent 1.0 limits.shares.waiting;
+    c"share_queues" Percent 1.0 limits.shares.queues;
+    c"share_replies" Percent 1.0 limits.shares.replies;
+    c"share_compressors" Percent 1.0 limits.shares.compressors;
+    c"pool_bytes" Bytes 0.0 limits.pool_bytes;
+    c"stop_time" Seconds 0.0 limits.stop_time;
+    c"queue_requests" Count 0.0 queue.requests;
+    c"queue_messages" Count 1.0 queue.messages;
+    c"queue_bytes" Bytes 1.0 queue.message_bytes;
+    c"stream_queue" Bytes 1.0 queue.stream_bytes;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(limit: &NamedLimit) -> &'static str {
+        limit.name().to_str().unwrap()
+    }
+
+    /// The names of a struct's fields, as its `Debug` has them.
+    fn fields(debug: &str) -> Vec<String> {
+        let own = debug.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     "));
+        own.filter_map(|line| Some(line.trim().split_once(": ")?.0.to_owned())).collect()
+    }
+
+    #[test]
+    fn every_limit_has_a_name() {
+        let config = Config::default();
+        let mut wanted = fields(&format!("{:#?}", config.limits));
+        wanted.retain(|name| name != "shares");
+        wanted.extend(
+            fields(&format!("{:#?}", config.limits.shares)).iter().map(|name| format!("share_{name}")),
+        );
+        assert_eq!(fields(&format!("{:#?}", config.queue)).len(), 4, "name those that are new in the table");
+        wanted.extend(["queue_requests", "queue_messages", "queue_bytes", "stream_queue"].map(str::to_owned));
+        wanted.sort();
+        let mut names: Vec<&str> = NAMED.iter().map(name).collect();
+        names.sort_unstable();
+        assert_eq!(names, wanted);
+    }
+
+    #[test]
+    fn what_is_set_is_there_and_nothing_else() {
+        let values = |config: &Config| NAMED.iter().map(|limit| limit.get(config)).collect::<Vec<f64>>();
+        for (at, limit) in NAMED.iter().enumerate() {
+            let value = if limit.kind == LimitKind::Percent { 33.0 } else { limit.least + 12345.0 };
+            assert!(
+                limit.takes(value) && !limit.takes(limit.least - 1.0) && !limit.takes(f64::NAN),
+                "{limit:?}"
+            );
+            let mut expected = values(&Config::default());
+            expected[at] = value;
+            let mut config = Config::default();
+            limit.set(&mut config, value);
+            for (set, expected) in values(&config).into_iter().zip(expected) {
+                let is_same = (set - expected).abs() < 1e-6 || set.to_bits() == expected.to_bits();
+                assert!(is_same, "{limit:?}: {set}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_end_is_the_greatest() {
+        let mut config = Config::default();
+        for limit in NAMED {
+            limit.set(&mut config, f64::INFINITY);
+            assert!(limit.get(&config).is_infinite(), "{limit:?}");
+            let is_number = matches!(limit.kind, LimitKind::Rate | LimitKind::Percent);
+            assert_ne!(limit.takes(f64::INFINITY), is_number, "{limit:?}");
+        }
+        assert_eq!((config.limits.body_bytes, config.limits.memory), (u64::MAX, Some(usize::MAX)));
+        assert_eq!(config.limits.idle_time, Duration::MAX);
+    }
+
+    #[test]
+    fn halves_are_no_counts() {
+        for limit in NAMED {
+            let is_whole = !matches!(limit.kind, LimitKind::Bytes | LimitKind::Seconds);
+            assert_eq!(limit.takes(limit.least + 1.5), !is_whole, "{limit:?}");
+        }
+    }
+}
