@@ -80,4 +80,4 @@ pristine: setup-pristine ## run and test in a new Debian 12 and a new Debian 13,
 
 clean: ## remove what was built here and .local
 	cargo clean
-	rm -rf .local fuzz/target bench/target tests/browser/node_modules r/src/*.o r/src/*.so r.Rcheck
+	rm -rf .local fuzz/target bench/target tests/browser/node_modules r/src/*.o r/src/*.so r/src/rookery r.Rcheck

@@ -22,18 +22,7 @@ serve_in_child <- function(found, address, dots, log, settings = list()) {
   NULL
 }
 
-# Becomes the child, in this process: its id, signals and exit status are then the app's own. For the command line.
-serve_as_child <- function(found, address, dots, log, settings = list()) {
-  command <- child_command(found, address, dots, log, settings)
-  with_child_environment(command, {
-    # An R that is replaced does not tidy up.
-    unlink(tempdir(), recursive = TRUE)
-    problem <- .Call(ffi_child_become, command$program, command$arguments)
-  })
-  abort_serve(paste0("R could not be started (", command$program, "): ", problem), "rookery_exit", status = 1L)
-}
-
-child_command <- function(found, address, dots, log, settings = list(), parent = NULL) {
+child_command <- function(found, address, dots, log, settings, parent) {
   if (inherits(address$tls, "rookery_tls") && any(is_pem(address$tls$key))) {
     # It would go through the environment, which whatever the child starts inherits.
     abort_serve(
@@ -50,8 +39,7 @@ child_command <- function(found, address, dots, log, settings = list(), parent =
     log = log,
     parent = parent,
     settings = lapply(settings, unclass),
-    options = session_options(),
-    ignores_interrupt = ignores_interrupt()
+    options = session_options()
   )
   list(
     program = file.path(R.home("bin"), "R"),
@@ -59,8 +47,6 @@ child_command <- function(found, address, dots, log, settings = list(), parent =
     dir = found$dir,
     environment = c(
       ROOKERY_SERVE = child_spec_write(spec),
-      # Said once is enough.
-      ROOKERY_SIGIGN = "",
       R_LIBS = paste(unique(c(compat_library(), .libPaths())), collapse = .Platform$path.sep),
       # Set by R CMD check for its own R, and not to be had by others.
       R_TESTS = ""
@@ -118,24 +104,11 @@ wait_for_child <- function(pid) {
   }
 }
 
-# Whether the command line was started with SIGINT ignored, as a shell that runs a script starts what it puts in the
-# background. R handles SIGINT all the same, so exec/rookery looks before there is an R.
-ignores_interrupt <- function() {
-  ignored <- Sys.getenv("ROOKERY_SIGIGN")
-  # The mask of /proc: in hexadecimal, signal 1 is the lowest bit.
-  nzchar(ignored) && strtoi(substring(ignored, nchar(ignored)), 16L) %/% 2L %% 2L == 1L
-}
-
 # What inst/serve/child.R calls.
 child_main <- function(text) {
   spec <- child_spec_read(text)
-  if (!is.null(spec$parent)) {
-    # A parent that is killed takes its child along.
-    .Call(ffi_child_follow, spec$parent)
-  }
-  if (isTRUE(spec$ignores_interrupt)) {
-    .Call(ffi_signals_ignore_interrupt)
-  }
+  # A parent that is killed takes its child along.
+  .Call(ffi_child_follow, spec$parent)
   options(spec$options)
   status <- tryCatch(
     {

@@ -48,6 +48,10 @@ detect_folder <- function(dir) {
   if (length(documents) > 1) {
     abort_unknown(dir, paste0("it holds several documents with `runtime: shiny`: name one of ", quote_names(documents)))
   }
+  # The program `rookery` serves it without R when nothing else could be meant (target.rs).
+  if ("index.html" %in% entries && !any(grepl("[.]r$", entries, ignore.case = TRUE))) {
+    return(new_target("site", dir, dir, "site"))
+  }
   abort_unknown(dir, if (length(entries) == 0) "the folder is empty" else "none of these is in the folder")
 }
 
@@ -198,6 +202,7 @@ what_is_served <- c(
   "a folder with _server.yml (with `engine:`, such as plumber2), app.R, server.R, entrypoint.R, plumber.R, or one R Markdown document",
   "a .R file with plumber's annotations, with a call of shinyApp(), or whose last value is an app",
   "an .Rmd file with `runtime: shiny`",
+  "a site: a folder with index.html and no R file",
   "an app object of Shiny, plumber, plumber2, fiery or ambiorix, a function of the request, or a list with `call`"
 )
 
@@ -229,6 +234,12 @@ close_names <- function(name, candidates) {
   }
   distance <- utils::adist(name, candidates, ignore.case = TRUE)[1, ]
   utils::head(candidates[order(distance)][sort(distance) <= max(1, nchar(name) / 3)], 3)
+}
+
+# " Did you mean `name`?", for the end of a message; "" when nothing is near.
+did_you_mean <- function(name, candidates) {
+  near <- close_names(name, candidates)
+  if (length(near) > 0) paste0(" Did you mean ", quote_names(near), "?") else ""
 }
 
 quote_names <- function(paths) {

@@ -8,7 +8,7 @@
 #' \describe{
 #'   \item{A folder}{with `_server.yml` (its `engine` is the package that runs it, such as plumber2), `app.R` or
 #'     `server.R` (Shiny), `entrypoint.R` or `plumber.R` (plumber), or one R Markdown document with
-#'     `runtime: shiny`.}
+#'     `runtime: shiny`; or a site: one with `index.html` and no R file, whose files are served.}
 #'   \item{A file}{of one of these kinds, or any `.R` file that ends with one of the following objects, or that calls
 #'     [runServer()] itself on the port in the environment variable `PORT`, or `$start()` of an ambiorix app, which is
 #'     told host and port.}
@@ -201,6 +201,7 @@ run_target <- function(found, object, address, dots) {
     fiery = run_fiery(object, address, dots),
     ambiorix = run_ambiorix(object, address, dots),
     script = run_script(found, address, dots),
+    site = run_app(list(staticPaths = list("/" = staticPath(found$path))), address, dots),
     app = run_app(object, address, dots)
   )
 }

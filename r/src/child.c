@@ -1,4 +1,4 @@
-// The R that serves a path: starting it, waiting for it, and becoming it.
+// The R that serves a path: starting it, and waiting for it.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -119,16 +119,6 @@ SEXP ffi_child_signal(SEXP pid, SEXP signal_number) {
 SEXP ffi_child_forget(void) {
     signals_pass_to(0);
     return R_NilValue;
-}
-
-// Replaces this process by the program. Returns only when that failed, with the reason.
-SEXP ffi_child_become(SEXP program, SEXP arguments) {
-    char** vector = argument_vector(program, arguments);
-    sigset_t blocked;
-    signals_blocked(&blocked);
-    sigprocmask(SIG_SETMASK, &blocked, NULL);
-    execv(vector[0], vector);
-    return Rf_mkString(strerror(errno));
 }
 
 // In the child: a parent that is killed takes it along. Linux only; elsewhere the child goes on serving.

@@ -95,7 +95,6 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_child_wait, 2),
     ENTRY(ffi_child_signal, 2),
     ENTRY(ffi_child_forget, 0),
-    ENTRY(ffi_child_become, 2),
     ENTRY(ffi_child_follow, 1),
     ENTRY(ffi_log_open, 2),
     ENTRY(ffi_log_next, 0),

@@ -8,6 +8,14 @@ built <- c(Sys.glob(paste0("*", SHLIB_EXT)), Filter(file.exists, "symbols.rds"))
 stopifnot("the shared object has not been built" = length(built) > 0)
 stopifnot(file.copy(built, libs, overwrite = TRUE))
 
+# The program `rookery`, as a package's programs are: install_cli() makes a link to it.
+programs <- file.path(R_PACKAGE_DIR, "exec")
+dir.create(programs, showWarnings = FALSE)
+stopifnot("the program has not been built" = file.exists("rookery"))
+# One that runs cannot be written to.
+unlink(file.path(programs, "rookery"))
+stopifnot(file.copy("rookery", programs, copy.mode = TRUE))
+
 local({
   source <- file.path(R_PACKAGE_SOURCE, "inst", "compat-src", "httpuv")
   if (!file.exists(file.path(source, "DESCRIPTION"))) {

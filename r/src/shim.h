@@ -341,7 +341,6 @@ void signals_forked(void);
 int signals_passed(void);
 void signals_interrupt(void);
 bool signal_is_ignored(int signal_number);
-void signals_blocked(sigset_t* set);
 
 // log.c ---------------------------------------------------------------------
 
@@ -370,7 +369,6 @@ SEXP ffi_child_start(SEXP program, SEXP arguments);
 SEXP ffi_child_wait(SEXP pid, SEXP seconds);
 SEXP ffi_child_signal(SEXP pid, SEXP signal_number);
 SEXP ffi_child_forget(void);
-SEXP ffi_child_become(SEXP program, SEXP arguments);
 SEXP ffi_child_follow(SEXP parent);
 SEXP ffi_log_open(SEXP path, SEXP format);
 SEXP ffi_log_next(void);

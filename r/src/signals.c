@@ -303,14 +303,6 @@ int signals_passed(void) {
     return passed_on;
 }
 
-// The signals that a program which replaces this one is to start with blocked.
-void signals_blocked(sigset_t* set) {
-    sigemptyset(set);
-    if (is_interrupt_blocked) {
-        sigaddset(set, SIGINT);
-    }
-}
-
 bool signal_is_ignored(int signal_number) {
     struct sigaction now;
     return sigaction(signal_number, NULL, &now) == 0 && is_plain(&now, SIG_IGN);

@@ -115,7 +115,7 @@ if (anyNA(licences) || any(licences == "NA")) {
 }
 dir.create("inst", showWarnings = FALSE)
 writeLines(
-  c("The shared object of this package contains these Rust crates (those for other systems left out):", "", entries),
+  c("The shared object and the program of this package contain these Rust crates (those for other systems left out):", "", entries),
   file.path("inst", "COPYRIGHTS")
 )
 

@@ -2,7 +2,7 @@
 local({
   text <- Sys.getenv("ROOKERY_SERVE")
   # Not for the processes that the app starts.
-  Sys.unsetenv(c("ROOKERY_SERVE", "ROOKERY_SIGIGN"))
+  Sys.unsetenv("ROOKERY_SERVE")
   library <- unserialize(charToRaw(text))$library
   loadNamespace("rookery", lib.loc = c(library, .libPaths()))$child_main(text)
 })

@@ -6,7 +6,7 @@ local_process <- function(arguments, dir = tempdir(), env = parent.frame(), envi
   output <- withr::local_tempfile(.local_envir = env)
   process <- processx::process$new(
     # Whoever runs the tests in the background may have been told to ignore these, and what is ignored stays ignored.
-    "env",
+    Sys.which("env")[[1]],
     c("--default-signal=INT,HUP", program, arguments),
     stdout = output,
     stderr = "2>&1",
@@ -28,7 +28,8 @@ local_process <- function(arguments, dir = tempdir(), env = parent.frame(), envi
 local_cli <- function(..., dir = tempdir(), env = parent.frame(), environment = character()) {
   path <- paste(R.home("bin"), Sys.getenv("PATH"), sep = .Platform$path.sep)
   program <- system.file("exec", "rookery", package = "rookery")
-  local_process(as.character(c(...)), dir, env, c(PATH = path, environment), program)
+  environment <- c(environment, c(PATH = path)[!"PATH" %in% names(environment)])
+  local_process(as.character(c(...)), dir, env, environment, program)
 }
 
 # An R that evaluates text.

@@ -239,16 +239,8 @@ test_that("R is interrupted only if that is asked for", {
   expect_equal(ends, 2)
 })
 
-test_that("the command line and _server.yml have limits", {
-  asked <- rookery:::cli_parse(c("serve", "app", "--limit", "body_bytes=10MB", "--limit=request_time=30s", "--error-detail", "message"))
-  expect_equal(
-    rookery:::cli_settings(asked), list(error_detail = "message", body_bytes = "10MB", request_time = "30s")
-  )
-  wrong <- function(...) rookery:::cli_settings(rookery:::cli_parse(c("serve", "app", ...)))
-  expect_error(wrong("--limit", "body=1"), "`body` is no limit", class = "rookery_usage")
-  expect_error(wrong("--limit", "body_bytes"), "needs a name and a value", class = "rookery_usage")
-  expect_error(wrong("--limit", "body_bytes=x"), "`--limit body_bytes` must be", class = "rookery_usage")
-  expect_error(wrong("--error-detail", "all"), "must be none, message or full", class = "rookery_usage")
+# The command line is in crates/cli, and in test-serve-cli.R.
+test_that("_server.yml has limits", {
   skip_if_not_installed("yaml")
   dir <- local_app(
     "_server.yml" = c("engine: rookery", "app: app.R", "options:", "  limits:", "    body_bytes: 10", "  error_detail: message"),

@@ -1,33 +1,9 @@
-test_that("the command line is understood", {
-  asked <- cli_parse(c("serve", "app/", "--port", "9000", "--host=0.0.0.0", "--log-format", "json"))
-  expect_equal(
-    asked[c("command", "target", "host", "port", "log", "log_format", "no_log")],
-    list(command = "serve", target = "app/", host = "0.0.0.0", port = 9000, log = "-", log_format = "json", no_log = FALSE)
-  )
-  expect_equal(cli_parse(c("--port=1", "serve", "--", "-odd"))$target, "-odd")
-  expect_true(cli_parse(c("serve", "a", "--no-log"))$no_log)
-  expect_equal(cli_parse("--help")$command, "help")
-  expect_equal(cli_parse(c("serve", "-h"))$command, "help")
-  expect_equal(cli_parse("--version")$command, "version")
-})
+# The program `rookery`, as users run it. What its words mean is tested in crates/cli.
 
-test_that("a wrong command line is told what is wrong", {
-  wrong <- function(..., says) expect_error(cli_parse(c(...)), says, class = "rookery_usage")
-  wrong(says = "No command")
-  wrong("server", "app/", says = "`server` is no command. Did you mean `serve`")
-  wrong("serve", says = "takes one folder or file; nothing was given")
-  wrong("serve", "a", "b", says = "not 2 of them")
-  wrong("serve", "a", "--prot", "1", says = "`--prot` is no option. Did you mean `--port`")
-  wrong("serve", "a", "--port", says = "`--port` needs a value")
-  wrong("serve", "a", "--port", "http", says = "must be a number from 0 to 65535, not `http`")
-  wrong("serve", "a", "--log-format", "xml", says = "must be common or json, not `xml`")
-  wrong("serve", "a", "--no-log=1", says = "takes no value")
-  dir <- local_app("app.R" = "1")
-  wrong(dir, says = paste0("Did you mean `rookery serve ", dir))
-})
+skip_if_not_installed("processx")
+skip_if_not_installed("curl")
 
 test_that("rookery --help and --version answer, and a mistake has status 2", {
-  skip_if_not_installed("processx")
   help <- local_cli("--help")
   expect_equal(exit_of(help), 0)
   expect_match(help$tell(), "^Usage: rookery serve <target>")
@@ -36,11 +12,135 @@ test_that("rookery --help and --version answer, and a mistake has status 2", {
   expect_equal(version$tell(), paste("rookery", utils::packageVersion("rookery")))
   wrong <- local_cli("serve", "app", "--nonsense")
   expect_equal(exit_of(wrong), 2)
-  expect_match(wrong$tell(), "`--nonsense` is no option")
+  expect_match(wrong$tell(), "`--nonsense` is no option\\.\nTry `rookery --help`")
+})
+
+test_that("what the program hands over is what R reads", {
+  asked <- cli_read("target=/a/b%25c%0Ad=e\nport=8000\nhost=::1\nlog=stdout\nlog_format=json\n")
+  expect_equal(asked$target, "/a/b%c\nd=e")
+  expect_equal(cli_address(asked), list(host = "::1", port = 8000L, socket = NULL, tls = NULL))
+  expect_equal(cli_log(asked), log_target(TRUE, "json"))
+  asked <- cli_read("target=/a\nsocket=/s\ntls_cert=/c\ntls_key=/k\nlog=file\nlog_file=/l\nlog_format=common\n")
+  expect_equal(cli_address(asked), list(host = NULL, port = NULL, socket = "/s", tls = tls_config("/c", "/k")))
+  expect_equal(cli_log(asked)[c("to", "path")], list(to = "file", path = "/l"))
+  asked <- cli_read(paste0(
+    "tls_cert=/c\ntls_key=/k\ntls_cert=/d\ntls_key=/l\ntls_client_ca=/r\ntls_client_auth=optional\ntls_min_version=1.3\ntls_http2=FALSE\n",
+    "trusted_proxies=::1\ntrusted_proxies=unix\nproxy_protocol=TRUE\nws_origins=same\nws_compression=6 100 TRUE\nspool_dir=/s\n"
+  ))
+  expect_equal(
+    cli_address(asked)$tls,
+    tls_config(c("/c", "/d"), c("/k", "/l"), client_ca = "/r", client_auth = "optional", min_version = "1.3", http2 = FALSE)
+  )
+  expect_equal(
+    cli_settings(asked)[c("trusted_proxies", "proxy_protocol", "ws_origins", "spool_dir", "ws_compression")],
+    list(
+      trusted_proxies = c("::1", "unix"), proxy_protocol = "TRUE", ws_origins = "same", spool_dir = "/s",
+      ws_compression = list(level = 6, threshold = 100, takeover = TRUE)
+    )
+  )
+  expect_equal(cli_settings(cli_read("ws_compression=0 512 FALSE\n")), list(ws_compression = FALSE))
+  expect_equal(
+    cli_settings(cli_read("limit=body_bytes=1MB\nlimit=idle_time=5\nlimit=body_bytes=2MB\nerror_detail=full\n")),
+    list(error_detail = "full", body_bytes = "2MB", idle_time = "5")
+  )
+  expect_length(cli_settings(cli_read("target=/a\n")), 0)
+})
+
+test_that("settings of the command line are the server's, and count more than an .Rprofile's", {
+  app <- local_app(
+    ".Rprofile" = "options(rookery.trusted_proxies = 'unix', rookery.head_time = '5 s', rookery.idle_time = '7 s')",
+    "app.R" = c(
+      "told <- rookery::rookery_options()",
+      "told <- paste0(told$name, '=', told$value, ' ', told$origin)[told$origin != 'default']",
+      "told <- sub('=/.*/', '=', told)",
+      "function(req) list(status = 200L, headers = list(), body = paste(c(req$rook.url_scheme, sort(told)), collapse = '\n'))"
+    )
+  )
+  dir.create(file.path(app, "spool"))
+  it <- local_cli(
+    "serve", app, "--port", "0", "--no-log", "--trusted-proxies", "127.0.0.1,::1", "--spool-dir", "spool", "--limit", "body_bytes=1 KB",
+    "--limit=head_time=3s", "--error-detail", "message", "--ws-compression", "level=6", "--ws-origins", "same,localhost:80",
+    dir = app, environment = c(ROOKERY_BODY_BYTES = "9 MB", ROOKERY_PONG_TIME = "9 min")
+  )
+  url <- expect_serving(it)
+  handle <- curl::handle_setheaders(curl::new_handle(), "X-Forwarded-Proto" = "https")
+  answer <- strsplit(rawToChar(curl::curl_fetch_memory(url, handle)$content), "\n")[[1]]
+  compression <- grepl("^ws_compression=", answer)
+  expect_match(answer[compression], "6.* command line$")
+  expect_equal(answer[!compression], c(
+    "https", "body_bytes=1 KB command line", "error_detail=message command line", "head_time=3 s command line",
+    "idle_time=7 s option", "pong_time=9 min environment", "spool_dir=spool command line",
+    "trusted_proxies=127.0.0.1, ::1 command line", "ws_origins=same, localhost:80 command line"
+  ))
+  large <- curl::curl_fetch_memory(url, curl::handle_setopt(curl::new_handle(), postfields = strrep("x", 2000)))
+  expect_equal(large$status_code, 413)
+  wrong <- local_cli("serve", app, "--port", "0", "--limit", "body_byte=1")
+  expect_equal(exit_of(wrong), 2)
+  expect_match(wrong$tell(), "`body_byte` is no limit. Did you mean `body_bytes`?", fixed = TRUE)
+})
+
+test_that("an app in a folder with an odd name is served, with its paths from where the command was given", {
+  dir <- local_app("it's 100% \u00e9/app.R" = "function(req) list(status = 200L, headers = list(), body = basename(getwd()))")
+  it <- local_cli("serve", "it's 100% \u00e9", "--port", "0", "--log", "access.log", dir = dir)
+  expect_equal(enc2utf8(iconv(fetch(expect_serving(it))$text, "UTF-8", "UTF-8")), "it's 100% \u00e9")
+  it$process$signal(15)
+  expect_equal(exit_of(it), 0)
+  expect_match(readLines(file.path(dir, "access.log")), "\"GET / HTTP/1.1\" 200", fixed = TRUE)
+})
+
+test_that("a name that is no text is served in a locale that has none, and told as such otherwise", {
+  skip_if_not(l10n_info()[["UTF-8"]])
+  dir <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = 'odd')")
+  # Not by R, which could not.
+  made <- processx::run(
+    "sh", c("-c", "mkdir \"$1/$(printf 'b\\351d')\" && cp \"$1/app.R\" \"$1\"/b*d", "sh", dir), error_on_status = FALSE
+  )
+  # A file system may have names of text alone.
+  skip_if(made$status != 0)
+  command <- c("-c", "cd \"$1\" && exec \"$2\" serve b*d --port 0 --no-log", "sh", dir, system.file("exec", "rookery", package = "rookery"))
+  it <- local_process(command, program = "sh")
+  expect_equal(exit_of(it), 1)
+  expect_match(it$tell(), "b<e9>d` is no text in the encoding of this locale", fixed = TRUE)
+  it <- local_process(command, program = "sh", environment = c(LC_ALL = "C"))
+  expect_equal(fetch(expect_serving(it))$text, "odd")
+})
+
+test_that("arguments and environment of the app are its own", {
+  app <- local_app("app.R" = c(
+    "own <- c(commandArgs(TRUE), Sys.getenv('ROOKERY_CLI'), Sys.getenv('R_TESTS'))",
+    "libraries <- system2(file.path(R.home('bin'), 'Rscript'), c('-e', shQuote('cat(rookery::which_httpuv()$kind)')), stdout = TRUE)",
+    "function(req) list(status = 200L, headers = list(), body = paste0(paste(own, collapse = ''), libraries))"
+  ))
+  it <- local_cli("serve", app, "--port", "0", "--no-log")
+  expect_equal(fetch(expect_serving(it))$text, "rookery")
+})
+
+test_that("a site is served without R, and with it from R", {
+  expect_error(detect_target(local_app("index.html" = "", "secret.r" = "")), class = "rookery_bad_target")
+  dir <- local_app("index.html" = "<p>home</p>", "a/b.txt" = "text", "index.Rmd" = c("---", "title: x", "---"))
+  expect_equal(detect_target(dir)$kind, "site")
+  asked <- function(it) {
+    url <- expect_serving(it)
+    expect_match(it$tell(), paste0("rookery [0-9.]+: site in ", dir))
+    expect_match(fetch(url)$text, "home")
+    expect_match(fetch(paste0(url, "/a/b.txt"))$text, "text")
+    expect_equal(fetch(paste0(url, "/none"))$status_code, 404)
+    it$process$signal(15)
+    expect_equal(exit_of(it), 0)
+    expect_match(it$tell(), "\"GET /none HTTP/1.1\" 404 ", fixed = TRUE)
+  }
+  # There is no R on PATH.
+  asked(local_cli("serve", dir, "--port", "0", environment = c(PATH = "/nowhere")))
+  asked(local_r(sprintf("rookery::serve('%s', port = 0)", dir)))
+})
+
+test_that("an R that is not there is told as such", {
+  it <- local_cli("serve", local_app("app.R" = "1"), "--port", "0", environment = c(PATH = "/nowhere"))
+  expect_equal(exit_of(it), 1)
+  expect_match(it$tell(), "^rookery: R was not found: install it")
 })
 
 test_that("install_cli() makes a command that works through its link", {
-  skip_if_not_installed("processx")
   dir <- withr::local_tempdir()
   expect_message(command <- install_cli(file.path(dir, "bin")), "not on PATH")
   expect_equal(dirname(command), file.path(normalizePath(dir), "bin"))

@@ -343,10 +343,6 @@ test_that("what is wrong with a certificate ends serve() with the reason", {
   it <- local_cli("serve", file.path(app, "app.R"), "--port", "0", "--tls-cert", "/nowhere/cert.pem")
   expect_equal(exit_of(it), 1)
   expect_match(it$tell(), "there is no file /nowhere/cert.pem")
-  wrong <- function(..., says) expect_error(cli_parse(c("serve", "a", ...)), says, class = "rookery_usage")
-  wrong("--tls", "yes", says = "`--tls` must be dev")
-  wrong("--tls", "dev", "--tls-cert", "a", says = "exclude one another")
-  wrong("--tls-key", "a", says = "`--tls-key` needs `--tls-cert`")
   expect_error(serve(app, tls = "yes"), "must be made by tls_config", class = "rookery_bad_tls")
   text <- "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n"
   expect_error(serve(app, tls = tls_config("a", text)), "cannot be handed to the R", class = "rookery_bad_tls")

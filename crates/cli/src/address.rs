@@ -1,0 +1,218 @@
+//! The address to serve on, and what is said when it cannot be had.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use rookery_server::{ListenError, Listener, Server, Site, literal_address};
+
+use crate::failure::Failure;
+use crate::path::{folder_of, settle};
+use crate::port_holder::port_holder;
+
+/// The address to serve on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// `host` is as it was given, with its zone.
+    Tcp { host: String, socket: SocketAddr },
+    /// The absolute path of a Unix socket.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// Of `--host` and `--port`.
+    ///
+    /// # Errors
+    /// When the host is none of this machine's, or the folder of a socket is not there.
+    pub(crate) fn of(host: &str, port: u16) -> Result<Address, Failure> {
+        if let Some(path) = host.strip_prefix("unix:") {
+            let path = settle(Path::new(path));
+            let folder = folder_of(&path);
+            if path.file_name().is_none() || !folder.is_dir() {
+                let folder = folder.display();
+                return Err(Failure::Serving(format!(
+                    "The folder of the socket, `{folder}`, does not exist."
+                )));
+            }
+            return Ok(Address::Unix(path));
+        }
+        match literal_address(host, port) {
+            Some(socket) => Ok(Address::Tcp { host: host.to_owned(), socket }),
+            None => {
+                let hint =
+                    if host == "localhost" { "\nFor this machine only it is \"127.0.0.1\"." } else { "" };
+                Err(Failure::Serving(format!(
+                    "`host` must be an IP address of this machine, not \"{host}\": \"127.0.0.1\" is for this machine \
+                     only, \"0.0.0.0\" and \"::\" are for all its networks.{hint}"
+                )))
+            }
+        }
+    }
+
+    /// Binds a port and lets go again: whoever fails to bind it later says much less. A Unix socket is not tried, which
+    /// would leave its file for a moment.
+    ///
+    /// # Errors
+    /// When it cannot be bound.
+    pub(crate) fn probe(&self) -> Result<(), Failure> {
+        match self {
+            Address::Tcp { socket, .. } => {
+                TcpListener::bind(socket).map(drop).map_err(|error| self.refused(&error))
+            }
+            Address::Unix(_) => Ok(()),
+        }
+    }
+
+    /// Listens on it.
+    ///
+    /// # Errors
+    /// When that cannot be done.
+    pub(crate) fn listen(&self, server: &Server, site: Site) -> Result<Listener, Failure> {
+        let listener = match self {
+            Address::Tcp { socket, .. } => server.listen_tcp(*socket, site),
+            Address::Unix(path) => server.listen_unix(path, None, site),
+        };
+        listener.map_err(|error| match error {
+            ListenError::Bind { source, .. } => self.refused(&source),
+            other => Failure::Serving(format!("{other}.")),
+        })
+    }
+
+    fn refused(&self, error: &io::Error) -> Failure {
+        Failure::Serving(match self {
+            Address::Unix(path) if error.kind() == io::ErrorKind::AddrInUse => format!(
+                "Cannot listen on the socket `{}`: another server listens there, or it is no socket; stop the server, or \
+                 choose another path.",
+                path.display()
+            ),
+            Address::Unix(path) => format!("Cannot listen on the socket `{}`: {error}.", path.display()),
+            Address::Tcp { host, socket } => refused_port(host, socket.port(), error),
+        })
+    }
+
+    /// Where a browser finds it, once the system has chosen the port.
+    pub(crate) fn shown(&self, port: Option<u16>, scheme: &str) -> impl fmt::Display {
+        match self {
+            Address::Unix(path) => path.display().to_string(),
+            Address::Tcp { host, socket } => {
+                let host = match socket.ip() {
+                    IpAddr::V4(Ipv4Addr::UNSPECIFIED) => "127.0.0.1",
+                    IpAddr::V6(Ipv6Addr::UNSPECIFIED) => "::1",
+                    _ => host.as_str(),
+                };
+                let port = port.unwrap_or(socket.port());
+                if socket.is_ipv6() {
+                    format!("{scheme}://[{host}]:{port}")
+                } else {
+                    format!("{scheme}://{host}:{port}")
+                }
+            }
+        }
+    }
+}
+
+fn refused_port(host: &str, port: u16, error: &io::Error) -> String {
+    let hint = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            let by = match port_holder(port) {
+                Some(holder) => format!("by {holder}"),
+                None => format!(
+                    "by a process of another user, or one that cannot be seen from here; {}",
+                    port_question(port)
+                ),
+            };
+            let other = if port < u16::MAX { port + 1 } else { 8000 };
+            return format!(
+                "Port {port} of {host} is in use, {by}.\nChoose another one, with `--port {other}`, or let the system \
+                 choose: `--port 0`."
+            );
+        }
+        io::ErrorKind::PermissionDenied => {
+            "\nPorts below 1024 are for the administrator on most systems: choose a higher one.".to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            format!(
+                "\nNo network interface of this machine has the address {host}; \"0.0.0.0\" is for all of them."
+            )
+        }
+        _ => String::new(),
+    };
+    format!("Cannot listen on {host} port {port}: {error}.{hint}")
+}
+
+/// The command that may tell who holds a port.
+fn port_question(port: u16) -> String {
+    if cfg!(target_os = "macos") {
+        format!("`sudo lsof -nP -iTCP:{port} -sTCP:LISTEN` may tell")
+    } else {
+        format!("`sudo ss -ltnp 'sport = :{port}'` may tell")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(failure: Failure) -> String {
+        match failure {
+            Failure::CommandLine(text) | Failure::Serving(text) => text,
+        }
+    }
+
+    #[test]
+    fn a_host_is_an_address() {
+        assert!(matches!(Address::of("::", 0), Ok(Address::Tcp { socket, .. }) if socket.is_ipv6()));
+        let said = text(Address::of("localhost", 1).unwrap_err());
+        assert!(said.contains("must be an IP address of this machine, not \"localhost\""), "{said}");
+        assert!(said.ends_with("\nFor this machine only it is \"127.0.0.1\"."), "{said}");
+        assert!(text(Address::of("example.org", 1).unwrap_err()).contains("not \"example.org\""));
+    }
+
+    #[test]
+    fn unix_names_a_socket_in_a_folder_that_exists() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        assert_eq!(Address::of(&format!("unix:{}", path.display()), 1).unwrap(), Address::Unix(path));
+        assert!(text(Address::of("unix:/no/such/folder/s", 1).unwrap_err()).contains("does not exist"));
+        assert!(text(Address::of("unix:/", 1).unwrap_err()).contains("does not exist"));
+    }
+
+    #[test]
+    fn a_busy_port_is_told_with_who_holds_it() {
+        let busy = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = busy.local_addr().unwrap().port();
+        let said = text(Address::of("127.0.0.1", port).unwrap().probe().unwrap_err());
+        assert!(said.starts_with(&format!("Port {port} of 127.0.0.1 is in use, by ")), "{said}");
+        assert!(said.contains(&format!("`--port {}`", port.wrapping_add(1))), "{said}");
+        if cfg!(target_os = "linux") {
+            assert!(said.contains(&format!("(process {}: ", std::process::id())), "{said}");
+        }
+        drop(busy);
+        Address::of("127.0.0.1", port).unwrap().probe().unwrap();
+    }
+
+    #[test]
+    fn an_address_of_no_interface_is_told_as_such() {
+        // TEST-NET-1 of RFC 5737: nobody's.
+        let said = text(Address::of("192.0.2.1", 0).unwrap().probe().unwrap_err());
+        assert!(
+            said.starts_with("Cannot listen on 192.0.2.1 port 0: ") && said.contains("No network"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn addresses_are_shown_as_a_browser_takes_them() {
+        for (host, shown) in [
+            ("127.0.0.1", "http://127.0.0.1:80"),
+            ("0.0.0.0", "http://127.0.0.1:80"),
+            ("::1", "http://[::1]:80"),
+            ("::", "http://[::1]:80"),
+        ] {
+            assert_eq!(Address::of(host, 80).unwrap().shown(None, "http").to_string(), shown);
+        }
+        let chosen = Address::of("127.0.0.1", 0).unwrap().shown(Some(81), "https").to_string();
+        assert_eq!(chosen, "https://127.0.0.1:81");
+    }
+}

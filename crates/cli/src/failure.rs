@@ -1,0 +1,35 @@
+//! Why nothing is served, and how that is told.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+/// Why nothing is served, each with its remedy.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The command line is wrong: status 2.
+    CommandLine(String),
+    /// What it asks for cannot be had: status 1.
+    Serving(String),
+}
+
+impl Failure {
+    /// Says it on stderr, and gives the exit status.
+    pub(crate) fn report(&self) -> ExitCode {
+        let (message, hint, status) = match self {
+            Failure::CommandLine(message) => (message, "\nTry `rookery --help`.", 2),
+            Failure::Serving(message) => (message, "", 1),
+        };
+        tell(&format!("{message}{hint}"));
+        ExitCode::from(status)
+    }
+}
+
+/// One line on stderr, from any thread.
+pub(crate) fn tell(line: &str) {
+    say(&format!("rookery: {line}"));
+}
+
+/// Lines on stderr. Closed, or without a reader, it says nothing: what is served goes on.
+pub(crate) fn say(lines: &str) {
+    let _ = writeln!(io::stderr(), "{lines}");
+}

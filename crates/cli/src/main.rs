@@ -1,0 +1,62 @@
+//! `rookery`: serves an app, a document or a folder from a shell. What is R's is served by an R, which this program becomes; a
+//! folder with `index.html` it serves by itself.
+//!
+//! It belongs to the R package of its name, lies in it (`exec/rookery`), and finds it by where it lies.
+
+mod address;
+mod command_line;
+mod failure;
+mod limits;
+mod log;
+mod names;
+mod path;
+mod port_holder;
+mod r;
+mod settings;
+mod signals;
+mod site;
+mod target;
+mod tls;
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use command_line::{Asked, Serve};
+use failure::Failure;
+use target::Target;
+
+fn main() -> ExitCode {
+    let done = command_line::read(std::env::args_os()).and_then(|asked| match asked {
+        Asked::Print(text) => print(&text),
+        Asked::Serve(serve) => run(&serve),
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(serve: &Serve) -> Result<(), Failure> {
+    // What is wrong is said here, and at once: an R takes a while to start.
+    let address = address::Address::of(&serve.host, serve.port)?;
+    serve.settings.check()?;
+    let log = serve.log.settled()?;
+    let target = Target::find(&serve.target)?;
+    if target.is_site {
+        return site::serve(&target, serve, &address, &log);
+    }
+    tls::check(serve.tls.as_ref())?;
+    address.probe()?;
+    Err(r::become_r(serve, &target, &address, &log))
+}
+
+/// A reader that has gone, as `head` has, is no failure.
+fn print(text: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Serving(format!("Standard output cannot be written: {error}.")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,151 @@
+//! Becoming the R that serves: this process's id, its signals and its exit status are then the app's own.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::address::Address;
+use crate::command_line::Serve;
+use crate::failure::Failure;
+use crate::log::LogTo;
+use crate::path::{is_executable, settle};
+use crate::settings::AskedTls;
+use crate::signals;
+use crate::target::Target;
+
+/// What R reads the rest from (`cli_read()` in cli.R). Not arguments: an app may look at those.
+const HANDED_OVER: &str = "ROOKERY_CLI";
+
+/// Where programs are looked for when there is no PATH.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Replaces this process by R. Returns only when that failed, with the reason.
+pub(crate) fn become_r(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -> Failure {
+    let package = match package() {
+        Ok(package) => package,
+        Err(failure) => return failure,
+    };
+    let mut file = OsString::from("--file=");
+    file.push(package.join("serve").join("cli.R"));
+    let Some(program) = find_r(std::env::var_os("PATH").as_deref()) else {
+        return Failure::Serving(
+            "R was not found: install it (https://cran.r-project.org), or put the folder of `R` on PATH."
+                .to_owned(),
+        );
+    };
+    let mut command = Command::new(program);
+    command
+        .args(["--no-echo", "--no-restore", "--no-save"])
+        .arg(file)
+        .current_dir(&target.folder)
+        .env(HANDED_OVER, handed_over(serve, target, address, log))
+        // Set by R CMD check for its own R, and not to be had by others.
+        .env("R_TESTS", "");
+    if let Some(libraries) = libraries(&package) {
+        command.env("R_LIBS", libraries);
+    }
+    if signals::is_ignored(libc::SIGINT) {
+        // R handles it all the same: blocked, it does not come.
+        signals::block(&[libc::SIGINT]);
+    }
+    let error = command.exec();
+    let program = command.get_program().to_string_lossy();
+    Failure::Serving(format!("R could not be started ({program}): {error}."))
+}
+
+/// The first `R` on PATH. Looked for here, and from the folder in which the command was given: the app's folder, in which R is
+/// started, must not have its own `R` run by a PATH that is empty or has `.` in it.
+fn find_r(path: Option<&OsStr>) -> Option<PathBuf> {
+    std::env::split_paths(path.unwrap_or(OsStr::new(USUAL_PATH)))
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .filter_map(|folder| std::path::absolute(folder.join("R")).ok())
+        .find(|program| program.is_file() && is_executable(program))
+}
+
+/// The folder of the R package that this program belongs to, through a link from PATH as well.
+fn package() -> Result<PathBuf, Failure> {
+    let program = std::env::current_exe().and_then(std::fs::canonicalize);
+    let package = program.as_deref().ok().and_then(Path::parent).and_then(Path::parent);
+    match package.filter(|package| package.join("serve").join("cli.R").is_file()) {
+        Some(package) => Ok(package.into()),
+        None => Err(Failure::Serving(format!(
+            "What R is to run is not beside this program{}: it works where the R package rookery has been installed, and \
+             rookery::install_cli() makes a link to it there.",
+            program.map(|program| format!(" ({})", program.display())).unwrap_or_default()
+        ))),
+    }
+}
+
+/// The library with the httpuv that is rookery's in front, before an `.Rprofile` has its say. Where it is not in its place,
+/// R looks further (`compat_library()`).
+fn libraries(package: &Path) -> Option<OsString> {
+    let compat = package.join("compat");
+    if !compat.join("httpuv").join("DESCRIPTION").is_file() {
+        return None;
+    }
+    let mut libraries = compat.into_os_string();
+    if let Some(others) = std::env::var_os("R_LIBS").filter(|others| !others.is_empty()) {
+        libraries.push(":");
+        libraries.push(others);
+    }
+    Some(libraries)
+}
+
+/// `name=value` in lines, with `%` and line ends of values written as URLs do.
+fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -> OsString {
+    let mut text = Vec::new();
+    let mut field = |name: &str, value: &[u8]| {
+        text.extend_from_slice(name.as_bytes());
+        text.push(b'=');
+        for byte in value {
+            match byte {
+                b'%' => text.extend_from_slice(b"%25"),
+                b'\n' => text.extend_from_slice(b"%0A"),
+                other => text.push(*other),
+            }
+        }
+        text.push(b'\n');
+    };
+    field("target", target.path.as_os_str().as_bytes());
+    match address {
+        Address::Tcp { host, socket } => {
+            field("host", host.as_bytes());
+            field("port", socket.port().to_string().as_bytes());
+        }
+        Address::Unix(path) => field("socket", path.as_os_str().as_bytes()),
+    }
+    match &serve.tls {
+        Some(AskedTls::Development) => field("tls", b"dev"),
+        Some(AskedTls::Files(files)) => {
+            for (certificate, key) in &files.pairs {
+                field("tls_cert", settle(certificate).as_os_str().as_bytes());
+                field("tls_key", settle(key).as_os_str().as_bytes());
+            }
+            if let Some(signers) = &files.client_ca {
+                field("tls_client_ca", settle(signers).as_os_str().as_bytes());
+                field("tls_client_auth", files.client_auth.name().as_bytes());
+            }
+            field("tls_min_version", files.minimum_name().as_bytes());
+            if files.only_http1 {
+                field("tls_http2", b"FALSE");
+            }
+        }
+        None => {}
+    }
+    serve.settings.hand_over(&mut field);
+    match log {
+        LogTo::Stdout => field("log", b"stdout"),
+        LogTo::Nothing => field("log", b"nothing"),
+        LogTo::File(path) => {
+            field("log", b"file");
+            field("log_file", path.as_os_str().as_bytes());
+        }
+    }
+    field("log_format", serve.format_name().as_bytes());
+    if signals::is_ignored(libc::SIGINT) {
+        field("interrupt", b"ignored");
+    }
+    OsString::from_vec(text)
+}

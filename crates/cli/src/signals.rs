@@ -1,0 +1,134 @@
+//! SIGINT, SIGTERM and SIGHUP of a program without R. What is ignored stays ignored, as `nohup` and the background of a script
+//! ask.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+const STOPS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// One that came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Caught {
+    number: i32,
+    is_sent: bool,
+}
+
+impl Caught {
+    /// Whether it is a SIGHUP that somebody has sent. The one that the system sends when the terminal has gone ends what
+    /// runs in it.
+    pub(crate) fn asks_for_reload(self) -> bool {
+        self.number == libc::SIGHUP && self.is_sent
+    }
+
+    /// Ends the process as it would have without us.
+    pub(crate) fn die(self) -> ! {
+        // SAFETY: plain calls of a number that is a signal's; raised here and not blocked, it is delivered before the
+        // last of them returns.
+        unsafe {
+            libc::signal(self.number, libc::SIG_DFL);
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &set_of(&[self.number]), std::ptr::null_mut());
+            libc::raise(self.number);
+        }
+        std::process::exit(128 + self.number)
+    }
+}
+
+/// The signals, as they come.
+#[derive(Debug)]
+pub(crate) struct Signals(Receiver<Caught>);
+
+impl Signals {
+    /// From now on signals are told here and end nothing. To be called before other threads are started: they inherit that
+    /// these signals are not theirs.
+    ///
+    /// # Errors
+    /// When the thread that waits for them cannot be started.
+    pub(crate) fn watch() -> io::Result<Signals> {
+        let heeded: Vec<i32> = STOPS.into_iter().filter(|number| !is_ignored(*number)).collect();
+        block(&heeded);
+        let (told, hears) = mpsc::channel();
+        let set = set_of(&heeded);
+        std::thread::Builder::new().name("rookery-signals".to_owned()).spawn(move || {
+            while let Some(caught) = wait(&set) {
+                if told.send(caught).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Signals(hears))
+    }
+
+    /// Waits for the next.
+    pub(crate) fn next(&self) -> Option<Caught> {
+        self.0.recv().ok()
+    }
+
+    /// Waits for the next as long as that.
+    pub(crate) fn next_within(&self, time: Duration) -> Option<Caught> {
+        match self.0.recv_timeout(time) {
+            Ok(caught) => Some(caught),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(time);
+                None
+            }
+        }
+    }
+}
+
+/// Whether this process was started to ignore a signal.
+pub(crate) fn is_ignored(number: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: asks only, into memory that has room for the answer and is valid as zeros.
+    unsafe {
+        libc::sigaction(number, std::ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Keeps signals from this thread, from those that it starts, and from what this process becomes.
+pub(crate) fn block(numbers: &[i32]) {
+    // SAFETY: a valid set.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set_of(numbers), std::ptr::null_mut()) };
+}
+
+fn set_of(numbers: &[i32]) -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: sigemptyset makes a valid set of it, to which signals are added.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for number in numbers {
+            libc::sigaddset(set.as_mut_ptr(), *number);
+        }
+        set.assume_init()
+    }
+}
+
+/// Waits for a signal of the set; `None` when that cannot be done.
+#[cfg(target_os = "linux")]
+fn wait(set: &libc::sigset_t) -> Option<Caught> {
+    loop {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: a valid set, and room for the answer.
+        let number = unsafe { libc::sigwaitinfo(set, info.as_mut_ptr()) };
+        if number > 0 {
+            // SAFETY: sigwaitinfo has filled it.
+            let code = unsafe { info.assume_init() }.si_code;
+            return Some(Caught { number, is_sent: code == libc::SI_USER || code == libc::SI_QUEUE });
+        }
+        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return None;
+        }
+    }
+}
+
+/// Waits for a signal of the set; who sent it is not known here.
+#[cfg(not(target_os = "linux"))]
+fn wait(set: &libc::sigset_t) -> Option<Caught> {
+    let mut number = 0;
+    // SAFETY: a valid set, and room for the answer.
+    let waited = unsafe { libc::sigwait(set, &raw mut number) };
+    (waited == 0).then_some(Caught { number, is_sent: true })
+}

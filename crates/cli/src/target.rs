@@ -1,0 +1,145 @@
+//! What is to be served: a site, which is served here, or something for R, which works out what it is (`serve-detect.R`).
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+use crate::names::{near, quoted};
+use crate::path::{expand, folder_of};
+
+/// Where a document's front matter is looked for; as many in R.
+const FRONT_MATTER_LINES: usize = 200;
+/// Bytes of it that are read: a document may be one line.
+const FRONT_MATTER_BYTES: u64 = 64 << 10;
+
+/// What is to be served.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// Absolute, without links.
+    pub(crate) path: PathBuf,
+    /// The folder that it is, or is in: where its R starts, so that its `.Rprofile` is read.
+    pub(crate) folder: PathBuf,
+    /// Whether it is a folder with `index.html` and nothing of R's in it: a source that lies beside a page is not published.
+    pub(crate) is_site: bool,
+}
+
+impl Target {
+    /// # Errors
+    /// When it is not there.
+    pub(crate) fn find(asked: &Path) -> Result<Target, Failure> {
+        let path = fs::canonicalize(expand(asked)).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => not_there(asked),
+            _ => Failure::Serving(format!("`{}` cannot be served: {error}.", asked.display())),
+        })?;
+        if path.is_dir() {
+            let is_site = is_site(&path);
+            return Ok(Target { folder: path.clone(), path, is_site });
+        }
+        Ok(Target { folder: folder_of(&path).into(), path, is_site: false })
+    }
+}
+
+/// A document with Shiny is R's; whether it is one R finds out, where its front matter may say so. Case does not matter.
+fn is_site(folder: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(folder) else { return false };
+    folder.join("index.html").is_file()
+        && !entries.flatten().any(|entry| {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().to_lowercase();
+            let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
+            let is_document = extension == "rmd" || extension == "qmd";
+            name == "_server.yml" || extension == "r" || (is_document && may_be_shiny(&path))
+        })
+}
+
+/// Whether a front matter names Shiny, in whatever place. A document that cannot be read is not served either.
+fn may_be_shiny(document: &Path) -> bool {
+    let Ok(file) = File::open(document) else { return false };
+    let lines = BufReader::new(file.take(FRONT_MATTER_BYTES)).split(b'\n').map_while(Result::ok);
+    let mut lines = lines.take(FRONT_MATTER_LINES).map(|line| line.trim_ascii_end().to_vec());
+    lines.next().is_some_and(|first| first == b"---")
+        && lines
+            .take_while(|line| line != b"---" && line != b"...")
+            .any(|line| line.windows(5).any(|word| word == b"shiny"))
+}
+
+fn not_there(asked: &Path) -> Failure {
+    let path = expand(asked);
+    let parent = folder_of(&path);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let found = near(&name, entries.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+    // As the folder was written.
+    let place = if parent == Path::new(".") { Path::new("") } else { parent };
+    let found = found.iter().map(|name| place.join(name).display().to_string());
+    let hint = match quoted(found) {
+        none if none.is_empty() => none,
+        names => format!("\nDid you mean {names}?"),
+    };
+    let looked = match std::env::current_dir() {
+        Ok(folder) if path.is_relative() => format!(" (looked in {})", folder.display()),
+        _ => String::new(),
+    };
+    Failure::Serving(format!("`{}` does not exist{looked}.{hint}", asked.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn a_folder_with_an_index_is_a_site_unless_something_in_it_is_for_r() {
+        let index = ("index.html", "<p>");
+        for (files, is_site) in [
+            (&[index][..], true),
+            (&[index, ("style.css", ""), ("index.Rmd", "---\ntitle: x\n---\nshiny")], true),
+            (&[("INDEX.HTML", "")], false),
+            (&[("page.html", "")], false),
+            (&[], false),
+            (&[index, ("App.R", "")], false),
+            (&[index, ("_server.yml", "")], false),
+            (&[index, ("plumber.R", "")], false),
+            (&[index, ("secrets.r", "")], false),
+            (&[index, ("doc.qmd", "---\r\nserver: shiny\r\n---\r\n")], false),
+            (&[index, ("doc.Rmd", "---\nruntime: shiny\n---\n")], false),
+            (&[index, ("doc.Rmd", "title: x\nruntime: shiny\n")], true),
+        ] {
+            let folder = folder(files);
+            let found = Target::find(folder.path()).unwrap();
+            assert_eq!((found.is_site, &found.folder), (is_site, &found.path), "{files:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_for_r_in_its_folder() {
+        let folder = folder(&[("my app.R", "1")]);
+        let found = Target::find(&folder.path().join("my app.R")).unwrap();
+        assert!(!found.is_site && found.path.ends_with("my app.R"));
+        assert_eq!(found.folder, fs::canonicalize(folder.path()).unwrap());
+    }
+
+    #[test]
+    fn a_path_that_does_not_exist_is_told_with_what_is_near() {
+        let folder = folder(&[("shiny-app", "")]);
+        let said = |name: &str| match Target::find(&folder.path().join(name)) {
+            Err(Failure::Serving(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        let near = format!("Did you mean `{}`?", folder.path().join("shiny-app").display());
+        assert!(said("shinyapp").contains(&near), "{}", said("shinyapp"));
+        assert!(!said("something/else").contains("Did you mean"));
+        let Err(Failure::Serving(relative)) = Target::find(Path::new("not-here-at-all")) else {
+            panic!("it is not")
+        };
+        assert!(relative.starts_with("`not-here-at-all` does not exist (looked in /"), "{relative}");
+    }
+}

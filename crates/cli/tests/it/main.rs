@@ -1,0 +1,5 @@
+//! The program as a shell runs it.
+
+mod hand_over;
+mod site;
+mod support;

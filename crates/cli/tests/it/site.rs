@@ -1,0 +1,222 @@
+//! A folder with `index.html`, served by the program itself.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::{PATIENCE, Running, ask, connect, folder, get, rookery};
+
+fn serve(folder: &tempfile::TempDir, options: &[&str]) -> Running {
+    // Nothing of R's, or of anybody else's, is found.
+    Running::start(rookery().arg("serve").arg(folder.path()).args(options).env("PATH", "/nowhere"))
+}
+
+#[test]
+fn files_are_served_and_logged_until_sigterm() {
+    let folder = folder(&[("index.html", "<p>home"), ("a/index.html", "<p>inner"), ("a/style.css", "b{}")]);
+    let mut it = serve(&folder, &["--port", "0", "--log-format", "json"]);
+    let port = it.port();
+    assert!(it.said.starts_with(&format!("rookery {}: site in ", env!("CARGO_PKG_VERSION"))), "{}", it.said);
+    let home = get(port, "/");
+    assert!(home.starts_with("HTTP/1.1 200 ") && home.ends_with("<p>home"), "{home}");
+    assert!(home.to_lowercase().contains("content-type: text/html; charset=utf-8"), "{home}");
+    assert!(get(port, "/a/").ends_with("<p>inner"));
+    assert!(get(port, "/a/style.css").ends_with("b{}"));
+    assert!(get(port, "/none").starts_with("HTTP/1.1 404 "));
+    assert!(get(port, "/../Cargo.toml").starts_with("HTTP/1.1 400 "));
+    // There is no application that could take these.
+    let handshake = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n\
+                     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    assert!(ask(port, handshake).starts_with("HTTP/1.1 404 "));
+    assert!(
+        ask(port, "GET /a\\b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 404 ")
+    );
+    it.signal(libc::SIGTERM);
+    let (status, out) = it.end();
+    assert_eq!(status.code(), Some(0), "{}", it.said);
+    assert_eq!(out.lines().count(), 7, "{out}");
+    assert!(out.contains("\"path\":\"/a/style.css\",\"query\":\"\",\"status\":200,"), "{out}");
+}
+
+#[test]
+fn what_is_being_sent_is_finished_and_a_second_signal_ends_at_once() {
+    let folder = folder(&[("index.html", "")]);
+    let large = vec![b'x'; 64 << 20];
+    fs::write(folder.path().join("large.bin"), &large).unwrap();
+    for signals in [1, 2] {
+        let mut it = serve(&folder, &["--port", "0", "--no-log"]);
+        let mut client = connect(it.port());
+        client.write_all(b"GET /large.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let mut first = [0; 4096];
+        client.read_exact(&mut first).unwrap();
+        it.signal(libc::SIGINT);
+        it.await_line("Stopping: 1 connection is being finished. A second signal ends at once.");
+        if signals == 2 {
+            it.signal(libc::SIGTERM);
+            let (status, _) = it.end();
+            assert_eq!(status.signal(), Some(libc::SIGTERM));
+        } else {
+            let mut rest = Vec::new();
+            client.read_to_end(&mut rest).unwrap();
+            assert!(rest.ends_with(b"xxxx") && rest.len() > large.len() - first.len(), "{}", rest.len());
+            assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+        }
+    }
+}
+
+#[test]
+fn nobody_has_to_read_what_it_says() {
+    let folder = folder(&[("index.html", "home")]);
+    // What it writes to has no reader any more; or is closed.
+    for redirections in ["", ">&- 2>&-"] {
+        let socket = folder.path().join("site.sock");
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &format!("exec \"$0\" serve \"$1\" --host \"unix:$2\" {redirections}")]);
+        shell.arg(env!("CARGO_BIN_EXE_rookery")).arg(folder.path()).arg(&socket);
+        let mut it = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop((it.stdout.take(), it.stderr.take()));
+        let until = Instant::now() + PATIENCE;
+        let mut stream = loop {
+            match UnixStream::connect(&socket) {
+                Ok(stream) => break stream,
+                Err(error) => assert!(Instant::now() < until, "{redirections}: {error}"),
+            }
+            assert!(it.try_wait().unwrap().is_none(), "{redirections}: it has ended");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut answer = [0; 512];
+        let read = stream.read(&mut answer).unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 200 "), "{redirections}: {read} bytes");
+        // SAFETY: a child that has not been waited for: the id is its.
+        assert_eq!(unsafe { libc::kill(i32::try_from(it.id()).unwrap(), libc::SIGTERM) }, 0);
+        drop(stream);
+        assert_eq!(it.wait().unwrap().code(), Some(0), "{redirections}");
+    }
+}
+
+#[test]
+fn limits_and_proxies_are_those_that_were_given_or_of_the_environment() {
+    let folder = folder(&[("index.html", "home")]);
+    let asked = |options: &[&str], variables: &[(&str, &str)], request: &str| {
+        let mut command = rookery();
+        command.arg("serve").arg(folder.path()).args(["--port", "0", "--log-format", "json"]).args(options);
+        let mut it = Running::start(command.envs(variables.iter().copied()));
+        let answer = ask(it.port(), request);
+        it.signal(libc::SIGTERM);
+        (answer.lines().next().unwrap_or_default().to_owned(), it.end().1)
+    };
+    let three = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Request-Id: mine\r\n\r\n";
+    let lines = |count: &'static str| ("ROOKERY_HEADER_LINES", count);
+    for (options, variables, status) in [
+        (&[][..], &[][..], "200"),
+        (&["--limit", "header_lines=2"], &[], "431"),
+        (&[], &[lines("2")], "431"),
+        (&["--limit=header_lines=3"], &[lines("2")], "200"),
+        (&["--proxy-protocol"], &[], ""),
+        (&[], &[("ROOKERY_PROXY_PROTOCOL", "true")], ""),
+    ] {
+        let (answer, _) = asked(options, variables, three);
+        let is_right = if status.is_empty() {
+            !answer.contains(" 200 ")
+        } else {
+            answer.contains(&format!(" {status} "))
+        };
+        assert!(is_right, "{options:?} {variables:?}: {answer:?}");
+    }
+    // Whose id is believed is in the log.
+    for (options, variables, is_believed) in [
+        (&[][..], &[][..], false),
+        (&["--trusted-proxies", "127.0.0.1"], &[], true),
+        (&[], &[("ROOKERY_TRUSTED_PROXIES", "10.0.0.0/8, 127.0.0.1")], true),
+        (&["--trusted-proxies", "192.0.2.1"], &[("ROOKERY_TRUSTED_PROXIES", "127.0.0.1")], false),
+    ] {
+        let (_, log) = asked(options, variables, three);
+        assert_eq!(log.contains("\"mine\""), is_believed, "{options:?} {variables:?}: {log}");
+    }
+    let mut it = Running::start(
+        rookery().arg("serve").arg(folder.path()).args(["--port", "0"]).env("ROOKERY_BODY_BYTES", "a lot"),
+    );
+    assert_eq!(it.end().0.code(), Some(1));
+    assert!(
+        it.said.starts_with("rookery: The environment variable ROOKERY_BODY_BYTES must be a number of bytes"),
+        "{}",
+        it.said
+    );
+}
+
+#[test]
+fn a_sighup_ends_it_unless_it_is_ignored() {
+    let folder = folder(&[("index.html", "home")]);
+    let mut it = serve(&folder, &["--port", "0", "--no-log"]);
+    it.port();
+    it.signal(libc::SIGHUP);
+    assert_eq!(it.end().0.code(), Some(0));
+
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "trap '' HUP INT; exec \"$0\" serve \"$1\" --port 0 --no-log"]);
+    let mut it = Running::start(shell.arg(env!("CARGO_BIN_EXE_rookery")).arg(folder.path()));
+    let port = it.port();
+    for number in [libc::SIGHUP, libc::SIGINT] {
+        it.signal(number);
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(get(port, "/").ends_with("home"));
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0));
+}
+
+#[test]
+fn a_sighup_has_certificates_read_anew() {
+    let folder = folder(&[("index.html", "home")]);
+    let data = tempfile::tempdir().unwrap();
+    let mut it = Running::start(
+        rookery()
+            .arg("serve")
+            .arg(folder.path())
+            .args(["--port", "0", "--no-log", "--tls", "dev"])
+            .env("R_USER_DATA_DIR", data.path()),
+    );
+    let port = it.port();
+    assert!(it.said.contains("Made a certificate for localhost: "), "{}", it.said);
+    assert!(it.said.contains(&format!("Serving on https://127.0.0.1:{port} ")), "{}", it.said);
+    let certificate = data.path().join("R/rookery/tls/localhost.pem");
+    // In the clear it is told what was meant, so TLS is spoken.
+    assert!(get(port, "/").starts_with("HTTP/1.1 400 "));
+    it.signal(libc::SIGHUP);
+    it.await_line("TLS: the certificates have been read anew");
+    fs::write(certificate, "rubbish").unwrap();
+    it.signal(libc::SIGHUP);
+    it.await_line("New connections are given the certificate from before");
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0));
+}
+
+#[test]
+fn a_unix_socket_is_served_and_gone_afterwards() {
+    let folder = folder(&[("index.html", "home")]);
+    let path = folder.path().join("site.sock");
+    let mut it = serve(&folder, &["--no-log", "--host", &format!("unix:{}", path.display())]);
+    it.await_line("Serving on ");
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("home"), "{answer}");
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0));
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_port_that_is_taken_is_said_with_who_has_it() {
+    let folder = folder(&[("index.html", "")]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let mut it = serve(&folder, &["--port", &port.to_string()]);
+    assert_eq!(it.end().0.code(), Some(1));
+    assert!(it.said.starts_with(&format!("rookery: Port {port} of 127.0.0.1 is in use, by ")), "{}", it.said);
+}

@@ -1,0 +1,117 @@
+//! The program in a process of its own, and a client of plain sockets.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a machine that is busy may take for anything.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program.
+pub(crate) fn rookery() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_rookery"))
+}
+
+/// A running program; killed when this is dropped.
+pub(crate) struct Running {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    /// What it has said on stderr so far.
+    pub(crate) said: String,
+}
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Running {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let stderr = BufReader::new(child.stderr.take().expect("it was piped"));
+        Running { child, stderr, said: String::new() }
+    }
+
+    /// Reads stderr until a line has `words`; all of that line.
+    pub(crate) fn await_line(&mut self, words: &str) -> String {
+        loop {
+            let mut line = String::new();
+            let read = self.stderr.read_line(&mut line).expect("it is text");
+            assert!(read > 0, "it never said {words:?}, but:\n{}", self.said);
+            self.said += &line;
+            if line.contains(words) {
+                return line;
+            }
+        }
+    }
+
+    /// The port that it serves on.
+    pub(crate) fn port(&mut self) -> u16 {
+        let line = self.await_line("Serving on ");
+        let url = line.split(' ').nth(2).expect("an address");
+        url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port")
+    }
+
+    pub(crate) fn signal(&self, number: i32) {
+        // SAFETY: a child that has not been waited for: the id is its.
+        assert_eq!(unsafe { libc::kill(i32::try_from(self.child.id()).expect("a process id"), number) }, 0);
+    }
+
+    /// How it ended, and what it has written on stdout.
+    pub(crate) fn end(&mut self) -> (ExitStatus, String) {
+        let until = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                break status;
+            }
+            assert!(Instant::now() < until, "it does not end:\n{}", self.said);
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        self.stderr.read_to_string(&mut self.said).expect("it is text");
+        let mut out = String::new();
+        self.child.stdout.take().expect("it was piped").read_to_string(&mut out).expect("it is text");
+        (status, out)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A folder with these files.
+pub(crate) fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("it has one")).expect("a folder");
+        fs::write(path, text).expect("a file");
+    }
+    folder
+}
+
+/// All that is answered to a request, on a connection of its own.
+pub(crate) fn ask(port: u16, request: &str) -> String {
+    let mut stream = connect(port);
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("it answers");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+pub(crate) fn get(port: u16, path: &str) -> String {
+    ask(port, &format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
+}
+
+pub(crate) fn connect(port: u16) -> TcpStream {
+    let stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    stream
+}
+
+/// Makes a file that can be run.
+pub(crate) fn executable(path: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::write(path, text).expect("a file");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("its owner");
+}
