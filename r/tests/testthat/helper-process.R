@@ -1,6 +1,6 @@
 # Servers in processes of their own, as users run them, and requests to them.
 
-# Runs R, or another program, with arguments; output goes to one file. `$tell()` reads what it said, `$port` where it serves.
+# Runs R, or another program, with arguments; output goes to one file. `$tell()` reads what it said, `$signal()` sends it one.
 local_process <- function(arguments, dir = tempdir(), env = parent.frame(), environment = character(),
                           program = file.path(R.home("bin"), "Rscript")) {
   output <- withr::local_tempfile(.local_envir = env)
@@ -21,7 +21,12 @@ local_process <- function(arguments, dir = tempdir(), env = parent.frame(), envi
     cleanup = TRUE
   )
   withr::defer(process$kill(), envir = env)
-  list(process = process, tell = function() paste(readLines(output, warn = FALSE), collapse = "\n"))
+  list(
+    process = process,
+    tell = function() paste(readLines(output, warn = FALSE), collapse = "\n"),
+    # Not processx's own: it reaps a process that ends at once and forgets how, and the exit status is NA then.
+    signal = function(number) if (process$is_alive()) tools::pskill(process$get_pid(), number) else FALSE
+  )
 }
 
 # `rookery ...` in a shell.

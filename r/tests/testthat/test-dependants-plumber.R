@@ -251,7 +251,7 @@ test_that("hooks have run, and the exit hook runs when a signal ends it", {
   counts <- unlist(json(at("/hooks")))
   expect_gte(min(counts[c("postroute", "preserialize", "postserialize")]), 20)
   expect_gte(counts[["preroute"]], 20)
-  it$process$signal(15)
+  it$signal(15)
   expect_equal(exit_of(it), 0)
   expect_match(it$tell(), "exit hook ran")
 })

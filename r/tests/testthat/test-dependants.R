@@ -240,7 +240,7 @@ test_that("objects of Shiny and plumber are served by the session that made them
   ))
   expect_match(fetch(expect_serving(it))$text, "of shiny")
   expect_match(it$tell(), "rookery [0-9.]+: Shiny app\nServing on")
-  it$process$signal(15)
+  it$signal(15)
   expect_equal(exit_of(it), 0)
   expect_match(it$tell(), "\nstopped$")
 
@@ -250,7 +250,7 @@ test_that("objects of Shiny and plumber are served by the session that made them
   )
   it <- local_r(c(router, "rookery::serve(router, port = 0, log = FALSE)"))
   expect_equal(fetch(paste0(expect_serving(it), "/x"))$text, "[\"of plumber\"]")
-  it$process$signal(15)
+  it$signal(15)
   expect_equal(exit_of(it), 0)
 
   # plumber's own run() knows ports only.
@@ -258,7 +258,7 @@ test_that("objects of Shiny and plumber are served by the session that made them
   it <- local_r(c(router, sprintf("rookery::serve(router, 'unix:%s')", socket)))
   expect_serving(it)
   expect_equal(fetch("http://localhost/x", path = socket)$text, "[\"of plumber\"]")
-  it$process$signal(15)
+  it$signal(15)
   expect_equal(exit_of(it), 0)
   expect_false(file.exists(socket))
 })
@@ -272,7 +272,7 @@ test_that("R Markdown with runtime: shiny is served", {
   url <- expect_serving(it)
   expect_match(it$tell(), "R Markdown document with Shiny (doc.Rmd)", fixed = TRUE)
   expect_equal(fetch(url)$status_code, 200)
-  it$process$signal(15)
+  it$signal(15)
   expect_equal(exit_of(it), 0)
 })
 
@@ -302,7 +302,7 @@ test_that("a folder with _server.yml is run by its engine", {
   dir <- local_app("_server.yml" = c("engine: tinyengine", "greeting: from the engine"))
   it <- local_cli("serve", dir, "--port", "0")
   expect_equal(fetch(expect_serving(it))$text, "from the engine")
-  it$process$signal(15)
+  it$signal(15)
   expect_equal(exit_of(it), 0)
   expect_match(it$tell(), "_server.yml (engine tinyengine)", fixed = TRUE)
 })
@@ -314,7 +314,7 @@ test_that("rookery is an engine itself", {
   )
   it <- local_cli("serve", dir, "--port", "0")
   expect_equal(fetch(expect_serving(it))$text, "by rookery")
-  it$process$signal(15)
+  it$signal(15)
   expect_equal(exit_of(it), 0)
   broken <- local_cli("serve", local_app("_server.yml" = "engine: rookery"), "--port", "0")
   expect_equal(exit_of(broken), 1)

@@ -83,7 +83,7 @@ test_that("an app in a folder with an odd name is served, with its paths from wh
   dir <- local_app("it's 100% \u00e9/app.R" = "function(req) list(status = 200L, headers = list(), body = basename(getwd()))")
   it <- local_cli("serve", "it's 100% \u00e9", "--port", "0", "--log", "access.log", dir = dir)
   expect_equal(enc2utf8(iconv(fetch(expect_serving(it))$text, "UTF-8", "UTF-8")), "it's 100% \u00e9")
-  it$process$signal(15)
+  it$signal(15)
   expect_equal(exit_of(it), 0)
   expect_match(readLines(file.path(dir, "access.log")), "\"GET / HTTP/1.1\" 200", fixed = TRUE)
 })
@@ -125,7 +125,7 @@ test_that("a site is served without R, and with it from R", {
     expect_match(fetch(url)$text, "home")
     expect_match(fetch(paste0(url, "/a/b.txt"))$text, "text")
     expect_equal(fetch(paste0(url, "/none"))$status_code, 404)
-    it$process$signal(15)
+    it$signal(15)
     expect_equal(exit_of(it), 0)
     expect_match(it$tell(), "\"GET /none HTTP/1.1\" 404 ", fixed = TRUE)
   }

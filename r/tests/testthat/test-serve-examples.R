@@ -126,6 +126,6 @@ test_that("plumber: JSON in and out, a filter, an error, an async route, an uplo
   expect_equal(rawToChar(taken$content), told)
   expect_equal(fetch(paste0(url, "/uploads"))$text, told)
   expect_match(fetch(paste0(url, "/www/index.html"))$text, "<form id=\"upload\">")
-  it$process$signal(15)
+  it$signal(15)
   expect_equal(exit_of(it), 0)
 })

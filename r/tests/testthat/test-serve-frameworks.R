@@ -52,7 +52,7 @@ fiery_lines <- c(
 serves <- function(it, text) {
   url <- expect_serving(it)
   expect_match(fetch(url)$text, text)
-  it$process$signal(15)
+  it$signal(15)
   expect_equal(exit_of(it), 0)
   url
 }
