@@ -215,7 +215,7 @@ test_that("limits: a message's size, what waits to be sent, the time of a close"
   expect_equal(it$ws$readyState(), 1L)
   peer <- local_peer()
   silent <- local_ws(peer$url, closeTime = 0.3)
-  socket <- socketAccept(peer$listening, open = "r+b")
+  socket <- socketAccept(peer$listening, blocking = TRUE, open = "r+b")
   withr::defer(close(socket))
   key <- sub("^.*: ", "", grep("^sec-websocket-key: ", readLines(socket, 6), ignore.case = TRUE, value = TRUE))
   skip_if_not_installed("openssl")
