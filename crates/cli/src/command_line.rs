@@ -305,7 +305,7 @@ fn serve(given: &Given<'_>) -> Result<Serve, Failure> {
     let format = given.choice("log-format", [("common", Format::Common), ("json", Format::Json)])?;
     let log = match given.path("log")? {
         _ if given.flag("no-log") => LogTo::Nothing,
-        Some(path) if path != "-" => LogTo::File(path.into()),
+        Some(path) if path.as_os_str() != "-" => LogTo::File(path.into()),
         _ => LogTo::Stdout,
     };
     Ok(Serve {
