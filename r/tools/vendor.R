@@ -70,6 +70,21 @@ prune <- function(crate, keeps) {
   writeLines(sub(",}", "}", sums, fixed = TRUE), path)
 }
 
+# The files that the sources of a crate include, such as the examples in clap's documentation.
+included <- function(crate) {
+  sources <- list.files(crate, "[.]rs$", recursive = TRUE)
+  paths <- lapply(sources, function(source) {
+    lines <- grep("include(_str|_bytes)?!", readLines(file.path(crate, source), warn = FALSE), value = TRUE, useBytes = TRUE)
+    found <- regmatches(lines, regexpr("include(_str|_bytes)?!\\(\"[^\"]+", lines, useBytes = TRUE))
+    if (length(found) > 0) file.path(dirname(source), sub("^[^\"]*\"", "", found, useBytes = TRUE))
+  })
+  paths <- as.character(unlist(paths))
+  while (any(is_up <- grepl("[^/]+/[.][.]/", paths))) {
+    paths[is_up] <- sub("[^/]+/[.][.]/", "", paths[is_up])
+  }
+  paths
+}
+
 # Crates for systems that the package does not support: the resolver wants to see them, nobody compiles them.
 is_foreign <- function(name) grepl("^(windows|winapi|wasi|wasip|wit-bindgen|r-efi|hermit-abi|redox_)", name)
 for (crate in list.dirs(vendor, recursive = FALSE)) {
@@ -78,9 +93,10 @@ for (crate in list.dirs(vendor, recursive = FALSE)) {
     dir.create(file.path(crate, "src"), showWarnings = FALSE)
     file.create(file.path(crate, "src", "lib.rs"))
   } else {
+    needed <- included(crate)
     prune(crate, function(files) {
       # ring has its assembly for Windows as well, some of it assembled.
-      !grepl("^(tests|benches|bench|examples|fuzz|ci|docs|doc|[.]github|test_data|test-data|corpus)/", files) &
+      files %in% needed | !grepl("^(tests|benches|bench|examples|fuzz|ci|docs|doc|[.]github|test_data|test-data|corpus)/", files) &
         !grepl("^pregenerated/.*-(nasm|win32n|win64)[.]", files)
     })
   }
