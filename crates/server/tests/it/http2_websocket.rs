@@ -389,13 +389,13 @@ fn what_has_no_window_waits_in_the_queue() {
 
 #[test]
 fn small_messages_that_the_application_does_not_take_are_kept_and_charged() {
+    const COUNT: usize = 12_000;
     let (handler, go) = on_command();
     let queue = QueueLimits { messages: 1, ..Default::default() };
     let app = App::with(Config { queue, ..Config::default() }, site(settings(&["localhost"])), handler);
     let mut sockets = Sockets::new(&app);
     sockets.open(1);
     // Frames of a few bytes that nobody reads are what h2 ends a connection for: these are taken in.
-    const COUNT: usize = 12_000;
     for at in 0..COUNT {
         sockets.send(1, &masked(0x81, format!("{at:06}").as_bytes()));
     }
