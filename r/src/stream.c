@@ -417,7 +417,9 @@ SEXP ffi_stream_give(SEXP source, SEXP piece) {
 // open, whose head is not waiting for R. NULL for all else, which R/stream.R sees to.
 SEXP ffi_stream_write(SEXP source, SEXP piece) {
     double id = handle_id_here(field(source, syms.handle));
-    bool is_text = TYPEOF(piece) == STRSXP && XLENGTH(piece) == 1 && STRING_ELT(piece, 0) != NA_STRING;
+    // Text that is marked as bytes raises an error, which R/stream.R words.
+    bool is_text = TYPEOF(piece) == STRSXP && XLENGTH(piece) == 1 && STRING_ELT(piece, 0) != NA_STRING &&
+                   Rf_getCharCE(STRING_ELT(piece, 0)) != CE_BYTES;
     bool has_bytes = is_text ? LENGTH(STRING_ELT(piece, 0)) > 0 : TYPEOF(piece) == RAWSXP && XLENGTH(piece) > 0;
     if (id < 0 || !has_bytes || Rf_asLogical(field(source, syms.is_ended)) == TRUE) {
         return R_NilValue;

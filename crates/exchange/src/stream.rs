@@ -105,7 +105,7 @@ impl Departure {
 pub struct Flow {
     /// The most that may wait.
     most: usize,
-    /// What waits from which on the application is to wait too: [`HIGH_MARK`] or [`ASK_MARK`].
+    /// What waits from which on the application is to wait too: [`HIGH_MARK`] or [`ASK_MARK`], or the most if that is less.
     mark: usize,
     /// The reply's Content-Length, [`NO_LENGTH`] without one.
     length: AtomicU64,
@@ -125,7 +125,7 @@ impl Flow {
     pub(crate) fn new(most: usize, is_pulled: bool) -> Flow {
         Flow {
             most,
-            mark: if is_pulled { ASK_MARK } else { HIGH_MARK },
+            mark: most.min(if is_pulled { ASK_MARK } else { HIGH_MARK }),
             length: AtomicU64::new(NO_LENGTH),
             given: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
@@ -152,7 +152,7 @@ impl Flow {
         }
         // What little waits says nothing of the client: a piece is taken then, however large it is. So whoever is asked for one is
         // not refused it.
-        let is_behind = self.waiting() >= self.mark.min(self.most);
+        let is_behind = self.waiting() >= self.mark;
         let is_full = is_behind && self.waiting() > self.most.saturating_sub(len);
         if is_full || self.pieces.load(Ordering::Relaxed) >= PIECES {
             return Given::Slow;
@@ -258,6 +258,23 @@ mod tests {
         assert!(!flow.has_room());
         flow.has_left(1);
         assert!(flow.has_room());
+    }
+
+    #[test]
+    fn who_is_asked_is_never_refused() {
+        for most in [1, 30 << 10, 100 << 10, 150 << 10, 1 << 20] {
+            for piece in [1, 20 << 10, 64 << 10, 2 << 20] {
+                let flow = Flow::new(most, true);
+                for _ in 0..100 {
+                    let given = flow.give(piece);
+                    assert!(matches!(given, Given::More | Given::Enough), "{piece} of {most}: {given:?}");
+                    assert_eq!(given == Given::More, flow.has_room());
+                    if !flow.has_room() {
+                        flow.has_left(flow.waiting());
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -258,6 +258,25 @@ test_that("what R collects before it is closed is cut, and told", {
   expect_match(said, "R has collected the stream's object before `\\$close\\(\\)`", all = FALSE)
 })
 
+test_that("a method that an app keeps is the object kept", {
+  kept <- NULL
+  server <- local_server(function(req) {
+    s <- if (req$PATH_INFO == "/") stream_response(headers = plain) else event_stream()
+    kept <<- list(if (req$PATH_INFO == "/") s$write else s$send, s$close)
+    s
+  })
+  for (path in c("/", "/events")) {
+    client <- local_client(server)
+    kept <- NULL
+    send(client, paste0("GET ", path, " HTTP/1.1\r\nHost: a\r\n\r\n"))
+    serve_until(function() !is.null(kept))
+    for (i in 1:3) gc(full = TRUE)
+    kept[[1]]("late")
+    kept[[2]]()
+    expect_match(chunked(client)$text, "late")
+  }
+})
+
 test_that("a WebSocket, a promise or another request may write", {
   server <- local_server(list(
     call = function(req) {

@@ -1,7 +1,6 @@
 //! What may block, and so never happens on the I/O thread; and how to ask for less.
 
 pub(crate) mod file_state;
-pub(crate) mod heap;
 pub(crate) mod job;
 #[cfg(target_os = "linux")]
 pub(crate) mod nowait;

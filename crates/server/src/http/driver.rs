@@ -106,7 +106,6 @@ async fn serve(driven: Driven, seat: Seat) {
                 if read.is_empty() {
                     // Empty, it keeps its buffer all the same.
                     drop(read);
-                    connection.http.peers.parks();
                     wait_for_peer(connection).await;
                 } else {
                     rewound = read;

@@ -44,7 +44,10 @@ fn location(redirect: &Redirect, head: &Parts, local: Option<SocketAddr>) -> Res
     let host = host(&head.headers).ok_or(Rejection::Host)?;
     let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let is_ours = match address.parse::<IpAddr>() {
-        Ok(address) => local.is_some_and(|local| local.ip() == address.to_canonical()),
+        Ok(address) => {
+            let address = address.to_canonical();
+            local.is_some_and(|local| local.ip() == address) || redirect.tls.names(&address.to_string())
+        }
         Err(_) => redirect.tls.is_for(host),
     };
     if !is_ours {

@@ -4,7 +4,6 @@
 pub(crate) mod budget;
 pub(crate) mod clock;
 mod leaving;
-mod parked;
 pub(crate) mod rate;
 pub(crate) mod room;
 pub(crate) mod seats;

@@ -10,7 +10,6 @@ use tokio::sync::Notify;
 
 use super::clock::Clock;
 use super::leaving::Leaving;
-use super::parked::Parked;
 use super::slowest::Slowest;
 use crate::config::Limits;
 
@@ -79,7 +78,6 @@ pub(crate) struct Peers {
     free: RefCell<Vec<usize>>,
     /// How many are within others.
     guests: Cell<usize>,
-    parked: Parked,
     /// Connections so far.
     serial: Cell<u64>,
     /// Told when there is somebody to look after.
@@ -99,7 +97,6 @@ impl Peers {
             entries: RefCell::default(),
             free: RefCell::default(),
             guests: Cell::new(0),
-            parked: Parked::default(),
             serial: Cell::new(0),
             came: Notify::new(),
             gone: Notify::new(),
@@ -182,16 +179,6 @@ impl Peers {
         let now = self.clock.advance();
         self.each(|_, peer| peer.sweep(now));
         self.len() > 0
-    }
-
-    /// A peer that is idle has given its buffers up.
-    pub(crate) fn parks(&self) {
-        self.parked.one();
-    }
-
-    /// Whether so many have, and no more do for now, that the memory is worth giving back: asked once a tick.
-    pub(crate) fn has_freed_much(&self) -> bool {
-        self.parked.tick()
     }
 
     /// Calls `look` for each. None of them may come or go meanwhile.

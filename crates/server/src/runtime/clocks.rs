@@ -4,8 +4,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::application::dispatch::Dispatch;
-use crate::blocking::heap::give_back;
-use crate::blocking::job::Job;
 use crate::peers::table::Peers;
 
 /// How soon a busy application is looked at, and how seldom at the most: an application that has been away for long
@@ -42,16 +40,7 @@ pub(super) async fn sweep(peers: Rc<Peers>) {
         peers.came.notified().await;
         loop {
             tokio::time::sleep(peers.clock.ticks.length).await;
-            let is_over = !peers.sweep();
-            if peers.has_freed_much() {
-                // Another tick can wait for it.
-                let _ = Job::start(|| {
-                    give_back();
-                    Ok(())
-                })
-                .await;
-            }
-            if is_over {
+            if !peers.sweep() {
                 break;
             }
         }

@@ -79,6 +79,20 @@ fn the_port_of_https_is_not_named() {
 }
 
 #[test]
+fn a_certificate_of_addresses_is_for_these() {
+    let (app, listener) = beside(Limits::default(), &["address"], None);
+    let port = app.address.port();
+    for host in ["203.0.113.7", "[2001:db8::7]", "[2001:DB8:0::7]", "127.0.0.1"] {
+        let reply = ask(&listener, &get("/", host));
+        let expected = format!("https://{host}:{port}/");
+        assert_eq!((reply.status, reply.header("location")), (308, Some(&*expected)));
+    }
+    for host in ["evil.example", "203.0.113.8", "[2001:db8::8]", "localhost"] {
+        assert_eq!(ask(&listener, &get("/", host)).status, 421, "{host}");
+    }
+}
+
+#[test]
 fn nobody_is_sent_to_another_host() {
     let (app, listener) = beside(Limits::default(), &["localhost", "other"], None);
     for host in [
@@ -89,11 +103,13 @@ fn nobody_is_sent_to_another_host() {
         "192.0.2.1",
         "[::1]",
         "127.0.0.2",
+        ".wild.test",
+        "evil%2F.wild.test",
     ] {
         let reply = ask(&listener, &get("/", host));
         assert_eq!((reply.status, reply.header("location")), (421, None), "{host}");
     }
-    assert_eq!(app.server.reports().count(Rejection::Elsewhere), 7);
+    assert_eq!(app.server.reports().count(Rejection::Elsewhere), 9);
     for request in [
         "GET / HTTP/1.1\r\n\r\n",
         "GET / HTTP/1.0\r\n\r\n",

@@ -24,6 +24,9 @@ cat ca.pem >> localhost.pem
 key other
 issue other "/CN=other" "DNS:example.test,DNS:*.wild.test" serverAuth
 cat ca.pem >> other.pem
+key address
+issue address "/O=no host" "IP:203.0.113.7,IP:2001:db8::7" serverAuth
+cat ca.pem >> address.pem
 openssl genpkey -quiet -algorithm RSA -pkeyopt rsa_keygen_bits:2048 -out rsa.key
 issue rsa "/CN=rsa" "DNS:rsa.test" serverAuth
 cat ca.pem >> rsa.pem

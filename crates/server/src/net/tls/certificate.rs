@@ -1,6 +1,7 @@
 //! What a certificate says (RFC 5280, 4.1): for messages, for choosing one by name, and for the application.
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ring::digest::{SHA256, digest};
@@ -79,7 +80,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// The alternative names that are hosts (RFC 5280, 4.2.1.6).
+/// The alternative names that are hosts, or their addresses (RFC 5280, 4.2.1.6).
 fn hosts_of(extensions: &[u8]) -> Option<Vec<String>> {
     const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1D, 0x11];
     let mut hosts = Vec::new();
@@ -94,6 +95,10 @@ fn hosts_of(extensions: &[u8]) -> Option<Vec<String>> {
         while let Some((tag, name)) = names.next() {
             if tag == tag::implicit(2) {
                 hosts.push(String::from_utf8_lossy(name).to_ascii_lowercase());
+            } else if tag == tag::implicit(7) {
+                let address = <[u8; 4]>::try_from(name).map(IpAddr::from);
+                let address = address.or_else(|_| <[u8; 16]>::try_from(name).map(IpAddr::from));
+                hosts.extend(address.map(|address| address.to_string()));
             }
         }
     }

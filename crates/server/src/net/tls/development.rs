@@ -207,7 +207,7 @@ mod tests {
         let read = Certificate::read(&der).unwrap();
         assert_eq!(read.not_before, now - DAY);
         assert_eq!(read.not_after, now + DAY * (DAYS - 1));
-        assert_eq!(read.hosts, ["localhost"]);
+        assert_eq!(read.hosts, ["localhost", "127.0.0.1", "::1"]);
         assert_eq!(read.subject(), "CN=localhost (rookery)");
         assert!(read.is_self_issued());
     }

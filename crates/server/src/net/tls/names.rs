@@ -34,12 +34,19 @@ impl ByName {
         self.names.is_empty() || self.find(host.strip_suffix('.').unwrap_or(host)).is_some()
     }
 
-    /// A wildcard stands for one label (RFC 6125, 6.4.3).
+    /// Whether a certificate names a host, or an address.
+    pub(super) fn names(&self, host: &str) -> bool {
+        self.find(host).is_some()
+    }
+
+    /// A wildcard stands for one label (RFC 6125, 6.4.3), as such are written in names of hosts.
     fn find(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
         let name = name.to_ascii_lowercase();
         self.names.get(&name).or_else(|| {
-            let (_, rest) = name.split_once('.')?;
-            self.names.get(&format!("*.{rest}"))
+            let (label, rest) = name.split_once('.')?;
+            let is_label = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+            let is_one = !label.is_empty() && label.bytes().all(is_label);
+            self.names.get(&format!("*.{rest}")).filter(|_| is_one)
         })
     }
 }

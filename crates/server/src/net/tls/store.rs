@@ -161,6 +161,11 @@ impl Tls {
         self.0.names.load().covers(host)
     }
 
+    /// Whether a certificate names a host, or an address.
+    pub(crate) fn names(&self, host: &str) -> bool {
+        self.0.names.load().names(host)
+    }
+
     /// Whether WebSockets may be opened over HTTP/2.
     pub(crate) fn has_http2_websockets(&self) -> bool {
         !self.0.settings.only_http1_websockets
