@@ -273,7 +273,8 @@ test_that("a method that an app keeps is the object kept", {
     for (i in 1:3) gc(full = TRUE)
     kept[[1]]("late")
     kept[[2]]()
-    expect_match(chunked(client)$text, "late")
+    text <- chunked(client)$text
+    expect_match(text, "late")
   }
 })
 
