@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -12,7 +14,18 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program.
 pub(crate) fn rookery() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_rookery"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rookery"));
+    // nohup ignores the first, and a shell the others for what it runs in the background; it would be inherited.
+    let hears_all = || {
+        for number in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+            // SAFETY: async-signal-safe, and the numbers are those of signals.
+            unsafe { libc::signal(number, libc::SIG_DFL) };
+        }
+        Ok(())
+    };
+    // SAFETY: it allocates nothing and takes no lock.
+    unsafe { command.pre_exec(hears_all) };
+    command
 }
 
 /// A running program; killed when this is dropped.
@@ -33,6 +46,7 @@ impl Running {
     /// Reads stderr until a line has `words`; all of that line.
     pub(crate) fn await_line(&mut self, words: &str) -> String {
         loop {
+            self.await_words(words);
             let mut line = String::new();
             let read = self.stderr.read_line(&mut line).expect("it is text");
             assert!(read > 0, "it never said {words:?}, but:\n{}", self.said);
@@ -40,6 +54,18 @@ impl Running {
             if line.contains(words) {
                 return line;
             }
+        }
+    }
+
+    /// Waits until it says something.
+    fn await_words(&self, words: &str) {
+        if self.stderr.buffer().is_empty() {
+            let mut of =
+                libc::pollfd { fd: self.stderr.get_ref().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let patience = i32::try_from(PATIENCE.as_millis()).expect("a minute");
+            // SAFETY: one descriptor, which is open.
+            let ready = unsafe { libc::poll(&raw mut of, 1, patience) };
+            assert!(ready != 0, "it does not say {words:?}, but:\n{}", self.said);
         }
     }
 
