@@ -246,7 +246,8 @@ test_that("HTTP/1.0 reads what is pushed, and events, until the close, and a fai
     n <- 0
     streamed(function() {
       n <<- n + 1
-      if (n < 20) strrep("x", 1000) else stop("behind the head")
+      # More than may wait: so the head has left.
+      if (n < 300) strrep("x", 10000) else stop("behind the head")
     })
   })
   job <- callr::r_bg(function(url) {
