@@ -33,3 +33,12 @@ pub(crate) fn tell(line: &str) {
 pub(crate) fn say(lines: &str) {
     let _ = writeln!(io::stderr(), "{lines}");
 }
+
+/// What is said of the failure that a test expects.
+#[cfg(test)]
+pub(crate) fn said<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
+    match result {
+        Err(Failure::CommandLine(text) | Failure::Serving(text)) => text,
+        Ok(other) => panic!("{other:?}"),
+    }
+}

@@ -168,16 +168,10 @@ fn wrong(place: &str, limit: &NamedLimit, value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::said;
 
     fn value(text: &str) -> f64 {
         Limit::of(text).unwrap().value
-    }
-
-    fn said<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
-        match result {
-            Err(Failure::CommandLine(text) | Failure::Serving(text)) => text,
-            Ok(other) => panic!("{other:?}"),
-        }
     }
 
     #[test]

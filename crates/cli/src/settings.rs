@@ -269,13 +269,7 @@ pub(crate) fn pairs(certificates: &[&Path], keys: &[&Path]) -> Result<Vec<(PathB
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn said<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
-        match result {
-            Err(Failure::CommandLine(text) | Failure::Serving(text)) => text,
-            Ok(other) => panic!("{other:?}"),
-        }
-    }
+    use crate::failure::said;
 
     #[test]
     fn hosts_are_as_r_takes_them() {

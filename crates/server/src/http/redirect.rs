@@ -20,13 +20,15 @@ const TEXT: &[u8] = b"308 Permanent Redirect\n";
 const HTTPS: u16 = 443;
 
 /// Answers with where the request is to be sent: with the same method and body, once more (RFC 9110, 15.4.9). Its body is not read.
-pub(super) fn answer(call: Call, head: Parts, has_body: bool, form: ReplyForm) -> Response<ReplyBody> {
+pub(super) fn answer(
+    call: Call,
+    redirect: &Redirect,
+    head: Parts,
+    has_body: bool,
+    form: ReplyForm,
+) -> Response<ReplyBody> {
     call.leaves_rest(has_body);
-    let location = match &call.connection.site.redirect {
-        Some(redirect) => location(redirect, &head, call.connection.ends.get().local),
-        None => Err(Rejection::Application),
-    };
-    let location = match location {
+    let location = match location(redirect, &head, call.connection.ends.get().local) {
         Ok(location) => location,
         Err(rejection) => return reply::reject(call, head.headers, rejection),
     };

@@ -54,8 +54,8 @@ async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result
         return Ok(reply::reject(call, head.headers, rejection));
     }
     let form = ReplyForm::of(&head);
-    if call.connection.site.redirect.is_some() {
-        return Ok(redirect::answer(call, head, has_body, form));
+    if let Some(redirect) = call.connection.site.redirect.clone() {
+        return Ok(redirect::answer(call, &redirect, head, has_body, form));
     }
     let is_upgrade = !has_body && handshake::is_opening(&head);
     if is_upgrade && is_foreign(&call, &head.headers) {
