@@ -27,9 +27,8 @@ page_style <- paste0(
 # Nothing of the page is fetched or run, and the only style is ours: the hash is that of `page_style`.
 page_headers <- list(
   "Content-Type" = "text/html; charset=utf-8",
-  "Content-Security-Policy" = paste0(
-    "default-src 'none'; style-src 'sha256-fmVHQ1C45XhfoRi3etfw0SldYRv0prADf7QUM0d/CiM='; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox"
-  ),
+  "Content-Security-Policy" =
+    "default-src 'none'; style-src 'sha256-fmVHQ1C45XhfoRi3etfw0SldYRv0prADf7QUM0d/CiM='; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox",
   "Cache-Control" = "no-store",
   "X-Content-Type-Options" = "nosniff",
   "Referrer-Policy" = "no-referrer",

@@ -149,6 +149,7 @@ static void symbols_init(void) {
         .ask = Rf_install("ask"),
         .has_failed = Rf_install("has_failed"),
         .is_answered = Rf_install("is_answered"),
+        .self = Rf_install("self"),
         .heartbeat = Rf_install("heartbeat"),
         .map = Rf_install("map"),
         .is_events = Rf_install("is_events"),

@@ -31,6 +31,15 @@ void prototype_init(struct prototype* prototype, SEXP parts) {
     prototype->classes = preserved(VECTOR_ELT(parts, 1));
 }
 
+SEXP prototype_new(const struct prototype* prototype, SEXP* enclosing) {
+    SEXP self = PROTECT(R_NewEnv(R_EmptyEnv, FALSE, 0));
+    *enclosing = PROTECT(R_NewEnv(objs.ns, FALSE, 0));
+    Rf_defineVar(syms.self, self, *enclosing);
+    prototype_bind(prototype, *enclosing, self);
+    UNPROTECT(2);
+    return self;
+}
+
 void prototype_bind(const struct prototype* prototype, SEXP enclosing, SEXP self) {
     for (R_xlen_t i = 0; i < XLENGTH(prototype->methods); i++) {
         SEXP method = PROTECT(Rf_eval(VECTOR_ELT(prototype->methods, i), enclosing));

@@ -33,7 +33,7 @@ extern struct symbols {
     SEXP ticket, promise_impl, enclosing, private_fields, state, value;
     SEXP has_failed, is_answered;
     SEXP then, on_fulfilled, on_rejected, promise_domain;
-    SEXP ask, heartbeat, map, is_events, is_ended, is_spent, route, exhausted, compress;
+    SEXP self, ask, heartbeat, map, is_events, is_ended, is_spent, route, exhausted, compress;
     SEXP request_id, origin, req;
 } syms;
 
@@ -243,6 +243,10 @@ void prototype_init(struct prototype* prototype, SEXP parts);
 // Makes the methods with `enclosing` around them, and binds them in `self`, which gets its classes. Not locked: some
 // have fields that change.
 void prototype_bind(const struct prototype* prototype, SEXP enclosing, SEXP self);
+
+// A new object whose methods have `enclosing` around them, which has the object as `self`: an app may keep a method alone. The methods
+// keep both.
+SEXP prototype_new(const struct prototype* prototype, SEXP* enclosing);
 
 // handle.c ----------------------------------------------------------------
 

@@ -4,20 +4,16 @@
 
 static struct prototype prototype;
 static SEXP fields;  // named VECSXP
-static SEXP self_symbol;
 
 void socket_object_init(void) {
     prototype_init(&prototype, objs.socket_parts);
     fields = VECTOR_ELT(objs.socket_parts, 2);
     MARK_NOT_MUTABLE(fields);
-    self_symbol = Rf_install("self");
 }
 
 SEXP socket_object(SEXP handle, SEXP req, SEXP protocol) {
-    SEXP self = PROTECT(R_NewEnv(R_EmptyEnv, FALSE, 0));
-    SEXP enclosing = PROTECT(R_NewEnv(objs.ns, FALSE, 0));
-    Rf_defineVar(self_symbol, self, enclosing);
-    prototype_bind(&prototype, enclosing, self);
+    SEXP enclosing;
+    SEXP self = PROTECT(prototype_new(&prototype, &enclosing));
     for (R_xlen_t i = 0; i < XLENGTH(prototype.names); i++) {
         R_LockBinding(VECTOR_ELT(prototype.names, i), self);
     }
@@ -30,6 +26,6 @@ SEXP socket_object(SEXP handle, SEXP req, SEXP protocol) {
     Rf_defineVar(syms.handle, handle, self);
     Rf_defineVar(syms.enclosing, enclosing, self);
     R_LockEnvironment(self, FALSE);
-    UNPROTECT(3);
+    UNPROTECT(2);
     return self;
 }

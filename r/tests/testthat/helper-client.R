@@ -19,6 +19,19 @@ local_server <- function(app, env = parent.frame()) {
   server
 }
 
+# A server with limits of its own: those of the process, so nothing else may run.
+local_limited <- function(app, ..., env = parent.frame()) {
+  stopAllServers()
+  for (i in 1:20) service(NA)
+  server <- startServer("127.0.0.1", 0, app, ...)
+  withr::defer({
+    server$stop()
+    for (i in 1:20) service(NA)
+    startServer("127.0.0.1", 0, app)$stop()
+  }, envir = env)
+  server
+}
+
 local_client <- function(server, env = parent.frame()) {
   socket <- socketConnection("127.0.0.1", server$getPort(), open = "r+b", blocking = FALSE)
   client <- new.env()

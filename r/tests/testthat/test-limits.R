@@ -1,18 +1,5 @@
 # Limits and settings: how they are written, where they come from, and that they hold.
 
-# A server with limits of its own: those of the process, so nothing else may run.
-local_limited <- function(app, ..., env = parent.frame()) {
-  stopAllServers()
-  for (i in 1:20) service(NA)
-  server <- startServer("127.0.0.1", 0, app, ...)
-  withr::defer({
-    server$stop()
-    for (i in 1:20) service(NA)
-    startServer("127.0.0.1", 0, app)$stop()
-  }, envir = env)
-  server
-}
-
 set_all <- function(names, value) {
   structure(as.list(rep_len(value, length(names))), names = names)
 }

@@ -1,18 +1,5 @@
 # What streams, events and WebSockets promise, over real sockets: what the other files of theirs do not show.
 
-# As local_server(), with limits: those of the process, so nothing else may run.
-local_limited_server <- function(app, ..., env = parent.frame()) {
-  stopAllServers()
-  for (i in 1:20) service(NA)
-  server <- startServer("127.0.0.1", 0, app, limits = server_limits(...))
-  withr::defer({
-    server$stop()
-    for (i in 1:20) service(NA)
-    startServer("127.0.0.1", 0, app)$stop()
-  }, envir = env)
-  server
-}
-
 latin1 <- function(bytes) {
   text <- rawToChar(as.raw(bytes))
   Encoding(text) <- "latin1"
@@ -157,7 +144,7 @@ test_that("what is pushed is compressed only if that is asked for, and so are ev
 test_that("a client that takes nothing for `idle_time` is cut: on_close is told \"timeout\"; an app may be silent for longer", {
   reasons <- list()
   later_piece <- NULL
-  server <- local_limited_server(function(req) {
+  server <- local_limited(function(req) {
     kind <- req$PATH_INFO
     piece <- raw(2^16)
     source <- switch(
@@ -166,7 +153,7 @@ test_that("a client that takes nothing for `idle_time` is cut: on_close is told 
       "/silent" = pieces_of("begun", promises::promise(function(resolve, reject) later_piece <<- resolve), " and ended")
     )
     streamed(stream_body(source, on_close = function(reason) reasons[[kind]] <<- c(reasons[[kind]], reason), compress = FALSE))
-  }, idle_time = "300 ms")
+  }, limits = server_limits(idle_time = "300 ms"))
   silent <- local_client(server)
   send(silent, request("/silent"))
   read_to(silent, "begun")
@@ -264,11 +251,11 @@ test_that("HTTP/1.0 reads what is pushed, and events, until the close, and a fai
 test_that("a WebSocket of whose peer nothing comes is closed with 1006, and one that answers pings is not", {
   closed <- list()
   open <- list()
-  server <- local_limited_server(list(onWSOpen = function(ws) {
+  server <- local_limited(list(onWSOpen = function(ws) {
     name <- sub("/", "", ws$request$PATH_INFO)
     open[[name]] <<- ws
     ws$onClose(function(event) closed[[name]] <<- event[c("code", "wasClean")])
-  }), ping_time = "200 ms", pong_time = "300 ms")
+  }), limits = server_limits(ping_time = "200 ms", pong_time = "300 ms"))
   silent <- local_client(server)
   alive <- local_client(server)
   upgrade(silent, "/silent")
