@@ -49,10 +49,21 @@ cli_address <- function(asked) {
     tls <- tls_config(
       asked$tls_cert, asked$tls_key,
       client_ca = asked$tls_client_ca, client_auth = asked$tls_client_auth %||% "required",
-      min_version = asked$tls_min_version %||% "1.2", http2 = is.null(asked$tls_http2)
+      min_version = asked$tls_min_version %||% "1.2", http2 = is.null(asked$tls_http2),
+      http2_websockets = is.null(asked$tls_http2_websockets), hsts = cli_hsts(asked$tls_hsts),
+      redirect_from = if (!is.null(asked$tls_redirect_from)) as.integer(asked$tls_redirect_from)
     )
   }
   list(host = asked$host, port = if (!is.null(asked$port)) as.integer(asked$port), socket = asked$socket, tls = tls)
+}
+
+# `hsts` of tls_config(): seconds, and whether subdomains and preload.
+cli_hsts <- function(text) {
+  if (is.null(text)) {
+    return(FALSE)
+  }
+  parts <- strsplit(text, " ", fixed = TRUE)[[1]]
+  list(max_age = as.numeric(parts[[1]]), include_subdomains = as.logical(parts[[2]]), preload = as.logical(parts[[3]]))
 }
 
 # The settings that were given, as setting_of() takes those of the command line: what it says counts more than an .Rprofile.

@@ -64,6 +64,21 @@ impl Address {
         }
     }
 
+    /// The address with another port, from which requests are sent on to this one.
+    ///
+    /// # Errors
+    /// When it has no ports.
+    pub(crate) fn beside(&self, port: u16) -> Result<Address, Failure> {
+        match self {
+            Address::Tcp { host, socket } => {
+                Ok(Address::Tcp { host: host.clone(), socket: SocketAddr::new(socket.ip(), port) })
+            }
+            Address::Unix(_) => Err(Failure::CommandLine(
+                "`--redirect-from` is a port beside `--port`: a server on a Unix socket has none.".to_owned(),
+            )),
+        }
+    }
+
     /// Listens on it.
     ///
     /// # Errors

@@ -119,7 +119,7 @@ fn help() -> Arg {
     Arg::new("help").short('h').long("help").action(ArgAction::Help).help("this text")
 }
 
-fn options() -> [Arg; 21] {
+fn options() -> [Arg; 24] {
     let option = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
     };
@@ -150,6 +150,13 @@ fn options() -> [Arg; 21] {
         text("tls-client-auth", "how", "whether they have to have one: required (the default) or optional"),
         text("tls-min-version", "version", "the oldest TLS that is spoken: 1.2 (the default) or 1.3"),
         flag("no-http2", "offers HTTP/1.1 alone"),
+        flag("no-http2-websockets", "does not tell clients that WebSockets may be opened over HTTP/2"),
+        text(
+            "hsts",
+            "seconds",
+            "tells browsers to come by HTTPS alone for as long: 31536000,subdomains,preload",
+        ),
+        text("redirect-from", "port", "sends requests in the clear on to HTTPS from this port, 80 as a rule"),
         text("trusted-proxies", "list", "proxies whose word on clients is taken: 192.0.2.1,10.0.0.0/8,unix"),
         flag("proxy-protocol", "connections begin with the header of the PROXY protocol"),
         text(
@@ -358,6 +365,9 @@ fn tls(given: &Given<'_>) -> Result<Option<AskedTls>, Failure> {
             (client_auth.is_some(), "tls-client-auth"),
             (minimum.is_some(), "tls-min-version"),
             (given.flag("no-http2"), "no-http2"),
+            (given.flag("no-http2-websockets"), "no-http2-websockets"),
+            (given.text("hsts").is_some(), "hsts"),
+            (given.text("redirect-from").is_some(), "redirect-from"),
         ] {
             if is_given {
                 return wrong(format!("`--{name}` needs `--tls-cert`."));
@@ -374,7 +384,18 @@ fn tls(given: &Given<'_>) -> Result<Option<AskedTls>, Failure> {
         client_auth: client_auth.unwrap_or_default(),
         minimum: minimum.unwrap_or_default(),
         only_http1: given.flag("no-http2"),
+        only_http1_websockets: given.flag("no-http2-websockets"),
+        hsts: given.text("hsts").map(settings::hsts).transpose()?,
+        redirect_from: redirect_from(given)?,
     })))
+}
+
+fn redirect_from(given: &Given<'_>) -> Result<Option<u16>, Failure> {
+    let Some(text) = given.text("redirect-from") else { return Ok(None) };
+    match settings::number(text).and_then(|port| u16::try_from(port).ok()) {
+        Some(port @ 1..) => Ok(Some(port)),
+        _ => wrong(format!("`--redirect-from` must be a port from 1 to 65535, not `{text}`.")),
+    }
 }
 
 /// What clap found wrong, in our words.
@@ -438,6 +459,8 @@ impl Serve {
 
 #[cfg(test)]
 mod tests {
+    use rookery_server::tls::Hsts;
+
     use super::*;
 
     fn parse(words: &[&str]) -> Result<Asked, Failure> {
@@ -512,6 +535,18 @@ mod tests {
         assert_eq!((two.client_auth, two.minimum), (ClientAuth::Optional, TlsVersion::Tls13));
         assert_eq!(two.client_ca.as_deref(), Some(Path::new("r")));
         assert!(!two.only_http1 && files(&["serve", "a", "--tls-cert", "c", "--no-http2"]).only_http1);
+        assert_eq!((one.only_http1_websockets, one.hsts, one.redirect_from), (false, None, None));
+        let own = files(&[
+            "serve",
+            "a",
+            "--tls-cert=c",
+            "--no-http2-websockets",
+            "--hsts=60,subdomains",
+            "--redirect-from",
+            "80",
+        ]);
+        assert_eq!((own.only_http1_websockets, own.redirect_from), (true, Some(80)));
+        assert_eq!(own.hsts, Some(Hsts { max_age: 60, include_subdomains: true, preload: false }));
         let none = served(&["serve", "a"]).settings;
         assert!(none.trusted_proxies.is_empty() && !none.proxy_protocol && none.ws_origins.is_none());
         assert!(none.ws_compression.is_none() && none.spool_dir.is_none());
@@ -599,6 +634,17 @@ mod tests {
             ),
             (&["serve", "a", "--tls-cert", ""], "`--tls-cert` needs a value."),
             (&["serve", "a", "--no-http2"], "`--no-http2` needs `--tls-cert`."),
+            (&["serve", "a", "--hsts", "60"], "`--hsts` needs `--tls-cert`."),
+            (&["serve", "a", "--tls=dev", "--redirect-from=80"], "`--redirect-from` needs `--tls-cert`."),
+            (&["serve", "a", "--no-http2-websockets"], "`--no-http2-websockets` needs `--tls-cert`."),
+            (
+                &["serve", "a", "--tls-cert=b", "--redirect-from", "0"],
+                "`--redirect-from` must be a port from 1 to 65535, not `0`.",
+            ),
+            (
+                &["serve", "a", "--tls-cert=b", "--hsts=year"],
+                "`--hsts` must be seconds, and perhaps subdomains and preload, with commas between them, not `year`.",
+            ),
             (&["serve", "a", "--proxy-protocol=1"], "`--proxy-protocol` takes no value."),
             (&["serve", "a", "--ws-origins", " , "], "`--ws-origins` needs a value."),
             (

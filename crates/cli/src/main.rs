@@ -41,12 +41,15 @@ fn run(serve: &Serve) -> Result<(), Failure> {
     let address = address::Address::of(&serve.host, serve.port)?;
     serve.settings.check()?;
     let log = serve.log.settled()?;
+    let redirect_from = serve.tls.as_ref().and_then(settings::AskedTls::redirect_from);
+    let beside = redirect_from.map(|port| address.beside(port)).transpose()?;
     let target = Target::find(&serve.target)?;
     if target.is_site {
-        return site::serve(&target, serve, &address, &log);
+        return site::serve(&target, serve, &address, beside.as_ref(), &log);
     }
     tls::check(serve.tls.as_ref())?;
     address.probe()?;
+    beside.as_ref().map_or(Ok(()), address::Address::probe)?;
     Err(r::become_r(serve, &target, &address, &log))
 }
 

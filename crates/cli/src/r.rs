@@ -6,6 +6,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rookery_server::tls::Hsts;
+
 use crate::address::Address;
 use crate::command_line::Serve;
 use crate::failure::Failure;
@@ -130,6 +132,19 @@ fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -
             field("tls_min_version", files.minimum_name().as_bytes());
             if files.only_http1 {
                 field("tls_http2", b"FALSE");
+            }
+            if files.only_http1_websockets {
+                field("tls_http2_websockets", b"FALSE");
+            }
+            if let Some(Hsts { max_age, include_subdomains, preload }) = files.hsts {
+                let word = |is_on| if is_on { "TRUE" } else { "FALSE" };
+                field(
+                    "tls_hsts",
+                    format!("{max_age} {} {}", word(include_subdomains), word(preload)).as_bytes(),
+                );
+            }
+            if let Some(port) = files.redirect_from {
+                field("tls_redirect_from", port.to_string().as_bytes());
             }
         }
         None => {}

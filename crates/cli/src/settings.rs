@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rookery_server::tls::TlsVersion;
+use rookery_server::tls::{Hsts, TlsVersion};
 use rookery_server::{Config, Proxies};
 
 use crate::failure::Failure;
@@ -27,6 +27,11 @@ pub(crate) struct TlsFiles {
     pub(crate) minimum: TlsVersion,
     /// Whether HTTP/2 is not offered.
     pub(crate) only_http1: bool,
+    /// Whether clients are not told that WebSockets may be opened over HTTP/2.
+    pub(crate) only_http1_websockets: bool,
+    pub(crate) hsts: Option<Hsts>,
+    /// The port from which requests in the clear are sent on.
+    pub(crate) redirect_from: Option<u16>,
 }
 
 /// Whether a client that is asked for a certificate has to have one.
@@ -40,6 +45,16 @@ pub(crate) enum ClientAuth {
 impl ClientAuth {
     pub(crate) fn name(self) -> &'static str {
         if self == ClientAuth::Required { "required" } else { "optional" }
+    }
+}
+
+impl AskedTls {
+    /// The port from which requests in the clear are sent on.
+    pub(crate) fn redirect_from(&self) -> Option<u16> {
+        match self {
+            AskedTls::Development => None,
+            AskedTls::Files(files) => files.redirect_from,
+        }
     }
 }
 
@@ -223,6 +238,39 @@ pub(crate) fn compression(text: &str) -> Result<Compression, Failure> {
     Ok(found)
 }
 
+/// Seconds, and behind them perhaps `subdomains` and `preload`.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn hsts(text: &str) -> Result<Hsts, Failure> {
+    // The limit is R's, whose integers are signed.
+    const MOST: u64 = i32::MAX as u64;
+    // What those who make browsers ask of a name that they put into them.
+    const YEAR: u32 = 31_536_000;
+    let mut words = text.split(',').map(str::trim);
+    let age = words.next().and_then(number).filter(|age| *age <= MOST);
+    let mut found = age.map(|age| Hsts { max_age: age as u32, include_subdomains: false, preload: false });
+    for word in words {
+        match (&mut found, word) {
+            (Some(hsts), "subdomains") => hsts.include_subdomains = true,
+            (Some(hsts), "preload") => hsts.preload = true,
+            _ => found = None,
+        }
+    }
+    match found {
+        Some(hsts) if hsts.preload && !(hsts.include_subdomains && hsts.max_age >= YEAR) => {
+            Err(Failure::CommandLine(
+                "`--hsts` with preload needs subdomains, and a year or more: 31536000,subdomains,preload."
+                    .to_owned(),
+            ))
+        }
+        Some(hsts) => Ok(hsts),
+        None => Err(Failure::CommandLine(format!(
+            "`--hsts` must be seconds, and perhaps subdomains and preload, with commas between them, not `{text}`."
+        ))),
+    }
+}
+
 /// Not `+1`, which a number may be as well.
 pub(crate) fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
@@ -320,6 +368,22 @@ mod tests {
             said(settings(&folder.path().join("none")).check())
                 .contains("which is no folder that this user may write in")
         );
+    }
+
+    #[test]
+    fn what_browsers_are_told_is_seconds_and_words() {
+        let of = |text| hsts(text).map(|it| (it.max_age, it.include_subdomains, it.preload));
+        assert_eq!(of("0").unwrap(), (0, false, false));
+        assert_eq!(of("2147483647, subdomains").unwrap(), (i32::MAX as u32, true, false));
+        assert_eq!(of("31536000,preload,subdomains").unwrap(), (31_536_000, true, true));
+        for wrong in
+            ["", "on", "-1", "+1", "1.5", "2147483648", "60,", "60,all", "subdomains", "subdomains,60"]
+        {
+            assert!(said(of(wrong)).ends_with(&format!("not `{wrong}`.")), "{wrong}");
+        }
+        for wrong in ["31536000,preload", "31535999,subdomains,preload"] {
+            assert!(said(of(wrong)).contains("needs subdomains, and a year"), "{wrong}");
+        }
     }
 
     #[test]

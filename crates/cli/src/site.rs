@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_server::tls::Tls;
-use rookery_server::{Listener, Notice, Server, Site, SpoolFolder};
+use rookery_server::{Listener, Notice, Redirect, Server, Site, SpoolFolder};
 
 use crate::address::Address;
 use crate::command_line::Serve;
@@ -25,7 +25,13 @@ const LOOK_TIME: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// When the address cannot be had, or a file that was named not be used.
-pub(crate) fn serve(target: &Target, asked: &Serve, address: &Address, log: &LogTo) -> Result<(), Failure> {
+pub(crate) fn serve(
+    target: &Target,
+    asked: &Serve,
+    address: &Address,
+    beside: Option<&Address>,
+    log: &LogTo,
+) -> Result<(), Failure> {
     let signals = Signals::watch().map_err(|error| {
         Failure::Serving(format!("The thread that waits for signals cannot be started: {error}."))
     })?;
@@ -37,17 +43,23 @@ pub(crate) fn serve(target: &Target, asked: &Serve, address: &Address, log: &Log
     let server = Server::of_files(settings.config);
     let log = log.open(asked.format)?;
     server.set_access_log(log.clone());
-    let site = Site {
-        files,
-        tls: tls.clone(),
-        spool: Arc::new(SpoolFolder::new(settings.spool_folder, tell)),
-        proxies: settings.proxies,
+    // What is between a client and one port is between it and the other.
+    let of_both = || Site {
+        proxies: settings.proxies.clone(),
         proxy_protocol: settings.proxy_protocol,
         notice: Notice(tell),
         ..Site::default()
     };
-    let listener = address.listen(&server, site)?;
+    let spool = Arc::new(SpoolFolder::new(settings.spool_folder, tell));
+    let listener = address.listen(&server, Site { files, tls: tls.clone(), spool, ..of_both() })?;
     let port = listener.local_addr().map(|local| local.port());
+    let redirect = match (beside, &tls, port) {
+        (Some(beside), Some(tls), Some(port)) => {
+            let redirect = Some(Arc::new(Redirect { tls: tls.clone(), port }));
+            Some(beside.listen(&server, Site { redirect, ..of_both() })?)
+        }
+        _ => None,
+    };
     let scheme = if tls.is_some() { "https" } else { "http" };
     say(&format!(
         "rookery {}: site in {}\nServing on {} (Ctrl-C stops)",
@@ -56,8 +68,8 @@ pub(crate) fn serve(target: &Target, asked: &Serve, address: &Address, log: &Log
         address.shown(port, scheme)
     ));
     wait(&signals, tls.as_ref());
-    drain(&listener, &signals);
-    listener.stop();
+    drain(redirect.iter().chain([&listener]), &signals);
+    redirect.into_iter().chain([listener]).for_each(Listener::stop);
     server.set_access_log(None);
     if let Some(log) = log {
         log.close();
@@ -79,15 +91,16 @@ fn wait(signals: &Signals, tls: Option<&Tls>) {
 }
 
 /// Waits until what is being sent has been sent, or time is up. A second signal ends the process.
-fn drain(listener: &Listener, signals: &Signals) {
-    listener.drain();
+fn drain<'a>(listeners: impl Iterator<Item = &'a Listener> + Clone, signals: &Signals) {
+    listeners.clone().for_each(Listener::drain);
     let until = Instant::now() + DRAIN_TIME;
-    let left = listener.connections();
+    let connections = || listeners.clone().map(Listener::connections).sum::<usize>();
+    let left = connections();
     if left > 0 {
         let what = if left == 1 { "connection is" } else { "connections are" };
         say(&format!("Stopping: {left} {what} being finished. A second signal ends at once."));
     }
-    while listener.connections() > 0 && Instant::now() < until {
+    while connections() > 0 && Instant::now() < until {
         if let Some(caught) = signals.next_within(LOOK_TIME) {
             caught.die();
         }

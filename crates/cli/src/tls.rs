@@ -56,7 +56,8 @@ fn settings(files: &TlsFiles) -> TlsSettings {
         client_is_optional: files.client_auth == ClientAuth::Optional,
         minimum: files.minimum,
         only_http1: files.only_http1,
-        ..TlsSettings::default()
+        only_http1_websockets: files.only_http1_websockets,
+        hsts: files.hsts,
     }
 }
 

@@ -25,11 +25,16 @@ test_that("what the program hands over is what R reads", {
   expect_equal(cli_log(asked)[c("to", "path")], list(to = "file", path = "/l"))
   asked <- cli_read(paste0(
     "tls_cert=/c\ntls_key=/k\ntls_cert=/d\ntls_key=/l\ntls_client_ca=/r\ntls_client_auth=optional\ntls_min_version=1.3\ntls_http2=FALSE\n",
+    "tls_http2_websockets=FALSE\ntls_hsts=31536000 TRUE FALSE\ntls_redirect_from=80\n",
     "trusted_proxies=::1\ntrusted_proxies=unix\nproxy_protocol=TRUE\nws_origins=same\nws_compression=6 100 TRUE\nspool_dir=/s\n"
   ))
   expect_equal(
     cli_address(asked)$tls,
-    tls_config(c("/c", "/d"), c("/k", "/l"), client_ca = "/r", client_auth = "optional", min_version = "1.3", http2 = FALSE)
+    tls_config(
+      c("/c", "/d"), c("/k", "/l"),
+      client_ca = "/r", client_auth = "optional", min_version = "1.3", http2 = FALSE, http2_websockets = FALSE,
+      hsts = list(max_age = 31536000, include_subdomains = TRUE), redirect_from = 80
+    )
   )
   expect_equal(
     cli_settings(asked)[c("trusted_proxies", "proxy_protocol", "ws_origins", "spool_dir", "ws_compression")],

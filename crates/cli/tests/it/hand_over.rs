@@ -152,6 +152,29 @@ fn settings_are_handed_over() {
 }
 
 #[test]
+fn how_tls_is_to_be_spoken_is_handed_over() {
+    let installed = Installed::new();
+    let app = folder(&[("app.R", "1")]);
+    let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
+    let mut command = Command::new(installed.program());
+    command.current_dir(app.path()).args(["serve", ".", "--port", "0", "--no-log"]);
+    command.arg("--tls-cert").arg(tls.join("localhost.pem")).arg("--tls-key").arg(tls.join("localhost.key"));
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    command.args([
+        "--no-http2-websockets",
+        "--hsts=31536000,subdomains",
+        "--redirect-from",
+        &free.to_string(),
+    ]);
+    let (status, out, said) = installed.run(&mut command);
+    assert_eq!((status, said.as_str()), (Some(7), ""), "{out}");
+    let wanted = format!(
+        "\ntls_min_version=1.2\ntls_http2_websockets=FALSE\ntls_hsts=31536000 TRUE FALSE\ntls_redirect_from={free}\n"
+    );
+    assert!(out.contains(&wanted), "{out}");
+}
+
+#[test]
 fn the_r_of_an_app_is_not_run() {
     let installed = Installed::new();
     let app = folder(&[("app.R", "1")]);

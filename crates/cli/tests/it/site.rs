@@ -196,6 +196,44 @@ fn a_sighup_has_certificates_read_anew() {
 }
 
 #[test]
+fn requests_in_the_clear_are_sent_on() {
+    let folder = folder(&[("index.html", "home")]);
+    let data = tempfile::tempdir().unwrap();
+    let mut made = Running::start(
+        rookery()
+            .arg("serve")
+            .arg(folder.path())
+            .args(["--port=0", "--tls=dev", "--no-log"])
+            .env("R_USER_DATA_DIR", data.path()),
+    );
+    let other = made.port();
+    let certificate = data.path().join("R/rookery/tls/localhost.pem");
+    // Free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let options =
+        ["--port=0", "--no-log", "--hsts=60", "--no-http2-websockets", "--tls-cert"].map(String::from);
+    let mut options = options.to_vec();
+    options.extend([certificate.display().to_string(), "--redirect-from".to_owned(), free.to_string()]);
+    let words: Vec<&str> = options.iter().map(String::as_str).collect();
+    let mut it = serve(&folder, &words);
+    let port = it.port();
+    let answer = ask(free, "GET /a?b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 308 "), "{answer}");
+    let location = format!("location: https://localhost:{port}/a?b\r\n");
+    assert!(answer.to_lowercase().contains(&location), "{answer}");
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+
+    // A port that is taken, and a socket, which has none.
+    let mut taken = serve(&folder, &[&words[..], &["--redirect-from", &other.to_string()]].concat());
+    assert_eq!(taken.end().0.code(), Some(1));
+    assert!(taken.said.contains(" of 127.0.0.1 is in use, by "), "{}", taken.said);
+    let mut socket = serve(&folder, &[&words[..], &["--host", "unix:/tmp/none.sock"]].concat());
+    assert_eq!(socket.end().0.code(), Some(2));
+    assert!(socket.said.contains("`--redirect-from` is a port beside `--port`"), "{}", socket.said);
+}
+
+#[test]
 fn a_unix_socket_is_served_and_gone_afterwards() {
     let folder = folder(&[("index.html", "home")]);
     let path = folder.path().join("site.sock");

@@ -11,11 +11,13 @@ use rookery_exchange::{Command, Departure, Event, Given, Payload, StreamRules};
 use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_server::tls::TlsVersion;
 use rookery_server::{Config, Limits, Notice, Proxies, Server, Site};
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::default_provider;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ProtocolVersion};
 
 use crate::support::{App, Client, PATIENCE, Reply, echo, hello, masked, until};
-use crate::tls_support::{app, client_config, client_config_of, settings, shake, site};
+use crate::tls_support::{app, client_config, client_config_of, roots, settings, shake, site};
 
 /// Bytes that are the same nowhere.
 fn bytes(len: usize) -> Vec<u8> {
@@ -69,6 +71,25 @@ fn only_the_versions_that_are_wanted() {
     shake(new.address, &only(&TLS13), "localhost").unwrap();
     let refused = shake(new.address, &only(&TLS12), "localhost").err().expect("an alert");
     assert!(refused.to_string().contains("ProtocolVersion"), "{refused}");
+}
+
+#[test]
+fn the_servers_order_of_suites_counts() {
+    let app = app(Limits::default(), hello);
+    for version in [&TLS13, &TLS12] {
+        let agreed = |provider: CryptoProvider| {
+            let config = ClientConfig::builder_with_provider(Arc::new(provider))
+                .with_protocol_versions(&[version])
+                .unwrap()
+                .with_root_certificates(roots())
+                .with_no_client_auth();
+            let client = shake(app.address, &Arc::new(config), "localhost").unwrap();
+            client.tls.as_ref().unwrap().negotiated_cipher_suite().unwrap().suite()
+        };
+        let mut backwards = default_provider();
+        backwards.cipher_suites.reverse();
+        assert_eq!(agreed(backwards), agreed(default_provider()));
+    }
 }
 
 #[test]

@@ -40,6 +40,13 @@ pub(crate) fn app(limits: Limits, reply: impl FnMut(&mut Exchange) + Send + 'sta
     App::with(Config { limits, ..Config::default() }, site(settings(&["localhost"])), echo(reply))
 }
 
+/// What clients trust.
+pub(crate) fn roots() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(file("ca.pem")).unwrap()).unwrap();
+    roots
+}
+
 /// What a client trusts, and perhaps who it is.
 pub(crate) fn client_config(identity: Option<&str>) -> ClientConfig {
     client_config_of(identity, rustls::DEFAULT_VERSIONS)
@@ -49,12 +56,10 @@ pub(crate) fn client_config_of(
     identity: Option<&str>,
     versions: &[&'static rustls::SupportedProtocolVersion],
 ) -> ClientConfig {
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(file("ca.pem")).unwrap()).unwrap();
     let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(versions)
         .unwrap()
-        .with_root_certificates(roots);
+        .with_root_certificates(roots());
     match identity {
         None => builder.with_no_client_auth(),
         Some(name) => {

@@ -228,6 +228,9 @@ fn build(
     if !settings.only_http1 {
         config.alpn_protocols.insert(0, HTTP2.to_vec());
     }
+    // The server's order counts, as it does for all that TLS agrees on but this: a client that wishes for the least of the suites is
+    // given the best that both have.
+    config.ignore_client_order = true;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     if let Ok(ticketer) = Ticketer::new() {
         config.ticketer = ticketer;
