@@ -5,3 +5,4 @@ pub mod error;
 pub mod proxy_header;
 pub mod static_files;
 pub mod websocket;
+pub mod worker;

@@ -1,0 +1,404 @@
+//! What a scoreboard says, and how it lies in memory.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
+
+use crate::ticket::Ticket;
+
+/// Places for requests in flight to one worker: 64 that a busy application is given ahead, and the most sessions that anybody has
+/// measured with one R, many times over; in two pages.
+pub const TICKETS: usize = 1024;
+
+/// "Rookery\0".
+const MAGIC: u64 = u64::from_le_bytes(*b"Rookery\0");
+
+/// Of the layout: both sides have the same, or the worker refuses.
+const VERSION: u32 = 1;
+
+/// An R that waits in Rookery says so anew at least this often, so what has been [`R::Idle`] for much longer is not: R is in a
+/// callback of package later's that takes long, or waits elsewhere.
+pub const IDLE_IS_RENEWED: Duration = Duration::from_millis(150);
+
+/// What R does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum R {
+    /// It has not begun to serve: R starts, or the application is loaded.
+    Starting,
+    /// It waits for something to do: see [`IDLE_IS_RENEWED`].
+    Idle,
+    /// It runs the application, or something else.
+    Busy,
+}
+
+/// How many bits of [`Board::r`] its state takes.
+const R_BITS: u32 = 2;
+
+impl R {
+    fn bits(self) -> u64 {
+        match self {
+            R::Starting => 0,
+            R::Idle => 1,
+            R::Busy => 2,
+        }
+    }
+
+    /// Anything that was not written by a worker of ours counts as busy: nothing is given to it.
+    fn of_bits(bits: u64) -> R {
+        match bits {
+            0 => R::Starting,
+            1 => R::Idle,
+            _ => R::Busy,
+        }
+    }
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`, which all processes of a machine share.
+#[allow(clippy::cast_sign_loss)] // `cast_unsigned` is younger than the oldest Rust
+pub fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a timespec to write to; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    // Neither is negative: it counts from the machine's start.
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+/// The scoreboard of one worker process, in memory that its supervisor has as well. Nothing here is read to be trusted: a reader
+/// makes something of every value.
+///
+/// Each word has one writer: the supervisor before the worker starts, R's thread, or the worker's I/O thread. So writers load and
+/// store, without an instruction that locks, but for [`begin`](Self::begin).
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Board {
+    magic: AtomicU64,
+    version: AtomicU32,
+    size: AtomicU32,
+    pid: AtomicU32,
+    r_thread: AtomicU32,
+    is_stopping: AtomicU32,
+    r: Line<Rs>,
+    io: Line<Ios>,
+    begun: [AtomicU64; TICKETS],
+}
+
+/// On a cache line of its own: two threads write, and each waits for nobody.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+struct Line<T>(T);
+
+/// What R's thread writes.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Rs {
+    /// Since when, and above the lowest bits what: in one word, so that they belong together.
+    state: AtomicU64,
+    taken: AtomicU64,
+    done: AtomicU64,
+}
+
+/// What the I/O thread writes.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Ios {
+    handed: AtomicU64,
+    sessions: AtomicU64,
+}
+
+// The layout of `VERSION`: whoever changes it changes that.
+const _: () = {
+    assert!(std::mem::offset_of!(Board, r) == 64 && std::mem::offset_of!(Board, io) == 128);
+    assert!(std::mem::offset_of!(Board, begun) == 192);
+    assert!(size_of::<Board>() == 192 + 8 * TICKETS && align_of::<Board>() == 64);
+};
+
+/// What a [`Board`] said at one moment, or nearly: numbers of one line may be a request apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Snapshot {
+    /// What R does.
+    pub r: R,
+    /// Since when, by [`now`].
+    pub since: u64,
+    /// Whether the worker has been asked to stop, by whomever.
+    pub is_stopping: bool,
+    /// The worker's process id; 0 before it has attached.
+    pub pid: u32,
+    /// The id of the thread that R runs on, for its clock; 0 before.
+    pub r_thread: u32,
+    /// Requests that were handed to R, and wait for it or have been [taken](Self::taken).
+    pub handed: u64,
+    /// Requests that R has come for: all that it began, and those that it found abandoned.
+    pub taken: u64,
+    /// Requests that R has answered.
+    pub done: u64,
+    /// WebSockets that are open.
+    pub sessions: u64,
+}
+
+impl Snapshot {
+    /// Requests that wait for R.
+    pub fn queued(&self) -> u64 {
+        self.handed.saturating_sub(self.taken)
+    }
+
+    /// Requests that R has come for and not answered: the one it runs, and those that wait for a promise.
+    pub fn pending(&self) -> u64 {
+        self.taken.saturating_sub(self.done)
+    }
+
+    /// How long R has been doing what it does; nothing for a time that is yet to come.
+    pub fn lasts(&self, now: u64) -> Duration {
+        Duration::from_nanos(now.saturating_sub(self.since))
+    }
+
+    /// Whether R waits for something to do: it says so, and has said it lately.
+    pub fn is_idle(&self, now: u64) -> bool {
+        // Twice, for a machine that is short of processors.
+        self.r == R::Idle && self.lasts(now) <= 2 * IDLE_IS_RENEWED
+    }
+}
+
+impl Default for Board {
+    fn default() -> Board {
+        Board::new()
+    }
+}
+
+impl Board {
+    /// A board on which nothing is written.
+    pub fn new() -> Board {
+        let board = Board {
+            magic: AtomicU64::new(0),
+            version: AtomicU32::new(0),
+            size: AtomicU32::new(0),
+            pid: AtomicU32::new(0),
+            r_thread: AtomicU32::new(0),
+            is_stopping: AtomicU32::new(0),
+            r: Line::default(),
+            io: Line::default(),
+            begun: [const { AtomicU64::new(0) }; TICKETS],
+        };
+        board.sign();
+        board
+    }
+
+    /// Says what this is.
+    pub(crate) fn sign(&self) {
+        self.version.store(VERSION, Relaxed);
+        self.size.store(size_of::<Board>() as u32, Relaxed);
+        self.magic.store(MAGIC, Release);
+    }
+
+    /// Whether this is a board of the same layout.
+    pub(crate) fn is_signed(&self) -> bool {
+        self.magic.load(Acquire) == MAGIC
+            && self.version.load(Relaxed) == VERSION
+            && self.size.load(Relaxed) as usize == size_of::<Board>()
+    }
+
+    // ---- the supervisor's side ----
+
+    /// What it says now.
+    pub fn read(&self) -> Snapshot {
+        let state = self.r.0.state.load(Acquire);
+        // Taken before handed: what R comes for was handed to it before, so no reader finds more taken than handed.
+        let done = self.r.0.done.load(Acquire);
+        let taken = self.r.0.taken.load(Acquire);
+        Snapshot {
+            r: R::of_bits(state & ((1 << R_BITS) - 1)),
+            since: state >> R_BITS,
+            is_stopping: self.is_stopping.load(Relaxed) != 0,
+            pid: self.pid.load(Relaxed),
+            r_thread: self.r_thread.load(Relaxed),
+            handed: self.io.0.handed.load(Acquire),
+            taken,
+            done,
+            sessions: self.io.0.sessions.load(Relaxed),
+        }
+    }
+
+    /// Whether R has begun the request of this ticket. Exact once the worker's process has been waited for: `false` means that no line
+    /// of the application has run for it.
+    pub fn has_begun(&self, ticket: Ticket) -> bool {
+        // A later one of the same place tells nothing of this; only who drops a ticket and then asks for it can come here.
+        self.begun[ticket.place()].load(SeqCst) >= ticket.word()
+    }
+
+    // ---- the worker's side ----
+
+    /// The process, and the thread that R runs on.
+    pub fn introduce(&self, pid: u32, r_thread: u32) {
+        self.pid.store(pid, Relaxed);
+        self.r_thread.store(r_thread, Relaxed);
+    }
+
+    /// R begins to do something. R's thread.
+    pub fn r_is(&self, r: R, since: u64) {
+        self.r.0.state.store(since << R_BITS | r.bits(), Release);
+    }
+
+    /// R has come for a request. R's thread.
+    pub fn take(&self) {
+        add(&self.r.0.taken, 1);
+    }
+
+    /// R is about to call the application for the first time for a request. R's thread.
+    ///
+    /// Nothing that the application does can be seen before this can: the store is sequentially consistent, and the processor has
+    /// carried it out before whatever comes behind it in the thread, also for a signal that kills it there.
+    pub fn begin(&self, ticket: Ticket) {
+        let begun = &self.begun[ticket.place()];
+        // An abandoned request may come after a later one that was given its place.
+        if begun.load(Relaxed) < ticket.word() {
+            begun.store(ticket.word(), SeqCst);
+        }
+    }
+
+    /// R has answered a request. R's thread.
+    pub fn done(&self) {
+        add(&self.r.0.done, 1);
+    }
+
+    /// A request is about to be handed to R. The I/O thread.
+    pub fn hand(&self) {
+        add(&self.io.0.handed, 1);
+    }
+
+    /// The request was not handed to R after all: too many wait. The I/O thread.
+    pub fn take_back(&self) {
+        add(&self.io.0.handed, -1);
+    }
+
+    /// A WebSocket has been opened. The I/O thread.
+    pub fn open_session(&self) {
+        add(&self.io.0.sessions, 1);
+    }
+
+    /// A WebSocket has ended. The I/O thread.
+    pub fn close_session(&self) {
+        add(&self.io.0.sessions, -1);
+    }
+
+    /// The worker has been asked to stop. Any thread.
+    pub fn stop(&self) {
+        self.is_stopping.store(1, Relaxed);
+    }
+}
+
+/// Adds to a number that nobody else writes.
+fn add(number: &AtomicU64, n: i64) {
+    number.store(number.load(Relaxed).wrapping_add_signed(n), Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let board = Board::new();
+        assert!(board.is_signed());
+        let first = board.read();
+        assert_eq!((first.r, first.since, first.pid, first.is_stopping), (R::Starting, 0, 0, false));
+        board.introduce(12, 13);
+        for _ in 0..3 {
+            board.hand();
+        }
+        board.take_back();
+        board.open_session();
+        board.open_session();
+        board.close_session();
+        board.r_is(R::Busy, 1_000_000);
+        board.take();
+        board.stop();
+        let read = board.read();
+        assert_eq!((read.r, read.since, read.pid, read.r_thread), (R::Busy, 1_000_000, 12, 13));
+        assert_eq!((read.handed, read.taken, read.done, read.sessions), (2, 1, 0, 1));
+        assert_eq!((read.queued(), read.pending()), (1, 1));
+        assert!(read.is_stopping);
+        assert_eq!(read.lasts(1_000_500), Duration::from_nanos(500));
+        board.done();
+        assert_eq!(board.read().pending(), 0);
+    }
+
+    #[test]
+    fn idle_is_idle_while_it_is_renewed() {
+        let board = Board::new();
+        board.r_is(R::Idle, 1_000_000_000);
+        let read = board.read();
+        assert!(read.is_idle(1_000_000_000) && read.is_idle(1_300_000_000));
+        assert!(!read.is_idle(1_300_000_001));
+        // A time that has not come, of a worker that lies: no panic, and idle for no time.
+        assert!(read.is_idle(5) && read.lasts(5).is_zero());
+        board.r_is(R::Busy, 1_000_000_000);
+        assert!(!board.read().is_idle(1_000_000_000));
+    }
+
+    #[test]
+    fn of_a_place_the_latest_request_that_was_begun_counts() {
+        let board = Board::new();
+        let ticket = |sequence| Ticket::new(sequence, 7).unwrap();
+        assert!(!board.has_begun(ticket(1)));
+        board.begin(ticket(5));
+        assert!(board.has_begun(ticket(5)) && !board.has_begun(ticket(6)));
+        assert!(!board.has_begun(Ticket::new(5, 8).unwrap()));
+        board.begin(ticket(6));
+        // An abandoned one, late: what was begun stays begun.
+        board.begin(ticket(5));
+        assert!(board.has_begun(ticket(6)) && !board.has_begun(ticket(7)));
+    }
+
+    #[test]
+    fn every_word_that_somebody_may_write_means_something() {
+        let board = Board::new();
+        for word in [0, 1, 3, u64::MAX, u64::MAX - 1, 1 << 63, 0x5555_5555_5555_5555] {
+            board.r.0.state.store(word, Relaxed);
+            for number in [&board.r.0.taken, &board.r.0.done, &board.io.0.handed, &board.io.0.sessions] {
+                number.store(word, Relaxed);
+            }
+            board.r.0.taken.store(word.wrapping_add(1), Relaxed);
+            board.begun[3].store(word, Relaxed);
+            let read = board.read();
+            let _ = (read.queued(), read.pending(), read.lasts(0), read.lasts(u64::MAX), read.is_idle(17));
+            let _ = board.has_begun(Ticket::new(u64::MAX >> 10, 3).unwrap());
+            board.begin(Ticket::new(1, 3).unwrap());
+            board.close_session();
+            board.hand();
+        }
+        board.version.store(VERSION + 1, Relaxed);
+        assert!(!board.is_signed());
+    }
+
+    #[test]
+    fn a_reader_finds_no_more_taken_than_handed_and_no_more_done_than_taken() {
+        let board = Board::new();
+        let rounds = if cfg!(miri) { 200 } else { 200_000 };
+        std::thread::scope(|scope| {
+            let (handed, taker) = std::sync::mpsc::sync_channel(4);
+            let board = &board;
+            scope.spawn(move || {
+                for sequence in 1..=rounds {
+                    board.hand();
+                    handed.send(Ticket::new(sequence, (sequence % 8) as usize).unwrap()).unwrap();
+                }
+            });
+            scope.spawn(move || {
+                for ticket in taker {
+                    board.r_is(R::Busy, ticket.sequence());
+                    board.take();
+                    board.begin(ticket);
+                    board.done();
+                }
+            });
+            loop {
+                let read = board.read();
+                assert!(read.done <= read.taken && read.taken <= read.handed, "{read:?}");
+                if read.done == rounds {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        });
+        assert!(board.has_begun(Ticket::new(rounds, (rounds % 8) as usize).unwrap()));
+    }
+}

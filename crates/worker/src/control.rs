@@ -1,0 +1,92 @@
+//! The control channel.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use crate::message::{MESSAGE_BYTES, Message};
+use crate::system;
+
+/// One end of the channel between a supervisor and a worker: [messages](Message), one a packet. It does not wait: whoever has
+/// it looks whether it is readable, which an end whose other is gone is, too.
+///
+/// A process that R forks has a copy of the worker's end. It is closed there before R's code runs, but the supervisor
+/// should rather wait for the process (a pidfd) than for the end of the channel alone.
+#[derive(Debug)]
+pub struct Control(OwnedFd);
+
+/// What came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// A message.
+    Message(Message),
+    /// A packet that is none. The next may be one.
+    Malformed,
+    /// Nothing, for now.
+    Nothing,
+    /// The other side has gone, and nothing comes any more.
+    End,
+}
+
+impl Control {
+    /// A channel: the supervisor's end, and the worker's, to be [handed over](crate::HandOver).
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn pair() -> io::Result<(Control, OwnedFd)> {
+        let (ours, theirs) = system::packet_pair()?;
+        Ok((Control(ours), theirs))
+    }
+
+    /// The end that a worker was given.
+    ///
+    /// # Errors
+    /// [`InvalidData`](io::ErrorKind::InvalidData) for a descriptor of something else.
+    pub fn attach(end: OwnedFd) -> io::Result<Control> {
+        if Control::is_end(end.as_fd()) {
+            return Ok(Control(end));
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidData, "it is no end of a control channel"))
+    }
+
+    /// Whether a descriptor is one, of a Unix socket for packets that is connected, or was: a supervisor may have gone already.
+    pub(crate) fn is_end(fd: BorrowedFd<'_>) -> bool {
+        system::family(fd, true) == Some(libc::AF_UNIX)
+            && system::socket_option(fd, libc::SO_TYPE) == Some(libc::SOCK_SEQPACKET)
+            && system::socket_option(fd, libc::SO_ACCEPTCONN) == Some(0)
+    }
+
+    /// Sends a message, or says at once why not.
+    ///
+    /// # Errors
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) when the other side has left hundreds unread; [`BrokenPipe`](io::ErrorKind::BrokenPipe)
+    /// when it has gone.
+    pub fn send(&self, message: Message) -> io::Result<()> {
+        system::send(self.0.as_fd(), &message.encode())
+    }
+
+    /// The next thing that came, without waiting for it.
+    pub fn receive(&self) -> Received {
+        // One more than a message has, to see one that is too long.
+        let mut room = [0; MESSAGE_BYTES + 1];
+        match system::receive(self.0.as_fd(), &mut room) {
+            // A packet of no bytes looks the same; nobody sends one.
+            Ok(0) => Received::End,
+            Ok(len) => Message::decode(&room[..len]).map_or(Received::Malformed, Received::Message),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Received::Nothing,
+            // It has ended with bytes of ours unread (ECONNRESET), or is none of ours any more.
+            Err(_) => Received::End,
+        }
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Control {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}

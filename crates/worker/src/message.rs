@@ -1,0 +1,177 @@
+//! What passes over the control channel.
+
+use std::fmt;
+
+/// Bytes of every message.
+pub const MESSAGE_BYTES: usize = 16;
+
+/// "Rk", and the version of what follows.
+const BEGIN: [u8; 3] = [b'R', b'k', 1];
+
+/// Where the number is; between it and the kind there are zeros.
+const NUMBER_AT: usize = 8;
+
+/// A bit of [`Message::Ready`]'s number.
+const SEES_HEADS: u64 = 1;
+/// Another.
+const IS_STICKY: u64 = 2;
+
+/// One of them. Each is a packet of its own, of [`MESSAGE_BYTES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Message {
+    /// To the worker's I/O thread, which answers with a [`Pong`](Self::Pong) of the same number, also while R is busy.
+    Ping(u64),
+    /// To the worker: end as SIGTERM has it end. What is in hand is finished, for up to ten seconds.
+    Drain,
+    /// To the worker: the same, and whatever R does, the process is over within [`END_WITHIN`](crate::END_WITHIN).
+    Stop,
+    /// To the worker: interrupt what R runs, as Ctrl-C would where nothing else made something of it. The worker goes on.
+    Interrupt,
+    /// To the supervisor.
+    Pong(u64),
+    /// To the supervisor: a server listens, so requests will be answered.
+    Ready {
+        /// The application looks at a request before its body is there (`onHeaders`).
+        sees_heads: bool,
+        /// The application keeps something for each client, between its requests: a Shiny session.
+        is_sticky: bool,
+    },
+    /// To the supervisor: the worker ends, by whomever it was asked to. Give it nothing new.
+    Leaving,
+}
+
+/// Bytes that are no message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MalformedMessage;
+
+impl fmt::Display for MalformedMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("what came over the control channel is no message")
+    }
+}
+
+impl std::error::Error for MalformedMessage {}
+
+impl Message {
+    /// Its bytes.
+    pub fn encode(self) -> [u8; MESSAGE_BYTES] {
+        let (kind, number) = match self {
+            Message::Ping(number) => (b'p', number),
+            Message::Drain => (b'd', 0),
+            Message::Stop => (b's', 0),
+            Message::Interrupt => (b'i', 0),
+            Message::Pong(number) => (b'P', number),
+            Message::Ready { sees_heads, is_sticky } => {
+                (b'R', if sees_heads { SEES_HEADS } else { 0 } | if is_sticky { IS_STICKY } else { 0 })
+            }
+            Message::Leaving => (b'L', 0),
+        };
+        let mut bytes = [0; MESSAGE_BYTES];
+        bytes[..BEGIN.len()].copy_from_slice(&BEGIN);
+        bytes[BEGIN.len()] = kind;
+        bytes[NUMBER_AT..].copy_from_slice(&number.to_le_bytes());
+        bytes
+    }
+
+    /// The message of a packet. Only what [`encode`](Self::encode) gives is one.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub fn decode(packet: &[u8]) -> Result<Message, MalformedMessage> {
+        let bytes: &[u8; MESSAGE_BYTES] = packet.try_into().map_err(|_| MalformedMessage)?;
+        let (begin, number) = bytes.split_at(NUMBER_AT);
+        let number = u64::from_le_bytes(number.try_into().expect("half of sixteen"));
+        if begin[..BEGIN.len()] != BEGIN || begin[BEGIN.len() + 1..].iter().any(|byte| *byte != 0) {
+            return Err(MalformedMessage);
+        }
+        match (begin[BEGIN.len()], number) {
+            (b'p', number) => Ok(Message::Ping(number)),
+            (b'd', 0) => Ok(Message::Drain),
+            (b's', 0) => Ok(Message::Stop),
+            (b'i', 0) => Ok(Message::Interrupt),
+            (b'P', number) => Ok(Message::Pong(number)),
+            (b'R', flags) if flags & !(SEES_HEADS | IS_STICKY) == 0 => {
+                Ok(Message::Ready { sees_heads: flags & SEES_HEADS != 0, is_sticky: flags & IS_STICKY != 0 })
+            }
+            (b'L', 0) => Ok(Message::Leaving),
+            _ => Err(MalformedMessage),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Message; 11] = [
+        Message::Ping(0),
+        Message::Ping(u64::MAX),
+        Message::Drain,
+        Message::Stop,
+        Message::Interrupt,
+        Message::Pong(0),
+        Message::Pong(1 << 63),
+        Message::Ready { sees_heads: false, is_sticky: false },
+        Message::Ready { sees_heads: true, is_sticky: false },
+        Message::Ready { sees_heads: false, is_sticky: true },
+        Message::Leaving,
+    ];
+
+    #[test]
+    fn a_message_is_what_its_bytes_say() {
+        for message in ALL {
+            assert_eq!(Message::decode(&message.encode()), Ok(message));
+        }
+        assert_eq!(Message::Ping(0x0102).encode(), *b"Rk\x01p\0\0\0\0\x02\x01\0\0\0\0\0\0");
+    }
+
+    #[test]
+    fn nothing_else_is_one() {
+        for message in ALL {
+            let bytes = message.encode();
+            for len in 0..bytes.len() {
+                assert_eq!(Message::decode(&bytes[..len]), Err(MalformedMessage));
+            }
+            assert_eq!(Message::decode(&[&bytes[..], b"\0"].concat()), Err(MalformedMessage));
+            // Each other value of each byte: no message, or one that is written so.
+            for at in 0..bytes.len() {
+                for other in 0..=u8::MAX {
+                    let mut bytes = bytes;
+                    bytes[at] = other;
+                    if let Ok(decoded) = Message::decode(&bytes) {
+                        assert_eq!(decoded.encode(), bytes);
+                    }
+                }
+            }
+        }
+        for wrong in [
+            b"Rk\x02p\0\0\0\0\0\0\0\0\0\0\0\0",
+            b"Rk\x01x\0\0\0\0\0\0\0\0\0\0\0\0",
+            b"Rk\x01p\0\0\0\x01\0\0\0\0\0\0\0\0",
+            b"Rk\x01d\0\0\0\0\x01\0\0\0\0\0\0\0",
+            b"Rk\x01R\0\0\0\0\x04\0\0\0\0\0\0\0",
+            &[0; MESSAGE_BYTES],
+        ] {
+            assert_eq!(Message::decode(wrong), Err(MalformedMessage), "{wrong:?}");
+        }
+    }
+
+    /// Bytes by chance are messages only where they are written so.
+    #[test]
+    fn chance_makes_nothing_that_is_not_written_so() {
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        for _ in 0..if cfg!(miri) { 200 } else { 100_000 } {
+            let mut bytes = Message::Ping(0).encode();
+            for _ in 0..4 {
+                // Xorshift.
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                bytes[(state % MESSAGE_BYTES as u64) as usize] = (state >> 32) as u8;
+            }
+            if let Ok(message) = Message::decode(&bytes) {
+                assert_eq!(message.encode(), bytes);
+            }
+        }
+    }
+}

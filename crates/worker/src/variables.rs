@@ -1,0 +1,25 @@
+//! The environment variables by which a worker knows that it is one.
+
+/// Which worker this is: the number of its slot, from 0. For the application to read.
+pub const WORKER: &str = "ROOKERY_WORKER";
+
+/// How many workers there are. For the application to read.
+pub const WORKERS: &str = "ROOKERY_WORKERS";
+
+/// How often the supervisor has reloaded the application, from 0. For the application to read.
+pub const GENERATION: &str = "ROOKERY_GENERATION";
+
+/// The descriptor of the Unix socket that the worker listens on.
+pub const LISTEN_FD: &str = "ROOKERY_LISTEN_FD";
+
+/// The descriptor of the [control channel](crate::Control).
+pub const CONTROL_FD: &str = "ROOKERY_CONTROL_FD";
+
+/// The descriptor of the [scoreboard](crate::Scoreboard)'s memory.
+pub const SCOREBOARD_FD: &str = "ROOKERY_SCOREBOARD_FD";
+
+/// Those that name descriptors. They are unset once they have been read: what the worker starts has not got these descriptors.
+pub const DESCRIPTORS: [&str; 3] = [LISTEN_FD, CONTROL_FD, SCOREBOARD_FD];
+
+/// All of them: what a supervisor removes from the environment that it was started with itself.
+pub const NAMES: [&str; 6] = [WORKER, WORKERS, GENERATION, LISTEN_FD, CONTROL_FD, SCOREBOARD_FD];

@@ -1,0 +1,19 @@
+//! The targets of what a supervisor and a worker tell one another.
+
+use rookery_worker::{Call, MOST_CALL_BYTES, Message};
+
+/// A packet: it is a message only as that message is written.
+pub fn message(data: &[u8]) {
+    if let Ok(message) = Message::decode(data) {
+        assert_eq!(message.encode(), data);
+    }
+}
+
+/// A header's value: what was understood is written so that the same is understood of it, in a value that may be sent.
+pub fn call(data: &[u8]) {
+    if let Ok(call) = Call::parse(data) {
+        let text = call.to_string();
+        assert!(text.len() <= MOST_CALL_BYTES && text.bytes().all(|byte| matches!(byte, b' '..=b'~')));
+        assert_eq!(Call::parse(text.as_bytes()), Ok(call), "{text}");
+    }
+}

@@ -1,0 +1,35 @@
+//! Runs the seeds of the targets of supervisor and worker, and pieces of them, on stable.
+
+use std::fs;
+use std::path::Path;
+
+use rookery_fuzz::worker::{call, message};
+
+/// Every seed, every beginning of one, and every seed with one of its bytes left out or another.
+fn replay(target: &str, run: fn(&[u8]), least: usize) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    let mut seeds = 0;
+    for entry in fs::read_dir(corpus).unwrap() {
+        let seed = fs::read(entry.unwrap().path()).unwrap();
+        run(&seed);
+        for at in 0..seed.len() {
+            run(&seed[..at]);
+            run(&[&seed[..at], &seed[at + 1..]].concat());
+            for other in [0, b' ', b'-', b'0', b'%', b'*', 0xFF] {
+                run(&[&seed[..at], &[other], &seed[at + 1..]].concat());
+            }
+        }
+        seeds += 1;
+    }
+    assert!(seeds >= least, "{seeds} seeds");
+}
+
+#[test]
+fn replay_calls() {
+    replay("worker_call", call, 5);
+}
+
+#[test]
+fn replay_messages() {
+    replay("worker_message", message, 4);
+}
