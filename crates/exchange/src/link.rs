@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use crate::event::{Command, Event};
 use crate::exchange::Exchange;
 use crate::payload::Releases;
-use crate::stream::{Flow, Stream, StreamRules};
+use crate::stream::{Stream, StreamRules};
 
 /// Wakes an application that is parked outside the link, or that went away. Called on the server's thread.
 pub trait AppWaker: Send + Sync {
@@ -485,7 +485,7 @@ impl Link {
 
     /// A stream for the body of a reply.
     pub fn stream(&self, rules: StreamRules) -> Stream {
-        Stream { rules, flow: Arc::new(Flow::new(self.limits.stream_bytes, rules.is_pulled)) }
+        Stream::new(rules, self.limits.stream_bytes)
     }
 
     /// Where the tokens of ended leases are collected.

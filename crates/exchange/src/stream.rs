@@ -121,6 +121,13 @@ pub struct Flow {
 
 const NO_LENGTH: u64 = u64::MAX;
 
+impl Stream {
+    /// A stream of which up to `most` bytes may wait ([`QueueLimits::stream_bytes`](crate::QueueLimits::stream_bytes)).
+    pub fn new(rules: StreamRules, most: usize) -> Stream {
+        Stream { rules, flow: Arc::new(Flow::new(most, rules.is_pulled)) }
+    }
+}
+
 impl Flow {
     pub(crate) fn new(most: usize, is_pulled: bool) -> Flow {
         Flow {

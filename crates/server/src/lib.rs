@@ -36,6 +36,7 @@ mod runtime;
 pub mod static_files;
 mod websocket;
 
+pub use application::application::{Application, MakeApplication};
 pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
 pub use http::compress;
 pub use http::site::{Notice, Redirect, Site};

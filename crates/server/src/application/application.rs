@@ -1,8 +1,13 @@
 //! What an application is to the server.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use rookery_exchange::{Command, Event, PushError, Pushed};
+use rookery_exchange::{Command, Event, IoWaker, PushError, Pushed, SocketId};
+
+/// Makes an application on the I/O thread, inside of its runtime: each time that the thread starts. Whoever puts a command
+/// where [`Application::commands`] finds it while the thread may be awake for other reasons wakes it with the waker.
+pub type MakeApplication = Arc<dyn Fn(Arc<dyn IoWaker>) -> Box<dyn Application> + Send + Sync>;
 
 /// Whoever answers calls and speaks over WebSockets, as the I/O thread sees it; it lives on that thread.
 ///
@@ -15,7 +20,7 @@ use rookery_exchange::{Command, Event, PushError, Pushed};
 /// - Events of one connection are taken in their order, and so are the commands for one WebSocket.
 /// - Commands for a WebSocket that has ended are harmless: they are ignored.
 /// - What waits for it is bounded: requests by refusing them, messages by [`has_room`](Self::has_room).
-pub(crate) trait Application {
+pub trait Application {
     /// Takes an event.
     ///
     /// # Errors
@@ -27,6 +32,11 @@ pub(crate) trait Application {
 
     /// Whether it takes messages. After `false` the I/O thread is woken when it does again.
     fn has_room(&self) -> bool;
+
+    /// Whether it takes those of this WebSocket, where it keeps them apart; else [`has_room`](Self::has_room) says all.
+    fn has_room_of(&self, _socket: SocketId) -> bool {
+        true
+    }
 
     /// An empty buffer for a message to it.
     fn buffer(&self) -> Vec<u8>;

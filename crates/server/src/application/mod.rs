@@ -1,8 +1,8 @@
 //! The seam to whoever answers calls and speaks over WebSockets.
 //!
 //! Everything above asks an [`Application`](application::Application) through [`Dispatch`](dispatch::Dispatch), which keeps
-//! what is in flight. There are two: [the link](link) to an application on another thread (R), and [a closure](closure) that
-//! answers on the I/O thread itself.
+//! what is in flight. Two are here: [the link](link) to an application on another thread (R), and [a closure](closure) that
+//! answers on the I/O thread itself. A third, the pool of processes, is in crates/supervisor.
 
 mod answers;
 #[allow(clippy::module_inception, reason = "the trait that the layer is named for")]

@@ -12,7 +12,7 @@ use rookery_exchange::{AppWaker, Budget, Link, ListenerId};
 use super::io_thread::{Setup, run};
 use super::listen_error::ListenError;
 use super::orders::{Control, Order};
-use crate::application::closure::Answering;
+use crate::application::application::MakeApplication;
 use crate::blocking::thread::with_signals_blocked;
 use crate::config::Config;
 use crate::http::site::Site;
@@ -24,7 +24,7 @@ use crate::rejection::Rejection;
 /// What a server and its listeners share: the way to the I/O thread.
 pub(super) struct Core {
     pub(super) link: Arc<Link>,
-    answering: Option<Answering>,
+    application: Option<MakeApplication>,
     pub(super) config: Config,
     pub(super) log: Arc<CurrentLog>,
     pub(super) reports: Arc<Reports<Rejection>>,
@@ -41,12 +41,16 @@ struct Thread {
 }
 
 impl Core {
-    pub(super) fn new(config: Config, app_waker: Box<dyn AppWaker>, answering: Option<Answering>) -> Core {
+    pub(super) fn new(
+        config: Config,
+        app_waker: Box<dyn AppWaker>,
+        application: Option<MakeApplication>,
+    ) -> Core {
         let waiting = budget::waiting(&config.limits).min(config.queue.message_bytes);
         let queue = rookery_exchange::QueueLimits { message_bytes: waiting, ..config.queue };
         Core {
             link: Link::new(queue, app_waker),
-            answering,
+            application,
             budget: budget::budget(&config.limits),
             config,
             log: Arc::default(),
@@ -80,7 +84,7 @@ impl Core {
         let _ = control.push(order);
         let setup = Setup {
             link: Arc::clone(&self.link),
-            answering: self.answering.clone(),
+            application: self.application.clone(),
             limits: self.config.limits.clone(),
             log: Arc::clone(&self.log),
             reports: Arc::clone(&self.reports),

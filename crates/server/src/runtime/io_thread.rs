@@ -23,8 +23,7 @@ use super::clocks;
 use super::drain;
 use super::orders::{Control, Order};
 use super::shared::Shared;
-use crate::application::application::Application;
-use crate::application::closure::{Answering, Closure};
+use crate::application::application::{Application, MakeApplication};
 use crate::config::Limits;
 use crate::net::listen::Acceptor;
 use crate::observe::access_log::entry::CurrentLog;
@@ -63,7 +62,7 @@ thread_local! {
 pub(super) struct Setup {
     pub(super) link: Arc<Link>,
     /// Answers instead of the application at the other end of the link.
-    pub(super) answering: Option<Answering>,
+    pub(super) application: Option<MakeApplication>,
     pub(super) limits: Limits,
     pub(super) log: Arc<CurrentLog>,
     pub(super) reports: Arc<Reports<Rejection>>,
@@ -73,7 +72,7 @@ pub(super) struct Setup {
 /// Runs the I/O thread until there is no listener and no connection. When it cannot go on, every connection is closed,
 /// whoever waits for it hears of it, and so does the application ([`Link::fail`]).
 pub(super) fn run(setup: Setup, control: &Control) {
-    let Setup { link, answering, limits, log, reports, budget } = setup;
+    let Setup { link, application, limits, log, reports, budget } = setup;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -88,11 +87,6 @@ pub(super) fn run(setup: Setup, control: &Control) {
         // Whoever started it is told.
         Err(error) => return control.fail(error),
     };
-    let application: Box<dyn Application> = match answering {
-        Some(answering) => Box::new(Closure::new(answering)),
-        None => Box::new(Arc::clone(&link)),
-    };
-    let shared = Shared::new(application, limits, log, reports, budget);
     let drain = Arc::new(Notify::new());
     let alarm = Alarm::new();
     let watch = {
@@ -101,7 +95,14 @@ pub(super) fn run(setup: Setup, control: &Control) {
     };
     // Unwatched it would go off unnoticed.
     let alarm = if watch.is_some() { alarm } else { Alarm::none() };
-    link.set_io_waker(Some(Arc::new(Wake { drain: Arc::clone(&drain), alarm })));
+    let waker: Arc<dyn IoWaker> = Arc::new(Wake { drain: Arc::clone(&drain), alarm });
+    link.set_io_waker(Some(Arc::clone(&waker)));
+    let application: Box<dyn Application> = match application {
+        // Inside of the runtime: it may start tasks.
+        Some(make) => runtime.block_on(async { make(waker) }),
+        None => Box::new(Arc::clone(&link)),
+    };
+    let shared = Shared::new(application, limits, log, reports, budget);
     SHARED.set(Some((Rc::clone(&shared), Arc::clone(&drain))));
     let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(carry_out(&shared, &drain, control))));
     SHARED.set(None);

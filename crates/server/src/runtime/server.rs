@@ -13,7 +13,8 @@ use super::core::Core;
 use super::listen_error::ListenError;
 use super::listener::Listener;
 use super::orders::Order;
-use crate::application::closure::Answering;
+use crate::application::application::{Application, MakeApplication};
+use crate::application::closure::{Answering, Closure};
 use crate::config::Config;
 use crate::http::site::Site;
 use crate::net::listen::{self, Bound};
@@ -42,15 +43,25 @@ impl Server {
     /// accepted, and each message is sent back. Nothing comes over its [`link`](Self::link). For tests and measurements
     /// of what is on this side of the link; `answer` must not block.
     pub fn answering(config: Config, answer: impl Fn(&mut Exchange) + Send + Sync + 'static) -> Server {
-        let answering = Answering { answer: Arc::new(answer), is_echo: true };
-        Server { core: Arc::new(Core::new(config, Box::new(Nobody), Some(answering))) }
+        Server::of_closure(config, Answering { answer: Arc::new(answer), is_echo: true })
     }
 
     /// Makes a server of files ([`Site::files`]) without an application: what they leave to one, such as the handshake of a
     /// WebSocket, is answered with 404. Nothing comes over its [`link`](Self::link).
     pub fn of_files(config: Config) -> Server {
-        let answering = Answering { answer: Arc::new(not_found), is_echo: false };
-        Server { core: Arc::new(Core::new(config, Box::new(Nobody), Some(answering))) }
+        Server::of_closure(config, Answering { answer: Arc::new(not_found), is_echo: false })
+    }
+
+    fn of_closure(config: Config, answering: Answering) -> Server {
+        Server::with_application(
+            config,
+            Arc::new(move |_| Box::new(Closure::new(answering.clone())) as Box<dyn Application>),
+        )
+    }
+
+    /// Makes a server whose application lives on its I/O thread. Nothing comes over its [`link`](Self::link).
+    pub fn with_application(config: Config, application: MakeApplication) -> Server {
+        Server { core: Arc::new(Core::new(config, Box::new(Nobody), Some(application))) }
     }
 
     /// Counts what was rejected, and queues it for an application that asks for it

@@ -155,7 +155,8 @@ impl Driver {
             if !self.mailbox.endpoint.borrow().wants_input() {
                 return Ok(());
             }
-            if !sockets.shared.dispatch.application.has_room() {
+            let application = &sockets.shared.dispatch.application;
+            if !application.has_room() || !application.has_room_of(self.mailbox.id) {
                 // The rest is not read, so it cannot be late.
                 self.mailbox.is_inside.set(false);
                 self.mailbox.is_paused.set(true);

@@ -46,12 +46,18 @@ impl WebSockets {
         }
     }
 
-    /// Wakes those that wait for the application, if it takes messages again.
+    /// Wakes those of which the application takes messages again.
     pub(crate) fn wake_waiting(&self) {
-        if !self.waiting.borrow().is_empty() && self.shared.dispatch.application.has_room() {
-            for mailbox in self.waiting.borrow_mut().drain(..) {
+        let application = &self.shared.dispatch.application;
+        if self.waiting.borrow().is_empty() || !application.has_room() {
+            return;
+        }
+        self.waiting.borrow_mut().retain(|mailbox| {
+            let has_room = application.has_room_of(mailbox.id);
+            if has_room {
                 mailbox.wake();
             }
-        }
+            !has_room
+        });
     }
 }
