@@ -1,0 +1,10 @@
+//! Several worker processes behind one server: starting them, and giving them what there is to do.
+//!
+//! The server ([`rookery_server`]) owns the listeners, TLS, HTTP/2, limits, bodies, files and the log, as with one process. Here are
+//! [the application](pool()) that it asks, and the supervisor of the processes behind that.
+
+mod pool;
+mod roster;
+
+pub use pool::{PoolLimits, pool};
+pub use roster::{Member, Roster, Standing};

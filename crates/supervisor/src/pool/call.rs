@@ -1,0 +1,131 @@
+//! The course of one request at a worker, and what becomes of it when that ends.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rookery_exchange::Exchange;
+use rookery_worker::Held;
+
+use super::answer::Refusal;
+use super::connection::{self, Failure};
+use super::queue::Waiting;
+use super::relay;
+use super::reply::{self, Passed};
+use super::request;
+use super::state::State;
+use super::worker::Worker;
+use crate::roster::Standing;
+
+/// How often a request may come back from workers that had not begun it: 503 then.
+const RETURNS: u32 = 2;
+
+/// How long it may take until a worker whose connection has broken is known to have ended. Else it lives, and may yet begin the
+/// request.
+const DEATH_IS_KNOWN: Duration = Duration::from_secs(2);
+
+/// Gives a request to a worker.
+pub(super) fn start(state: &Rc<State>, worker: Rc<Worker>, held: Held, waiting: Waiting) {
+    let state = Rc::clone(state);
+    tokio::task::spawn_local(async move {
+        let call = Call { state: &state, worker: &worker, held, since: Instant::now() };
+        call.run(waiting).await;
+        worker.end();
+        state.assign();
+    });
+}
+
+struct Call<'a> {
+    state: &'a Rc<State>,
+    worker: &'a Rc<Worker>,
+    held: Held,
+    since: Instant,
+}
+
+impl Call<'_> {
+    async fn run(&self, mut waiting: Waiting) {
+        let ticket = self.held.ticket();
+        let failure = if waiting.exchange.is_upgrade() {
+            match self.open(&waiting.exchange).await {
+                Ok(opened) => return self.pass_on_opened(waiting.exchange, opened).await,
+                Err(failure) => failure,
+            }
+        } else {
+            match self.send(&waiting.exchange).await {
+                Ok((connection, response)) => {
+                    self.has_answered();
+                    if reply::pass_on(self.state, waiting.exchange, response).await == Passed::Whole {
+                        self.worker.keep(connection);
+                    }
+                    return;
+                }
+                Err(failure) => failure,
+            }
+        };
+        let refusal = match failure {
+            None => Refusal::Unsendable,
+            Some(Failure::Unsent) => Refusal::Returned,
+            Some(Failure::Unreadable) => Refusal::Unreadable,
+            Some(Failure::Lost) if self.has_died().await && !self.worker.member.board.has_begun(ticket) => {
+                Refusal::Returned
+            }
+            Some(Failure::Lost) => Refusal::Died,
+        };
+        self.worker.forget(ticket);
+        if refusal == Refusal::Returned && waiting.returns < RETURNS {
+            waiting.returns += 1;
+            return self.state.put_back(waiting);
+        }
+        refusal.answer(&mut waiting.exchange);
+        self.state.respond(waiting.exchange);
+    }
+
+    async fn send(
+        &self,
+        exchange: &Exchange,
+    ) -> Result<(connection::Connection, http::Response<hyper::body::Incoming>), Option<Failure>> {
+        let request = request::request(exchange, self.held.ticket()).map_err(|_| None)?;
+        let mut connection = connection::connection(self.worker).await?;
+        let response = connection::send(&mut connection, request).await?;
+        Ok((connection, response))
+    }
+
+    async fn open(&self, exchange: &Exchange) -> Result<connection::Opened, Option<Failure>> {
+        let request = request::handshake(exchange, self.held.ticket(), relay::key()).map_err(|_| None)?;
+        Ok(connection::open_websocket(self.worker, request).await?)
+    }
+
+    async fn pass_on_opened(&self, exchange: Box<Exchange>, opened: connection::Opened) {
+        self.has_answered();
+        match opened {
+            connection::Opened::WebSocket(response, socket, rest) => {
+                relay::start(self.state, self.worker, exchange, &response, socket, &rest);
+            }
+            connection::Opened::Refused(response, connection) => {
+                if reply::pass_on(self.state, exchange, response).await == Passed::Whole {
+                    self.worker.keep(connection);
+                }
+            }
+        }
+    }
+
+    fn has_answered(&self) {
+        self.worker.has_answered(self.held.ticket(), self.since);
+        // R may have time for the next, while this reply is passed on.
+        self.state.assign();
+    }
+
+    /// Whether the worker has ended, which is known soon after its connections break.
+    async fn has_died(&self) -> bool {
+        let is_dead = || self.worker.member.standing() == Standing::Dead;
+        let known = async {
+            loop {
+                let told = self.state.deaths.notified();
+                if is_dead() {
+                    return;
+                }
+                told.await;
+            }
+        };
+        tokio::time::timeout(DEATH_IS_KNOWN, known).await.is_ok() || is_dead()
+    }
+}

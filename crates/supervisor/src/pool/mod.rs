@@ -1,0 +1,150 @@
+//! The pool: an application of the server's that is several worker processes. It lives on the server's I/O thread, has one
+//! queue, and hands what waits there to a worker when its R can begin with it.
+//!
+//! ```text
+//!   take() -> queue -> choose -> call -- hyper, a Unix socket --> a worker's server -> R
+//!                                 |
+//!   commands() <-- reply, pieces -+
+//!   take() -> relay <-- a WebSocket of its own for each --> a worker's server -> R
+//! ```
+//!
+//! What becomes of a request whose worker dies depends on one thing alone: whether R had begun it. The worker's scoreboard says so.
+
+mod answer;
+mod call;
+mod connection;
+mod io;
+mod queue;
+mod relay;
+mod reply;
+mod request;
+mod request_body;
+mod state;
+mod worker;
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rookery_exchange::{Command, Event, IoWaker, PushError, Pushed, SocketId};
+use rookery_server::{Application, MakeApplication};
+
+use crate::roster::Roster;
+use state::State;
+
+/// Bounds of what waits.
+#[derive(Debug, Clone)]
+pub struct PoolLimits {
+    /// Requests that may wait for a worker: 503. Default 1,024, as one process has it.
+    pub queue: usize,
+    /// How long one may: 503. Default 10 s: whoever has waited so long has gone, or will not wait for another such time.
+    pub queue_time: Duration,
+    /// Requests that a worker may have at a time, those of promises included. Default 64.
+    pub in_flight: usize,
+    /// Requests that a worker is given at least, ahead of what its R does. Default 0: as many as make a millisecond of work.
+    pub ahead: usize,
+    /// Bytes of one reply that may wait to be written. Default 16 MiB, as one process has it.
+    pub stream_bytes: usize,
+}
+
+impl Default for PoolLimits {
+    fn default() -> PoolLimits {
+        PoolLimits {
+            queue: 1024,
+            queue_time: Duration::from_secs(10),
+            in_flight: 64,
+            ahead: 0,
+            stream_bytes: 16 << 20,
+        }
+    }
+}
+
+/// The workers of a roster as an application, for [`Server::with_application`](rookery_server::Server::with_application).
+pub fn pool(roster: Arc<Roster>, limits: PoolLimits) -> MakeApplication {
+    Arc::new(move |waker: Arc<dyn IoWaker>| {
+        let state = State::new(Arc::clone(&roster), limits.clone(), waker);
+        state::watch(&state);
+        Box::new(Pool(state)) as Box<dyn Application>
+    })
+}
+
+/// See the module.
+struct Pool(Rc<State>);
+
+impl Application for Pool {
+    fn take(&self, event: Event) -> Result<Pushed, PushError> {
+        let state = &self.0;
+        state.count_event();
+        match event {
+            Event::Request(exchange) => state.enqueue(exchange).map_err(PushError::Full)?,
+            Event::Head(exchange) => state.command(Command::Proceed(exchange)),
+            Event::Message { socket, kind, payload, .. } => {
+                if let Some(relay) = state.relay(socket) {
+                    relay.forward(kind, payload.as_bytes());
+                }
+                state.recycle(payload);
+            }
+            Event::Closed { socket, code, reason, .. } => {
+                if let Some(relay) = state.take_relay(socket) {
+                    relay.client_left(code, &reason);
+                }
+            }
+            Event::Drained { socket, .. } => {
+                if let Some(relay) = state.relay(socket) {
+                    relay.has_room_below();
+                }
+            }
+            Event::Room { stream, .. } => state.with_outlet(stream, reply::Outlet::has_room),
+            Event::Departed { stream, .. } => {
+                if let Some(outlet) = state.take_outlet(stream) {
+                    outlet.depart();
+                }
+            }
+            // Bodies are taken whole, and no stream is pulled.
+            Event::Body { .. } | Event::BodyEnd { .. } | Event::Want { .. } => {}
+        }
+        Ok(Pushed::Quiet)
+    }
+
+    fn commands(&self, commands: &mut VecDeque<Command>) {
+        self.0.take_commands(commands);
+    }
+
+    /// Each WebSocket has a queue of its own.
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn has_room_of(&self, socket: SocketId) -> bool {
+        self.0.relay(socket).is_none_or(|relay| relay.has_room_above())
+    }
+
+    fn buffer(&self) -> Vec<u8> {
+        self.0.buffer()
+    }
+
+    fn recycle(&self, buffer: Vec<u8>) {
+        self.0.keep_buffer(buffer);
+    }
+
+    fn settle(&self) {}
+
+    fn taken(&self) -> u64 {
+        self.0.events()
+    }
+
+    fn has_events(&self) -> bool {
+        false
+    }
+
+    fn nudge(&self, _seen: u64) -> Option<u64> {
+        None
+    }
+
+    fn may_sleep(&self, _is_slow: bool) -> bool {
+        !self.0.has_commands()
+    }
+
+    fn woke(&self) {}
+}

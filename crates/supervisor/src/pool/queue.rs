@@ -1,0 +1,85 @@
+//! Requests that wait for a worker, the oldest first.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use rookery_exchange::Exchange;
+
+/// A request that waits for a worker.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) exchange: Box<Exchange>,
+    pub(super) since: Instant,
+    /// How often it has come back from a worker that had not begun it.
+    pub(super) returns: u32,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    waiting: VecDeque<Waiting>,
+}
+
+impl Queue {
+    /// Puts a request behind the others, of which there may be `most`; it comes back when there are.
+    pub(super) fn push(&mut self, exchange: Box<Exchange>, most: usize) -> Result<(), Box<Exchange>> {
+        if self.is_full(most) {
+            return Err(exchange);
+        }
+        self.waiting.push_back(Waiting { exchange, since: Instant::now(), returns: 0 });
+        Ok(())
+    }
+
+    pub(super) fn is_full(&self, most: usize) -> bool {
+        self.waiting.len() >= most
+    }
+
+    /// One that came back is the next: it is older than those behind it.
+    pub(super) fn push_front(&mut self, waiting: Waiting) {
+        self.waiting.push_front(waiting);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Waiting> {
+        self.waiting.pop_front()
+    }
+
+    /// Takes out those whose clients have gone.
+    pub(super) fn take_departed(&mut self) -> Vec<Waiting> {
+        let (gone, waiting) =
+            self.waiting.drain(..).partition::<Vec<_>, _>(|waiting| waiting.exchange.is_departed());
+        self.waiting = waiting.into();
+        gone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    fn exchange(id: u64) -> Box<Exchange> {
+        let mut exchange = Exchange::new();
+        exchange.begin(id, 1, 0);
+        exchange
+    }
+
+    #[test]
+    fn it_is_bounded_and_who_has_gone_has_no_place_in_it() {
+        let mut queue = Queue::default();
+        let first = exchange(1);
+        let flag = first.departed_flag();
+        queue.push(first, 2).unwrap();
+        queue.push(exchange(2), 2).unwrap();
+        assert_eq!(queue.push(exchange(3), 2).unwrap_err().id(), 3);
+        flag.store(true, Ordering::Release);
+        let departed = queue.take_departed();
+        queue.push(exchange(3), 2).unwrap();
+        assert_eq!(departed.iter().map(|gone| gone.exchange.id()).collect::<Vec<_>>(), [1]);
+        let second = queue.pop().unwrap();
+        assert_eq!((second.exchange.id(), second.returns), (2, 0));
+        queue.push_front(second);
+        assert_eq!([queue.pop(), queue.pop()].map(|it| it.unwrap().exchange.id()), [2, 3]);
+        assert!(queue.pop().is_none());
+    }
+}

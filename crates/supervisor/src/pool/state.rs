@@ -1,0 +1,265 @@
+//! What the parts of the pool share, and the choice of a worker for the next request.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rookery_exchange::{Command, Exchange, IoWaker, Payload, SocketId, StreamId};
+
+use super::PoolLimits;
+use super::answer::Refusal;
+use super::call;
+use super::queue::{Queue, Waiting};
+use super::relay::Relay;
+use super::reply::Outlet;
+use super::worker::Worker;
+use crate::roster::{Roster, Standing};
+
+/// How often it is looked whether an R has become idle, while requests wait: what tells it otherwise is its reply.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// The same while there is no worker that could become so.
+const LOOK_SELDOM: Duration = Duration::from_millis(50);
+
+/// Message buffers that are kept.
+const KEPT_BUFFERS: usize = 64;
+
+/// The largest of them.
+const KEPT_BYTES: usize = 64 << 10;
+
+/// See the module.
+pub(super) struct State {
+    pub(super) limits: PoolLimits,
+    roster: Arc<Roster>,
+    waker: Arc<dyn IoWaker>,
+    commands: RefCell<VecDeque<Command>>,
+    events: Cell<u64>,
+    buffers: RefCell<Vec<Vec<u8>>>,
+    queue: RefCell<Queue>,
+    workers: RefCell<Vec<Rc<Worker>>>,
+    choices: Cell<u64>,
+    is_looking: Cell<bool>,
+    relays: RefCell<HashMap<SocketId, Rc<Relay>>>,
+    outlets: RefCell<HashMap<StreamId, Rc<Outlet>>>,
+    /// Told when a worker has ended.
+    pub(super) deaths: tokio::sync::Notify,
+}
+
+/// Takes the roster's changes from now on.
+pub(super) fn watch(state: &Rc<State>) {
+    let state = Rc::clone(state);
+    tokio::task::spawn_local(async move {
+        loop {
+            state.read_roster();
+            let roster = Arc::clone(&state.roster);
+            roster.changed.notified().await;
+        }
+    });
+}
+
+impl State {
+    pub(super) fn new(roster: Arc<Roster>, limits: PoolLimits, waker: Arc<dyn IoWaker>) -> Rc<State> {
+        Rc::new(State {
+            limits,
+            roster,
+            waker,
+            commands: RefCell::default(),
+            events: Cell::new(0),
+            buffers: RefCell::default(),
+            queue: RefCell::default(),
+            workers: RefCell::default(),
+            choices: Cell::new(0),
+            is_looking: Cell::new(false),
+            relays: RefCell::default(),
+            outlets: RefCell::default(),
+            deaths: tokio::sync::Notify::new(),
+        })
+    }
+
+    // ---- requests ----
+
+    /// Takes a request; it comes back when too many wait.
+    pub(super) fn enqueue(self: &Rc<Self>, exchange: Box<Exchange>) -> Result<(), Box<Exchange>> {
+        let most = self.limits.queue;
+        if self.queue.borrow().is_full(most) {
+            let departed = self.queue.borrow_mut().take_departed();
+            for gone in departed {
+                self.respond(gone.exchange);
+            }
+        }
+        self.queue.borrow_mut().push(exchange, most)?;
+        self.assign();
+        Ok(())
+    }
+
+    /// Takes a request back that no R has begun.
+    pub(super) fn put_back(self: &Rc<Self>, waiting: Waiting) {
+        self.queue.borrow_mut().push_front(waiting);
+        self.assign();
+    }
+
+    /// Gives what waits to workers that can begin with it.
+    pub(super) fn assign(self: &Rc<Self>) {
+        loop {
+            let Some(mut waiting) = self.next() else { return };
+            match self.choose() {
+                Some((worker, held)) => call::start(self, worker, held, waiting),
+                None if waiting.since.elapsed() >= self.limits.queue_time => {
+                    Refusal::NoWorker.answer(&mut waiting.exchange);
+                    self.respond(waiting.exchange);
+                }
+                None => {
+                    self.queue.borrow_mut().push_front(waiting);
+                    return self.look_again();
+                }
+            }
+        }
+    }
+
+    /// The next whose client is still there.
+    fn next(&self) -> Option<Waiting> {
+        loop {
+            let waiting = self.queue.borrow_mut().pop()?;
+            if !waiting.exchange.is_departed() {
+                return Some(waiting);
+            }
+            self.respond(waiting.exchange);
+        }
+    }
+
+    fn choose(&self) -> Option<(Rc<Worker>, rookery_worker::Held)> {
+        let workers = self.workers.borrow();
+        let best = workers
+            .iter()
+            .filter_map(|worker| Some((worker.preference(&self.limits)?, worker)))
+            .min_by(|(a, _), (b, _)| a.cmp(b));
+        let worker = best?.1;
+        self.choices.set(self.choices.get() + 1);
+        worker.chosen.set(self.choices.get());
+        Some((Rc::clone(worker), worker.begin()?))
+    }
+
+    /// Looks again in a while, since requests wait.
+    fn look_again(self: &Rc<Self>) {
+        if self.is_looking.replace(true) {
+            return;
+        }
+        let has_any = self.workers.borrow().iter().any(|it| it.member.standing() == Standing::Ready);
+        let pause = if has_any { LOOK_EVERY } else { LOOK_SELDOM };
+        let state = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(pause).await;
+            state.is_looking.set(false);
+            state.assign();
+        });
+    }
+
+    // ---- workers ----
+
+    /// Adds those that came, and lets those go that have ended.
+    fn read_roster(self: &Rc<Self>) {
+        let members = self.roster.members();
+        let mut workers = self.workers.borrow_mut();
+        workers.retain(|worker| {
+            let is_there = members.iter().any(|member| member.epoch == worker.member.epoch);
+            if !is_there {
+                worker.let_go();
+            }
+            is_there
+        });
+        for member in members {
+            if !workers.iter().any(|worker| worker.member.epoch == member.epoch) {
+                workers.push(Worker::new(member));
+            }
+        }
+        drop(workers);
+        self.deaths.notify_waiters();
+        self.assign();
+    }
+
+    // ---- the server's side ----
+
+    /// Has the server carry out a command.
+    pub(super) fn command(&self, command: Command) {
+        let mut commands = self.commands.borrow_mut();
+        commands.push_back(command);
+        if commands.len() == 1 {
+            self.waker.wake();
+        }
+    }
+
+    /// Gives an exchange back with its reply; where nobody waits for it, it may have none.
+    pub(super) fn respond(&self, exchange: Box<Exchange>) {
+        self.command(Command::Respond(exchange));
+    }
+
+    pub(super) fn take_commands(&self, commands: &mut VecDeque<Command>) {
+        std::mem::swap(&mut *self.commands.borrow_mut(), commands);
+    }
+
+    pub(super) fn has_commands(&self) -> bool {
+        !self.commands.borrow().is_empty()
+    }
+
+    pub(super) fn count_event(&self) {
+        self.events.set(self.events.get() + 1);
+    }
+
+    pub(super) fn events(&self) -> u64 {
+        self.events.get()
+    }
+
+    /// An empty buffer.
+    pub(super) fn buffer(&self) -> Vec<u8> {
+        self.buffers.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(super) fn keep_buffer(&self, mut buffer: Vec<u8>) {
+        let mut buffers = self.buffers.borrow_mut();
+        if buffers.len() < KEPT_BUFFERS && buffer.capacity() <= KEPT_BYTES {
+            buffer.clear();
+            buffers.push(buffer);
+        }
+    }
+
+    pub(super) fn recycle(&self, payload: Payload) {
+        if let Payload::Pooled(buffer) = payload {
+            self.keep_buffer(buffer);
+        }
+    }
+
+    /// Has the server look at what has room again.
+    pub(super) fn wake(&self) {
+        self.waker.wake();
+    }
+
+    // ---- WebSockets and streams ----
+
+    pub(super) fn add_relay(&self, socket: SocketId, relay: Rc<Relay>) {
+        self.relays.borrow_mut().insert(socket, relay);
+    }
+
+    pub(super) fn relay(&self, socket: SocketId) -> Option<Rc<Relay>> {
+        self.relays.borrow().get(&socket).cloned()
+    }
+
+    pub(super) fn take_relay(&self, socket: SocketId) -> Option<Rc<Relay>> {
+        self.relays.borrow_mut().remove(&socket)
+    }
+
+    pub(super) fn add_outlet(&self, stream: StreamId, outlet: Rc<Outlet>) {
+        self.outlets.borrow_mut().insert(stream, outlet);
+    }
+
+    pub(super) fn with_outlet(&self, stream: StreamId, body: impl FnOnce(&Outlet)) {
+        if let Some(outlet) = self.outlets.borrow().get(&stream) {
+            body(outlet);
+        }
+    }
+
+    pub(super) fn take_outlet(&self, stream: StreamId) -> Option<Rc<Outlet>> {
+        self.outlets.borrow_mut().remove(&stream)
+    }
+}

@@ -1,0 +1,149 @@
+//! A worker as the pool sees it: what it has been sent, and whether its R can begin with more.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rookery_worker::{Held, Ticket, Tickets, now};
+
+use super::PoolLimits;
+use super::connection::Connection;
+use crate::roster::{Member, Standing};
+
+/// Work that a worker may have ahead, beside what its R does: so that R need not wait for the next request to be handed over, which
+/// takes some tens of microseconds, and no more of them wait behind a slow one than can be helped.
+const AHEAD: Duration = Duration::from_millis(1);
+
+/// Connections that are kept for the next requests: more are needed only for replies that take long.
+const KEPT_CONNECTIONS: usize = 64;
+
+/// A worker that is not known to be slow.
+const FIRST_GUESS: Duration = Duration::from_millis(5);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) member: Arc<Member>,
+    tickets: Tickets,
+    /// Requests that it has and has not answered.
+    unanswered: RefCell<Vec<Ticket>>,
+    connections: RefCell<Vec<Connection>>,
+    pace: Cell<Pace>,
+    /// Which choice it was last, for turns among equals.
+    pub(super) chosen: Cell<u64>,
+}
+
+/// How long its R takes for a request.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    mean: Duration,
+    answered: Option<Instant>,
+}
+
+/// What there is to be said for a worker; the least is the best.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Preference {
+    is_busy: bool,
+    unanswered: usize,
+    chosen: u64,
+}
+
+impl Worker {
+    pub(super) fn new(member: Arc<Member>) -> Rc<Worker> {
+        Rc::new(Worker {
+            member,
+            tickets: Tickets::new(),
+            unanswered: RefCell::default(),
+            connections: RefCell::default(),
+            pace: Cell::new(Pace { mean: FIRST_GUESS, answered: None }),
+            chosen: Cell::new(0),
+        })
+    }
+
+    /// Whether it is to be given a request now, and how gladly.
+    pub(super) fn preference(&self, limits: &PoolLimits) -> Option<Preference> {
+        if self.member.standing() != Standing::Ready {
+            return None;
+        }
+        let unanswered = self.unanswered.borrow();
+        if unanswered.len() >= limits.in_flight {
+            return None;
+        }
+        let board = &self.member.board;
+        let waiting = unanswered.iter().filter(|ticket| !board.has_begun(**ticket)).count();
+        let is_idle = board.read().is_idle(now());
+        // R has begun all that it was sent, and waits for their promises; or it has just answered, and will wait.
+        let is_free = waiting == 0 && (is_idle || self.has_just_answered(unanswered.len()));
+        (is_free || waiting < self.ahead().max(limits.ahead)).then(|| Preference {
+            is_busy: !is_idle,
+            unanswered: unanswered.len(),
+            chosen: self.chosen.get(),
+        })
+    }
+
+    fn has_just_answered(&self, unanswered: usize) -> bool {
+        let answered = self.pace.get().answered;
+        unanswered == 0 && answered.is_some_and(|at| at.elapsed() < AHEAD)
+    }
+
+    fn ahead(&self) -> usize {
+        (AHEAD.as_nanos() / self.pace.get().mean.as_nanos().max(1)) as usize
+    }
+
+    // ---- requests ----
+
+    /// A ticket for a request that it is given; `None` when it has as many as a scoreboard has places for.
+    pub(super) fn begin(&self) -> Option<Held> {
+        let held = self.tickets.take()?;
+        self.unanswered.borrow_mut().push(held.ticket());
+        self.member.load.in_flight.fetch_add(1, Ordering::Relaxed);
+        Some(held)
+    }
+
+    /// It has answered, `since` it was given the request.
+    pub(super) fn has_answered(&self, ticket: Ticket, since: Instant) {
+        self.forget(ticket);
+        let now = Instant::now();
+        let mut pace = self.pace.get();
+        // While it answered others it did not work on this one.
+        let from = pace.answered.map_or(since, |answered| answered.max(since));
+        pace.mean = (pace.mean * 7 + (now - from)) / 8;
+        pace.answered = Some(now);
+        self.pace.set(pace);
+        self.member.load.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The answer to a request is not waited for any more.
+    pub(super) fn forget(&self, ticket: Ticket) {
+        self.unanswered.borrow_mut().retain(|other| *other != ticket);
+    }
+
+    /// A request has been dealt with, its reply's body included.
+    pub(super) fn end(&self) {
+        self.member.load.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    // ---- connections ----
+
+    /// A connection that has been used before.
+    pub(super) fn connection(&self) -> Option<Connection> {
+        let mut connections = self.connections.borrow_mut();
+        // The one that was used last: others may be let go.
+        std::iter::from_fn(|| connections.pop()).find(|connection| !connection.is_closed())
+    }
+
+    /// Keeps a connection for the next request.
+    pub(super) fn keep(&self, connection: Connection) {
+        let mut connections = self.connections.borrow_mut();
+        if connections.len() < KEPT_CONNECTIONS && self.member.standing() != Standing::Dead {
+            connections.push(connection);
+        }
+    }
+
+    /// It is given nothing more.
+    pub(super) fn let_go(&self) {
+        self.connections.borrow_mut().clear();
+    }
+}

@@ -1,0 +1,115 @@
+//! The workers that there are, as the supervisor tells the pool: state, not orders, so that it does not matter when the pool
+//! looks.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rookery_worker::Scoreboard;
+use tokio::sync::Notify;
+
+/// Whether a worker is given requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Standing {
+    /// It is given requests.
+    Ready = 0,
+    /// It finishes what it has, and is given nothing new.
+    Draining = 1,
+    /// It is not there any more.
+    Dead = 2,
+}
+
+/// One start of a worker.
+#[derive(Debug)]
+pub struct Member {
+    /// Which of the workers it is, from 0. Its next start has the same.
+    pub slot: u32,
+    /// Which start of all workers it is: no two have the same.
+    pub epoch: u64,
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// What its R has done.
+    pub board: Scoreboard,
+    standing: AtomicU8,
+    /// Of the pool.
+    pub(crate) load: Load,
+}
+
+/// What a worker has of ours, counted by the pool.
+#[derive(Debug, Default)]
+pub(crate) struct Load {
+    /// Requests that it has been sent and not answered.
+    pub(crate) in_flight: AtomicUsize,
+    /// WebSockets that it has.
+    pub(crate) sessions: AtomicUsize,
+    /// Requests that it has answered.
+    pub(crate) answered: AtomicU64,
+}
+
+impl Member {
+    /// A worker that is ready.
+    pub fn new(slot: u32, epoch: u64, socket: PathBuf, board: Scoreboard) -> Arc<Member> {
+        let standing = AtomicU8::new(Standing::Ready as u8);
+        Arc::new(Member { slot, epoch, socket, board, standing, load: Load::default() })
+    }
+
+    /// Whether it is given requests.
+    pub fn standing(&self) -> Standing {
+        match self.standing.load(Ordering::Acquire) {
+            0 => Standing::Ready,
+            1 => Standing::Draining,
+            _ => Standing::Dead,
+        }
+    }
+
+    /// Requests that it has and has not answered, and WebSockets.
+    pub fn load(&self) -> (usize, usize) {
+        let Load { in_flight, sessions, .. } = &self.load;
+        (in_flight.load(Ordering::Relaxed), sessions.load(Ordering::Relaxed))
+    }
+
+    /// Requests that it has answered.
+    pub fn answered(&self) -> u64 {
+        self.load.answered.load(Ordering::Relaxed)
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Roster {
+    members: Mutex<Vec<Arc<Member>>>,
+    pub(crate) changed: Notify,
+}
+
+impl Roster {
+    /// A worker is ready.
+    pub fn join(&self, member: &Arc<Member>) {
+        self.lock().push(Arc::clone(member));
+        self.changed.notify_one();
+    }
+
+    /// It is to be given nothing new.
+    pub fn drain(&self, member: &Member) {
+        // One that is dead stays so.
+        let (ready, draining) = (Standing::Ready as u8, Standing::Draining as u8);
+        let _ = member.standing.compare_exchange(ready, draining, Ordering::AcqRel, Ordering::Relaxed);
+        self.changed.notify_one();
+    }
+
+    /// It has ended: what it did is on its [`Board`](rookery_worker::Board), and that does not change any more.
+    pub fn leave(&self, member: &Member) {
+        member.standing.store(Standing::Dead as u8, Ordering::Release);
+        self.lock().retain(|other| other.epoch != member.epoch);
+        self.changed.notify_one();
+    }
+
+    /// Those that have not ended.
+    pub fn members(&self) -> Vec<Arc<Member>> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Member>>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,221 @@
+//! A worker without R: a server on a Unix socket, whose application runs on one thread and writes the scoreboard, as R does.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rookery_exchange::{AppWaker, Command, Event, Exchange, Given, Link, Payload, StreamRules};
+use rookery_server::{Config, Listener, Server, Site};
+use rookery_supervisor::Member;
+use rookery_worker::{CALL_HEADER, Call, R, Scoreboard, now};
+
+struct NoWaker;
+
+impl AppWaker for NoWaker {
+    fn wake(&self) {}
+}
+
+/// What tests hold a request with.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    opened: Mutex<bool>,
+    changed: Condvar,
+    /// Requests that were begun.
+    pub(crate) begun: AtomicUsize,
+}
+
+impl Gate {
+    pub(crate) fn open(&self) {
+        *self.opened.lock().unwrap() = true;
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        let opened = self.opened.lock().unwrap();
+        drop(self.changed.wait_while(opened, |opened| !*opened).unwrap());
+    }
+}
+
+/// See the module.
+pub(crate) struct FakeWorker {
+    pub(crate) member: Arc<Member>,
+    pub(crate) gate: Arc<Gate>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    listener: Option<Listener>,
+    server: Option<Server>,
+}
+
+impl FakeWorker {
+    pub(crate) fn start(folder: &Path, slot: u32, epoch: u64) -> FakeWorker {
+        let socket: PathBuf = folder.join(format!("{slot}.{epoch}"));
+        let (board, memory) = Scoreboard::create().unwrap();
+        let theirs = Scoreboard::attach(&memory).unwrap();
+        let server = Server::new(Config::default(), Box::new(NoWaker));
+        let listener = server.listen_unix(&socket, Some(0o077), Site::default()).unwrap();
+        let (is_over, gate) = (Arc::new(AtomicBool::new(false)), Arc::new(Gate::default()));
+        theirs.r_is(R::Idle, now());
+        let thread = std::thread::spawn({
+            let (link, is_over, gate) = (Arc::clone(server.link()), Arc::clone(&is_over), Arc::clone(&gate));
+            move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    theirs.r_is(R::Idle, now());
+                    link.wait(Duration::from_millis(20));
+                    while let Some(event) = link.next() {
+                        if is_over.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        theirs.r_is(R::Busy, now());
+                        answer(slot, &link, &theirs, &gate, event);
+                    }
+                }
+            }
+        });
+        let member = Member::new(slot, epoch, socket, board);
+        FakeWorker {
+            member,
+            gate,
+            is_over,
+            thread: Some(thread),
+            listener: Some(listener),
+            server: Some(server),
+        }
+    }
+
+    /// Ends it as a SIGKILL would: its connections break, and what its application does is not seen.
+    pub(crate) fn die(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        // Before the listener, whose end is in order.
+        drop(self.server.take());
+        drop(self.listener.take());
+        self.gate.open();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for FakeWorker {
+    fn drop(&mut self) {
+        self.die();
+    }
+}
+
+fn answer(slot: u32, link: &Link, board: &Scoreboard, gate: &Gate, event: Event) {
+    match event {
+        Event::Request(mut exchange) => {
+            board.take();
+            let call = exchange.header(CALL_HEADER.as_bytes()).map(|value| Call::parse(value).unwrap());
+            if let Some(ticket) = call.as_ref().and_then(|call| call.ticket) {
+                board.begin(ticket);
+            }
+            gate.begun.fetch_add(1, Ordering::Relaxed);
+            if exchange.path().starts_with(b"/pieces/") {
+                pieces(link, gate, exchange);
+            } else {
+                reply(slot, gate, &mut exchange, call.as_ref());
+                link.send(Command::Respond(exchange));
+            }
+            board.done();
+            link.flush();
+        }
+        Event::Message { socket, kind, payload, .. } => {
+            if payload.as_bytes().starts_with(b"count") {
+                let count = payload.as_bytes().len().to_string().into_bytes();
+                link.send(Command::Send { socket, kind, payload: Payload::Pooled(count) });
+            } else if payload.as_bytes() == b"close" {
+                link.send(Command::Close { socket, code: 4000, reason: b"bye".to_vec() });
+            } else {
+                link.send(Command::Send { socket, kind, payload });
+            }
+            link.flush();
+        }
+        Event::Closed { code, .. } => {
+            gate.begun.store(code.into(), Ordering::Relaxed);
+        }
+        _ => {}
+    }
+}
+
+fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&Call>) {
+    let path = String::from_utf8(exchange.path().to_vec()).unwrap();
+    let (kind, rest) = path[1..].split_once('/').unwrap_or((&path[1..], ""));
+    let number = rest.parse().unwrap_or(0);
+    let mut status = 200;
+    let body = match kind {
+        "slot" => slot.to_string().into_bytes(),
+        "echo" => {
+            let mut body = vec![0; exchange.body().len() as usize];
+            let mut at = 0;
+            while at < body.len() {
+                at += exchange.body().read_at(at as u64, &mut body[at..]).unwrap();
+            }
+            body
+        }
+        "bytes" => vec![b'x'; number],
+        "status" => {
+            status = rest.parse().unwrap();
+            Vec::new()
+        }
+        "sleep" => {
+            std::thread::sleep(Duration::from_millis(number as u64));
+            slot.to_string().into_bytes()
+        }
+        "hold" => {
+            gate.pass();
+            slot.to_string().into_bytes()
+        }
+        "headers" => {
+            let mut text = Vec::new();
+            for line in exchange.headers() {
+                for part in [line.name, b": ", line.value, b"\n"] {
+                    text.extend_from_slice(part);
+                }
+            }
+            text
+        }
+        "call" => format!("{:?}", call.unwrap()).into_bytes(),
+        "ws" => {
+            exchange.begin_reply(101);
+            exchange.push_reply_header(b"X-Slot", slot.to_string().as_bytes()).unwrap();
+            return;
+        }
+        "refuse" => {
+            status = 403;
+            b"no".to_vec()
+        }
+        _ => {
+            status = 404;
+            path.clone().into_bytes()
+        }
+    };
+    exchange.begin_reply(status);
+    exchange.push_reply_header(b"Content-Type", b"text/plain").unwrap();
+    exchange.push_reply_header(b"X-Slot", slot.to_string().as_bytes()).unwrap();
+    exchange.set_reply_body(&body);
+}
+
+/// As many pieces as the path says, the last of them when the gate is open.
+fn pieces(link: &Link, gate: &Gate, mut exchange: Box<Exchange>) {
+    let count: usize = String::from_utf8_lossy(&exchange.path()[8..]).parse().unwrap();
+    let stream = exchange.id();
+    exchange.begin_reply(200);
+    let body = link.stream(StreamRules::default());
+    let flow = Arc::clone(&body.flow);
+    exchange.set_reply_stream(body);
+    link.send(Command::Respond(exchange));
+    for at in 0..count {
+        if at + 1 == count {
+            link.flush();
+            gate.pass();
+        }
+        let piece = format!("piece {at}\n").into_bytes();
+        if flow.give(piece.len()) == Given::Over {
+            break;
+        }
+        link.send(Command::Piece { stream, payload: Payload::Pooled(piece), goes_on: false });
+    }
+    link.send(Command::End { stream });
+}

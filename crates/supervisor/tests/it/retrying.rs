@@ -1,0 +1,64 @@
+//! What becomes of requests whose worker ends.
+
+use std::sync::atomic::Ordering;
+
+use rookery_server::Config;
+use rookery_supervisor::PoolLimits;
+
+use crate::front::{Front, until};
+
+#[test]
+fn one_that_was_begun_is_a_502() {
+    let mut front = Front::new(1);
+    let held = front.ask("/hold");
+    until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+    front.kill(0);
+    let reply = held.join().unwrap();
+    assert_eq!(reply.status, 502, "{}", reply.text());
+    assert!(reply.header("retry-after").is_none());
+    front.join(0);
+    assert_eq!(front.connect().get("/slot").status, 200);
+}
+
+#[test]
+fn one_that_was_not_begun_goes_to_another() {
+    // Two ahead, whatever is known of the worker.
+    let limits = PoolLimits { ahead: 2, ..PoolLimits::default() };
+    let mut front = Front::with(1, limits, Config::default());
+    let held = front.ask("/hold");
+    until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+    let mut posting = front.connect();
+    let posted = std::thread::spawn(move || posting.request("POST", "/echo", b"once"));
+    until("the worker has both", || front.workers[0].member.load().0 == 2);
+    front.join(1);
+    front.kill(0);
+    assert_eq!(held.join().unwrap().status, 502);
+    let reply = posted.join().unwrap();
+    assert_eq!((reply.status, reply.header("x-slot"), reply.text()), (200, Some("1"), "once".to_owned()));
+}
+
+#[test]
+fn one_whose_reply_had_begun_is_cut() {
+    let mut front = Front::new(1);
+    let mut client = front.connect();
+    client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.until(b"piece 1\n");
+    front.kill(0);
+    while client.fill() {}
+    assert!(!client.read.ends_with(b"0\r\n\r\n"), "it does not look whole");
+}
+
+#[test]
+fn one_that_comes_back_too_often_is_a_503() {
+    // Nobody listens there.
+    let mut front = Front::new(2);
+    for worker in &front.workers {
+        std::fs::remove_file(&worker.member.socket).unwrap();
+    }
+    let reply = front.connect().get("/slot");
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
+    front.kill(0);
+    front.kill(0);
+    front.join(0);
+    assert_eq!(front.connect().get("/slot").status, 200);
+}
