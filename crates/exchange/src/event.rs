@@ -106,6 +106,13 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Whether it hands an exchange over: a request, a handshake, or the head of one.
+    pub fn is_call(&self) -> bool {
+        matches!(self, Event::Request(_) | Event::Head(_))
+    }
+}
+
 /// Down: what the application wants done. Commands for a WebSocket or a stream that has ended are ignored.
 #[derive(Debug)]
 pub enum Command {

@@ -56,6 +56,10 @@ pub struct Exchange {
     listener: ListenerId,
     slot: u32,
     tag: Option<Tag>,
+    /// What a supervisor calls it; 0 without one.
+    ticket: u64,
+    /// What a supervisor's log calls it.
+    given_id: Span,
     version: Version,
     is_upgrade: bool,
     /// Of a handshake.
@@ -86,6 +90,8 @@ impl Exchange {
             listener: 0,
             slot: 0,
             tag: None,
+            ticket: 0,
+            given_id: Span::EMPTY,
             version: Version::Http11,
             is_upgrade: false,
             backlog: None,
@@ -171,9 +177,17 @@ impl Exchange {
         self.is_believed = is_believed;
     }
 
+    /// Notes what a supervisor calls it: by its ticket, 0 for none, and in its log.
+    pub fn set_supervised(&mut self, ticket: u64, id: Option<&[u8]>) {
+        self.ticket = ticket;
+        self.given_id = id.map_or(Span::EMPTY, |id| self.keep(id));
+    }
+
     /// Forgets request and reply and keeps the memory for the next one.
     pub fn reset(&mut self) {
         self.tag = None;
+        self.ticket = 0;
+        self.given_id = Span::EMPTY;
         self.is_https = false;
         self.is_believed = false;
         self.client = None;
@@ -268,8 +282,16 @@ impl Exchange {
 
     /// What it is called in logs and errors.
     pub fn request_id(&self) -> RequestId {
+        // SAFETY: a span of this exchange, borrowed with it.
+        let told = unsafe { self.given_id.bytes() };
         let given = if self.is_believed { self.header(b"x-request-id") } else { None };
+        let given = if told.is_empty() { given } else { Some(told) };
         RequestId::of(self.id, given, self.header(b"traceparent"))
+    }
+
+    /// What a supervisor calls it; 0 without one.
+    pub fn ticket(&self) -> u64 {
+        self.ticket
     }
 
     /// The listener it came in on.

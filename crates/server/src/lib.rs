@@ -39,7 +39,7 @@ mod websocket;
 pub use application::application::{Application, MakeApplication};
 pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
 pub use http::compress;
-pub use http::site::{Notice, Redirect, Site};
+pub use http::site::{Callers, Notice, Redirect, Site};
 pub use http::spool_folder::SpoolFolder;
 pub use net::literal::literal_address;
 pub use net::proxies::{NotAProxy, Proxies};
@@ -47,7 +47,7 @@ pub use net::proxy_header;
 pub use observe::access_log;
 pub use rejection::Rejection;
 pub use rookery_websocket::protocol::handshake::OriginPolicy;
-pub use runtime::{ListenError, Listener, Server};
+pub use runtime::{ListenError, Listener, Server, Supervision, SupervisorRequest};
 
 pub mod tls {
     //! HTTPS: what a listener speaks TLS with ([`Site::tls`](crate::Site::tls)), and what may be wrong with it.

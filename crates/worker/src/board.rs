@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
+use crate::system;
 use crate::ticket::Ticket;
 
 /// Places for requests in flight to one worker: 64 that a busy application is given ahead, and the most sessions that anybody has
@@ -225,6 +226,11 @@ impl Board {
     }
 
     // ---- the worker's side ----
+
+    /// The process, and the thread that calls this, which is R's.
+    pub fn introduce_self(&self) {
+        self.introduce(std::process::id(), system::thread_id());
+    }
 
     /// The process, and the thread that R runs on.
     pub fn introduce(&self, pid: u32, r_thread: u32) {

@@ -6,6 +6,18 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use crate::message::{MESSAGE_BYTES, Message};
 use crate::system;
 
+/// Whether the process at the other end of a connection is of this process's user, or the administrator's: nobody else passes
+/// requests on to a worker.
+pub fn is_own(connection: BorrowedFd<'_>) -> bool {
+    // SAFETY: it takes nothing and never fails.
+    let own = unsafe { libc::geteuid() };
+    system::peer_user(connection).is_some_and(|peer| may_pass_on(peer, own))
+}
+
+fn may_pass_on(peer: libc::uid_t, own: libc::uid_t) -> bool {
+    peer == own || peer == 0
+}
+
 /// One end of the channel between a supervisor and a worker: [messages](Message), one a packet. It does not wait: whoever has
 /// it looks whether it is readable, which an end whose other is gone is, too.
 ///
@@ -88,5 +100,28 @@ impl AsFd for Control {
 impl AsRawFd for Control {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_user_and_the_administrator_may_pass_requests_on() {
+        for (peer, own, expected) in
+            [(0, 0, true), (7, 7, true), (0, 7, true), (7, 0, false), (7, 8, false), (u32::MAX, 7, false)]
+        {
+            assert_eq!(may_pass_on(peer, own), expected, "{peer} to {own}");
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    #[cfg_attr(miri, ignore = "sockets")]
+    fn our_own_other_end_is_ours_and_what_is_no_unix_socket_is_not() {
+        let (end, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(is_own(end.as_fd()));
+        assert!(!is_own(std::fs::File::open("/dev/null").unwrap().as_fd()));
     }
 }

@@ -43,7 +43,7 @@ mod variables;
 
 pub use board::{Board, IDLE_IS_RENEWED, R, Snapshot, TICKETS, now};
 pub use call::{CALL_HEADER, Call, CallError, Client, MOST_CALL_BYTES};
-pub use control::{Control, Received};
+pub use control::{Control, Received, is_own};
 pub use hand_over::HandOver;
 pub use inherited::{Inherited, InheritedError};
 pub use message::{MESSAGE_BYTES, MalformedMessage, Message};

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{check_sealed, close_on_exec_from, packet_pair, sealed_memory};
+pub(crate) use linux::{check_sealed, close_on_exec_from, packet_pair, peer_user, sealed_memory};
 
 /// What a call that says -1 gave.
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -66,6 +66,15 @@ pub(crate) fn family(fd: BorrowedFd<'_>, of_peer: bool) -> Option<libc::c_int> {
     // SAFETY: an address to write to, of the size said.
     let told = unsafe { ask(fd.as_raw_fd(), (&raw mut address).cast(), &raw mut size) };
     (told == 0).then_some(libc::c_int::from(address.ss_family))
+}
+
+/// The number by which the system knows the calling thread.
+pub(crate) fn thread_id() -> u32 {
+    #[cfg(target_os = "linux")]
+    // SAFETY: it takes nothing and never fails.
+    return u32::try_from(unsafe { libc::gettid() }).unwrap_or(0);
+    #[cfg(not(target_os = "linux"))]
+    0
 }
 
 /// Sends a packet without waiting, and without a signal where nobody is there to take it.
@@ -163,6 +172,18 @@ mod linux {
         Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
     }
 
+    /// Whose process has connected, or made, the other end of a Unix socket.
+    pub(crate) fn peer_user(fd: BorrowedFd<'_>) -> Option<libc::uid_t> {
+        let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+        let fd = fd.as_raw_fd();
+        // SAFETY: credentials to write to, of the size said.
+        let told = unsafe {
+            libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut size)
+        };
+        (told == 0).then_some(peer.uid)
+    }
+
     /// Has all descriptors from `first` on closed in what the process becomes; nothing on a Linux before 5.11. Async-signal-safe.
     pub(crate) fn close_on_exec_from(first: libc::c_uint) {
         // SAFETY: no memory is passed, and nothing is closed now.
@@ -201,7 +222,11 @@ mod elsewhere {
     }
 
     pub(crate) fn close_on_exec_from(_: libc::c_uint) {}
+
+    pub(crate) fn peer_user(_: BorrowedFd<'_>) -> Option<libc::uid_t> {
+        None
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) use elsewhere::{check_sealed, close_on_exec_from, packet_pair, sealed_memory};
+pub(crate) use elsewhere::{check_sealed, close_on_exec_from, packet_pair, peer_user, sealed_memory};

@@ -11,6 +11,7 @@ use rookery_exchange::{
     Budget, Command, Departure, Event, Exchange, ExchangeId, ListenerId, Payload, PushError, Pushed,
     ReplyBody,
 };
+use rookery_worker::Scoreboard;
 use tokio::sync::Notify;
 
 pub(crate) use super::answers::Answer;
@@ -32,6 +33,8 @@ pub(crate) struct Dispatch {
     /// Somebody has to look whether a busy application comes back.
     pub(crate) look: Notify,
     is_looked_after: Cell<bool>,
+    /// Where a supervisor reads what the application has to do.
+    pub(crate) scoreboard: Option<Arc<Scoreboard>>,
     /// Whether it takes longer than a millisecond.
     pub(crate) is_slow: Cell<bool>,
 }
@@ -41,6 +44,7 @@ impl Dispatch {
         application: Box<dyn Application>,
         pool_bytes: usize,
         budget: Arc<Budget>,
+        scoreboard: Option<Arc<Scoreboard>>,
     ) -> Rc<Dispatch> {
         Rc::new(Dispatch {
             application,
@@ -50,6 +54,7 @@ impl Dispatch {
             settle: Notify::new(),
             look: Notify::new(),
             is_looked_after: Cell::new(false),
+            scoreboard,
             is_slow: Cell::new(false),
         })
     }
@@ -70,12 +75,21 @@ impl Dispatch {
 
     /// Hands an event to the application.
     pub(crate) fn push(&self, event: Event) -> Result<(), PushError> {
-        match self.application.take(event)? {
+        match self.hand(event)? {
             Pushed::Quiet => {}
             Pushed::Nudge => self.look_after(),
             Pushed::Settle => self.settle.notify_one(),
         }
         Ok(())
+    }
+
+    fn hand(&self, event: Event) -> Result<Pushed, PushError> {
+        let Some(board) = self.scoreboard.as_deref().filter(|_| event.is_call()) else {
+            return self.application.take(event);
+        };
+        // Before: it may have been taken when this returns.
+        board.hand();
+        self.application.take(event).inspect_err(|_| board.take_back())
     }
 
     /// The answer to a call, when it has come.

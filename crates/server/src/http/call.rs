@@ -96,13 +96,19 @@ impl Call {
         self.connection.site.tls.as_ref().filter(|_| self.is_for_name)?.hsts()
     }
 
-    /// Begins the log's entry.
-    pub(super) fn log(&mut self, head: &Parts) {
+    /// Begins the log's entry, of a client that a supervisor may have said something of.
+    pub(super) fn log(&mut self, head: &Parts, said: Option<&rookery_worker::Call>) {
         self.is_for_name = self.connection.has_tls() && names_host(&head.headers);
         let Call { connection, parts: Some(parts), id, .. } = self else { return };
         let request = (&head.method, &head.uri, head.version);
-        parts.entry.begin(&connection.http.log, connection.ends.get().remote, request, || {
-            request_id(*id, &head.headers, connection.is_proxy)
+        let remote = said.map_or_else(|| connection.ends.get().remote, |said| said.remote);
+        parts.entry.begin(&connection.http.log, remote, request, || {
+            request_id(
+                *id,
+                &head.headers,
+                connection.is_proxy,
+                said.and_then(|said| Some(said.id.as_deref()?.as_bytes())),
+            )
         });
     }
 

@@ -650,7 +650,7 @@ impl Peer for Connection {
             self.standing.excuse(now);
         }
         let unsent = || self.transport.borrow().unsent();
-        if self.standing.is_late(&self.http.peers.clock.ticks, now, unsent) {
+        if self.may_be_late() && self.standing.is_late(&self.http.peers.clock.ticks, now, unsent) {
             self.give_up();
         } else if self.standing.is_idle_for(PARK_TICKS, now) && !self.is_parked.replace(true) {
             self.wake();
@@ -658,7 +658,7 @@ impl Peer for Connection {
     }
 
     fn slowness(&self, now: u32) -> Option<u32> {
-        if self.is_ending() {
+        if self.is_ending() || !self.may_be_late() {
             return None;
         }
         match self.own_session().filter(|session| session.has_streams()) {
@@ -743,6 +743,12 @@ impl Peer for Connection {
 }
 
 impl Connection {
+    /// Whether it is given up for what its peer is late with. A supervisor has its own deadlines for the clients that it speaks for, and what it
+    /// keeps for the next request is not to be closed in its face; but what ends is not waited for without end.
+    fn may_be_late(&self) -> bool {
+        !self.site.is_supervised() || self.is_ending()
+    }
+
     /// Looks at the deadlines of an HTTP/2 connection; its streams have their own.
     fn sweep_session(&self, session: &Session, now: u32) {
         let ticks = &self.http.peers.clock.ticks;

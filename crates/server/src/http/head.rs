@@ -11,13 +11,19 @@ use crate::net::listen::Ends;
 use crate::rejection::Rejection;
 
 /// What a request is called, as its exchange has it ([`Exchange::request_id`]).
-pub(super) fn request_id(id: ExchangeId, headers: &HeaderMap, is_believed: bool) -> RequestId {
+pub(super) fn request_id(
+    id: ExchangeId,
+    headers: &HeaderMap,
+    is_believed: bool,
+    told: Option<&[u8]>,
+) -> RequestId {
     let only = |name: &str| {
         let mut lines =
             headers.get_all(name).iter().map(HeaderValue::as_bytes).filter(|line| !line.is_empty());
         lines.next().filter(|_| lines.next().is_none())
     };
-    RequestId::of(id, if is_believed { only("x-request-id") } else { None }, only("traceparent"))
+    let given = told.or_else(|| if is_believed { only("x-request-id") } else { None });
+    RequestId::of(id, given, only("traceparent"))
 }
 
 /// What hyper lets through and a server must not (RFC 9112, 3.2, 3.2.3 and 6.1; RFC 9110, 4.2.4 and 9.3.6). The Host of

@@ -31,3 +31,4 @@ mod static_file;
 pub(crate) mod stream;
 mod streaming;
 pub(crate) mod streams;
+mod supervised;

@@ -6,6 +6,7 @@ use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use rookery_error::ErrorHookFuture;
 use rookery_exchange::{Event, Exchange};
+use rookery_worker::Call as Said;
 
 use super::asking::{Gone, Reading, Unanswered, ask};
 use super::body::RequestBody;
@@ -14,7 +15,7 @@ use super::connection::Connection;
 use super::reply::{self, ReplyForm};
 use super::reply_body::{ReplyBody, compressed};
 use super::static_file::{self, Answered};
-use super::{body, head, receiving, redirect, streaming};
+use super::{body, head, receiving, redirect, streaming, supervised};
 use crate::application::dispatch::{Answer, is_accepted, is_streamed};
 use crate::rejection::Rejection;
 use crate::websocket::handshake;
@@ -40,15 +41,21 @@ pub(super) fn refuse(
 ) -> impl Future<Output = Response<ReplyBody>> + use<> {
     let mut call = Call::begin(connection);
     ErrorHookFuture::with_hook(Some(call.hook()), async move {
-        call.log(&head);
+        call.log(&head, None);
         reply::reject(call, head.headers, rejection)
     })
 }
 
 async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result<Response<ReplyBody>, Gone> {
     let (mut head, body) = request.into_parts();
-    call.log(&head);
     let has_body = !body.is_end_stream();
+    let said = match supervised::hear(&mut call, &mut head) {
+        Ok(said) => said,
+        Err(rejection) => {
+            call.leaves_rest(has_body);
+            return Ok(reply::reject(call, head.headers, rejection));
+        }
+    };
     if let Err(rejection) = head::check(&mut head, has_body) {
         call.leaves_rest(has_body);
         return Ok(reply::reject(call, head.headers, rejection));
@@ -80,15 +87,10 @@ async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result
         call.leaves_rest(true);
         return Ok(reply::reject(call, head.headers, Rejection::BodyTooLarge));
     }
-    let connection = &call.connection;
-    let mut exchange = call.http().dispatch.begin(call.id, connection.listener, connection.key.get());
-    head::fill(&mut exchange, &head, connection.ends.get(), is_upgrade);
-    if connection.has_tls() || !connection.site.proxies.is_empty() {
-        connection.show_transport(&mut exchange, &head.headers);
-    }
+    let mut exchange = begin_exchange(&call, &head, said, is_upgrade);
     let mut headers = head.headers;
     // A head in hyper's first buffer is small: what its exchange holds of earlier use has been the pool's.
-    if !connection.has_small_buffer() {
+    if !call.connection.has_small_buffer() {
         if let Err(rejection) = call.hold_request(&mut exchange, 0) {
             call.http().dispatch.finish(exchange);
             call.leaves_rest(has_body);
@@ -152,6 +154,20 @@ async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result
         Err(Unanswered::Overdue) => Ok(overdue(call, headers, false)),
         Err(Unanswered::Refused(unasked)) => Ok(busy(call, unasked, headers, false)),
     }
+}
+
+/// The exchange of a request, with its head and with what is known of its client.
+fn begin_exchange(call: &Call, head: &Parts, said: Option<Box<Said>>, is_upgrade: bool) -> Box<Exchange> {
+    let connection = &call.connection;
+    let mut exchange = call.http().dispatch.begin(call.id, connection.listener, connection.key.get());
+    let ends = said.as_deref().map_or_else(|| connection.ends.get(), supervised::ends);
+    head::fill(&mut exchange, head, ends, is_upgrade);
+    if let Some(said) = said {
+        supervised::show(&mut exchange, *said);
+    } else if connection.has_tls() || !connection.site.proxies.is_empty() {
+        connection.show_transport(&mut exchange, &head.headers);
+    }
+    exchange
 }
 
 /// Whether the page that opens a WebSocket may not do so.

@@ -33,8 +33,21 @@ pub struct Site {
     pub origins: Option<OriginPolicy>,
     /// Whether replies of the application tell the request's id, in `X-Request-Id`.
     pub tells_request_id: bool,
+    /// Who connects.
+    pub callers: Callers,
     /// Who is told, with a line, of what a person who runs the server wants to know.
     pub notice: Notice,
+}
+
+/// Who connects to a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Callers {
+    /// Clients, and proxies for them.
+    #[default]
+    Clients,
+    /// The supervisor of this process: it says of each request whose it is, its connections are not ended for being idle or slow, and
+    /// nobody else is listened to. [`Server::listen_inherited`](crate::Server::listen_inherited) sets it.
+    Supervisor,
 }
 
 /// Where requests in the clear are sent on to.
@@ -48,6 +61,11 @@ pub struct Redirect {
 }
 
 impl Site {
+    /// Whether all who connect are the supervisor of this process.
+    pub(crate) fn is_supervised(&self) -> bool {
+        self.callers == Callers::Supervisor
+    }
+
     /// Whether something is said before the first request.
     pub(crate) fn greets(&self) -> bool {
         self.tls.is_some() || self.proxy_protocol

@@ -98,6 +98,14 @@ impl Arrival {
         }
     }
 
+    /// Whether it comes from who may be the supervisor of this process.
+    pub(crate) fn is_of_supervisor(&self) -> bool {
+        match self {
+            Arrival::Tcp(..) => false,
+            Arrival::Unix(socket) => rookery_worker::is_own(socket.as_fd()),
+        }
+    }
+
     /// Takes it in, with its place among the connections of its address, to be spoken to in the clear or with TLS. An error
     /// means that the client has gone.
     pub(crate) fn welcome(

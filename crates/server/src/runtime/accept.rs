@@ -65,6 +65,10 @@ pub(super) async fn accept(shared: Rc<Shared>, acceptor: Acceptor, listener: Lis
 
 fn welcome(shared: &Rc<Shared>, arrival: Arrival, listener: ListenerId, site: &Site) -> io::Result<()> {
     let (peers, limits) = (&shared.peers, &shared.peers.limits);
+    if site.is_supervised() && !arrival.is_of_supervisor() {
+        // It is told nothing.
+        return Ok(());
+    }
     let tls = site.tls.as_ref();
     let refusal = |answer| if tls.is_some() { ALERT } else { answer };
     let of_address = match arrival.remote() {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
 use rookery_error::Reports;
@@ -12,6 +12,7 @@ use rookery_exchange::{AppWaker, Budget, Link, ListenerId};
 use super::io_thread::{Setup, run};
 use super::listen_error::ListenError;
 use super::orders::{Control, Order};
+use super::supervision::Supervision;
 use crate::application::application::MakeApplication;
 use crate::blocking::thread::with_signals_blocked;
 use crate::config::Config;
@@ -29,6 +30,7 @@ pub(super) struct Core {
     pub(super) log: Arc<CurrentLog>,
     pub(super) reports: Arc<Reports<Rejection>>,
     pub(super) budget: Arc<Budget>,
+    supervision: OnceLock<Arc<Supervision>>,
     thread: Mutex<Option<Thread>>,
 }
 
@@ -55,6 +57,7 @@ impl Core {
             config,
             log: Arc::default(),
             reports: Arc::new(Reports::new()),
+            supervision: OnceLock::new(),
             thread: Mutex::new(None),
         }
     }
@@ -62,15 +65,31 @@ impl Core {
     /// Gives a socket to the I/O thread, which is started if none runs.
     pub(super) fn start(&self, bound: Bound, site: Site) -> Result<ListenerId, ListenError> {
         let listener = NEXT_LISTENER.fetch_add(1, Ordering::Relaxed);
-        let (done, listens) = mpsc::channel();
-        let mut order = Order::Listen { listener, bound, site, done };
+        self.start_with(|done| Order::Listen { listener, bound, site, done })?;
+        Ok(listener)
+    }
+
+    /// Has the I/O thread, which is started if none runs, hear the supervisor of the process. Before anything else is asked of it.
+    pub(super) fn attend(&self, supervision: Arc<Supervision>) -> Result<(), ListenError> {
+        // A second one is the same: a process has one supervisor.
+        let _ = self.supervision.set(supervision);
+        self.start_with(|done| Order::Attend { done })
+    }
+
+    /// Gives an order to the I/O thread, which is started if none runs, and waits until it has been carried out.
+    fn start_with(
+        &self,
+        order: impl FnOnce(mpsc::Sender<io::Result<()>>) -> Order,
+    ) -> Result<(), ListenError> {
+        let (done, carried_out) = mpsc::channel();
+        let mut order = order(done);
         let mut thread = self.thread();
         if let Some(running) = &*thread {
             let control = Arc::clone(&running.control);
             match control.push(order) {
                 Ok(()) => {
                     drop(thread);
-                    return started(listener, &listens, &control);
+                    return started(&carried_out, &control);
                 }
                 Err(refused) => order = refused,
             }
@@ -89,6 +108,7 @@ impl Core {
             log: Arc::clone(&self.log),
             reports: Arc::clone(&self.reports),
             budget: Arc::clone(&self.budget),
+            supervision: self.supervision.get().cloned(),
         };
         let theirs = Arc::clone(&control);
         let handle = with_signals_blocked(|| {
@@ -97,7 +117,7 @@ impl Core {
         .map_err(ListenError::Thread)?;
         *thread = Some(Thread { control: Arc::clone(&control), handle });
         drop(thread);
-        started(listener, &listens, &control)
+        started(&carried_out, &control)
     }
 
     /// Gives an order and waits until it has been carried out; `None` when there is no thread to carry it out.
@@ -124,14 +144,10 @@ impl Core {
     }
 }
 
-/// Waits until the I/O thread listens.
-fn started(
-    listener: ListenerId,
-    listens: &mpsc::Receiver<io::Result<()>>,
-    control: &Control,
-) -> Result<ListenerId, ListenError> {
-    match listens.recv() {
-        Ok(Ok(())) => Ok(listener),
+/// Waits until the I/O thread has done what it was started for.
+fn started(carried_out: &mpsc::Receiver<io::Result<()>>, control: &Control) -> Result<(), ListenError> {
+    match carried_out.recv() {
+        Ok(Ok(())) => Ok(()),
         Ok(Err(source)) => Err(ListenError::Thread(source)),
         // It dropped the order: it has ended.
         Err(mpsc::RecvError) => Err(ListenError::Thread(control.failure())),

@@ -23,10 +23,12 @@ use super::clocks;
 use super::drain;
 use super::orders::{Control, Order};
 use super::shared::Shared;
+use super::supervision::{self, Supervision};
 use crate::application::application::{Application, MakeApplication};
 use crate::config::Limits;
 use crate::net::listen::Acceptor;
 use crate::observe::access_log::entry::CurrentLog;
+use crate::peers::table::Peers;
 use crate::rejection::Rejection;
 
 /// Threads for what blocks: files and spools. More would only wait for the same disk.
@@ -67,12 +69,13 @@ pub(super) struct Setup {
     pub(super) log: Arc<CurrentLog>,
     pub(super) reports: Arc<Reports<Rejection>>,
     pub(super) budget: Arc<Budget>,
+    pub(super) supervision: Option<Arc<Supervision>>,
 }
 
 /// Runs the I/O thread until there is no listener and no connection. When it cannot go on, every connection is closed,
 /// whoever waits for it hears of it, and so does the application ([`Link::fail`]).
 pub(super) fn run(setup: Setup, control: &Control) {
-    let Setup { link, application, limits, log, reports, budget } = setup;
+    let Setup { link, application, limits, log, reports, budget, supervision } = setup;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -102,9 +105,11 @@ pub(super) fn run(setup: Setup, control: &Control) {
         Some(make) => runtime.block_on(async { make(waker) }),
         None => Box::new(Arc::clone(&link)),
     };
-    let shared = Shared::new(application, limits, log, reports, budget);
+    let scoreboard = supervision.as_ref().map(|supervision| Arc::clone(supervision.scoreboard()));
+    let shared = Shared::new(application, limits, log, reports, budget, scoreboard);
     SHARED.set(Some((Rc::clone(&shared), Arc::clone(&drain))));
-    let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(carry_out(&shared, &drain, control))));
+    let outcome =
+        catch_unwind(AssertUnwindSafe(|| runtime.block_on(carry_out(&shared, &drain, control, supervision))));
     SHARED.set(None);
     let failure = outcome.err().map(|panic| text_of(&*panic));
     if let Some(failure) = &failure {
@@ -165,8 +170,104 @@ fn after_sleep() {
     });
 }
 
-async fn carry_out(shared: &Rc<Shared>, drain: &Arc<Notify>, control: &Control) {
-    let mut vital = [
+async fn carry_out(
+    shared: &Rc<Shared>,
+    drain: &Arc<Notify>,
+    control: &Control,
+    supervision: Option<Arc<Supervision>>,
+) {
+    let mut vital = start_vital(shared, drain);
+    let peers = &shared.peers;
+    let mut listeners: HashMap<ListenerId, Listening> = HashMap::new();
+    let mut attending =
+        supervision.map(|supervision| tokio::task::spawn_local(supervision::attend(supervision)));
+    loop {
+        // Before the look, so that an end between the look and the wait is not missed.
+        let gone = peers.gone.notified();
+        while let Some(order) = control.pop() {
+            match order {
+                Order::Listen { listener, bound, site, done } => {
+                    // Whoever asked waits for it.
+                    let _ = done.send(Acceptor::new(bound).map(|acceptor| {
+                        let tls = site.tls.clone();
+                        let accepting = accept::accept(Rc::clone(shared), acceptor, listener, site);
+                        let listening = Listening {
+                            accepting: tokio::task::spawn_local(accepting),
+                            looking: tls
+                                .map(|tls| tokio::task::spawn_local(accept::look_after_certificates(tls))),
+                        };
+                        listeners.insert(listener, listening);
+                    }));
+                }
+                Order::Attend { done } => {
+                    // It is, or has been to the end.
+                    let _ = done.send(Ok(()));
+                }
+                Order::Unattend { done } => {
+                    if let Some(attending) = attending.take() {
+                        attending.abort();
+                        // Cancelled, as asked.
+                        let _ = attending.await;
+                    }
+                    if listeners.is_empty() && peers.len() == 0 && control.finish() {
+                        let _ = done.send(());
+                        return;
+                    }
+                    let _ = done.send(());
+                }
+                Order::Count { listener, done } => {
+                    // Whoever asked waits for it.
+                    let _ = done.send(peers.len_of(listener));
+                }
+                Order::Drain { listener, done } => {
+                    if let Some(listening) = listeners.remove(&listener) {
+                        listening.end().await;
+                    }
+                    drain::say_goodbye(peers, listener);
+                    let _ = done.send(());
+                }
+                Order::Stop { listener, done } => {
+                    if let Some(listening) = listeners.remove(&listener) {
+                        listening.end().await;
+                    }
+                    drain::say_goodbye(peers, listener);
+                    drain::stop(peers, listener, peers.limits.stop_time).await;
+                    if is_idle(attending.as_ref(), &listeners, peers) && control.finish() {
+                        let _ = done.send(());
+                        return;
+                    }
+                    let _ = done.send(());
+                }
+                Order::Break { done } => {
+                    drop(done);
+                    panic!("broken for a test");
+                }
+                Order::Halt { done } => {
+                    for (_, listening) in listeners.drain() {
+                        listening.end().await;
+                    }
+                    let _ = control.finish();
+                    let _ = done.send(());
+                    return;
+                }
+            }
+        }
+        if is_idle(attending.as_ref(), &listeners, peers) && control.finish() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = control.came.notified() => {}
+            () = gone => {}
+            // Without one of these tasks nobody would be served any more.
+            panic = first_panic(&mut vital, &mut attending, &mut listeners) => resume_unwind(panic),
+        }
+    }
+}
+
+/// Starts what everything else needs.
+fn start_vital(shared: &Rc<Shared>, drain: &Arc<Notify>) -> [JoinHandle<()>; 4] {
+    [
         tokio::task::spawn_local(clocks::look_after_application(Rc::clone(&shared.dispatch))),
         tokio::task::spawn_local(clocks::sweep(Rc::clone(&shared.peers))),
         tokio::task::spawn_local({
@@ -188,80 +289,22 @@ async fn carry_out(shared: &Rc<Shared>, drain: &Arc<Notify>, control: &Control) 
                 }
             }
         }),
-    ];
-    let peers = &shared.peers;
-    let mut listeners: HashMap<ListenerId, Listening> = HashMap::new();
-    loop {
-        // Before the look, so that an end between the look and the wait is not missed.
-        let gone = peers.gone.notified();
-        while let Some(order) = control.pop() {
-            match order {
-                Order::Listen { listener, bound, site, done } => {
-                    // Whoever asked waits for it.
-                    let _ = done.send(Acceptor::new(bound).map(|acceptor| {
-                        let tls = site.tls.clone();
-                        let accepting = accept::accept(Rc::clone(shared), acceptor, listener, site);
-                        let listening = Listening {
-                            accepting: tokio::task::spawn_local(accepting),
-                            looking: tls
-                                .map(|tls| tokio::task::spawn_local(accept::look_after_certificates(tls))),
-                        };
-                        listeners.insert(listener, listening);
-                    }));
-                }
-                Order::Count { listener, done } => {
-                    // Whoever asked waits for it.
-                    let _ = done.send(peers.len_of(listener));
-                }
-                Order::Drain { listener, done } => {
-                    if let Some(listening) = listeners.remove(&listener) {
-                        listening.end().await;
-                    }
-                    drain::say_goodbye(peers, listener);
-                    let _ = done.send(());
-                }
-                Order::Stop { listener, done } => {
-                    if let Some(listening) = listeners.remove(&listener) {
-                        listening.end().await;
-                    }
-                    drain::say_goodbye(peers, listener);
-                    drain::stop(peers, listener, peers.limits.stop_time).await;
-                    if listeners.is_empty() && peers.len() == 0 && control.finish() {
-                        let _ = done.send(());
-                        return;
-                    }
-                    let _ = done.send(());
-                }
-                Order::Break { done } => {
-                    drop(done);
-                    panic!("broken for a test");
-                }
-                Order::Halt { done } => {
-                    for (_, listening) in listeners.drain() {
-                        listening.end().await;
-                    }
-                    let _ = control.finish();
-                    let _ = done.send(());
-                    return;
-                }
-            }
-        }
-        if listeners.is_empty() && peers.len() == 0 && control.finish() {
-            return;
-        }
-        tokio::select! {
-            biased;
-            () = control.came.notified() => {}
-            () = gone => {}
-            // Without one of these tasks nobody would be served any more.
-            panic = first_panic(&mut vital, &mut listeners) => resume_unwind(panic),
-        }
-    }
+    ]
+}
+
+/// Whether there is nothing for the thread to do, nor to wait for.
+fn is_idle(
+    attending: Option<&JoinHandle<()>>,
+    listeners: &HashMap<ListenerId, Listening>,
+    peers: &Peers,
+) -> bool {
+    attending.is_none() && listeners.is_empty() && peers.len() == 0
 }
 
 /// Waits for the panic of a task that never ends otherwise.
 async fn first_panic(
     vital: &mut [JoinHandle<()>],
+    attending: &mut Option<JoinHandle<()>>,
     listeners: &mut HashMap<ListenerId, Listening>,
 ) -> Box<dyn Any + Send> {
     poll_fn(|cx| {
@@ -271,6 +314,13 @@ async fn first_panic(
                 if let Ok(panic) = error.try_into_panic() {
                     return Poll::Ready(panic);
                 }
+            }
+        }
+        // It ends with its supervisor, and may not be polled after that.
+        if let Some(Poll::Ready(over)) = attending.as_mut().map(|task| Pin::new(task).poll(cx)) {
+            *attending = None;
+            if let Some(panic) = over.err().and_then(|error| error.try_into_panic().ok()) {
+                return Poll::Ready(panic);
             }
         }
         Poll::Pending

@@ -11,7 +11,9 @@ mod listener;
 mod orders;
 mod server;
 mod shared;
+mod supervision;
 
 pub use self::listen_error::ListenError;
 pub use self::listener::Listener;
 pub use self::server::Server;
+pub use self::supervision::{Request as SupervisorRequest, Supervision};

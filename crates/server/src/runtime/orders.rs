@@ -13,12 +13,38 @@ use crate::net::listen::Bound;
 /// What the I/O thread is told to do.
 #[derive(Debug)]
 pub(super) enum Order {
-    Listen { listener: ListenerId, bound: Bound, site: Site, done: mpsc::Sender<io::Result<()>> },
-    Drain { listener: ListenerId, done: mpsc::Sender<()> },
-    Count { listener: ListenerId, done: mpsc::Sender<usize> },
-    Stop { listener: ListenerId, done: mpsc::Sender<()> },
-    Halt { done: mpsc::Sender<()> },
-    Break { done: mpsc::Sender<()> },
+    Listen {
+        listener: ListenerId,
+        bound: Bound,
+        site: Site,
+        done: mpsc::Sender<io::Result<()>>,
+    },
+    /// Hear the supervisor of the process.
+    Attend {
+        done: mpsc::Sender<io::Result<()>>,
+    },
+    /// Do not any more.
+    Unattend {
+        done: mpsc::Sender<()>,
+    },
+    Drain {
+        listener: ListenerId,
+        done: mpsc::Sender<()>,
+    },
+    Count {
+        listener: ListenerId,
+        done: mpsc::Sender<usize>,
+    },
+    Stop {
+        listener: ListenerId,
+        done: mpsc::Sender<()>,
+    },
+    Halt {
+        done: mpsc::Sender<()>,
+    },
+    Break {
+        done: mpsc::Sender<()>,
+    },
 }
 
 /// How orders reach the I/O thread.

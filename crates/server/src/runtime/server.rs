@@ -13,11 +13,13 @@ use super::core::Core;
 use super::listen_error::ListenError;
 use super::listener::Listener;
 use super::orders::Order;
+use super::supervision::Supervision;
 use crate::application::application::{Application, MakeApplication};
 use crate::application::closure::{Answering, Closure};
 use crate::config::Config;
-use crate::http::site::Site;
+use crate::http::site::{Callers, Site};
 use crate::net::listen::{self, Bound};
+use crate::net::proxies::Proxies;
 use crate::net::{descriptor, unix};
 use crate::observe::access_log::AccessLog;
 use crate::rejection::Rejection;
@@ -110,6 +112,45 @@ impl Server {
             .map_err(|source| ListenError::Bind { address: path.display().to_string(), source })?;
         let id = self.core.start(Bound::Unix(socket), site).inspect_err(|_| file.remove())?;
         Ok(Listener::new(&self.core, id, None, Some(file)))
+    }
+
+    /// Listens on the socket that the supervisor of this process has made and passes requests on to. What is said there of a client is
+    /// what [`Call`](rookery_worker::Call) says; [`Site::tls`], [`Site::proxies`] and [`Site::proxy_protocol`] are the supervisor's and
+    /// not heeded. The socket outlives the listener: what connects after that waits for the next one.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn listen_inherited(&self, supervision: &Supervision, site: Site) -> Result<Listener, ListenError> {
+        descriptor::raise_limit(self.core.config.limits.connections);
+        let site = Site {
+            callers: Callers::Supervisor,
+            tls: None,
+            redirect: None,
+            proxies: Proxies::default(),
+            proxy_protocol: false,
+            ..site
+        };
+        let socket = supervision.socket().map_err(|source| ListenError::Bind {
+            address: "the socket of this worker".to_owned(),
+            source,
+        })?;
+        let id = self.core.start(Bound::Unix(socket), site)?;
+        Ok(Listener::new(&self.core, id, None, None))
+    }
+
+    /// Has the I/O thread hear the supervisor of this process, from now on and whether there are listeners or not, and tell it by the
+    /// scoreboard what the application is handed. To be called before anything listens.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn attend(&self, supervision: Arc<Supervision>) -> Result<(), ListenError> {
+        self.core.attend(supervision)
+    }
+
+    /// Does not hear the supervisor any more: the I/O thread may end.
+    pub fn unattend(&self) {
+        self.core.order(|done| Order::Unattend { done });
+        self.core.join_if_over(false);
     }
 
     /// Makes the I/O thread panic, so that an application can test what it does then.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rookery_error::Reports;
 use rookery_exchange::{Budget, Command, StreamId};
+use rookery_worker::Scoreboard;
 
 use crate::application::application::Application;
 use crate::application::dispatch::{Answer, Dispatch, is_accepted, is_streamed};
@@ -36,8 +37,9 @@ impl Shared {
         log: Arc<CurrentLog>,
         reports: Arc<Reports<Rejection>>,
         budget: Arc<Budget>,
+        scoreboard: Option<Arc<Scoreboard>>,
     ) -> Rc<Shared> {
-        let dispatch = Dispatch::new(application, limits.pool_bytes, Arc::clone(&budget));
+        let dispatch = Dispatch::new(application, limits.pool_bytes, Arc::clone(&budget), scoreboard);
         let peers = Peers::new(limits, budget);
         let scratch = Scratch::new();
         let websockets = WebSockets::new(WebSocketShared::new(

@@ -25,7 +25,10 @@ impl WebSockets {
 
     /// Opens the WebSocket that an exchange has accepted; [`spawn`](super::driver::spawn) starts it.
     pub(crate) fn open(&self, exchange: &Exchange) {
-        self.open.borrow_mut().insert(exchange.id(), Mailbox::new(&self.shared, exchange));
+        let before = self.open.borrow_mut().insert(exchange.id(), Mailbox::new(&self.shared, exchange));
+        if let Some(board) = self.shared.dispatch.scoreboard.as_ref().filter(|_| before.is_none()) {
+            board.open_session();
+        }
     }
 
     /// An open one.
@@ -35,7 +38,10 @@ impl WebSockets {
 
     /// Forgets one that has ended.
     pub(crate) fn forget(&self, id: SocketId) {
-        self.open.borrow_mut().remove(&id);
+        let open = self.open.borrow_mut().remove(&id);
+        if let Some(board) = self.shared.dispatch.scoreboard.as_ref().filter(|_| open.is_some()) {
+            board.close_session();
+        }
     }
 
     /// Wakes one when the application has taken messages.

@@ -31,6 +31,7 @@ mod slow;
 mod spool;
 mod stopping;
 mod streams;
+mod supervised;
 mod support;
 mod tls;
 mod tls_certificates;

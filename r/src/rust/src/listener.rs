@@ -10,7 +10,8 @@ use std::sync::Arc;
 use rookery_exchange::ListenerId;
 use rookery_server::tls::Tls;
 use rookery_server::{
-    ListenError, Listener, Notice, OriginPolicy, Proxies, Redirect, Site, SpoolFolder, literal_address,
+    Callers, ListenError, Listener, Notice, OriginPolicy, Proxies, Redirect, Site, SpoolFolder,
+    literal_address,
 };
 
 use crate::core::{self, Core};
@@ -116,6 +117,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
         proxy_protocol: setup.has_proxy_header != 0,
         origins: (setup.checks_origins != 0).then_some(policy),
         redirect: None,
+        callers: Callers::Clients,
         notice: Notice(tell),
     })
 }

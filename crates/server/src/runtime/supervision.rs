@@ -1,0 +1,106 @@
+//! The supervisor of the process: what it asks over the control channel is heard on the I/O thread, whatever the application does.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+
+use rookery_worker::{Control, Inherited, Message, Received, Scoreboard};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::net::descriptor::CloseInChild;
+
+/// What a supervisor asks of its worker. What is a question alone is answered here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// To end as a signal has it end.
+    Drain,
+    /// The same, and to be over within [`END_WITHIN`](rookery_worker::END_WITHIN).
+    Stop,
+    /// To interrupt what the application runs.
+    Interrupt,
+    /// Nothing any more, for it has gone: to be over as after [`Stop`](Self::Stop).
+    Gone,
+}
+
+/// What ties the servers of a process to its supervisor ([`Server::attend`](crate::Server::attend)).
+pub struct Supervision {
+    // Before the descriptors: one that was closed may be somebody else's by now.
+    _close_in_child: [CloseInChild; 2],
+    listener: UnixListener,
+    control: Control,
+    scoreboard: Arc<Scoreboard>,
+    hear: Box<dyn Fn(Request) + Send + Sync>,
+}
+
+impl Supervision {
+    /// Of what the process was given. `hear` is told what the supervisor asks, on the I/O thread, and must not block.
+    pub fn new(inherited: Inherited, hear: impl Fn(Request) + Send + Sync + 'static) -> Supervision {
+        let Inherited { listener, control, scoreboard } = inherited;
+        let close_in_child = [CloseInChild::new(&control), CloseInChild::new(&listener)];
+        let scoreboard = Arc::new(scoreboard);
+        Supervision { _close_in_child: close_in_child, listener, control, scoreboard, hear: Box::new(hear) }
+    }
+
+    /// The socket that the process was given, to be listened on.
+    pub(super) fn socket(&self) -> io::Result<UnixListener> {
+        self.listener.try_clone()
+    }
+
+    /// Where the supervisor reads what the application does.
+    pub fn scoreboard(&self) -> &Arc<Scoreboard> {
+        &self.scoreboard
+    }
+
+    /// Tells the supervisor something, from any thread.
+    ///
+    /// # Errors
+    /// When it reads nothing, or has gone; then the I/O thread hears of it as well.
+    pub fn tell(&self, message: Message) -> io::Result<()> {
+        self.control.send(message)
+    }
+}
+
+impl fmt::Debug for Supervision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Supervision").field("control", &self.control).finish_non_exhaustive()
+    }
+}
+
+/// What the runtime watches.
+struct Watched(Arc<Supervision>);
+
+impl AsRawFd for Watched {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.control.as_raw_fd()
+    }
+}
+
+/// Hears the supervisor until it has gone. Inside a runtime, which may end before: then it is heard by the next.
+pub(super) async fn attend(supervision: Arc<Supervision>) {
+    let hear = |request| (supervision.hear)(request);
+    // SAFETY: the descriptor is open and the same for as long as the value that is watched lives.
+    let watched =
+        unsafe { AsyncFd::register_with_interest(Watched(Arc::clone(&supervision)), Interest::READABLE) };
+    let Ok(watched) = watched else {
+        // Nobody would hear of its end.
+        return hear(Request::Gone);
+    };
+    loop {
+        let Ok(mut ready) = watched.readable().await else { return };
+        match supervision.control.receive() {
+            // One that does not read is not answered; when it has gone, that is the next thing to be received.
+            Received::Message(Message::Ping(number)) => drop(supervision.tell(Message::Pong(number))),
+            Received::Message(Message::Drain) => hear(Request::Drain),
+            Received::Message(Message::Stop) => hear(Request::Stop),
+            Received::Message(Message::Interrupt) => hear(Request::Interrupt),
+            // What only a worker says, or one of another version: there is nothing that it could be told of it.
+            Received::Message(Message::Pong(_) | Message::Ready { .. } | Message::Leaving)
+            | Received::Malformed => {}
+            Received::Nothing => ready.clear_ready(),
+            Received::End => return hear(Request::Gone),
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! A server in a worker: on a socket that it was given, heard and read by a supervisor.
+
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rookery_exchange::{Command, Event, Exchange, QueueLimits};
+use rookery_server::access_log::AccessLog;
+use rookery_server::{Config, Limits, Listener, Proxies, Server, Site, Supervision, SupervisorRequest};
+use rookery_worker::{
+    CALL_HEADER, Call, Client as Certificate, Control, Inherited, Message, Received, Scoreboard, Ticket,
+};
+
+use crate::application::{Application, NoWaker};
+use crate::support::{App, Client, PATIENCE, echo, until};
+
+/// Both sides of a worker.
+struct Worker {
+    // What it serves goes before the server.
+    application: Option<Application>,
+    listener: Option<Listener>,
+    server: Server,
+    supervision: Arc<Supervision>,
+    path: PathBuf,
+    control: Control,
+    board: Scoreboard,
+    asked: Receiver<SupervisorRequest>,
+    _folder: tempfile::TempDir,
+}
+
+impl Worker {
+    fn new(config: Config, handler: impl FnMut(&rookery_exchange::Link, Event) + Send + 'static) -> Worker {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("worker");
+        let listener = UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let (control, theirs) = Control::pair().unwrap();
+        let (board, memory) = Scoreboard::create().unwrap();
+        let (asks, asked) = mpsc::channel();
+        let inherited = Inherited {
+            listener,
+            control: Control::attach(theirs).unwrap(),
+            scoreboard: Scoreboard::attach(&memory).unwrap(),
+        };
+        let supervision = Arc::new(Supervision::new(inherited, move |request| {
+            // A test that is over does not listen.
+            let _ = asks.send(request);
+        }));
+        let server = Server::new(config, Box::new(NoWaker));
+        server.attend(Arc::clone(&supervision)).unwrap();
+        let application = Some(Application::start(&server, handler));
+        let mut worker = Worker {
+            application,
+            listener: None,
+            server,
+            supervision,
+            path,
+            control,
+            board,
+            asked,
+            _folder: folder,
+        };
+        worker.listen(Site::default());
+        worker
+    }
+
+    fn listen(&mut self, site: Site) {
+        self.listener = Some(self.server.listen_inherited(&self.supervision, site).unwrap());
+    }
+
+    fn connect(&self) -> Client {
+        let socket = UnixStream::connect(&self.path).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        // What is read and written is the same.
+        Client { socket: TcpStream::from(OwnedFd::from(socket)), tls: None, read: Vec::new() }
+    }
+
+    /// What comes over the control channel.
+    fn told(&self) -> Received {
+        let mut told = Received::Nothing;
+        until("nothing is told", || {
+            told = self.control.receive();
+            told != Received::Nothing
+        });
+        told
+    }
+
+    fn is_pinged(&self, number: u64) {
+        self.control.send(Message::Ping(number)).unwrap();
+        assert_eq!(self.told(), Received::Message(Message::Pong(number)));
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        drop(self.application.take());
+        drop(self.listener.take());
+    }
+}
+
+/// Says whose the request is, what it is called, and what the application sees of the headers.
+fn whose(exchange: &mut Exchange) {
+    let end = |end: Option<SocketAddr>| end.map_or_else(|| "-".to_owned(), |end| end.to_string());
+    let client = exchange.client().map_or_else(String::new, |client| format!(" {}", client.subject));
+    let names: Vec<_> =
+        exchange.headers().map(|header| String::from_utf8_lossy(header.name).into_owned()).collect();
+    let text = format!(
+        "{} {} {} {} {}{client}\n{}",
+        end(exchange.remote()),
+        end(exchange.local()),
+        exchange.is_https(),
+        exchange.ticket(),
+        String::from_utf8_lossy(exchange.request_id().as_bytes()),
+        names.join(" "),
+    );
+    exchange.begin_reply(200);
+    exchange.set_reply_body(text.as_bytes());
+}
+
+fn get(client: &mut Client, lines: &str) -> (u16, String) {
+    client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
+    let reply = client.reply().expect("a reply");
+    (reply.status, String::from_utf8(reply.body).unwrap())
+}
+
+fn call() -> Call {
+    Call {
+        ticket: Ticket::new(3, 1),
+        is_https: true,
+        remote: Some("192.0.2.7:12345".parse().unwrap()),
+        local: Some("[2001:db8::1]:443".parse().unwrap()),
+        id: Some("abc-1".to_owned()),
+        client: Some(Certificate { fingerprint: "a".repeat(64), subject: "CN=Ada \u{e9}".to_owned() }),
+    }
+}
+
+#[test]
+fn the_supervisor_says_of_each_request_whose_it_is() {
+    let worker = Worker::new(Config::default(), echo(whose));
+    let mut client = worker.connect();
+    // What the client says of itself is in the request as well, and is not believed.
+    let lines = "X-Forwarded-Proto: http\r\nX-Request-Id: theirs\r\n";
+    let said = format!("{CALL_HEADER}: {}\r\n{lines}", call());
+    let word = Ticket::new(3, 1).unwrap().word();
+    assert_eq!(
+        get(&mut client, &said),
+        (
+            200,
+            format!(
+                "192.0.2.7:12345 [2001:db8::1]:443 true {word} abc-1 CN=Ada \u{e9}\nhost x-forwarded-proto x-request-id"
+            )
+        )
+    );
+    // The next over the same connection is somebody else's, and of the one before nothing is left.
+    let (_, body) = get(&mut client, &format!("{CALL_HEADER}: {}\r\n", Call::default()));
+    assert!(body.starts_with("- - false 0 ") && !body.contains("abc-1"), "{body}");
+    assert!(body.ends_with("\nhost"), "{body}");
+    // Nothing is said: a person at the socket.
+    let (_, body) = get(&mut client, "X-Request-Id: theirs\r\nX-Forwarded-Proto: https\r\n");
+    assert!(body.starts_with("- - false 0 ") && !body.contains("theirs"), "{body}");
+}
+
+#[test]
+fn what_no_supervisor_says_is_refused() {
+    let worker = Worker::new(Config::default(), echo(whose));
+    for lines in [
+        format!("{CALL_HEADER}: 1 - http\r\n"),
+        format!("{CALL_HEADER}: \r\n"),
+        format!("{CALL_HEADER}: {}\r\n{CALL_HEADER}: {}\r\n", call(), call()),
+    ] {
+        let (status, body) = get(&mut worker.connect(), &lines);
+        assert_eq!(status, 400, "{body}");
+    }
+}
+
+#[test]
+fn nobody_else_is_believed() {
+    let app = App::with(Config::default(), Site::default(), echo(whose));
+    let (_, body) = get(&mut app.connect(), &format!("{CALL_HEADER}: {}\r\n", call()));
+    assert!(body.starts_with("127.0.0.1:") && body.contains(" false 0 "), "{body}");
+    assert!(body.ends_with("\nhost rookery-call"), "{body}");
+    // A proxy over a Unix socket is no supervisor.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let site = Site { proxies: Proxies::of(["unix"]).unwrap(), ..Site::default() };
+    let _listener = app.server.listen_unix(&path, None, site).unwrap();
+    let socket = UnixStream::connect(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut client = Client { socket: TcpStream::from(OwnedFd::from(socket)), tls: None, read: Vec::new() };
+    let (_, body) = get(&mut client, &format!("{CALL_HEADER}: {}\r\n", call()));
+    assert!(body.starts_with("- - false 0 "), "{body}");
+}
+
+#[test]
+fn the_log_has_the_client_and_what_the_supervisor_calls_its_request() {
+    let worker = Worker::new(Config::default(), echo(whose));
+    let log = Arc::new(AccessLog::read());
+    worker.server.set_access_log(Some(Arc::clone(&log)));
+    get(&mut worker.connect(), &format!("{CALL_HEADER}: {}\r\n", call()));
+    let mut records = Vec::new();
+    until("no line", || {
+        records.extend(std::iter::from_fn(|| log.take()));
+        !records.is_empty()
+    });
+    assert_eq!(records[0].remote, call().remote);
+    assert_eq!(records[0].request_id, b"abc-1");
+}
+
+/// What a supervisor keeps for the next request is not closed in its face.
+#[test]
+fn an_idle_connection_of_the_supervisor_is_kept() {
+    let short = Duration::from_millis(50);
+    let limits = Limits { idle_time: short, head_time: short, ..Limits::default() };
+    let worker = Worker::new(Config { limits: limits.clone(), ..Config::default() }, echo(whose));
+    let mut kept = worker.connect();
+    get(&mut kept, "");
+    let mut new = worker.connect();
+    // A client's is closed meanwhile.
+    let app = App::with(Config { limits, ..Config::default() }, Site::default(), echo(whose));
+    let mut client = app.connect();
+    get(&mut client, "");
+    assert!(client.is_closed());
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(get(&mut kept, "").0, 200);
+    assert_eq!(get(&mut new, "").0, 200);
+}
+
+#[test]
+fn a_ping_is_answered_while_the_application_is_busy() {
+    let (begun, has_begun) = mpsc::channel();
+    let (go_on, goes_on): (Sender<()>, Receiver<()>) = mpsc::channel();
+    let worker = Worker::new(
+        Config::default(),
+        echo(move |exchange| {
+            begun.send(()).unwrap();
+            goes_on.recv().unwrap();
+            exchange.begin_reply(204);
+        }),
+    );
+    worker.is_pinged(1);
+    let mut clients = [worker.connect(), worker.connect()];
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    has_begun.recv_timeout(PATIENCE).unwrap();
+    until("both are handed over", || worker.board.read().handed == 2);
+    for number in 2..20 {
+        worker.is_pinged(number);
+    }
+    for client in &mut clients {
+        go_on.send(()).unwrap();
+        assert_eq!(client.reply().unwrap().status, 204);
+    }
+}
+
+#[test]
+fn what_the_supervisor_asks_is_heard_with_and_without_listeners() {
+    let mut worker = Worker::new(Config::default(), echo(whose));
+    let ask = |worker: &Worker, message, expected| {
+        worker.control.send(message).unwrap();
+        assert_eq!(worker.asked.recv_timeout(PATIENCE), Ok(expected));
+    };
+    ask(&worker, Message::Drain, SupervisorRequest::Drain);
+    ask(&worker, Message::Interrupt, SupervisorRequest::Interrupt);
+    worker.listener.take().unwrap().stop();
+    ask(&worker, Message::Stop, SupervisorRequest::Stop);
+    worker.is_pinged(7);
+    // What only a worker says.
+    worker.control.send(Message::Leaving).unwrap();
+    worker.is_pinged(8);
+    // Its end is heard once.
+    let (nobody, _) = Control::pair().unwrap();
+    drop(std::mem::replace(&mut worker.control, nobody));
+    assert_eq!(worker.asked.recv_timeout(PATIENCE), Ok(SupervisorRequest::Gone));
+    worker.listen(Site::default());
+    assert_eq!(get(&mut worker.connect(), "").0, 200);
+    assert!(worker.asked.try_recv().is_err());
+}
+
+#[test]
+fn who_is_not_attended_any_more_is_not_answered() {
+    let worker = Worker::new(Config::default(), echo(whose));
+    worker.is_pinged(1);
+    worker.server.unattend();
+    worker.control.send(Message::Ping(2)).unwrap();
+    assert_eq!(get(&mut worker.connect(), "").0, 200);
+    assert_eq!(worker.control.receive(), Received::Nothing);
+}
+
+/// What connects while nobody accepts waits for the next listener.
+#[test]
+fn the_socket_outlives_a_listener() {
+    let mut worker = Worker::new(Config::default(), echo(whose));
+    assert_eq!(get(&mut worker.connect(), "").0, 200);
+    worker.listener.take().unwrap().stop();
+    let mut waits = worker.connect();
+    waits.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    worker.listen(Site::default());
+    assert_eq!(waits.reply().unwrap().status, 200);
+    assert!(worker.path.exists());
+}
+
+#[test]
+fn the_scoreboard_counts_what_is_handed_over_and_the_open_websockets() {
+    // Requests wait until the test says so.
+    let held = Arc::new(Mutex::new(Vec::new()));
+    let handler = {
+        let held = Arc::clone(&held);
+        let mut echo = echo(whose);
+        move |link: &rookery_exchange::Link, event: Event| match event {
+            Event::Request(exchange) if !exchange.is_upgrade() => held.lock().unwrap().push(exchange),
+            event => echo(link, event),
+        }
+    };
+    let queue = QueueLimits { requests: 1, ..QueueLimits::default() };
+    let mut worker = Worker::new(Config { queue, ..Config::default() }, handler);
+    assert_eq!((worker.board.read().handed, worker.board.read().sessions), (0, 0));
+    let mut sockets = [worker.connect(), worker.connect()];
+    for socket in &mut sockets {
+        assert_eq!(socket.upgrade(b"").status, 101);
+    }
+    assert_eq!((worker.board.read().handed, worker.board.read().sessions), (2, 2));
+    let [first, second] = sockets;
+    drop(first);
+    until("one has ended", || worker.board.read().sessions == 1);
+    drop(second);
+    until("both have ended", || worker.board.read().sessions == 0);
+
+    let mut client = worker.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    until("it is there", || held.lock().unwrap().len() == 1);
+    let exchange = held.lock().unwrap().pop().unwrap();
+    assert_eq!(worker.board.read().handed, 3);
+    // Nobody takes what comes now: one waits, and the other is refused and not counted.
+    drop(worker.application.take());
+    let mut waits = worker.connect();
+    waits.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    until("it waits", || worker.board.read().handed == 4);
+    assert_eq!(get(&mut worker.connect(), "").0, 503);
+    assert_eq!(worker.board.read().handed, 4);
+    worker.server.link().send(Command::Respond(exchange));
+}
