@@ -4,7 +4,11 @@
 //! [the application](pool()) that it asks, and the supervisor of the processes behind that.
 
 mod pool;
+mod process;
 mod roster;
+mod supervise;
 
 pub use pool::{PoolLimits, pool};
+pub use process::Exit;
 pub use roster::{Member, Roster, Standing};
+pub use supervise::{Front, Outcome, Plan, Recycle, Request, Times, supervise};

@@ -16,8 +16,10 @@ pub enum Standing {
     Ready = 0,
     /// It finishes what it has, and is given nothing new.
     Draining = 1,
+    /// It does not answer, and is given nothing until it does.
+    Suspended = 2,
     /// It is not there any more.
-    Dead = 2,
+    Dead = 3,
 }
 
 /// One start of a worker.
@@ -59,6 +61,7 @@ impl Member {
         match self.standing.load(Ordering::Acquire) {
             0 => Standing::Ready,
             1 => Standing::Draining,
+            2 => Standing::Suspended,
             _ => Standing::Dead,
         }
     }
@@ -91,9 +94,25 @@ impl Roster {
 
     /// It is to be given nothing new.
     pub fn drain(&self, member: &Member) {
-        // One that is dead stays so.
-        let (ready, draining) = (Standing::Ready as u8, Standing::Draining as u8);
-        let _ = member.standing.compare_exchange(ready, draining, Ordering::AcqRel, Ordering::Relaxed);
+        self.change(member, &[Standing::Ready, Standing::Suspended], Standing::Draining);
+    }
+
+    /// It is to be given nothing for the time being.
+    pub fn suspend(&self, member: &Member) {
+        self.change(member, &[Standing::Ready], Standing::Suspended);
+    }
+
+    /// It answers again.
+    pub fn resume(&self, member: &Member) {
+        self.change(member, &[Standing::Suspended], Standing::Ready);
+    }
+
+    /// One that is dead stays so, and one that drains does not come back.
+    fn change(&self, member: &Member, from: &[Standing], to: Standing) {
+        for from in from {
+            let (from, to) = (*from as u8, to as u8);
+            let _ = member.standing.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+        }
         self.changed.notify_one();
     }
 

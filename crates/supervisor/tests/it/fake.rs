@@ -9,7 +9,7 @@ use std::time::Duration;
 use rookery_exchange::{AppWaker, Command, Event, Exchange, Given, Link, Payload, StreamRules};
 use rookery_server::{Config, Listener, Server, Site};
 use rookery_supervisor::Member;
-use rookery_worker::{CALL_HEADER, Call, R, Scoreboard, now};
+use rookery_worker::{CALL_HEADER, Call, R, Scoreboard, Ticket, now};
 
 struct NoWaker;
 
@@ -103,12 +103,14 @@ impl Drop for FakeWorker {
     }
 }
 
-fn answer(slot: u32, link: &Link, board: &Scoreboard, gate: &Gate, event: Event) {
+pub(crate) fn answer(slot: u32, link: &Link, board: &Scoreboard, gate: &Gate, event: Event) {
     match event {
         Event::Request(mut exchange) => {
             board.take();
             let call = exchange.header(CALL_HEADER.as_bytes()).map(|value| Call::parse(value).unwrap());
-            if let Some(ticket) = call.as_ref().and_then(|call| call.ticket) {
+            // A server that has a supervisor has taken the header out.
+            let ticket = call.as_ref().and_then(|call| call.ticket).or(Ticket::of_word(exchange.ticket()));
+            if let Some(ticket) = ticket {
                 board.begin(ticket);
             }
             gate.begun.fetch_add(1, Ordering::Relaxed);
@@ -182,6 +184,25 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&Call>) {
             exchange.push_reply_header(b"X-Slot", slot.to_string().as_bytes()).unwrap();
             return;
         }
+        "pid" => std::process::id().to_string().into_bytes(),
+        "environment" => std::env::var(rest).unwrap_or_default().into_bytes(),
+        "descriptors" => descriptors().into_bytes(),
+        "say" => {
+            println!("{rest}");
+            eprintln!("{rest}, aloud");
+            Vec::new()
+        }
+        "die" => {
+            // SAFETY: ends this process.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            Vec::new()
+        }
+        "child" => {
+            // One that its parent forgets.
+            let script = ["-c", "sleep 1000 >/dev/null 2>&1 & echo $!"];
+            let said = std::process::Command::new("/bin/sh").args(script).output().unwrap();
+            said.stdout.trim_ascii().to_vec()
+        }
         "refuse" => {
             status = 403;
             b"no".to_vec()
@@ -218,4 +239,10 @@ fn pieces(link: &Link, gate: &Gate, mut exchange: Box<Exchange>) {
         link.send(Command::Piece { stream, payload: Payload::Pooled(piece), goes_on: false });
     }
     link.send(Command::End { stream });
+}
+
+/// What this process was given: open descriptors above the standard three that a program of its would have.
+fn descriptors() -> String {
+    let output = std::process::Command::new("/bin/sh").args(["-c", "ls -l /proc/$$/fd"]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
 }

@@ -1,7 +1,12 @@
 //! The pool before workers that are small servers in this process, and the supervisor with processes of its own.
 
+mod ends;
 mod fake;
 mod front;
 mod pooling;
+mod program;
+mod reloads;
 mod retrying;
+mod running;
 mod sockets;
+mod starts;

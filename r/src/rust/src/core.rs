@@ -16,7 +16,6 @@ use crate::log::Log;
 use crate::names::Names;
 use crate::stream::Streamed;
 use crate::tls::Counted;
-use crate::worker::Membership;
 
 /// Everything the package knows. One per process, in the local storage of R's main thread.
 #[derive(Debug)]
@@ -48,8 +47,6 @@ pub(crate) struct Core {
     pub(crate) development: Option<DevelopmentCertificate>,
     /// The limits that were set; empty: the defaults.
     pub(crate) limits: Vec<f64>,
-    /// Whether a supervisor has started this process.
-    pub(crate) membership: Membership,
 }
 
 /// The R object of a request whose body comes in pieces.
@@ -117,7 +114,6 @@ impl Core {
             tls: HashMap::new(),
             development: None,
             limits: Vec::new(),
-            membership: Membership::default(),
         }
     }
 

@@ -1,0 +1,147 @@
+//! The folder of the workers' sockets and temporary files: of this user alone, and gone when the supervisor is.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+/// What the folders' names begin with.
+const PREFIX: &str = "rookery-workers-";
+
+/// The file that says, by a lock on it, that a folder's supervisor lives.
+const LOCK: &str = "lock";
+
+/// Bytes of a socket's path, with the zero behind it (`sockaddr_un`), and what is put behind the folder's.
+const MOST_PATH: usize = 108;
+const IN_FOLDER: usize = 40;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct RunFolder {
+    path: PathBuf,
+    /// Locked while this lives.
+    _lock: File,
+}
+
+impl RunFolder {
+    /// Makes one in `parent`, or in `/tmp` where the path would be too long for a socket's. Those of supervisors that were killed
+    /// are removed.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn create(parent: &Path) -> io::Result<RunFolder> {
+        let is_long = parent.as_os_str().len() + PREFIX.len() + IN_FOLDER > MOST_PATH;
+        let parent = if is_long { Path::new("/tmp") } else { parent };
+        remove_forsaken(parent);
+        let pid = std::process::id();
+        for at in 0.. {
+            let path = parent.join(format!("{PREFIX}{pid}-{at}"));
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => {
+                    let lock = File::create_new(path.join(LOCK))?;
+                    lock_file(&lock)?;
+                    return Ok(RunFolder { path, _lock: lock });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && at < 1000 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        unreachable!("the loop returns")
+    }
+
+    /// Where the socket of a start is.
+    pub(crate) fn socket(&self, slot: u32, epoch: u64) -> PathBuf {
+        self.path.join(format!("{slot}.{epoch}"))
+    }
+
+    /// Makes the folder of a start's temporary files.
+    pub(crate) fn temporary(&self, slot: u32, epoch: u64) -> io::Result<PathBuf> {
+        let path = self.path.join(format!("tmp-{slot}.{epoch}"));
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(path)
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        // What cannot be removed is removed by the next, as far as it can be.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+fn lock_file(file: &File) -> io::Result<()> {
+    // SAFETY: an open descriptor. The lock ends with it, and so with the process.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error())
+}
+
+/// Removes folders of this user whose supervisor does not live any more.
+fn remove_forsaken(parent: &Path) {
+    // SAFETY: asks only.
+    let own = unsafe { libc::geteuid() };
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_one = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        let is_own = || {
+            // Not through a link: it may be anybody's.
+            fs::symlink_metadata(&path).is_ok_and(|folder| folder.is_dir() && folder.uid() == own)
+        };
+        if is_one && is_own() {
+            // One without the file is being made.
+            let lock = File::open(path.join(LOCK));
+            if lock.is_ok_and(|lock| lock_file(&lock).is_ok()) {
+                let _ = fs::remove_dir_all(&path);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn it_is_nobody_elses_and_goes_with_its_supervisor() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(parent.path()).unwrap();
+        assert_eq!(fs::metadata(&folder.path).unwrap().permissions().mode() & 0o777, 0o700);
+        let temporary = folder.temporary(1, 2).unwrap();
+        fs::write(temporary.join("left"), "behind").unwrap();
+        let path = folder.path.clone();
+        drop(folder);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn one_that_was_left_behind_is_removed_and_no_other() {
+        let parent = tempfile::tempdir().unwrap();
+        let living = RunFolder::create(parent.path()).unwrap();
+        let other = parent.path().join(format!("{PREFIX}made-just-now"));
+        let foreign = parent.path().join("rookery-other");
+        let forsaken = parent.path().join(format!("{PREFIX}0-0"));
+        for folder in [&other, &foreign, &forsaken] {
+            fs::create_dir(folder).unwrap();
+        }
+        for folder in [&foreign, &forsaken] {
+            fs::write(folder.join(LOCK), "").unwrap();
+        }
+        let next = RunFolder::create(parent.path()).unwrap();
+        assert!(!forsaken.exists() && other.exists() && foreign.exists());
+        assert!(living.path.exists() && next.path.exists() && living.path != next.path);
+    }
+
+    #[test]
+    fn a_long_path_is_not_used() {
+        let parent = tempfile::tempdir().unwrap();
+        let long = parent.path().join("x".repeat(100));
+        fs::create_dir(&long).unwrap();
+        let folder = RunFolder::create(&long).unwrap();
+        assert!(folder.path.starts_with("/tmp"));
+        assert!(folder.socket(u32::MAX, u64::MAX).as_os_str().len() < MOST_PATH);
+    }
+}

@@ -1,0 +1,133 @@
+//! Starting a worker.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use rookery_worker::{Control, HandOver, Scoreboard};
+use tokio::net::unix::pipe;
+
+use super::folder::RunFolder;
+
+/// How much sooner than the supervisor a worker is chosen when the machine has no memory left.
+const SOONER: i32 = 500;
+
+/// What numerical libraries read how many threads to start from: each worker would start one for each core.
+const THREADS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
+
+/// Which start of which worker.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Start {
+    pub(crate) slot: u32,
+    pub(crate) workers: u32,
+    pub(crate) epoch: u64,
+    pub(crate) generation: u64,
+}
+
+/// A worker that was started.
+#[derive(Debug)]
+pub(crate) struct Spawned {
+    pub(crate) child: Child,
+    pub(crate) control: Control,
+    pub(crate) board: Scoreboard,
+    pub(crate) socket: PathBuf,
+    pub(crate) temporary: PathBuf,
+    pub(crate) stdout: pipe::Receiver,
+    pub(crate) stderr: pipe::Receiver,
+}
+
+/// Starts a worker. To be called on the process's first thread: the worker is told to end when the thread does that has started it.
+/// `files` is how many descriptors it may have.
+pub(crate) fn spawn(
+    mut command: Command,
+    folder: &RunFolder,
+    start: Start,
+    files: Option<libc::rlimit>,
+) -> io::Result<Spawned> {
+    let socket = folder.socket(start.slot, start.epoch);
+    let temporary = folder.temporary(start.slot, start.epoch)?;
+    let listener = UnixListener::bind(&socket)?;
+    let (control, their_control) = Control::pair()?;
+    let (board, memory) = Scoreboard::create()?;
+    for name in rookery_worker::NAMES {
+        command.env_remove(name);
+    }
+    let threads =
+        (std::thread::available_parallelism().map_or(1, usize::from) / start.workers as usize).max(1);
+    for name in THREADS {
+        if std::env::var_os(name).is_none() {
+            command.env(name, threads.to_string());
+        }
+    }
+    let hand_over = HandOver {
+        listener: listener.as_fd(),
+        control: their_control.as_fd(),
+        scoreboard: memory.as_fd(),
+        worker: start.slot,
+        workers: start.workers,
+        generation: start.generation,
+    };
+    hand_over.apply(&mut command);
+    command
+        .env("TMPDIR", &temporary)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // Ctrl-C at a terminal is the supervisor's to hear.
+        .process_group(0);
+    // SAFETY: passes no memory.
+    let parent = unsafe { libc::getpid() };
+    // SAFETY: `settle` makes system calls alone, with memory of its own.
+    unsafe { command.pre_exec(move || settle(parent, files)) };
+    let mut child = command.spawn()?;
+    let mut pipes = || -> io::Result<_> {
+        let stdout = child.stdout.take().map(OwnedFd::from).ok_or(io::ErrorKind::BrokenPipe)?;
+        let stderr = child.stderr.take().map(OwnedFd::from).ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok((pipe::Receiver::from_owned_fd(stdout)?, pipe::Receiver::from_owned_fd(stderr)?))
+    };
+    match pipes() {
+        Ok((stdout, stderr)) => {
+            be_chosen_sooner(child.id());
+            // The listener is the worker's alone now: it ends with it, and whoever waits to be accepted hears of that.
+            Ok(Spawned { child, control, board, socket, temporary, stdout, stderr })
+        }
+        Err(error) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(error)
+        }
+    }
+}
+
+/// In the new process, before it becomes what it is to be.
+fn settle(parent: libc::pid_t, files: Option<libc::rlimit>) -> io::Result<()> {
+    // SAFETY: system calls, with a set and a limit that lie here; `zeroed` is a valid set to make one of.
+    unsafe {
+        // The supervisor's threads wait for signals, and have them blocked.
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        if let Some(files) = files {
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files);
+        }
+        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // It may have gone before that.
+        if libc::getppid() != parent {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+    }
+    Ok(())
+}
+
+/// Has the system end a worker rather than its supervisor when memory runs out. Needs no right, and where it fails nothing is lost.
+fn be_chosen_sooner(pid: u32) {
+    let own = fs::read_to_string("/proc/self/oom_score_adj").ok();
+    let own: i32 = own.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    let _ = fs::write(format!("/proc/{pid}/oom_score_adj"), (own + SOONER).min(1000).to_string());
+}

@@ -1,0 +1,119 @@
+//! The supervisor: as many workers as there are to be, started, watched, replaced and ended. It runs on the process's first thread,
+//! and the pool on the server's; what passes between them is the [`Roster`].
+
+mod backoff;
+mod health;
+mod recycle;
+mod replace;
+mod state;
+mod worker;
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::roster::Roster;
+pub use recycle::Recycle;
+use state::Supervisor;
+
+/// What is to be run.
+pub struct Plan {
+    /// How many workers.
+    pub workers: u32,
+    /// Makes the command of a worker, to which its descriptors and its folder of temporary files are added.
+    pub command: Box<dyn Fn() -> Command>,
+    /// Where the folder of sockets and temporary files is made.
+    pub folder: PathBuf,
+    /// How many descriptors a worker may have open: what this process might, before it raised that for itself.
+    pub files: Option<libc::rlimit>,
+    /// How long what takes time may take.
+    pub times: Times,
+    /// When a worker is replaced by a new one.
+    pub recycle: Recycle,
+    /// Called with a line for the person who runs it.
+    pub tell: fn(&str),
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan")
+            .field("workers", &self.workers)
+            .field("times", &self.times)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How long what takes time may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// From a worker's start until it is ready: it is ended then, and started again. Default 60 s.
+    pub start: Duration,
+    /// How long what a worker has in hand is waited for, before it is asked to end. Default 60 s.
+    pub drain: Duration,
+    /// How long it has to end once it has been asked, before it is killed. Default 15 s, of which its own drain takes ten.
+    pub stop: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Times {
+        Times {
+            start: Duration::from_secs(60),
+            drain: Duration::from_secs(60),
+            stop: rookery_worker::END_WITHIN,
+        }
+    }
+}
+
+/// What a person or a system asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// To replace all workers, one after the other.
+    Reload,
+    /// To finish what is in hand, and end; a second one, to end at once.
+    Stop,
+}
+
+/// The server in front of the workers.
+pub trait Front {
+    /// Workers answer from now on.
+    fn ready(&self);
+
+    /// It is to accept nothing new, and to finish what it has.
+    fn drain(&self);
+
+    /// How many connections it has.
+    fn connections(&self) -> usize;
+}
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// As asked.
+    Stopped,
+    /// No worker ever became ready: each ended before.
+    NeverReady,
+}
+
+/// Runs workers until it is asked to stop. Called on the process's first thread: workers end when the thread does that has started
+/// them.
+///
+/// # Errors
+/// The system's: no folder, no runtime.
+pub fn supervise(
+    plan: Plan,
+    roster: Arc<Roster>,
+    requests: UnboundedReceiver<Request>,
+    front: &dyn Front,
+) -> io::Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(1)
+        .build_local(tokio::runtime::LocalOptions::default())?;
+    runtime.block_on(async { Supervisor::new(plan, roster, front)?.run(requests).await })
+}

@@ -1,0 +1,130 @@
+//! When a worker that serves is replaced by a new one.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use super::worker::{Phase, Worker};
+
+/// So many looks in a row have to find too much memory, this far apart: R gives some back at its next collection.
+const SAMPLES: u32 = 3;
+const SAMPLE_EVERY: Duration = Duration::from_secs(10);
+
+/// When a worker is replaced; each is up to a tenth less, by its start, so that workers that started together do not go together.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Recycle {
+    /// Requests that it has answered.
+    pub requests: Option<u64>,
+    /// How long ago it was started.
+    pub age: Option<Duration>,
+    /// Bytes of memory that are its own.
+    pub memory: Option<u64>,
+}
+
+/// Why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reason {
+    Reload,
+    Requests(u64),
+    Age(Duration),
+    Memory(u64),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Reload => f.write_str("it is reloaded"),
+            Reason::Requests(requests) => write!(f, "it has answered {requests} requests"),
+            Reason::Age(age) => write!(f, "it is {} s old", age.as_secs()),
+            Reason::Memory(bytes) => write!(f, "it has {} MB of memory", bytes / 1_000_000),
+        }
+    }
+}
+
+/// What is known of a worker's memory.
+#[derive(Debug, Default)]
+pub(super) struct Age {
+    sampled: Option<Instant>,
+    too_much: u32,
+}
+
+impl Recycle {
+    /// Why a worker is to be replaced, if it is.
+    pub(super) fn reason(&self, worker: &mut Worker, now: Instant) -> Option<Reason> {
+        if worker.phase != Phase::Ready {
+            return None;
+        }
+        let spread = |most: u64| less(most, worker.start.epoch);
+        let answered = worker.member.answered();
+        if self.requests.is_some_and(|most| answered >= spread(most)) {
+            return Some(Reason::Requests(answered));
+        }
+        let age = now.duration_since(worker.began);
+        if self.age.is_some_and(|most| age.as_millis() >= spread(most.as_millis() as u64).into()) {
+            return Some(Reason::Age(age));
+        }
+        let most = self.memory?;
+        worker.age.look(most, now, || own_memory(worker.pid)).map(Reason::Memory)
+    }
+}
+
+/// Up to a tenth less, differently for each `start`.
+fn less(most: u64, start: u64) -> u64 {
+    let chance = start.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    (most - (u128::from(most) * u128::from(chance % 101) / 1000) as u64).max(1)
+}
+
+impl Age {
+    /// The memory it has, if that has been too much for long.
+    fn look(&mut self, most: u64, now: Instant, memory: impl FnOnce() -> Option<u64>) -> Option<u64> {
+        if self.sampled.is_some_and(|sampled| now.duration_since(sampled) < SAMPLE_EVERY) {
+            return None;
+        }
+        self.sampled = Some(now);
+        let bytes = memory().filter(|bytes| *bytes > most);
+        self.too_much = bytes.map_or(0, |_| self.too_much + 1);
+        bytes.filter(|_| self.too_much >= SAMPLES)
+    }
+}
+
+/// Bytes that are a process's alone: what it shares with others would be counted for each.
+fn own_memory(pid: libc::pid_t) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_differ_by_up_to_a_tenth() {
+        let all: Vec<u64> = (0..100).map(|start| less(1000, start)).collect();
+        assert!(all.iter().all(|most| (900..=1000).contains(most)), "{all:?}");
+        assert!(all.iter().collect::<std::collections::HashSet<_>>().len() > 20);
+        assert_eq!((less(1, 5), less(0, 5)), (1, 1));
+        assert!(less(u64::MAX, 3) > u64::MAX / 10 * 8);
+    }
+
+    #[test]
+    fn memory_has_to_be_too_much_for_a_while() {
+        let mut age = Age::default();
+        let now = Instant::now();
+        let mut look = |seconds, bytes| age.look(100, now + Duration::from_secs(seconds), || bytes);
+        assert_eq!(look(0, Some(101)), None);
+        assert_eq!(look(9, Some(500)), None);
+        assert_eq!(look(10, Some(101)), None);
+        assert_eq!(look(20, Some(99)), None);
+        for seconds in [30, 40] {
+            assert_eq!(look(seconds, Some(200)), None);
+        }
+        assert_eq!(look(50, Some(300)), Some(300));
+        assert_eq!(look(60, None), None);
+    }
+
+    #[test]
+    fn a_process_has_memory_of_its_own() {
+        assert!(own_memory(std::process::id().try_into().unwrap()).unwrap() > 100_000);
+        assert_eq!(own_memory(0), None);
+    }
+}

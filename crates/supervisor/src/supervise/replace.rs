@@ -1,0 +1,85 @@
+//! Workers that are to be replaced, one at a time: a new one is started, and when it is ready the old one is drained.
+
+use std::collections::VecDeque;
+
+use super::recycle::Reason;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Replacements {
+    waiting: VecDeque<(u32, Reason)>,
+    /// The slot whose new worker is awaited.
+    current: Option<(u32, Reason)>,
+}
+
+impl Replacements {
+    /// All are to be replaced, those that were waiting as well.
+    pub(super) fn reload(&mut self, workers: u32) {
+        self.waiting = (0..workers).map(|slot| (slot, Reason::Reload)).collect();
+    }
+
+    /// One is, unless it is anyway.
+    pub(super) fn add(&mut self, slot: u32, reason: Reason) {
+        if !self.has(slot) {
+            self.waiting.push_back((slot, reason));
+        }
+    }
+
+    pub(super) fn has(&self, slot: u32) -> bool {
+        self.waiting.iter().chain(&self.current).any(|(other, _)| *other == slot)
+    }
+
+    /// The next, if none is under way.
+    pub(super) fn next(&mut self) -> Option<(u32, Reason)> {
+        if self.current.is_none() {
+            self.current = self.waiting.pop_front();
+            return self.current;
+        }
+        None
+    }
+
+    /// That of a slot is over; says why it was replaced.
+    pub(super) fn finish(&mut self, slot: u32) -> Option<Reason> {
+        self.current.take_if(|(current, _)| *current == slot).map(|(_, reason)| reason)
+    }
+
+    /// What is wrong with one is wrong with all that are reloaded.
+    pub(super) fn give_up_reload(&mut self) {
+        self.waiting.retain(|(_, reason)| *reason != Reason::Reload);
+    }
+
+    /// Whether a reload is under way.
+    pub(super) fn is_reloading(&self) -> bool {
+        self.waiting.iter().chain(&self.current).any(|(_, reason)| *reason == Reason::Reload)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_and_each_once() {
+        let mut replacements = Replacements::default();
+        replacements.add(1, Reason::Requests(5));
+        replacements.add(1, Reason::Memory(5));
+        assert_eq!(replacements.next(), Some((1, Reason::Requests(5))));
+        assert_eq!(replacements.next(), None);
+        replacements.add(1, Reason::Memory(5));
+        replacements.reload(2);
+        assert_eq!(replacements.finish(0), None);
+        assert_eq!(replacements.finish(1), Some(Reason::Requests(5)));
+        assert!(replacements.is_reloading());
+        assert_eq!(replacements.next(), Some((0, Reason::Reload)));
+        // A second reload is behind the one that is under way.
+        replacements.reload(2);
+        assert!(replacements.has(0) && replacements.has(1));
+        assert_eq!(replacements.finish(0), Some(Reason::Reload));
+        assert_eq!(replacements.next(), Some((0, Reason::Reload)));
+        replacements.add(5, Reason::Requests(1));
+        replacements.give_up_reload();
+        assert_eq!(replacements.finish(0), Some(Reason::Reload));
+        assert!(!replacements.is_reloading());
+        assert_eq!(replacements.next(), Some((5, Reason::Requests(1))));
+    }
+}

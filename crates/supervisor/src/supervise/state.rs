@@ -1,0 +1,428 @@
+//! The supervisor's state, and what it does about what happens.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rookery_worker::Message;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+
+use super::backoff::Backoff;
+use super::health::{self, Verdict};
+use super::recycle::Reason;
+use super::replace::Replacements;
+use super::worker::{Event, Phase, Worker};
+use super::{Front, Outcome, Plan, Request};
+use crate::process::{Exit, Output, RunFolder, Start};
+use crate::roster::Roster;
+
+/// How often is looked while something is to happen soon: a start, a drain, an end.
+const SOON: Duration = Duration::from_millis(50);
+
+/// And while all is well.
+const SELDOM: Duration = Duration::from_secs(1);
+
+/// One of the workers that there are to be.
+#[derive(Debug, Default)]
+struct Slot {
+    /// The start that serves, or will.
+    current: Option<u64>,
+    /// The start that is to take its place.
+    successor: Option<u64>,
+    /// When it is to be started.
+    start_at: Option<Instant>,
+    backoff: Backoff,
+    /// Whether one has ended before it was ready.
+    has_failed: bool,
+}
+
+/// Whether it goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Course {
+    Serving,
+    /// The server finishes what it has.
+    Draining {
+        until: Instant,
+    },
+    /// The workers end.
+    Ending(Outcome),
+}
+
+/// See the module.
+pub(super) struct Supervisor<'a> {
+    plan: Plan,
+    roster: Arc<Roster>,
+    front: &'a dyn Front,
+    folder: RunFolder,
+    output: Arc<Output>,
+    events: UnboundedSender<Event>,
+    happened: UnboundedReceiver<Event>,
+    slots: Vec<Slot>,
+    workers: HashMap<u64, Worker>,
+    replacements: Replacements,
+    epochs: u64,
+    generation: u64,
+    was_ready: bool,
+    course: Course,
+    looked: Instant,
+}
+
+impl<'a> Supervisor<'a> {
+    pub(super) fn new(plan: Plan, roster: Arc<Roster>, front: &'a dyn Front) -> io::Result<Supervisor<'a>> {
+        let (events, happened) = mpsc::unbounded_channel();
+        let now = Instant::now();
+        let slots = || Slot { start_at: Some(now), ..Slot::default() };
+        Ok(Supervisor {
+            folder: RunFolder::create(&plan.folder)?,
+            output: Output::start()?,
+            slots: (0..plan.workers).map(|_| slots()).collect(),
+            plan,
+            roster,
+            front,
+            events,
+            happened,
+            workers: HashMap::new(),
+            replacements: Replacements::default(),
+            epochs: 0,
+            generation: 0,
+            was_ready: false,
+            course: Course::Serving,
+            looked: now,
+        })
+    }
+
+    pub(super) async fn run(mut self, mut requests: UnboundedReceiver<Request>) -> io::Result<Outcome> {
+        let mut has_requests = true;
+        loop {
+            self.look();
+            if let Course::Ending(outcome) = self.course {
+                if self.workers.is_empty() {
+                    // What they wrote last is read and written.
+                    tokio::task::yield_now().await;
+                    self.output.finish();
+                    return Ok(outcome);
+                }
+            }
+            let pause = if self.is_settled() { SELDOM } else { SOON };
+            tokio::select! {
+                biased;
+                Some(event) = self.happened.recv() => match event {
+                    Event::Said(epoch, message) => self.hear(epoch, message),
+                    Event::Ended(epoch, exit) => self.ended(epoch, exit),
+                },
+                request = requests.recv(), if has_requests => match request {
+                    Some(request) => self.asked(request),
+                    None => has_requests = false,
+                },
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        self.course == Course::Serving
+            && self.slots.iter().all(|slot| slot.start_at.is_none())
+            && self.workers.values().all(|worker| worker.phase == Phase::Ready)
+    }
+
+    fn tell(&self, line: &str) {
+        (self.plan.tell)(line);
+    }
+
+    // ---- what is asked for ----
+
+    fn asked(&mut self, request: Request) {
+        match (request, self.course) {
+            (Request::Reload, Course::Serving) => {
+                self.generation += 1;
+                self.tell(&format!(
+                    "reloading: {} workers are replaced one after the other",
+                    self.plan.workers
+                ));
+                self.replacements.reload(self.plan.workers);
+            }
+            (Request::Stop, Course::Serving) => {
+                self.front.drain();
+                self.course = Course::Draining { until: Instant::now() + self.plan.times.drain };
+            }
+            // A second one: nothing is waited for.
+            (Request::Stop, Course::Draining { .. } | Course::Ending(_)) => {
+                self.end(Outcome::Stopped);
+                for worker in self.workers.values_mut() {
+                    worker.kill();
+                }
+            }
+            (Request::Reload, _) => {}
+        }
+    }
+
+    fn end(&mut self, outcome: Outcome) {
+        if !matches!(self.course, Course::Ending(_)) {
+            self.course = Course::Ending(outcome);
+            for worker in self.workers.values_mut() {
+                self.roster.drain(&worker.member);
+                worker.stop(self.plan.times.stop);
+            }
+        }
+    }
+
+    // ---- what workers say ----
+
+    fn hear(&mut self, epoch: u64, message: Message) {
+        let Some(worker) = self.workers.get_mut(&epoch) else { return };
+        match message {
+            Message::Ready { .. } if matches!(worker.phase, Phase::Starting { .. }) => {
+                worker.phase = Phase::Ready;
+                self.is_ready(epoch);
+            }
+            Message::Pong(ping) if worker.health.answered(ping) => {
+                self.roster.resume(&worker.member);
+                let line = format!("worker {} ({}) answers again", worker.start.slot, worker.pid);
+                self.tell(&line);
+            }
+            Message::Leaving if worker.phase == Phase::Ready => {
+                // Somebody else has asked it to end: it finishes what it has, and ends by itself.
+                self.roster.drain(&worker.member);
+                worker.phase = Phase::Draining { until: Instant::now() + self.plan.times.drain };
+            }
+            _ => {}
+        }
+    }
+
+    fn is_ready(&mut self, epoch: u64) {
+        let worker = &self.workers[&epoch];
+        let slot = worker.start.slot;
+        self.roster.join(&worker.member);
+        let place = &mut self.slots[slot as usize];
+        if place.successor == Some(epoch) {
+            place.successor = None;
+            let old = place.current.replace(epoch);
+            self.replacements.finish(slot);
+            if let Some(old) = old.and_then(|old| self.workers.get_mut(&old)) {
+                self.roster.drain(&old.member);
+                old.phase = Phase::Draining { until: Instant::now() + self.plan.times.drain };
+            }
+            if self.generation > 0 && !self.replacements.is_reloading() && self.all_are_of(self.generation) {
+                self.tell(&format!("reloaded: all workers are of generation {}", self.generation));
+            }
+        }
+        if !std::mem::replace(&mut self.was_ready, true) {
+            self.front.ready();
+        }
+    }
+
+    fn all_are_of(&self, generation: u64) -> bool {
+        self.slots.iter().all(|slot| {
+            let current = slot.current.and_then(|current| self.workers.get(&current));
+            current.is_some_and(|worker| worker.start.generation == generation)
+        })
+    }
+
+    // ---- ends ----
+
+    fn ended(&mut self, epoch: u64, exit: Exit) {
+        let Some(worker) = self.workers.remove(&epoch) else { return };
+        // Before anything else: requests that it had wait for this.
+        self.roster.leave(&worker.member);
+        worker.clean_up();
+        if let Course::Ending(_) = self.course {
+            return;
+        }
+        let slot = worker.start.slot;
+        let place = &mut self.slots[slot as usize];
+        if place.successor == Some(epoch) {
+            place.successor = None;
+            return self.failed_to_replace(&worker, exit);
+        }
+        if place.current != Some(epoch) {
+            return;
+        }
+        place.current = place.successor.take();
+        if place.current.is_some() {
+            // The one that was to take its place does so when it is ready.
+            self.replacements.finish(slot);
+            return;
+        }
+        let now = Instant::now();
+        let has_answered = worker.member.answered() > 0;
+        place.has_failed |= matches!(worker.phase, Phase::Starting { .. }) || !self.was_ready;
+        let pause = place.backoff.ended(now.duration_since(worker.began), has_answered, now, epoch * 7919);
+        place.start_at = Some(now + pause.time);
+        if !self.was_ready && self.slots.iter().all(|slot| slot.has_failed) {
+            self.tell(&format!(
+                "worker {slot} ({}) {exit} before it was ready, as all others did",
+                worker.pid
+            ));
+            return self.end(Outcome::NeverReady);
+        }
+        let cause = match (exit, worker.phase) {
+            (Exit::Signal(libc::SIGKILL), phase) if phase != Phase::Killed => {
+                ", which nobody here has sent: perhaps out of memory"
+            }
+            (_, Phase::Starting { .. }) => " before it was ready",
+            _ => "",
+        };
+        let when = match pause.time {
+            Duration::ZERO => "at once".to_owned(),
+            time => format!("in {:.1} s", time.as_secs_f64()),
+        };
+        self.tell(&format!("worker {slot} ({}) {exit}{cause}; it is started again {when}", worker.pid));
+        if pause.is_news_of_loop {
+            self.tell(&format!(
+                "worker {slot} ends again and again without having answered anything: see what it said above. It is tried on, ever \
+                 more seldom; requests that no other worker takes get 503"
+            ));
+        }
+    }
+
+    fn failed_to_replace(&mut self, worker: &Worker, exit: Exit) {
+        let slot = worker.start.slot;
+        let what = format!("the new worker {slot} ({}) {exit} before it was ready", worker.pid);
+        match self.replacements.finish(slot) {
+            Some(Reason::Reload) => {
+                self.replacements.give_up_reload();
+                self.tell(&format!("the reload has failed: {what}. Those from before serve on"));
+            }
+            _ => self.tell(&format!("{what}. The one from before serves on")),
+        }
+    }
+
+    // ---- what is due ----
+
+    fn look(&mut self) {
+        let now = Instant::now();
+        for worker in self.workers.values_mut() {
+            match worker.phase {
+                Phase::Starting { until } if now >= until => {
+                    let (slot, pid) = (worker.start.slot, worker.pid);
+                    let time = self.plan.times.start.as_secs_f64();
+                    (self.plan.tell)(&format!(
+                        "worker {slot} ({pid}) was not ready within {time} s: it is ended"
+                    ));
+                    worker.stop(self.plan.times.stop);
+                }
+                Phase::Draining { until } if now >= until || worker.is_done() => {
+                    worker.stop(self.plan.times.stop);
+                }
+                Phase::Stopping { until } if now >= until => worker.kill(),
+                _ => {}
+            }
+        }
+        match self.course {
+            Course::Ending(_) => {}
+            Course::Draining { until } => {
+                if now >= until || self.front.connections() == 0 {
+                    self.end(Outcome::Stopped);
+                }
+            }
+            Course::Serving => {
+                if now.duration_since(self.looked) >= SELDOM {
+                    self.looked = now;
+                    self.look_at_health(now);
+                    self.look_at_age(now);
+                }
+                self.start_due(now);
+                self.replace_next();
+            }
+        }
+    }
+
+    fn look_at_health(&mut self, now: Instant) {
+        for worker in self.workers.values_mut().filter(|worker| worker.phase == Phase::Ready) {
+            let (slot, pid) = (worker.start.slot, worker.pid);
+            let suspend = |worker: &mut Worker, why: &str| {
+                if !std::mem::replace(&mut worker.health.is_suspended, true) {
+                    self.roster.suspend(&worker.member);
+                    (self.plan.tell)(&format!(
+                        "worker {slot} ({pid}) {why}: it is given nothing until it answers"
+                    ));
+                }
+            };
+            match worker.health.look(now, || health::is_stopped(pid)) {
+                Verdict::Ping(number) => worker.say(Message::Ping(number)),
+                Verdict::Wait => {}
+                Verdict::Stopped => suspend(worker, "has been stopped, by a signal or a debugger"),
+                Verdict::Silent => suspend(worker, "does not answer"),
+                Verdict::Stuck => {
+                    (self.plan.tell)(&format!(
+                        "worker {slot} ({pid}) has not answered for a minute: it is killed"
+                    ));
+                    worker.kill();
+                }
+            }
+        }
+    }
+
+    fn look_at_age(&mut self, now: Instant) {
+        for (slot, place) in self.slots.iter().enumerate() {
+            let slot = slot as u32;
+            let Some(worker) = place.current.and_then(|current| self.workers.get_mut(&current)) else {
+                continue;
+            };
+            if self.replacements.has(slot) {
+                continue;
+            }
+            if let Some(reason) = self.plan.recycle.reason(worker, now) {
+                (self.plan.tell)(&format!("worker {slot} ({}) is replaced: {reason}", worker.pid));
+                self.replacements.add(slot, reason);
+            }
+        }
+    }
+
+    fn start_due(&mut self, now: Instant) {
+        for slot in 0..self.slots.len() {
+            if self.slots[slot].start_at.is_some_and(|at| now >= at) {
+                self.slots[slot].start_at = None;
+                self.slots[slot].current = self.start(slot as u32);
+            }
+        }
+    }
+
+    fn replace_next(&mut self) {
+        while let Some((slot, _)) = self.replacements.next() {
+            let place = &self.slots[slot as usize];
+            if place.current.is_none() {
+                // It is started anyway, and there is nothing to replace: at once then, since it may be another app now.
+                self.slots[slot as usize].start_at = Some(Instant::now());
+                self.replacements.finish(slot);
+                continue;
+            }
+            let successor = self.start(slot);
+            self.slots[slot as usize].successor = successor;
+            if successor.is_none() {
+                self.slots[slot as usize].start_at = None;
+                self.replacements.finish(slot);
+            }
+        }
+    }
+
+    /// Starts a worker; one that cannot be started is tried again.
+    fn start(&mut self, slot: u32) -> Option<u64> {
+        self.epochs += 1;
+        let epoch = self.epochs;
+        let start = Start { slot, workers: self.plan.workers, epoch, generation: self.generation };
+        let command = (self.plan.command)();
+        let time = self.plan.times.start;
+        let started =
+            Worker::start(command, &self.folder, start, self.plan.files, time, &self.output, &self.events);
+        match started {
+            Ok(worker) => {
+                self.workers.insert(epoch, worker);
+                Some(epoch)
+            }
+            Err(error) => {
+                self.tell(&format!("worker {slot} cannot be started: {error}"));
+                let now = Instant::now();
+                let place = &mut self.slots[slot as usize];
+                place.has_failed = true;
+                let pause = place.backoff.ended(Duration::ZERO, false, now, epoch * 7919);
+                place.start_at = Some(now + pause.time);
+                if !self.was_ready && self.slots.iter().all(|slot| slot.has_failed) {
+                    self.end(Outcome::NeverReady);
+                }
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! A worker process, as the supervisor has it.
+
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rookery_worker::{Control, Message, Received};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::health::Health;
+use super::recycle::Age;
+use crate::process::{Exit, Output, RunFolder, Sink, Start, pass_on, spawn, wait};
+use crate::roster::Member;
+
+/// What happens to workers.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A message came from one.
+    Said(u64, Message),
+    /// One has ended.
+    Ended(u64, Exit),
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Its R starts and loads the app.
+    Starting { until: Instant },
+    /// It answers.
+    Ready,
+    /// It finishes what it has.
+    Draining { until: Instant },
+    /// It has been asked to end.
+    Stopping { until: Instant },
+    /// It has been killed, and its end is waited for.
+    Killed,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) start: Start,
+    pub(super) pid: libc::pid_t,
+    pub(super) member: Arc<Member>,
+    pub(super) phase: Phase,
+    pub(super) began: Instant,
+    pub(super) health: Health,
+    pub(super) age: Age,
+    control: Rc<Control>,
+    temporary: PathBuf,
+}
+
+impl Worker {
+    /// Starts one.
+    pub(super) fn start(
+        command: std::process::Command,
+        folder: &RunFolder,
+        start: Start,
+        files: Option<libc::rlimit>,
+        time: Duration,
+        output: &Arc<Output>,
+        events: &UnboundedSender<Event>,
+    ) -> io::Result<Worker> {
+        let spawned = spawn(command, folder, start, files)?;
+        let mut child = spawned.child;
+        let pid = libc::pid_t::try_from(child.id()).expect("the system has it in this type");
+        let epoch = start.epoch;
+        for (sink, pipe) in [(Sink::Stdout, spawned.stdout), (Sink::Stderr, spawned.stderr)] {
+            let prefix = format!("[{} {pid}] ", start.slot);
+            tokio::task::spawn_local(pass_on(Arc::clone(output), sink, pipe, prefix));
+        }
+        let control = Rc::new(spawned.control);
+        let listening = tokio::task::spawn_local(listen(Rc::clone(&control), epoch, events.clone()));
+        let events = events.clone();
+        tokio::task::spawn_local(async move {
+            let exit = wait(&mut child).await;
+            // What it said before has been read, or is not of interest any more.
+            listening.abort();
+            // The supervisor has gone first: nobody is to be told.
+            let _ = events.send(Event::Ended(epoch, exit));
+        });
+        let now = Instant::now();
+        Ok(Worker {
+            start,
+            pid,
+            member: Member::new(start.slot, epoch, spawned.socket, spawned.board),
+            phase: Phase::Starting { until: now + time },
+            began: now,
+            health: Health::default(),
+            age: Age::default(),
+            control,
+            temporary: spawned.temporary,
+        })
+    }
+
+    /// Tells it something. One that does not read it is found by its silence.
+    pub(super) fn say(&self, message: Message) {
+        let _ = self.control.send(message);
+    }
+
+    /// Asks it to end.
+    pub(super) fn stop(&mut self, time: Duration) {
+        match self.phase {
+            Phase::Stopping { .. } | Phase::Killed => return,
+            // It may not have come to listen to us yet.
+            Phase::Starting { .. } => self.signal(libc::SIGTERM),
+            Phase::Ready | Phase::Draining { .. } => self.say(Message::Stop),
+        }
+        self.phase = Phase::Stopping { until: Instant::now() + time };
+    }
+
+    /// Ends it, and what it has started.
+    pub(super) fn kill(&mut self) {
+        self.signal(libc::SIGKILL);
+        self.phase = Phase::Killed;
+    }
+
+    fn signal(&self, signal: libc::c_int) {
+        // SAFETY: passes no memory. It leads a group of its own, which has its number until it has been waited for.
+        unsafe { libc::kill(-self.pid, signal) };
+    }
+
+    /// Removes what it leaves behind, now that it has ended: what it started, its socket, and its temporary files.
+    pub(super) fn clean_up(&self) {
+        self.signal(libc::SIGKILL);
+        let (socket, temporary) = (self.member.socket.clone(), self.temporary.clone());
+        tokio::task::spawn_blocking(move || {
+            // What cannot be removed goes with the folder.
+            let _ = std::fs::remove_file(socket);
+            let _ = std::fs::remove_dir_all(temporary);
+        });
+    }
+
+    /// Whether it has nothing in hand.
+    pub(super) fn is_done(&self) -> bool {
+        self.member.load() == (0, 0)
+    }
+}
+
+/// Passes on what a worker says, until it says nothing more.
+async fn listen(control: Rc<Control>, epoch: u64, events: UnboundedSender<Event>) {
+    // SAFETY: it owns its descriptor, which stays open and the same until the last that has it drops it.
+    let readable = unsafe { AsyncFd::register_with_interest(Rc::clone(&control), Interest::READABLE) };
+    let Ok(readable) = readable else { return };
+    loop {
+        let Ok(mut guard) = readable.readable().await else { return };
+        loop {
+            match control.receive() {
+                Received::Message(message) => {
+                    if events.send(Event::Said(epoch, message)).is_err() {
+                        return;
+                    }
+                }
+                Received::Malformed => {}
+                Received::Nothing => break,
+                Received::End => return,
+            }
+        }
+        guard.clear_ready();
+    }
+}

@@ -1,0 +1,72 @@
+//! A worker in a process of its own: this test program, started again.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rookery_exchange::AppWaker;
+use rookery_server::{Config, Server, Site, Supervision};
+use rookery_worker::{Inherited, Message, R, now};
+
+use crate::fake::{Gate, answer};
+
+/// What the program is to do instead of serving.
+pub(crate) const MODE: &str = "FAKE_WORKER_MODE";
+
+/// The command that starts it.
+pub(crate) fn command() -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["program::is_a_worker_when_it_is_started_as_one", "--exact", "--nocapture", "--quiet"]);
+    command
+}
+
+struct NoWaker;
+
+impl AppWaker for NoWaker {
+    fn wake(&self) {}
+}
+
+#[test]
+fn is_a_worker_when_it_is_started_as_one() {
+    let mode = std::env::var(MODE).unwrap_or_default();
+    // SAFETY: the harness's threads read no environment, and have no descriptors that they were not given.
+    let Some(inherited) = (unsafe { Inherited::take() }).unwrap() else { return };
+    match mode.as_str() {
+        "fails" => {
+            println!("the app has a mistake");
+            std::process::exit(1);
+        }
+        "never ready" => loop {
+            std::thread::sleep(Duration::from_secs(1));
+        },
+        "deaf" => {
+            // SAFETY: plain calls.
+            unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
+        }
+        _ => {}
+    }
+    let is_over = Arc::new(AtomicBool::new(false));
+    let theirs = Arc::clone(&is_over);
+    let is_deaf = mode == "deaf";
+    let supervision =
+        Arc::new(Supervision::new(inherited, move |_| theirs.store(!is_deaf, Ordering::Relaxed)));
+    let server = Server::new(Config::default(), Box::new(NoWaker));
+    server.attend(Arc::clone(&supervision)).unwrap();
+    let listener = server.listen_inherited(&supervision, Site::default()).unwrap();
+    let slot = std::env::var(rookery_worker::WORKER).unwrap().parse().unwrap();
+    let (gate, board) = (Gate::default(), supervision.scoreboard());
+    gate.open();
+    board.introduce(std::process::id(), std::process::id());
+    supervision.tell(Message::Ready { sees_heads: false, is_sticky: false }).unwrap();
+    while !is_over.load(Ordering::Relaxed) {
+        board.r_is(R::Idle, now());
+        server.link().wait(Duration::from_millis(20));
+        while let Some(event) = server.link().next() {
+            board.r_is(R::Busy, now());
+            answer(slot, server.link(), board, &gate, event);
+        }
+    }
+    listener.stop();
+    std::process::exit(0);
+}

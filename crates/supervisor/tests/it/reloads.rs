@@ -1,0 +1,84 @@
+//! Rolling reloads.
+
+use std::time::Duration;
+
+use rookery_supervisor::{Outcome, Request, Times};
+
+use crate::front::until;
+use crate::running::{Load, Running, Wish, is_told, lives, while_};
+
+#[test]
+fn a_reload_replaces_all_and_no_request_fails() {
+    let running = Running::new(Wish { workers: 3, ..Wish::default() });
+    let load = Load::start(running.address, 8, "/sleep/1");
+    for generation in 1..=20 {
+        let before = running.pids();
+        running.ask(Request::Reload);
+        until("all are others", || {
+            running.pids().len() == 3 && running.pids().iter().all(|pid| !before.contains(pid))
+        });
+        until("the others have gone", || before.iter().all(|pid| !lives(*pid)));
+        assert_eq!(running.get("/environment/ROOKERY_GENERATION").text(), generation.to_string());
+    }
+    let seen = load.end();
+    let failed: Vec<_> = seen.iter().filter(|status| **status != 200).collect();
+    assert!(failed.is_empty() && seen.len() > 500, "{failed:?} of {}", seen.len());
+}
+
+#[test]
+fn a_reload_that_fails_changes_nothing() {
+    let running =
+        Running::new(Wish { mode: |start| if start < 2 { "" } else { "fails" }, ..Wish::default() });
+    let before = running.pids();
+    let load = Load::start(running.address, 4, "/sleep/1");
+    running.ask(Request::Reload);
+    until("it is told", || is_told(&["the reload has failed: the new worker 0", "ended with status 1"]));
+    while_(200);
+    assert!(load.end().iter().all(|status| *status == 200));
+    assert_eq!(running.pids(), before);
+}
+
+#[test]
+fn what_was_begun_is_answered_by_who_began_it() {
+    let running = Running::new(Wish { workers: 1, ..Wish::default() });
+    let before = running.pids();
+    let mut client = running.connect();
+    let begun = std::thread::spawn(move || client.get("/sleep/1500"));
+    while_(200);
+    running.ask(Request::Reload);
+    until("another serves", || running.get("/pid").text() != before[0].to_string());
+    assert_eq!(begun.join().unwrap().status, 200);
+    until("the first has gone", || !lives(before[0]));
+}
+
+#[test]
+fn a_websocket_holds_a_worker_until_the_drain_is_over() {
+    let times = Times { drain: Duration::from_millis(800), ..Times::default() };
+    let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
+    let before = running.pids();
+    let mut client = running.connect();
+    assert_eq!(client.upgrade("/ws").status, 101);
+    running.ask(Request::Reload);
+    until("another serves", || running.get("/pid").text() != before[0].to_string());
+    client.message(1, b"still there");
+    assert_eq!(client.frame(), (1, b"still there".to_vec()));
+    let (opcode, payload) = client.frame();
+    assert_eq!((opcode, u16::from_be_bytes([payload[0], payload[1]])), (8, 1012));
+    until("the first has gone", || !lives(before[0]));
+}
+
+#[test]
+fn a_stop_in_a_reload_and_two_reloads_at_once() {
+    let mut running = Running::new(Wish::default());
+    let before = running.pids();
+    running.ask(Request::Reload);
+    running.ask(Request::Reload);
+    until("both are others", || {
+        let pids = running.pids();
+        pids.len() == 2 && pids.iter().all(|pid| !before.contains(pid))
+    });
+    running.ask(Request::Reload);
+    let pids = running.pids();
+    assert_eq!(running.stop(), Outcome::Stopped);
+    until("all have gone", || pids.iter().all(|pid| !lives(*pid)));
+}

@@ -1,0 +1,206 @@
+//! A supervisor that runs, with workers in processes.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rookery_server::{Config, Listener, Server, Site};
+use rookery_supervisor::{
+    Front, Outcome, Plan, PoolLimits, Recycle, Request, Roster, Times, pool, supervise,
+};
+use tempfile::TempDir;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::front::{Client, Reply, until};
+use crate::program::{MODE, command};
+
+/// What supervisors of this process have told. Each test looks for its own: their folders differ.
+static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// What tests choose.
+#[derive(Clone, Copy)]
+pub(crate) struct Wish {
+    pub(crate) workers: u32,
+    pub(crate) times: Times,
+    pub(crate) recycle: Recycle,
+    /// The mode of a start, by how many there were before.
+    pub(crate) mode: fn(usize) -> &'static str,
+}
+
+impl Default for Wish {
+    fn default() -> Wish {
+        Wish { workers: 2, times: Times::default(), recycle: Recycle::default(), mode: |_| "" }
+    }
+}
+
+struct Door {
+    listener: Mutex<Option<Listener>>,
+    is_ready: AtomicBool,
+}
+
+impl Front for Door {
+    fn ready(&self) {
+        self.is_ready.store(true, Ordering::Relaxed);
+    }
+
+    fn drain(&self) {
+        self.listener.lock().unwrap().as_ref().unwrap().drain();
+    }
+
+    fn connections(&self) -> usize {
+        self.listener.lock().unwrap().as_ref().unwrap().connections()
+    }
+}
+
+/// See the module.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) roster: Arc<Roster>,
+    pub(crate) folder: TempDir,
+    door: Arc<Door>,
+    requests: UnboundedSender<Request>,
+    supervisor: Option<JoinHandle<Outcome>>,
+    _server: Server,
+}
+
+impl Running {
+    /// Starts it, and waits until all its workers are ready.
+    pub(crate) fn new(wish: Wish) -> Running {
+        let workers = wish.workers as usize;
+        let running = Running::start(wish);
+        until("they are ready", || running.roster.members().len() == workers);
+        assert!(running.door.is_ready.load(Ordering::Relaxed));
+        running
+    }
+
+    pub(crate) fn start(wish: Wish) -> Running {
+        let roster = Arc::new(Roster::default());
+        let limits = PoolLimits::default();
+        let server = Server::with_application(Config::default(), pool(Arc::clone(&roster), limits));
+        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let door = Arc::new(Door { listener: Mutex::new(Some(listener)), is_ready: AtomicBool::new(false) });
+        let folder = tempfile::tempdir().unwrap();
+        let (requests, asked) = unbounded_channel();
+        let supervisor = std::thread::spawn({
+            let (roster, door, folder) =
+                (Arc::clone(&roster), Arc::clone(&door), folder.path().to_path_buf());
+            move || {
+                let starts = Mutex::new(0);
+                let make = move || -> Command {
+                    let mut starts = starts.lock().unwrap();
+                    let mut command = command();
+                    command.env(MODE, (wish.mode)(*starts));
+                    *starts += 1;
+                    command
+                };
+                let plan = Plan {
+                    workers: wish.workers,
+                    command: Box::new(make),
+                    folder,
+                    files: None,
+                    times: wish.times,
+                    recycle: wish.recycle,
+                    tell: |line| TOLD.lock().unwrap().push(line.to_owned()),
+                };
+                supervise(plan, roster, asked, &*door).unwrap()
+            }
+        });
+        Running { address, roster, folder, door, requests, supervisor: Some(supervisor), _server: server }
+    }
+
+    pub(crate) fn ask(&self, request: Request) {
+        self.requests.send(request).unwrap();
+    }
+
+    pub(crate) fn outcome(&mut self) -> Outcome {
+        self.supervisor.take().unwrap().join().unwrap()
+    }
+
+    pub(crate) fn stop(&mut self) -> Outcome {
+        self.ask(Request::Stop);
+        self.outcome()
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Reply {
+        self.connect().get(path)
+    }
+
+    /// The processes that answer.
+    pub(crate) fn pids(&self) -> Vec<i32> {
+        self.roster.members().iter().map(|member| member.board.read().pid.try_into().unwrap()).collect()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(supervisor) = self.supervisor.take() {
+            // Twice: at once.
+            let _ = self.requests.send(Request::Stop);
+            let _ = self.requests.send(Request::Stop);
+            let _ = supervisor.join();
+        }
+    }
+}
+
+/// Whether a supervisor has told something with these words.
+pub(crate) fn is_told(words: &[&str]) -> bool {
+    TOLD.lock().unwrap().iter().any(|line| words.iter().all(|word| line.contains(word)))
+}
+
+/// Whether a process is there, and not merely to be waited for.
+pub(crate) fn lives(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
+pub(crate) fn send_signal(pid: i32, signal: i32) {
+    // Anything less is a whole group.
+    assert!(pid > 1);
+    // SAFETY: passes no memory.
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+}
+
+/// Requests on and on, on threads of their own, and what became of them.
+pub(crate) struct Load {
+    is_over: Arc<AtomicBool>,
+    clients: Vec<JoinHandle<Vec<u16>>>,
+}
+
+impl Load {
+    pub(crate) fn start(address: SocketAddr, clients: usize, path: &'static str) -> Load {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let clients = (0..clients)
+            .map(|_| {
+                let is_over = Arc::clone(&is_over);
+                std::thread::spawn(move || {
+                    let mut client = Client::connect(address);
+                    let mut seen = Vec::new();
+                    while !is_over.load(Ordering::Relaxed) {
+                        seen.push(client.get(path).status);
+                    }
+                    seen
+                })
+            })
+            .collect();
+        Load { is_over, clients }
+    }
+
+    /// The status of each.
+    pub(crate) fn end(self) -> Vec<u16> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    }
+}
+
+/// A while in which things happen.
+pub(crate) fn while_(milliseconds: u64) {
+    std::thread::sleep(Duration::from_millis(milliseconds));
+}

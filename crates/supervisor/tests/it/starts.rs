@@ -1,0 +1,62 @@
+//! How workers are started, and what they are given.
+
+use std::time::Duration;
+
+use rookery_supervisor::{Outcome, Request, Times};
+
+use crate::front::until;
+use crate::running::{Running, Wish, is_told};
+
+#[test]
+fn each_worker_has_its_own_and_nothing_else() {
+    let mut running = Running::new(Wish::default());
+    let mut client = running.connect();
+    let pid = client.get("/pid").text();
+    assert!(running.pids().contains(&pid.parse().unwrap()));
+    for (name, values) in [
+        ("ROOKERY_WORKER", &["0", "1"][..]),
+        ("ROOKERY_WORKERS", &["2"]),
+        ("ROOKERY_GENERATION", &["0"]),
+        ("ROOKERY_LISTEN_FD", &[""]),
+        ("ROOKERY_CONTROL_FD", &[""]),
+    ] {
+        let value = client.get(&format!("/environment/{name}")).text();
+        assert!(values.contains(&value.as_str()), "{name}={value}");
+    }
+    let temporary = client.get("/environment/TMPDIR").text();
+    assert!(temporary.starts_with(running.folder.path().to_str().unwrap()), "{temporary}");
+    assert_eq!(client.get("/environment/OMP_NUM_THREADS").status, 200);
+    // The standard three, and what lists them.
+    let listed = client.get("/descriptors").text();
+    assert_eq!(listed.lines().filter(|line| line.contains("->")).count(), 3, "{listed}");
+    drop(client);
+    assert_eq!(running.stop(), Outcome::Stopped);
+    assert_eq!(std::fs::read_dir(running.folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn when_none_becomes_ready_that_is_the_end() {
+    let mut running = Running::start(Wish { mode: |_| "fails", ..Wish::default() });
+    assert_eq!(running.outcome(), Outcome::NeverReady);
+    assert!(is_told(&["ended with status 1 before it was ready, as all others did"]));
+}
+
+#[test]
+fn one_that_is_not_ready_in_time_is_started_again() {
+    let times = Times { start: Duration::from_millis(300), ..Times::default() };
+    // The second is never ready, and whoever comes after it is.
+    let mode = |start| if start == 1 { "never ready" } else { "" };
+    let running = Running::new(Wish { times, mode, ..Wish::default() });
+    assert!(is_told(&["was not ready within 0.3 s"]));
+    assert_eq!(running.get("/pid").status, 200);
+}
+
+#[test]
+fn a_loop_of_ends_is_told_and_others_serve_on() {
+    let mode = |start| if start == 0 { "" } else { "fails" };
+    let running = Running::start(Wish { mode, ..Wish::default() });
+    until("one is ready", || running.roster.members().len() == 1);
+    until("the loop is told", || is_told(&["worker 1 ends again and again"]));
+    assert_eq!(running.get("/environment/ROOKERY_WORKER").text(), "0");
+    running.ask(Request::Stop);
+}
