@@ -1,5 +1,6 @@
 /* Counts the calls to malloc and its kin, per thread, in a file that the runner reads: LD_PRELOAD=alloccount.so
- * BENCH_ALLOC_FILE=<prefix>, counters in <prefix>.<pid>. Rust, C and C++ all allocate through these functions. */
+ * BENCH_ALLOC_FILE=<prefix>, counters in <prefix>.<pid>. C, C++ and most Rust allocate through these functions;
+ * Rookery's own allocator says for itself what it did. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

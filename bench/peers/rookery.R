@@ -17,5 +17,12 @@ if (shape == "evalq") {
     tryCatch(evalq(handler(req), environment()), error = function(e) list(status = 500L, headers = list(), body = ""))
   }
 }
+if (nzchar(Sys.getenv("BENCH_ALLOC_FILE"))) {
+  measured <- app$call
+  app$call <- function(req) {
+    if (req$PATH_INFO != "/allocations") return(measured(req))
+    list(status = 200L, headers = list(), body = as.character(.Call(getFromNamespace("ffi_allocations", "rookery"))))
+  }
+}
 server <- startServer("127.0.0.1", port, app, quiet = FALSE)
 while (TRUE) service()

@@ -24,7 +24,7 @@ IDLE_S = 5.0
 # One transfer; httpuv takes a few seconds for a GiB.
 TRANSFER_LIMIT_S = 300.0
 
-# Allocations are counted by bench/load/alloccount.c: each program that Rscript goes through has a file of its own there.
+# Calls to malloc are counted by bench/load/alloccount.c: each program that Rscript goes through has a file of its own there.
 COUNTS = build.OUT / "allocations"
 SLOTS, SLOT = 256, struct.Struct("=qQQQ")
 REQUESTS = 1_000
@@ -150,11 +150,12 @@ def allocations(server: Server, scenario: Scenario, _: float) -> dict[str, float
     return {"allocs_per_request": sum(each.values()), "allocs_per_request_on_R_thread": of_r}
 
 
-def _calls(server: Server) -> dict[int, int]:
-    """To malloc, by thread."""
+def _calls(server: Server) -> dict[int | str, int]:
+    """To malloc by thread, and of Rookery's own allocator, which counts for itself: its calls are not to be seen from outside."""
+    own = {"own": int(server.get("/allocations"))} if server.peer.startswith("rookery") else {}
     data = (COUNTS / f"calls.{server.process.pid}").read_bytes()
     slots = [SLOT.unpack_from(data, position * SLOT.size) for position in range(SLOTS)]
-    return {thread: calls for thread, calls, _, _ in slots if thread != 0}
+    return {thread: calls for thread, calls, _, _ in slots if thread != 0} | own
 
 
 def _ask(server: Server, path: str, requests: int) -> None:

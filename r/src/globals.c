@@ -245,3 +245,7 @@ SEXP ffi_rng_state(void) {
 SEXP ffi_live_bytes(void) {
     return Rf_ScalarReal((double)rk_live_bytes());
 }
+
+SEXP ffi_allocations(void) {
+    return Rf_ScalarReal((double)rk_allocations());
+}

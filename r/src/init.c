@@ -66,6 +66,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_sockets, 1),
     ENTRY(ffi_rng_state, 0),
     ENTRY(ffi_live_bytes, 0),
+    ENTRY(ffi_allocations, 0),
     ENTRY(ffi_receive_taken, 2),
     ENTRY(ffi_receive_fail, 2),
     ENTRY(ffi_receive_held, 1),

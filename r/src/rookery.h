@@ -106,6 +106,7 @@ void rk_stop_all(void);
 void rk_forked(void);
 const char* rk_error(void);
 int64_t rk_live_bytes(void);
+int64_t rk_allocations(void);
 
 // limits
 

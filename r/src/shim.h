@@ -407,5 +407,6 @@ SEXP ffi_ws_close(SEXP handle, SEXP code, SEXP reason);
 SEXP ffi_sockets(SEXP listener);
 SEXP ffi_rng_state(void);
 SEXP ffi_live_bytes(void);
+SEXP ffi_allocations(void);
 
 #endif

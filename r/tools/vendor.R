@@ -97,7 +97,9 @@ for (crate in list.dirs(vendor, recursive = FALSE)) {
     prune(crate, function(files) {
       # ring has its assembly for Windows as well, some of it assembled.
       files %in% needed | !grepl("^(tests|benches|bench|examples|fuzz|ci|docs|doc|[.]github|test_data|test-data|corpus)/", files) &
-        !grepl("^pregenerated/.*-(nasm|win32n|win64)[.]", files)
+        !grepl("^pregenerated/.*-(nasm|win32n|win64)[.]", files) &
+        # mimalloc comes in two versions, of which one is compiled.
+        !grepl("^c_src/mimalloc/(v2|v3/(contrib|[.]github))/", files)
     })
   }
   empty <- rev(list.dirs(crate))

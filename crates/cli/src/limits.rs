@@ -3,6 +3,7 @@
 use rookery_server::{Config, LimitKind, NamedLimit};
 
 use crate::failure::Failure;
+use crate::memory;
 use crate::names::near;
 
 /// Units of bytes, of which a person may mean either kind.
@@ -87,7 +88,7 @@ impl Limit {
 /// # Errors
 /// When the environment, or all of them together, say what cannot be.
 pub(crate) fn config(given: &[Limit]) -> Result<Config, Failure> {
-    let mut config = Config::default();
+    let mut config = Config { reclaim: Some(memory::reclaim), ..Config::default() };
     for limit in NamedLimit::all() {
         // The last of several counts.
         let own = given.iter().rev().find(|given| given.of.name() == limit.name()).cloned();

@@ -8,6 +8,7 @@ mod command_line;
 mod failure;
 mod limits;
 mod log;
+mod memory;
 mod names;
 mod path;
 mod port_holder;

@@ -11,6 +11,7 @@ use crate::address::Address;
 use crate::command_line::Serve;
 use crate::failure::{Failure, say, tell};
 use crate::log::LogTo;
+use crate::memory;
 use crate::signals::Signals;
 use crate::target::Target;
 use crate::tls;
@@ -32,6 +33,7 @@ pub(crate) fn serve(
     beside: Option<&Address>,
     log: &LogTo,
 ) -> Result<(), Failure> {
+    memory::without_huge_pages();
     let signals = Signals::watch().map_err(|error| {
         Failure::Serving(format!("The thread that waits for signals cannot be started: {error}."))
     })?;

@@ -13,6 +13,9 @@ pub struct Config {
     pub limits: Limits,
     /// What may wait for the application.
     pub queue: rookery_exchange::QueueLimits,
+    /// Has the program's allocator give back to the system what is free: called on the I/O thread, with whether all of it, between
+    /// bursts of connections. May take a millisecond for each 10 MB; must not block. Default: nothing, as `malloc` has no cheap way.
+    pub reclaim: Option<fn(bool)>,
 }
 
 /// What peers may do. Past a limit a client gets the status named with it, or its connection is closed.

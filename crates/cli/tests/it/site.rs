@@ -258,3 +258,47 @@ fn a_port_that_is_taken_is_said_with_who_has_it() {
     assert_eq!(it.end().0.code(), Some(1));
     assert!(it.said.starts_with(&format!("rookery: Port {port} of 127.0.0.1 is in use, by ")), "{}", it.said);
 }
+
+/// Pages of its memory that are in the machine's, in bytes.
+fn resident(process: u32) -> usize {
+    let text = fs::read_to_string(format!("/proc/{process}/statm")).unwrap();
+    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[test]
+fn a_crowd_that_has_gone_quiet_gives_its_memory_back() {
+    const CROWD: usize = 800;
+    // What ten connections cost is what a server allocates once.
+    const MOST_EACH: usize = 6 << 10;
+    let folder = folder(&[("index.html", "<p>home")]);
+    let mut it = serve(&folder, &["--port", "0", "--no-log"]);
+    let port = it.port();
+    let kept = |many: usize| -> Vec<_> {
+        let open = |_| {
+            let mut client = connect(port);
+            client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"<p>home") {
+                let mut piece = [0; 1024];
+                let read = client.read(&mut piece).unwrap();
+                assert!(read > 0, "it ended: {}", String::from_utf8_lossy(&answer));
+                answer.extend_from_slice(&piece[..read]);
+            }
+            client
+        };
+        (0..many).map(open).collect()
+    };
+    let few = kept(10);
+    let before = resident(it.id());
+    let crowd = kept(CROWD);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let each = resident(it.id()).saturating_sub(before) / CROWD;
+        if each < MOST_EACH {
+            break;
+        }
+        assert!(Instant::now() < until, "{each} bytes for each connection that is quiet");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    drop((few, crowd));
+}

@@ -76,6 +76,10 @@ impl Running {
         url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port")
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, number: i32) {
         // SAFETY: a child that has not been waited for: the id is its.
         assert_eq!(unsafe { libc::kill(i32::try_from(self.child.id()).expect("a process id"), number) }, 0);

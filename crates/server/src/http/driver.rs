@@ -106,6 +106,7 @@ async fn serve(driven: Driven, seat: Seat) {
                 if read.is_empty() {
                     // Empty, it keeps its buffer all the same.
                     drop(read);
+                    connection.http.peers.reclaim.expect();
                     wait_for_peer(connection).await;
                 } else {
                     rewound = read;

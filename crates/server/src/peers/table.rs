@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::clock::Clock;
 use super::leaving::Leaving;
+use super::reclaim::Reclaim;
 use super::slowest::Slowest;
 use crate::config::Limits;
 
@@ -74,6 +75,7 @@ pub(crate) struct Peers {
     pub(crate) budget: Arc<Budget>,
     pub(super) leaving: Leaving,
     pub(super) slowest: Slowest,
+    pub(crate) reclaim: Reclaim,
     entries: RefCell<Vec<Option<Rc<dyn Peer>>>>,
     free: RefCell<Vec<usize>>,
     /// How many are within others.
@@ -87,13 +89,14 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    pub(crate) fn new(limits: Limits, budget: Arc<Budget>) -> Rc<Peers> {
+    pub(crate) fn new(limits: Limits, budget: Arc<Budget>, reclaim: Option<fn(bool)>) -> Rc<Peers> {
         Rc::new(Peers {
             clock: Clock::new(&limits),
             limits,
             budget,
             leaving: Leaving::default(),
             slowest: Slowest::default(),
+            reclaim: Reclaim::new(reclaim),
             entries: RefCell::default(),
             free: RefCell::default(),
             guests: Cell::new(0),
@@ -178,7 +181,12 @@ impl Peers {
     pub(crate) fn sweep(&self) -> bool {
         let now = self.clock.advance();
         self.each(|_, peer| peer.sweep(now));
-        self.len() > 0
+        if self.len() == 0 {
+            self.reclaim.all();
+            return false;
+        }
+        self.reclaim.tick();
+        true
     }
 
     /// Calls `look` for each. None of them may come or go meanwhile.
@@ -220,6 +228,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        self.peers.reclaim.expect();
         self.peers.guests.set(self.peers.guests.get() - usize::from(self.is_guest));
         self.peers.leave(self.key);
     }

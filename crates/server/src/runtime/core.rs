@@ -105,6 +105,7 @@ impl Core {
             link: Arc::clone(&self.link),
             application: self.application.clone(),
             limits: self.config.limits.clone(),
+            reclaim: self.config.reclaim,
             log: Arc::clone(&self.log),
             reports: Arc::clone(&self.reports),
             budget: Arc::clone(&self.budget),

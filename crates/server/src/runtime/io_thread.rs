@@ -66,6 +66,7 @@ pub(super) struct Setup {
     /// Answers instead of the application at the other end of the link.
     pub(super) application: Option<MakeApplication>,
     pub(super) limits: Limits,
+    pub(super) reclaim: Option<fn(bool)>,
     pub(super) log: Arc<CurrentLog>,
     pub(super) reports: Arc<Reports<Rejection>>,
     pub(super) budget: Arc<Budget>,
@@ -75,7 +76,7 @@ pub(super) struct Setup {
 /// Runs the I/O thread until there is no listener and no connection. When it cannot go on, every connection is closed,
 /// whoever waits for it hears of it, and so does the application ([`Link::fail`]).
 pub(super) fn run(setup: Setup, control: &Control) {
-    let Setup { link, application, limits, log, reports, budget, supervision } = setup;
+    let Setup { link, application, limits, reclaim, log, reports, budget, supervision } = setup;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -106,7 +107,7 @@ pub(super) fn run(setup: Setup, control: &Control) {
         None => Box::new(Arc::clone(&link)),
     };
     let scoreboard = supervision.as_ref().map(|supervision| Arc::clone(supervision.scoreboard()));
-    let shared = Shared::new(application, limits, log, reports, budget, scoreboard);
+    let shared = Shared::new(application, limits, reclaim, log, reports, budget, scoreboard);
     SHARED.set(Some((Rc::clone(&shared), Arc::clone(&drain))));
     let outcome =
         catch_unwind(AssertUnwindSafe(|| runtime.block_on(carry_out(&shared, &drain, control, supervision))));

@@ -34,13 +34,14 @@ impl Shared {
     pub(super) fn new(
         application: Box<dyn Application>,
         limits: Limits,
+        reclaim: Option<fn(bool)>,
         log: Arc<CurrentLog>,
         reports: Arc<Reports<Rejection>>,
         budget: Arc<Budget>,
         scoreboard: Option<Arc<Scoreboard>>,
     ) -> Rc<Shared> {
         let dispatch = Dispatch::new(application, limits.pool_bytes, Arc::clone(&budget), scoreboard);
-        let peers = Peers::new(limits, budget);
+        let peers = Peers::new(limits, budget, reclaim);
         let scratch = Scratch::new();
         let websockets = WebSockets::new(WebSocketShared::new(
             Rc::clone(&peers),

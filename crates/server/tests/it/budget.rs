@@ -446,7 +446,7 @@ fn a_websocket_that_has_gone_holds_nothing_while_the_application_is_busy() {
     let held = Arc::clone(&holds);
     let queue = rookery_exchange::QueueLimits { messages: 1, ..rookery_exchange::QueueLimits::default() };
     let app = App::with(
-        Config { limits: Limits { memory: Some(80 << 20), ..Limits::default() }, queue },
+        Config { limits: Limits { memory: Some(80 << 20), ..Limits::default() }, queue, ..Config::default() },
         Site::default(),
         Box::new(move |link, event| match event {
             Event::Request(mut exchange) => {

@@ -125,7 +125,7 @@ fn every_rejection_reaches_its_requests_hook_once() {
         let queue = rookery_exchange::QueueLimits { requests, ..Default::default() };
         let has_tls = matches!(rejection, Rejection::Handshake | Rejection::PlainOnTls);
         let app = App::with(
-            Config { limits, queue },
+            Config { limits, queue, ..Config::default() },
             if has_tls {
                 site(settings(&["localhost"]))
             } else if matches!(told, Over2(_)) {

@@ -244,7 +244,7 @@ fn a_pause_of_the_application_is_no_silence_of_the_peer() {
     let limits = Limits { ping_time: time, pong_time: 2 * time, ..Limits::default() };
     let mut answer = echo(hello);
     let app = App::with(
-        Config { limits, queue },
+        Config { limits, queue, ..Config::default() },
         Site::default(),
         Box::new(move |link, event| {
             if matches!(event, Event::Message { .. }) {

@@ -11,8 +11,10 @@ use rookery_server::tls::DevelopmentCertificate;
 use rookery_server::{Config, Server};
 
 use crate::event::Header;
+use crate::limits::config_of;
 use crate::listener::Listening;
 use crate::log::Log;
+use crate::memory;
 use crate::names::Names;
 use crate::stream::Streamed;
 use crate::tls::Counted;
@@ -93,7 +95,7 @@ pub(crate) struct Bound {
 
 impl Core {
     fn new(schedule: extern "C" fn()) -> Core {
-        let server = Server::new(Config::default(), Box::new(Schedule(schedule)));
+        let server = Server::new(config_of(&[]), Box::new(Schedule(schedule)));
         let link = Arc::clone(server.link());
         Core {
             server,
@@ -212,6 +214,7 @@ pub(crate) fn set_error(text: &str) {
 /// Starts the package's state; `schedule` asks R's event loop for a turn and may be called on any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_init(schedule: extern "C" fn()) {
+    memory::reserve();
     crate::entry((), || {
         SCHEDULE.set(Some(schedule));
         with(|_| ());

@@ -6,7 +6,7 @@ use rookery_exchange::Link;
 use rookery_server::{Config, LimitKind, NamedLimit};
 
 use crate::core::{self, Core};
-use crate::{entry, refusal};
+use crate::{entry, memory, refusal};
 
 /// `enum rk_limit_kind`.
 fn kind_of(limit: &NamedLimit) -> i32 {
@@ -20,8 +20,8 @@ fn kind_of(limit: &NamedLimit) -> i32 {
 }
 
 /// What NaN is the default of.
-fn config_of(values: &[f64]) -> Config {
-    let mut config = Config::default();
+pub(crate) fn config_of(values: &[f64]) -> Config {
+    let mut config = Config { reclaim: Some(memory::reclaim), ..Config::default() };
     for (limit, value) in NamedLimit::all().iter().zip(values) {
         if !value.is_nan() {
             limit.set(&mut config, *value);

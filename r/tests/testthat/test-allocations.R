@@ -1,0 +1,14 @@
+# What the server allocates: the allocator counts for itself.
+
+test_that("a request over a kept connection, and its answer, allocate nothing", {
+  server <- local_server(function(req) ok())
+  client <- local_client(server)
+  ask <- function(n) {
+    before <- .Call(ffi_allocations)
+    for (i in seq_len(n)) get(client, "/")
+    .Call(ffi_allocations) - before
+  }
+  ask(200)
+  # Buffers that last for some hundred requests make fractions.
+  expect_lt(ask(1000), 50)
+})
