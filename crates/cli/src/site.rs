@@ -70,7 +70,7 @@ pub(crate) fn serve(
         address.shown(port, scheme)
     ));
     wait(&signals, tls.as_ref());
-    drain(redirect.iter().chain([&listener]), &signals);
+    drain(&redirect.iter().chain([&listener]), &signals);
     redirect.into_iter().chain([listener]).for_each(Listener::stop);
     server.set_access_log(None);
     if let Some(log) = log {
@@ -93,7 +93,7 @@ fn wait(signals: &Signals, tls: Option<&Tls>) {
 }
 
 /// Waits until what is being sent has been sent, or time is up. A second signal ends the process.
-fn drain<'a>(listeners: impl Iterator<Item = &'a Listener> + Clone, signals: &Signals) {
+fn drain<'a>(listeners: &(impl Iterator<Item = &'a Listener> + Clone), signals: &Signals) {
     listeners.clone().for_each(Listener::drain);
     let until = Instant::now() + DRAIN_TIME;
     let connections = || listeners.clone().map(Listener::connections).sum::<usize>();
