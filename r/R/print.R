@@ -36,7 +36,8 @@ format.Server <- function(x, ...) {
   if (x$isRunning()) {
     handle <- as.integer(private$handle)
     sockets <- length(.Call(ffi_sockets, handle))
-    state <- paste0("running, ", counted(.Call(ffi_connections, handle), "connection"), if (sockets > 0) paste0(", ", counted(sockets, "WebSocket")))
+    as_worker <- if (.Call(ffi_worker_has, handle)) paste0(" as ", worker_name())
+    state <- paste0("running", as_worker, ", ", counted(.Call(ffi_connections, handle), "connection"), if (sockets > 0) paste0(", ", counted(sockets, "WebSocket")))
   }
   paste0("<", class(x)[[1]], " ", where, ": ", state, ">")
 }

@@ -43,6 +43,10 @@ socket_path <- function(path) {
 
 # Binds and lets go again: a framework that fails to bind says much less. A port of 0 becomes one that was free.
 probe <- function(address) {
+  if (is_worker()) {
+    # It listens where its supervisor does.
+    return(address)
+  }
   reason <- NULL
   server <- NULL
   said <- utils::capture.output(

@@ -371,12 +371,13 @@ with_defaults <- function(given, defaults) {
 
 # Says where, once a server really listens.
 announce <- function(found, address) {
-  place <- if (is.null(found$dir)) "" else paste0(" in ", found$dir)
+  folder <- if (is.null(found$dir)) "" else paste0(" in ", found$dir)
   .globals$on_listen <- function(server) {
     .globals$on_listen <- NULL
     scheme <- if (is.null(.globals$tls)) "http" else "https"
-    where <- if (is.null(address$socket)) url_of(address$host, server$getPort(), scheme) else address$socket
-    message("rookery ", utils::packageVersion("rookery"), ": ", found$label, place, "\nServing on ", where, " (Ctrl-C stops)")
+    place <- if (is.null(address$socket)) url_of(address$host, server$getPort(), scheme) else address$socket
+    where <- if (is_worker()) paste("as", worker_name()) else paste0("on ", place, " (Ctrl-C stops)")
+    message("rookery ", utils::packageVersion("rookery"), ": ", found$label, folder, "\nServing ", where)
   }
 }
 

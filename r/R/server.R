@@ -55,6 +55,12 @@
 #' `/tmp` is in memory: `options(rookery.spool_dir = "/var/tmp")`. Of its file system 1 GiB stays free, or a tenth where
 #' that is less; what would take more is answered with status 507, and told on stderr with the folder.
 #'
+#' @section In a worker:
+#' Of an R that `rookery serve --workers` has started, the first server with an app is the one that clients come to, whatever `host` and `port`
+#' it asks for; `$getHost()` and `$getPort()` tell those, and what it prints says which worker it is. Its certificates, trusted proxies and
+#' access log are those of `rookery serve`, and so `tls` is not used. A further server listens where it asks to, which on a port of its own
+#' only one of the workers can; and so does one without an app, such as those that look for a free port.
+#'
 #' A handler's conditions do not reach calling handlers established around `service()`.
 #'
 #' @param host A literal IPv4 or IPv6 address: `"127.0.0.1"` for this machine only, `"0.0.0.0"` or `"::"` for all.
@@ -247,13 +253,14 @@ Server <- R6::R6Class(
     listen = function(app, quiet, tls, limits, what, bind) {
       check_app(app)
       check_flag(quiet, "quiet")
+      inherits_socket <- takes_worker_socket(app)
       prepare()
       # At its prompt R idles in its event loop, which is later's to be reached in.
       if (interactive()) loadNamespace("later")
       spool <- spool_dir()
       proxies <- trusted_proxies()
       proxy_header <- has_proxy_header()
-      tls <- tls_open(tls)
+      tls <- if (inherits_socket) leave_tls_to_supervisor(tls) else tls_open(tls)
       apply_limits(limits)
       detail <- setting_of("error_detail")$value
       private$is_https <- !is.null(tls)
@@ -264,7 +271,8 @@ Server <- R6::R6Class(
       tells_id <- setting_of("request_id_header")$value
       bound <- bind(list(
         private$site, handlers$app, settings, spool, tls, proxies, proxy_header,
-        list(private$appWrapper$wsProtocols, private$appWrapper$wsCompression), private$appWrapper$wsOrigins, tells_id
+        list(private$appWrapper$wsProtocols, private$appWrapper$wsCompression), private$appWrapper$wsOrigins, tells_id,
+        inherits_socket, inherits_socket && keeps_clients()
       ))
       if (is.character(bound)) {
         if (!quiet) {
@@ -331,7 +339,8 @@ PipeServer <- R6::R6Class(
       private$listen(app, quiet, tls, limits, "createPipeServer", function(setup) {
         .Call(ffi_listen_unix, path, private$mask, setup)
       })
-      private$name <- normalizePath(path)
+      # A worker makes no such file.
+      private$name <- normalizePath(path, mustWork = FALSE)
     },
     getName = function() {
       private$name

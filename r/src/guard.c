@@ -126,6 +126,9 @@ void guard_end(void) {
     if (depth == depth_at_fork) {
         depth_at_fork--;
     }
+    if (depth == 1) {
+        worker_forget_interrupt();
+    }
     if (--depth == 0 && is_taken) {
         // Unless a handler has set another one meanwhile. What cannot be put back now is put back the next time.
         if (Rf_GetOption1(error_symbol) != R_NilValue || set_error_option(CAR(saved_error_option))) {
@@ -214,7 +217,7 @@ static bool is_passed_on;
 
 // An interrupt was meant for the loop as well as for the handler: it is raised again at the loop's next check.
 void guard_pass_on(enum failure failure) {
-    if (failure == FAILURE_INTERRUPT) {
+    if (failure == FAILURE_INTERRUPT && !worker_has_interrupted()) {
         is_passed_on = true;
         signals_interrupt();
     }

@@ -10,6 +10,7 @@ static SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
         guard_init();
     }
     service_init();
+    worker_init();
     return R_NilValue;
 }
 
@@ -37,6 +38,8 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_stop, 1),
     ENTRY(ffi_drain, 1),
     ENTRY(ffi_connections, 1),
+    ENTRY(ffi_worker, 0),
+    ENTRY(ffi_worker_has, 1),
     ENTRY(ffi_site_new, 1),
     ENTRY(ffi_site_set, 3),
     ENTRY(ffi_site_state, 1),

@@ -77,6 +77,8 @@ struct rk_setup {
     const char* const* origins;
     size_t origin_count;
     int32_t tells_request_id;
+    int32_t inherits;   // listens on the socket of this worker, wherever it was to listen; rk_worker() is RK_SOCKET_IS_FREE
+    int32_t is_sticky;  // of the app, for its supervisor: it keeps something for each client
 };
 
 // The same as in Rust (src/rust): there each is asserted as well.
@@ -88,7 +90,7 @@ _Static_assert(sizeof(struct rk_event) == 200 && offsetof(struct rk_event, id) =
                    offsetof(struct rk_event, body_fd) == 168 && offsetof(struct rk_event, data) == 176 &&
                    offsetof(struct rk_event, is_https) == 192,
                "rk_event");
-_Static_assert(sizeof(struct rk_setup) == 80 && offsetof(struct rk_setup, sees_heads) == 40, "rk_setup");
+_Static_assert(sizeof(struct rk_setup) == 88 && offsetof(struct rk_setup, sees_heads) == 40, "rk_setup");
 #endif
 
 enum rk_refusal { RK_OK = 0, RK_BAD_NAME = 1, RK_BAD_VALUE = 2, RK_STALE = 3 };
@@ -107,6 +109,14 @@ void rk_forked(void);
 const char* rk_error(void);
 int64_t rk_live_bytes(void);
 int64_t rk_allocations(void);
+
+// this process as a worker
+
+enum rk_worker { RK_NO_WORKER = 0, RK_SOCKET_IS_FREE = 1, RK_SOCKET_IS_TAKEN = 2, RK_WORKER_IS_BROKEN = 3 };
+
+void rk_worker_join(void (*interrupt)(void));  // which is called on another thread
+int rk_worker(void);                           // an enum rk_worker; broken: rk_error() says why
+int rk_worker_has(uint32_t listener);          // whether it has the socket
 
 // limits
 

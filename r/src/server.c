@@ -11,7 +11,8 @@ static const char** strings_of(SEXP strings) {
     return all;
 }
 
-// `setup` is list(site, app, settings, spool, tls, proxies, has_proxy_header, socket_rules, origins, tells_id), with the settings of
+// `setup` is list(site, app, settings, spool, tls, proxies, has_proxy_header, socket_rules, origins, tells_id, inherits,
+// is_sticky), with the settings of
 // app_set(); it lives until .Call() returns.
 static struct rk_setup setup_of(SEXP setup) {
     SEXP proxies = VECTOR_ELT(setup, 5);
@@ -29,6 +30,8 @@ static struct rk_setup setup_of(SEXP setup) {
         .origins = strings_of(origins),
         .origin_count = (size_t)Rf_xlength(origins),
         .tells_request_id = Rf_asLogical(VECTOR_ELT(setup, 9)) == TRUE,
+        .inherits = Rf_asLogical(VECTOR_ELT(setup, 10)) == TRUE,
+        .is_sticky = Rf_asLogical(VECTOR_ELT(setup, 11)) == TRUE,
     };
 }
 

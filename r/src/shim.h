@@ -346,6 +346,12 @@ int signals_passed(void);
 void signals_interrupt(void);
 bool signal_is_ignored(int signal_number);
 
+// worker.c ------------------------------------------------------------------
+
+void worker_init(void);
+bool worker_has_interrupted(void);
+void worker_forget_interrupt(void);
+
 // log.c ---------------------------------------------------------------------
 
 // Whether the access log's lines are an R function's.
@@ -362,6 +368,8 @@ SEXP ffi_drain(SEXP listener);
 SEXP ffi_connections(SEXP listener);
 SEXP ffi_refuse(SEXP listener, SEXP held);
 
+SEXP ffi_worker(void);
+SEXP ffi_worker_has(SEXP listener);
 SEXP ffi_signals_watch(SEXP seconds);
 SEXP ffi_signals_unwatch(void);
 SEXP ffi_signals_seen(void);

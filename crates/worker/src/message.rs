@@ -21,11 +21,13 @@ const IS_STICKY: u64 = 2;
 pub enum Message {
     /// To the worker's I/O thread, which answers with a [`Pong`](Self::Pong) of the same number, also while R is busy.
     Ping(u64),
-    /// To the worker: end as SIGTERM has it end. What is in hand is finished, for up to ten seconds.
+    /// To the worker: end as SIGTERM has it end. Under `serve()` what is in hand is finished, for up to ten seconds; otherwise the process
+    /// ends at once. Said again, or after [`Stop`](Self::Stop), it changes nothing.
     Drain,
     /// To the worker: the same, and whatever R does, the process is over within [`END_WITHIN`](crate::END_WITHIN).
     Stop,
-    /// To the worker: interrupt what R runs, as Ctrl-C would where nothing else made something of it. The worker goes on.
+    /// To the worker: interrupt what the application runs for a request or a message, which fails by that. Where R does something else,
+    /// nothing happens; and the worker goes on.
     Interrupt,
     /// To the supervisor.
     Pong(u64),
@@ -36,7 +38,8 @@ pub enum Message {
         /// The application keeps something for each client, between its requests: a Shiny session.
         is_sticky: bool,
     },
-    /// To the supervisor: the worker ends, by whomever it was asked to. Give it nothing new.
+    /// To the supervisor: what connects is not answered any more, because the server ends or the process does, by whomever it was asked to.
+    /// Give it nothing new, until it is [`Ready`](Self::Ready) again, which it is when the application starts another server.
     Leaving,
 }
 

@@ -18,6 +18,7 @@ use crate::memory;
 use crate::names::Names;
 use crate::stream::Streamed;
 use crate::tls::Counted;
+use crate::worker::Membership;
 
 /// Everything the package knows. One per process, in the local storage of R's main thread.
 #[derive(Debug)]
@@ -49,6 +50,8 @@ pub(crate) struct Core {
     pub(crate) development: Option<DevelopmentCertificate>,
     /// The limits that were set; empty: the defaults.
     pub(crate) limits: Vec<f64>,
+    /// Whether a supervisor has started this process.
+    pub(crate) membership: Membership,
 }
 
 /// The R object of a request whose body comes in pieces.
@@ -116,6 +119,7 @@ impl Core {
             tls: HashMap::new(),
             development: None,
             limits: Vec::new(),
+            membership: Membership::default(),
         }
     }
 

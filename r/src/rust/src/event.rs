@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rookery_exchange::{BodySource, Command, Event, Exchange, MessageKind, Payload};
+use rookery_worker::R;
 
 use crate::core::{self, Core};
 use crate::names::Interned;
@@ -240,9 +241,13 @@ impl Core {
             match event {
                 // Nobody will read the reply: R is not called.
                 Event::Request(exchange) | Event::Head(exchange) if exchange.is_departed() => {
-                    self.link.send(Command::Respond(exchange));
+                    self.passes_over();
+                    self.hand_back(Command::Respond(exchange));
                 }
-                event => return Some(self.show(event)),
+                event => {
+                    self.begins(&event);
+                    return Some(self.show(event));
+                }
             }
         }
     }
@@ -338,7 +343,13 @@ pub extern "C" fn rk_taken() -> u64 {
 pub extern "C" fn rk_wait(seconds: f64) -> i32 {
     entry(0, || {
         let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        i32::from(core::with(|core| core.link.wait(timeout)))
+        let came = core::with(|core| {
+            core.r_is(R::Idle);
+            let came = core.link.wait(timeout);
+            core.r_is(R::Busy);
+            came
+        });
+        i32::from(came)
     })
 }
 
@@ -367,13 +378,27 @@ pub extern "C" fn rk_break() {
 /// Says that R goes into a wait of its own; 0 when it must not.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_park() -> i32 {
-    entry(0, || i32::from(core::with(|core| core.link.park())))
+    entry(0, || {
+        let may = core::with(|core| {
+            let may = core.link.park();
+            if may {
+                core.r_is(R::Idle);
+            }
+            may
+        });
+        i32::from(may)
+    })
 }
 
 /// Says that R is back.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_resume() {
-    entry((), || core::with(|core| core.link.resume()));
+    entry((), || {
+        core::with(|core| {
+            core.link.resume();
+            core.r_is(R::Busy);
+        });
+    });
 }
 
 /// Sends what has been answered.

@@ -25,7 +25,7 @@ pub extern "C" fn rk_proceed(slot: u32, id: u64, token: u64) -> i32 {
         core::with(|core| {
             let Some(mut exchange) = core.give(slot, id) else { return refusal::STALE };
             exchange.set_tag(Tag::new(token, core.link.releases()));
-            core.link.send(Command::Proceed(exchange));
+            core.hand_back(Command::Proceed(exchange));
             refusal::OK
         })
     })
@@ -117,7 +117,7 @@ pub extern "C" fn rk_refuse_held(listener: u32) {
         core::with(|core| {
             for mut exchange in core.take_held(listener) {
                 refuse(&mut exchange);
-                core.link.send(Command::Respond(exchange));
+                core.hand_back(Command::Respond(exchange));
             }
             core.link.flush();
         });
@@ -270,7 +270,7 @@ pub extern "C" fn rk_respond(slot: u32, id: u64) -> i32 {
     entry(refusal::STALE, || {
         core::with(|core| {
             let Some(exchange) = core.give(slot, id) else { return refusal::STALE };
-            core.link.send(Command::Respond(exchange));
+            core.hand_back(Command::Respond(exchange));
             refusal::OK
         })
     })

@@ -25,6 +25,7 @@ mod stream;
 mod text;
 mod tls;
 mod wants;
+mod worker;
 
 /// What an entry point reports: `enum rk_refusal`.
 pub(crate) mod refusal {

@@ -55,6 +55,8 @@ impl Core {
         }
         let before = self.link.clone();
         drop(self.replace_server(config_of(values)));
+        // After the thread of the one before has ended: one at a time hears a supervisor.
+        self.attend();
         // What was lent is given back when the thread has ended; nobody asks the link from before again.
         Link::releases(&before).take(&mut self.tokens);
         self.limits = values.to_vec();

@@ -80,11 +80,13 @@ pub struct RawSetup {
     origins: *const *const c_char,
     origin_count: usize,
     tells_request_id: i32,
+    inherits: i32,
+    is_sticky: i32,
 }
 
 // As in rookery.h.
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<RawSetup>() == 80 && std::mem::offset_of!(RawSetup, sees_heads) == 40);
+const _: () = assert!(size_of::<RawSetup>() == 88 && std::mem::offset_of!(RawSetup, sees_heads) == 40);
 
 /// What is to be served; `None`, with the error set, when a proxy is none.
 ///
@@ -148,6 +150,16 @@ fn listen_beside(
     Ok(Listening { listener, redirect: Some(redirect) })
 }
 
+/// Listens where the supervisor of this process has it listen, and tells it so; the listener's id.
+fn listen_as_worker(setup: &RawSetup, site: Site) -> Option<ListenerId> {
+    core::with(|core| {
+        let started = core.listen_inherited(site).map(|listener| Listening { listener, redirect: None });
+        let (id, _) = core.started(started, None)?;
+        core.is_ready(id, setup.sees_heads != 0, setup.is_sticky != 0);
+        Some(id)
+    })
+}
+
 /// # Safety
 /// - `path` is a C string that outlives what is returned.
 unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
@@ -178,7 +190,9 @@ pub unsafe extern "C" fn rk_listen_tcp(
         // SAFETY: the caller's duty.
         let host = unsafe { CStr::from_ptr(host) }.to_string_lossy();
         // SAFETY: the caller's duty.
-        let Some(site) = (unsafe { site_of(&*setup) }) else { return FAILED };
+        let setup = unsafe { &*setup };
+        // SAFETY: the caller's duty.
+        let Some(site) = (unsafe { site_of(setup) }) else { return FAILED };
         let tls = site.tls.clone();
         let Some(address) = u16::try_from(port).ok().and_then(|port| literal_address(&host, port)) else {
             core::set_error(&format!(
@@ -187,8 +201,17 @@ pub unsafe extern "C" fn rk_listen_tcp(
             ));
             return FAILED;
         };
+        if setup.inherits != 0 {
+            let Some(id) = listen_as_worker(setup, site) else { return FAILED };
+            // SAFETY: the caller's duty.
+            unsafe {
+                listener.write(id);
+                bound_port.write(port);
+            }
+            return STARTED;
+        }
         // SAFETY: the caller's duty.
-        let redirect_from = unsafe { tls::of((*setup).tls) }.and_then(|https| https.redirect_from);
+        let redirect_from = unsafe { tls::of(setup.tls) }.and_then(|https| https.redirect_from);
         let started = listen_beside(address, site, redirect_from);
         let Some((id, port)) = core::with(|core| core.started(started, tls)) else {
             return FAILED;
@@ -217,7 +240,15 @@ pub unsafe extern "C" fn rk_listen_unix(
         // SAFETY: the caller's duty.
         let path = unsafe { path_of(path) };
         // SAFETY: the caller's duty.
-        let Some(site) = (unsafe { site_of(&*setup) }) else { return FAILED };
+        let setup = unsafe { &*setup };
+        // SAFETY: the caller's duty.
+        let Some(site) = (unsafe { site_of(setup) }) else { return FAILED };
+        if setup.inherits != 0 {
+            let Some(id) = listen_as_worker(setup, site) else { return FAILED };
+            // SAFETY: the caller's duty.
+            unsafe { listener.write(id) };
+            return STARTED;
+        }
         let tls = site.tls.clone();
         let Some((id, _)) = core::with(|core| {
             let started = core.server().listen_unix(path, u32::try_from(mask).ok(), site);
@@ -237,6 +268,7 @@ pub extern "C" fn rk_stop(listener: u32) {
     entry((), || {
         // Outside the borrow: stopping waits for the I/O thread.
         let stopped = core::with(|core| {
+            core.leaves(listener, false);
             core.tls.remove(&listener);
             core.listeners.remove(&listener)
         });
@@ -251,6 +283,7 @@ pub extern "C" fn rk_stop(listener: u32) {
 pub extern "C" fn rk_drain(listener: u32) {
     entry((), || {
         core::with(|core| {
+            core.leaves(listener, true);
             if let Some(listening) = core.listeners.get(&listener) {
                 listening.all().for_each(Listener::drain);
             }
@@ -270,7 +303,7 @@ pub extern "C" fn rk_connections(listener: u32) -> i32 {
     })
 }
 
-/// Stops all listeners.
+/// Stops all listeners, and hears no supervisor any more.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stop_all() {
     entry((), || {
@@ -278,8 +311,10 @@ pub extern "C" fn rk_stop_all() {
             core.tls.clear();
             std::mem::take(&mut core.listeners)
         });
-        for (_, listening) in all {
+        for (id, listening) in all {
+            core::with(|core| core.leaves(id, false));
             listening.stop();
         }
+        core::with(|core| core.unattend());
     });
 }

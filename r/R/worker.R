@@ -1,0 +1,37 @@
+# This R as a worker of `rookery serve --workers`: src/worker.c knows what its supervisor has given it.
+
+# Whether a server for `app` is to listen on the socket of this worker: the first one that has an app. One without is somebody who looks
+# for a free port (Shiny and probe() do so), and would answer requests with 404 meanwhile; a second one gets the port that it asks for.
+takes_worker_socket <- function(app) {
+  has_app <- !is.null(app) && !(is.list(app) && length(app) == 0)
+  state <- if (has_app) .Call(ffi_worker)
+  if (is.character(state)) {
+    stop(state, call. = FALSE)
+  }
+  isTRUE(state)
+}
+
+is_worker <- function() {
+  !is.null(.Call(ffi_worker))
+}
+
+# "worker 3 of 4", as people count.
+worker_name <- function() {
+  paste0("worker ", as.integer(Sys.getenv("ROOKERY_WORKER", "0")) + 1L, " of ", Sys.getenv("ROOKERY_WORKERS", "?"))
+}
+
+# Whether the app keeps something for each client between its requests, so that they have to come to the same R: Shiny's sessions.
+keeps_clients <- function() {
+  isNamespaceLoaded("shiny") && isTRUE(shiny::isRunning())
+}
+
+# What a supervisor does for all of its workers: said, because it may have been meant.
+leave_tls_to_supervisor <- function(tls) {
+  if (!is.null(tls)) {
+    cat(
+      "rookery: this is ", worker_name(), ", and `tls` is not used: HTTPS is for `rookery serve --workers` to speak\n",
+      sep = "", file = stderr()
+    )
+  }
+  NULL
+}

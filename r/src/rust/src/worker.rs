@@ -1,0 +1,226 @@
+//! This process as a worker: `rk_worker_*`, and what R's thread writes on the scoreboard.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rookery_exchange::{Command, Event};
+use rookery_server::{ListenError, Listener, Site, Supervision, SupervisorRequest};
+use rookery_worker::{END_WITHIN, Inherited, Message, R, Ticket, now};
+
+use crate::core::{self, Core};
+use crate::{entry, listener};
+
+/// What the process was given by its supervisor.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    supervision: Arc<Supervision>,
+    /// The listener that has the socket.
+    listening: Option<u32>,
+    /// Whether the supervisor has been told that it answers nothing new.
+    is_leaving: bool,
+}
+
+/// Whether the process was started by a supervisor.
+#[derive(Debug, Default)]
+pub(crate) enum Membership {
+    #[default]
+    None,
+    Worker(Worker),
+    /// It was, in a way that cannot be worked with.
+    Broken(String),
+}
+
+/// As C hands it over: interrupts what R runs for a request, from any thread.
+pub(crate) type Interrupt = extern "C" fn();
+
+/// What a function that asks for the socket reports.
+const NO_WORKER: i32 = 0;
+const SOCKET_IS_FREE: i32 = 1;
+const SOCKET_IS_TAKEN: i32 = 2;
+const IS_BROKEN: i32 = 3;
+
+impl Core {
+    /// Takes what a supervisor has given this process; again after the package was unloaded, when it is attended anew.
+    ///
+    /// # Safety
+    /// As for [`Inherited::take`].
+    unsafe fn join(&mut self, interrupt: Interrupt) {
+        // SAFETY: the caller's duty.
+        match unsafe { Inherited::take() } {
+            Ok(None) => {}
+            Ok(Some(inherited)) => {
+                inherited.scoreboard.introduce_self();
+                let supervision = Arc::new(Supervision::new(inherited, move |asked| hear(asked, interrupt)));
+                self.membership =
+                    Membership::Worker(Worker { supervision, listening: None, is_leaving: false });
+            }
+            Err(error) => self.membership = Membership::Broken(error.to_string()),
+        }
+        self.attend();
+    }
+
+    /// Has the server hear the supervisor: it, or the one in its place from now on.
+    pub(crate) fn attend(&mut self) {
+        let Membership::Worker(worker) = &self.membership else { return };
+        if let Err(error) = self.server().attend(Arc::clone(&worker.supervision)) {
+            self.membership = Membership::Broken(error.to_string());
+        }
+    }
+
+    /// Hears the supervisor no more: the server's thread may end.
+    pub(crate) fn unattend(&self) {
+        if let Membership::Worker(_) = &self.membership {
+            self.server().unattend();
+        }
+    }
+
+    /// Listens on the socket that the supervisor has made. Outside of a worker, and while a listener has it, that is an error of the
+    /// caller's.
+    pub(crate) fn listen_inherited(&self, site: Site) -> Result<Listener, ListenError> {
+        let Membership::Worker(worker) = &self.membership else { unreachable!("R has asked before") };
+        self.server().listen_inherited(&worker.supervision, site)
+    }
+
+    /// A listener has the socket: the supervisor is told that requests will be answered.
+    pub(crate) fn is_ready(&mut self, listener: u32, sees_heads: bool, is_sticky: bool) {
+        if let Membership::Worker(worker) = &mut self.membership {
+            (worker.listening, worker.is_leaving) = (Some(listener), false);
+            // One that does not read or has gone hears nothing, and its end is heard here.
+            let _ = worker.supervision.tell(Message::Ready { sees_heads, is_sticky });
+            self.r_is(R::Busy);
+        }
+    }
+
+    /// That listener answers no new requests any more, because it ends or (`is_stopping`) the process does.
+    pub(crate) fn leaves(&mut self, listener: u32, is_stopping: bool) {
+        if let Membership::Worker(worker) = &mut self.membership {
+            if worker.listening == Some(listener) {
+                if !std::mem::replace(&mut worker.is_leaving, true) {
+                    let _ = worker.supervision.tell(Message::Leaving);
+                }
+                // One that is stopping has the socket until it ends.
+                worker.listening = worker.listening.filter(|_| is_stopping);
+            }
+            if is_stopping {
+                worker.supervision.scoreboard().stop();
+            }
+        }
+    }
+
+    // ---- the scoreboard: nothing where there is none ----
+
+    /// R begins to do something.
+    pub(crate) fn r_is(&self, r: R) {
+        if let Membership::Worker(worker) = &self.membership {
+            worker.supervision.scoreboard().r_is(r, now());
+        }
+    }
+
+    /// R has come for an event, and is about to be shown it.
+    pub(crate) fn begins(&self, event: &Event) {
+        let Membership::Worker(worker) = &self.membership else { return };
+        let board = worker.supervision.scoreboard();
+        board.r_is(R::Busy, now());
+        if let Event::Request(exchange) | Event::Head(exchange) = event {
+            board.take();
+            if let Some(ticket) = Ticket::of_word(exchange.ticket()) {
+                board.begin(ticket);
+            }
+        }
+    }
+
+    /// R has come for a request whose client has gone, and does not begin it.
+    pub(crate) fn passes_over(&self) {
+        if let Membership::Worker(worker) = &self.membership {
+            worker.supervision.scoreboard().take();
+        }
+    }
+
+    /// Hands an exchange back to the server.
+    pub(crate) fn hand_back(&self, command: Command) {
+        self.link.send(command);
+        if let Membership::Worker(worker) = &self.membership {
+            worker.supervision.scoreboard().done();
+        }
+    }
+}
+
+/// What the supervisor asks. On the I/O thread.
+fn hear(asked: SupervisorRequest, interrupt: Interrupt) {
+    match asked {
+        SupervisorRequest::Drain => end(),
+        SupervisorRequest::Stop | SupervisorRequest::Gone => {
+            end_in_time();
+            end();
+        }
+        SupervisorRequest::Interrupt => interrupt(),
+    }
+}
+
+/// Has the process end as SIGTERM has it: `serve()` finishes what is in hand, and what is not under `serve()` ends at once. A second signal
+/// would end it at once: so it is sent once, whatever is asked, and how often.
+fn end() {
+    static IS_ASKED: AtomicBool = AtomicBool::new(false);
+    if !IS_ASKED.swap(true, Ordering::Relaxed) {
+        // SAFETY: numbers alone. R's thread takes the signal: it is blocked in those of ours.
+        unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+    }
+}
+
+/// Ends the process in a while, whatever R does. From a thread of its own: that of the I/O may end before.
+fn end_in_time() {
+    static IS_COUNTING: AtomicBool = AtomicBool::new(false);
+    if IS_COUNTING.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // It takes no signals, as the thread that starts it.
+    let counting = std::thread::Builder::new().name("rookery-end".to_owned()).spawn(|| {
+        std::thread::sleep(END_WITHIN);
+        listener::tell(
+            "the supervisor has asked this worker to end, or has gone, and R does not come back: it is ended",
+        );
+        // SAFETY: it does not return, and runs nothing of R's.
+        unsafe { libc::_exit(1) };
+    });
+    if counting.is_err() {
+        // Nobody would end it later.
+        // SAFETY: as above.
+        unsafe { libc::_exit(1) };
+    }
+}
+
+/// Takes what a supervisor has given this process, if one has. `interrupt` interrupts what R runs for a request, and is called on
+/// another thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_worker_join(interrupt: Interrupt) {
+    // SAFETY: R's main thread, which alone changes R's environment, as the package is loaded; and the names are a supervisor's to set.
+    entry((), || core::with(|core| unsafe { core.join(interrupt) }));
+}
+
+/// Whether the process is a worker: 1 when nothing listens on its socket, 2 when something does; 3, with the error set, when it was
+/// meant to be one.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_worker() -> i32 {
+    entry(NO_WORKER, || {
+        core::with(|core| match &core.membership {
+            Membership::None => NO_WORKER,
+            Membership::Worker(Worker { listening: None, .. }) => SOCKET_IS_FREE,
+            Membership::Worker(_) => SOCKET_IS_TAKEN,
+            Membership::Broken(error) => {
+                core::set_error(error);
+                IS_BROKEN
+            }
+        })
+    })
+}
+
+/// Whether a listener has the socket of this worker.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_worker_has(listener: u32) -> i32 {
+    entry(0, || {
+        core::with(|core| match &core.membership {
+            Membership::Worker(worker) => i32::from(worker.listening == Some(listener)),
+            _ => 0,
+        })
+    })
+}

@@ -1,0 +1,75 @@
+// This process as a worker of a supervisor: see crates/worker, and docs/DESIGN.md, "A worker and its supervisor".
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include "shim.h"
+// R_interrupts_pending is declared there, and nowhere else.
+#include <R_ext/GraphicsEngine.h>
+
+// By which the I/O thread has R's look: ignored by default, so a process that R starts does not end of it, and R has no use for it.
+// SIGINT would ask serve() to stop.
+static const int look_signal = SIGURG;
+
+static pthread_t r_thread;
+static volatile sig_atomic_t is_asked;  // the interrupt that R is about to see is the supervisor's
+
+// On R's thread. What R does outside of a handler of the app's is not interrupted: it would be the loop.
+static void on_look(int signal_number) {
+    (void)signal_number;
+    if (guard_is_in()) {
+        is_asked = 1;
+        R_interrupts_pending = 1;
+    }
+}
+
+// On the I/O thread.
+static void interrupt(void) {
+    pthread_kill(r_thread, look_signal);
+}
+
+void worker_init(void) {
+    rk_worker_join(interrupt);
+    if (rk_worker() == RK_NO_WORKER) {
+        return;
+    }
+    r_thread = pthread_self();
+    // No SA_RESTART: what R waits in has to come back.
+    struct sigaction action = {.sa_handler = on_look};
+    sigemptyset(&action.sa_mask);
+    sigaction(look_signal, &action, NULL);
+}
+
+// Whether the interrupt of a handler was the supervisor's, which means that handler and nothing else. Asked once.
+bool worker_has_interrupted(void) {
+    bool was_asked = is_asked != 0;
+    is_asked = 0;
+    return was_asked;
+}
+
+// No handler is being run: one that was to be interrupted has come back before it was.
+void worker_forget_interrupt(void) {
+    if (worker_has_interrupted()) {
+        R_interrupts_pending = 0;
+    }
+}
+
+// NULL in a process that is no worker; TRUE when a server may listen on its socket, FALSE while one does, and a string that says why
+// it cannot be one.
+SEXP ffi_worker(void) {
+    switch (rk_worker()) {
+    case RK_SOCKET_IS_FREE:
+        return Rf_ScalarLogical(TRUE);
+    case RK_SOCKET_IS_TAKEN:
+        return Rf_ScalarLogical(FALSE);
+    case RK_WORKER_IS_BROKEN:
+        return Rf_mkString(rk_error());
+    default:
+        return R_NilValue;
+    }
+}
+
+// Whether a listener has the socket.
+SEXP ffi_worker_has(SEXP listener) {
+    return Rf_ScalarLogical(rk_worker_has((uint32_t)Rf_asInteger(listener)));
+}

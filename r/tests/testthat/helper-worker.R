@@ -1,0 +1,71 @@
+# Workers, with a supervisor for tests.
+
+# `rookery serve --workers` in miniature: runs a program with what a supervisor gives a worker.
+local_supervisor <- function(program, dir = tempdir(), env = parent.frame(), environment = character()) {
+  python <- Sys.which("python3")[[1]]
+  testthat::skip_if(!nzchar(python), "no python3")
+  testthat::skip_on_os(c("mac", "windows", "solaris"))
+  output <- withr::local_tempfile(lines = character(), .local_envir = env)
+  # A path of a socket has 107 bytes at the most.
+  path <- withr::local_tempfile(pattern = "w", tmpdir = "/tmp", .local_envir = env)
+  process <- processx::process$new(
+    python,
+    c(normalizePath(testthat::test_path("supervisor.py")), path, output, program),
+    stdin = "|", stdout = "|", stderr = "", wd = dir,
+    env = c("current", R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep), R_TESTS = "", environment),
+    cleanup = TRUE, cleanup_tree = TRUE
+  )
+  withr::defer({
+    # With the end of its stdin it ends, and its worker with it.
+    close(process$get_input_connection())
+    process$wait(5000)
+    process$kill_tree()
+  }, envir = env)
+  it <- list(process = process, path = path, tell = function() paste(readLines(output, warn = FALSE), collapse = "\n"))
+  it$ask <- function(...) {
+    process$write_input(paste0(paste(...), "\n"))
+    answer <- character()
+    if (!wait_until(function() length(answer <<- process$read_output_lines(1)) == 1 || !process$is_alive(), 90)) {
+      stop("the supervisor does not answer:\n", it$tell())
+    }
+    if (length(answer) == 0) stop("the supervisor has ended:\n", it$tell())
+    answer
+  }
+  # What the scoreboard says, as a list.
+  it$board <- function() {
+    pairs <- strsplit(strsplit(it$ask("board"), " ", fixed = TRUE)[[1]], "=", fixed = TRUE)
+    stats::setNames(lapply(pairs, function(pair) if (grepl("^[0-9]+$", pair[[2]])) as.numeric(pair[[2]]) else pair[[2]]), vapply(pairs, `[[`, "", 1))
+  }
+  # A request over the socket; `call` is what the supervisor says of it.
+  it$get <- function(path = "/", call = NULL, headers = character(), ...) {
+    handle <- curl::new_handle(unix_socket_path = it$path, timeout = 60, ...)
+    if (!is.null(call)) headers <- c(headers, "rookery-call" = call)
+    if (length(headers) > 0) curl::handle_setheaders(handle, .list = as.list(headers))
+    answer <- curl::curl_fetch_memory(paste0("http://worker", path), handle)
+    answer$text <- rawToChar(answer$content)
+    answer
+  }
+  it$expect_ready <- function(flags = 0) {
+    said <- it$ask("receive")
+    if (said != paste("R", flags)) stop("it is not ready but says ", said, ":\n", it$tell())
+  }
+  it
+}
+
+# A worker that runs R code.
+local_worker <- function(code, dir = tempdir(), env = parent.frame(), environment = character()) {
+  file <- withr::local_tempfile(lines = c("library(rookery)", code), fileext = ".R", .local_envir = env)
+  local_supervisor(c(file.path(R.home("bin"), "Rscript"), file), dir, env, environment)
+}
+
+# A worker that is `rookery serve`.
+local_serving_worker <- function(..., dir = tempdir(), env = parent.frame()) {
+  program <- system.file("exec", "rookery", package = "rookery")
+  path <- paste(R.home("bin"), Sys.getenv("PATH"), sep = .Platform$path.sep)
+  local_supervisor(c(program, "serve", ..., "--no-log"), dir, env, c(PATH = path))
+}
+
+# What a supervisor says of a request: its ticket's number and place, and the rest of the words.
+call_of <- function(sequence, place, rest = "http - - - - -") {
+  paste("1", sprintf("%x", bitwOr(bitwShiftL(sequence, 10L), place)), rest)
+}

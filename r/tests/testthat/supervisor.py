@@ -1,0 +1,137 @@
+"""A supervisor for tests: starts a worker with a socket, a control channel and a scoreboard, as crates/worker has them.
+
+    supervisor.py SOCKET OUTPUT PROGRAM [ARGUMENT ...]
+
+Its stdin takes a command a line, and each is answered with a line: see `COMMANDS`. The worker is killed with it.
+"""
+
+import fcntl
+import mmap
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+
+PLACES = 1024
+HEADER = 192
+SIZE = HEADER + 8 * PLACES
+F_ADD_SEALS, SEAL_SEAL, SEAL_SHRINK, SEAL_GROW = 1033, 1, 2, 4
+PATIENCE = 60
+
+path, output, program = sys.argv[1], sys.argv[2], sys.argv[3:]
+
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+listener.bind(path)
+listener.listen(64)
+control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+memory = os.memfd_create("rookery-scoreboard", os.MFD_CLOEXEC | 2)
+os.ftruncate(memory, SIZE)
+fcntl.fcntl(memory, F_ADD_SEALS, SEAL_SEAL | SEAL_SHRINK | SEAL_GROW)
+board = mmap.mmap(memory, SIZE)
+board[0:16] = b"Rookery\0" + struct.pack("<II", 1, SIZE)
+
+environment = dict(
+    os.environ,
+    ROOKERY_LISTEN_FD=str(listener.fileno()),
+    ROOKERY_CONTROL_FD=str(theirs.fileno()),
+    ROOKERY_SCOREBOARD_FD=str(memory),
+    ROOKERY_WORKER="1",
+    ROOKERY_WORKERS="4",
+    ROOKERY_GENERATION="0",
+)
+worker = subprocess.Popen(
+    program,
+    env=environment,
+    pass_fds=(listener.fileno(), theirs.fileno(), memory),
+    stdin=subprocess.DEVNULL,
+    stdout=open(output, "wb"),
+    stderr=subprocess.STDOUT,
+)
+theirs.close()
+
+
+def number(at):
+    return struct.unpack_from("<Q", board, at)[0]
+
+
+def small(at):
+    return struct.unpack_from("<I", board, at)[0]
+
+
+def show(_):
+    """What the scoreboard says, as name=value."""
+    state = number(64)
+    return " ".join(
+        f"{name}={value}"
+        for name, value in [
+            ("r", ["starting", "idle", "busy", "unknown"][state & 3]),
+            ("since", state >> 2),
+            ("pid", small(16)),
+            ("tid", small(20)),
+            ("stopping", small(24)),
+            ("taken", number(72)),
+            ("done", number(80)),
+            ("handed", number(128)),
+            ("sessions", number(136)),
+        ]
+    )
+
+
+def begun(words):
+    """Whether the request with this number and place has been begun."""
+    sequence, place = int(words[1]), int(words[2])
+    return str(int(number(HEADER + 8 * place) >= (sequence << 10 | place)))
+
+
+def send(words):
+    """Sends a message: its letter, and a number for some."""
+    value = int(words[2]) if len(words) > 2 else 0
+    control.send(b"Rk\x01" + words[1].encode() + bytes(4) + struct.pack("<Q", value))
+    return "sent"
+
+
+def receive(words):
+    """The next message, as its letter and its number; "end" for the end, "nothing" when none comes within the seconds given."""
+    seconds = float(words[1]) if len(words) > 1 else PATIENCE
+    if not select.select([control], [], [], seconds)[0]:
+        return "nothing"
+    packet = control.recv(17)
+    if not packet:
+        return "end"
+    assert len(packet) == 16 and packet[:3] == b"Rk\x01" and packet[4:8] == bytes(4), packet
+    return f"{packet[3:4].decode()} {struct.unpack_from('<Q', packet, 8)[0]}"
+
+
+def close(_):
+    """Ends the control channel."""
+    control.close()
+    return "closed"
+
+
+def kill(words):
+    """Sends the worker a signal."""
+    os.kill(worker.pid, int(words[1]))
+    return "sent"
+
+
+def wait(words):
+    """The worker's exit status; negative: the signal that ended it."""
+    try:
+        return str(worker.wait(float(words[1]) if len(words) > 1 else PATIENCE))
+    except subprocess.TimeoutExpired:
+        return "runs"
+
+
+COMMANDS = {"board": show, "begun": begun, "send": send, "receive": receive, "close": close, "kill": kill, "wait": wait}
+
+try:
+    for line in sys.stdin:
+        words = line.split()
+        print(COMMANDS[words[0]](words), flush=True)
+finally:
+    if worker.poll() is None:
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()

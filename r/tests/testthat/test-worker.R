@@ -1,0 +1,274 @@
+# This R as a worker of a supervisor: what it listens on, what it tells, and when it ends.
+
+# It ignores SIGTERM, so its end takes its time: the last test waits for that, and the others run meanwhile.
+stubborn <- local_supervisor(
+  c("sh", "-c", paste0(
+    "trap '' TERM; exec ", file.path(R.home("bin"), "Rscript"), " -e 'library(rookery); runServer(\"127.0.0.1\", 80, identity)'"
+  )),
+  env = testthat::teardown_env()
+)
+stubborn$expect_ready()
+stubborn$ask("close")
+
+hello <- 'app <- function(req) list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "hello")'
+
+test_that("a server listens on the worker's socket whatever port it asks for", {
+  # A port that somebody has.
+  holder <- startServer("127.0.0.1", 0, list())
+  withr::defer(holder$stop())
+  port <- holder$getPort()
+  worker <- local_worker(c(
+    "app <- function(req) {",
+    "  told <- c(req$REMOTE_ADDR, req$REMOTE_PORT, req$SERVER_NAME, req$SERVER_PORT, req$rook.url_scheme, req$REQUEST_ID)",
+    "  client <- c(req$TLS_CLIENT_SUBJECT, req$TLS_CLIENT_FINGERPRINT)",
+    "  hidden <- is.null(req$HTTP_ROOKERY_CALL) && !'rookery-call' %in% names(req$HEADERS)",
+    "  said <- paste(c(told, client, hidden, format(server), server$getHost(), server$getPort()), collapse = '|')",
+    "  list(status = 200L, headers = list(), body = said)",
+    "}",
+    sprintf("server <- startServer('127.0.0.1', %d, app)", port),
+    "service(0)"
+  ))
+  worker$expect_ready()
+  print <- paste0("<WebServer http://127.0.0.1:", port, ": running as worker 2 of 4, 1 connection>|127.0.0.1|", port)
+  fingerprint <- strrep("ab", 32)
+  call <- call_of(1, 0, paste("https 192.0.2.1:4000 198.51.100.7:443 abc.1", fingerprint, "CN=Ada%20L"))
+  answer <- worker$get("/", call, c(Host = "example.org", "X-Request-Id" = "theirs", "X-Forwarded-Proto" = "http"))
+  expect_identical(
+    answer$text,
+    paste0("192.0.2.1|4000|198.51.100.7|443|https|abc.1|CN=Ada L|", fingerprint, "|TRUE|", print)
+  )
+  # Of a client that nothing is known of.
+  answer <- worker$get("/", call_of(2, 0))
+  expect_match(answer$text, "^\\|0\\|[^|]*\\|[^|]*\\|http\\|[0-9a-f]{32}\\|TRUE\\|<WebServer")
+  expect_identical(worker$get("/", "1 nonsense")$status_code, 400L)
+})
+
+test_that("a further server, and one without an app, listen where they ask to", {
+  worker <- local_worker(c(
+    hello,
+    # As Shiny looks for a port.
+    "probe <- startServer('127.0.0.1', 0, list())",
+    "port <- probe$getPort()",
+    "stopServer(probe)",
+    "first <- startServer('127.0.0.1', 80, app)",
+    "second <- startServer('127.0.0.1', port, function(req) list(status = 200L, headers = list(), body = 'second'))",
+    "cat('port', port, '\\n')",
+    "cat(format(second), '\\n')",
+    "taken <- tryCatch(startServer('127.0.0.1', port, app), error = conditionMessage)",
+    "cat('taken:', taken, '\\n')",
+    "service(0)"
+  ))
+  worker$expect_ready()
+  expect_identical(worker$get()$text, "hello")
+  port <- sub(".*port ([0-9]+).*", "\\1", worker$tell())
+  expect_identical(fetch(paste0("http://127.0.0.1:", port))$text, "second")
+  expect_match(worker$tell(), paste0("<WebServer http://127.0.0.1:", port, ": running, 0 connections>"), fixed = TRUE)
+  expect_match(worker$tell(), "taken: Failed to create server")
+  # A supervisor is told once.
+  expect_identical(worker$ask("receive 0.2"), "nothing")
+})
+
+test_that("the socket outlives a server, and a supervisor is told when nobody answers", {
+  worker <- local_worker(c(
+    hello,
+    "first <- startServer('127.0.0.1', 80, app)",
+    "service(NA)",
+    "stopServer(first)",
+    # With other limits: the server is made anew, and hears its supervisor.
+    "second <- startPipeServer('/nowhere/at/all', NULL, app, limits = server_limits(body_bytes = 1e6))",
+    "cat(format(second), '\\n')",
+    "service(0)"
+  ))
+  worker$expect_ready()
+  expect_identical(worker$ask("receive"), "L 0")
+  worker$expect_ready()
+  expect_identical(worker$get()$text, "hello")
+  expect_match(worker$tell(), "<PipeServer unix:/nowhere/at/all: running as worker 2 of 4, 0 connections>", fixed = TRUE)
+  worker$ask("send p 7")
+  expect_identical(worker$ask("receive"), "P 7")
+})
+
+test_that("a worker that cannot be one says why, and serves nobody", {
+  worker <- local_r(
+    c("library(rookery)", "cat(Sys.getenv('ROOKERY_LISTEN_FD'), '\\n')", "tryCatch(startServer('127.0.0.1', 0, identity), error = print)"),
+    environment = c(ROOKERY_LISTEN_FD = "0")
+  )
+  expect_identical(exit_of(worker), 0L)
+  expect_match(worker$tell(), "ROOKERY_LISTEN_FD is \"0\", which is no descriptor above 2: it is for `rookery serve --workers` to set")
+})
+
+test_that("plumber's run() is reached whatever port it is given", {
+  skip_if_not_installed("plumber")
+  dir <- local_app(plumber.R = c("#* @get /echo", "#* @serializer text", "function(x) paste('echo', x)"))
+  worker <- local_worker(
+    c("use_compat(quiet = TRUE)", "plumber::pr_run(plumber::plumb('plumber.R'), port = 8000)"), dir
+  )
+  # plumber sees heads.
+  worker$expect_ready(1)
+  expect_identical(worker$get("/echo?x=1")$text, "echo 1")
+  expect_identical(worker$ask("kill 15"), "sent")
+  expect_identical(worker$ask("wait"), "-15")
+})
+
+test_that("a Shiny app is reached, and its supervisor told that it keeps sessions", {
+  skip_if_not_installed("shiny")
+  dir <- local_app(app.R = c("library(shiny)", "shinyApp(fluidPage('the page'), function(input, output) NULL)"))
+  worker <- local_serving_worker(dir, "--port", "0")
+  # Shiny sees heads (1) and keeps sessions (2).
+  worker$expect_ready(3)
+  expect_match(worker$get("/", call_of(1, 0))$text, "the page")
+  expect_match(worker$tell(), "Serving as worker 2 of 4")
+  expect_identical(worker$board()$sessions, 0)
+  socket <- processx::conn_connect_unix_socket(worker$path)
+  processx::conn_write(socket, gsub("\n", "\r\n", fixed = TRUE, paste0(
+    "GET /websocket/ HTTP/1.1\nHost: a\nConnection: Upgrade\nUpgrade: websocket\n",
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\nSec-WebSocket-Version: 13\n\n"
+  )))
+  expect_true(wait_until(function() worker$board()$sessions == 1))
+  close(socket)
+  expect_true(wait_until(function() worker$board()$sessions == 0))
+  # As SIGTERM ends it.
+  worker$ask("send d")
+  expect_identical(worker$ask("receive"), "L 0")
+  expect_identical(worker$ask("wait"), "0")
+  expect_identical(worker$ask("receive"), "end")
+})
+
+test_that("what was asked to stop finishes what is in hand", {
+  dir <- local_app(app.R = c(
+    "function(req) {",
+    "  file.create('begun')",
+    "  Sys.sleep(2)",
+    "  list(status = 200L, headers = list(), body = 'finished')",
+    "}"
+  ))
+  worker <- local_serving_worker(dir, "--port", "0")
+  worker$expect_ready()
+  asking <- local_requests("http://worker/", 1, worker$path)
+  expect_true(wait_until(function() file.exists(file.path(dir, "begun"))))
+  worker$ask("send s")
+  # The second of two says nothing new, and the end of the channel neither: a second signal would end it at once.
+  worker$ask("send d")
+  worker$ask("close")
+  expect_identical(worker$ask("wait"), "0")
+  asking$wait(60000)
+  expect_identical(asking$get_result(), 200L)
+})
+
+test_that("the end of its supervisor ends a worker that serves, and one that is being loaded", {
+  worker <- local_worker(c(hello, "runServer('127.0.0.1', 80, app)"))
+  worker$expect_ready()
+  worker$ask("close")
+  expect_identical(worker$ask("wait"), "-15")
+  worker <- local_worker(c("cat('loads\\n')", "Sys.sleep(300)"))
+  expect_true(wait_until(function() grepl("loads", worker$tell())))
+  worker$ask("close")
+  expect_identical(worker$ask("wait"), "-15")
+})
+
+test_that("the scoreboard tells which requests R has begun after it was killed", {
+  dir <- withr::local_tempdir()
+  worker <- local_worker(c(
+    "app <- function(req) {",
+    "  cat(req$PATH_INFO, '\\n', file = 'done', append = TRUE)",
+    "  if (req$PATH_INFO == '/slow') Sys.sleep(300)",
+    "  list(status = 200L, headers = list(), body = 'hello')",
+    "}",
+    "startServer('127.0.0.1', 80, app)",
+    "service(0)"
+  ), dir)
+  expect_identical(worker$board()$r, "starting")
+  worker$expect_ready()
+  expect_identical(worker$get("/first", call_of(1, 0))$text, "hello")
+  expect_true(wait_until(function() worker$board()$r == "idle"))
+  board <- worker$board()
+  expect_identical(board[c("taken", "done", "handed", "stopping")], list(taken = 1, done = 1, handed = 1, stopping = 0))
+  # Idle is said again and again.
+  expect_true(wait_until(function() {
+    now <- worker$board()
+    now$r == "idle" && now$since > board$since
+  }))
+  ask <- function(path, call) {
+    process <- callr::r_bg(function(socket, path, call) {
+      handle <- curl::new_handle(unix_socket_path = socket, timeout = 60)
+      curl::handle_setheaders(handle, "rookery-call" = call)
+      try(curl::curl_fetch_memory(paste0("http://worker", path), handle), silent = TRUE)
+    }, list(worker$path, path, call))
+    withr::defer(process$kill(), envir = parent.frame(2))
+    process
+  }
+  slow <- ask("/slow", call_of(2, 1))
+  expect_true(wait_until(function() worker$ask("begun 2 1") == "1"))
+  waiting <- ask("/waiting", call_of(3, 0))
+  expect_true(wait_until(function() worker$board()$handed == 3))
+  board <- worker$board()
+  expect_identical(board[c("r", "taken", "done")], list(r = "busy", taken = 2, done = 1))
+  # R is busy, and what answers is not R.
+  worker$ask("send p 41")
+  expect_identical(worker$ask("receive"), "P 41")
+  worker$ask("kill 9")
+  expect_identical(worker$ask("wait"), "-9")
+  expect_identical(c(worker$ask("begun 1 0"), worker$ask("begun 2 1"), worker$ask("begun 3 0")), c("1", "1", "0"))
+  expect_identical(trimws(readLines(file.path(dir, "done"))), c("/first", "/slow"))
+  expect_identical(worker$board()[c("r", "taken", "done", "handed")], list(r = "busy", taken = 2, done = 1, handed = 3))
+})
+
+test_that("a worker's children have none of its descriptors", {
+  worker <- local_worker(c(
+    "links <- function() Sys.readlink(list.files('/proc/self/fd', full.names = TRUE))",
+    "app <- function(req) {",
+    "  of_child <- system('readlink /proc/self/fd/*', intern = TRUE)",
+    "  variables <- Sys.getenv(c('ROOKERY_LISTEN_FD', 'ROOKERY_CONTROL_FD', 'ROOKERY_SCOREBOARD_FD', 'ROOKERY_WORKER', 'ROOKERY_WORKERS'))",
+    "  job <- parallel::mcparallel(Sys.sleep(300))",
+    "  list(status = 200L, headers = list(), body = paste(c(of_child, variables, job$pid), collapse = '\\n'))",
+    "}",
+    # When the package has been loaded and nothing listens: the channel and the socket, and the memory's own descriptor is closed.
+    "cat(paste('has', grep('^socket|memfd', links(), value = TRUE), collapse = '\\n'), '\\n')",
+    "startServer('127.0.0.1', 80, app)",
+    "service(0)"
+  ))
+  worker$expect_ready()
+  has <- grep("^has", strsplit(worker$tell(), "\n")[[1]], value = TRUE)
+  expect_length(has, 2)
+  expect_true(all(grepl("^has socket", has)))
+  lines <- strsplit(worker$get()$text, "\n")[[1]]
+  expect_false(any(grepl("^socket|memfd|anon_inode", utils::head(lines, -6))))
+  expect_identical(utils::tail(lines, 6)[1:5], c("", "", "", "1", "4"))
+  # A process that R has forked has given them up: the supervisor hears of the worker's end at once.
+  forked <- as.integer(utils::tail(lines, 1))
+  withr::defer(tools::pskill(forked, 9))
+  worker$ask("kill 9")
+  expect_identical(worker$ask("receive"), "end")
+  expect_true(is_alive(forked))
+})
+
+test_that("a handler is interrupted alone, and nothing else is", {
+  dir <- withr::local_tempdir()
+  worker <- local_worker(c(
+    "app <- function(req) {",
+    "  if (req$PATH_INFO == '/slow') { file.create('begun'); Sys.sleep(300) }",
+    "  if (req$PATH_INFO == '/loop') { file.create('begun'); while (TRUE) 1 }",
+    "  list(status = 200L, headers = list(), body = 'hello')",
+    "}",
+    "runServer('127.0.0.1', 80, app)"
+  ), dir)
+  worker$expect_ready()
+  # While R waits.
+  worker$ask("send i")
+  expect_identical(worker$get()$text, "hello")
+  for (path in c("slow", "loop")) {
+    asking <- local_requests(paste0("http://worker/", path), 1, worker$path)
+    expect_true(wait_until(function() file.exists(file.path(dir, "begun"))))
+    worker$ask("send i")
+    asking$wait(60000)
+    expect_identical(asking$get_result(), 500L)
+    unlink(file.path(dir, "begun"))
+    expect_identical(worker$get()$text, "hello")
+  }
+  expect_match(worker$tell(), "interrupted")
+})
+
+test_that("a worker that does not end in time is ended", {
+  expect_identical(stubborn$ask("wait"), "1")
+  expect_match(stubborn$tell(), "it is ended")
+})
