@@ -64,9 +64,10 @@ soak: setup-soak install ## uploads, WebSockets, slow peers and kills for SECOND
 fuzz: ## run each fuzz target for SECONDS_EACH seconds (default 30); needs the nightly toolchain
 	@scripts/fuzz $(SECONDS_EACH) $(TARGET)
 
-conformance: setup-conformance ## the Autobahn suite over the WebSocket crate, both roles, and h2spec over the server (needs Go)
+conformance: setup-conformance ## the Autobahn suite over the WebSocket crate, both roles, and h2spec over the server, Pebble over its certificates (need Go)
 	@python3 tests/conformance/run.py both full
 	@python3 tests/conformance/h2spec.py
+	@python3 tests/conformance/pebble.py
 
 soundness: ## Miri, loom, AddressSanitizer and ThreadSanitizer; needs the nightly toolchain
 	@scripts/soundness

@@ -45,9 +45,10 @@ cli_read <- function(text) {
 # As serve_address() gives it; the program has looked at host and port.
 cli_address <- function(asked) {
   tls <- asked$tls
-  if (!is.null(asked$tls_cert)) {
+  if (!is.null(asked$tls_cert) || !is.null(asked$acme_domain)) {
     tls <- tls_config(
       asked$tls_cert, asked$tls_key,
+      acme = cli_acme(asked),
       client_ca = asked$tls_client_ca, client_auth = asked$tls_client_auth %||% "required",
       min_version = asked$tls_min_version %||% "1.2", http2 = is.null(asked$tls_http2),
       http2_websockets = is.null(asked$tls_http2_websockets), hsts = cli_hsts(asked$tls_hsts),
@@ -55,6 +56,17 @@ cli_address <- function(asked) {
     )
   }
   list(host = asked$host, port = if (!is.null(asked$port)) as.integer(asked$port), socket = asked$socket, tls = tls)
+}
+
+# The authority that issues the certificate; the program has looked at what is asked of it.
+cli_acme <- function(asked) {
+  if (!is.null(asked$acme_domain)) {
+    acme(
+      asked$acme_domain, asked$acme_email, identical(asked$acme_agree_tos, "TRUE"),
+      directory = asked$acme_directory, profile = asked$acme_profile, challenge = asked$acme_challenge,
+      ca = asked$acme_ca, dir = asked$acme_dir
+    )
+  }
 }
 
 # `hsts` of tls_config(): seconds, and whether subdomains and preload.

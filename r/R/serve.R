@@ -75,7 +75,7 @@ serve <- function(target, host = "127.0.0.1", port = 8000L, ..., log = TRUE, log
 #'
 #' What deployment tools call for a folder whose `_server.yml` says `engine: rookery`. Its `app:` names the file or
 #' folder to serve, relative to it, and `options:` may name `host` and `port`, which are overruled by the arguments, and `tls`:
-#' `dev`, or the arguments of [tls_config()], such as `cert:` and `key:`, with paths relative to the file; `limits:` has fields such as
+#' `dev`, or the arguments of [tls_config()], such as `cert:` and `key:`, or `acme:` with those of [acme()], with paths relative to the file; `limits:` has fields such as
 #' `body_bytes: 10 MB`, and `error_detail:` and its like are those of [rookery_options()].
 #'
 #' @param settings The path of the `_server.yml`.
@@ -142,16 +142,27 @@ settings_tls <- function(fields, settings) {
   if (is.null(fields) || identical(fields, "dev")) {
     return(fields)
   }
-  known <- c("cert", "key", "client_ca", "client_auth", "min_version", "http2", "http2_websockets", "hsts", "redirect_from")
-  if (!is.list(fields) || is.null(fields$cert) || !all(names(fields) %in% known)) {
-    abort_unknown(settings, paste0("its `tls:` is neither `dev` nor has `cert:` and perhaps ", quote_names(known[-1])))
+  known <- c(
+    "cert", "acme", "key", "client_ca", "client_auth", "min_version", "http2", "http2_websockets", "hsts", "redirect_from"
+  )
+  if (!is.list(fields) || is.null(fields$cert %||% fields$acme) || !all(names(fields) %in% known)) {
+    abort_unknown(settings, paste0("its `tls:` is neither `dev` nor has `cert:` or `acme:` and perhaps ", quote_names(known[-(1:2)])))
   }
   before <- setwd(dirname(settings))
   on.exit(setwd(before))
   if (!is.null(fields$min_version)) {
     fields$min_version <- as.character(fields$min_version)
   }
-  tryCatch(do.call(tls_config, fields), error = function(error) abort_serve(conditionMessage(error), "rookery_bad_tls"))
+  tryCatch(
+    {
+      if (!is.null(fields$acme)) {
+        fields$acme <- acme_of_settings(fields$acme, settings)
+      }
+      do.call(tls_config, fields)
+    },
+    rookery_error = stop,
+    error = function(error) abort_serve(conditionMessage(error), "rookery_bad_tls")
+  )
 }
 
 # Runs an app in this R until it ends or is told to: the body of serve() for an object, and of the child for a path.
@@ -375,7 +386,15 @@ announce <- function(found, address) {
   .globals$on_listen <- function(server) {
     .globals$on_listen <- NULL
     scheme <- if (is.null(.globals$tls)) "http" else "https"
-    place <- if (is.null(address$socket)) url_of(address$host, server$getPort(), scheme) else address$socket
+    place <- if (!is.null(address$socket)) {
+      address$socket
+    } else if (is.list(address$tls) && !is.null(address$tls$acme)) {
+      # As everybody finds it.
+      port <- server$getPort()
+      paste0("https://", address$tls$acme$domains[[1]], if (port != 443) paste0(":", port))
+    } else {
+      url_of(address$host, server$getPort(), scheme)
+    }
     where <- if (is_worker()) paste("as", worker_name()) else paste0("on ", place, " (Ctrl-C stops)")
     message("rookery ", utils::packageVersion("rookery"), ": ", found$label, folder, "\nServing ", where)
   }

@@ -15,6 +15,8 @@
 #' that do not belong together, or cannot be read, change nothing, and a line on stderr says why. A key that was given as text, or
 #' with a password, stays as it is.
 #'
+#' With [acme()] in place of `cert` an authority issues the certificate, and renews it, while the server runs.
+#'
 #' @section Behind a proxy:
 #' A proxy that speaks HTTPS to clients and HTTP to the server tells in `X-Forwarded-Proto` how a client came. That is believed of
 #' the proxies that the option `rookery.trusted_proxies` names when the server is started, and of nobody by default: addresses
@@ -44,6 +46,7 @@
 #' @param redirect_from A port of the same address, 80 as a rule, on which requests in the clear are sent on to HTTPS: with status 308, path and
 #'   query, to the host that they are for, if there is a certificate for it or it is the address that was reached (else status 421).
 #'   They take part in all limits of the server, and R hears nothing of them. `NULL` listens on no other port.
+#' @param acme An authority that issues the certificate, by [acme()], in place of `cert`.
 #' @return An object of class `rookery_tls`.
 #' @examples
 #' \dontrun{
@@ -53,7 +56,7 @@
 #' }
 #' @export
 tls_config <- function(
-  cert,
+  cert = NULL,
   key = cert,
   password = NULL,
   client_ca = NULL,
@@ -62,10 +65,17 @@ tls_config <- function(
   http2 = TRUE,
   http2_websockets = TRUE,
   hsts = FALSE,
-  redirect_from = NULL
+  redirect_from = NULL,
+  acme = NULL
 ) {
-  check_pem(cert, "cert")
-  check_pem(key, "key")
+  if (is.null(acme)) {
+    check_pem(cert, "cert")
+    check_pem(key, "key")
+  } else if (!inherits(acme, "rookery_acme")) {
+    stop("`acme` must be made by acme(), not ", describe(acme), ".", call. = FALSE)
+  } else if (!is.null(cert) || !is.null(key)) {
+    stop("`cert` and `acme` exclude one another: a certificate is there, or an authority issues it.", call. = FALSE)
+  }
   if (length(cert) != length(key)) {
     stop("`key` must have one key for each certificate: ", length(cert), ", not ", length(key), ".", call. = FALSE)
   }
@@ -85,13 +95,19 @@ tls_config <- function(
   if (!is.null(redirect_from) && !is_port) {
     stop("`redirect_from` must be a port from 1 to 65535, or NULL, not ", describe(redirect_from), ".", call. = FALSE)
   }
-  key <- settle_pem(key)
-  if (!is.null(password)) {
+  if (!is.null(acme) && !is.null(client_ca) && client_auth == "required" && is.null(redirect_from)) {
+    stop(
+      "`acme` needs `redirect_from`, port 80 as a rule, where clients need a certificate: the authority has none.",
+      call. = FALSE
+    )
+  }
+  key <- if (!is.null(key)) settle_pem(key)
+  if (!is.null(password) && !is.null(key)) {
     key <- vapply(key, open_key, character(1), password, USE.NAMES = FALSE)
   }
   structure(
     list(
-      cert = settle_pem(cert),
+      cert = if (!is.null(cert)) settle_pem(cert),
       key = key,
       client_ca = if (!is.null(client_ca)) settle_pem(client_ca),
       client_auth = client_auth,
@@ -99,7 +115,8 @@ tls_config <- function(
       http2 = http2,
       http2_websockets = http2_websockets,
       hsts = hsts,
-      redirect_from = if (!is.null(redirect_from)) as.integer(redirect_from)
+      redirect_from = if (!is.null(redirect_from)) as.integer(redirect_from),
+      acme = acme
     ),
     class = "rookery_tls"
   )
@@ -108,7 +125,7 @@ tls_config <- function(
 #' @export
 format.rookery_tls <- function(x, ...) {
   place <- function(pems) ifelse(is_pem(pems), "text", pems)
-  lines <- paste0("  ", place(x$cert), ", key: ", place(x$key))
+  lines <- if (is.null(x$acme)) paste0("  ", place(x$cert), ", key: ", place(x$key)) else format(x$acme)
   if (!is.null(x$client_ca)) {
     lines <- c(lines, paste0("  clients: ", x$client_auth, ", signed by ", place(x$client_ca)))
   }
@@ -230,7 +247,8 @@ tls_open <- function(tls) {
     !tls$http2,
     !tls$http2_websockets,
     if (is.null(tls$hsts)) integer() else as.integer(unlist(tls$hsts)),
-    tls$redirect_from %||% 0L
+    tls$redirect_from %||% 0L,
+    acme_wishes(tls$acme)
   )
   if (is.character(opened)) {
     stop(opened, call. = FALSE)

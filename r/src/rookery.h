@@ -177,7 +177,8 @@ int rk_wants(uint32_t slot, uint64_t id);
 
 // HTTPS
 void* rk_tls_new(const struct rk_bytes* pairs, size_t count, struct rk_bytes client_ca, int client_is_optional,
-                 int is_new_only, int only_http1, int only_http1_websockets, const int* hsts, int redirect_from);
+                 int is_new_only, int only_http1, int only_http1_websockets, const int* hsts, int redirect_from,
+                 const struct rk_bytes* acme, size_t acme_count);
 void rk_tls_free(void* tls);
 int rk_tls_reload(uint32_t listener);
 int rk_has_tls(void);  // also in a handler of signals

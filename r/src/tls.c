@@ -15,15 +15,23 @@ static struct rk_bytes pem_at(SEXP strings, R_xlen_t at) {
     return (struct rk_bytes){text, strlen(text)};
 }
 
-// `pairs` are certificates and keys in turn; `hsts` is empty, or seconds and two flags. An external pointer, or what is wrong as a string.
+static struct rk_bytes* texts_of(SEXP strings) {
+    R_xlen_t count = XLENGTH(strings);
+    struct rk_bytes* all = (struct rk_bytes*)R_alloc((size_t)count + 1, sizeof(struct rk_bytes));
+    for (R_xlen_t i = 0; i < count; i++) {
+        all[i] = pem_at(strings, i);
+    }
+    return all;
+}
+
+// `pairs` are certificates and keys in turn; `hsts` is empty, or seconds and two flags; `acme` are names and values in turn, or empty. An
+// external pointer, or what is wrong as a string.
 SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only, SEXP only_http1,
                  SEXP only_http1_websockets, SEXP hsts,
-                 SEXP redirect_from) {
+                 SEXP redirect_from, SEXP acme) {
     size_t count = (size_t)XLENGTH(pairs);
-    struct rk_bytes* all = (struct rk_bytes*)R_alloc(count + 1, sizeof(struct rk_bytes));
-    for (size_t i = 0; i < count; i++) {
-        all[i] = pem_at(pairs, (R_xlen_t)i);
-    }
+    struct rk_bytes* all = texts_of(pairs);
+    struct rk_bytes* wishes = texts_of(acme);
     struct rk_bytes ca = {"", 0};
     if (XLENGTH(client_ca) > 0) {
         ca = pem_at(client_ca, 0);
@@ -32,7 +40,8 @@ SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only,
     R_RegisterCFinalizerEx(tls, tls_free, TRUE);
     void* made =
         rk_tls_new(all, count / 2, ca, Rf_asLogical(is_optional) == TRUE, Rf_asLogical(is_new_only) == TRUE,
-                   Rf_asLogical(only_http1) == TRUE, Rf_asLogical(only_http1_websockets) == TRUE, XLENGTH(hsts) == 3 ? INTEGER_RO(hsts) : NULL, Rf_asInteger(redirect_from));
+                   Rf_asLogical(only_http1) == TRUE, Rf_asLogical(only_http1_websockets) == TRUE, XLENGTH(hsts) == 3 ? INTEGER_RO(hsts) : NULL, Rf_asInteger(redirect_from),
+                   wishes, (size_t)XLENGTH(acme) / 2);
     R_SetExternalPtrAddr(tls, made);
     SEXP result = made == NULL ? Rf_mkString(rk_error()) : tls;
     UNPROTECT(1);

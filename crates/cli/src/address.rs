@@ -50,6 +50,11 @@ impl Address {
         }
     }
 
+    /// All addresses of this machine, for a name that everybody knows: by IPv6, which takes IPv4 as well, where there is any.
+    pub(crate) fn everywhere() -> &'static str {
+        if TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok() { "::" } else { "0.0.0.0" }
+    }
+
     /// Binds a port and lets go again: whoever fails to bind it later says much less. A Unix socket is not tried, which
     /// would leave its file for a moment.
     ///
@@ -107,10 +112,15 @@ impl Address {
     }
 
     /// Where a browser finds it, once the system has chosen the port.
-    pub(crate) fn shown(&self, port: Option<u16>, scheme: &str) -> impl fmt::Display {
-        match self {
-            Address::Unix(path) => path.display().to_string(),
-            Address::Tcp { host, socket } => {
+    pub(crate) fn shown(&self, port: Option<u16>, scheme: &str, domain: Option<&str>) -> impl fmt::Display {
+        match (self, domain) {
+            (Address::Unix(path), _) => path.display().to_string(),
+            // As everybody finds it.
+            (Address::Tcp { socket, .. }, Some(domain)) => match port.unwrap_or(socket.port()) {
+                443 => format!("{scheme}://{domain}"),
+                port => format!("{scheme}://{domain}:{port}"),
+            },
+            (Address::Tcp { host, socket }, None) => {
                 let host = match socket.ip() {
                     IpAddr::V4(Ipv4Addr::UNSPECIFIED) => "127.0.0.1",
                     IpAddr::V6(Ipv6Addr::UNSPECIFIED) => "::1",
@@ -225,9 +235,13 @@ mod tests {
             ("::1", "http://[::1]:80"),
             ("::", "http://[::1]:80"),
         ] {
-            assert_eq!(Address::of(host, 80).unwrap().shown(None, "http").to_string(), shown);
+            assert_eq!(Address::of(host, 80).unwrap().shown(None, "http", None).to_string(), shown);
         }
-        let chosen = Address::of("127.0.0.1", 0).unwrap().shown(Some(81), "https").to_string();
+        let chosen = Address::of("127.0.0.1", 0).unwrap().shown(Some(81), "https", None).to_string();
         assert_eq!(chosen, "https://127.0.0.1:81");
+        for (port, shown) in [(443, "https://app.example.org"), (8443, "https://app.example.org:8443")] {
+            let address = Address::of("0.0.0.0", port).unwrap();
+            assert_eq!(address.shown(None, "https", Some("app.example.org")).to_string(), shown);
+        }
     }
 }

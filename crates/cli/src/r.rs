@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rookery_acme::Challenge;
 use rookery_server::tls::Hsts;
 
 use crate::address::Address;
@@ -13,7 +14,7 @@ use crate::command_line::Serve;
 use crate::failure::Failure;
 use crate::log::LogTo;
 use crate::path::{is_executable, settle};
-use crate::settings::AskedTls;
+use crate::settings::{AskedAcme, AskedTls};
 use crate::signals;
 use crate::target::Target;
 
@@ -95,6 +96,32 @@ fn libraries(package: &Path) -> Option<OsString> {
     Some(libraries)
 }
 
+fn hand_over_acme(acme: &AskedAcme, field: &mut impl FnMut(&str, &[u8])) {
+    for domain in &acme.domains {
+        field("acme_domain", domain.as_bytes());
+    }
+    for email in &acme.emails {
+        field("acme_email", email.as_bytes());
+    }
+    // It has been looked at.
+    field("acme_agree_tos", if acme.agrees { b"TRUE" } else { b"FALSE" });
+    let challenge = acme.challenge.map(Challenge::name);
+    for (name, text) in [
+        ("acme_directory", acme.directory.as_deref()),
+        ("acme_profile", acme.profile.as_deref()),
+        ("acme_challenge", challenge),
+    ] {
+        if let Some(text) = text {
+            field(name, text.as_bytes());
+        }
+    }
+    for (name, path) in [("acme_ca", &acme.ca), ("acme_dir", &acme.folder)] {
+        if let Some(path) = path {
+            field(name, settle(path).as_os_str().as_bytes());
+        }
+    }
+}
+
 /// `name=value` in lines, with `%` and line ends of values written as URLs do.
 fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -> OsString {
     let mut text = Vec::new();
@@ -142,6 +169,9 @@ fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -
                     "tls_hsts",
                     format!("{max_age} {} {}", word(include_subdomains), word(preload)).as_bytes(),
                 );
+            }
+            if let Some(acme) = &files.acme {
+                hand_over_acme(acme, &mut field);
             }
             if let Some(port) = files.redirect_from {
                 field("tls_redirect_from", port.to_string().as_bytes());

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use rookery_acme::Challenge;
 use rookery_server::tls::{Hsts, TlsVersion};
 use rookery_server::{Config, Proxies};
 
@@ -14,13 +15,13 @@ use crate::path::{is_executable, is_writable, settle};
 pub(crate) enum AskedTls {
     /// A certificate for this machine, made by us.
     Development,
-    Files(TlsFiles),
+    Files(Box<TlsFiles>),
 }
 
 /// As `tls_config()` in R.
 #[derive(Debug, Default)]
 pub(crate) struct TlsFiles {
-    /// Certificates and their keys, which may be in one file.
+    /// Certificates and their keys, which may be in one file; none where an authority issues them.
     pub(crate) pairs: Vec<(PathBuf, PathBuf)>,
     pub(crate) client_ca: Option<PathBuf>,
     pub(crate) client_auth: ClientAuth,
@@ -32,6 +33,23 @@ pub(crate) struct TlsFiles {
     pub(crate) hsts: Option<Hsts>,
     /// The port from which requests in the clear are sent on.
     pub(crate) redirect_from: Option<u16>,
+    pub(crate) acme: Option<AskedAcme>,
+}
+
+/// As `acme()` in R.
+#[derive(Debug, Default)]
+pub(crate) struct AskedAcme {
+    pub(crate) domains: Vec<String>,
+    pub(crate) emails: Vec<String>,
+    pub(crate) agrees: bool,
+    /// None: Let's Encrypt's.
+    pub(crate) directory: Option<String>,
+    /// Who signs the authority's own certificate; none: those whom the system trusts.
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) profile: Option<String>,
+    pub(crate) challenge: Option<Challenge>,
+    /// Where account and certificates are kept; none: in the user's folder for data.
+    pub(crate) folder: Option<PathBuf>,
 }
 
 /// Whether a client that is asked for a certificate has to have one.
@@ -54,6 +72,16 @@ impl AskedTls {
         match self {
             AskedTls::Development => None,
             AskedTls::Files(files) => files.redirect_from,
+        }
+    }
+}
+
+impl AskedTls {
+    /// The first of the names that a certificate is ordered for.
+    pub(crate) fn domain(&self) -> Option<&str> {
+        match self {
+            AskedTls::Development => None,
+            AskedTls::Files(files) => files.acme.as_ref()?.domains.first().map(String::as_str),
         }
     }
 }

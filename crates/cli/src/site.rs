@@ -12,9 +12,10 @@ use crate::command_line::Serve;
 use crate::failure::{Failure, say, tell};
 use crate::log::LogTo;
 use crate::memory;
+use crate::settings::AskedTls;
 use crate::signals::Signals;
 use crate::target::Target;
-use crate::tls;
+use crate::tls::{self, Opened};
 
 /// How long replies that are being sent are waited for after the first signal: `docker stop` kills after 10 s, and stopping
 /// takes one of them.
@@ -37,7 +38,8 @@ pub(crate) fn serve(
     let signals = Signals::watch().map_err(|error| {
         Failure::Serving(format!("The thread that waits for signals cannot be started: {error}."))
     })?;
-    let tls = asked.tls.as_ref().map(tls::open).transpose()?;
+    let opened = asked.tls.as_ref().map(tls::open).transpose()?;
+    let tls = opened.as_ref().map(|opened| opened.tls.clone());
     let files = StaticFiles::new();
     let folder = StaticPath { path: target.path.clone(), ..StaticPath::default() };
     files.set([("/".to_owned(), folder)]).map_err(|error| Failure::Serving(format!("{error}.")))?;
@@ -67,11 +69,14 @@ pub(crate) fn serve(
         "rookery {}: site in {}\nServing on {} (Ctrl-C stops)",
         env!("CARGO_PKG_VERSION"),
         target.path.display(),
-        address.shown(port, scheme)
+        address.shown(port, scheme, asked.tls.as_ref().and_then(AskedTls::domain))
     ));
+    let keeper = opened.as_ref().map_or(Ok(None), Opened::keep)?;
     wait(&signals, tls.as_ref());
-    drain(&redirect.iter().chain([&listener]), &signals);
-    redirect.into_iter().chain([listener]).for_each(Listener::stop);
+    drop(keeper);
+    let listeners: Vec<Listener> = redirect.into_iter().chain([listener]).collect();
+    drain(&listeners, &signals);
+    listeners.into_iter().for_each(Listener::stop);
     server.set_access_log(None);
     if let Some(log) = log {
         log.close();
@@ -93,10 +98,10 @@ fn wait(signals: &Signals, tls: Option<&Tls>) {
 }
 
 /// Waits until what is being sent has been sent, or time is up. A second signal ends the process.
-fn drain<'a>(listeners: &(impl Iterator<Item = &'a Listener> + Clone), signals: &Signals) {
-    listeners.clone().for_each(Listener::drain);
+fn drain(listeners: &[Listener], signals: &Signals) {
+    listeners.iter().for_each(Listener::drain);
     let until = Instant::now() + DRAIN_TIME;
-    let connections = || listeners.clone().map(Listener::connections).sum::<usize>();
+    let connections = || listeners.iter().map(Listener::connections).sum::<usize>();
     let left = connections();
     if left > 0 {
         let what = if left == 1 { "connection is" } else { "connections are" };

@@ -124,7 +124,7 @@ impl Clients {
         if let (Roots::System, Some(tls)) = (roots, &self.system) {
             return Ok(Arc::clone(tls));
         }
-        let tls = tls::config(roots)?;
+        let tls = tls::trusting(roots)?;
         if matches!(roots, Roots::System) {
             self.system = Some(Arc::clone(&tls));
         }

@@ -22,4 +22,4 @@ pub use events::{Content, Event, READ_AHEAD, Wake};
 pub use inherited::close_inherited;
 pub use settings::Settings;
 pub use thread::STOP_TIME;
-pub use tls::{BadRoots, Roots};
+pub use tls::{BadRoots, Roots, trusting};

@@ -47,7 +47,11 @@ pub enum BadRoots {
     Empty(String),
 }
 
-pub(crate) fn config(roots: &Roots) -> Result<Tls, BadRoots> {
+/// What a client of HTTP/1.1 that trusts these speaks TLS with.
+///
+/// # Errors
+/// When there are none.
+pub fn trusting(roots: &Roots) -> Result<Arc<ClientConfig>, BadRoots> {
     let mut store = RootCertStore::empty();
     let (certificates, name) = match roots {
         Roots::System => system()?,

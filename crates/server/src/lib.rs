@@ -37,6 +37,7 @@ pub mod static_files;
 mod websocket;
 
 pub use application::application::{Application, MakeApplication};
+pub use blocking::thread::with_signals_blocked;
 pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
 pub use http::compress;
 pub use http::site::{Callers, Notice, Redirect, Site};
@@ -64,9 +65,12 @@ pub mod tls {
     //! # Ok::<(), rookery_server::tls::TlsError>(())
     //! ```
 
+    pub use crate::net::tls::certificate::Issued;
+    pub use crate::net::tls::challenges::Challenges;
     pub use crate::net::tls::development::DevelopmentCertificate;
     pub use crate::net::tls::pem::Pem;
     pub use crate::net::tls::settings::{CertificatePair, Hsts, TlsSettings, TlsVersion};
+    pub use crate::net::tls::signing::SigningKey;
     pub use crate::net::tls::store::Tls;
     pub use crate::net::tls::tls_error::{TlsError, TlsPart};
 }

@@ -175,6 +175,32 @@ fn how_tls_is_to_be_spoken_is_handed_over() {
 }
 
 #[test]
+fn what_an_authority_is_asked_for_is_handed_over() {
+    let installed = Installed::new();
+    let app = folder(&[("app.R", "1")]);
+    let ca = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls/ca.pem");
+    let mut command = Command::new(installed.program());
+    command.current_dir(app.path()).args(["serve", ".", "--host=127.0.0.1", "--port=0", "--no-log"]);
+    command.args([
+        "--domain=App.example.org",
+        "--domain=b.example.org",
+        "--agree-tos",
+        "--email=me@example.org",
+    ]);
+    command.args(["--acme-directory=https://ca.example/dir", "--acme-profile=shortlived", "--acme-dir=kept"]);
+    command.arg("--acme-challenge=tls-alpn-01").arg("--acme-ca").arg(&ca);
+    let (status, out, said) = installed.run(&mut command);
+    assert_eq!((status, said.as_str()), (Some(7), ""), "{out}");
+    let wanted = format!(
+        "\ntls_min_version=1.2\nacme_domain=App.example.org\nacme_domain=b.example.org\nacme_email=me@example.org\nacme_agree_tos=TRUE\n\
+         acme_directory=https://ca.example/dir\nacme_profile=shortlived\nacme_challenge=tls-alpn-01\nacme_ca={}\nacme_dir={}/kept\n",
+        ca.display(),
+        app.path().display()
+    );
+    assert!(out.contains(&wanted), "{out}");
+}
+
+#[test]
 fn the_r_of_an_app_is_not_run() {
     let installed = Installed::new();
     let app = folder(&[("app.R", "1")]);

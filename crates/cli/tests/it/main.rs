@@ -1,5 +1,6 @@
 //! The program as a shell runs it.
 
 mod hand_over;
+mod pebble;
 mod site;
 mod support;

@@ -1,7 +1,7 @@
 //! Threads of the server's own.
 
 /// Runs `start` with every signal blocked, so that the thread it starts never runs a handler of R's.
-pub(crate) fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
+pub fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: both sets have room; sigfillset fills the first before it is read.

@@ -39,6 +39,8 @@ pub(super) async fn agree(connection: &Connection) -> bool {
         greeting
     });
     match greeting.await {
+        // An authority has seen what it came for: an answer to anything else would be taken for that of the host (RFC 8737, 3).
+        Some(Ok(Greeting::Done)) if is_challenge(connection) => false,
         Some(Ok(Greeting::Done)) => {
             // What a client of HTTP/2 says first has to come in the time of the handshake.
             if !connection.speaks_http2() {
@@ -94,6 +96,10 @@ async fn hear_proxy(connection: &Connection) -> bool {
         }
         None => false,
     }
+}
+
+fn is_challenge(connection: &Connection) -> bool {
+    connection.transport.borrow_mut().tls().is_some_and(|tls| tls.is_challenge())
 }
 
 fn note_client(connection: &Connection) {

@@ -1,4 +1,4 @@
-//! Requests in the clear that are sent on to HTTPS.
+//! Requests in the clear that are sent on to HTTPS, but those of an authority that looks whose the host is.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -28,6 +28,20 @@ pub(super) fn answer(
     form: ReplyForm,
 ) -> Response<ReplyBody> {
     call.leaves_rest(has_body);
+    if let Some(answer) = redirect.tls.challenge(head.uri.path()) {
+        let mut headers = head.headers;
+        headers.clear();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        let framing = Framing { closes: call.connection.closes_after_reply(), told_length: None };
+        return reply::finish(
+            call,
+            StatusCode::OK,
+            headers,
+            Content::Whole(Bytes::from(answer)),
+            &framing,
+            form,
+        );
+    }
     let location = match location(redirect, &head, call.connection.ends.get().local) {
         Ok(location) => location,
         Err(rejection) => return reply::reject(call, head.headers, rejection),

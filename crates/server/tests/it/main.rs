@@ -4,6 +4,7 @@ mod answering;
 #[path = "../application/mod.rs"]
 mod application;
 mod budget;
+mod challenges;
 mod closing;
 mod deflate;
 mod files;

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use rookery_acme::Keeper;
 use rookery_exchange::ListenerId;
 use rookery_server::tls::Tls;
 use rookery_server::{
@@ -15,7 +16,7 @@ use rookery_server::{
 };
 
 use crate::core::{self, Core};
-use crate::tls::Counted;
+use crate::tls::{Counted, Https};
 use crate::{entry, tls};
 
 /// What a function that starts a listener reports when it could not: `rk_error` says why.
@@ -25,6 +26,8 @@ const STARTED: i32 = 0;
 /// A listener, and the one in the clear from which requests are sent on to it.
 #[derive(Debug)]
 pub(crate) struct Listening {
+    /// Who has its certificate ordered.
+    keeper: Option<Keeper>,
     listener: Listener,
     redirect: Option<Listener>,
 }
@@ -36,6 +39,7 @@ impl Listening {
 
     /// Their ports are free when this returns.
     fn stop(self) {
+        drop(self.keeper);
         if let Some(redirect) = self.redirect {
             redirect.stop();
         }
@@ -140,20 +144,27 @@ fn listen_beside(
     let tls = site.tls.clone();
     let listener = core::with(|core| core.server().listen_tcp(address, site))?;
     let (Some(from), Some(tls), Some(local)) = (redirect_from, tls, listener.local_addr()) else {
-        return Ok(Listening { listener, redirect: None });
+        return Ok(Listening { keeper: None, listener, redirect: None });
     };
     let site = Site { redirect: Some(Arc::new(Redirect { tls, port: local.port() })), ..also };
     let mut address = address;
     address.set_port(from);
     // Failing, it drops the listener, which waits for the I/O thread: so outside the borrow.
     let redirect = core::with(|core| core.server().listen_tcp(address, site))?;
-    Ok(Listening { listener, redirect: Some(redirect) })
+    Ok(Listening { keeper: None, listener, redirect: Some(redirect) })
+}
+
+/// Has the certificate of a listener ordered and renewed, where an authority issues it.
+fn kept(mut listening: Listening, https: Option<&Https>) -> Result<Listening, ListenError> {
+    listening.keeper = https.map_or(Ok(None), Https::keep).map_err(ListenError::Thread)?;
+    Ok(listening)
 }
 
 /// Listens where the supervisor of this process has it listen, and tells it so; the listener's id.
 fn listen_as_worker(setup: &RawSetup, site: Site) -> Option<ListenerId> {
     core::with(|core| {
-        let started = core.listen_inherited(site).map(|listener| Listening { listener, redirect: None });
+        let started =
+            core.listen_inherited(site).map(|listener| Listening { keeper: None, listener, redirect: None });
         let (id, _) = core.started(started, None)?;
         core.is_ready(id, setup.sees_heads != 0, setup.is_sticky != 0);
         Some(id)
@@ -211,8 +222,9 @@ pub unsafe extern "C" fn rk_listen_tcp(
             return STARTED;
         }
         // SAFETY: the caller's duty.
-        let redirect_from = unsafe { tls::of(setup.tls) }.and_then(|https| https.redirect_from);
-        let started = listen_beside(address, site, redirect_from);
+        let https = unsafe { tls::of(setup.tls) };
+        let redirect_from = https.and_then(|https| https.redirect_from);
+        let started = listen_beside(address, site, redirect_from).and_then(|it| kept(it, https));
         let Some((id, port)) = core::with(|core| core.started(started, tls)) else {
             return FAILED;
         };
@@ -250,10 +262,12 @@ pub unsafe extern "C" fn rk_listen_unix(
             return STARTED;
         }
         let tls = site.tls.clone();
-        let Some((id, _)) = core::with(|core| {
-            let started = core.server().listen_unix(path, u32::try_from(mask).ok(), site);
-            core.started(started.map(|listener| Listening { listener, redirect: None }), tls)
-        }) else {
+        // SAFETY: the caller's duty.
+        let https = unsafe { tls::of(setup.tls) };
+        let started = core::with(|core| core.server().listen_unix(path, u32::try_from(mask).ok(), site));
+        let started =
+            started.and_then(|listener| kept(Listening { keeper: None, listener, redirect: None }, https));
+        let Some((id, _)) = core::with(|core| core.started(started, tls)) else {
             return FAILED;
         };
         // SAFETY: the caller's duty.

@@ -1,10 +1,13 @@
 //! HTTPS: `rk_tls_*`.
 
 use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rookery_acme::{Acme, BadSettings, Challenge, Keeper, LETS_ENCRYPT_STAGING, Settings};
+use rookery_client::Roots;
 use rookery_server::tls::{CertificatePair, DevelopmentCertificate, Hsts, Pem, Tls, TlsSettings, TlsVersion};
 
 use crate::{Bytes, core, entry, listener, refusal};
@@ -39,6 +42,52 @@ pub(crate) struct Https {
     pub(crate) tls: Tls,
     /// The port from which requests in the clear are sent on.
     pub(crate) redirect_from: Option<u16>,
+    /// The authority that issues the certificate, and how it can be proved to it whose the hosts are.
+    acme: Option<(Acme, Vec<Challenge>)>,
+}
+
+impl Https {
+    /// Has the certificate ordered and renewed, where an authority issues it. The server listens by now.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub(crate) fn keep(&self) -> io::Result<Option<Keeper>> {
+        let Some((acme, ways)) = &self.acme else { return Ok(None) };
+        acme.keep(self.tls.clone(), ways.clone(), listener::tell).map(Some)
+    }
+}
+
+/// What an authority is asked for, of `acme()` in R: names and values in turn.
+///
+/// # Safety
+/// - `wishes` has twice `count` bytes, readable for the length of the call.
+unsafe fn of_authority(wishes: *const Bytes, count: usize) -> Option<Settings> {
+    if count == 0 {
+        return None;
+    }
+    let text = |index: usize| {
+        // SAFETY: the caller's duty, for each of them.
+        let bytes = unsafe { (*wishes.add(index)).get() };
+        String::from_utf8_lossy(bytes).into_owned()
+    };
+    let mut settings = Settings::new(Vec::new(), PathBuf::new());
+    for index in 0..count {
+        let value = text(2 * index + 1);
+        match text(2 * index).as_str() {
+            "domain" => settings.domains.push(value),
+            "email" => settings.emails.push(value),
+            "agree_tos" => settings.agrees = value == "TRUE",
+            "staging" => LETS_ENCRYPT_STAGING.clone_into(&mut settings.directory),
+            "directory" => settings.directory = value,
+            "profile" => settings.profile = Some(value),
+            "challenge" => settings.challenge = Challenge::of(&value),
+            "ca" => settings.roots = Roots::These(value),
+            "dir" => settings.folder = value.into(),
+            // R names no others.
+            _ => {}
+        }
+    }
+    Some(settings)
 }
 
 /// Where PEM is, as R gives it: text, or the path of a file.
@@ -56,10 +105,10 @@ unsafe fn pem(bytes: Bytes) -> Pem {
 
 /// Sets TLS up with `count` pairs of a certificate and its key, and certificates for clients, if they are not empty: NULL
 /// when that cannot be done. `hsts` is NULL, or seconds and whether its second and third part hold;
-/// without a port `redirect_from` is 0.
+/// without a port `redirect_from` is 0; `acme` is what an authority is asked for, `acme_count` names and values in turn, or none.
 ///
 /// # Safety
-/// - `pairs` has twice `count` bytes, and all of them are readable for the length of the call.
+/// - `pairs` has twice `count` bytes, `acme` twice `acme_count`, and all of them are readable for the length of the call.
 /// - `hsts` has three numbers, or is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_tls_new(
@@ -72,11 +121,13 @@ pub unsafe extern "C" fn rk_tls_new(
     only_http1_websockets: i32,
     hsts: *const [i32; 3],
     redirect_from: i32,
+    acme: *const Bytes,
+    acme_count: usize,
 ) -> *mut c_void {
     entry(std::ptr::null_mut(), || {
         // SAFETY: the caller's duty, for each of them.
         let at = |index: usize| unsafe { pem(*pairs.add(index)) };
-        let settings = TlsSettings {
+        let mut settings = TlsSettings {
             pairs: (0..count)
                 .map(|index| CertificatePair { certificate: at(2 * index), key: at(2 * index + 1) })
                 .collect(),
@@ -92,14 +143,29 @@ pub unsafe extern "C" fn rk_tls_new(
                 include_subdomains: *include_subdomains != 0,
                 preload: *preload != 0,
             }),
+            challenges: None,
         };
-        match Tls::new(settings, listener::tell) {
-            Ok(tls) => {
-                let redirect_from = u16::try_from(redirect_from).ok().filter(|port| *port > 0);
-                Box::into_raw(Box::new(Https { tls, redirect_from })).cast()
+        let over_tls = settings.client_ca.is_none() || settings.client_is_optional;
+        let redirect_from = u16::try_from(redirect_from).ok().filter(|port| *port > 0);
+        // SAFETY: the caller's duty.
+        let wished = unsafe { of_authority(acme, acme_count) };
+        let prepared = wished.map(|wished| {
+            let acme = Acme::prepare(wished)?;
+            let ways = acme.ways(redirect_from.is_some(), over_tls)?;
+            Ok((acme, ways))
+        });
+        let made = prepared.transpose().map_err(|error: BadSettings| error.to_string()).and_then(|acme| {
+            if let Some((acme, _)) = &acme {
+                settings.pairs = vec![acme.pair()];
+                settings.challenges = Some(acme.challenges());
             }
+            let tls = Tls::new(settings, listener::tell).map_err(|error| error.to_string())?;
+            Ok(Https { tls, redirect_from, acme })
+        });
+        match made {
+            Ok(https) => Box::into_raw(Box::new(https)).cast(),
             Err(error) => {
-                core::set_error(&error.to_string());
+                core::set_error(&error);
                 std::ptr::null_mut()
             }
         }

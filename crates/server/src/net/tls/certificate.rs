@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ring::digest::{SHA256, digest};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 
 use super::der::{Values, dotted, tag};
 
@@ -67,6 +69,62 @@ impl Certificate {
     }
 }
 
+/// What whoever renews a certificate wants to know of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Issued {
+    /// From when it is valid.
+    pub begins: SystemTime,
+    /// Until when.
+    pub ends: SystemTime,
+    /// The names and addresses of hosts that it is for, in lower case.
+    pub hosts: Vec<String>,
+    /// Its number, and the identifier of the key that signed it, by which its authority knows it (RFC 9773, 4.1).
+    pub serial: Vec<u8>,
+    /// None: its authority has not written it into the certificate.
+    pub authority_key: Option<Vec<u8>>,
+    /// Its SHA-256.
+    pub sha256: [u8; 32],
+}
+
+impl Issued {
+    /// Of the first certificate in PEM; `None` when there is none.
+    pub fn read(pem: &[u8]) -> Option<Issued> {
+        let der = CertificateDer::from_pem_slice(pem).ok()?;
+        let read = Certificate::read(&der)?;
+        let mut signed = Values(Values(&der).take(tag::SEQUENCE)?);
+        let mut fields = Values(signed.take(tag::SEQUENCE)?);
+        fields.take(tag::explicit(0));
+        let serial = fields.take(tag::INTEGER)?.to_vec();
+        let mut authority_key = None;
+        while let Some((tag, content)) = fields.next() {
+            if tag == tag::explicit(3) {
+                authority_key = extension(content, AUTHORITY_KEY).and_then(|value| {
+                    Some(Values(Values(value).take(tag::SEQUENCE)?).take(tag::implicit(0))?.to_vec())
+                });
+            }
+        }
+        let sha256 = digest(&SHA256, &der).as_ref().try_into().ok()?;
+        let Certificate { not_before: begins, not_after: ends, hosts, .. } = read;
+        Some(Issued { begins, ends, hosts, serial, authority_key, sha256 })
+    }
+}
+
+const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1D, 0x11];
+const AUTHORITY_KEY: &[u8] = &[0x55, 0x1D, 0x23];
+
+/// The content of an extension, if it is there.
+fn extension<'a>(extensions: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
+    let mut extensions = Values(Values(extensions).take(tag::SEQUENCE)?);
+    while let Some(extension) = extensions.take(tag::SEQUENCE) {
+        let mut fields = Values(extension);
+        if fields.take(tag::OID)? == wanted {
+            fields.take(tag::BOOLEAN);
+            return fields.take(tag::OCTET_STRING);
+        }
+    }
+    None
+}
+
 /// The SHA-256 of a certificate, in hexadecimal.
 pub(super) fn fingerprint(der: &[u8]) -> String {
     hexadecimal(digest(&SHA256, der).as_ref())
@@ -82,24 +140,15 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 /// The alternative names that are hosts, or their addresses (RFC 5280, 4.2.1.6).
 fn hosts_of(extensions: &[u8]) -> Option<Vec<String>> {
-    const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1D, 0x11];
     let mut hosts = Vec::new();
-    let mut extensions = Values(Values(extensions).take(tag::SEQUENCE)?);
-    while let Some(extension) = extensions.take(tag::SEQUENCE) {
-        let mut fields = Values(extension);
-        if fields.take(tag::OID)? != SUBJECT_ALT_NAME {
-            continue;
-        }
-        fields.take(tag::BOOLEAN);
-        let mut names = Values(Values(fields.take(tag::OCTET_STRING)?).take(tag::SEQUENCE)?);
-        while let Some((tag, name)) = names.next() {
-            if tag == tag::implicit(2) {
-                hosts.push(String::from_utf8_lossy(name).to_ascii_lowercase());
-            } else if tag == tag::implicit(7) {
-                let address = <[u8; 4]>::try_from(name).map(IpAddr::from);
-                let address = address.or_else(|_| <[u8; 16]>::try_from(name).map(IpAddr::from));
-                hosts.extend(address.map(|address| address.to_string()));
-            }
+    let mut names = Values(Values(extension(extensions, SUBJECT_ALT_NAME)?).take(tag::SEQUENCE)?);
+    while let Some((tag, name)) = names.next() {
+        if tag == tag::implicit(2) {
+            hosts.push(String::from_utf8_lossy(name).to_ascii_lowercase());
+        } else if tag == tag::implicit(7) {
+            let address = <[u8; 4]>::try_from(name).map(IpAddr::from);
+            let address = address.or_else(|_| <[u8; 16]>::try_from(name).map(IpAddr::from));
+            hosts.extend(address.map(|address| address.to_string()));
         }
     }
     Some(hosts)
@@ -268,6 +317,18 @@ mod tests {
             assert_eq!(time((tag::GENERALIZED_TIME, wrong)), None);
         }
         assert_eq!(time((tag::INTEGER, b"700101000000Z")), None);
+    }
+
+    #[test]
+    fn what_an_authority_knows_a_certificate_by_is_read() {
+        let pem =
+            std::fs::read(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls/localhost.pem"));
+        let issued = Issued::read(&pem.unwrap()).unwrap();
+        assert!(issued.begins < issued.ends && issued.hosts.contains(&"localhost".to_owned()));
+        assert!(!issued.serial.is_empty());
+        assert!(issued.authority_key.is_some_and(|key| key.len() == 20));
+        assert_eq!(Issued::read(b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"), None);
+        assert_eq!(Issued::read(b""), None);
     }
 
     #[test]

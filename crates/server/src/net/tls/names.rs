@@ -11,27 +11,28 @@ use super::identity::Identity;
 /// Certificates by the names that they are for; of several for one name the first counts.
 #[derive(Debug)]
 pub(super) struct ByName {
-    first: Arc<CertifiedKey>,
+    /// For clients that ask for none of them; none before there is any.
+    first: Option<Arc<CertifiedKey>>,
     /// By whole names, and by `*.` with the rest of one.
     names: HashMap<String, Arc<CertifiedKey>>,
 }
 
 impl ByName {
-    /// `None` without any.
-    pub(super) fn new(identities: &[Identity]) -> Option<ByName> {
-        let first = Arc::clone(&identities.first()?.key);
+    pub(super) fn new(identities: &[Identity]) -> ByName {
+        let first = identities.first().map(|identity| Arc::clone(&identity.key));
         let mut names = HashMap::new();
         for identity in identities {
             for host in &identity.hosts {
                 names.entry(host.clone()).or_insert_with(|| Arc::clone(&identity.key));
             }
         }
-        Some(ByName { first, names })
+        ByName { first, names }
     }
 
     /// Whether there is a certificate for a host, or one that says nothing of hosts.
     pub(super) fn covers(&self, host: &str) -> bool {
-        self.names.is_empty() || self.find(host.strip_suffix('.').unwrap_or(host)).is_some()
+        (self.first.is_some() && self.names.is_empty())
+            || self.find(host.strip_suffix('.').unwrap_or(host)).is_some()
     }
 
     /// Whether a certificate names a host, or an address.
@@ -54,6 +55,6 @@ impl ByName {
 impl ResolvesServerCert for ByName {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let found = hello.server_name().and_then(|name| self.find(name));
-        Some(Arc::clone(found.unwrap_or(&self.first)))
+        found.or(self.first.as_ref()).map(Arc::clone)
     }
 }

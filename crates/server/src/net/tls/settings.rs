@@ -2,6 +2,7 @@
 
 use http::HeaderValue;
 
+use super::challenges::Challenges;
 use super::pem::Pem;
 
 /// How TLS is set up. Files are looked at again when it is reloaded.
@@ -22,6 +23,9 @@ pub struct TlsSettings {
     pub only_http1_websockets: bool,
     /// What browsers are told of coming by HTTPS alone; none: nothing.
     pub hsts: Option<Hsts>,
+    /// What is answered to an authority from which the certificates come while the server runs. Files of [`pairs`](Self::pairs) need
+    /// not be there then, until [`Tls::reload`](crate::tls::Tls::reload) finds them.
+    pub challenges: Option<Challenges>,
 }
 
 /// `Strict-Transport-Security` (RFC 6797, 6.1), in every reply over TLS to a request whose Host is a name, unless the application has said

@@ -14,10 +14,11 @@ use rustls::crypto::ring::{Ticketer, default_provider};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 
+use super::challenges::{ACME_TLS, Challenged};
 use super::identity::{Identity, Validity};
 use super::names::ByName;
 use super::pem::Pem;
-use super::settings::{Hsts, TlsSettings, TlsVersion};
+use super::settings::{CertificatePair, Hsts, TlsSettings, TlsVersion};
 use super::stream::HTTP2;
 use super::tls_error::{TlsError, TlsPart};
 
@@ -32,6 +33,8 @@ struct Store {
     settings: TlsSettings,
     notice: fn(&str),
     config: ArcSwap<ServerConfig>,
+    /// While an authority is being answered over TLS.
+    challenged: ArcSwap<ServerConfig>,
     /// Which hosts there are certificates for.
     names: ArcSwap<ByName>,
     /// What the files looked like when they were last read.
@@ -95,9 +98,11 @@ impl Tls {
         let seen = look(&settings);
         let (config, names, dates) = build(&settings, notice)?;
         let hsts = settings.hsts.map(Hsts::value);
+        let challenged = challenged(&config, &settings, &names);
         Ok(Tls(Arc::new(Store {
             settings,
             notice,
+            challenged: ArcSwap::from_pointee(challenged),
             config: ArcSwap::from_pointee(config),
             names: ArcSwap::new(names),
             seen: Mutex::new(seen),
@@ -116,6 +121,7 @@ impl Tls {
         // Before they are read: what is changed meanwhile is seen the next time.
         *seen = look(settings);
         let (built, by_name, validities) = build(settings, *notice)?;
+        self.0.challenged.store(Arc::new(challenged(&built, settings, &by_name)));
         config.store(Arc::new(built));
         names.store(by_name);
         *dates.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -158,12 +164,22 @@ impl Tls {
 
     /// Whether there is a certificate for a host, or one that says nothing of hosts.
     pub(crate) fn is_for(&self, host: &str) -> bool {
-        self.0.names.load().covers(host)
+        self.0.names.load().covers(host) || self.is_expected(host)
     }
 
     /// Whether a certificate names a host, or an address.
     pub(crate) fn names(&self, host: &str) -> bool {
-        self.0.names.load().names(host)
+        self.0.names.load().names(host) || self.is_expected(host)
+    }
+
+    /// Whether there is to be a certificate for a host.
+    fn is_expected(&self, host: &str) -> bool {
+        self.0.settings.challenges.as_ref().is_some_and(|challenges| challenges.is_for(host))
+    }
+
+    /// What an authority that asks for `path` in the clear is told of a host.
+    pub(crate) fn challenge(&self, path: &str) -> Option<String> {
+        self.0.settings.challenges.as_ref()?.of_path(path)
     }
 
     /// Whether WebSockets may be opened over HTTP/2.
@@ -178,7 +194,10 @@ impl Tls {
 
     /// What a new connection is given.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
-        self.0.config.load_full()
+        match &self.0.settings.challenges {
+            Some(challenges) if challenges.is_over_tls() => self.0.challenged.load_full(),
+            _ => self.0.config.load_full(),
+        }
     }
 }
 
@@ -203,13 +222,24 @@ fn build(
     settings: &TlsSettings,
     notice: fn(&str),
 ) -> Result<(ServerConfig, Arc<ByName>, Vec<Validity>), TlsError> {
+    // What an authority has not issued yet.
+    let is_there = |pair: &&CertificatePair| {
+        settings.challenges.is_none() || pair.certificate.path().is_none_or(std::path::Path::exists)
+    };
     // Given by hand: the process may have another one for itself.
     let provider = Arc::new(default_provider());
     let mut warn = |line: String| notice(&format!("TLS: {line}"));
-    let identities: Result<Vec<_>, _> =
-        settings.pairs.iter().map(|pair| Identity::read(pair, &provider, &mut warn)).collect();
+    let identities: Result<Vec<_>, _> = settings
+        .pairs
+        .iter()
+        .filter(is_there)
+        .map(|pair| Identity::read(pair, &provider, &mut warn))
+        .collect();
     let identities = identities?;
-    let by_name = Arc::new(ByName::new(&identities).ok_or(TlsError::Nothing)?);
+    if identities.is_empty() && settings.challenges.is_none() {
+        return Err(TlsError::Nothing);
+    }
+    let by_name = Arc::new(ByName::new(&identities));
     let dates = identities.into_iter().map(|identity| identity.validity).collect();
     let versions: &[&SupportedProtocolVersion] = match settings.minimum {
         TlsVersion::Tls12 => &[&version::TLS13, &version::TLS12],
@@ -236,6 +266,17 @@ fn build(
         config.ticketer = ticketer;
     }
     Ok((config, by_name, dates))
+}
+
+/// A client of `acme-tls/1` has no certificate: where others have to, an authority is not answered.
+fn challenged(config: &ServerConfig, settings: &TlsSettings, names: &Arc<ByName>) -> ServerConfig {
+    let mut config = config.clone();
+    if let Some(challenges) = &settings.challenges {
+        let names = Arc::clone(names);
+        config.cert_resolver = Arc::new(Challenged { challenges: challenges.clone(), names });
+        config.alpn_protocols.push(ACME_TLS.to_vec());
+    }
+    config
 }
 
 fn verifier(

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use rustls::{ServerConfig, ServerConnection};
 use tokio::io::ReadBuf;
 
+use super::challenges::ACME_TLS;
 use crate::net::socket::Socket;
 
 /// Bytes that are sealed before they have to leave: one whole record (RFC 8446, 5.1).
@@ -76,6 +77,11 @@ impl TlsStream {
     /// Whether HTTP/2 has been agreed on (RFC 7301).
     pub(crate) fn speaks_http2(&self) -> bool {
         self.tls.alpn_protocol() == Some(HTTP2)
+    }
+
+    /// Whether the peer came to see a certificate and no more (RFC 8737).
+    pub(crate) fn is_challenge(&self) -> bool {
+        self.tls.alpn_protocol() == Some(ACME_TLS)
     }
 
     /// The name that the client asked for (RFC 6066, 3).

@@ -1,0 +1,237 @@
+//! One request over HTTPS, and its reply: on a connection of its own, because an authority is asked a dozen times in two months.
+
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, SystemTime};
+
+use http::header::{CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
+use http::uri::Scheme;
+use http::{HeaderMap, Method, Request, StatusCode, Uri};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::rt::ReadBufCursor;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::failure::Failure;
+
+/// How long an authority may take for one reply.
+const REPLY_TIME: Duration = Duration::from_secs(30);
+
+/// Bytes of a reply that are read: a chain of certificates has ten thousand.
+const REPLY_BYTES: usize = 1 << 20;
+
+/// What an authority asks to be told (RFC 8555, 6.1).
+const AGENT: &str = concat!("rookery/", env!("CARGO_PKG_VERSION"));
+
+/// Where a request goes.
+#[derive(Debug)]
+pub(crate) struct Place {
+    uri: Uri,
+    host: String,
+    port: u16,
+    is_secure: bool,
+}
+
+impl Place {
+    /// Of a URL of HTTPS (RFC 8555, 6.1), or of HTTP on this machine.
+    pub(crate) fn of(url: &str) -> Result<Place, Failure> {
+        let wrong = || Failure::new(format!("{url} is no address that an authority is asked at"));
+        let uri: Uri = url.parse().map_err(|_| wrong())?;
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(wrong)?;
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let is_here = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        let is_secure = match uri.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTPS => true,
+            Some(scheme) if *scheme == Scheme::HTTP && is_here => false,
+            _ => return Err(wrong()),
+        };
+        let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
+        Ok(Place { uri, host, port, is_secure })
+    }
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    /// A header's text.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// How long to wait, as seconds or as a date (RFC 9110, 10.2.3).
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        let text = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+        if let Ok(seconds) = text.parse() {
+            return Some(Duration::from_secs(seconds));
+        }
+        let date = httpdate::parse_http_date(text).ok()?;
+        Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+    }
+}
+
+/// Asks.
+#[derive(Debug, Clone)]
+pub(crate) struct Http(pub(crate) Arc<ClientConfig>);
+
+impl Http {
+    pub(crate) async fn request(
+        &self,
+        method: Method,
+        url: &str,
+        body: Option<String>,
+    ) -> Result<Reply, Failure> {
+        let place = Place::of(url)?;
+        let all = self.ask(&place, method, body);
+        match tokio::time::timeout(REPLY_TIME, all).await {
+            Ok(reply) => reply,
+            Err(_) => {
+                Err(Failure::new(format!("{} did not answer within {} s", place.host, REPLY_TIME.as_secs())))
+            }
+        }
+    }
+
+    async fn ask(&self, place: &Place, method: Method, body: Option<String>) -> Result<Reply, Failure> {
+        let Place { host, port, .. } = place;
+        let unreachable =
+            |error: io::Error| Failure::new(format!("{host}:{port} cannot be connected to: {error}"));
+        let tcp = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
+        if !place.is_secure {
+            return exchange(tcp, place, method, body).await;
+        }
+        let name = ServerName::try_from(host.clone())
+            .map_err(|_| Failure::new(format!("{host} is no name that a certificate can have")))?;
+        let connecting = TlsConnector::from(Arc::clone(&self.0)).connect(name, tcp);
+        let tls =
+            connecting.await.map_err(|error| Failure::new(format!("TLS with {host} failed: {error}")))?;
+        exchange(tls, place, method, body).await
+    }
+}
+
+async fn exchange<T>(io: T, place: &Place, method: Method, body: Option<String>) -> Result<Reply, Failure>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let broken = |error: hyper::Error| Failure::new(format!("{} broke off: {error}", place.host));
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(Io(io)).await.map_err(broken)?;
+    let target = place.uri.path_and_query().map_or("/", |target| target.as_str());
+    let authority = place.uri.authority().map_or("", |authority| authority.as_str());
+    let mut request =
+        Request::builder().method(method).uri(target).header(HOST, authority).header(USER_AGENT, AGENT);
+    if body.is_some() {
+        request = request.header(CONTENT_TYPE, "application/jose+json");
+    }
+    let request = request
+        .body(body.unwrap_or_default())
+        .map_err(|error| Failure::new(format!("{authority} cannot be asked: {error}")))?;
+    let reply = async {
+        let response = sender.send_request(request).await.map_err(broken)?;
+        let (head, body) = response.into_parts();
+        Ok(Reply { status: head.status, headers: head.headers, body: read(body, place).await? })
+    };
+    // The connection is driven as long as there is something to read, and then dropped.
+    let mut reply = std::pin::pin!(reply);
+    let mut connection = std::pin::pin!(connection);
+    let mut is_over = false;
+    std::future::poll_fn(|cx| {
+        if !is_over {
+            // What is wrong with it is told by the reply.
+            is_over = connection.as_mut().poll(cx).is_ready();
+        }
+        reply.as_mut().poll(cx)
+    })
+    .await
+}
+
+async fn read(mut body: Incoming, place: &Place) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        let frame = frame.map_err(|error| Failure::new(format!("{} broke off: {error}", place.host)))?;
+        if let Ok(data) = frame.into_data() {
+            if bytes.len() + data.len() > REPLY_BYTES {
+                return Err(Failure::new(format!(
+                    "{} answered with more than {REPLY_BYTES} bytes",
+                    place.host
+                )));
+            }
+            bytes.extend_from_slice(&data);
+        }
+    }
+    Ok(bytes)
+}
+
+/// tokio's I/O as hyper wants it.
+struct Io<T>(T);
+
+impl<T: AsyncRead + Unpin> hyper::rt::Read for Io<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut scratch = [0; 8 << 10];
+        let room = buffer.remaining().min(scratch.len());
+        let mut read = ReadBuf::new(&mut scratch[..room]);
+        ready!(Pin::new(&mut self.0).poll_read(cx, &mut read))?;
+        buffer.put_slice(read.filled());
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> hyper::rt::Write for Io<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_is_asked_over_https() {
+        let place = Place::of("https://ca.example/acme?x").unwrap();
+        assert_eq!((place.host.as_str(), place.port, place.is_secure), ("ca.example", 443, true));
+        let place = Place::of("https://[::1]:14000/dir").unwrap();
+        assert_eq!((place.host.as_str(), place.port), ("::1", 14000));
+        assert!(!Place::of("http://127.0.0.1:8080/dir").unwrap().is_secure);
+        for wrong in
+            ["http://ca.example/", "http://localhost/", "/dir", "https:///dir", "ws://127.0.0.1/", "a b"]
+        {
+            assert!(Place::of(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn how_long_to_wait_is_seconds_or_a_date() {
+        let after = |text: &str| {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]);
+            Reply { status: StatusCode::OK, headers, body: Vec::new() }.retry_after()
+        };
+        assert_eq!(after(" 120 "), Some(Duration::from_secs(120)));
+        assert_eq!(after("Fri, 31 Dec 1999 23:59:59 GMT"), Some(Duration::ZERO));
+        let later = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(3600));
+        assert!(after(&later).is_some_and(|wait| (3500..=3600).contains(&wait.as_secs())));
+        assert_eq!(after("soon"), None);
+    }
+}

@@ -1,0 +1,144 @@
+//! The account's key, and what is signed with it (RFC 7515, RFC 7518 3.4: ECDSA over P-256 with SHA-256).
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::digest::{SHA256, digest};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+
+/// Base64 as JSON's signatures have it (RFC 7515, 2).
+pub(crate) fn base64(bytes: impl AsRef<[u8]>) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The key of an account.
+pub(crate) struct AccountKey {
+    pkcs8: Vec<u8>,
+    pair: EcdsaKeyPair,
+    random: SystemRandom,
+}
+
+/// Who signs: an account that the authority knows by a URL, or a key that it does not know yet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Signer<'a> {
+    Account(&'a str),
+    Key,
+}
+
+impl AccountKey {
+    pub(crate) fn generate() -> Result<AccountKey, Failure> {
+        let random = SystemRandom::new();
+        let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random)
+            .map_err(|_| Failure::new("the system gives no randomness"))?;
+        AccountKey::of(pkcs8.as_ref())
+    }
+
+    /// Of what [`kept`](Self::kept) gave.
+    pub(crate) fn read(kept: &str) -> Option<AccountKey> {
+        AccountKey::of(&URL_SAFE_NO_PAD.decode(kept).ok()?).ok()
+    }
+
+    fn of(pkcs8: &[u8]) -> Result<AccountKey, Failure> {
+        let random = SystemRandom::new();
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8, &random)
+            .map_err(|rejected| Failure::new(format!("the account's key cannot be used: {rejected}")))?;
+        Ok(AccountKey { pkcs8: pkcs8.to_vec(), pair, random })
+    }
+
+    /// The key as text, to be kept.
+    pub(crate) fn kept(&self) -> String {
+        base64(&self.pkcs8)
+    }
+
+    /// The public half (RFC 7517); the order of its fields is that of the thumbprint.
+    fn public(&self) -> String {
+        // One byte that says that the point is not compressed, and the two halves.
+        let point = self.pair.public_key().as_ref();
+        let (x, y) = (base64(&point[1..33]), base64(&point[33..65]));
+        format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#)
+    }
+
+    /// What proves to an authority that an answer is this account's (RFC 8555, 8.1).
+    pub(crate) fn authorization(&self, token: &str) -> String {
+        format!("{token}.{}", base64(digest(&SHA256, self.public().as_bytes())))
+    }
+
+    /// `payload`, signed for one use at one place.
+    pub(crate) fn sign(
+        &self,
+        signer: Signer<'_>,
+        nonce: &str,
+        url: &str,
+        payload: &str,
+    ) -> Result<String, Failure> {
+        let mut protected = json!({ "alg": "ES256", "nonce": nonce, "url": url });
+        match signer {
+            Signer::Account(id) => protected["kid"] = Value::from(id),
+            Signer::Key => {
+                protected["jwk"] = serde_json::from_str(&self.public()).expect("it was written just now");
+            }
+        }
+        let (protected, payload) = (base64(protected.to_string()), base64(payload));
+        let signature = self
+            .pair
+            .sign(&self.random, format!("{protected}.{payload}").as_bytes())
+            .map_err(|_| Failure::new("the system gives no randomness"))?;
+        Ok(json!({ "protected": protected, "payload": payload, "signature": base64(signature) }).to_string())
+    }
+}
+
+/// Without the key.
+impl fmt::Debug for AccountKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccountKey").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
+
+    use super::*;
+
+    #[test]
+    fn what_is_signed_can_be_verified() {
+        let key = AccountKey::generate().unwrap();
+        let again = AccountKey::read(&key.kept()).unwrap();
+        assert_eq!(again.public(), key.public());
+        for (signer, field) in [(Signer::Account("https://ca/a/1"), "kid"), (Signer::Key, "jwk")] {
+            let signed: Value =
+                serde_json::from_str(&key.sign(signer, "n", "https://ca/o", "{}").unwrap()).unwrap();
+            let text = |name: &str| signed[name].as_str().unwrap().to_owned();
+            let decoded = |name: &str| URL_SAFE_NO_PAD.decode(text(name)).unwrap();
+            let message = format!("{}.{}", text("protected"), text("payload"));
+            UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key.pair.public_key().as_ref())
+                .verify(message.as_bytes(), &decoded("signature"))
+                .unwrap();
+            let protected: Value = serde_json::from_slice(&decoded("protected")).unwrap();
+            assert_eq!(
+                (&protected["alg"], &protected["nonce"], &protected["url"]),
+                (&json!("ES256"), &json!("n"), &json!("https://ca/o"))
+            );
+            assert!(protected.get(field).is_some() && protected.as_object().unwrap().len() == 4);
+            assert_eq!(decoded("payload"), b"{}");
+        }
+        let (token, print) = (key.authorization("tok"), key.public());
+        assert_eq!(token, format!("tok.{}", base64(digest(&SHA256, print.as_bytes()))));
+        // Lexicographic, and without spaces (RFC 7638, 3).
+        let places: Vec<usize> =
+            ["\"crv\"", "\"kty\"", "\"x\"", "\"y\""].map(|field| print.find(field).unwrap()).to_vec();
+        assert!(places.is_sorted() && !print.contains(' '), "{print}");
+    }
+
+    #[test]
+    fn what_is_no_key_is_none() {
+        for wrong in ["", "!", "AAAA"] {
+            assert!(AccountKey::read(wrong).is_none(), "{wrong}");
+        }
+    }
+}

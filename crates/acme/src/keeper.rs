@@ -1,0 +1,395 @@
+//! The thread that has a certificate ordered when there is none, and renewed when it is time.
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::io;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use httpdate::fmt_http_date;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use rookery_client::trusting;
+use rookery_server::tls::{CertificatePair, Challenges, Issued, Pem, Tls, TlsSettings};
+use rookery_server::with_signals_blocked;
+use tokio::sync::oneshot;
+
+use crate::failure::Failure;
+use crate::http::Http;
+use crate::order;
+use crate::protocol::{Account, Authority, renewal_id};
+use crate::schedule::{Window, between, chance, renewal, window_stands};
+use crate::settings::{BadSettings, Challenge, Settings};
+use crate::storage::{State, Storage, Word};
+
+/// How long one attempt may take, whatever the authority does.
+const ATTEMPT_TIME: Duration = Duration::from_secs(600);
+
+/// A certificate that is kept, or is to come.
+#[derive(Debug, Clone)]
+pub struct Acme {
+    settings: Settings,
+    storage: Storage,
+    http: Http,
+    challenges: Challenges,
+}
+
+impl Acme {
+    /// Checks what is wished for, and makes the folder where it is kept. Asks nobody. Blocks for files.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn prepare(settings: Settings) -> Result<Acme, BadSettings> {
+        let settings = settings.settle()?;
+        let http = Http(trusting(&settings.roots).map_err(|error| BadSettings::Roots(error.to_string()))?);
+        let storage = Storage::open(&settings)
+            .map_err(|error| BadSettings::Folder(settings.folder.clone(), error.to_string()))?;
+        let challenges = Challenges::new(settings.domains.clone());
+        let acme = Acme { settings, storage, http, challenges };
+        let pairs = vec![acme.pair()];
+        let there = acme.storage.certificate();
+        // One that somebody has changed is none: another is ordered.
+        if there.exists() && Tls::new(TlsSettings { pairs, ..TlsSettings::default() }, |_| ()).is_err() {
+            std::fs::rename(&there, there.with_extension("unusable"))
+                .map_err(|error| BadSettings::Folder(acme.settings.folder.clone(), error.to_string()))?;
+        }
+        Ok(acme)
+    }
+
+    /// Where the certificate is, once there is one: [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs).
+    pub fn pair(&self) -> CertificatePair {
+        let file = self.storage.certificate();
+        CertificatePair { certificate: Pem::File(file.clone()), key: Pem::File(file) }
+    }
+
+    /// What the authority is answered: [`TlsSettings::challenges`](rookery_server::tls::TlsSettings::challenges).
+    pub fn challenges(&self) -> Challenges {
+        self.challenges.clone()
+    }
+
+    /// The names that the certificate is for.
+    pub fn domains(&self) -> &[String] {
+        &self.settings.domains
+    }
+
+    /// By what it can be proved whose the hosts are: `over_http` where there is a port from which requests are sent on, and
+    /// `over_tls` where clients need no certificate of their own.
+    ///
+    /// # Errors
+    /// When by nothing.
+    pub fn ways(&self, over_http: bool, over_tls: bool) -> Result<Vec<Challenge>, BadSettings> {
+        let wanted = self.settings.challenge;
+        let ways: Vec<Challenge> = [(Challenge::Http, over_http), (Challenge::Tls, over_tls)]
+            .into_iter()
+            .filter(|(way, is_there)| *is_there && wanted.is_none_or(|wanted| wanted == *way))
+            .map(|(way, _)| way)
+            .collect();
+        if ways.is_empty() { Err(BadSettings::Unanswerable(wanted)) } else { Ok(ways) }
+    }
+
+    /// Starts the thread that sees to it, for a server that listens by now. `notice` is called there with lines for whoever runs
+    /// the server.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn keep(&self, tls: Tls, ways: Vec<Challenge>, notice: fn(&str)) -> io::Result<Keeper> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(1)
+            .thread_name("rookery-lookup")
+            .build()?;
+        let (stop, stopped) = oneshot::channel();
+        let keeping = Keeping { acme: self.clone(), tls, ways, notice };
+        let thread = with_signals_blocked(|| {
+            std::thread::Builder::new().name("rookery-acme".to_owned()).spawn(move || {
+                runtime.block_on(async {
+                    tokio::select! {
+                        biased;
+                        _ = stopped => {}
+                        never = keeping.keep() => match never {},
+                    }
+                });
+                // A lookup of a name may block for as long as it likes.
+                runtime.shutdown_background();
+            })
+        })?;
+        Ok(Keeper { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+/// The thread. It ends when this is dropped; an order that goes on is left as it is, and taken up after the usual wait.
+#[derive(Debug)]
+pub struct Keeper {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // What it returns is nothing; a panic in it has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread works with.
+struct Keeping {
+    acme: Acme,
+    tls: Tls,
+    ways: Vec<Challenge>,
+    notice: fn(&str),
+}
+
+impl Keeping {
+    fn say(&self, text: &str) {
+        (self.notice)(&format!("ACME: {text}"));
+    }
+
+    fn names(&self) -> String {
+        self.acme.settings.domains.join(", ")
+    }
+
+    async fn keep(&self) -> Infallible {
+        let mut is_told = false;
+        loop {
+            let why = match self.acme.storage.lock() {
+                Ok(Some(lock)) => match self.look_after(lock).await {},
+                Ok(None) => {
+                    format!(
+                        "another server looks after the certificate for {}; it is used here as well",
+                        self.names()
+                    )
+                }
+                Err(error) => {
+                    format!("the certificate for {} cannot be looked after: its lock: {error}", self.names())
+                }
+            };
+            if !std::mem::replace(&mut is_told, true) {
+                self.say(&why);
+            }
+            tokio::time::sleep(self.acme.settings.pace.look).await;
+        }
+    }
+
+    /// Holding the lock, for as long as the thread runs.
+    async fn look_after(&self, _lock: File) -> Infallible {
+        let storage = &self.acme.storage;
+        let look = self.acme.settings.pace.look;
+        let mut is_told = false;
+        let mut is_first = true;
+        // Beside what is on the disk, so that a disk that is full has nobody asked each time.
+        let mut window = storage.state().window;
+        loop {
+            let issued = storage.issued(&self.acme.settings.domains);
+            let due = match &issued {
+                None => SystemTime::UNIX_EPOCH,
+                Some(issued) => renewal(issued, self.window(issued, &mut window).await),
+            };
+            let now = SystemTime::now();
+            let due = due.duration_since(now).unwrap_or_default();
+            let state = storage.state();
+            // After a success it is for renewals alone: who removes a certificate wants another one.
+            let is_resting = issued.is_some() || state.failures > 0;
+            let rest = if is_resting { state.rest(now) } else { Duration::ZERO };
+            if is_first && due.is_zero() && !rest.is_zero() && state.failures > 0 {
+                self.say(&format!(
+                    "the last attempt at a certificate for {} failed, or was broken off; the next one is in {}{}",
+                    self.names(),
+                    span(rest),
+                    without(issued.as_ref(), now)
+                ));
+            }
+            is_first = false;
+            let wait = due.max(rest);
+            if !wait.is_zero() {
+                // The clock may be set, the machine sleep, and somebody remove the file.
+                tokio::time::sleep(wait.min(look)).await;
+                continue;
+            }
+            if let Err(error) = self.attempt(issued.as_ref(), state).await {
+                // Without a word on the disk each start would order anew.
+                if !std::mem::replace(&mut is_told, true) {
+                    self.say(&format!(
+                        "no certificate for {} is ordered: {} cannot be written to: {error}",
+                        self.names(),
+                        self.acme.settings.folder.display()
+                    ));
+                }
+                tokio::time::sleep(look).await;
+            }
+        }
+    }
+
+    /// What the authority says of a renewal; asked for again when its word does not stand any more.
+    async fn window(&self, issued: &Issued, known: &mut Option<Word>) -> Option<Window> {
+        let id = renewal_id(issued)?;
+        let now = SystemTime::now();
+        let before = known.as_ref().filter(|word| word.of == id);
+        if let Some(word) = before.filter(|word| now < word.until) {
+            return word.window;
+        }
+        let asked = async {
+            let authority = Authority::open(self.acme.http.clone(), &self.acme.settings).await?;
+            authority.window(issued).await
+        };
+        // What it said before, or nothing, where it says nothing now: that is no reason to order, nor not to.
+        let (window, stands) = match asked.await {
+            Ok(Some((window, stands))) => (Some(window), stands),
+            Ok(None) | Err(_) => (before.and_then(|word| word.window), window_stands(None)),
+        };
+        *known = Some(Word { of: id, window, until: now + stands });
+        let storage = &self.acme.storage;
+        // It is asked for again if it is lost.
+        let _ = storage.keep_state(&State { window: known.clone(), ..storage.state() });
+        window
+    }
+
+    /// Orders. An error is one of the disk, before anything was ordered.
+    async fn attempt(&self, issued: Option<&Issued>, mut state: State) -> io::Result<()> {
+        let Acme { settings, storage, challenges, .. } = &self.acme;
+        let way = self.ways[state.failures as usize % self.ways.len()];
+        let wait = |failures, retry_after| settings.pace.after(failures, retry_after, random());
+        let now = SystemTime::now();
+        state.failures = state.failures.saturating_add(1);
+        state.attempted = Some(now);
+        // As if it had failed: whoever is killed meanwhile, again and again, orders no more often than that.
+        state.next = Some(now + wait(state.failures, None));
+        storage.keep_state(&state)?;
+        let what = if issued.is_some() { "renewing the" } else { "ordering a" };
+        self.say(&format!(
+            "{what} certificate for {}, from {} by {}",
+            self.names(),
+            settings.authority(),
+            way.name()
+        ));
+        let ordered = tokio::time::timeout(ATTEMPT_TIME, self.order(way, issued)).await;
+        challenges.clear();
+        let ordered = ordered.unwrap_or_else(|_| {
+            Err(Failure::new(format!(
+                "{} took longer than {} s",
+                settings.authority(),
+                ATTEMPT_TIME.as_secs()
+            )))
+        });
+        let kept = ordered.and_then(|pem| {
+            storage
+                .keep_certificate(&pem)
+                .map_err(|error| Failure::new(format!("it cannot be kept: {error}")))?;
+            self.tls.reload().map_err(|error| Failure::new(error.to_string()))?;
+            Ok(pem)
+        });
+        match kept {
+            Ok(pem) => {
+                let ends = Issued::read(pem.as_bytes()).map(|issued| issued.ends);
+                // Whatever the authority says of its renewal, or the clock of its dates.
+                let rest =
+                    ends.map_or(Duration::ZERO, |ends| between(ends.duration_since(now).unwrap_or_default()));
+                // A failure to write costs a wait.
+                let _ = storage.keep_state(&State {
+                    attempted: Some(now),
+                    next: Some(now + rest),
+                    ..State::default()
+                });
+                let until =
+                    ends.map(|ends| format!(", valid until {}", fmt_http_date(ends))).unwrap_or_default();
+                self.say(&format!("there is a certificate for {}{until}", self.names()));
+            }
+            Err(failure) => {
+                let now = SystemTime::now();
+                let rest = wait(state.failures, failure.retry_after);
+                state.next = Some(now + rest);
+                let _ = storage.keep_state(&state);
+                self.say(&format!(
+                    "no certificate for {}: {failure}. The next attempt is in {}{}",
+                    self.names(),
+                    span(rest),
+                    without(issued, now)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    async fn order(&self, way: Challenge, replaces: Option<&Issued>) -> Result<String, Failure> {
+        let Acme { settings, storage, http, challenges } = &self.acme;
+        let authority = Authority::open(http.clone(), settings).await?;
+        let account = self.account(&authority).await?;
+        let ordered = order::order(&authority, &account, settings, challenges, way, replaces).await;
+        match ordered {
+            // Removed there, or the authority has begun anew, as those to try things with do.
+            Err(failure) if failure.is("accountDoesNotExist") => {
+                storage.forget_account().map_err(|error| Failure::new(error.to_string()))?;
+                let account = self.account(&authority).await?;
+                order::order(&authority, &account, settings, challenges, way, replaces).await
+            }
+            ordered => ordered,
+        }
+    }
+
+    /// The account that is kept, or a new one.
+    async fn account(&self, authority: &Authority) -> Result<Account, Failure> {
+        let Acme { settings, storage, .. } = &self.acme;
+        let unkept = |error: io::Error| Failure::new(format!("the account cannot be kept: {error}"));
+        if let Some(mut account) = storage.account() {
+            if account.emails != settings.emails {
+                match authority.set_emails(&account, &settings.emails).await {
+                    // The order will hear the same.
+                    Err(failure) if failure.is("accountDoesNotExist") => return Ok(account),
+                    told => told?,
+                }
+                account.emails.clone_from(&settings.emails);
+                storage.keep_account(&account).map_err(unkept)?;
+            }
+            return Ok(account);
+        }
+        let account = authority.register(crate::jws::AccountKey::generate()?, &settings.emails).await?;
+        storage.keep_account(&account).map_err(unkept)?;
+        Ok(account)
+    }
+}
+
+/// What clients get meanwhile.
+fn without(issued: Option<&Issued>, now: SystemTime) -> String {
+    match issued {
+        None => ". Until there is one, HTTPS is refused".to_owned(),
+        Some(issued) if issued.ends < now => {
+            ". The one from before has expired: clients refuse it".to_owned()
+        }
+        Some(issued) => format!(". The one from before is valid until {}", fmt_http_date(issued.ends)),
+    }
+}
+
+/// From 0 to 1.
+fn random() -> f64 {
+    let mut bytes = [0; 4];
+    // Without randomness nothing is ordered anyway.
+    let _ = SystemRandom::new().fill(&mut bytes);
+    chance(&bytes)
+}
+
+/// A time as people say it.
+fn span(time: Duration) -> String {
+    let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7199 => format!("{} min", (seconds + 30) / 60),
+        _ => format!("{} h", (seconds + 1800) / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_shortly() {
+        for (seconds, said) in
+            [(0, "0 s"), (75, "75 s"), (121, "2 min"), (3601, "60 min"), (7200, "2 h"), (90_000, "25 h")]
+        {
+            assert_eq!(span(Duration::from_secs(seconds)), said);
+        }
+        assert_eq!(span(Duration::from_millis(1)), "1 s");
+    }
+}

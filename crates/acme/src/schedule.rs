@@ -1,0 +1,238 @@
+//! When to renew, and how long to wait after a failure: arithmetic without a clock.
+
+use std::time::{Duration, SystemTime};
+
+use rookery_server::tls::Issued;
+
+/// Waits after the first failure, the second, and so on; the last one stands for all that follow. As Caddy's, so that what is wrong for
+/// a moment costs minutes, and what is wrong for a week stays within an authority's limits (Let's Encrypt: 5 failures an hour and host).
+const WAITS: [Duration; 10] = [
+    Duration::from_secs(60),
+    Duration::from_secs(2 * 60),
+    Duration::from_secs(5 * 60),
+    Duration::from_secs(10 * 60),
+    Duration::from_secs(20 * 60),
+    Duration::from_secs(30 * 60),
+    Duration::from_secs(60 * 60),
+    Duration::from_secs(2 * 60 * 60),
+    Duration::from_secs(3 * 60 * 60),
+    Duration::from_secs(6 * 60 * 60),
+];
+
+/// The longest that an authority's `Retry-After` is believed: Let's Encrypt's limits are over in a week.
+const RETRY_AFTER_MOST: Duration = Duration::from_secs(7 * 86_400);
+
+/// How long the authority's word on a renewal stands, if it does not say so, at the least and at the most (RFC 9773, 4.3).
+const WINDOW_STANDS: Duration = Duration::from_secs(6 * 3600);
+const WINDOW_STANDS_LEAST: Duration = Duration::from_secs(60);
+const WINDOW_STANDS_MOST: Duration = Duration::from_secs(86_400);
+
+/// How fast it is tried again. The default is for authorities of the world; others are for tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// By how much all waits of ours are shorter.
+    pub divisor: u32,
+    /// How often the clock is looked at, and whether another process still looks after the certificate.
+    pub look: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { divisor: 1, look: Duration::from_secs(60) }
+    }
+}
+
+impl Pace {
+    /// How long to wait after `failures` in a row. `chance`, from 0 to 1, is what keeps servers that failed together from coming back
+    /// together: up to a quarter more.
+    pub(crate) fn after(&self, failures: u32, retry_after: Option<Duration>, chance: f64) -> Duration {
+        let at = (failures.max(1) as usize - 1).min(WAITS.len() - 1);
+        let own = WAITS[at].mul_f64(1.0 + chance / 4.0) / self.divisor.max(1);
+        own.max(retry_after.unwrap_or_default().min(RETRY_AFTER_MOST))
+    }
+}
+
+/// When a certificate is best renewed, as its authority says (RFC 9773).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub(crate) start: SystemTime,
+    pub(crate) end: SystemTime,
+}
+
+/// When to renew. Where in the window is decided by the certificate itself: the same after each start, and different for each.
+pub(crate) fn renewal(issued: &Issued, window: Option<Window>) -> SystemTime {
+    let lifetime = issued.ends.duration_since(issued.begins).unwrap_or_default();
+    let chance = chance(&issued.sha256);
+    // Whatever the authority says: an eighth of its time is left for what may go wrong.
+    let last = issued.ends - lifetime / 8;
+    match window {
+        Some(Window { start, end }) => {
+            let length = end.duration_since(start).unwrap_or_default();
+            (start + length.mul_f64(chance)).min(last)
+        }
+        // A third is left, and a little more.
+        None => issued.begins + lifetime.mul_f64(2.0 / 3.0 - chance / 30.0),
+    }
+}
+
+/// How long after one certificate the next may be ordered, whatever speaks for it: a clock that is wrong by a year, or an authority that
+/// wants each renewed at once, would have one ordered after the other.
+pub(crate) fn between(lifetime: Duration) -> Duration {
+    (lifetime / 4).min(WAITS[WAITS.len() - 1])
+}
+
+/// How long what an authority said of a renewal stands.
+pub(crate) fn window_stands(retry_after: Option<Duration>) -> Duration {
+    retry_after.unwrap_or(WINDOW_STANDS).clamp(WINDOW_STANDS_LEAST, WINDOW_STANDS_MOST)
+}
+
+/// From 0 to 1, of bytes that are random.
+pub(crate) fn chance(bytes: &[u8]) -> f64 {
+    let four = bytes.iter().take(4).fold(0u32, |sum, byte| sum << 8 | u32::from(*byte));
+    f64::from(four) / f64::from(u32::MAX)
+}
+
+/// A moment as RFC 3339 writes it: `2026-11-22T10:00:00Z`, perhaps with a fraction and an offset.
+pub(crate) fn moment(text: &str) -> Option<SystemTime> {
+    let digits = |range: std::ops::Range<usize>| -> Option<i64> {
+        let part = text.get(range)?;
+        part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok())?
+    };
+    let marks = [(4, "-"), (7, "-"), (13, ":"), (16, ":")];
+    if marks.iter().any(|(at, mark)| text.get(*at..*at + 1) != Some(*mark))
+        || !matches!(text.get(10..11), Some("T" | "t"))
+    {
+        return None;
+    }
+    let (year, month, day) = (digits(0..4)?, digits(5..7)?, digits(8..10)?);
+    let (hour, minute, second) = (digits(11..13)?, digits(14..16)?, digits(17..19)?);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let mut rest = text.get(19..)?;
+    if let Some(fraction) = rest.strip_prefix('.') {
+        let len = fraction.bytes().take_while(u8::is_ascii_digit).count();
+        rest = fraction.get(len..).filter(|_| len > 0)?;
+    }
+    let offset = match rest.as_bytes() {
+        b"Z" | b"z" => 0,
+        [sign @ (b'+' | b'-'), _, _, b':', _, _] => {
+            let two = |at: usize| {
+                rest.get(at..at + 2).filter(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
+            };
+            let minutes = two(1)?.parse::<i64>().ok()? * 60 + two(4)?.parse::<i64>().ok()?;
+            if *sign == b'+' { minutes * 60 } else { -minutes * 60 }
+        }
+        _ => return None,
+    };
+    // Days since 1970; years begin in March, so that the leap day is the last.
+    let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
+    let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    let days = 365 * year + leaps + (153 * month + 2) / 5 + day - 1 - 719_468;
+    let seconds = days * 86_400 + hour * 3600 + minute * 60 + second - offset;
+    u64::try_from(seconds).ok().map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn issued(days: u32, chance: u8) -> Issued {
+        Issued {
+            begins: at(1_000_000_000),
+            ends: at(1_000_000_000) + DAY * days,
+            hosts: Vec::new(),
+            serial: Vec::new(),
+            authority_key: None,
+            sha256: [chance; 32],
+        }
+    }
+
+    #[test]
+    fn a_third_is_left_without_the_authoritys_word() {
+        for (days, chance) in [(90, 0), (90, 255), (45, 128), (6, 77)] {
+            let it = issued(days, chance);
+            let left = it.ends.duration_since(renewal(&it, None)).unwrap();
+            // Rounded, and up to a thirtieth more.
+            let range = (DAY * days / 3).as_secs() - 1..=(DAY * days / 3 + DAY * days / 30).as_secs() + 1;
+            assert!(range.contains(&left.as_secs()), "{days} {chance}: {left:?}");
+        }
+        assert_ne!(renewal(&issued(90, 1), None), renewal(&issued(90, 2), None));
+    }
+
+    #[test]
+    fn the_authoritys_window_counts_and_never_too_late() {
+        let it = issued(90, 128);
+        let window = Window { start: it.begins + DAY * 50, end: it.begins + DAY * 52 };
+        let renewed = renewal(&it, Some(window));
+        assert!(renewed > window.start + DAY / 2 && renewed < window.end, "in its middle");
+        // It wants the certificate gone at once.
+        let past = Window { start: it.begins - DAY, end: it.begins };
+        assert!(renewal(&it, Some(past)) <= it.begins);
+        let backwards = Window { start: it.begins, end: it.begins - DAY };
+        assert_eq!(renewal(&it, Some(backwards)), it.begins);
+        let late = Window { start: it.ends, end: it.ends + DAY * 9 };
+        assert_eq!(renewal(&it, Some(late)), it.ends - DAY * 90 / 8);
+    }
+
+    #[test]
+    fn waits_grow_up_to_six_hours_and_the_authoritys_count_more() {
+        let pace = Pace::default();
+        let waits: Vec<u64> =
+            (0..13).map(|failures| pace.after(failures, None, 0.0).as_secs() / 60).collect();
+        assert_eq!(waits, [1, 1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 360, 360]);
+        assert_eq!(pace.after(1, None, 1.0), Duration::from_secs(75));
+        assert_eq!(pace.after(1, Some(DAY), 0.5), DAY);
+        assert_eq!(pace.after(9, Some(Duration::from_secs(1)), 0.0), Duration::from_secs(3 * 3600));
+        assert_eq!(pace.after(1, Some(DAY * 400), 0.0), RETRY_AFTER_MOST);
+        assert_eq!(pace.after(u32::MAX, None, 0.0), Duration::from_secs(6 * 3600));
+    }
+
+    #[test]
+    fn one_certificate_does_not_follow_the_other() {
+        assert_eq!(between(DAY * 90), Duration::from_secs(6 * 3600));
+        assert_eq!(between(Duration::from_secs(60)), Duration::from_secs(15));
+        assert_eq!(between(Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_window_stands_for_a_while() {
+        for (said, stands) in [
+            (None, WINDOW_STANDS),
+            (Some(0), WINDOW_STANDS_LEAST),
+            (Some(7200), Duration::from_secs(7200)),
+            (Some(1 << 40), WINDOW_STANDS_MOST),
+        ] {
+            assert_eq!(window_stands(said.map(Duration::from_secs)), stands);
+        }
+    }
+
+    #[test]
+    fn moments_are_those_of_rfc_3339() {
+        assert_eq!(moment("1970-01-01T00:00:00Z"), Some(at(0)));
+        assert_eq!(moment("2000-02-29T12:34:56.789Z"), Some(at(951_827_696)));
+        assert_eq!(moment("2000-02-29t14:34:56+02:00"), Some(at(951_827_696)));
+        assert_eq!(moment("2000-02-29T07:04:56-05:30"), Some(at(951_827_696)));
+        for wrong in [
+            "",
+            "2000-02-29",
+            "2000-02-29T12:34:56",
+            "2000-13-29T12:34:56Z",
+            "2000-02-29T12:34:56.Z",
+            "2000-02-29T24:34:56Z",
+            "2000-02-29T12:34:56+0200",
+            "2000-02-29T12:34:56+\u{e4}:00",
+            "+000-02-29T12:34:56Z",
+            "1969-12-31T23:59:59Z",
+            "\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}",
+        ] {
+            assert_eq!(moment(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What is wished for, and what is wrong with it: said before anybody is asked.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use rookery_client::Roots;
+
+use crate::schedule::Pace;
+
+/// Let's Encrypt.
+pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
+
+/// Let's Encrypt's authority to try things with: its certificates are trusted by nobody, and its limits are wide.
+pub const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
+
+/// Names in one certificate: Let's Encrypt takes no more.
+const DOMAINS: usize = 100;
+
+/// Certificates from an authority.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The names, or addresses, of hosts that the certificate is for.
+    pub domains: Vec<String>,
+    /// Addresses of mail by which the authority reaches whoever runs the server; none is fine.
+    pub emails: Vec<String>,
+    /// Whether the authority's terms of service are agreed to.
+    pub agrees: bool,
+    /// The URL of the authority's directory.
+    pub directory: String,
+    /// Who signs the authority's own certificate.
+    pub roots: Roots,
+    /// The profile of certificates; none: the authority's usual one.
+    pub profile: Option<String>,
+    /// By which of the two it is proved whose the hosts are; none: by either.
+    pub challenge: Option<Challenge>,
+    /// Where the account and the certificates are kept.
+    pub folder: PathBuf,
+    /// How fast it is tried again.
+    pub pace: Pace,
+}
+
+impl Settings {
+    /// Certificates of Let's Encrypt, kept in `folder`.
+    pub fn new(domains: Vec<String>, folder: PathBuf) -> Settings {
+        Settings {
+            domains,
+            emails: Vec::new(),
+            agrees: false,
+            directory: LETS_ENCRYPT.to_owned(),
+            roots: Roots::System,
+            profile: None,
+            challenge: None,
+            folder,
+            pace: Pace::default(),
+        }
+    }
+
+    /// Checks them, and writes names as certificates do.
+    ///
+    /// # Errors
+    /// The first that is wrong.
+    pub fn settle(mut self) -> Result<Settings, BadSettings> {
+        if self.domains.is_empty() || self.domains.len() > DOMAINS {
+            return Err(BadSettings::Count(self.domains.len()));
+        }
+        let is_public = self.directory == LETS_ENCRYPT || self.directory == LETS_ENCRYPT_STAGING;
+        for domain in &mut self.domains {
+            *domain = settled(domain, is_public)?;
+        }
+        let mut known = std::collections::HashSet::new();
+        self.domains.retain(|domain| known.insert(domain.clone()));
+        let is_email = |text: &str| {
+            let is_of_it = |byte: u8| byte.is_ascii_graphic() && !b"<>,?&".contains(&byte);
+            text.split_once('@').is_some_and(|(who, host)| !who.is_empty() && !host.is_empty())
+                && text.bytes().all(is_of_it)
+        };
+        if let Some(wrong) = self.emails.iter().find(|email| !is_email(email)) {
+            return Err(BadSettings::Email(wrong.clone()));
+        }
+        crate::http::Place::of(&self.directory)
+            .map_err(|_| BadSettings::Directory(self.directory.clone()))?;
+        if !self.agrees {
+            return Err(BadSettings::Terms(self.directory));
+        }
+        Ok(self)
+    }
+
+    /// The authority's host.
+    pub(crate) fn authority(&self) -> &str {
+        let rest = self.directory.split_once("://").map_or(&*self.directory, |(_, rest)| rest);
+        rest.split('/').next().unwrap_or(rest)
+    }
+}
+
+/// How it is proved whose a host is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Challenge {
+    /// By a file over HTTP on port 80 (RFC 8555, 8.3).
+    Http,
+    /// By a certificate over TLS on port 443 (RFC 8737).
+    Tls,
+}
+
+impl Challenge {
+    /// As the protocol names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Challenge::Http => "http-01",
+            Challenge::Tls => "tls-alpn-01",
+        }
+    }
+
+    /// The one of that name.
+    pub fn of(name: &str) -> Option<Challenge> {
+        [Challenge::Http, Challenge::Tls].into_iter().find(|challenge| challenge.name() == name)
+    }
+}
+
+/// The name in lower case and without the root's dot.
+fn settled(domain: &str, is_public: bool) -> Result<String, BadSettings> {
+    let name = domain.strip_suffix('.').unwrap_or(domain).to_ascii_lowercase();
+    let wrong = |why| Err(BadSettings::Domain { domain: domain.to_owned(), why });
+    if let Ok(address) = name.parse::<IpAddr>() {
+        return Ok(address.to_string());
+    }
+    if name.starts_with("*.") {
+        return wrong(
+            "a certificate for all names below one needs a change of DNS, which a server cannot make; name each",
+        );
+    }
+    if !name.is_ascii() {
+        return wrong("write it as DNS has it, with labels that begin with xn--");
+    }
+    let is_label = |label: &str| {
+        let is_of_it = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        (1..=63).contains(&label.len())
+            && label.bytes().all(is_of_it)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    if name.len() > 253 || !name.split('.').all(is_label) {
+        return wrong(
+            "give the name of a host, such as app.example.org, without https:// and without a port",
+        );
+    }
+    if is_public && !name.contains('.') {
+        return wrong(
+            "Let's Encrypt has certificates for names that the whole internet knows, such as app.example.org",
+        );
+    }
+    Ok(name)
+}
+
+/// What is wrong with what is wished for, each with its remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadSettings {
+    /// No name, or too many.
+    Count(usize),
+    /// What is no name of a host, or none that there are certificates for.
+    Domain {
+        /// As it was given.
+        domain: String,
+        /// What is wrong, and what to do.
+        why: &'static str,
+    },
+    /// What is no address of mail.
+    Email(String),
+    /// What is no URL of a directory.
+    Directory(String),
+    /// The terms of the authority with this directory have not been agreed to.
+    Terms(String),
+    /// Neither challenge can be answered, or not the one that was named.
+    Unanswerable(Option<Challenge>),
+    /// The folder cannot be used.
+    Folder(PathBuf, String),
+    /// Those who sign the authority's own certificate are not to be had.
+    Roots(String),
+}
+
+impl fmt::Display for BadSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadSettings::Count(0) => f.write_str("a certificate needs the name of a host"),
+            BadSettings::Count(count) => {
+                write!(f, "a certificate has at most {DOMAINS} names, and these are {count}")
+            }
+            BadSettings::Domain { domain, why } => write!(f, "there is no certificate for `{domain}`: {why}"),
+            BadSettings::Email(email) => write!(f, "`{email}` is no address of mail"),
+            BadSettings::Directory(url) => {
+                write!(f, "`{url}` is no directory of an authority: its address begins with https://")
+            }
+            BadSettings::Terms(url) => {
+                let whose = match url.as_str() {
+                    LETS_ENCRYPT | LETS_ENCRYPT_STAGING => {
+                        "Let's Encrypt, whose terms of service are at https://letsencrypt.org/repository/"
+                            .to_owned()
+                    }
+                    _ => format!("the authority at {url}, which names its terms of service there"),
+                };
+                write!(f, "certificates come from {whose}: they have to be agreed to")
+            }
+            BadSettings::Unanswerable(wanted) => {
+                match wanted {
+                    Some(Challenge::Http) => f.write_str("http-01 needs a port from which requests are sent on")?,
+                    Some(Challenge::Tls) => {
+                        f.write_str("tls-alpn-01 needs TLS without certificates of clients")?;
+                    }
+                    None => f.write_str("an authority, which has no certificate of a client, needs a port from which requests are sent on")?,
+                }
+                f.write_str(", which an authority reaches as port ")?;
+                f.write_str(if *wanted == Some(Challenge::Tls) { "443" } else { "80" })
+            }
+            BadSettings::Folder(folder, why) => {
+                write!(f, "certificates cannot be kept in {}: {why}", folder.display())
+            }
+            BadSettings::Roots(why) => write!(f, "the authority cannot be trusted: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for BadSettings {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(domains: &[&str]) -> Settings {
+        let domains = domains.iter().map(|name| (*name).to_owned()).collect();
+        Settings { agrees: true, ..Settings::new(domains, "/nowhere".into()) }
+    }
+
+    #[test]
+    fn names_are_written_as_certificates_do() {
+        let settled =
+            of(&["App.Example.org.", "app.example.org", "2001:DB8::0001", "192.0.2.1", "app.example.org"])
+                .settle()
+                .unwrap();
+        assert_eq!(settled.domains, ["app.example.org", "2001:db8::1", "192.0.2.1"]);
+        assert_eq!(settled.authority(), "acme-v02.api.letsencrypt.org");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_remedy() {
+        let long = format!("{}.org", "a".repeat(64));
+        for (domain, says) in [
+            ("https://app.example.org", "without https://"),
+            ("app.example.org:443", "without a port"),
+            ("", "give the name of a host"),
+            ("a..b", "give the name"),
+            ("-a.b", "give the name"),
+            ("a_b.c", "give the name"),
+            ("*.example.org", "needs a change of DNS"),
+            ("b\u{fc}cher.de", "xn--"),
+            ("localhost", "the whole internet knows"),
+            (&long, "give the name"),
+        ] {
+            let said = of(&[domain]).settle().unwrap_err().to_string();
+            assert!(said.contains(&format!("`{domain}`")) && said.contains(says), "{domain}: {said}");
+        }
+        let names: Vec<String> = (0..101).map(|at| format!("n{at}.example.org")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        assert!(of(&names[..100]).settle().is_ok());
+        assert_eq!(of(&names).settle().unwrap_err(), BadSettings::Count(101));
+        assert_eq!(of(&[]).settle().unwrap_err(), BadSettings::Count(0));
+        for wrong in ["me", "@a", "a@", "a b@c", "a@b,c@d"] {
+            let settings = Settings { emails: vec![wrong.to_owned()], ..of(&["a.b"]) };
+            assert_eq!(settings.settle().unwrap_err(), BadSettings::Email(wrong.to_owned()));
+        }
+        for wrong in ["acme.example.org", "http://acme.example.org/", "ftp://a/", "https://", ""] {
+            let settings = Settings { directory: wrong.to_owned(), ..of(&["a.b"]) };
+            assert_eq!(settings.settle().unwrap_err(), BadSettings::Directory(wrong.to_owned()), "{wrong}");
+        }
+        let said = Settings { agrees: false, ..of(&["a.b"]) }.settle().unwrap_err().to_string();
+        assert!(said.contains("https://letsencrypt.org/repository/: they have to be agreed to"), "{said}");
+    }
+
+    #[test]
+    fn an_authority_of_ones_own_may_know_short_names() {
+        let settings = Settings { directory: "https://ca.internal/acme".to_owned(), ..of(&["intranet"]) };
+        assert_eq!(settings.settle().unwrap().domains, ["intranet"]);
+    }
+}

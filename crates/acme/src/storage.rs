@@ -1,0 +1,322 @@
+//! What is kept: the account, the certificate, and how the attempts went. Only the owner reads any of it.
+//!
+//! ```text
+//! <folder>/<authority>/account.json
+//! <folder>/<authority>/<host>/certificate.pem    the certificate, its chain, and its key: one file, so that nobody finds two halves
+//!                             state.json         failures in a row, and when to try again
+//!                             lock               held by the process that orders
+//! ```
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use ring::digest::{SHA256, digest};
+use rookery_server::tls::Issued;
+use rustix::fs::{FlockOperation, flock};
+use serde_json::{Value, json};
+
+use crate::jws::AccountKey;
+use crate::protocol::Account;
+use crate::schedule::Window;
+use crate::settings::Settings;
+
+/// Bytes of a file that are read.
+const FILE_BYTES: u64 = 1 << 20;
+
+/// The longest name of a folder that is made of a host's.
+const NAME: usize = 100;
+
+/// Where one certificate is kept.
+#[derive(Debug, Clone)]
+pub(crate) struct Storage {
+    authority: PathBuf,
+    host: PathBuf,
+}
+
+/// How the attempts went.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct State {
+    /// Failures in a row, one that goes on included.
+    pub(crate) failures: u32,
+    /// When the last attempt began.
+    pub(crate) attempted: Option<SystemTime>,
+    /// When the next may begin.
+    pub(crate) next: Option<SystemTime>,
+    pub(crate) window: Option<Word>,
+}
+
+/// What an authority said of the renewal of one certificate.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Word {
+    /// How it knows the certificate.
+    pub(crate) of: String,
+    /// None: nothing.
+    pub(crate) window: Option<Window>,
+    /// When it is to be asked again.
+    pub(crate) until: SystemTime,
+}
+
+impl State {
+    /// How long no attempt may begin. A clock that was set back does not make it longer than it was meant to be.
+    pub(crate) fn rest(&self, now: SystemTime) -> Duration {
+        let Some(next) = self.next else { return Duration::ZERO };
+        let left = next.duration_since(now).unwrap_or_default();
+        let meant = self.attempted.map(|attempted| next.duration_since(attempted).unwrap_or_default());
+        left.min(meant.unwrap_or(left))
+    }
+}
+
+impl Storage {
+    /// Makes the folders.
+    ///
+    /// # Errors
+    /// When they cannot be made, or not be written to.
+    pub(crate) fn open(settings: &Settings) -> io::Result<Storage> {
+        let rest = settings.directory.split_once("://").map_or(&*settings.directory, |(_, rest)| rest);
+        let authority = settings.folder.join(name_of(rest.trim_end_matches('/')));
+        let storage = Storage { host: authority.join(folder_of(&settings.domains)), authority };
+        DirBuilder::new().recursive(true).mode(0o700).create(&storage.host)?;
+        for folder in [&storage.authority, &storage.host] {
+            // Made by somebody else, or with another umask.
+            if fs::metadata(folder)?.permissions().mode() & 0o077 != 0 {
+                fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+            }
+        }
+        write_whole(&storage.host.join("writable"), b"")?;
+        fs::remove_file(storage.host.join("writable"))?;
+        Ok(storage)
+    }
+
+    /// The file of certificate and key.
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.host.join("certificate.pem")
+    }
+
+    /// The certificate that is kept, if it is for all of these hosts.
+    pub(crate) fn issued(&self, domains: &[String]) -> Option<Issued> {
+        let issued = Issued::read(&read(&self.certificate())?)?;
+        domains.iter().all(|domain| issued.hosts.contains(domain)).then_some(issued)
+    }
+
+    pub(crate) fn keep_certificate(&self, pem: &str) -> io::Result<()> {
+        write_whole(&self.certificate(), pem.as_bytes())
+    }
+
+    /// Whoever holds it orders; `None` while another process does. It is let go when it is dropped, and when the process ends.
+    pub(crate) fn lock(&self) -> io::Result<Option<File>> {
+        let path = self.host.join("lock");
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(error) if error == rustix::io::Errno::WOULDBLOCK => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        let kept: Value = read(&self.host.join("state.json"))
+            .and_then(|text| serde_json::from_slice(&text).ok())
+            .unwrap_or_default();
+        let at = |value: &Value| {
+            value
+                .as_u64()
+                .and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)))
+        };
+        let window = || {
+            let of = kept["window"]["of"].as_str()?.to_owned();
+            let [start, end, until] = ["start", "end", "until"].map(|name| at(&kept["window"][name]));
+            let window = start.zip(end).map(|(start, end)| Window { start, end });
+            Some(Word { of, window, until: until? })
+        };
+        State {
+            failures: kept["failures"].as_u64().and_then(|count| count.try_into().ok()).unwrap_or(0),
+            attempted: at(&kept["attempted"]),
+            next: at(&kept["next"]),
+            window: window(),
+        }
+    }
+
+    pub(crate) fn keep_state(&self, state: &State) -> io::Result<()> {
+        let seconds =
+            |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let window = state.window.as_ref().map(|Word { of, window, until }| {
+            let [start, end] = [window.map(|it| seconds(it.start)), window.map(|it| seconds(it.end))];
+            json!({ "of": of, "start": start, "end": end, "until": seconds(*until) })
+        });
+        let kept = json!({
+            "failures": state.failures,
+            "attempted": state.attempted.map(seconds),
+            // The whole second behind it: it is not to be too early.
+            "next": state.next.map(|next| seconds(next) + 1),
+            "window": window,
+        });
+        write_whole(&self.host.join("state.json"), kept.to_string().as_bytes())
+    }
+
+    /// The account that is kept.
+    pub(crate) fn account(&self) -> Option<Account> {
+        let kept: Value = serde_json::from_slice(&read(&self.authority.join("account.json"))?).ok()?;
+        let emails = kept["emails"].as_array()?.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        Some(Account {
+            id: kept["id"].as_str()?.to_owned(),
+            key: AccountKey::read(kept["key"].as_str()?)?,
+            emails,
+        })
+    }
+
+    pub(crate) fn keep_account(&self, account: &Account) -> io::Result<()> {
+        let kept = json!({ "id": account.id, "key": account.key.kept(), "emails": account.emails });
+        write_whole(&self.authority.join("account.json"), kept.to_string().as_bytes())
+    }
+
+    /// Forgets an account that the authority does not know.
+    pub(crate) fn forget_account(&self) -> io::Result<()> {
+        fs::remove_file(self.authority.join("account.json"))
+    }
+}
+
+/// A folder's name of what may have other characters in it.
+fn name_of(text: &str) -> String {
+    let is_plain = |char: &char| char.is_ascii_alphanumeric() || matches!(char, '-' | '.' | '_');
+    let name: String = text.chars().map(|char| if is_plain(&char) { char } else { '_' }).take(NAME).collect();
+    // No folder of its own is called so.
+    if name.starts_with('.') { format!("_{name}") } else { name }
+}
+
+/// The folder of a certificate for these hosts, whatever their order.
+fn folder_of(domains: &[String]) -> String {
+    let first = name_of(domains.first().map_or("", String::as_str));
+    if domains.len() < 2 && first.len() < NAME {
+        return first;
+    }
+    let mut sorted: Vec<&str> = domains.iter().map(String::as_str).collect();
+    sorted.sort_unstable();
+    let hash = digest(&SHA256, sorted.join(" ").as_bytes());
+    let hash = hash.as_ref().iter().take(4).fold(0u32, |sum, byte| sum << 8 | u32::from(*byte));
+    format!("{}-{hash:08x}", name_of(sorted[0]))
+}
+
+fn read(path: &Path) -> Option<Vec<u8>> {
+    let metadata = fs::metadata(path).ok()?;
+    (metadata.is_file() && metadata.len() <= FILE_BYTES).then(|| fs::read(path).ok())?
+}
+
+/// Nobody sees half of it, also when the machine stops meanwhile, and nobody else may read it.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let next = path.with_extension(format!("new{}", std::process::id()));
+    // Of a process with this number that was killed.
+    let _ = fs::remove_file(&next);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&next)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&next, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&next);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn storage(folder: &Path, domains: &[&str]) -> Storage {
+        let domains = domains.iter().map(|name| (*name).to_owned()).collect();
+        Storage::open(&Settings::new(domains, folder.join("acme"))).unwrap()
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn only_the_owner_reads_what_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = storage(folder.path(), &["app.example.org"]);
+        storage.keep_certificate("x").unwrap();
+        storage.keep_state(&State::default()).unwrap();
+        let key = AccountKey::generate().unwrap();
+        storage
+            .keep_account(&Account { id: "https://ca/a/1".to_owned(), key, emails: vec!["a@b".to_owned()] })
+            .unwrap();
+        let _lock = storage.lock().unwrap().unwrap();
+        let place = folder.path().join("acme/acme-v02.api.letsencrypt.org_directory");
+        assert_eq!(
+            [mode(&folder.path().join("acme")), mode(&place), mode(&place.join("app.example.org"))],
+            [0o700; 3]
+        );
+        for name in [
+            "account.json",
+            "app.example.org/certificate.pem",
+            "app.example.org/state.json",
+            "app.example.org/lock",
+        ] {
+            assert_eq!(mode(&place.join(name)), 0o600, "{name}");
+        }
+        assert_eq!(fs::read_dir(place.join("app.example.org")).unwrap().count(), 3, "nothing else is left");
+        let account = storage.account().unwrap();
+        assert_eq!((account.id.as_str(), account.emails.len()), ("https://ca/a/1", 1));
+        storage.forget_account().unwrap();
+        assert!(storage.account().is_none());
+        fs::set_permissions(&place, Permissions::from_mode(0o755)).unwrap();
+        super::tests::storage(folder.path(), &["app.example.org"]);
+        assert_eq!(mode(&place), 0o700);
+    }
+
+    #[test]
+    fn one_process_orders() {
+        let folder = tempfile::tempdir().unwrap();
+        let one = storage(folder.path(), &["a.example.org"]);
+        let held = one.lock().unwrap();
+        assert!(held.is_some() && one.lock().unwrap().is_none());
+        assert!(
+            storage(folder.path(), &["b.example.org"]).lock().unwrap().is_some(),
+            "of another certificate"
+        );
+        drop(held);
+        assert!(one.lock().unwrap().is_some());
+    }
+
+    #[test]
+    fn what_was_kept_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = storage(folder.path(), &["a.example.org"]);
+        assert_eq!(storage.state(), State::default());
+        let at = |seconds: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let window = Some(Window { start: at(50), end: at(60) });
+        let window = Some(Word { of: "x.y".to_owned(), window, until: at(70) });
+        let state = State { failures: 3, attempted: Some(at(100)), next: Some(at(199)), window };
+        storage.keep_state(&state).unwrap();
+        assert_eq!(storage.state(), State { next: Some(at(200)), ..state.clone() });
+        assert_eq!(storage.state().rest(at(150)), Duration::from_secs(50));
+        assert_eq!(storage.state().rest(at(300)), Duration::ZERO);
+        assert_eq!(storage.state().rest(at(1)), Duration::from_secs(100), "the clock was set back");
+        for rubbish in ["", "{", "[]", "{\"failures\":-1,\"next\":18446744073709551615,\"window\":7}"] {
+            fs::write(storage.host.join("state.json"), rubbish).unwrap();
+            assert_eq!(storage.state(), State::default(), "{rubbish}");
+        }
+    }
+
+    #[test]
+    fn folders_are_named_by_their_hosts() {
+        let of =
+            |domains: &[&str]| folder_of(&domains.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!(of(&["app.example.org"]), "app.example.org");
+        assert_eq!(of(&["2001:db8::1"]), "2001_db8__1");
+        assert_eq!(of(&["b.org", "a.org"]), of(&["a.org", "b.org"]));
+        assert!(of(&["b.org", "a.org"]).starts_with("a.org-"));
+        assert_ne!(of(&["a.org", "b.org"]), of(&["a.org", "c.org"]));
+        let long = format!("{}.org", "a".repeat(200));
+        assert_ne!(of(&[&format!("{long}x")]), of(&[&format!("{long}y")]));
+        assert_eq!(name_of("../x:1/y"), "_.._x_1_y");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_to_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("acme"), "a file").unwrap();
+        assert!(Storage::open(&Settings::new(vec!["a.b".to_owned()], folder.path().join("acme"))).is_err());
+    }
+}

@@ -1,0 +1,241 @@
+//! An authority of a few lines, which refuses in all the ways that Pebble does not.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rookery_acme::{Challenge, Pace, Settings};
+
+use crate::support::{Served, file, hears, said, settings, until};
+
+/// What it answers to an order: a status line with headers, and a body.
+type Answer = Mutex<(String, String)>;
+
+struct Fake {
+    port: u16,
+    orders: Arc<AtomicUsize>,
+    accounts: Arc<AtomicUsize>,
+    posts: Arc<AtomicUsize>,
+    /// What was ordered, as it was sent.
+    ordered: Arc<Mutex<Vec<String>>>,
+}
+
+impl Fake {
+    /// Refuses the first `refused` nonces of each request, and each order with `answer`.
+    fn start(refused: usize, status: &str, body: &str) -> Fake {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let counts: [Arc<AtomicUsize>; 3] = Default::default();
+        let [orders, accounts, posts] = counts.clone();
+        let answer: Answer = Mutex::new((status.to_owned(), body.to_owned()));
+        let ordered: Arc<Mutex<Vec<String>>> = Arc::default();
+        let theirs = Arc::clone(&ordered);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let _ = answer_one(stream.unwrap(), port, refused, &answer, &counts, &theirs);
+            }
+        });
+        Fake { port, orders, accounts, posts, ordered }
+    }
+
+    fn directory(&self) -> String {
+        format!("http://127.0.0.1:{}/dir", self.port)
+    }
+
+    fn orders(&self) -> usize {
+        self.orders.load(Ordering::Relaxed)
+    }
+}
+
+fn answer_one(
+    stream: TcpStream,
+    port: u16,
+    refused: usize,
+    answer: &Answer,
+    [orders, accounts, posts]: &[Arc<AtomicUsize>; 3],
+    ordered: &Mutex<Vec<String>>,
+) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    let mut len = 0;
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header)?;
+        if header.trim().is_empty() {
+            break;
+        }
+        if let Some(value) = header.to_lowercase().strip_prefix("content-length:") {
+            len = value.trim().parse().unwrap();
+        }
+    }
+    let mut body = vec![0; len];
+    reader.read_exact(&mut body)?;
+    let base = format!("http://127.0.0.1:{port}");
+    let (status, body) = match line.split(' ').nth(1).unwrap() {
+        "/dir" => (
+            "200 OK".to_owned(),
+            format!(
+                r#"{{"newNonce":"{base}/nonce","newAccount":"{base}/account","newOrder":"{base}/order","renewalInfo":"{base}/window","meta":{{}}}}"#
+            ),
+        ),
+        // Long past.
+        window if window.starts_with("/window/") => (
+            "200 OK".to_owned(),
+            r#"{"suggestedWindow":{"start":"2020-01-01T00:00:00Z","end":"2020-01-02T00:00:00Z"}}"#.to_owned(),
+        ),
+        "/nonce" => ("200 OK".to_owned(), String::new()),
+        _ if posts.fetch_add(1, Ordering::Relaxed) % (refused + 1) < refused => (
+            "400 Bad Request".to_owned(),
+            r#"{"type":"urn:ietf:params:acme:error:badNonce","detail":"used"}"#.to_owned(),
+        ),
+        "/account" => {
+            accounts.fetch_add(1, Ordering::Relaxed);
+            (format!("201 Created\r\nLocation: {base}/account/1"), "{}".to_owned())
+        }
+        _ => {
+            orders.fetch_add(1, Ordering::Relaxed);
+            ordered.lock().unwrap().push(String::from_utf8(body).unwrap());
+            answer.lock().unwrap().clone()
+        }
+    };
+    let mut stream = stream;
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nReplay-Nonce: n\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn served(fake: &Fake, host: &str, folder: &tempfile::TempDir, pace: Pace) -> Served {
+    let mut it = Served::start(Settings { pace, ..settings(&[host], &fake.directory(), folder.path()) });
+    it.keep(&[Challenge::Tls]);
+    it
+}
+
+const FAST: Pace = Pace { divisor: 600, look: Duration::from_millis(50) };
+
+#[test]
+fn how_long_to_wait_is_the_authoritys_to_say_and_survives_a_restart() {
+    let fake = Fake::start(
+        0,
+        "429 Too Many Requests\r\nRetry-After: 3600",
+        r#"{"type":"urn:ietf:params:acme:error:rateLimited","detail":"too many certificates"}"#,
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let it = served(&fake, "limited.example.org", &folder, FAST);
+    let line = hears("limited.example.org", "no certificate for");
+    assert!(line.contains("too many certificates (rateLimited). The next attempt is in 60 min"), "{line}");
+    assert_eq!(fake.orders(), 1);
+    drop(it);
+    for restart in 1..=3 {
+        let _it = served(&fake, "limited.example.org", &folder, FAST);
+        until("what it does", || {
+            let told = said("limited.example.org")
+                .into_iter()
+                .filter(|line| line.contains("the next one is in 60 min"));
+            (told.count() == restart).then_some(())
+        });
+    }
+    assert_eq!(fake.orders(), 1);
+    assert_eq!(fake.accounts.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn waits_grow_while_it_fails() {
+    let fake = Fake::start(0, "500 Internal Server Error", "<html>");
+    let folder = tempfile::tempdir().unwrap();
+    let _it = served(&fake, "failing.example.org", &folder, Pace { divisor: 6000, ..FAST });
+    until("four attempts", || (fake.orders() >= 4).then_some(()));
+    assert!(
+        hears("failing.example.org", "no certificate for").contains("the authority answered with status 500")
+    );
+    let state = |folder: &std::path::Path| {
+        let place = std::fs::read_dir(folder.join("acme")).unwrap().next().unwrap().unwrap().path();
+        std::fs::read_to_string(place.join("failing.example.org/state.json")).unwrap()
+    };
+    until("that it counts", || state(folder.path()).contains("\"failures\":4").then_some(()));
+}
+
+#[test]
+fn nonces_are_refused_up_to_a_dozen_times() {
+    for (refused, host, is_heard) in [(11, "nonces.example.org", true), (12, "hostile.example.org", false)] {
+        let fake = Fake::start(refused, "403 Forbidden", r#"{"detail":"no\u001b[31m"}"#);
+        let folder = tempfile::tempdir().unwrap();
+        let _it = served(&fake, host, &folder, Pace::default());
+        let line = hears(host, "no certificate for");
+        assert_eq!(line.contains(": no [31m. "), is_heard, "{line}");
+        assert_eq!(line.contains("refuses its own nonces, 12 of them in a row"), !is_heard, "{line}");
+        // One account and one order, or none.
+        assert_eq!(fake.posts.load(Ordering::Relaxed), if is_heard { 24 } else { 12 });
+        assert_eq!(fake.orders(), usize::from(is_heard));
+    }
+}
+
+/// What was signed, of the body of a request.
+fn payload(body: &str) -> String {
+    use base64::Engine as _;
+    let signed: serde_json::Value = serde_json::from_str(body).unwrap();
+    let payload = signed["payload"].as_str().unwrap();
+    let decoded = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(payload).unwrap();
+    String::from_utf8(decoded).unwrap()
+}
+
+#[test]
+fn a_certificate_that_the_authority_wants_gone_is_renewed_at_once() {
+    let problem = r#"{"type":"urn:ietf:params:acme:error:alreadyReplaced","detail":"by another order"}"#;
+    let fake = Fake::start(0, "409 Conflict", problem);
+    let folder = tempfile::tempdir().unwrap();
+    let it = Served::start(settings(&["localhost"], &fake.directory(), folder.path()));
+    let both = ["localhost.pem", "localhost.key"].map(|name| std::fs::read_to_string(file(name)).unwrap());
+    std::fs::write(it.kept(), both.concat()).unwrap();
+    drop(it);
+    let it = served(&fake, "localhost", &folder, Pace::default());
+    assert!(
+        hears("localhost", "no certificate for localhost: by another order")
+            .contains("The one from before is valid until")
+    );
+    assert!(
+        said("localhost")
+            .iter()
+            .any(|line| line.contains("renewing the certificate for localhost, from 127.0.0.1"))
+    );
+    // The one from before is served meanwhile.
+    assert!(it.shown("localhost").is_some());
+    // Which one it replaces was said, and at the second try was not.
+    let ordered: Vec<String> = fake.ordered.lock().unwrap().iter().map(|body| payload(body)).collect();
+    assert_eq!(ordered.len(), 2);
+    assert!(ordered[0].contains(r#""replaces":""#) && !ordered[1].contains("replaces"), "{ordered:?}");
+    assert!(ordered[1].contains(r#"[{"type":"dns","value":"localhost"}]"#), "{ordered:?}");
+}
+
+#[test]
+fn nothing_is_ordered_that_cannot_be_written_down() {
+    let fake = Fake::start(0, "500 No", "");
+    let folder = tempfile::tempdir().unwrap();
+    let mut it = Served::start(settings(&["full.example.org"], &fake.directory(), folder.path()));
+    // As a disk that is full: the state cannot be put in its place.
+    let place = it.kept().with_file_name("state.json");
+    std::fs::create_dir_all(place.join("in the way")).unwrap();
+    it.keep(&[Challenge::Tls]);
+    let line = hears("full.example.org", "cannot be written to");
+    assert!(line.contains("no certificate for full.example.org is ordered"), "{line}");
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!((fake.orders(), said("full.example.org").len()), (0, 1));
+}
+
+#[test]
+fn a_server_that_stops_waits_for_no_authority() {
+    // It accepts, and never says a word.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let directory = format!("http://127.0.0.1:{}/dir", silent.local_addr().unwrap().port());
+    let folder = tempfile::tempdir().unwrap();
+    let mut it = Served::start(settings(&["silent.example.org"], &directory, folder.path()));
+    it.keep(&[Challenge::Tls]);
+    let (_held, _) = silent.accept().unwrap();
+    let began = std::time::Instant::now();
+    it.stop_keeping();
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}

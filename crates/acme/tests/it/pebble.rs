@@ -1,0 +1,346 @@
+//! Against Pebble, Let's Encrypt's small authority for tests. tests/conformance/pebble.py builds it and runs these, with its programs'
+//! folder in `PEBBLE`.
+
+use std::fs::{self, File};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use rookery_acme::{Challenge, Pace, Settings};
+use rookery_server::tls::Issued;
+use tempfile::TempDir;
+
+use crate::support::{Client, Served, file, free_port, hears, roots, said, settings, until};
+
+/// An authority, and the names that it looks up: all of them are this machine's.
+struct Pebble {
+    folder: TempDir,
+    children: Vec<Child>,
+    port: u16,
+    management: u16,
+}
+
+impl Pebble {
+    /// Where one will be.
+    fn reserve() -> Pebble {
+        let folder = tempfile::tempdir().unwrap();
+        Pebble { folder, children: Vec::new(), port: free_port(), management: free_port() }
+    }
+
+    fn directory(&self) -> String {
+        format!("https://127.0.0.1:{}/dir", self.port)
+    }
+
+    /// Starts it; it looks at ports of a server's, refuses so many of a hundred nonces, and its certificates of profile `brief` are
+    /// valid for so many seconds.
+    fn run(&mut self, (http, tls): (u16, u16), refused_nonces: u8, brief: u32) {
+        let programs =
+            std::env::var_os("PEBBLE").map(PathBuf::from).expect("PEBBLE names the folder of its programs");
+        let path = |name: &str| file(name).display().to_string();
+        let config = format!(
+            r#"{{"pebble": {{
+                "listenAddress": "127.0.0.1:{}", "managementListenAddress": "127.0.0.1:{}",
+                "certificate": "{}", "privateKey": "{}", "httpPort": {http}, "tlsPort": {tls},
+                "externalAccountBindingRequired": false, "retryAfter": {{ "authz": 1, "order": 1 }}, "keyAlgorithm": "ecdsa",
+                "profiles": {{
+                    "default": {{ "description": "the usual one", "validityPeriod": 7776000 }},
+                    "brief": {{ "description": "for seconds", "validityPeriod": {brief} }}
+                }}
+            }}}}"#,
+            self.port,
+            self.management,
+            path("localhost.pem"),
+            path("localhost.key")
+        );
+        let file = self.folder.path().join("pebble.json");
+        fs::write(&file, config).unwrap();
+        let dns = free_port();
+        let log = || Stdio::from(File::options().create(true).append(true).open(self.log()).unwrap());
+        let names = Command::new(programs.join("pebble-challtestsrv"))
+            .args([
+                "-defaultIPv4",
+                "127.0.0.1",
+                "-defaultIPv6",
+                "",
+                "-dnsserver",
+                &format!("127.0.0.1:{dns}"),
+            ])
+            .args(["-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", ""])
+            .args(["-management", &format!("127.0.0.1:{}", free_port())])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let pebble = Command::new(programs.join("pebble"))
+            .arg("-config")
+            .arg(&file)
+            .args(["-strict", "-dnsserver", &format!("127.0.0.1:{dns}")])
+            .env("PEBBLE_VA_NOSLEEP", "1")
+            .env("PEBBLE_WFE_NONCEREJECT", refused_nonces.to_string())
+            .env("PEBBLE_AUTHZREUSE", "0")
+            .stdout(log())
+            .stderr(log())
+            .spawn();
+        self.children.extend([names.unwrap(), pebble.unwrap()]);
+        let port = self.port;
+        until("Pebble listens", || TcpStream::connect(("127.0.0.1", port)).ok());
+    }
+
+    fn end(&mut self) {
+        for mut child in self.children.drain(..) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("pebble.log")
+    }
+
+    /// How many orders it has had.
+    fn orders(&self) -> usize {
+        fs::read_to_string(self.log()).unwrap().matches(" orders in the db").count()
+    }
+
+    /// What its certificates are signed by.
+    fn root(&self) -> Vec<u8> {
+        let trusted = roots(&fs::read(file("ca.pem")).unwrap());
+        let address = ([127, 0, 0, 1], self.management).into();
+        let client = Client::connect(address, "localhost", Some(trusted)).unwrap();
+        client.whole("/roots/0").into_bytes()
+    }
+}
+
+impl Drop for Pebble {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+const BOTH: &[Challenge] = &[Challenge::Http, Challenge::Tls];
+
+/// A server whose certificates come from it; nobody orders yet.
+fn served(pebble: &Pebble, domains: &[&str], change: impl FnOnce(&mut Settings)) -> (Served, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = settings(domains, &pebble.directory(), folder.path());
+    change(&mut settings);
+    (Served::start(settings), folder)
+}
+
+#[test]
+#[ignore = "needs Pebble: tests/conformance/pebble.py"]
+fn by_http_with_refused_nonces_and_nothing_is_ordered_twice() {
+    let mut pebble = Pebble::reserve();
+    let names = ["one.example.org", "www.one.example.org"];
+    let (mut it, folder) =
+        served(&pebble, &names, |settings| settings.emails = vec!["me@example.org".to_owned()]);
+    pebble.run(it.ports(), 50, 60);
+    let refused = it.connect(names[0]).err().expect("there is no certificate");
+    assert!(refused.contains("AccessDenied"), "{refused}");
+    it.keep(&[Challenge::Http]);
+    let line = hears("one.example.org", "there is a certificate for");
+    assert!(line.contains("one.example.org, www.one.example.org, valid until "), "{line}");
+    // Clients who trust the authority, and no others, are served; for both names.
+    let root = roots(&pebble.root());
+    for name in names {
+        let address = it.secure.local_addr().unwrap();
+        assert!(
+            Client::connect(address, name, Some(root.clone())).unwrap().get().starts_with("HTTP/1.1 200 ")
+        );
+        let foreign = roots(&fs::read(file("ca.pem")).unwrap());
+        assert!(Client::connect(address, name, Some(foreign)).is_err());
+    }
+    assert_eq!(pebble.orders(), 1);
+    // Restarts: what is kept is used at once.
+    let shown = it.shown(names[0]);
+    let ports = it.ports();
+    drop(it);
+    for _ in 0..5 {
+        let settings = Settings {
+            emails: vec!["other@example.org".to_owned()],
+            ..settings(&names, &pebble.directory(), folder.path())
+        };
+        let mut again = Served::start(settings);
+        again.keep(BOTH);
+        assert_eq!(again.shown(names[1]), shown);
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert_eq!(pebble.orders(), 1, "{ports:?}");
+    let kept = fs::read_dir(folder.path().join("acme")).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(kept.join("account.json")).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+#[ignore = "needs Pebble: tests/conformance/pebble.py"]
+fn by_tls_for_a_name_and_an_address() {
+    let mut pebble = Pebble::reserve();
+    let (mut it, _folder) = served(&pebble, &["two.example.org", "127.0.0.1"], |_| ());
+    // Nobody answers in the clear.
+    pebble.run((free_port(), it.ports().1), 5, 60);
+    it.keep(&[Challenge::Tls]);
+    hears("two.example.org", "there is a certificate for");
+    let root = roots(&pebble.root());
+    for name in ["two.example.org", "127.0.0.1"] {
+        let mut client = Client::connect(it.secure.local_addr().unwrap(), name, Some(root.clone())).unwrap();
+        assert!(client.get().starts_with("HTTP/1.1 200 "), "{name}");
+    }
+}
+
+#[test]
+#[ignore = "needs Pebble: tests/conformance/pebble.py"]
+fn by_the_other_when_one_fails() {
+    let mut pebble = Pebble::reserve();
+    let (mut it, _folder) = served(&pebble, &["three.example.org"], |_| ());
+    pebble.run((free_port(), it.ports().1), 5, 60);
+    it.keep(BOTH);
+    let line = hears("three.example.org", "no certificate for three.example.org");
+    assert!(
+        line.contains("did not see that three.example.org is this server, by a request to port 80 (http-01)"),
+        "{line}"
+    );
+    assert!(
+        line.contains("The next attempt is in ") && line.ends_with("Until there is one, HTTPS is refused"),
+        "{line}"
+    );
+    hears("three.example.org", "there is a certificate for");
+    assert!(said("three.example.org").iter().any(|line| line.ends_with("by tls-alpn-01")));
+    assert_eq!(pebble.orders(), 2);
+}
+
+#[test]
+#[ignore = "needs Pebble: tests/conformance/pebble.py"]
+fn renewed_under_an_open_connection() {
+    let mut pebble = Pebble::reserve();
+    let (mut it, _folder) =
+        served(&pebble, &["four.example.org"], |settings| settings.profile = Some("brief".to_owned()));
+    pebble.run(it.ports(), 5, 40);
+    it.keep(BOTH);
+    let first = until("the first certificate", || it.shown("four.example.org"));
+    let mut open = it.connect("four.example.org").unwrap();
+    open.get();
+    let second = until("the second", || it.shown("four.example.org").filter(|shown| *shown != first));
+    // Before the first has expired.
+    let issued = |pem: &[u8]| Issued::read(pem).unwrap();
+    let renewed = issued(&fs::read(it.kept()).unwrap());
+    assert!(renewed.ends > SystemTime::now() && renewed.ends < SystemTime::now() + Duration::from_secs(60));
+    // The connection from before goes on.
+    assert!(open.get().starts_with("HTTP/1.1 200 "));
+    assert_eq!(open.certificate(), first);
+    assert_eq!(it.connect("four.example.org").unwrap().certificate(), second);
+    assert!(said("four.example.org").iter().any(|line| line.contains("renewing the certificate for")));
+    // No more often than is due.
+    until("its renewal", || (pebble.orders() == 2).then_some(()));
+}
+
+#[test]
+#[ignore = "needs Pebble: tests/conformance/pebble.py"]
+fn an_authority_that_is_down_is_tried_again_and_what_is_kept_is_served() {
+    let mut pebble = Pebble::reserve();
+    let (mut it, folder) = served(&pebble, &["five.example.org"], |_| ());
+    it.keep(BOTH);
+    let line = hears("five.example.org", "no certificate for five.example.org");
+    assert!(
+        line.contains("cannot be connected to") && line.ends_with("Until there is one, HTTPS is refused"),
+        "{line}"
+    );
+    pebble.run(it.ports(), 5, 60);
+    let shown = until("a certificate", || it.shown("five.example.org"));
+    pebble.end();
+    drop(it);
+    let mut again = Served::start(settings(&["five.example.org"], &pebble.directory(), folder.path()));
+    again.keep(BOTH);
+    assert_eq!(again.shown("five.example.org"), Some(shown));
+    // Another process, or another thread of this one, only uses it.
+    let mut other = Served::start(settings(&["five.example.org"], &pebble.directory(), folder.path()));
+    other.keep(BOTH);
+    hears("five.example.org", "another server looks after the certificate");
+    assert!(other.shown("five.example.org").is_some());
+    // And takes over.
+    again.stop_keeping();
+    fs::remove_file(again.kept()).unwrap();
+    let before = said("five.example.org").len();
+    until("that it takes over", || {
+        said("five.example.org").get(before..).filter(|lines| !lines.is_empty()).map(drop)
+    });
+}
+
+#[test]
+#[ignore = "needs Pebble: tests/conformance/pebble.py"]
+fn a_restart_loop_orders_once() {
+    let mut pebble = Pebble::reserve();
+    let folder = tempfile::tempdir().unwrap();
+    let directory = pebble.directory();
+    let wished =
+        || Settings { pace: Pace::default(), ..settings(&["six.example.org"], &directory, folder.path()) };
+    let mut it = Served::start(wished());
+    // It finds nobody at either port.
+    pebble.run((free_port(), free_port()), 0, 60);
+    it.keep(BOTH);
+    hears("six.example.org", "ordering a certificate");
+    until("an order", || (pebble.orders() == 1).then_some(()));
+    for at in 0..8 {
+        // In the middle of an attempt at first, later before the next may begin.
+        drop(it);
+        it = Served::start(wished());
+        it.keep(BOTH);
+        until("what it does", || {
+            (said("six.example.org").iter().filter(|line| line.contains("the next one is in ")).count() > at)
+                .then_some(())
+        });
+    }
+    assert_eq!(pebble.orders(), 1);
+    let line = hears("six.example.org", "the last attempt at a certificate");
+    assert!(
+        line.contains(" failed, or was broken off; the next one is in ") && line.contains("HTTPS is refused"),
+        "{line}"
+    );
+}
+
+#[test]
+#[ignore = "needs Pebble: tests/conformance/pebble.py"]
+fn an_authority_that_has_forgotten_the_account_is_given_another() {
+    let mut pebble = Pebble::reserve();
+    let (mut it, folder) = served(&pebble, &["seven.example.org"], |_| ());
+    pebble.run(it.ports(), 5, 60);
+    it.keep(BOTH);
+    until("a certificate", || it.shown("seven.example.org"));
+    let account = || {
+        let place = fs::read_dir(folder.path().join("acme")).unwrap().next().unwrap().unwrap().path();
+        fs::read_to_string(place.join("account.json")).unwrap()
+    };
+    let before = account();
+    // It keeps nothing on a disk.
+    pebble.end();
+    pebble.run(it.ports(), 5, 60);
+    it.stop_keeping();
+    let place = it.kept();
+    fs::remove_file(&place).unwrap();
+    fs::remove_file(place.with_file_name("state.json")).unwrap();
+    it.keep(BOTH);
+    until("another certificate", || place.exists().then_some(()));
+    assert_ne!(account(), before);
+}
+
+#[test]
+#[ignore = "needs Pebble: tests/conformance/pebble.py"]
+fn what_the_authority_refuses_is_said() {
+    let mut pebble = Pebble::reserve();
+    let (mut it, _folder) =
+        served(&pebble, &["eight.example.org"], |settings| settings.profile = Some("none".to_owned()));
+    pebble.run(it.ports(), 5, 60);
+    it.keep(BOTH);
+    let line = hears("eight.example.org", "no certificate for");
+    assert!(line.contains("the authority has no profile none, but brief, default"), "{line}");
+    assert_eq!(pebble.orders(), 0);
+    // One that a hand has spoiled is set aside.
+    let kept = it.kept();
+    drop(it);
+    fs::write(&kept, "rubbish").unwrap();
+    let (it, _) = served(&pebble, &["eight.example.org"], |settings| {
+        settings.folder = kept.ancestors().nth(3).unwrap().to_owned();
+    });
+    assert!(!kept.exists() && kept.with_extension("unusable").exists());
+    assert!(it.shown("eight.example.org").is_none());
+}

@@ -1,0 +1,240 @@
+//! A server whose certificates come from an authority, its clients, and what it says.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rookery_acme::{Acme, Challenge, Keeper, Pace, Settings};
+use rookery_client::Roots;
+use rookery_server::tls::{Pem, Tls, TlsSettings};
+use rookery_server::{Config, Listener, Redirect, Server, Site};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, StreamOwned,
+};
+
+/// What a machine that is busy may take for anything.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// What has been said, by all servers of the process: each names its hosts.
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn lines() -> MutexGuard<'static, Vec<String>> {
+    SAID.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn notice(line: &str) {
+    lines().push(line.to_owned());
+}
+
+/// What has been said of a host.
+pub(crate) fn said(host: &str) -> Vec<String> {
+    lines().iter().filter(|line| line.contains(host)).cloned().collect()
+}
+
+/// Waits until something is true.
+pub(crate) fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}; said: {:#?}", lines());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Waits until a line about a host has these words: that line.
+pub(crate) fn hears(host: &str, words: &str) -> String {
+    until(words, || said(host).into_iter().find(|line| line.contains(words)))
+}
+
+/// A port that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A file of crates/server/tests/tls.
+pub(crate) fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls").join(name)
+}
+
+/// Certificates for these hosts from an authority at `directory`, kept in `folder`; all waits are short.
+pub(crate) fn settings(domains: &[&str], directory: &str, folder: &Path) -> Settings {
+    Settings {
+        agrees: true,
+        directory: directory.to_owned(),
+        roots: Roots::These(file("ca.pem").display().to_string()),
+        pace: Pace { divisor: 60, look: Duration::from_millis(200) },
+        ..Settings::new(domains.iter().map(|name| (*name).to_owned()).collect(), folder.join("acme"))
+    }
+}
+
+/// A server that listens, and has no certificate yet unless one is kept.
+pub(crate) struct Served {
+    pub(crate) acme: Acme,
+    pub(crate) tls: Tls,
+    pub(crate) secure: Listener,
+    pub(crate) clear: Listener,
+    keeper: Option<Keeper>,
+    _server: Server,
+}
+
+impl Served {
+    pub(crate) fn start(settings: Settings) -> Served {
+        let acme = Acme::prepare(settings).unwrap();
+        let tls = TlsSettings {
+            pairs: vec![acme.pair()],
+            challenges: Some(acme.challenges()),
+            ..TlsSettings::default()
+        };
+        let tls = Tls::new(tls, notice).unwrap();
+        let server = Server::answering(Config::default(), |exchange| {
+            exchange.begin_reply(200);
+            exchange.set_reply_body(b"served");
+        });
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let secure = server.listen_tcp(any, Site { tls: Some(tls.clone()), ..Site::default() }).unwrap();
+        let port = secure.local_addr().unwrap().port();
+        let redirect = Some(Arc::new(Redirect { tls: tls.clone(), port }));
+        let clear = server.listen_tcp(any, Site { redirect, ..Site::default() }).unwrap();
+        Served { acme, tls, secure, clear, keeper: None, _server: server }
+    }
+
+    /// The file of its certificate.
+    pub(crate) fn kept(&self) -> PathBuf {
+        match self.acme.pair().certificate {
+            Pem::File(path) => path,
+            Pem::Text(_) => unreachable!("it is a file"),
+        }
+    }
+
+    pub(crate) fn ports(&self) -> (u16, u16) {
+        (self.clear.local_addr().unwrap().port(), self.secure.local_addr().unwrap().port())
+    }
+
+    pub(crate) fn keep(&mut self, ways: &[Challenge]) {
+        self.keeper = Some(self.acme.keep(self.tls.clone(), ways.to_vec(), notice).unwrap());
+    }
+
+    /// Ends the thread that orders.
+    pub(crate) fn stop_keeping(&mut self) {
+        self.keeper = None;
+    }
+
+    /// A client of a host.
+    pub(crate) fn connect(&self, host: &str) -> Result<Client, String> {
+        Client::connect(self.secure.local_addr().unwrap(), host, None)
+    }
+
+    /// The certificate that new clients get.
+    pub(crate) fn shown(&self, host: &str) -> Option<Vec<u8>> {
+        self.connect(host).ok().map(|client| client.certificate())
+    }
+}
+
+/// A client of HTTP/1.1 over TLS.
+pub(crate) struct Client(StreamOwned<ClientConnection, TcpStream>);
+
+impl Client {
+    /// Trusts `roots`, or else everybody.
+    pub(crate) fn connect(
+        address: SocketAddr,
+        host: &str,
+        roots: Option<RootCertStore>,
+    ) -> Result<Client, String> {
+        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        let config = match roots {
+            Some(roots) => builder.with_root_certificates(roots).with_no_client_auth(),
+            None => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody)).with_no_client_auth()
+            }
+        };
+        let name = ServerName::try_from(host.to_owned()).unwrap();
+        let mut tls = ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut socket = TcpStream::connect(address).map_err(|error| error.to_string())?;
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        while tls.is_handshaking() {
+            tls.complete_io(&mut socket).map_err(|error| error.to_string())?;
+        }
+        Ok(Client(StreamOwned::new(tls, socket)))
+    }
+
+    pub(crate) fn certificate(&self) -> Vec<u8> {
+        self.0.conn.peer_certificates().unwrap()[0].to_vec()
+    }
+
+    /// Asks, and reads to the end of a body that has this one's length.
+    pub(crate) fn get(&mut self) -> String {
+        self.0.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut read = Vec::new();
+        let mut byte = [0];
+        while !read.ends_with(b"served") {
+            assert_eq!(self.0.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&read));
+            read.push(byte[0]);
+        }
+        String::from_utf8(read).unwrap()
+    }
+
+    /// All that is answered to a request, which asks for the end of the connection.
+    pub(crate) fn whole(mut self, path: &str) -> String {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        self.0.write_all(request.as_bytes()).unwrap();
+        let mut read = String::new();
+        // Go's server does not say that it closes.
+        let _ = self.0.read_to_string(&mut read);
+        read
+    }
+}
+
+/// Roots of a PEM.
+pub(crate) fn roots(pem: &[u8]) -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
+    roots
+}
+
+#[derive(Debug)]
+struct Anybody;
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,146 @@
+//! What an authority that issues certificates asks to see of a host, while it is being proved whose it is (RFC 8555, 8).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use super::names::ByName;
+use super::signing;
+
+/// The protocol over TLS in which nothing is said (RFC 8737, 6.2): the certificate is all.
+pub(super) const ACME_TLS: &[u8] = b"acme-tls/1";
+
+/// Where an authority looks over HTTP (RFC 8555, 8.3).
+const PLACE: &str = "/.well-known/acme-challenge/";
+
+/// The hosts that have their certificates from an authority while the server runs, and the answers to what it asks. A copy is the
+/// same one. Whoever talks to the authority writes them; the server gives them: over TLS on its own port, and in the clear where
+/// requests are sent on to it.
+#[derive(Clone, Default)]
+pub struct Challenges(Arc<Answers>);
+
+#[derive(Default)]
+struct Answers {
+    hosts: Vec<String>,
+    over_http: Mutex<HashMap<String, String>>,
+    over_tls: Mutex<HashMap<String, Arc<CertifiedKey>>>,
+}
+
+impl Challenges {
+    /// For these hosts, in lower case. Until there is a certificate for them, who comes by TLS is refused.
+    pub fn new(hosts: Vec<String>) -> Challenges {
+        Challenges(Arc::new(Answers { hosts, ..Answers::default() }))
+    }
+
+    /// Who asks for `token` over HTTP is told `key_authorization` from now on.
+    pub fn answer_http(&self, token: &str, key_authorization: &str) {
+        locked(&self.0.over_http).insert(token.to_owned(), key_authorization.to_owned());
+    }
+
+    /// Who asks for `host` over TLS, by `acme-tls/1`, is shown `key_authorization` from now on.
+    ///
+    /// # Errors
+    /// When the system gives no randomness.
+    pub fn answer_tls(&self, host: &str, key_authorization: &str) -> io::Result<()> {
+        let proof = signing::proof(host, key_authorization)?;
+        locked(&self.0.over_tls).insert(asked_as(host), Arc::new(proof));
+        Ok(())
+    }
+
+    /// Nothing is answered any more.
+    pub fn clear(&self) {
+        locked(&self.0.over_http).clear();
+        locked(&self.0.over_tls).clear();
+    }
+
+    pub(super) fn is_over_tls(&self) -> bool {
+        !locked(&self.0.over_tls).is_empty()
+    }
+
+    /// Whether `host` is one of them.
+    pub(super) fn is_for(&self, host: &str) -> bool {
+        self.0.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
+    }
+
+    /// What is answered to a request for `path`.
+    pub(super) fn of_path(&self, path: &str) -> Option<String> {
+        locked(&self.0.over_http).get(path.strip_prefix(PLACE)?).cloned()
+    }
+}
+
+impl fmt::Debug for Challenges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Challenges").field(&self.0.hosts).finish()
+    }
+}
+
+/// The name by which an authority asks for a host: an address has one of the reverse mapping (RFC 8738, 6).
+fn asked_as(host: &str) -> String {
+    match host.parse::<IpAddr>() {
+        Ok(IpAddr::V4(address)) => {
+            let [a, b, c, d] = address.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        Ok(IpAddr::V6(address)) => {
+            let nibbles =
+                address.octets().into_iter().rev().map(|byte| format!("{:x}.{:x}.", byte & 15, byte >> 4));
+            format!("{}ip6.arpa", nibbles.collect::<String>())
+        }
+        Err(_) => host.to_ascii_lowercase(),
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives an authority its answers, and everybody else their certificates.
+#[derive(Debug)]
+pub(super) struct Challenged {
+    pub(super) challenges: Challenges,
+    pub(super) names: Arc<ByName>,
+}
+
+impl ResolvesServerCert for Challenged {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let is_asked = hello.alpn().is_some_and(|mut offered| offered.any(|name| name == ACME_TLS));
+        if !is_asked {
+            return self.names.resolve(hello);
+        }
+        let name = hello.server_name()?.to_ascii_lowercase();
+        locked(&self.challenges.0.over_tls).get(&name).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_asked_for_by_their_reverse_names() {
+        assert_eq!(asked_as("App.example.org"), "app.example.org");
+        assert_eq!(asked_as("192.0.2.1"), "1.2.0.192.in-addr.arpa");
+        assert_eq!(
+            asked_as("2001:db8::1"),
+            "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa"
+        );
+    }
+
+    #[test]
+    fn only_what_is_asked_is_answered() {
+        let challenges = Challenges::new(vec!["app.example.org".to_owned()]);
+        challenges.answer_http("abc", "abc.def");
+        assert_eq!(challenges.of_path("/.well-known/acme-challenge/abc").as_deref(), Some("abc.def"));
+        for other in ["/.well-known/acme-challenge/", "/.well-known/acme-challenge/ab", "/abc", "abc"] {
+            assert_eq!(challenges.of_path(other), None, "{other}");
+        }
+        challenges.clear();
+        assert_eq!(challenges.of_path("/.well-known/acme-challenge/abc"), None);
+        assert!(challenges.is_for("APP.example.org") && !challenges.is_for("example.org"));
+    }
+}

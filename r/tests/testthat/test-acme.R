@@ -1,0 +1,90 @@
+# Certificates from an authority: what R wishes for arrives, and what is kept is served. Orders themselves: crates/acme/tests.
+
+app <- list(call = function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme))
+
+# An authority that nobody is: the first port is never listened on.
+nobody <- "http://127.0.0.1:1/dir"
+
+test_that("acme() is told what is wrong, and what to do", {
+  expect_error(acme(42), "`domains` must be names of hosts")
+  expect_error(acme("a.org", agree_tos = NA), "`agree_tos` must be TRUE or FALSE")
+  expect_error(acme("a.org"), "Let's Encrypt, whose terms .* agreed to, with `agree_tos = TRUE`")
+  expect_error(acme("a.org", directory = "https://ca/"), "the authority at https://ca/, .* `agree_tos = TRUE`")
+  expect_error(acme("a.org", "", TRUE), "`email` must be addresses of mail")
+  expect_error(acme("a.org", agree_tos = TRUE, staging = TRUE, directory = "https://ca/"), "give one of them")
+  expect_error(acme("a.org", agree_tos = TRUE, challenge = "dns-01"), "`challenge` must be \"http-01\" or \"tls-alpn-01\"")
+  wish <- acme("a.org", agree_tos = TRUE, dir = "kept")
+  expect_equal(wish$dir, file.path(getwd(), "kept"))
+  expect_error(tls_config(acme = "a.org"), "`acme` must be made by acme\\(\\)")
+  expect_error(tls_config("cert.pem", acme = wish), "`cert` and `acme` exclude one another")
+  expect_error(tls_config(acme = wish, client_ca = "ca.pem"), "`acme` needs `redirect_from`")
+  expect_s3_class(tls_config(acme = wish, client_ca = "ca.pem", client_auth = "optional"), "rookery_tls")
+  expect_output(print(tls_config(acme = wish)), "a.org, from Let's Encrypt\n  kept in /", fixed = FALSE)
+  expect_output(print(acme("a.org", agree_tos = TRUE, staging = TRUE)), "Let's Encrypt \\(staging\\)")
+})
+
+test_that("what an authority cannot do is said before it is asked", {
+  start <- function(...) {
+    startServer("127.0.0.1", 0, app, tls = tls_config(acme = acme(..., agree_tos = TRUE, dir = tempfile()), redirect_from = NULL))
+  }
+  expect_error(start("*.a.org"), "no certificate for `\\*.a.org`")
+  expect_error(start("localhost"), "the whole internet knows")
+  expect_error(start("a.org", "me"), "`me` is no address of mail")
+  expect_error(start("a.org", directory = "http://ca.example/"), "its address begins with https://")
+  expect_error(start("a.org", challenge = "http-01", directory = nobody), "http-01 needs a port from which requests are sent on")
+  expect_error(start("a.org", ca = "/nowhere.pem"), "/nowhere.pem cannot be read")
+  file <- withr::local_tempfile(lines = "")
+  expect_error(
+    startServer("127.0.0.1", 0, app, tls = tls_config(acme = acme("a.org", agree_tos = TRUE, dir = file))),
+    "certificates cannot be kept in"
+  )
+})
+
+test_that("what is kept is served, and without it TLS is refused", {
+  skip_if_not_installed("curl")
+  dir <- withr::local_tempdir()
+  pair <- make_pair(withr::local_tempdir(), "kept")
+  tls <- tls_config(acme = acme("localhost", agree_tos = TRUE, directory = nobody, dir = dir))
+  start <- function() {
+    server <- startServer("127.0.0.1", 0, app, tls = tls)
+    withr::defer(server$stop(), envir = parent.frame())
+    server
+  }
+  server <- start()
+  url <- paste0("https://localhost:", server$getPort(), "/")
+  expect_type(fetch_here(url, cainfo = pair$cert), "character")
+  server$stop()
+  place <- file.path(dir, "127.0.0.1_1_dir", "localhost")
+  expect_equal(as.character(file.info(c(dir, place))$mode), c("700", "700"))
+  # As an order would have left it, with a year to go.
+  writeLines(c(readLines(pair$cert), readLines(pair$key)), file.path(place, "certificate.pem"))
+  server <- start()
+  url <- paste0("https://localhost:", server$getPort(), "/")
+  expect_equal(fetch_here(url, cainfo = pair$cert)$text, "https")
+  server$stop()
+  # Once more, and the thread of before has let go of it.
+  server <- start()
+  expect_true(server$reload_tls())
+})
+
+test_that("_server.yml and the program have it", {
+  dir <- withr::local_tempdir()
+  fields <- list(acme = list(domains = list("a.org", "b.org"), agree_tos = TRUE, dir = "kept"), redirect_from = 80L)
+  tls <- rookery:::settings_tls(fields, file.path(dir, "_server.yml"))
+  expect_equal(tls$acme$domains, c("a.org", "b.org"))
+  expect_equal(tls$acme$dir, file.path(normalizePath(dir), "kept"))
+  expect_equal(tls$redirect_from, 80L)
+  settings <- function(fields) rookery:::settings_tls(fields, file.path(dir, "_server.yml"))
+  expect_error(settings(list(acme = list(email = "me@a.org"))), "has no `domains:`")
+  expect_error(settings(list(acme = list(domains = "a.org", nonsense = 1))), "has no `domains:` and perhaps")
+  expect_error(settings(list(acme = list(domains = "a.org"))), "agreed to", class = "rookery_bad_tls")
+  asked <- rookery:::cli_read(paste0(
+    "host=::\nport=443\ntls_min_version=1.2\nacme_domain=a.org\nacme_domain=b.org\nacme_email=me@a.org\nacme_agree_tos=TRUE\n",
+    "acme_directory=https://ca/dir\nacme_profile=shortlived\nacme_challenge=http-01\nacme_dir=/d\ntls_redirect_from=80\n"
+  ))
+  wish <- acme(
+    c("a.org", "b.org"), "me@a.org", TRUE,
+    directory = "https://ca/dir", profile = "shortlived", challenge = "http-01", dir = "/d"
+  )
+  expect_equal(rookery:::cli_address(asked)$tls, tls_config(acme = wish, redirect_from = 80))
+})
