@@ -55,9 +55,11 @@ test_that("what is kept is served, and without it TLS is refused", {
   expect_type(fetch_here(url, cainfo = pair$cert), "character")
   server$stop()
   place <- file.path(dir, "127.0.0.1_1_dir", "localhost")
-  expect_equal(as.character(file.info(c(dir, place))$mode), c("700", "700"))
+  expect_equal(as.character(file.info(c(dirname(place), place))$mode), c("700", "700"))
   # As an order would have left it, with a year to go.
-  writeLines(c(readLines(pair$cert), readLines(pair$key)), file.path(place, "certificate.pem"))
+  kept <- file.path(place, "certificate.pem")
+  writeLines(c(readLines(pair$cert), readLines(pair$key)), kept)
+  Sys.chmod(kept, "600")
   server <- start()
   url <- paste0("https://localhost:", server$getPort(), "/")
   expect_equal(fetch_here(url, cainfo = pair$cert)$text, "https")
