@@ -6,10 +6,8 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use super::names::ByName;
 use super::signing;
 
 /// The protocol over TLS in which nothing is said (RFC 8737, 6.2): the certificate is all.
@@ -62,6 +60,11 @@ impl Challenges {
         !locked(&self.0.over_tls).is_empty()
     }
 
+    /// What is shown to who asks for `name` over TLS.
+    pub(super) fn of_name(&self, name: &str) -> Option<Arc<CertifiedKey>> {
+        locked(&self.0.over_tls).get(&name.to_ascii_lowercase()).cloned()
+    }
+
     /// Whether `host` is one of them.
     pub(super) fn is_for(&self, host: &str) -> bool {
         self.0.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
@@ -97,24 +100,6 @@ fn asked_as(host: &str) -> String {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Gives an authority its answers, and everybody else their certificates.
-#[derive(Debug)]
-pub(super) struct Challenged {
-    pub(super) challenges: Challenges,
-    pub(super) names: Arc<ByName>,
-}
-
-impl ResolvesServerCert for Challenged {
-    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let is_asked = hello.alpn().is_some_and(|mut offered| offered.any(|name| name == ACME_TLS));
-        if !is_asked {
-            return self.names.resolve(hello);
-        }
-        let name = hello.server_name()?.to_ascii_lowercase();
-        locked(&self.challenges.0.over_tls).get(&name).cloned()
-    }
 }
 
 #[cfg(test)]

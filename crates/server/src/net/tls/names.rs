@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
+use super::challenges::{ACME_TLS, Challenges};
 use super::identity::Identity;
 
 /// Certificates by the names that they are for; of several for one name the first counts.
@@ -56,5 +57,21 @@ impl ResolvesServerCert for ByName {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let found = hello.server_name().and_then(|name| self.find(name));
         found.or(self.first.as_ref()).map(Arc::clone)
+    }
+}
+
+/// Gives an authority its answers, and everybody else their certificates.
+#[derive(Debug)]
+pub(super) struct Challenged {
+    pub(super) challenges: Challenges,
+    pub(super) names: Arc<ByName>,
+}
+
+impl ResolvesServerCert for Challenged {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        if hello.alpn().is_some_and(|mut offered| offered.any(|name| name == ACME_TLS)) {
+            return self.challenges.of_name(hello.server_name()?);
+        }
+        self.names.resolve(hello)
     }
 }

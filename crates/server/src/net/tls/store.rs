@@ -14,9 +14,9 @@ use rustls::crypto::ring::{Ticketer, default_provider};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 
-use super::challenges::{ACME_TLS, Challenged};
+use super::challenges::ACME_TLS;
 use super::identity::{Identity, Validity};
-use super::names::ByName;
+use super::names::{ByName, Challenged};
 use super::pem::Pem;
 use super::settings::{CertificatePair, Hsts, TlsSettings, TlsVersion};
 use super::stream::HTTP2;
