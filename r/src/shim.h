@@ -337,6 +337,7 @@ extern int interrupts;
 // signals.c -----------------------------------------------------------------
 
 bool stop_is_asked(void);
+bool signals_have_begun(void);
 bool reload_is_asked(void);
 void reload_take(void);
 bool stop_take(void);

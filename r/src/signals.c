@@ -221,6 +221,11 @@ void reload_take(void) {
     is_reload = 0;
 }
 
+// Whether serve() ends already, of a signal. On any thread.
+bool signals_have_begun(void) {
+    return stage == ASKED || stage == OVERDUE;
+}
+
 // The same as stop_is_asked(), and it is heeded with that.
 bool stop_take(void) {
     bool is_asked = stop_is_asked();

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include "shim.h"
 // R_interrupts_pending is declared there, and nowhere else.
@@ -28,8 +29,16 @@ static void interrupt(void) {
     pthread_kill(r_thread, look_signal);
 }
 
+// On the I/O thread. R's takes the signal, which is blocked in all of ours. A second one would end serve() at once: whoever stops a whole
+// group of processes has signalled this one, too.
+static void end(void) {
+    if (!signals_have_begun()) {
+        kill(getpid(), SIGTERM);
+    }
+}
+
 void worker_init(void) {
-    rk_worker_join(interrupt);
+    rk_worker_join(interrupt, end);
     if (rk_worker() == RK_NO_WORKER) {
         return;
     }

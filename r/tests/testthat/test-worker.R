@@ -134,7 +134,7 @@ test_that("a Shiny app is reached, and its supervisor told that it keeps session
   expect_identical(worker$ask("receive"), "end")
 })
 
-test_that("what was asked to stop finishes what is in hand", {
+test_that("what was asked to stop finishes what is in hand, however often it is asked", {
   dir <- local_app(app.R = c(
     "function(req) {",
     "  file.create('begun')",
@@ -142,17 +142,22 @@ test_that("what was asked to stop finishes what is in hand", {
     "  list(status = 200L, headers = list(), body = 'finished')",
     "}"
   ))
-  worker <- local_serving_worker(dir, "--port", "0")
-  worker$expect_ready()
-  asking <- local_requests("http://worker/", 1, worker$path)
-  expect_true(wait_until(function() file.exists(file.path(dir, "begun"))))
-  worker$ask("send s")
-  # The second of two says nothing new, and the end of the channel neither: a second signal would end it at once.
-  worker$ask("send d")
-  worker$ask("close")
-  expect_identical(worker$ask("wait"), "0")
-  asking$wait(60000)
-  expect_identical(asking$get_result(), 200L)
+  # By its supervisor twice, which then goes; and by a signal to its whole group, and then by its supervisor.
+  for (asked in list(c("send s", "send d", "close"), c("kill 15", "send s", "close"))) {
+    worker <- local_serving_worker(dir, "--port", "0")
+    worker$expect_ready()
+    asking <- local_requests("http://worker/", 1, worker$path)
+    expect_true(wait_until(function() file.exists(file.path(dir, "begun"))))
+    for (command in asked) {
+      worker$ask(command)
+      # The signal is there before what comes after it.
+      if (startsWith(command, "kill")) Sys.sleep(0.3)
+    }
+    expect_identical(worker$ask("wait"), "0")
+    asking$wait(60000)
+    expect_identical(asking$get_result(), 200L)
+    unlink(file.path(dir, "begun"))
+  }
 })
 
 test_that("the end of its supervisor ends a worker that serves, and one that is being loaded", {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use rookery_exchange::{Exchange, ListenerId};
+use rookery_worker::MOST_CALL_BYTES;
 
 use super::connection::{Connection, End};
 use super::context::Http;
@@ -79,6 +80,18 @@ const SMALL_TABLE: usize = 100;
 /// What [`http::HeaderMap`] holds, which panics past that.
 const LARGEST_TABLE: usize = 24_576;
 
+/// What a supervisor may add to a head that its own limits have let through: what it says of the request, and a few lines for the application
+/// such as `X-Forwarded-For`.
+const ADDED_BYTES: usize = MOST_CALL_BYTES + 4096;
+const ADDED_LINES: usize = 16;
+
+/// Bytes and lines of a head.
+fn head_limits(connection: &Connection) -> (usize, usize) {
+    let limits = &connection.http.peers.limits;
+    let (bytes, lines) = if connection.site.is_supervised() { (ADDED_BYTES, ADDED_LINES) } else { (0, 0) };
+    (limits.head_bytes.saturating_add(bytes), limits.header_lines.saturating_add(lines))
+}
+
 /// hyper takes no smaller buffer.
 const MIN_BUFFER: usize = 8192;
 
@@ -118,7 +131,7 @@ async fn serve(driven: Driven, seat: Seat) {
             DriveEnd::Ended(End::Overload) => refuse(connection, Rejection::Overload),
             DriveEnd::Ended(End::BodyTimeout) => refuse(connection, Rejection::BodyTimeout),
             DriveEnd::Failed(error) if error.is_parse_too_large() && connection.is_refused.get() => {
-                let may_be_larger = connection.http.peers.limits.header_lines > SMALL_TABLE;
+                let may_be_larger = head_limits(connection).1 > SMALL_TABLE;
                 if std::mem::take(&mut has_small_table) && may_be_larger {
                     connection.is_refused.set(false);
                     rewound = read;
@@ -159,11 +172,11 @@ async fn serve(driven: Driven, seat: Seat) {
 
 /// Drives hyper until it has ended, or is not wanted any more; with what it has read and not taken.
 async fn drive(connection: &Rc<Connection>, rewound: Bytes, has_small_table: bool) -> (DriveEnd, Bytes) {
-    let limits = &connection.http.peers.limits;
+    let (head_bytes, header_lines) = head_limits(connection);
     let mut builder = http1::Builder::new();
-    builder.half_close(true).title_case_headers(true).max_buf_size(limits.head_bytes.max(MIN_BUFFER));
-    if !has_small_table || limits.header_lines < SMALL_TABLE {
-        builder.max_headers(limits.header_lines.min(LARGEST_TABLE));
+    builder.half_close(true).title_case_headers(true).max_buf_size(head_bytes.max(MIN_BUFFER));
+    if !has_small_table || header_lines < SMALL_TABLE {
+        builder.max_headers(header_lines.min(LARGEST_TABLE));
     }
     let io = HyperIo { connection: Rc::clone(connection), rewound };
     let mut http = builder.serve_connection(io, service_fn(|request| answer(connection, request)));

@@ -72,8 +72,8 @@ impl Core {
     /// Has the I/O thread, which is started if none runs, hear the supervisor of the process. Before anything else is asked of it.
     pub(super) fn attend(&self, supervision: Arc<Supervision>) -> Result<(), ListenError> {
         // A second one is the same: a process has one supervisor.
-        let _ = self.supervision.set(supervision);
-        self.start_with(|done| Order::Attend { done })
+        let supervision = Arc::clone(self.supervision.get_or_init(|| supervision));
+        self.start_with(|done| Order::Attend { supervision, done })
     }
 
     /// Gives an order to the I/O thread, which is started if none runs, and waits until it has been carried out.

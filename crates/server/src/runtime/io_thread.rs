@@ -180,8 +180,7 @@ async fn carry_out(
     let mut vital = start_vital(shared, drain);
     let peers = &shared.peers;
     let mut listeners: HashMap<ListenerId, Listening> = HashMap::new();
-    let mut attending =
-        supervision.map(|supervision| tokio::task::spawn_local(supervision::attend(supervision)));
+    let mut attending = supervision.map(start_attending);
     loop {
         // Before the look, so that an end between the look and the wait is not missed.
         let gone = peers.gone.notified();
@@ -200,8 +199,8 @@ async fn carry_out(
                         listeners.insert(listener, listening);
                     }));
                 }
-                Order::Attend { done } => {
-                    // It is, or has been to the end.
+                Order::Attend { supervision, done } => {
+                    attending.get_or_insert_with(|| start_attending(supervision));
                     let _ = done.send(Ok(()));
                 }
                 Order::Unattend { done } => {
@@ -264,6 +263,10 @@ async fn carry_out(
             panic = first_panic(&mut vital, &mut attending, &mut listeners) => resume_unwind(panic),
         }
     }
+}
+
+fn start_attending(supervision: Arc<Supervision>) -> JoinHandle<()> {
+    tokio::task::spawn_local(supervision::attend(supervision))
 }
 
 /// Starts what everything else needs.

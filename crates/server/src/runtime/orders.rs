@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use rookery_exchange::ListenerId;
 use tokio::sync::Notify;
 
+use super::supervision::Supervision;
 use crate::http::site::Site;
 use crate::net::listen::Bound;
 
@@ -19,8 +20,9 @@ pub(super) enum Order {
         site: Site,
         done: mpsc::Sender<io::Result<()>>,
     },
-    /// Hear the supervisor of the process.
+    /// Hear the supervisor of the process, if it is not heard.
     Attend {
+        supervision: Arc<Supervision>,
         done: mpsc::Sender<io::Result<()>>,
     },
     /// Do not any more.

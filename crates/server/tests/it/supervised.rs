@@ -210,6 +210,24 @@ fn the_log_has_the_client_and_what_the_supervisor_calls_its_request() {
     assert_eq!(records[0].request_id, b"abc-1");
 }
 
+/// What it adds to a head that is as large as may be does not make it too large.
+#[test]
+fn a_head_may_be_larger_by_what_the_supervisor_says() {
+    let limits = Limits { head_bytes: 16 << 10, header_lines: 120, ..Limits::default() };
+    let long = Certificate { fingerprint: "a".repeat(64), subject: "\u{e9}".repeat(2000) };
+    let said = Call { client: Some(long), ..call() };
+    let lines =
+        (0..119).fold(String::new(), |lines, line| format!("{lines}x-{line}: {}\r\n", "y".repeat(120)));
+    assert!(lines.len() < limits.head_bytes && lines.len() + said.to_string().len() > limits.head_bytes);
+    let worker = Worker::new(Config { limits: limits.clone(), ..Config::default() }, echo(whose));
+    let (status, body) = get(&mut worker.connect(), &format!("{lines}{CALL_HEADER}: {said}\r\n"));
+    assert_eq!(status, 200, "{body}");
+    assert!(body.starts_with("192.0.2.7:12345 "), "{body}");
+    // A client that says the same is told that it is too much.
+    let app = App::with(Config { limits, ..Config::default() }, Site::default(), echo(whose));
+    assert_eq!(get(&mut app.connect(), &format!("{lines}{CALL_HEADER}: {said}\r\n")).0, 431);
+}
+
 /// What a supervisor keeps for the next request is not closed in its face.
 #[test]
 fn an_idle_connection_of_the_supervisor_is_kept() {
@@ -289,6 +307,9 @@ fn who_is_not_attended_any_more_is_not_answered() {
     worker.control.send(Message::Ping(2)).unwrap();
     assert_eq!(get(&mut worker.connect(), "").0, 200);
     assert_eq!(worker.control.receive(), Received::Nothing);
+    // By the same thread, which has a listener: what was asked meanwhile is heard.
+    worker.server.attend(Arc::clone(&worker.supervision)).unwrap();
+    assert_eq!(worker.told(), Received::Message(Message::Pong(2)));
 }
 
 /// What connects while nobody accepts waits for the next listener.

@@ -30,8 +30,14 @@ pub(crate) enum Membership {
     Broken(String),
 }
 
-/// As C hands it over: interrupts what R runs for a request, from any thread.
-pub(crate) type Interrupt = extern "C" fn();
+/// What C does on the I/O thread.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deeds {
+    /// Interrupts what R runs for a request.
+    interrupt: extern "C" fn(),
+    /// Has the process end as SIGTERM has it end, unless a signal has done so.
+    end: extern "C" fn(),
+}
 
 /// What a function that asks for the socket reports.
 const NO_WORKER: i32 = 0;
@@ -44,13 +50,13 @@ impl Core {
     ///
     /// # Safety
     /// As for [`Inherited::take`].
-    unsafe fn join(&mut self, interrupt: Interrupt) {
+    unsafe fn join(&mut self, deeds: Deeds) {
         // SAFETY: the caller's duty.
         match unsafe { Inherited::take() } {
             Ok(None) => {}
             Ok(Some(inherited)) => {
                 inherited.scoreboard.introduce_self();
-                let supervision = Arc::new(Supervision::new(inherited, move |asked| hear(asked, interrupt)));
+                let supervision = Arc::new(Supervision::new(inherited, move |asked| hear(asked, deeds)));
                 self.membership =
                     Membership::Worker(Worker { supervision, listening: None, is_leaving: false });
             }
@@ -146,24 +152,23 @@ impl Core {
 }
 
 /// What the supervisor asks. On the I/O thread.
-fn hear(asked: SupervisorRequest, interrupt: Interrupt) {
+fn hear(asked: SupervisorRequest, deeds: Deeds) {
     match asked {
-        SupervisorRequest::Drain => end(),
+        SupervisorRequest::Drain => end(deeds),
         SupervisorRequest::Stop | SupervisorRequest::Gone => {
             end_in_time();
-            end();
+            end(deeds);
         }
-        SupervisorRequest::Interrupt => interrupt(),
+        SupervisorRequest::Interrupt => (deeds.interrupt)(),
     }
 }
 
 /// Has the process end as SIGTERM has it: `serve()` finishes what is in hand, and what is not under `serve()` ends at once. A second signal
-/// would end it at once: so it is sent once, whatever is asked, and how often.
-fn end() {
+/// would end that at once, too: so there is one, whatever is asked, and how often.
+fn end(deeds: Deeds) {
     static IS_ASKED: AtomicBool = AtomicBool::new(false);
     if !IS_ASKED.swap(true, Ordering::Relaxed) {
-        // SAFETY: numbers alone. R's thread takes the signal: it is blocked in those of ours.
-        unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+        (deeds.end)();
     }
 }
 
@@ -189,12 +194,13 @@ fn end_in_time() {
     }
 }
 
-/// Takes what a supervisor has given this process, if one has. `interrupt` interrupts what R runs for a request, and is called on
-/// another thread.
+/// Takes what a supervisor has given this process, if one has. `interrupt` interrupts what R runs for a request, `end` has the process end;
+/// both are called on another thread.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_worker_join(interrupt: Interrupt) {
+pub extern "C" fn rk_worker_join(interrupt: extern "C" fn(), end: extern "C" fn()) {
+    let deeds = Deeds { interrupt, end };
     // SAFETY: R's main thread, which alone changes R's environment, as the package is loaded; and the names are a supervisor's to set.
-    entry((), || core::with(|core| unsafe { core.join(interrupt) }));
+    entry((), || core::with(|core| unsafe { core.join(deeds) }));
 }
 
 /// Whether the process is a worker: 1 when nothing listens on its socket, 2 when something does; 3, with the error set, when it was
