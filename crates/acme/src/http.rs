@@ -13,6 +13,7 @@ use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::rt::ReadBufCursor;
+use rookery_server::CloseInChild;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -23,6 +24,9 @@ use crate::failure::Failure;
 
 /// How long an authority may take for one reply.
 const REPLY_TIME: Duration = Duration::from_secs(30);
+
+/// How long one of its addresses may take to connect.
+const CONNECT_TIME: Duration = Duration::from_secs(8);
 
 /// Bytes of a reply that are read: a chain of certificates has ten thousand.
 const REPLY_BYTES: usize = 1 << 20;
@@ -107,7 +111,8 @@ impl Http {
         let Place { host, port, .. } = place;
         let unreachable =
             |error: io::Error| Failure::new(format!("{host}:{port} cannot be connected to: {error}"));
-        let tcp = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
+        let tcp = connect(host, *port).await.map_err(unreachable)?;
+        let _close_in_child = CloseInChild::new(&tcp);
         if !place.is_secure {
             return exchange(tcp, place, method, body).await;
         }
@@ -118,6 +123,19 @@ impl Http {
             connecting.await.map_err(|error| Failure::new(format!("TLS with {host} failed: {error}")))?;
         exchange(tls, place, method, body).await
     }
+}
+
+/// Tries each address for a while: one of IPv6 may lead nowhere, without a word.
+async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in tokio::net::lookup_host((host, port)).await? {
+        match tokio::time::timeout(CONNECT_TIME, TcpStream::connect(address)).await {
+            Ok(Ok(tcp)) => return Ok(tcp),
+            Ok(Err(error)) => failed = error,
+            Err(_) => failed = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(failed)
 }
 
 async fn exchange<T>(io: T, place: &Place, method: Method, body: Option<String>) -> Result<Reply, Failure>

@@ -1,7 +1,6 @@
 //! The thread that has a certificate ordered when there is none, and renewed when it is time.
 
 use std::convert::Infallible;
-use std::fs::File;
 use std::io;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
@@ -19,7 +18,7 @@ use crate::order;
 use crate::protocol::{Account, Authority, renewal_id};
 use crate::schedule::{Window, between, chance, renewal, window_stands};
 use crate::settings::{BadSettings, Challenge, Settings};
-use crate::storage::{State, Storage, Word};
+use crate::storage::{Lock, State, Storage, Word};
 
 /// How long one attempt may take, whatever the authority does.
 const ATTEMPT_TIME: Duration = Duration::from_secs(600);
@@ -174,7 +173,7 @@ impl Keeping {
     }
 
     /// Holding the lock, for as long as the thread runs.
-    async fn look_after(&self, _lock: File) -> Infallible {
+    async fn look_after(&self, _lock: Lock) -> Infallible {
         let storage = &self.acme.storage;
         let look = self.acme.settings.pace.look;
         let mut is_told = false;

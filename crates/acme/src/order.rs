@@ -1,5 +1,6 @@
 //! One order, from its beginning to a certificate (RFC 8555, 7.4 and 7.5).
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use rookery_server::tls::{Challenges, Issued, SigningKey};
@@ -39,7 +40,7 @@ pub(crate) async fn order(
     // Answered as long as it lasts, however it ends.
     let answering = Answering(challenges);
     for place in &places {
-        begin(authority, account, place, &answering, challenge).await?;
+        begin(authority, account, settings, place, &answering, challenge).await?;
     }
     for place in &places {
         proven(authority, account, place, challenge).await?;
@@ -56,7 +57,10 @@ pub(crate) async fn order(
     let finalize =
         order["finalize"].as_str().ok_or_else(|| Failure::new("the authority's order has no finalize"))?;
     let (after, _) = authority.ask(account, finalize, Some(&payload)).await?;
-    order = until(authority, account, &place, Some(after), |order| status(order) != "processing").await?;
+    order = until(authority, account, &place, Some(after), |order| {
+        !matches!(status(order), "processing" | "ready")
+    })
+    .await?;
     let Some(certificate) = order["certificate"].as_str().filter(|_| status(&order) == "valid") else {
         return Err(failed(&order, "the authority issues no certificate"));
     };
@@ -86,6 +90,7 @@ fn status(object: &Value) -> &str {
 async fn begin(
     authority: &Authority,
     account: &Account,
+    settings: &Settings,
     place: &str,
     answering: &Answering<'_>,
     challenge: Challenge,
@@ -95,6 +100,9 @@ async fn begin(
         return Ok(());
     }
     let host = authorization["identifier"]["value"].as_str().unwrap_or_default();
+    if !settings.domains.iter().any(|domain| is_same_host(domain, host)) {
+        return Err(Failure::new("the authority asks for a host that no certificate was ordered for"));
+    }
     let offered = authorization["challenges"].as_array().into_iter().flatten();
     let found = offered.into_iter().find(|offered| offered["type"].as_str() == Some(challenge.name()));
     let (Some(url), Some(token)) =
@@ -102,6 +110,10 @@ async fn begin(
     else {
         return Err(Failure::new(format!("the authority does not look at {host} by {}", challenge.name())));
     };
+    // It becomes a part of what this server says (RFC 8555, 8.1).
+    if !token.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
+        return Err(Failure::new("the authority gave a token that is none"));
+    }
     let told = account.key.authorization(token);
     match challenge {
         Challenge::Http => answering.0.answer_http(token, &told),
@@ -110,6 +122,14 @@ async fn begin(
         }
     }
     authority.ask(account, url, Some("{}")).await.map(drop)
+}
+
+/// An address may be written in several ways.
+fn is_same_host(one: &str, other: &str) -> bool {
+    match (one.parse::<IpAddr>(), other.parse::<IpAddr>()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => one.eq_ignore_ascii_case(other),
+    }
 }
 
 /// Waits until the authority has seen whose one host is.

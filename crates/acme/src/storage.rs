@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use ring::digest::{SHA256, digest};
+use rookery_server::CloseInChild;
 use rookery_server::tls::Issued;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
@@ -34,6 +35,14 @@ const NAME: usize = 100;
 pub(crate) struct Storage {
     authority: PathBuf,
     host: PathBuf,
+}
+
+/// The right to order, and nothing that a forked child would hold on to.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    // Before the file: a descriptor that was closed may be somebody else's by now.
+    _close_in_child: CloseInChild,
+    _file: File,
 }
 
 /// How the attempts went.
@@ -106,12 +115,12 @@ impl Storage {
     }
 
     /// Whoever holds it orders; `None` while another process does. It is let go when it is dropped, and when the process ends.
-    pub(crate) fn lock(&self) -> io::Result<Option<File>> {
+    pub(crate) fn lock(&self) -> io::Result<Option<Lock>> {
         let path = self.host.join("lock");
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(file)),
+            Ok(()) => Ok(Some(Lock { _close_in_child: CloseInChild::new(&file), _file: file })),
             Err(error) if error == rustix::io::Errno::WOULDBLOCK => Ok(None),
             Err(error) => Err(error.into()),
         }

@@ -52,7 +52,10 @@ impl Address {
 
     /// All addresses of this machine, for a name that everybody knows: by IPv6, which takes IPv4 as well, where there is any.
     pub(crate) fn everywhere() -> &'static str {
-        if TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok() { "::" } else { "0.0.0.0" }
+        let is_alone =
+            std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only").is_ok_and(|text| text.trim() == "1");
+        let takes_both = !is_alone && TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
+        if takes_both { "::" } else { "0.0.0.0" }
     }
 
     /// Binds a port and lets go again: whoever fails to bind it later says much less. A Unix socket is not tried, which
@@ -154,7 +157,9 @@ fn refused_port(host: &str, port: u16, error: &io::Error) -> String {
             );
         }
         io::ErrorKind::PermissionDenied => {
-            "\nPorts below 1024 are for the administrator on most systems: choose a higher one.".to_owned()
+            "\nPorts below 1024 are for the administrator on most systems: choose a higher one, or let others have them \
+             (CAP_NET_BIND_SERVICE, or `sysctl net.ipv4.ip_unprivileged_port_start=80`)."
+                .to_owned()
         }
         io::ErrorKind::AddrNotAvailable => {
             format!(

@@ -42,6 +42,7 @@ pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
 pub use http::compress;
 pub use http::site::{Callers, Notice, Redirect, Site};
 pub use http::spool_folder::SpoolFolder;
+pub use net::descriptor::CloseInChild;
 pub use net::literal::literal_address;
 pub use net::proxies::{NotAProxy, Proxies};
 pub use net::proxy_header;

@@ -55,10 +55,11 @@ static SERVED: [AtomicU64; REMEMBERED / 64] = [const { AtomicU64::new(0) }; REME
 
 /// Marks a descriptor as the server's for as long as it lives. Drop it before the descriptor is closed.
 #[derive(Debug)]
-pub(crate) struct CloseInChild(RawFd);
+pub struct CloseInChild(RawFd);
 
 impl CloseInChild {
-    pub(crate) fn new(fd: &impl AsFd) -> CloseInChild {
+    /// Marks it.
+    pub fn new(fd: &impl AsFd) -> CloseInChild {
         let fd = fd.as_fd().as_raw_fd();
         if let Some((word, bit)) = place(fd) {
             SERVED[word].fetch_or(bit, Ordering::Relaxed);

@@ -14,7 +14,8 @@ use super::pem::Pem;
 use super::settings::CertificatePair;
 use super::tls_error::{TlsError, TlsPart};
 
-/// A certificate that ends sooner is spoken of: with 90 days, as most have, whatever renews it has failed for two weeks.
+/// A certificate that ends sooner is spoken of: with 90 days, as most have, whatever renews it has failed for two weeks. One that is valid
+/// for days alone has a sixth of them left.
 const SOON: Duration = Duration::from_secs(14 * 86_400);
 
 /// A certificate with its key, as rustls wants it.
@@ -40,7 +41,7 @@ impl Validity {
         let date = |time: SystemTime| fmt_http_date(printable(time));
         if *ends < now {
             warn(format!("the certificate in {name} has expired on {}: clients refuse it", date(*ends)));
-        } else if *ends < now + SOON {
+        } else if *ends < now + SOON.min(ends.duration_since(*begins).unwrap_or_default() / 6) {
             warn(format!("the certificate in {name} expires on {}: renew it", date(*ends)));
         }
         if *begins > now {
