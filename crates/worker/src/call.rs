@@ -53,7 +53,7 @@ pub struct Call {
     pub remote: Option<SocketAddr>,
     /// The address that it reached; `None` on a Unix socket.
     pub local: Option<SocketAddr>,
-    /// What the supervisor's log calls it: visible ASCII, [128](MOST_ID) characters at most. Others are left out when it is written.
+    /// What the supervisor's log calls it: visible ASCII, 128 characters at most. Others are left out when it is written.
     pub id: Option<String>,
     /// Whom the client's certificate, which the supervisor has verified, names.
     pub client: Option<Client>,

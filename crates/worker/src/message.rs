@@ -138,7 +138,8 @@ mod tests {
             assert_eq!(Message::decode(&[&bytes[..], b"\0"].concat()), Err(MalformedMessage));
             // Each other value of each byte: no message, or one that is written so.
             for at in 0..bytes.len() {
-                for other in 0..=u8::MAX {
+                // Under Miri each takes a thousand times as long.
+                for other in (0..=u8::MAX).step_by(if cfg!(miri) { 51 } else { 1 }) {
                     let mut bytes = bytes;
                     bytes[at] = other;
                     if let Ok(decoded) = Message::decode(&bytes) {

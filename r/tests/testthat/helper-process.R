@@ -126,6 +126,26 @@ local_app <- function(..., env = parent.frame()) {
   normalizePath(dir)
 }
 
+# A package from the lines of its only file, in a library that .libPaths() begins with until the test ends.
+local_package <- function(name, lines, exports, imports = "httpuv", env = parent.frame()) {
+  library <- withr::local_tempdir(.local_envir = env)
+  source <- local_app(
+    "DESCRIPTION" = c(
+      paste("Package:", name), "Version: 0.1", "Title: T", "Description: D.", "License: MIT",
+      "Author: A", "Maintainer: A <a@example.org>", paste("Imports:", paste(imports, collapse = ", "))
+    ),
+    "NAMESPACE" = c(paste0("import(", imports, ")"), paste0("export(", exports, ")")),
+    "R/all.R" = lines
+  )
+  installed <- processx::run(
+    file.path(R.home("bin"), "R"), c("CMD", "INSTALL", "--no-test-load", "--no-docs", "-l", library, source),
+    env = c("current", R_TESTS = "", R_LIBS = paste(c(compat_library(), .libPaths()), collapse = .Platform$path.sep)),
+    error_on_status = FALSE, stderr_to_stdout = TRUE
+  )
+  expect_equal(installed$status, 0, info = installed$stdout)
+  withr::local_libpaths(library, action = "prefix", .local_envir = env)
+}
+
 # A port that nobody listens on, for those who have to be told one.
 free_port <- function() {
   server <- startServer("127.0.0.1", 0, list())

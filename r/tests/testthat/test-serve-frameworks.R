@@ -4,26 +4,6 @@
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
 
-# A package from the lines of its only file, in a library that .libPaths() begins with until the test ends.
-local_package <- function(name, lines, exports, imports = "httpuv", env = parent.frame()) {
-  library <- withr::local_tempdir(.local_envir = env)
-  source <- local_app(
-    "DESCRIPTION" = c(
-      paste("Package:", name), "Version: 0.1", "Title: T", "Description: D.", "License: MIT",
-      "Author: A", "Maintainer: A <a@example.org>", paste("Imports:", paste(imports, collapse = ", "))
-    ),
-    "NAMESPACE" = c(paste0("import(", imports, ")"), paste0("export(", exports, ")")),
-    "R/all.R" = lines
-  )
-  installed <- processx::run(
-    file.path(R.home("bin"), "R"), c("CMD", "INSTALL", "--no-test-load", "--no-docs", "-l", library, source),
-    env = c("current", R_TESTS = "", R_LIBS = paste(c(compat_library(), .libPaths()), collapse = .Platform$path.sep)),
-    error_on_status = FALSE, stderr_to_stdout = TRUE
-  )
-  expect_equal(installed$status, 0, info = installed$stdout)
-  withr::local_libpaths(library, action = "prefix", .local_envir = env)
-}
-
 # As fiery's: no port 0, serves in a loop with the default of service(), and tells its handlers what else it was given.
 fiery_lines <- c(
   "Fire <- R6::R6Class('Fire', public = list(",

@@ -127,11 +127,37 @@ test_that("a Shiny app is reached, and its supervisor told that it keeps session
   expect_true(wait_until(function() worker$board()$sessions == 1))
   close(socket)
   expect_true(wait_until(function() worker$board()$sessions == 0))
+  # Shiny waits in package later, whose waits are told of as well.
+  expect_true(wait_until(function() worker$board()$r == "idle"))
+  since <- worker$board()$since
+  expect_true(wait_until(function() worker$board()$r == "idle" && worker$board()$since > since))
   # As SIGTERM ends it.
   worker$ask("send d")
   expect_identical(worker$ask("receive"), "L 0")
   expect_identical(worker$ask("wait"), "0")
   expect_identical(worker$ask("receive"), "end")
+})
+
+test_that("an R Markdown document is reached, and an engine of others that has a port of its own", {
+  skip_if_not_installed("rmarkdown")
+  skip_if_not(rmarkdown::pandoc_available())
+  dir <- local_app(doc.Rmd = c("---", "title: The document", "runtime: shiny", "output: html_document", "---", "", "Its text."))
+  worker <- local_serving_worker(file.path(dir, "doc.Rmd"), "--port", "0")
+  worker$expect_ready(3)
+  expect_match(worker$get("/", call_of(1, 0))$text, "shiny", fixed = TRUE)
+
+  skip_if_not_installed("yaml")
+  local_package("itsownport", c(
+    "launch_server <- function(settings, host = NULL, port = NULL, ...) {",
+    "  httpuv::runServer('0.0.0.0', 80, list(call = function(req) list(status = 200L, headers = list(), body = 'engine')))",
+    "}"
+  ), "launch_server")
+  worker <- local_serving_worker(local_app("_server.yml" = "engine: itsownport"), "--port", "0")
+  worker$expect_ready()
+  expect_identical(worker$get()$text, "engine")
+  worker$ask("send s")
+  expect_identical(worker$ask("receive"), "L 0")
+  expect_identical(worker$ask("wait"), "0")
 })
 
 test_that("what was asked to stop finishes what is in hand, however often it is asked", {
