@@ -1,5 +1,6 @@
 //! The bodies of the fuzz targets, one module per crate under test; `tests/` runs them over `corpus/`.
 
+pub mod acme;
 pub mod arena;
 pub mod error;
 pub mod proxy_header;

@@ -44,7 +44,7 @@ cli_read <- function(text) {
 
 # As serve_address() gives it; the program has looked at host and port.
 cli_address <- function(asked) {
-  tls <- asked$tls
+  tls <- asked[["tls"]]
   if (!is.null(asked$tls_cert) || !is.null(asked$acme_domain)) {
     tls <- tls_config(
       asked$tls_cert, asked$tls_key,
@@ -64,7 +64,8 @@ cli_acme <- function(asked) {
     acme(
       asked$acme_domain, asked$acme_email, identical(asked$acme_agree_tos, "TRUE"),
       directory = asked$acme_directory, profile = asked$acme_profile, challenge = asked$acme_challenge,
-      ca = asked$acme_ca, dir = asked$acme_dir
+      # `$` would take `acme_directory` for `acme_dir`.
+      ca = asked[["acme_ca"]], dir = asked[["acme_dir"]]
     )
   }
 }

@@ -19,6 +19,13 @@
 //! | `order` | one order, from its beginning to a certificate |
 //! | `keeper` | the thread |
 
+/// What of an authority's bytes is read: the line that is made of a problem, and a moment. For the fuzzer.
+#[doc(hidden)]
+pub fn read_for_fuzzer(bytes: &[u8]) -> (Option<String>, Option<std::time::SystemTime>) {
+    let said = serde_json::from_slice(bytes).unwrap_or_default();
+    (protocol::told(&said).0, std::str::from_utf8(bytes).ok().and_then(schedule::moment))
+}
+
 mod failure;
 mod http;
 mod jws;

@@ -89,4 +89,9 @@ test_that("_server.yml and the program have it", {
     directory = "https://ca/dir", profile = "shortlived", challenge = "http-01", dir = "/d"
   )
   expect_equal(rookery:::cli_address(asked)$tls, tls_config(acme = wish, redirect_from = 80))
+  # `$` takes what a name begins with.
+  asked <- rookery:::cli_read("host=::\nport=443\ntls_min_version=1.2\nacme_domain=a.org\nacme_agree_tos=TRUE\nacme_directory=https://ca/dir\n")
+  wish <- acme("a.org", agree_tos = TRUE, directory = "https://ca/dir")
+  expect_equal(rookery:::cli_address(asked)$tls, tls_config(acme = wish))
+  expect_match(wish$dir, "/R/rookery/acme$")
 })

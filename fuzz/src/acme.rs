@@ -1,0 +1,36 @@
+//! The target of what an authority that issues certificates says.
+
+use std::time::SystemTime;
+
+use rookery_server::tls::Issued;
+
+/// A problem, a moment, a certificate in PEM, or one in DER, which is put into PEM.
+///
+/// Whatever is passed on is one line of no great length, and no certificate is read that has no end.
+pub fn acme_answer(data: &[u8]) {
+    let (line, moment) = rookery_acme::read_for_fuzzer(data);
+    if let Some(line) = line {
+        assert!(line.len() <= 1200 && !line.chars().any(char::is_control), "{line:?}");
+    }
+    assert!(moment.is_none_or(|moment| moment >= SystemTime::UNIX_EPOCH));
+    for pem in [data.to_vec(), pem(data)] {
+        if let Some(issued) = Issued::read(&pem) {
+            assert!(issued.hosts.iter().all(|host| !host.bytes().any(|byte| byte.is_ascii_uppercase())));
+            assert_eq!(Issued::read(&pem), Some(issued));
+        }
+    }
+}
+
+fn pem(der: &[u8]) -> Vec<u8> {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = b"-----BEGIN CERTIFICATE-----\n".to_vec();
+    for three in der.chunks(3) {
+        let bits = (0..3).fold(0u32, |bits, at| bits << 8 | u32::from(three.get(at).copied().unwrap_or(0)));
+        for at in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * at) & 63) as usize];
+            text.push(if at > three.len() { b'=' } else { digit });
+        }
+    }
+    text.extend_from_slice(b"\n-----END CERTIFICATE-----\n");
+    text
+}

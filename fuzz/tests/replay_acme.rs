@@ -1,0 +1,32 @@
+//! Runs the seeds of the target of an authority's answers, and pieces of them, on stable.
+
+use std::fs;
+use std::path::Path;
+
+use rookery_fuzz::acme::acme_answer;
+use rookery_server::tls::Issued;
+
+/// Every seed, every beginning of one, and every seed with one of its bytes left out or another.
+#[test]
+fn replay() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/acme_answer");
+    let mut seeds = 0;
+    for entry in fs::read_dir(&corpus).unwrap() {
+        let seed = fs::read(entry.unwrap().path()).unwrap();
+        acme_answer(&seed);
+        for at in 0..seed.len() {
+            acme_answer(&seed[..at]);
+            acme_answer(&[&seed[..at], &seed[at + 1..]].concat());
+            for other in [0, b'"', 0x30, 0xFF] {
+                acme_answer(&[&seed[..at], &[other], &seed[at + 1..]].concat());
+            }
+        }
+        seeds += 1;
+    }
+    assert!(seeds >= 6, "{seeds} seeds");
+    // They are what they are called.
+    let read = |name: &str| fs::read(corpus.join(name)).unwrap();
+    assert!(rookery_acme::read_for_fuzzer(&read("problem")).0.is_some());
+    assert!(rookery_acme::read_for_fuzzer(&read("moment")).1.is_some());
+    assert!(Issued::read(&read("certificate")).is_some());
+}
