@@ -187,6 +187,7 @@ mod tests {
     fn text(failure: Failure) -> String {
         match failure {
             Failure::CommandLine(text) | Failure::Serving(text) => text,
+            Failure::NeverReady => unreachable!("nothing was started"),
         }
     }
 

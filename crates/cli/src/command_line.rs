@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::limits::Limit;
 use crate::log::LogTo;
 use crate::settings::{self, AskedAcme, AskedTls, ClientAuth, Settings, TlsFiles};
+use crate::worker_options::{self, Workers};
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -28,13 +29,15 @@ pub(crate) enum Asked {
 }
 
 /// `rookery serve`, as it was given: paths may be relative.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Serve {
     pub(crate) target: PathBuf,
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) tls: Option<AskedTls>,
     pub(crate) settings: Settings,
+    /// None: one R, which this process becomes.
+    pub(crate) workers: Option<Workers>,
     pub(crate) log: LogTo,
     pub(crate) format: Format,
 }
@@ -87,6 +90,7 @@ pub(crate) fn command() -> Command {
         .disable_help_flag(true)
         .disable_version_flag(true)
         .args(options())
+        .args(worker_options::options())
         .arg(help())
         .arg(
             Arg::new("version")
@@ -104,7 +108,8 @@ pub(crate) fn command() -> Command {
                 .args_override_self(true)
                 // Counted by hand: what is wrong with them is said in our words.
                 .arg(Arg::new("target").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
-                .args(options()),
+                .args(options())
+                .args(worker_options::options()),
         )
         .subcommand(
             plain("completions", "prints what makes a shell complete these words")
@@ -359,6 +364,7 @@ fn serve(given: &Given<'_>) -> Result<Serve, Failure> {
         host: host.to_owned(),
         port,
         tls,
+        workers: Workers::of(|name| given.text(name))?,
         settings: Settings {
             trusted_proxies: given.list("trusted-proxies")?.unwrap_or_default(),
             proxy_protocol: given.flag("proxy-protocol"),

@@ -10,14 +10,30 @@ pub(crate) enum Failure {
     CommandLine(String),
     /// What it asks for cannot be had: status 1.
     Serving(String),
+    /// No worker ever became ready: status 3.
+    NeverReady,
 }
 
 impl Failure {
+    /// What is said of it.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn message(self) -> String {
+        match self {
+            Failure::CommandLine(message) | Failure::Serving(message) => message,
+            Failure::NeverReady => String::new(),
+        }
+    }
+
     /// Says it on stderr, and gives the exit status.
     pub(crate) fn report(&self) -> ExitCode {
         let (message, hint, status) = match self {
-            Failure::CommandLine(message) => (message, "\nTry `rookery --help`.", 2),
-            Failure::Serving(message) => (message, "", 1),
+            Failure::CommandLine(message) => (message.as_str(), "\nTry `rookery --help`.", 2),
+            Failure::Serving(message) => (message.as_str(), "", 1),
+            Failure::NeverReady => (
+                "No worker became ready: what the app said is above. Without `--workers` it may be easier to find.",
+                "",
+                3,
+            ),
         };
         tell(&format!("{message}{hint}"));
         ExitCode::from(status)
@@ -39,6 +55,6 @@ pub(crate) fn say(lines: &str) {
 pub(crate) fn said<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
     match result {
         Err(Failure::CommandLine(text) | Failure::Serving(text)) => text,
-        Ok(other) => panic!("{other:?}"),
+        other => panic!("{other:?}"),
     }
 }

@@ -1,5 +1,7 @@
 //! Limits as people write them: `body_bytes=10MB`, `request_time=30s`. R reads the same (limits.R).
 
+use std::time::Duration;
+
 use rookery_server::{Config, LimitKind, NamedLimit};
 
 use crate::failure::Failure;
@@ -108,6 +110,27 @@ pub(crate) fn config(given: &[Limit]) -> Result<Config, Failure> {
         )));
     }
     Ok(config)
+}
+
+/// Bytes, as people write them: `2GB`.
+#[expect(clippy::cast_sign_loss, reason = "an amount is positive")]
+pub(crate) fn bytes(text: &str) -> Option<u64> {
+    amount(text, &BYTES).map(|bytes| bytes as u64)
+}
+
+/// A time, as people write it: `30s`.
+pub(crate) fn time(text: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(amount(text, &SECONDS)?).ok()
+}
+
+/// A positive number with one of these units, or none.
+fn amount(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let text = text.trim().to_uppercase();
+    let (number, unit) = split(&text)?;
+    let number: f64 = number.parse().ok().filter(|number: &f64| number.is_finite())?;
+    let factor = if unit.is_empty() { 1.0 } else { units.iter().find(|(name, _)| *name == unit)?.1 };
+    // A number of bytes that no machine has, and a time that nobody lives, are mistakes.
+    Some(number * factor).filter(|amount| (0.001..1e18).contains(amount))
 }
 
 fn name_of(limit: &NamedLimit) -> &'static str {

@@ -18,6 +18,9 @@ mod signals;
 mod site;
 mod target;
 mod tls;
+mod worker_options;
+#[cfg(target_os = "linux")]
+mod workers;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -48,10 +51,28 @@ fn run(serve: &Serve) -> Result<(), Failure> {
     if target.is_site {
         return site::serve(&target, serve, &address, beside.as_ref(), &log);
     }
+    if let Some(workers) = &serve.workers {
+        return serve_with_workers(workers, serve, &target, &address, beside.as_ref(), &log);
+    }
     tls::check(serve.tls.as_ref())?;
     address.probe()?;
     beside.as_ref().map_or(Ok(()), address::Address::probe)?;
     Err(r::become_r(serve, &target, &address, &log))
+}
+
+#[cfg(target_os = "linux")]
+use workers::serve as serve_with_workers;
+
+#[cfg(not(target_os = "linux"))]
+fn serve_with_workers(
+    _: &worker_options::Workers,
+    _: &Serve,
+    _: &Target,
+    _: &address::Address,
+    _: Option<&address::Address>,
+    _: &log::LogTo,
+) -> Result<(), Failure> {
+    Err(Failure::Serving("`--workers` needs Linux: leave it out, and one R serves.".to_owned()))
 }
 
 /// A reader that has gone, as `head` has, is no failure.

@@ -26,29 +26,10 @@ const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Replaces this process by R. Returns only when that failed, with the reason.
 pub(crate) fn become_r(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -> Failure {
-    let package = match package() {
-        Ok(package) => package,
+    let mut command = match command(target, handed_over(serve, target, address, log)) {
+        Ok(command) => command,
         Err(failure) => return failure,
     };
-    let mut file = OsString::from("--file=");
-    file.push(package.join("serve").join("cli.R"));
-    let Some(program) = find_r(std::env::var_os("PATH").as_deref()) else {
-        return Failure::Serving(
-            "R was not found: install it (https://cran.r-project.org), or put the folder of `R` on PATH."
-                .to_owned(),
-        );
-    };
-    let mut command = Command::new(program);
-    command
-        .args(["--no-echo", "--no-restore", "--no-save"])
-        .arg(file)
-        .current_dir(&target.folder)
-        .env(HANDED_OVER, handed_over(serve, target, address, log))
-        // Set by R CMD check for its own R, and not to be had by others.
-        .env("R_TESTS", "");
-    if let Some(libraries) = libraries(&package) {
-        command.env("R_LIBS", libraries);
-    }
     if signals::is_ignored(libc::SIGINT) {
         // R handles it all the same: blocked, it does not come.
         signals::block(&[libc::SIGINT]);
@@ -56,6 +37,54 @@ pub(crate) fn become_r(serve: &Serve, target: &Target, address: &Address, log: &
     let error = command.exec();
     let program = command.get_program().to_string_lossy();
     Failure::Serving(format!("R could not be started ({program}): {error}."))
+}
+
+/// The R of a worker. It listens where its supervisor has it listen, whatever the address; what is between the client and the supervisor,
+/// and the log, are the supervisor's.
+///
+/// # Errors
+/// When there is no R, or no package.
+#[cfg(target_os = "linux")]
+pub(crate) fn worker(serve: &Serve, target: &Target, address: &Address) -> Result<Command, Failure> {
+    let mut text = Fields::default();
+    text.field("target", target.path.as_os_str().as_bytes());
+    text.address(address);
+    serve.settings.hand_over_to_worker(&mut |name, value| text.field(name, value));
+    if let Some(time) = serve.workers.and_then(|workers| workers.request_timeout) {
+        // For `--interrupt-requests`, which is R's to do.
+        text.field("limit", format!("request_time={}s", time.as_secs_f64()).as_bytes());
+    }
+    text.field("log", b"nothing");
+    text.field("log_format", b"common");
+    let mut command = command(target, OsString::from_vec(text.0))?;
+    // The header comes from the client's side.
+    command.env_remove("ROOKERY_PROXY_PROTOCOL");
+    Ok(command)
+}
+
+/// The R that runs what is handed over.
+fn command(target: &Target, handed_over: OsString) -> Result<Command, Failure> {
+    let package = package()?;
+    let mut file = OsString::from("--file=");
+    file.push(package.join("serve").join("cli.R"));
+    let Some(program) = find_r(std::env::var_os("PATH").as_deref()) else {
+        return Err(Failure::Serving(
+            "R was not found: install it (https://cran.r-project.org), or put the folder of `R` on PATH."
+                .to_owned(),
+        ));
+    };
+    let mut command = Command::new(program);
+    command
+        .args(["--no-echo", "--no-restore", "--no-save"])
+        .arg(file)
+        .current_dir(&target.folder)
+        .env(HANDED_OVER, handed_over)
+        // Set by R CMD check for its own R, and not to be had by others.
+        .env("R_TESTS", "");
+    if let Some(libraries) = libraries(&package) {
+        command.env("R_LIBS", libraries);
+    }
+    Ok(command)
 }
 
 /// The first `R` on PATH. Looked for here, and from the folder in which the command was given: the app's folder, in which R is
@@ -122,10 +151,13 @@ fn hand_over_acme(acme: &AskedAcme, field: &mut impl FnMut(&str, &[u8])) {
     }
 }
 
-/// `name=value` in lines, with `%` and line ends of values written as URLs do.
-fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -> OsString {
-    let mut text = Vec::new();
-    let mut field = |name: &str, value: &[u8]| {
+/// What R is told: `name=value` in lines, with `%` and line ends of values written as URLs do.
+#[derive(Default)]
+struct Fields(Vec<u8>);
+
+impl Fields {
+    fn field(&mut self, name: &str, value: &[u8]) {
+        let Fields(text) = self;
         text.extend_from_slice(name.as_bytes());
         text.push(b'=');
         for byte in value {
@@ -136,15 +168,24 @@ fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -
             }
         }
         text.push(b'\n');
-    };
-    field("target", target.path.as_os_str().as_bytes());
-    match address {
-        Address::Tcp { host, socket } => {
-            field("host", host.as_bytes());
-            field("port", socket.port().to_string().as_bytes());
-        }
-        Address::Unix(path) => field("socket", path.as_os_str().as_bytes()),
     }
+
+    fn address(&mut self, address: &Address) {
+        match address {
+            Address::Tcp { host, socket } => {
+                self.field("host", host.as_bytes());
+                self.field("port", socket.port().to_string().as_bytes());
+            }
+            Address::Unix(path) => self.field("socket", path.as_os_str().as_bytes()),
+        }
+    }
+}
+
+fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -> OsString {
+    let mut text = Fields::default();
+    text.field("target", target.path.as_os_str().as_bytes());
+    text.address(address);
+    let mut field = |name: &str, value: &[u8]| text.field(name, value);
     match &serve.tls {
         Some(AskedTls::Development) => field("tls", b"dev"),
         Some(AskedTls::Files(files)) => {
@@ -192,5 +233,5 @@ fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -
     if signals::is_ignored(libc::SIGINT) {
         field("interrupt", b"ignored");
     }
-    OsString::from_vec(text)
+    OsString::from_vec(text.0)
 }

@@ -11,7 +11,7 @@ use crate::limits::{self, Limit};
 use crate::path::{is_executable, is_writable, settle};
 
 /// What HTTPS is to be spoken with.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum AskedTls {
     /// A certificate for this machine, made by us.
     Development,
@@ -19,7 +19,7 @@ pub(crate) enum AskedTls {
 }
 
 /// As `tls_config()` in R.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct TlsFiles {
     /// Certificates and their keys, which may be in one file; none where an authority issues them.
     pub(crate) pairs: Vec<(PathBuf, PathBuf)>,
@@ -96,7 +96,7 @@ impl TlsFiles {
 }
 
 /// What R has as settings of a server (`rookery_options()`).
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) trusted_proxies: Vec<String>,
     pub(crate) proxy_protocol: bool,
@@ -215,6 +215,20 @@ impl Settings {
         for limit in &self.limits {
             field("limit", limit.text.as_bytes());
         }
+        self.hand_over_behaviour(field);
+    }
+
+    /// The same for an R behind a supervisor, which knows the client's side.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn hand_over_to_worker(&self, field: &mut impl FnMut(&str, &[u8])) {
+        for origin in self.ws_origins.iter().flatten() {
+            field("ws_origins", origin.as_bytes());
+        }
+        self.hand_over_behaviour(field);
+    }
+
+    /// What R does for a request.
+    fn hand_over_behaviour(&self, field: &mut impl FnMut(&str, &[u8])) {
         if self.interrupt_requests {
             field("interrupt_requests", b"TRUE");
         }

@@ -88,12 +88,7 @@ pub(crate) fn serve(
 fn wait(signals: &Signals, tls: Option<&Tls>) {
     while let Some(caught) = signals.next() {
         let Some(tls) = tls.filter(|_| caught.asks_for_reload()) else { return };
-        match tls.reload() {
-            Ok(()) => tell("TLS: the certificates have been read anew"),
-            Err(error) => {
-                tell(&format!("TLS: {error}. New connections are given the certificate from before"));
-            }
-        }
+        tls::reload(tls);
     }
 }
 

@@ -14,7 +14,7 @@ const FRONT_MATTER_LINES: usize = 200;
 const FRONT_MATTER_BYTES: u64 = 64 << 10;
 
 /// What is to be served.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Target {
     /// Absolute, without links.
     pub(crate) path: PathBuf,

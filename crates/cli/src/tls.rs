@@ -64,6 +64,14 @@ pub(crate) fn open(asked: &AskedTls) -> Result<Opened, Failure> {
     of_files(files, tell)
 }
 
+/// Reads certificates and keys anew, and says so.
+pub(crate) fn reload(tls: &Tls) {
+    match tls.reload() {
+        Ok(()) => tell("TLS: the certificates have been read anew"),
+        Err(error) => tell(&format!("TLS: {error}. New connections are given the certificate from before")),
+    }
+}
+
 /// Whether files can be used, for an R that is to read them: it takes a while to start.
 ///
 /// # Errors

@@ -3,6 +3,8 @@
 //! The server ([`rookery_server`]) owns the listeners, TLS, HTTP/2, limits, bodies, files and the log, as with one process. Here are
 //! [the application](pool()) that it asks, and the supervisor of the processes behind that.
 
+#![cfg(target_os = "linux")]
+
 mod pool;
 mod process;
 mod roster;
@@ -10,5 +12,6 @@ mod supervise;
 
 pub use pool::{PoolLimits, pool};
 pub use process::Exit;
+pub use rookery_exchange::Compression;
 pub use roster::{Member, Roster, Standing};
-pub use supervise::{Front, Outcome, Plan, Recycle, Request, Times, supervise};
+pub use supervise::{Front, Outcome, Plan, Recycle, Request, Times, open_files, supervise};

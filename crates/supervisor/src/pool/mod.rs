@@ -27,7 +27,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_exchange::{Command, Event, IoWaker, PushError, Pushed, SocketId};
+use rookery_exchange::{Command, Compression, Event, IoWaker, PushError, Pushed, SocketId};
 use rookery_server::{Application, MakeApplication};
 
 use crate::roster::Roster;
@@ -46,6 +46,8 @@ pub struct PoolLimits {
     pub ahead: usize,
     /// Bytes of one reply that may wait to be written. Default 16 MiB, as one process has it.
     pub stream_bytes: usize,
+    /// How messages to clients are compressed, of those that take part; between us and workers they are not. Default: not at all.
+    pub compression: Option<Compression>,
 }
 
 impl Default for PoolLimits {
@@ -56,6 +58,7 @@ impl Default for PoolLimits {
             in_flight: 64,
             ahead: 0,
             stream_bytes: 16 << 20,
+            compression: None,
         }
     }
 }

@@ -94,6 +94,9 @@ pub(super) fn start(
         left: RefCell::default(),
     });
     exchange.begin_reply(101);
+    if let Some(compression) = state.limits.compression {
+        exchange.reply_mut().set_compression(compression);
+    }
     write_headers(&mut exchange, response.headers());
     state.add_relay(relay.socket, Rc::clone(&relay));
     state.respond(exchange);

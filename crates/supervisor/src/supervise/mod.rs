@@ -25,8 +25,8 @@ use state::Supervisor;
 pub struct Plan {
     /// How many workers.
     pub workers: u32,
-    /// Makes the command of a worker, to which its descriptors and its folder of temporary files are added.
-    pub command: Box<dyn Fn() -> Command>,
+    /// Makes the command of a worker, to which its descriptors and its folder of temporary files are added; or says why it cannot.
+    pub command: Box<dyn Fn() -> Result<Command, String>>,
     /// Where the folder of sockets and temporary files is made.
     pub folder: PathBuf,
     /// How many descriptors a worker may have open: what this process might, before it raised that for itself.
@@ -67,6 +67,14 @@ impl Default for Times {
             stop: rookery_worker::END_WITHIN,
         }
     }
+}
+
+/// How many descriptors this process may have open: to be asked before a server raises it.
+pub fn open_files() -> Option<libc::rlimit> {
+    let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a limit to write to.
+    let told = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut files) };
+    (told == 0).then_some(files)
 }
 
 /// What a person or a system asks for.

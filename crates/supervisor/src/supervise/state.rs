@@ -178,7 +178,7 @@ impl<'a> Supervisor<'a> {
             }
             Message::Pong(ping) if worker.health.answered(ping) => {
                 self.roster.resume(&worker.member);
-                let line = format!("worker {} ({}) answers again", worker.start.slot, worker.pid);
+                let line = format!("worker {} ({}) answers again", worker.start.number(), worker.pid);
                 self.tell(&line);
             }
             Message::Leaving if worker.phase == Phase::Ready => {
@@ -229,7 +229,7 @@ impl<'a> Supervisor<'a> {
         if let Course::Ending(_) = self.course {
             return;
         }
-        let slot = worker.start.slot;
+        let (slot, number) = (worker.start.slot, worker.start.number());
         let place = &mut self.slots[slot as usize];
         if place.successor == Some(epoch) {
             place.successor = None;
@@ -251,7 +251,7 @@ impl<'a> Supervisor<'a> {
         place.start_at = Some(now + pause.time);
         if !self.was_ready && self.slots.iter().all(|slot| slot.has_failed) {
             self.tell(&format!(
-                "worker {slot} ({}) {exit} before it was ready, as all others did",
+                "worker {number} ({}) {exit} before it was ready, as all others did",
                 worker.pid
             ));
             return self.end(Outcome::NeverReady);
@@ -267,18 +267,18 @@ impl<'a> Supervisor<'a> {
             Duration::ZERO => "at once".to_owned(),
             time => format!("in {:.1} s", time.as_secs_f64()),
         };
-        self.tell(&format!("worker {slot} ({}) {exit}{cause}; it is started again {when}", worker.pid));
+        self.tell(&format!("worker {number} ({}) {exit}{cause}; it is started again {when}", worker.pid));
         if pause.is_news_of_loop {
             self.tell(&format!(
-                "worker {slot} ends again and again without having answered anything: see what it said above. It is tried on, ever \
+                "worker {number} ends again and again without having answered anything: see what it said above. It is tried on, ever \
                  more seldom; requests that no other worker takes get 503"
             ));
         }
     }
 
     fn failed_to_replace(&mut self, worker: &Worker, exit: Exit) {
-        let slot = worker.start.slot;
-        let what = format!("the new worker {slot} ({}) {exit} before it was ready", worker.pid);
+        let (slot, number) = (worker.start.slot, worker.start.number());
+        let what = format!("the new worker {number} ({}) {exit} before it was ready", worker.pid);
         match self.replacements.finish(slot) {
             Some(Reason::Reload) => {
                 self.replacements.give_up_reload();
@@ -295,10 +295,10 @@ impl<'a> Supervisor<'a> {
         for worker in self.workers.values_mut() {
             match worker.phase {
                 Phase::Starting { until } if now >= until => {
-                    let (slot, pid) = (worker.start.slot, worker.pid);
+                    let (number, pid) = (worker.start.number(), worker.pid);
                     let time = self.plan.times.start.as_secs_f64();
                     (self.plan.tell)(&format!(
-                        "worker {slot} ({pid}) was not ready within {time} s: it is ended"
+                        "worker {number} ({pid}) was not ready within {time} s: it is ended"
                     ));
                     worker.stop(self.plan.times.stop);
                 }
@@ -330,12 +330,12 @@ impl<'a> Supervisor<'a> {
 
     fn look_at_health(&mut self, now: Instant) {
         for worker in self.workers.values_mut().filter(|worker| worker.phase == Phase::Ready) {
-            let (slot, pid) = (worker.start.slot, worker.pid);
+            let (number, pid) = (worker.start.number(), worker.pid);
             let suspend = |worker: &mut Worker, why: &str| {
                 if !std::mem::replace(&mut worker.health.is_suspended, true) {
                     self.roster.suspend(&worker.member);
                     (self.plan.tell)(&format!(
-                        "worker {slot} ({pid}) {why}: it is given nothing until it answers"
+                        "worker {number} ({pid}) {why}: it is given nothing until it answers"
                     ));
                 }
             };
@@ -346,7 +346,7 @@ impl<'a> Supervisor<'a> {
                 Verdict::Silent => suspend(worker, "does not answer"),
                 Verdict::Stuck => {
                     (self.plan.tell)(&format!(
-                        "worker {slot} ({pid}) has not answered for a minute: it is killed"
+                        "worker {number} ({pid}) has not answered for a minute: it is killed"
                     ));
                     worker.kill();
                 }
@@ -364,7 +364,8 @@ impl<'a> Supervisor<'a> {
                 continue;
             }
             if let Some(reason) = self.plan.recycle.reason(worker, now) {
-                (self.plan.tell)(&format!("worker {slot} ({}) is replaced: {reason}", worker.pid));
+                let number = worker.start.number();
+                (self.plan.tell)(&format!("worker {number} ({}) is replaced: {reason}", worker.pid));
                 self.replacements.add(slot, reason);
             }
         }
@@ -402,17 +403,18 @@ impl<'a> Supervisor<'a> {
         self.epochs += 1;
         let epoch = self.epochs;
         let start = Start { slot, workers: self.plan.workers, epoch, generation: self.generation };
-        let command = (self.plan.command)();
         let time = self.plan.times.start;
-        let started =
-            Worker::start(command, &self.folder, start, self.plan.files, time, &self.output, &self.events);
+        let started = (self.plan.command)().map_err(io::Error::other).and_then(|command| {
+            Worker::start(command, &self.folder, start, self.plan.files, time, &self.output, &self.events)
+        });
         match started {
             Ok(worker) => {
                 self.workers.insert(epoch, worker);
                 Some(epoch)
             }
             Err(error) => {
-                self.tell(&format!("worker {slot} cannot be started: {error}"));
+                let number = start.number();
+                self.tell(&format!("worker {number} cannot be started: {error}"));
                 let now = Instant::now();
                 let place = &mut self.slots[slot as usize];
                 place.has_failed = true;

@@ -70,7 +70,7 @@ impl Worker {
         let pid = libc::pid_t::try_from(child.id()).expect("the system has it in this type");
         let epoch = start.epoch;
         for (sink, pipe) in [(Sink::Stdout, spawned.stdout), (Sink::Stderr, spawned.stderr)] {
-            let prefix = format!("[{} {pid}] ", start.slot);
+            let prefix = format!("[{} {pid}] ", start.number());
             tokio::task::spawn_local(pass_on(Arc::clone(output), sink, pipe, prefix));
         }
         let control = Rc::new(spawned.control);

@@ -90,12 +90,12 @@ impl Running {
                 (Arc::clone(&roster), Arc::clone(&door), folder.path().to_path_buf());
             move || {
                 let starts = Mutex::new(0);
-                let make = move || -> Command {
+                let make = move || -> Result<Command, String> {
                     let mut starts = starts.lock().unwrap();
                     let mut command = command();
                     command.env(MODE, (wish.mode)(*starts));
                     *starts += 1;
-                    command
+                    Ok(command)
                 };
                 let plan = Plan {
                     workers: wish.workers,

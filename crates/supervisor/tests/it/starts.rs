@@ -56,7 +56,7 @@ fn a_loop_of_ends_is_told_and_others_serve_on() {
     let mode = |start| if start == 0 { "" } else { "fails" };
     let running = Running::start(Wish { mode, ..Wish::default() });
     until("one is ready", || running.roster.members().len() == 1);
-    until("the loop is told", || is_told(&["worker 1 ends again and again"]));
+    until("the loop is told", || is_told(&["worker 2 ends again and again"]));
     assert_eq!(running.get("/environment/ROOKERY_WORKER").text(), "0");
     running.ask(Request::Stop);
 }

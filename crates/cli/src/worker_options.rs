@@ -1,0 +1,181 @@
+//! `--workers`, and the options that go with it.
+
+use std::time::Duration;
+
+use clap::Arg;
+use clap::builder::NonEmptyStringValueParser;
+
+use crate::failure::Failure;
+use crate::limits::{bytes, time};
+use crate::settings::number;
+
+/// Workers past that are a mistake: each is an R, with its memory.
+const MOST: u64 = 1000;
+
+/// How several R processes serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Workers {
+    pub(crate) count: u32,
+    pub(crate) max_requests: Option<u64>,
+    pub(crate) max_age: Option<Duration>,
+    pub(crate) max_memory: Option<u64>,
+    pub(crate) request_timeout: Option<Duration>,
+    pub(crate) start_timeout: Duration,
+    pub(crate) drain: Duration,
+}
+
+/// What goes with `--workers`, and not without.
+const WITH_WORKERS: [&str; 6] =
+    ["max-requests", "max-age", "max-memory", "request-timeout", "start-timeout", "drain"];
+
+pub(crate) fn options() -> [Arg; 7] {
+    let option = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name(value).help(help).value_parser(NonEmptyStringValueParser::new())
+    };
+    [
+        option(
+            "workers",
+            "n",
+            "several R processes behind one address; auto: as many as there are processors",
+        ),
+        option("max-requests", "n", "a worker that has answered so many is replaced by a new one"),
+        option("max-age", "time", "a worker that is so old is replaced: 12h"),
+        option("max-memory", "size", "a worker that has so much memory of its own is replaced: 2GB"),
+        option(
+            "request-timeout",
+            "time",
+            "how long a worker may take for an answer: 504 then; for ever by default",
+        ),
+        option("start-timeout", "time", "how long a worker may take until it serves; 60s is the default"),
+        option("drain", "time", "how long what is in hand is waited for before the end; 60s is the default"),
+    ]
+}
+
+impl Workers {
+    /// Of what was given; `None` when that is one R.
+    ///
+    /// # Errors
+    /// When it is wrong.
+    pub(crate) fn of<'a>(given: impl Fn(&str) -> Option<&'a str>) -> Result<Option<Workers>, Failure> {
+        let count = match given("workers") {
+            None => 1,
+            Some("auto") => processors(),
+            Some(text) => match number(text) {
+                Some(count @ 1..=MOST) => count as u32,
+                _ => return Err(wrong("workers", "auto, or a number from 1 to 1000", text)),
+            },
+        };
+        if count == 1 {
+            // `--max-requests` and its like have nobody to start the next.
+            return match WITH_WORKERS.iter().find(|name| given(name).is_some()) {
+                Some(name) => {
+                    Err(Failure::CommandLine(format!("`--{name}` needs `--workers`, with 2 or more.")))
+                }
+                None => Ok(None),
+            };
+        }
+        let a_time = |name| match given(name) {
+            None => Ok(None),
+            Some(text) => match time(text) {
+                Some(time) => Ok(Some(time)),
+                None => Err(wrong(name, "a time, such as 30s, 5min or 12h", text)),
+            },
+        };
+        let max_requests = match given("max-requests") {
+            None => None,
+            Some(text) => match number(text) {
+                Some(count) if count > 0 => Some(count),
+                _ => return Err(wrong("max-requests", "a number from 1 on", text)),
+            },
+        };
+        let max_memory = match given("max-memory") {
+            None => None,
+            Some(text) => {
+                Some(bytes(text).ok_or_else(|| wrong("max-memory", "a size, such as 500MB or 2GB", text))?)
+            }
+        };
+        let minute = Duration::from_secs(60);
+        Ok(Some(Workers {
+            count,
+            max_requests,
+            max_age: a_time("max-age")?,
+            max_memory,
+            request_timeout: a_time("request-timeout")?,
+            start_timeout: a_time("start-timeout")?.unwrap_or(minute),
+            drain: a_time("drain")?.unwrap_or(minute),
+        }))
+    }
+}
+
+fn wrong(name: &str, what: &str, text: &str) -> Failure {
+    Failure::CommandLine(format!("`--{name}` must be {what}, not `{text}`."))
+}
+
+/// As many as platforms say, else as the process may use of the machine's: its control group and its affinity count.
+fn processors() -> u32 {
+    let told = std::env::var("WEB_CONCURRENCY").ok().and_then(|text| number(&text));
+    match told {
+        Some(count @ 1..=MOST) => count as u32,
+        _ => std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST as usize) as u32),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::said;
+
+    fn of(words: &[(&str, &'static str)]) -> Result<Option<Workers>, Failure> {
+        Workers::of(|name| words.iter().find(|(given, _)| *given == name).map(|(_, value)| *value))
+    }
+
+    #[test]
+    fn one_is_none() {
+        assert_eq!(of(&[]).unwrap(), None);
+        assert_eq!(of(&[("workers", "1")]).unwrap(), None);
+        let workers = of(&[("workers", "4")]).unwrap().unwrap();
+        assert_eq!((workers.count, workers.max_requests, workers.drain), (4, None, Duration::from_secs(60)));
+        let workers = of(&[
+            ("workers", "2"),
+            ("max-requests", "1000"),
+            ("max-age", "12h"),
+            ("max-memory", "1.5GB"),
+            ("drain", "500ms"),
+        ])
+        .unwrap()
+        .unwrap();
+        assert_eq!((workers.max_requests, workers.max_memory), (Some(1000), Some(1_500_000_000)));
+        assert_eq!(workers.max_age, Some(Duration::from_secs(12 * 3600)));
+        assert_eq!(workers.drain, Duration::from_millis(500));
+        assert!(processors() >= 1);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (words, says) in [
+            (&[("workers", "0")][..], "`--workers` must be auto, or a number from 1 to 1000, not `0`."),
+            (&[("workers", "1001")], "`--workers` must be auto, or a number from 1 to 1000, not `1001`."),
+            (&[("workers", "-1")], "`--workers` must be auto, or a number from 1 to 1000, not `-1`."),
+            (&[("drain", "5s")], "`--drain` needs `--workers`, with 2 or more."),
+            (&[("workers", "1"), ("max-age", "5s")], "`--max-age` needs `--workers`, with 2 or more."),
+            (
+                &[("workers", "2"), ("max-requests", "0")],
+                "`--max-requests` must be a number from 1 on, not `0`.",
+            ),
+            (
+                &[("workers", "2"), ("max-memory", "2s")],
+                "`--max-memory` must be a size, such as 500MB or 2GB, not `2s`.",
+            ),
+            (
+                &[("workers", "2"), ("drain", "-5s")],
+                "`--drain` must be a time, such as 30s, 5min or 12h, not `-5s`.",
+            ),
+            (
+                &[("workers", "2"), ("drain", "0")],
+                "`--drain` must be a time, such as 30s, 5min or 12h, not `0`.",
+            ),
+        ] {
+            assert_eq!(said(of(words)), says);
+        }
+    }
+}

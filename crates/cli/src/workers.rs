@@ -1,0 +1,184 @@
+//! Several R processes behind one address: this process is the server and their supervisor.
+
+use std::sync::{Arc, OnceLock};
+
+use rookery_server::tls::Tls;
+use rookery_server::{Listener, Notice, Redirect, Server, Site, SpoolFolder};
+use rookery_supervisor::{
+    Compression, Front, Outcome, Plan, PoolLimits, Recycle, Request, Roster, Times, open_files, pool,
+    supervise,
+};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::address::Address;
+use crate::command_line::Serve;
+use crate::failure::{Failure, say, tell};
+use crate::log::LogTo;
+use crate::r;
+use crate::signals::{Caught, Signals};
+use crate::target::Target;
+use crate::tls;
+use crate::worker_options::Workers;
+
+/// The second signal to end: the process ends by it.
+static SECOND: OnceLock<Caught> = OnceLock::new();
+
+/// Serves until a signal ends it.
+///
+/// # Errors
+/// When the address cannot be had, a file that was named not be used, or no worker becomes ready.
+pub(crate) fn serve(
+    workers: &Workers,
+    asked: &Serve,
+    target: &Target,
+    address: &Address,
+    beside: Option<&Address>,
+    log: &LogTo,
+) -> Result<(), Failure> {
+    let signals = Signals::watch().map_err(|error| {
+        Failure::Serving(format!("The thread that waits for signals cannot be started: {error}."))
+    })?;
+    // Looked for once, and said at once when it is not there.
+    r::worker(asked, target, address)?;
+    let files = open_files();
+    let tls = asked.tls.as_ref().map(tls::open).transpose()?;
+    let settings = asked.settings.with_environment()?;
+    let mut config = settings.config;
+    if let Some(time) = workers.request_timeout {
+        config.limits.request_time = time;
+    }
+    let limits = PoolLimits {
+        queue: config.queue.requests,
+        stream_bytes: config.queue.stream_bytes,
+        compression: asked.settings.ws_compression.filter(|it| it.level > 0).map(|it| Compression {
+            level: it.level,
+            threshold: usize::try_from(it.threshold).unwrap_or(usize::MAX),
+            keeps_window: it.takeover,
+        }),
+        ..PoolLimits::default()
+    };
+    let roster = Arc::new(Roster::default());
+    let server = Server::with_application(config, pool(Arc::clone(&roster), limits));
+    let log = log.open(asked.format)?;
+    server.set_access_log(log.clone());
+    // What is between a client and one port is between it and the other.
+    let of_both = || Site {
+        proxies: settings.proxies.clone(),
+        proxy_protocol: settings.proxy_protocol,
+        notice: Notice(tell),
+        ..Site::default()
+    };
+    let site = Site {
+        tls: tls.clone(),
+        spool: Arc::new(SpoolFolder::new(settings.spool_folder, tell)),
+        tells_request_id: asked.settings.request_id_header.unwrap_or(true),
+        ..of_both()
+    };
+    let listener = address.listen(&server, site)?;
+    let port = listener.local_addr().map(|local| local.port());
+    let redirect = match (beside, &tls, port) {
+        (Some(beside), Some(tls), Some(port)) => {
+            let redirect = Some(Arc::new(Redirect { tls: tls.clone(), port }));
+            Some(beside.listen(&server, Site { redirect, ..of_both() })?)
+        }
+        _ => None,
+    };
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let door = Door {
+        listeners: redirect.into_iter().chain([listener]).collect(),
+        greeting: format!(
+            "rookery {}: {} with {} workers\nServing on {} (Ctrl-C stops)",
+            env!("CARGO_PKG_VERSION"),
+            target.path.display(),
+            workers.count,
+            address.shown(port, scheme)
+        ),
+    };
+    let (ask, asks) = unbounded_channel();
+    let pass_on = std::thread::Builder::new().name("rookery-asked".to_owned());
+    pass_on
+        .spawn(move || pass_signals_on(&signals, tls.as_ref(), &ask))
+        .map_err(|error| Failure::Serving(format!("A thread cannot be started: {error}.")))?;
+    let outcome = supervise(plan(workers, asked, target, address, files), roster, asks, &door);
+    if SECOND.get().is_none() {
+        door.listeners.into_iter().for_each(Listener::stop);
+    }
+    server.set_access_log(None);
+    if let Some(log) = log {
+        log.close();
+    }
+    if let Some(caught) = SECOND.get() {
+        caught.die();
+    }
+    match outcome {
+        Ok(Outcome::Stopped) => Ok(()),
+        Ok(Outcome::NeverReady) => Err(Failure::NeverReady),
+        Err(error) => Err(Failure::Serving(format!("Workers cannot be started: {error}."))),
+    }
+}
+
+fn plan(
+    workers: &Workers,
+    asked: &Serve,
+    target: &Target,
+    address: &Address,
+    files: Option<libc::rlimit>,
+) -> Plan {
+    let (asked, target, address) = (asked.clone(), target.clone(), address.clone());
+    Plan {
+        workers: workers.count,
+        command: Box::new(move || r::worker(&asked, &target, &address).map_err(Failure::message)),
+        folder: std::env::temp_dir(),
+        files,
+        times: Times { start: workers.start_timeout, drain: workers.drain, ..Times::default() },
+        recycle: Recycle { requests: workers.max_requests, age: workers.max_age, memory: workers.max_memory },
+        tell,
+    }
+}
+
+/// What clients come to.
+struct Door {
+    listeners: Vec<Listener>,
+    greeting: String,
+}
+
+impl Front for Door {
+    fn ready(&self) {
+        say(&self.greeting);
+    }
+
+    fn drain(&self) {
+        self.listeners.iter().for_each(Listener::drain);
+        let left = self.connections();
+        if left > 0 {
+            let what = if left == 1 { "connection is" } else { "connections are" };
+            say(&format!("Stopping: {left} {what} being finished. A second signal ends at once."));
+        }
+    }
+
+    fn connections(&self) -> usize {
+        self.listeners.iter().map(Listener::connections).sum()
+    }
+}
+
+/// A SIGHUP that was sent has all workers replaced, and certificates read anew; any other signal ends it.
+fn pass_signals_on(signals: &Signals, tls: Option<&Tls>, ask: &UnboundedSender<Request>) {
+    let mut is_stopping = false;
+    while let Some(caught) = signals.next() {
+        let asked = if caught.asks_for_reload() && !is_stopping {
+            if let Some(tls) = tls {
+                tls::reload(tls);
+            }
+            Request::Reload
+        } else {
+            if std::mem::replace(&mut is_stopping, true) {
+                // A third finds this told.
+                let _ = SECOND.set(caught);
+            }
+            Request::Stop
+        };
+        if ask.send(asked).is_err() {
+            return;
+        }
+    }
+}
