@@ -22,13 +22,22 @@ pub(crate) struct Workers {
     pub(crate) request_timeout: Option<Duration>,
     pub(crate) start_timeout: Duration,
     pub(crate) drain: Duration,
+    pub(crate) sticky: Sticky,
+}
+
+/// Whether clients come back to the worker that they began with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sticky {
+    Auto,
+    None,
+    Cookie,
 }
 
 /// What goes with `--workers`, and not without.
-const WITH_WORKERS: [&str; 6] =
-    ["max-requests", "max-age", "max-memory", "request-timeout", "start-timeout", "drain"];
+const WITH_WORKERS: [&str; 7] =
+    ["max-requests", "max-age", "max-memory", "request-timeout", "start-timeout", "drain", "sticky"];
 
-pub(crate) fn options() -> [Arg; 7] {
+pub(crate) fn options() -> [Arg; 8] {
     let option = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help).value_parser(NonEmptyStringValueParser::new())
     };
@@ -47,6 +56,7 @@ pub(crate) fn options() -> [Arg; 7] {
             "how long a worker may take for an answer: 504 then; for ever by default",
         ),
         option("start-timeout", "time", "how long a worker may take until it serves; 60s is the default"),
+        option("sticky", "how", "whether clients come back to their worker: auto (for Shiny), cookie, none"),
         option("drain", "time", "how long what is in hand is waited for before the end; 60s is the default"),
     ]
 }
@@ -103,6 +113,12 @@ impl Workers {
             request_timeout: a_time("request-timeout")?,
             start_timeout: a_time("start-timeout")?.unwrap_or(minute),
             drain: a_time("drain")?.unwrap_or(minute),
+            sticky: match given("sticky") {
+                None | Some("auto") => Sticky::Auto,
+                Some("none") => Sticky::None,
+                Some("cookie") => Sticky::Cookie,
+                Some(text) => return Err(wrong("sticky", "auto, none or cookie", text)),
+            },
         }))
     }
 }
@@ -158,6 +174,7 @@ mod tests {
             (&[("workers", "-1")], "`--workers` must be auto, or a number from 1 to 1000, not `-1`."),
             (&[("drain", "5s")], "`--drain` needs `--workers`, with 2 or more."),
             (&[("workers", "1"), ("max-age", "5s")], "`--max-age` needs `--workers`, with 2 or more."),
+            (&[("workers", "2"), ("sticky", "yes")], "`--sticky` must be auto, none or cookie, not `yes`."),
             (
                 &[("workers", "2"), ("max-requests", "0")],
                 "`--max-requests` must be a number from 1 on, not `0`.",

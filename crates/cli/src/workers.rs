@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use rookery_server::tls::Tls;
 use rookery_server::{Listener, Notice, Redirect, Server, Site, SpoolFolder};
 use rookery_supervisor::{
-    Compression, Front, Outcome, Plan, PoolLimits, Recycle, Request, Roster, Times, open_files, pool,
+    Compression, Front, Outcome, Plan, PoolLimits, Recycle, Request, Roster, Sticky, Times, open_files, pool,
     supervise,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -18,7 +18,7 @@ use crate::r;
 use crate::signals::{Caught, Signals};
 use crate::target::Target;
 use crate::tls;
-use crate::worker_options::Workers;
+use crate::worker_options::{self, Workers};
 
 /// The second signal to end: the process ends by it.
 static SECOND: OnceLock<Caught> = OnceLock::new();
@@ -50,6 +50,11 @@ pub(crate) fn serve(
     let limits = PoolLimits {
         queue: config.queue.requests,
         stream_bytes: config.queue.stream_bytes,
+        sticky: match workers.sticky {
+            worker_options::Sticky::Auto => Sticky::Auto,
+            worker_options::Sticky::None => Sticky::None,
+            worker_options::Sticky::Cookie => Sticky::Cookie,
+        },
         compression: asked.settings.ws_compression.filter(|it| it.level > 0).map(|it| Compression {
             level: it.level,
             threshold: usize::try_from(it.threshold).unwrap_or(usize::MAX),

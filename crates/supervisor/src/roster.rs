@@ -2,7 +2,7 @@
 //! looks.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rookery_worker::Scoreboard;
@@ -34,6 +34,7 @@ pub struct Member {
     /// What its R has done.
     pub board: Scoreboard,
     standing: AtomicU8,
+    is_sticky: AtomicBool,
     /// Of the pool.
     pub(crate) load: Load,
 }
@@ -53,7 +54,18 @@ impl Member {
     /// A worker that is ready.
     pub fn new(slot: u32, epoch: u64, socket: PathBuf, board: Scoreboard) -> Arc<Member> {
         let standing = AtomicU8::new(Standing::Ready as u8);
-        Arc::new(Member { slot, epoch, socket, board, standing, load: Load::default() })
+        let is_sticky = AtomicBool::new(false);
+        Arc::new(Member { slot, epoch, socket, board, standing, is_sticky, load: Load::default() })
+    }
+
+    /// Its app keeps something for each client, between requests.
+    pub fn set_sticky(&self, is_sticky: bool) {
+        self.is_sticky.store(is_sticky, Ordering::Relaxed);
+    }
+
+    /// Whether its app does.
+    pub fn is_sticky(&self) -> bool {
+        self.is_sticky.load(Ordering::Relaxed)
     }
 
     /// Whether it is given requests.

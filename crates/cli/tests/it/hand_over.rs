@@ -9,12 +9,12 @@ use std::process::Command;
 use crate::support::{Running, executable, folder};
 
 /// A package folder with the program in it, and a folder with an `R` that says how it was called.
-struct Installed {
+pub(crate) struct Installed {
     root: tempfile::TempDir,
 }
 
 impl Installed {
-    fn new() -> Installed {
+    pub(crate) fn new() -> Installed {
         let root = folder(&[
             ("lib of r/rookery/serve/cli.R", ""),
             ("lib of r/rookery/compat/httpuv/DESCRIPTION", ""),
@@ -36,13 +36,23 @@ impl Installed {
         self.root.path().join("lib of r/rookery")
     }
 
-    fn program(&self) -> PathBuf {
+    /// Where its `R` is.
+    pub(crate) fn r(&self) -> PathBuf {
+        self.root.path().join("bin/R")
+    }
+
+    pub(crate) fn program(&self) -> PathBuf {
         self.package().join("exec/rookery")
     }
 
-    fn run(&self, command: &mut Command) -> (Option<i32>, String, String) {
+    /// Has its `R` be the one that is found.
+    pub(crate) fn on_path<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let path = format!("{}:/usr/bin:/bin", self.root.path().join("bin").display());
-        let mut it = Running::start(command.env("PATH", path).env_remove("R_LIBS"));
+        command.env("PATH", path).env_remove("R_LIBS")
+    }
+
+    pub(crate) fn run(&self, command: &mut Command) -> (Option<i32>, String, String) {
+        let mut it = Running::start(self.on_path(command));
         let (status, out) = it.end();
         (status.code(), out, std::mem::take(&mut it.said))
     }

@@ -4,3 +4,5 @@ mod hand_over;
 mod pebble;
 mod site;
 mod support;
+#[cfg(target_os = "linux")]
+mod workers;

@@ -16,6 +16,8 @@ pub(super) enum Refusal {
     Died,
     /// The worker's answer is none: 502.
     Unreadable,
+    /// It asks for something that has gone with its worker: 404.
+    Gone,
     /// It cannot be sent on: 500.
     Unsendable,
 }
@@ -27,6 +29,7 @@ impl Refusal {
             Refusal::Returned => "503 Service Unavailable: workers ended before they began with it\n",
             Refusal::Died => "502 Bad Gateway: the worker ended before it had answered\n",
             Refusal::Unreadable => "502 Bad Gateway: the worker's answer could not be read\n",
+            Refusal::Gone => "404 Not Found: the session has ended\n",
             Refusal::Unsendable => "500 Internal Server Error\n",
         }
     }
@@ -66,6 +69,7 @@ mod tests {
             (Refusal::Returned, "*/*", 503, true),
             (Refusal::Died, "text/event-stream", 502, false),
             (Refusal::Unreadable, "*/*", 502, false),
+            (Refusal::Gone, "*/*", 404, false),
             (Refusal::Unsendable, "*/*", 500, false),
         ] {
             let mut exchange = Exchange::new();

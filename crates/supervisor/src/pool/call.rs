@@ -46,14 +46,18 @@ impl Call<'_> {
         let ticket = self.held.ticket();
         let failure = if waiting.exchange.is_upgrade() {
             match self.open(&waiting.exchange).await {
-                Ok(opened) => return self.pass_on_opened(waiting.exchange, opened).await,
+                Ok(opened) => {
+                    let cookie = self.cookie(&waiting);
+                    return self.pass_on_opened(waiting.exchange, opened, cookie).await;
+                }
                 Err(failure) => failure,
             }
         } else {
             match self.send(&waiting.exchange).await {
                 Ok((connection, response)) => {
                     self.has_answered();
-                    if reply::pass_on(self.state, waiting.exchange, response).await == Passed::Whole {
+                    let cookie = self.cookie(&waiting);
+                    if reply::pass_on(self.state, waiting.exchange, response, cookie).await == Passed::Whole {
                         self.worker.keep(connection);
                     }
                     return;
@@ -94,18 +98,29 @@ impl Call<'_> {
         Ok(connection::open_websocket(self.worker, request).await?)
     }
 
-    async fn pass_on_opened(&self, exchange: Box<Exchange>, opened: connection::Opened) {
+    async fn pass_on_opened(
+        &self,
+        exchange: Box<Exchange>,
+        opened: connection::Opened,
+        cookie: Option<String>,
+    ) {
         self.has_answered();
         match opened {
             connection::Opened::WebSocket(response, socket, rest) => {
-                relay::start(self.state, self.worker, exchange, &response, socket, &rest);
+                let accepted = relay::Accepted { response, socket, rest, cookie };
+                relay::start(self.state, self.worker, exchange, accepted);
             }
             connection::Opened::Refused(response, connection) => {
-                if reply::pass_on(self.state, exchange, response).await == Passed::Whole {
+                if reply::pass_on(self.state, exchange, response, cookie).await == Passed::Whole {
                     self.worker.keep(connection);
                 }
             }
         }
+    }
+
+    /// What tells the client which worker it came to, if it is told.
+    fn cookie(&self, waiting: &Waiting) -> Option<String> {
+        waiting.tells.then(|| self.state.cookie(self.worker, waiting.exchange.is_https()))
     }
 
     fn has_answered(&self) {

@@ -20,6 +20,7 @@ mod reply;
 mod request;
 mod request_body;
 mod state;
+mod sticky;
 mod worker;
 
 use std::collections::VecDeque;
@@ -32,6 +33,7 @@ use rookery_server::{Application, MakeApplication};
 
 use crate::roster::Roster;
 use state::State;
+pub use sticky::Sticky;
 
 /// Bounds of what waits.
 #[derive(Debug, Clone)]
@@ -46,6 +48,8 @@ pub struct PoolLimits {
     pub ahead: usize,
     /// Bytes of one reply that may wait to be written. Default 16 MiB, as one process has it.
     pub stream_bytes: usize,
+    /// Whether clients come back to their worker.
+    pub sticky: Sticky,
     /// How messages to clients are compressed, of those that take part; between us and workers they are not. Default: not at all.
     pub compression: Option<Compression>,
 }
@@ -58,6 +62,7 @@ impl Default for PoolLimits {
             in_flight: 64,
             ahead: 0,
             stream_bytes: 16 << 20,
+            sticky: Sticky::Auto,
             compression: None,
         }
     }

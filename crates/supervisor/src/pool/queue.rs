@@ -1,7 +1,7 @@
 //! Requests that wait for a worker, the oldest first.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rookery_exchange::Exchange;
 
@@ -12,6 +12,8 @@ pub(super) struct Waiting {
     pub(super) since: Instant,
     /// How often it has come back from a worker that had not begun it.
     pub(super) returns: u32,
+    /// Whether its client is told which worker it came to.
+    pub(super) tells: bool,
 }
 
 /// See the module.
@@ -26,8 +28,23 @@ impl Queue {
         if self.is_full(most) {
             return Err(exchange);
         }
-        self.waiting.push_back(Waiting { exchange, since: Instant::now(), returns: 0 });
+        self.waiting.push_back(Waiting { exchange, since: Instant::now(), returns: 0, tells: false });
         Ok(())
+    }
+
+    /// Puts one behind the others that was taken before.
+    pub(super) fn push_back(&mut self, waiting: Waiting) {
+        self.waiting.push_back(waiting);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes out those that have waited for so long, which are in front.
+    pub(super) fn take_overdue(&mut self, time: Duration) -> Vec<Waiting> {
+        let overdue = self.waiting.iter().take_while(|waiting| waiting.since.elapsed() >= time).count();
+        self.waiting.drain(..overdue).collect()
     }
 
     pub(super) fn is_full(&self, most: usize) -> bool {

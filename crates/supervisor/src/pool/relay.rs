@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use http::{HeaderValue, Response};
 use hyper::body::Incoming;
 use rookery_exchange::{Backlog, Command, Exchange, MessageKind, Payload, SocketId};
@@ -64,15 +65,19 @@ pub(super) fn key() -> HeaderValue {
     HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("AAAAAAAAAAAAAAAAAAAAAA=="))
 }
 
-/// Accepts the client's half, as the worker has accepted its own, and passes messages on from now on.
-pub(super) fn start(
-    state: &Rc<State>,
-    worker: &Rc<Worker>,
-    mut exchange: Box<Exchange>,
-    response: &Response<Incoming>,
-    socket: UnixStream,
-    rest: &[u8],
-) {
+/// A WebSocket that the worker has accepted.
+pub(super) struct Accepted {
+    pub(super) response: Response<Incoming>,
+    pub(super) socket: UnixStream,
+    /// What was read behind the head.
+    pub(super) rest: Bytes,
+    /// What tells the client which worker it came to.
+    pub(super) cookie: Option<String>,
+}
+
+/// Accepts the client's half, and passes messages on from now on.
+pub(super) fn start(state: &Rc<State>, worker: &Rc<Worker>, mut exchange: Box<Exchange>, accepted: Accepted) {
+    let Accepted { response, socket, rest, cookie } = accepted;
     let config = Config {
         // The worker's app may send what it likes, and the client's limits are the server's own.
         limits: DecoderLimits { message: u64::MAX, ..DecoderLimits::default() },
@@ -97,9 +102,10 @@ pub(super) fn start(
     if let Some(compression) = state.limits.compression {
         exchange.reply_mut().set_compression(compression);
     }
-    write_headers(&mut exchange, response.headers());
+    write_headers(&mut exchange, response.headers(), cookie);
     state.add_relay(relay.socket, Rc::clone(&relay));
     state.respond(exchange);
+    worker.has_come();
     worker.member.load.sessions.fetch_add(1, Ordering::Relaxed);
     let (state, worker) = (Rc::clone(state), Rc::clone(worker));
     tokio::task::spawn_local(async move {

@@ -59,10 +59,11 @@ pub(super) async fn pass_on(
     state: &Rc<State>,
     mut exchange: Box<Exchange>,
     response: Response<Incoming>,
+    cookie: Option<String>,
 ) -> Passed {
     let (head, body) = response.into_parts();
     exchange.begin_reply(head.status.as_u16());
-    write_headers(&mut exchange, &head.headers);
+    write_headers(&mut exchange, &head.headers, cookie);
     match body.size_hint().exact() {
         Some(0) => state.respond(exchange),
         Some(len) if len <= WHOLE => match collect(body, len).await {
@@ -82,14 +83,28 @@ pub(super) async fn pass_on(
     Passed::Whole
 }
 
-/// Writes the headers that are the client's.
-pub(super) fn write_headers(exchange: &mut Exchange, headers: &HeaderMap) {
+/// Writes the headers that are the client's, and the cookie of its worker: not into what a cache would give to everybody.
+pub(super) fn write_headers(exchange: &mut Exchange, headers: &HeaderMap, cookie: Option<String>) {
+    if let Some(cookie) = cookie.filter(|_| !is_for_all(headers)) {
+        // It has digits and words of ours.
+        let _ = exchange.push_reply_header(b"Set-Cookie", cookie.as_bytes());
+    }
     for (name, value) in headers {
         if !NEIGHBOURS.contains(&name.as_str()) {
             // hyper has read it: it is one.
             let _ = exchange.push_reply_header(name.as_str().as_bytes(), value.as_bytes());
         }
     }
+}
+
+/// Whether a reply is for caches that many share (RFC 9111, 5.2.2).
+fn is_for_all(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(http::header::CACHE_CONTROL).iter();
+    let mut words = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    words.any(|word| {
+        let name = word.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii();
+        name.eq_ignore_ascii_case(b"public") || name.eq_ignore_ascii_case(b"s-maxage")
+    })
 }
 
 async fn next(body: &mut Incoming) -> Option<Result<Bytes, hyper::Error>> {

@@ -7,6 +7,7 @@ use rookery_exchange::Exchange;
 use rookery_worker::{CALL_HEADER, Call, Client, Ticket};
 
 use super::request_body::RequestBody;
+use super::sticky::without_ours;
 
 /// Headers that are between two neighbours, and those that say how a message is framed (RFC 9110, 7.6.1): the way to the worker has
 /// its own. `Proxy` is nobody's, and would be taken for an address (httpoxy).
@@ -88,7 +89,13 @@ fn headers(exchange: &Exchange, ticket: Ticket) -> Result<HeaderMap, Unsendable>
         if is_neighbours || (is_named(header.name) && header.name != b"host") {
             continue;
         }
-        values.put_slice(header.value);
+        let others = if header.name == b"cookie" { without_ours(header.value) } else { None };
+        match &others {
+            // The cookie that names the worker is between the client and us as well.
+            Some(others) if others.is_empty() => continue,
+            Some(others) => values.put_slice(others),
+            None => values.put_slice(header.value),
+        }
         let name = HeaderName::from_bytes(header.name).map_err(|_| Unsendable)?;
         headers.insert(name, value(values.split().freeze())?);
     }
@@ -155,7 +162,7 @@ mod tests {
                 ("expect", "100-continue"),
                 ("proxy", "http://evil"),
                 ("rookery-call", "1 - https 10.0.0.1:1 - forged - -"),
-                ("cookie", "a=b; c=d"),
+                ("cookie", "a=b; rookery=theirs; c=d"),
             ],
         );
         let request = request(&exchange, ticket(3)).unwrap();
@@ -163,6 +170,7 @@ mod tests {
         let mut names: Vec<_> = request.headers().keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["cookie", "host", CALL_HEADER, "x-theirs"]);
+        assert_eq!(request.headers()["cookie"], "a=b; c=d");
         let call = Call::parse(request.headers()[CALL_HEADER].as_bytes()).unwrap();
         assert_eq!((call.ticket, call.is_https), (Some(ticket(3)), false));
         assert_eq!((call.remote, call.id.map(|id| id.len())), (exchange.remote(), Some(32)));

@@ -14,6 +14,7 @@ use super::call;
 use super::queue::{Queue, Waiting};
 use super::relay::Relay;
 use super::reply::Outlet;
+use super::sticky::{self, Asks, Keys, Named, Sticky, Way};
 use super::worker::Worker;
 use crate::roster::{Roster, Standing};
 
@@ -37,6 +38,7 @@ pub(super) struct State {
     commands: RefCell<VecDeque<Command>>,
     events: Cell<u64>,
     buffers: RefCell<Vec<Vec<u8>>>,
+    keys: Keys,
     queue: RefCell<Queue>,
     workers: RefCell<Vec<Rc<Worker>>>,
     choices: Cell<u64>,
@@ -68,6 +70,7 @@ impl State {
             commands: RefCell::default(),
             events: Cell::new(0),
             buffers: RefCell::default(),
+            keys: Keys::new(),
             queue: RefCell::default(),
             workers: RefCell::default(),
             choices: Cell::new(0),
@@ -102,9 +105,19 @@ impl State {
 
     /// Gives what waits to workers that can begin with it.
     pub(super) fn assign(self: &Rc<Self>) {
+        let is_sticky = self.is_sticky();
+        if is_sticky {
+            self.feed();
+        }
         loop {
             let Some(mut waiting) = self.next() else { return };
-            match self.choose() {
+            if is_sticky {
+                match self.send_on_its_way(waiting) {
+                    None => continue,
+                    Some(back) => waiting = back,
+                }
+            }
+            match if is_sticky { None } else { self.choose() } {
                 Some((worker, held)) => call::start(self, worker, held, waiting),
                 None if waiting.since.elapsed() >= self.limits.queue_time => {
                     Refusal::NoWorker.answer(&mut waiting.exchange);
@@ -141,6 +154,105 @@ impl State {
         Some((Rc::clone(worker), worker.begin()?))
     }
 
+    // ---- clients that come back ----
+
+    /// Whether clients come back to the worker that they began with.
+    fn is_sticky(&self) -> bool {
+        match self.limits.sticky {
+            Sticky::Auto => self.workers.borrow().iter().any(|worker| worker.member.is_sticky()),
+            Sticky::None => false,
+            Sticky::Cookie => true,
+        }
+    }
+
+    /// Gives a request to the worker that it has to come to. It comes back when there is none yet.
+    fn send_on_its_way(self: &Rc<Self>, mut waiting: Waiting) -> Option<Waiting> {
+        let named = waiting.exchange.header(b"cookie").and_then(|cookies| self.keys.read(cookies));
+        let named = named.and_then(|named| self.worker_of(named));
+        let is_shiny = self.workers.borrow().iter().any(|worker| worker.member.is_sticky());
+        let asks = sticky::asks(&waiting.exchange, is_shiny);
+        let worker = match sticky::way(asks, named.as_ref().map(|worker| worker.member.standing())) {
+            Way::There => named?,
+            Way::Fewest { tells } => {
+                let Some(worker) = self.fewest() else { return Some(waiting) };
+                waiting.tells = tells;
+                if asks == Asks::Page {
+                    worker.reserve();
+                }
+                worker
+            }
+            Way::Gone => {
+                Refusal::Gone.answer(&mut waiting.exchange);
+                self.respond(waiting.exchange);
+                return None;
+            }
+        };
+        if worker.queue.borrow().is_full(self.limits.queue) {
+            Refusal::NoWorker.answer(&mut waiting.exchange);
+            self.respond(waiting.exchange);
+            return None;
+        }
+        worker.queue.borrow_mut().push_back(waiting);
+        self.feed_one(&worker);
+        None
+    }
+
+    fn worker_of(&self, named: Named) -> Option<Rc<Worker>> {
+        let workers = self.workers.borrow();
+        let is_it = |worker: &&Rc<Worker>| {
+            worker.member.epoch == u64::from(named.epoch) && worker.member.slot == u32::from(named.slot)
+        };
+        workers.iter().find(is_it).cloned()
+    }
+
+    /// The worker with the fewest sessions.
+    fn fewest(&self) -> Option<Rc<Worker>> {
+        let workers = self.workers.borrow();
+        let ready = workers.iter().filter(|worker| worker.member.standing() == Standing::Ready);
+        let worker = ready.min_by_key(|worker| worker.sessions())?;
+        self.choices.set(self.choices.get() + 1);
+        worker.chosen.set(self.choices.get());
+        Some(Rc::clone(worker))
+    }
+
+    /// The cookie by which a client comes back to a worker.
+    pub(super) fn cookie(&self, worker: &Worker, is_https: bool) -> String {
+        // Of slots there are 1,000 at the most, and nobody starts four thousand million workers.
+        let named = Named { slot: worker.member.slot as u16, epoch: worker.member.epoch as u32 };
+        self.keys.set_cookie(named, is_https)
+    }
+
+    /// Gives workers what waits for each of them.
+    fn feed(self: &Rc<Self>) {
+        let workers = self.workers.borrow().clone();
+        for worker in &workers {
+            self.feed_one(worker);
+        }
+    }
+
+    fn feed_one(self: &Rc<Self>, worker: &Rc<Worker>) {
+        let overdue = worker.queue.borrow_mut().take_overdue(self.limits.queue_time);
+        for mut waiting in overdue {
+            Refusal::NoWorker.answer(&mut waiting.exchange);
+            self.respond(waiting.exchange);
+        }
+        while worker.has_place(&self.limits) {
+            let Some(waiting) = worker.queue.borrow_mut().pop() else { return };
+            if waiting.exchange.is_departed() {
+                self.respond(waiting.exchange);
+                continue;
+            }
+            let Some(held) = worker.begin() else {
+                worker.queue.borrow_mut().push_front(waiting);
+                return;
+            };
+            call::start(self, Rc::clone(worker), held, waiting);
+        }
+        if !worker.queue.borrow().is_empty() {
+            self.look_again();
+        }
+    }
+
     /// Looks again in a while, since requests wait.
     fn look_again(self: &Rc<Self>) {
         if self.is_looking.replace(true) {
@@ -166,6 +278,10 @@ impl State {
             let is_there = members.iter().any(|member| member.epoch == worker.member.epoch);
             if !is_there {
                 worker.let_go();
+                // What it has not been sent goes another way.
+                while let Some(waiting) = worker.queue.borrow_mut().pop() {
+                    self.queue.borrow_mut().push_back(waiting);
+                }
             }
             is_there
         });

@@ -1,6 +1,7 @@
 //! A worker as the pool sees it: what it has been sent, and whether its R can begin with more.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,6 +11,7 @@ use rookery_worker::{Held, Ticket, Tickets, now};
 
 use super::PoolLimits;
 use super::connection::Connection;
+use super::queue::Queue;
 use crate::roster::{Member, Standing};
 
 /// Work that a worker may have ahead, beside what its R does: so that R need not wait for the next request to be handed over, which
@@ -18,6 +20,9 @@ const AHEAD: Duration = Duration::from_millis(1);
 
 /// Connections that are kept for the next requests: more are needed only for replies that take long.
 const KEPT_CONNECTIONS: usize = 64;
+
+/// How long a page's WebSocket is awaited, as Shiny Server has it: a page may bring many scripts.
+const RESERVED: Duration = Duration::from_secs(45);
 
 /// A worker that is not known to be slow.
 const FIRST_GUESS: Duration = Duration::from_millis(5);
@@ -31,6 +36,10 @@ pub(super) struct Worker {
     unanswered: RefCell<Vec<Ticket>>,
     connections: RefCell<Vec<Connection>>,
     pace: Cell<Pace>,
+    /// Requests that only it can answer.
+    pub(super) queue: RefCell<Queue>,
+    /// Pages that it was given whose WebSocket has not come, each until when that is awaited.
+    reserved: RefCell<VecDeque<Instant>>,
     /// Which choice it was last, for turns among equals.
     pub(super) chosen: Cell<u64>,
 }
@@ -58,6 +67,8 @@ impl Worker {
             unanswered: RefCell::default(),
             connections: RefCell::default(),
             pace: Cell::new(Pace { mean: FIRST_GUESS, answered: None }),
+            queue: RefCell::default(),
+            reserved: RefCell::default(),
             chosen: Cell::new(0),
         })
     }
@@ -123,6 +134,34 @@ impl Worker {
     /// A request has been dealt with, its reply's body included.
     pub(super) fn end(&self) {
         self.member.load.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    // ---- sessions ----
+
+    /// A page has been asked for, whose session will be its.
+    pub(super) fn reserve(&self) {
+        self.reserved.borrow_mut().push_back(Instant::now() + RESERVED);
+    }
+
+    /// The WebSocket of a page has come.
+    pub(super) fn has_come(&self) {
+        self.reserved.borrow_mut().pop_front();
+    }
+
+    /// Its sessions, those to come among them, its requests, and when it was chosen last: the least is the best for a new one.
+    pub(super) fn sessions(&self) -> (usize, usize, u64) {
+        let mut reserved = self.reserved.borrow_mut();
+        let now = Instant::now();
+        while reserved.front().is_some_and(|until| *until <= now) {
+            reserved.pop_front();
+        }
+        let open = self.member.load.sessions.load(Ordering::Relaxed);
+        (open + reserved.len(), self.unanswered.borrow().len(), self.chosen.get())
+    }
+
+    /// Whether it may be given another request.
+    pub(super) fn has_place(&self, limits: &PoolLimits) -> bool {
+        self.unanswered.borrow().len() < limits.in_flight
     }
 
     // ---- connections ----

@@ -172,7 +172,8 @@ impl<'a> Supervisor<'a> {
     fn hear(&mut self, epoch: u64, message: Message) {
         let Some(worker) = self.workers.get_mut(&epoch) else { return };
         match message {
-            Message::Ready { .. } if matches!(worker.phase, Phase::Starting { .. }) => {
+            Message::Ready { is_sticky, .. } if matches!(worker.phase, Phase::Starting { .. }) => {
+                worker.member.set_sticky(is_sticky);
                 worker.phase = Phase::Ready;
                 self.is_ready(epoch);
             }

@@ -213,9 +213,13 @@ impl Client {
     // ---- WebSockets ----
 
     pub(crate) fn upgrade(&mut self, path: &str) -> Reply {
+        self.upgrade_with(path, "")
+    }
+
+    pub(crate) fn upgrade_with(&mut self, path: &str, headers: &str) -> Reply {
         self.send(format!(
             "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n{headers}\r\n"
         ));
         self.reply("GET")
     }

@@ -10,3 +10,4 @@ mod retrying;
 mod running;
 mod sockets;
 mod starts;
+mod stickiness;

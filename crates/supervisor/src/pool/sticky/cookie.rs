@@ -1,0 +1,229 @@
+//! The cookie that names a worker. It is signed, so that nobody aims what he sends at one R; it is no proof of who somebody is.
+//!
+//! Its value is 36 bytes in base64url: version, number of the key, 8 bytes that stand for this supervisor, slot, start, time, and 16 bytes of
+//! HMAC-SHA-256 over the others.
+
+use std::time::SystemTime;
+
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
+
+/// The cookie's name; over HTTPS the one that no other host's page can set.
+const NAME: &str = "rookery";
+const HOST_NAME: &str = "__Host-rookery";
+
+const VERSION: u8 = 1;
+
+/// Bytes that are signed, and of the signature.
+const SIGNED: usize = 20;
+const SIGNATURE: usize = 16;
+
+/// Characters of a value.
+const TEXT: usize = (SIGNED + SIGNATURE) / 3 * 4;
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// The worker that a cookie names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::pool) struct Named {
+    pub(in crate::pool) slot: u16,
+    pub(in crate::pool) epoch: u32,
+}
+
+/// What cookies are signed with: made at the start, since sessions end with the supervisor.
+#[derive(Debug)]
+pub(in crate::pool) struct Keys {
+    key: hmac::Key,
+    instance: [u8; 8],
+}
+
+impl Keys {
+    /// New ones.
+    ///
+    /// # Panics
+    /// When the system has no randomness: a cookie that anybody could sign is no better than none.
+    pub(in crate::pool) fn new() -> Keys {
+        let random = SystemRandom::new();
+        let mut instance = [0; 8];
+        random.fill(&mut instance).expect("the system's randomness");
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &random).expect("the system's randomness");
+        Keys { key, instance }
+    }
+
+    /// The value of `Set-Cookie` for clients of a worker.
+    pub(in crate::pool) fn set_cookie(&self, named: Named, is_https: bool) -> String {
+        let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let value = self.value(named, time.map_or(0, |time| time.as_secs() as u32));
+        let value = String::from_utf8_lossy(&value);
+        if is_https {
+            format!("{HOST_NAME}={value}; Path=/; HttpOnly; Secure; SameSite=Lax")
+        } else {
+            format!("{NAME}={value}; Path=/; HttpOnly; SameSite=Lax")
+        }
+    }
+
+    fn value(&self, named: Named, time: u32) -> [u8; TEXT] {
+        let mut bytes = [0; SIGNED + SIGNATURE];
+        bytes[0] = VERSION;
+        bytes[2..10].copy_from_slice(&self.instance);
+        bytes[10..12].copy_from_slice(&named.slot.to_be_bytes());
+        bytes[12..16].copy_from_slice(&named.epoch.to_be_bytes());
+        bytes[16..20].copy_from_slice(&time.to_be_bytes());
+        let signature = hmac::sign(&self.key, &bytes[..SIGNED]);
+        bytes[SIGNED..].copy_from_slice(&signature.as_ref()[..SIGNATURE]);
+        encode(&bytes)
+    }
+
+    /// The worker that a request's `Cookie` names, if it has been signed here.
+    pub(in crate::pool) fn read(&self, cookies: &[u8]) -> Option<Named> {
+        // A browser may have both, of a time before HTTPS: the one that nobody else can set first.
+        let of_name = |wanted: &str| {
+            pairs(cookies)
+                .filter(|(name, _)| *name == wanted.as_bytes())
+                .find_map(|(_, value)| self.named(value))
+        };
+        of_name(HOST_NAME).or_else(|| of_name(NAME))
+    }
+
+    fn named(&self, value: &[u8]) -> Option<Named> {
+        let bytes = decode(value)?;
+        let signature = hmac::sign(&self.key, &bytes[..SIGNED]);
+        // All of them, whichever is the first that differs.
+        let differs = signature.as_ref().iter().zip(&bytes[SIGNED..]).fold(0, |all, (a, b)| all | (a ^ b));
+        if differs != 0 || bytes[0] != VERSION || bytes[1] != 0 || bytes[2..10] != self.instance {
+            return None;
+        }
+        Some(Named {
+            slot: u16::from_be_bytes([bytes[10], bytes[11]]),
+            epoch: u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]),
+        })
+    }
+}
+
+/// Whether a pair of a `Cookie` is ours.
+fn is_ours(name: &[u8]) -> bool {
+    name == NAME.as_bytes() || name == HOST_NAME.as_bytes()
+}
+
+/// A `Cookie` as the app is to see it; `None` when there is none of ours in it.
+pub(in crate::pool) fn without_ours(cookies: &[u8]) -> Option<Vec<u8>> {
+    if !pairs(cookies).any(|(name, _)| is_ours(name)) {
+        return None;
+    }
+    let others = cookies.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    let others: Vec<&[u8]> = others.filter(|pair| !is_ours(pair_of(pair).0)).collect();
+    Some(others.join(&b"; "[..]))
+}
+
+fn pairs(cookies: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    cookies.split(|byte| *byte == b';').map(|pair| pair_of(pair.trim_ascii()))
+}
+
+fn pair_of(pair: &[u8]) -> (&[u8], &[u8]) {
+    let at = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
+    (pair[..at].trim_ascii(), pair.get(at + 1..).unwrap_or_default().trim_ascii())
+}
+
+fn encode(bytes: &[u8; SIGNED + SIGNATURE]) -> [u8; TEXT] {
+    let mut text = [0; TEXT];
+    for (from, to) in bytes.chunks_exact(3).zip(text.chunks_exact_mut(4)) {
+        let word = u32::from_be_bytes([0, from[0], from[1], from[2]]);
+        for (at, digit) in to.iter_mut().enumerate() {
+            *digit = DIGITS[(word >> (18 - 6 * at) & 63) as usize];
+        }
+    }
+    text
+}
+
+fn decode(text: &[u8]) -> Option<[u8; SIGNED + SIGNATURE]> {
+    let text: &[u8; TEXT] = text.try_into().ok()?;
+    let mut bytes = [0; SIGNED + SIGNATURE];
+    for (from, to) in text.chunks_exact(4).zip(bytes.chunks_exact_mut(3)) {
+        let mut word = 0;
+        for digit in from {
+            let value = DIGITS.iter().position(|other| other == digit)?;
+            word = word << 6 | value as u32;
+        }
+        to.copy_from_slice(&word.to_be_bytes()[1..]);
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMED: Named = Named { slot: 3, epoch: 70_000 };
+
+    fn cookie(keys: &Keys) -> String {
+        let set = keys.set_cookie(NAMED, false);
+        set.split(';').next().unwrap().to_owned()
+    }
+
+    #[test]
+    fn what_is_set_names_the_worker_when_it_comes_back() {
+        let keys = Keys::new();
+        let set = keys.set_cookie(NAMED, false);
+        assert!(set.ends_with("; Path=/; HttpOnly; SameSite=Lax") && set.starts_with("rookery="), "{set}");
+        assert_eq!(set.split(';').next().unwrap().len(), "rookery=".len() + 48);
+        let secure = keys.set_cookie(NAMED, true);
+        assert!(secure.starts_with("__Host-rookery=") && secure.contains("; Secure;"), "{secure}");
+        for cookies in [
+            cookie(&keys),
+            format!("a=b; {}; c=d", cookie(&keys)),
+            format!("a=b;{} ;c", cookie(&keys)),
+            format!("rookery=forged; {}", cookie(&keys)),
+            secure.split(';').next().unwrap().to_owned(),
+        ] {
+            assert_eq!(keys.read(cookies.as_bytes()), Some(NAMED), "{cookies}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_signed_here_names_nobody() {
+        let keys = Keys::new();
+        let own = cookie(&keys);
+        assert_eq!(Keys::new().read(own.as_bytes()), None, "another supervisor's");
+        // Each other digit in each place.
+        let start = "rookery=".len();
+        for at in start..own.len() {
+            let mut forged = own.clone().into_bytes();
+            for digit in *DIGITS {
+                forged[at] = digit;
+                assert_eq!(keys.read(&forged).is_some(), forged == own.as_bytes());
+            }
+        }
+        let value = &own[start..];
+        for wrong in [
+            String::new(),
+            "rookery".to_owned(),
+            "rookery=".to_owned(),
+            format!("rookery={value}A"),
+            format!("rookery={}", &value[1..]),
+            format!("rookery=\"{value}\""),
+            format!("Rookery={value}"),
+            format!("x-rookery={value}"),
+            format!("rookery={}", "+".repeat(48)),
+            ";;;=;".to_owned(),
+        ] {
+            assert_eq!(keys.read(wrong.as_bytes()), None, "{wrong}");
+        }
+        assert_eq!(keys.read(b"rookery=\xff\xfe; \0"), None);
+    }
+
+    #[test]
+    fn the_app_sees_the_others() {
+        for (cookies, others) in [
+            ("a=b", None),
+            ("", None),
+            ("rookery-x=1", None),
+            ("rookery=1", Some("")),
+            ("a=b; rookery=1", Some("a=b")),
+            ("rookery=1;a=b;  c = d ;__Host-rookery=2", Some("a=b; c = d")),
+            ("rookery", Some("")),
+        ] {
+            let left = without_ours(cookies.as_bytes());
+            assert_eq!(left.as_deref(), others.map(str::as_bytes), "{cookies}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Clients that come back to the worker that they began with.
+
+use std::collections::HashMap;
+
+use rookery_server::Config;
+use rookery_supervisor::{PoolLimits, Sticky};
+
+use crate::front::{Client, Front, Reply, until};
+
+fn sticky(workers: u32, sticky: Sticky) -> Front {
+    Front::with(workers, PoolLimits { sticky, ..PoolLimits::default() }, Config::default())
+}
+
+/// The pair of a `Set-Cookie`, if there is one of ours.
+fn cookie(reply: &Reply) -> Option<String> {
+    let set = reply.header("set-cookie")?;
+    Some(set.split(';').next().unwrap().to_owned())
+}
+
+fn ask(client: &mut Client, path: &str, headers: &str) -> Reply {
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{headers}\r\n"));
+    client.reply("GET")
+}
+
+#[test]
+fn sessions_are_spread_and_none_is_at_the_wrong_worker() {
+    let front = sticky(3, Sticky::Cookie);
+    let mut pages = HashMap::new();
+    let mut sockets = Vec::new();
+    for _ in 0..120 {
+        let mut client = front.connect();
+        let page = ask(&mut client, "/slot", "Accept: text/html\r\n");
+        let slot = page.text();
+        let cookie = cookie(&page).expect("a page has one");
+        let headers = format!("Cookie: other=1; {cookie}\r\nAccept: */*\r\nSec-Fetch-Mode: cors\r\n");
+        for _ in 0..5 {
+            let reply = ask(&mut client, "/slot", &headers);
+            assert_eq!((reply.text(), reply.header("set-cookie")), (slot.clone(), None));
+        }
+        // A page that is loaded again is no new client.
+        let again = ask(&mut client, "/slot", &format!("Cookie: {cookie}\r\nAccept: text/html\r\n"));
+        assert_eq!((again.text(), again.header("set-cookie")), (slot.clone(), None));
+        let upgraded = client.upgrade_with("/ws", &format!("Cookie: {cookie}\r\n"));
+        assert_eq!((upgraded.status, upgraded.header("x-slot")), (101, Some(slot.as_str())));
+        assert_eq!(upgraded.header("set-cookie"), None);
+        *pages.entry(slot).or_insert(0) += 1;
+        sockets.push((upgraded.header("x-slot").unwrap().to_owned(), client));
+    }
+    assert_eq!(pages.values().copied().collect::<Vec<_>>(), [40, 40, 40]);
+    until("they count", || front.workers.iter().all(|worker| worker.member.load().1 == 40));
+    // Of one worker all sessions end: new ones come to it.
+    sockets.retain(|(slot, _)| slot != "1");
+    until("they have gone", || front.workers[1].member.load().1 == 0);
+    for _ in 0..40 {
+        assert_eq!(front.connect().get("/slot").text(), "1");
+    }
+}
+
+#[test]
+fn whoever_brings_no_page_is_told_by_the_websocket() {
+    let front = sticky(2, Sticky::Cookie);
+    let mut client = front.connect();
+    let reply = client.upgrade_with("/ws", "");
+    let cookie = cookie(&reply).expect("a handshake has one");
+    let slot = reply.header("x-slot").unwrap().to_owned();
+    for _ in 0..4 {
+        let again = front.connect().upgrade_with("/ws", &format!("Cookie: {cookie}\r\n"));
+        assert_eq!(again.header("x-slot"), Some(slot.as_str()));
+    }
+}
+
+#[test]
+fn the_app_does_not_see_it_and_a_shared_cache_does_not_get_it() {
+    let front = sticky(1, Sticky::Cookie);
+    let mut client = front.connect();
+    let page = ask(&mut client, "/slot", "");
+    let own = cookie(&page).unwrap();
+    for (sent, seen) in [(own.clone(), None), (format!("a=1; {own}; b=2"), Some("cookie: a=1; b=2\n"))] {
+        let headers = ask(&mut client, "/headers", &format!("Cookie: {sent}\r\n")).text();
+        assert!(!headers.contains("rookery="), "{headers}");
+        match seen {
+            Some(seen) => assert!(headers.contains(seen), "{headers}"),
+            None => assert!(!headers.contains("cookie"), "{headers}"),
+        }
+    }
+    assert!(cookie(&ask(&mut client, "/public", "")).is_none());
+}
+
+#[test]
+fn forged_cookies_are_as_none() {
+    let front = sticky(2, Sticky::Cookie);
+    let other = sticky(2, Sticky::Cookie);
+    let foreign = cookie(&other.connect().get("/slot")).unwrap();
+    let mut client = front.connect();
+    let own = cookie(&client.get("/slot")).unwrap();
+    let mut cut = own.clone();
+    cut.pop();
+    for forged in
+        [foreign, cut, format!("{own}A"), own.to_uppercase(), "rookery=".to_owned(), ";;=;".to_owned()]
+    {
+        let page = ask(&mut client, "/slot", &format!("Cookie: {forged}\r\n"));
+        assert_eq!(page.status, 200, "{forged}");
+        assert!(cookie(&page).is_some_and(|new| new != forged), "{forged}");
+        let asset = ask(&mut client, "/slot", &format!("Cookie: {forged}\r\nSec-Fetch-Mode: no-cors\r\n"));
+        assert_eq!((asset.status, asset.header("set-cookie")), (200, None), "{forged}");
+    }
+}
+
+#[test]
+fn what_a_worker_that_drains_has_begun_stays_with_it() {
+    let mut front = sticky(2, Sticky::Auto);
+    for worker in &front.workers {
+        worker.member.set_sticky(true);
+    }
+    let mut client = front.connect();
+    let page = client.get("/slot");
+    let (slot, own) = (page.text(), cookie(&page).expect("Shiny asks for it"));
+    let at = front.workers.iter().position(|worker| worker.member.slot.to_string() == slot).unwrap();
+    front.roster.drain(&front.workers[at].member);
+    let with = format!("Cookie: {own}\r\n");
+    let session = "/session/0123456789abcdef0123456789abcdef/slot";
+    for (path, headers) in [("/slot", "Sec-Fetch-Mode: cors\r\n"), (session, "Sec-Fetch-Mode: navigate\r\n")]
+    {
+        let reply = ask(&mut client, path, &format!("{with}{headers}"));
+        assert_eq!(reply.header("x-slot"), Some(slot.as_str()), "{path}");
+    }
+    assert_eq!(client.upgrade_with("/ws", &with).header("x-slot"), Some(slot.as_str()));
+    let mut client = front.connect();
+    let next = ask(&mut client, "/slot", &with);
+    assert!(next.text() != slot && cookie(&next).is_some(), "a new page is another's");
+    // And when it has ended.
+    front.kill(at);
+    let gone = ask(&mut client, session, &with);
+    assert_eq!((gone.status, gone.text().contains("the session has ended")), (404, true));
+    let asset = ask(&mut client, "/slot", &format!("{with}Sec-Fetch-Mode: cors\r\n"));
+    assert_eq!((asset.status, cookie(&asset)), (200, None));
+    let socket = client.upgrade_with("/ws", &with);
+    assert!(socket.status == 101 && cookie(&socket).is_some());
+}
+
+#[test]
+fn nobody_is_told_anything_where_the_app_does_not_ask() {
+    for how in [Sticky::Auto, Sticky::None] {
+        let front = sticky(2, how);
+        if how == Sticky::None {
+            front.workers[0].member.set_sticky(true);
+        }
+        let mut client = front.connect();
+        let slots: Vec<_> = (0..2).map(|_| client.get("/slot")).collect();
+        assert!(slots.iter().all(|reply| cookie(reply).is_none()) && slots[0].body != slots[1].body);
+        let path = "/session/0123456789abcdef0123456789abcdef/x";
+        assert!(!client.get(path).text().contains("has ended"), "{how:?}");
+    }
+}
+
+#[test]
+fn who_waits_for_one_that_dies_goes_another_way() {
+    let limits = PoolLimits { sticky: Sticky::Cookie, in_flight: 1, ..PoolLimits::default() };
+    let mut front = Front::with(2, limits, Config::default());
+    let page = front.connect().get("/slot");
+    let at = front.workers.iter().position(|worker| worker.member.slot.to_string() == page.text()).unwrap();
+    let headers = format!("Cookie: {}\r\nSec-Fetch-Mode: cors\r\n", cookie(&page).unwrap());
+    let mut asking = Vec::new();
+    for path in ["/hold", "/slot", "/slot"] {
+        let (mut client, headers) = (front.connect(), headers.clone());
+        asking.push(std::thread::spawn(move || ask(&mut client, path, &headers)));
+        until("it has it", || front.workers[at].member.load().0 == 1);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    front.kill(at);
+    let replies: Vec<_> = asking.into_iter().map(|asking| asking.join().unwrap()).collect();
+    assert_eq!(replies.iter().map(|reply| reply.status).collect::<Vec<_>>(), [502, 200, 200]);
+    assert!(replies[1..].iter().all(|reply| reply.text() != page.text()));
+}
