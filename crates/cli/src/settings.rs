@@ -37,7 +37,7 @@ pub(crate) struct TlsFiles {
 }
 
 /// As `acme()` in R.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct AskedAcme {
     pub(crate) domains: Vec<String>,
     pub(crate) emails: Vec<String>,

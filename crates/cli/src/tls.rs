@@ -190,6 +190,7 @@ mod tests {
             match check(Some(&AskedTls::Files(Box::new(files)))) {
                 Ok(()) => "fine".to_owned(),
                 Err(Failure::CommandLine(said) | Failure::Serving(said)) => said,
+                Err(other) => panic!("{other:?}"),
             }
         };
         assert_eq!(said(&|_, _| ()), "fine");

@@ -14,10 +14,12 @@ use crate::address::Address;
 use crate::command_line::Serve;
 use crate::failure::{Failure, say, tell};
 use crate::log::LogTo;
+use crate::memory;
 use crate::r;
+use crate::settings::AskedTls;
 use crate::signals::{Caught, Signals};
 use crate::target::Target;
-use crate::tls;
+use crate::tls::{self, Opened};
 use crate::worker_options::{self, Workers};
 
 /// The second signal to end: the process ends by it.
@@ -35,13 +37,15 @@ pub(crate) fn serve(
     beside: Option<&Address>,
     log: &LogTo,
 ) -> Result<(), Failure> {
+    memory::without_huge_pages();
     let signals = Signals::watch().map_err(|error| {
         Failure::Serving(format!("The thread that waits for signals cannot be started: {error}."))
     })?;
     // Looked for once, and said at once when it is not there.
     r::worker(asked, target, address)?;
     let files = open_files();
-    let tls = asked.tls.as_ref().map(tls::open).transpose()?;
+    let opened = asked.tls.as_ref().map(tls::open).transpose()?;
+    let tls = opened.as_ref().map(|opened| opened.tls.clone());
     let settings = asked.settings.with_environment()?;
     let mut config = settings.config;
     if let Some(time) = workers.request_timeout {
@@ -96,15 +100,17 @@ pub(crate) fn serve(
             env!("CARGO_PKG_VERSION"),
             target.path.display(),
             workers.count,
-            address.shown(port, scheme)
+            address.shown(port, scheme, asked.tls.as_ref().and_then(AskedTls::domain))
         ),
     };
+    let keeper = opened.as_ref().map_or(Ok(None), Opened::keep)?;
     let (ask, asks) = unbounded_channel();
     let pass_on = std::thread::Builder::new().name("rookery-asked".to_owned());
     pass_on
         .spawn(move || pass_signals_on(&signals, tls.as_ref(), &ask))
         .map_err(|error| Failure::Serving(format!("A thread cannot be started: {error}.")))?;
     let outcome = supervise(plan(workers, asked, target, address, files), roster, asks, &door);
+    drop(keeper);
     if SECOND.get().is_none() {
         door.listeners.into_iter().for_each(Listener::stop);
     }

@@ -121,6 +121,8 @@ fn settle(parent: libc::pid_t, files: Option<libc::rlimit>) -> io::Result<()> {
         if let Some(files) = files {
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files);
         }
+        // Inherited; what is good for a server's memory is not for R's.
+        libc::prctl(libc::PR_SET_THP_DISABLE, 0, 0, 0, 0);
         if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
             return Err(io::Error::last_os_error());
         }
