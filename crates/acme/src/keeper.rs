@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::http::Http;
 use crate::order;
 use crate::protocol::{Account, Authority, renewal_id};
-use crate::schedule::{Window, between, chance, renewal, window_stands};
+use crate::schedule::{Window, between, chance, renewal, stands, window_stands};
 use crate::settings::{BadSettings, Challenge, Settings};
 use crate::storage::{Lock, State, Storage, Word};
 
@@ -226,7 +226,7 @@ impl Keeping {
         let id = renewal_id(issued)?;
         let now = SystemTime::now();
         let before = known.as_ref().filter(|word| word.of == id);
-        if let Some(word) = before.filter(|word| now < word.until) {
+        if let Some(word) = before.filter(|word| stands(word.until, now)) {
             return word.window;
         }
         let asked = async {
@@ -234,11 +234,11 @@ impl Keeping {
             authority.window(issued).await
         };
         // What it said before, or nothing, where it says nothing now: that is no reason to order, nor not to.
-        let (window, stands) = match asked.await {
-            Ok(Some((window, stands))) => (Some(window), stands),
+        let (window, time) = match asked.await {
+            Ok(Some((window, time))) => (Some(window), time),
             Ok(None) | Err(_) => (before.and_then(|word| word.window), window_stands(None)),
         };
-        *known = Some(Word { of: id, window, until: now + stands });
+        *known = Some(Word { of: id, window, until: now + time });
         let storage = &self.acme.storage;
         // It is asked for again if it is lost.
         let _ = storage.keep_state(&State { window: known.clone(), ..storage.state() });
@@ -281,18 +281,17 @@ impl Keeping {
         });
         match kept {
             Ok(pem) => {
-                let ends = Issued::read(pem.as_bytes()).map(|issued| issued.ends);
+                let issued = Issued::read(pem.as_bytes());
                 // Whatever the authority says of its renewal, or the clock of its dates.
-                let rest =
-                    ends.map_or(Duration::ZERO, |ends| between(ends.duration_since(now).unwrap_or_default()));
+                let rest = issued.as_ref().map_or(Duration::ZERO, between);
                 // A failure to write costs a wait.
                 let _ = storage.keep_state(&State {
                     attempted: Some(now),
                     next: Some(now + rest),
                     ..State::default()
                 });
-                let until =
-                    ends.map(|ends| format!(", valid until {}", fmt_http_date(ends))).unwrap_or_default();
+                let until = issued.map(|issued| format!(", valid until {}", fmt_http_date(issued.ends)));
+                let until = until.unwrap_or_default();
                 self.say(&format!("there is a certificate for {}{until}", self.names()));
             }
             Err(failure) => {

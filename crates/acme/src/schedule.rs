@@ -77,8 +77,16 @@ pub(crate) fn renewal(issued: &Issued, window: Option<Window>) -> SystemTime {
 
 /// How long after one certificate the next may be ordered, whatever speaks for it: a clock that is wrong by a year, or an authority that
 /// wants each renewed at once, would have one ordered after the other.
-pub(crate) fn between(lifetime: Duration) -> Duration {
+pub(crate) fn between(issued: &Issued) -> Duration {
+    // Not of what is left of it, which is nothing for a clock that is ahead.
+    let lifetime = issued.ends.duration_since(issued.begins).unwrap_or_default();
     (lifetime / 4).min(WAITS[WAITS.len() - 1])
+}
+
+/// Whether what an authority said still stands: until then, and never for longer than any word does, which a clock that was set back
+/// would have it.
+pub(crate) fn stands(until: SystemTime, now: SystemTime) -> bool {
+    now < until && until <= now + WINDOW_STANDS_MOST
 }
 
 /// How long what an authority said of a renewal stands.
@@ -196,21 +204,29 @@ mod tests {
 
     #[test]
     fn one_certificate_does_not_follow_the_other() {
-        assert_eq!(between(DAY * 90), Duration::from_secs(6 * 3600));
-        assert_eq!(between(Duration::from_secs(60)), Duration::from_secs(15));
-        assert_eq!(between(Duration::ZERO), Duration::ZERO);
+        // Whatever the clock says: the certificates of these tests have ended long ago.
+        assert_eq!(between(&issued(90, 0)), Duration::from_secs(6 * 3600));
+        let brief = issued(0, 0);
+        assert_eq!(
+            between(&Issued { ends: brief.begins + Duration::from_secs(60), ..brief }),
+            Duration::from_secs(15)
+        );
+        assert_eq!(between(&issued(0, 0)), Duration::ZERO);
     }
 
     #[test]
     fn a_window_stands_for_a_while() {
-        for (said, stands) in [
+        for (said, time) in [
             (None, WINDOW_STANDS),
             (Some(0), WINDOW_STANDS_LEAST),
             (Some(7200), Duration::from_secs(7200)),
             (Some(1 << 40), WINDOW_STANDS_MOST),
         ] {
-            assert_eq!(window_stands(said.map(Duration::from_secs)), stands);
+            assert_eq!(window_stands(said.map(Duration::from_secs)), time);
         }
+        let now = at(1_000_000_000);
+        assert!(stands(now + DAY, now) && stands(now + Duration::from_secs(1), now));
+        assert!(!stands(now, now) && !stands(now + DAY * 2, now), "the clock was set back");
     }
 
     #[test]
