@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue};
 use rookery_exchange::{Charge, ClientCertificate, Departure, Exchange, ListenerId, Share};
 
@@ -437,6 +437,42 @@ impl Connection {
     pub(super) fn is_stream_over(&self, cx: &mut Context<'_>) -> bool {
         let is_cut = self.stream.borrow().as_ref().is_some_and(|stream| stream.is_cut());
         is_cut || self.is_reset(cx) || self.is_half_closed.get()
+    }
+
+    /// Whether its stream goes on without hyper.
+    pub(super) fn leaves_hyper(&self) -> bool {
+        let stream = self.stream.borrow();
+        self.standing.phase() == Phase::Stream && stream.as_ref().is_some_and(|stream| stream.leaves_hyper())
+    }
+
+    /// hyper is gone, and has left `read` bytes of what comes next; its stream goes on.
+    pub(super) fn goes_on_without_hyper(&self, read: usize) {
+        // The call ended with hyper: what is left of it is kept until the last byte of its reply has been written.
+        self.enter(Phase::Stream);
+        if let Some(parts) = &mut *self.flushing.borrow_mut() {
+            parts.out = BytesMut::new();
+        }
+        if read == 0 {
+            self.unpark();
+        }
+        self.http.peers.reclaim.expect();
+    }
+
+    /// Counts bytes of the reply that are written without hyper, for the log.
+    pub(super) fn count_reply(&self, bytes: usize) {
+        if let Some(parts) = &mut *self.flushing.borrow_mut() {
+            parts.entry.add_bytes(bytes);
+        }
+    }
+
+    /// The last byte of its stream has been written without hyper.
+    pub(super) fn has_written_stream(&self) {
+        let is_last = self.stream.borrow().as_ref().is_some_and(|stream| stream.is_last());
+        self.enter(Phase::Flush);
+        self.has_flushed();
+        if is_last {
+            self.end.set(End::Now);
+        }
     }
 
     fn end_stream(&self, reason: Departure) {

@@ -11,6 +11,7 @@ use hyper::service::service_fn;
 use rookery_exchange::{Exchange, ListenerId};
 use rookery_worker::MOST_CALL_BYTES;
 
+use super::chunked;
 use super::connection::{Connection, End};
 use super::context::Http;
 use super::farewell::{close, refuse, refuse_tls};
@@ -69,6 +70,8 @@ enum DriveEnd {
     Failed(hyper::Error),
     /// Nothing has come for a while, and nothing is held.
     Parked,
+    /// A reply in pieces goes on without hyper.
+    Chunked,
     /// A WebSocket has been accepted.
     Upgrade(Box<Exchange>),
 }
@@ -126,6 +129,17 @@ async fn serve(driven: Driven, seat: Seat) {
                 }
                 connection.unpark();
                 continue;
+            }
+            DriveEnd::Chunked => {
+                connection.goes_on_without_hyper(read.len());
+                rewound = read;
+                if rewound.is_empty() {
+                    // Empty, it keeps its buffer all the same.
+                    rewound = Bytes::new();
+                }
+                if Box::pin(chunked::drive(connection)).await && !connection.end.get().is_now() {
+                    continue;
+                }
             }
             DriveEnd::Ended(End::HeadTimeout) => refuse(connection, Rejection::HeadTimeout),
             DriveEnd::Ended(End::Overload) => refuse(connection, Rejection::Overload),
@@ -196,6 +210,7 @@ async fn drive(connection: &Rc<Connection>, rewound: Bytes, has_small_table: boo
                     // A reply was flushed after `stop`: hyper waits for the next request, which is not wanted.
                     end if end.is_now() => Poll::Ready(DriveEnd::Ended(end)),
                     _ if connection.may_park() => Poll::Ready(DriveEnd::Parked),
+                    _ if connection.leaves_hyper() => Poll::Ready(DriveEnd::Chunked),
                     _ if connection.standing.phase() == Phase::Stream && connection.is_stream_over(cx) => {
                         Poll::Ready(DriveEnd::Ended(End::Now))
                     }

@@ -6,6 +6,7 @@ pub(crate) mod bodies;
 mod body;
 mod call;
 mod call_parts;
+mod chunked;
 pub mod compress;
 pub(crate) mod connection;
 pub(crate) mod context;

@@ -13,6 +13,7 @@ use super::call_parts::KEPT_BYTES;
 use super::compress::{self, Candidate};
 use super::head::has_token;
 use super::reply_body::{Content, ReplyBody, Source};
+use super::stream::Chunks;
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::rejection::Rejection;
 
@@ -97,6 +98,10 @@ pub(super) fn build(
     let Ok(status) = StatusCode::from_u16(exchange.reply().status()) else {
         return reject(call, headers, Rejection::Application);
     };
+    // hyper goes by it; a stream that leaves hyper has to know.
+    let asks_to_close =
+        || headers.get_all(CONNECTION).iter().any(|value| has_token(value.as_bytes(), b"close"));
+    let is_last = matches!(exchange.reply().body(), Given::Stream(_)) && asks_to_close();
     headers.clear();
     let mut framing = Framing { closes: call.connection.closes_after_reply(), told_length: None };
     let tells_id = call.connection.site.tells_request_id;
@@ -136,8 +141,11 @@ pub(super) fn build(
         Given::Stream(_) => match call.connection.open_stream() {
             Some(stream) => {
                 // Without a length HTTP/1.0 has no other end than the connection's.
-                framing.closes |=
-                    exchange.version() == rookery_exchange::Version::Http10 && stream.length().is_none();
+                let is_old = exchange.version() == rookery_exchange::Version::Http10;
+                framing.closes |= is_old && stream.length().is_none();
+                if !is_old && stream.length().is_none() && !call.connection.is_stream() {
+                    stream.set_chunks(if framing.closes || is_last { Chunks::Last } else { Chunks::Yes });
+                }
                 Content::Stream(stream)
             }
             None => Content::Nothing,

@@ -13,7 +13,7 @@ use rookery_exchange::Charge;
 use super::compress::Gzip;
 use super::connection::Connection;
 use super::sending::{PIECE, SentFile};
-use super::stream::{Next, Stream};
+use super::stream::{Chunks, Next, Stream};
 use super::streams::CompressedStream;
 use crate::blocking::job::Job;
 
@@ -193,6 +193,8 @@ impl Compressor {
 
 impl GzipStream {
     pub(super) fn new(stream: Rc<Stream>, charge: Charge, one: CompressedStream) -> GzipStream {
+        // The compressor is hyper's body.
+        stream.set_chunks(Chunks::No);
         let compressor = Compressor { gzip: Gzip::new(), _charge: charge };
         GzipStream { stream, compressor: Some(compressor), working: None, _one: one }
     }

@@ -69,6 +69,8 @@ pub(crate) struct Stream {
     is_prompt: Cell<bool>,
     /// Whether hyper has its head.
     has_head: Cell<bool>,
+    /// Whether it is sent in chunks, as it is; and whether its connection ends with it.
+    chunks: Cell<Chunks>,
     /// Whether the application has been asked for a piece, or is not to be asked yet.
     is_asked: Cell<bool>,
     is_resting: Rc<Cell<bool>>,
@@ -90,6 +92,15 @@ enum State {
     Ended,
     /// It will not be: what came before is written, and then it is cut.
     Failed,
+}
+
+/// Whether it is sent in chunks, as it is: then it may go on without hyper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Chunks {
+    No,
+    Yes,
+    /// And the connection ends with it.
+    Last,
 }
 
 /// What hyper is told when it asks for more.
@@ -127,6 +138,7 @@ impl Stream {
             is_between: Cell::new(true),
             is_prompt: Cell::new(given.rules.is_prompt),
             has_head: Cell::new(false),
+            chunks: Cell::new(Chunks::No),
             is_asked: Cell::new(false),
             is_resting: Rc::default(),
             reason: Cell::new(None),
@@ -360,6 +372,27 @@ impl Stream {
             // A proxy passes a head on with the first byte behind it.
             self.add(COMMENT);
         }
+    }
+
+    /// How it is sent.
+    pub(super) fn set_chunks(&self, chunks: Chunks) {
+        self.chunks.set(chunks);
+    }
+
+    /// Whether the connection ends with it.
+    pub(super) fn is_last(&self) -> bool {
+        self.chunks.get() == Chunks::Last
+    }
+
+    /// Whether hyper is not needed any more: it has written all that there is, and may have to wait for long.
+    pub(super) fn leaves_hyper(&self) -> bool {
+        let is_written = self.has_head.get() && !self.is_unflushed.get() && self.queued.get() == 0;
+        self.chunks.get() != Chunks::No && is_written && self.is_open()
+    }
+
+    /// Whether anything of it has been written, or is to be, and has not been flushed.
+    pub(super) fn is_unflushed(&self) -> bool {
+        self.is_unflushed.get()
     }
 
     /// Whether it has failed, and what came before that has been written.

@@ -1,0 +1,69 @@
+//! What a stream of events that is silent holds on the heap.
+
+mod application;
+mod counting;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use application::{Application, NoWaker};
+use rookery_exchange::{Command, Event, Given, Payload, StreamRules};
+use rookery_server::{Config, Limits, Server, Site};
+
+const REQUEST: &[u8] = b"GET /events HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n";
+const HELLO: &[u8] = b"data: hello\n\n";
+
+/// Opens a stream and reads its first event.
+fn open(address: std::net::SocketAddr) -> TcpStream {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.write_all(REQUEST).unwrap();
+    let (mut read, mut byte) = (Vec::new(), [0]);
+    while !read.ends_with(HELLO) {
+        socket.read_exact(&mut byte).unwrap();
+        read.push(byte[0]);
+    }
+    socket
+}
+
+#[test]
+fn a_silent_stream_of_events_holds_little() {
+    const COUNT: usize = 500;
+    const MOST: usize = 3_000;
+    let config = Config { limits: Limits { pool_bytes: 0, ..Limits::default() }, ..Config::default() };
+    let server = Server::new(config, Box::new(NoWaker));
+    let rules = StreamRules {
+        is_pulled: false,
+        is_prompt: true,
+        is_events: true,
+        heartbeat: 0,
+        is_compressible: false,
+    };
+    let mut streams = Vec::new();
+    let _application = Application::start(&server, move |link, event| {
+        let Event::Request(mut exchange) = event else { return };
+        let (id, stream) = (exchange.id(), link.stream(rules));
+        exchange.begin_reply(200);
+        exchange.push_reply_header(b"Content-Type", b"text/event-stream").unwrap();
+        exchange.set_reply_stream(stream.clone());
+        link.send(Command::Respond(exchange));
+        assert_eq!(stream.flow.give(HELLO.len()), Given::More);
+        link.send(Command::Piece { stream: id, payload: Payload::Pooled(HELLO.to_vec()), goes_on: false });
+        link.flush();
+        streams.push(stream);
+    });
+    let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(open(address));
+    std::thread::sleep(Duration::from_millis(300));
+    let before = counting::live_bytes();
+    let sockets: Vec<_> = (0..COUNT).map(|_| open(address)).collect();
+    let until = Instant::now() + Duration::from_secs(20);
+    let each = || counting::live_bytes().saturating_sub(before) / COUNT;
+    while each() >= MOST && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    println!("a silent stream of events holds {} bytes", each());
+    assert!(each() < MOST, "a silent stream of events holds {} bytes", each());
+    drop(sockets);
+}
