@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -30,6 +31,8 @@ pub struct Acme {
     storage: Storage,
     http: Http,
     challenges: Challenges,
+    /// Certificates for some of the hosts, until there is the one for all of them.
+    others: Vec<PathBuf>,
 }
 
 impl Acme {
@@ -43,21 +46,25 @@ impl Acme {
         let storage = Storage::open(&settings)
             .map_err(|error| BadSettings::Folder(settings.folder.clone(), error.to_string()))?;
         let challenges = Challenges::new(settings.domains.clone());
-        let acme = Acme { settings, storage, http, challenges };
-        let pairs = vec![acme.pair()];
+        let mut acme = Acme { settings, storage, http, challenges, others: Vec::new() };
         let there = acme.storage.certificate();
         // One that somebody has changed is none: another is ordered.
-        if there.exists() && Tls::new(TlsSettings { pairs, ..TlsSettings::default() }, |_| ()).is_err() {
+        if there.exists() && !is_usable(&there) {
             std::fs::rename(&there, there.with_extension("unusable"))
                 .map_err(|error| BadSettings::Folder(acme.settings.folder.clone(), error.to_string()))?;
+        }
+        if !there.exists() {
+            let others = acme.storage.others(&acme.settings.domains, SystemTime::now());
+            acme.others = others.into_iter().filter(|other| is_usable(other)).collect();
         }
         Ok(acme)
     }
 
-    /// Where the certificate is, once there is one: [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs).
-    pub fn pair(&self) -> CertificatePair {
-        let file = self.storage.certificate();
-        CertificatePair { certificate: Pem::File(file.clone()), key: Pem::File(file) }
+    /// Where the certificate is, once there is one: [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs). Until then there are
+    /// behind it those that are kept for some of the hosts: whoever adds a name does not lose the others meanwhile.
+    pub fn pairs(&self) -> Vec<CertificatePair> {
+        let own = self.storage.certificate();
+        [&own].into_iter().chain(&self.others).map(|file| pair(file)).collect()
     }
 
     /// What the authority is answered: [`TlsSettings::challenges`](rookery_server::tls::TlsSettings::challenges).
@@ -116,6 +123,15 @@ impl Acme {
     }
 }
 
+fn pair(file: &Path) -> CertificatePair {
+    CertificatePair { certificate: Pem::File(file.to_owned()), key: Pem::File(file.to_owned()) }
+}
+
+/// Whether it is a certificate with its key.
+fn is_usable(file: &Path) -> bool {
+    Tls::new(TlsSettings { pairs: vec![pair(file)], ..TlsSettings::default() }, |_| ()).is_ok()
+}
+
 /// The thread. It ends when this is dropped; an order that goes on is left as it is, and taken up after the usual wait.
 #[derive(Debug)]
 pub struct Keeper {
@@ -148,6 +164,20 @@ impl Keeping {
 
     fn names(&self) -> String {
         self.acme.settings.domains.join(", ")
+    }
+
+    /// What clients get meanwhile.
+    fn without(&self, issued: Option<&Issued>, now: SystemTime) -> String {
+        match issued {
+            None if !self.acme.others.is_empty() => {
+                ". Until there is one, those that are kept for some of the names are used".to_owned()
+            }
+            None => ". Until there is one, HTTPS is refused".to_owned(),
+            Some(issued) if issued.ends < now => {
+                ". The one from before has expired: clients refuse it".to_owned()
+            }
+            Some(issued) => format!(". The one from before is valid until {}", fmt_http_date(issued.ends)),
+        }
     }
 
     async fn keep(&self) -> Infallible {
@@ -197,7 +227,7 @@ impl Keeping {
                     "the last attempt at a certificate for {} failed, or was broken off; the next one is in {}{}",
                     self.names(),
                     span(rest),
-                    without(issued.as_ref(), now)
+                    self.without(issued.as_ref(), now)
                 ));
             }
             is_first = false;
@@ -303,7 +333,7 @@ impl Keeping {
                     "no certificate for {}: {failure}. The next attempt is in {}{}",
                     self.names(),
                     span(rest),
-                    without(issued, now)
+                    self.without(issued, now)
                 ));
             }
         }
@@ -311,7 +341,7 @@ impl Keeping {
     }
 
     async fn order(&self, way: Challenge, replaces: Option<&Issued>) -> Result<String, Failure> {
-        let Acme { settings, storage, http, challenges } = &self.acme;
+        let Acme { settings, storage, http, challenges, .. } = &self.acme;
         let authority = Authority::open(http.clone(), settings).await?;
         let account = self.account(&authority).await?;
         let ordered = order::order(&authority, &account, settings, challenges, way, replaces).await;
@@ -345,17 +375,6 @@ impl Keeping {
         let account = authority.register(crate::jws::AccountKey::generate()?, &settings.emails).await?;
         storage.keep_account(&account).map_err(unkept)?;
         Ok(account)
-    }
-}
-
-/// What clients get meanwhile.
-fn without(issued: Option<&Issued>, now: SystemTime) -> String {
-    match issued {
-        None => ". Until there is one, HTTPS is refused".to_owned(),
-        Some(issued) if issued.ends < now => {
-            ". The one from before has expired: clients refuse it".to_owned()
-        }
-        Some(issued) => format!(". The one from before is valid until {}", fmt_http_date(issued.ends)),
     }
 }
 

@@ -110,6 +110,22 @@ impl Storage {
         domains.iter().all(|domain| issued.hosts.contains(domain)).then_some(issued)
     }
 
+    /// Other certificates of the authority that are for some of these hosts and have not ended: of before a name was added.
+    pub(crate) fn others(&self, domains: &[String], now: SystemTime) -> Vec<PathBuf> {
+        let folders = fs::read_dir(&self.authority).into_iter().flatten().filter_map(Result::ok);
+        let mut found: Vec<PathBuf> = folders
+            .map(|folder| folder.path().join("certificate.pem"))
+            .filter(|path| *path != self.certificate())
+            .filter(|path| {
+                read(path).and_then(|pem| Issued::read(&pem)).is_some_and(|issued| {
+                    issued.ends > now && issued.hosts.iter().any(|host| domains.contains(host))
+                })
+            })
+            .collect();
+        found.sort_unstable();
+        found
+    }
+
     pub(crate) fn keep_certificate(&self, pem: &str) -> io::Result<()> {
         write_whole(&self.certificate(), pem.as_bytes())
     }

@@ -101,7 +101,7 @@ fn of_files(files: &TlsFiles, notice: fn(&str)) -> Result<Opened, Failure> {
         Ok((acme, ways))
     });
     let acme = prepared.map_err(|error| refused(&error))?;
-    settings.pairs = vec![acme.0.pair()];
+    settings.pairs = acme.0.pairs();
     settings.challenges = Some(acme.0.challenges());
     Ok(Opened { tls: read(settings, notice)?, acme: Some(acme) })
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rookery_acme::{Challenge, Pace, Settings};
 
-use crate::support::{Served, file, hears, said, settings, until};
+use crate::support::{Client, Served, file, hears, roots, said, settings, until};
 
 /// What it answers to an order: a status line with headers, and a body.
 type Answer = Mutex<(String, String)>;
@@ -209,6 +209,34 @@ fn a_certificate_that_the_authority_wants_gone_is_renewed_at_once() {
     assert_eq!(ordered.len(), 2);
     assert!(ordered[0].contains(r#""replaces":""#) && !ordered[1].contains("replaces"), "{ordered:?}");
     assert!(ordered[1].contains(r#"[{"type":"dns","value":"localhost"}]"#), "{ordered:?}");
+}
+
+#[test]
+fn a_name_that_is_added_does_not_cost_the_others() {
+    let fake = Fake::start(0, "403 Forbidden", r#"{"detail":"no such name"}"#);
+    let folder = tempfile::tempdir().unwrap();
+    let before = Served::start(settings(&["localhost"], &fake.directory(), folder.path()));
+    let both = ["localhost.pem", "localhost.key"].map(|name| std::fs::read_to_string(file(name)).unwrap());
+    std::fs::write(before.kept(), both.concat()).unwrap();
+    let names = ["localhost", "added.example.org"];
+    let mut it = Served::start(settings(&names, &fake.directory(), folder.path()));
+    assert!(!it.kept().exists());
+    it.keep(&[Challenge::Tls]);
+    let line = hears("added.example.org", "no certificate for localhost, added.example.org: no such name");
+    assert!(
+        line.ends_with("Until there is one, those that are kept for some of the names are used"),
+        "{line}"
+    );
+    let trusted = roots(&std::fs::read(file("ca.pem")).unwrap());
+    let address = it.secure.local_addr().unwrap();
+    Client::connect(address, "localhost", Some(trusted)).unwrap().get();
+    // One that has ended, or is of others, is none.
+    std::fs::write(before.kept(), std::fs::read(file("expired.pem")).unwrap()).unwrap();
+    let it = Served::start(settings(&names, &fake.directory(), folder.path()));
+    assert!(it.shown("localhost").is_none());
+    std::fs::write(before.kept(), both.concat()).unwrap();
+    let it = Served::start(settings(&["b.example.org", "c.example.org"], &fake.directory(), folder.path()));
+    assert!(it.shown("localhost").is_none());
 }
 
 #[test]

@@ -89,7 +89,7 @@ impl Served {
     pub(crate) fn start(settings: Settings) -> Served {
         let acme = Acme::prepare(settings).unwrap();
         let tls = TlsSettings {
-            pairs: vec![acme.pair()],
+            pairs: acme.pairs(),
             challenges: Some(acme.challenges()),
             ..TlsSettings::default()
         };
@@ -108,8 +108,8 @@ impl Served {
 
     /// The file of its certificate.
     pub(crate) fn kept(&self) -> PathBuf {
-        match self.acme.pair().certificate {
-            Pem::File(path) => path,
+        match &self.acme.pairs()[0].certificate {
+            Pem::File(path) => path.clone(),
             Pem::Text(_) => unreachable!("it is a file"),
         }
     }

@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
 use crate::support::{App, Client, echo, hello};
-use crate::tls_support::{client_config, file, shake};
+use crate::tls_support::{client_config, file, pair, shake};
 
 /// As an authority, which looks at the certificate by itself.
 #[derive(Debug)]
@@ -162,4 +162,21 @@ fn an_authority_is_answered_in_the_clear() {
     challenges.clear();
     assert_eq!(ask("GET", "/.well-known/acme-challenge/abc-_1").status, 308);
     assert_eq!(app.requests(), 0);
+}
+
+#[test]
+fn what_stands_in_for_a_certificate_is_gone_when_it_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("certificate.pem");
+    let own = CertificatePair { certificate: Pem::File(file.clone()), key: Pem::File(file) };
+    let challenges = Some(Challenges::new(vec!["localhost".to_owned(), "other".to_owned()]));
+    let settings = TlsSettings { pairs: vec![own, pair("other")], challenges, ..TlsSettings::default() };
+    let tls = Tls::new(settings, |_| ()).unwrap();
+    let app = App::with(Config::default(), Site { tls: Some(tls.clone()), ..Site::default() }, echo(hello));
+    let trusting = Arc::new(client_config(None));
+    let is_served = |name: &str| shake(app.address, &trusting, name).is_ok();
+    assert!(is_served("other") && !is_served("localhost"));
+    issue(&folder);
+    tls.reload().unwrap();
+    assert!(is_served("localhost") && !is_served("other"));
 }

@@ -156,7 +156,7 @@ pub unsafe extern "C" fn rk_tls_new(
         });
         let made = prepared.transpose().map_err(|error: BadSettings| error.to_string()).and_then(|acme| {
             if let Some((acme, _)) = &acme {
-                settings.pairs = vec![acme.pair()];
+                settings.pairs = acme.pairs();
                 settings.challenges = Some(acme.challenges());
             }
             let tls = Tls::new(settings, listener::tell).map_err(|error| error.to_string())?;

@@ -24,7 +24,7 @@ pub struct TlsSettings {
     /// What browsers are told of coming by HTTPS alone; none: nothing.
     pub hsts: Option<Hsts>,
     /// What is answered to an authority from which the certificates come while the server runs. Files of [`pairs`](Self::pairs) need
-    /// not be there then, until [`Tls::reload`](crate::tls::Tls::reload) finds them.
+    /// not be there then, and those behind the first are used in its place, until [`Tls::reload`](crate::tls::Tls::reload) finds them.
     pub challenges: Option<Challenges>,
 }
 

@@ -159,7 +159,8 @@ impl Tls {
 
     /// Whether a name stands for rights of its own: clients have certificates, or names have.
     pub(crate) fn binds_names(&self) -> bool {
-        self.0.settings.client_ca.is_some() || self.0.settings.pairs.len() > 1
+        let TlsSettings { client_ca, pairs, challenges, .. } = &self.0.settings;
+        client_ca.is_some() || (pairs.len() > 1 && challenges.is_none())
     }
 
     /// Whether there is a certificate for a host, or one that says nothing of hosts.
@@ -218,23 +219,24 @@ fn look(settings: &TlsSettings) -> Vec<Option<Look>> {
     paths.iter().map(|path| std::fs::metadata(path).ok().as_ref().map(Look::of)).collect()
 }
 
+/// The pairs that are used: of an authority's, those that are there, and none beside the first when it is.
+fn in_force(settings: &TlsSettings) -> impl Iterator<Item = &CertificatePair> {
+    let is_issued = settings.challenges.is_some();
+    let is_there = |pair: &CertificatePair| pair.certificate.path().is_none_or(std::path::Path::exists);
+    let is_complete = is_issued && settings.pairs.first().is_some_and(is_there);
+    let count = if is_complete { 1 } else { settings.pairs.len() };
+    settings.pairs.iter().take(count).filter(move |pair| !is_issued || is_there(pair))
+}
+
 fn build(
     settings: &TlsSettings,
     notice: fn(&str),
 ) -> Result<(ServerConfig, Arc<ByName>, Vec<Validity>), TlsError> {
-    // What an authority has not issued yet.
-    let is_there = |pair: &&CertificatePair| {
-        settings.challenges.is_none() || pair.certificate.path().is_none_or(std::path::Path::exists)
-    };
     // Given by hand: the process may have another one for itself.
     let provider = Arc::new(default_provider());
     let mut warn = |line: String| notice(&format!("TLS: {line}"));
-    let identities: Result<Vec<_>, _> = settings
-        .pairs
-        .iter()
-        .filter(is_there)
-        .map(|pair| Identity::read(pair, &provider, &mut warn))
-        .collect();
+    let identities: Result<Vec<_>, _> =
+        in_force(settings).map(|pair| Identity::read(pair, &provider, &mut warn)).collect();
     let identities = identities?;
     if identities.is_empty() && settings.challenges.is_none() {
         return Err(TlsError::Nothing);
