@@ -176,7 +176,10 @@ impl Front for Door {
 fn pass_signals_on(signals: &Signals, tls: Option<&Tls>, ask: &UnboundedSender<Request>) {
     let mut is_stopping = false;
     while let Some(caught) = signals.next() {
-        let asked = if caught.asks_for_reload() && !is_stopping {
+        let asked = if caught.asks_for_reload() {
+            if is_stopping {
+                continue;
+            }
             if let Some(tls) = tls {
                 tls::reload(tls);
             }

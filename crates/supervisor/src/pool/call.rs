@@ -1,10 +1,11 @@
 //! The course of one request at a worker, and what becomes of it when that ends.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use rookery_exchange::Exchange;
-use rookery_worker::Held;
+use rookery_worker::{Held, Ticket};
 
 use super::answer::Refusal;
 use super::connection::{self, Failure};
@@ -27,7 +28,9 @@ const DEATH_IS_KNOWN: Duration = Duration::from_secs(2);
 pub(super) fn start(state: &Rc<State>, worker: Rc<Worker>, held: Held, waiting: Waiting) {
     let state = Rc::clone(state);
     tokio::task::spawn_local(async move {
-        let call = Call { state: &state, worker: &worker, held, since: Instant::now() };
+        let ticket = held.ticket();
+        let held = RefCell::new(Some(held));
+        let call = Call { state: &state, worker: &worker, ticket, held, since: Instant::now() };
         call.run(waiting).await;
         worker.end();
         state.assign();
@@ -37,13 +40,15 @@ pub(super) fn start(state: &Rc<State>, worker: Rc<Worker>, held: Held, waiting: 
 struct Call<'a> {
     state: &'a Rc<State>,
     worker: &'a Rc<Worker>,
-    held: Held,
+    ticket: Ticket,
+    /// Until it is known whether R has begun: a reply may take for ever, and of tickets there are 1,024.
+    held: RefCell<Option<Held>>,
     since: Instant,
 }
 
 impl Call<'_> {
     async fn run(&self, mut waiting: Waiting) {
-        let ticket = self.held.ticket();
+        let ticket = self.ticket;
         let failure = if waiting.exchange.is_upgrade() {
             match self.open(&waiting.exchange).await {
                 Ok(opened) => {
@@ -67,8 +72,12 @@ impl Call<'_> {
         };
         let refusal = match failure {
             None => Refusal::Unsendable,
-            Some(Failure::Unsent) => Refusal::Returned,
             Some(Failure::Unreadable) => Refusal::Unreadable,
+            Some(Failure::Unsent) => {
+                // Before that is known, it would be given to the same again.
+                self.has_died().await;
+                Refusal::Returned
+            }
             Some(Failure::Lost) if self.has_died().await && !self.worker.member.board.has_begun(ticket) => {
                 Refusal::Returned
             }
@@ -87,14 +96,14 @@ impl Call<'_> {
         &self,
         exchange: &Exchange,
     ) -> Result<(connection::Connection, http::Response<hyper::body::Incoming>), Option<Failure>> {
-        let request = request::request(exchange, self.held.ticket()).map_err(|_| None)?;
+        let request = request::request(exchange, self.ticket).map_err(|_| None)?;
         let mut connection = connection::connection(self.worker).await?;
         let response = connection::send(&mut connection, request).await?;
         Ok((connection, response))
     }
 
     async fn open(&self, exchange: &Exchange) -> Result<connection::Opened, Option<Failure>> {
-        let request = request::handshake(exchange, self.held.ticket(), relay::key()).map_err(|_| None)?;
+        let request = request::handshake(exchange, self.ticket, relay::key()).map_err(|_| None)?;
         Ok(connection::open_websocket(self.worker, request).await?)
     }
 
@@ -124,13 +133,15 @@ impl Call<'_> {
     }
 
     fn has_answered(&self) {
-        self.worker.has_answered(self.held.ticket(), self.since);
+        self.worker.has_answered(self.ticket, self.since);
+        self.held.take();
         // R may have time for the next, while this reply is passed on.
         self.state.assign();
     }
 
     /// Whether the worker has ended, which is known soon after its connections break.
     async fn has_died(&self) -> bool {
+        self.worker.suspect();
         let is_dead = || self.worker.member.standing() == Standing::Dead;
         let known = async {
             loop {

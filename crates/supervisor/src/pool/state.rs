@@ -208,7 +208,7 @@ impl State {
     /// The worker with the fewest sessions.
     fn fewest(&self) -> Option<Rc<Worker>> {
         let workers = self.workers.borrow();
-        let ready = workers.iter().filter(|worker| worker.member.standing() == Standing::Ready);
+        let ready = workers.iter().filter(|worker| worker.is_taken_for_ready());
         let worker = ready.min_by_key(|worker| worker.sessions())?;
         self.choices.set(self.choices.get() + 1);
         worker.chosen.set(self.choices.get());

@@ -21,6 +21,9 @@ const AHEAD: Duration = Duration::from_millis(1);
 /// Connections that are kept for the next requests: more are needed only for replies that take long.
 const KEPT_CONNECTIONS: usize = 64;
 
+/// How long a worker is given nothing whose connection has broken, unless it is known before that it has ended.
+const SUSPECTED: Duration = Duration::from_secs(1);
+
 /// How long a page's WebSocket is awaited, as Shiny Server has it: a page may bring many scripts.
 const RESERVED: Duration = Duration::from_secs(45);
 
@@ -40,6 +43,8 @@ pub(super) struct Worker {
     pub(super) queue: RefCell<Queue>,
     /// Pages that it was given whose WebSocket has not come, each until when that is awaited.
     reserved: RefCell<VecDeque<Instant>>,
+    /// Until when it is given nothing, because a connection to it has broken.
+    suspected: Cell<Option<Instant>>,
     /// Which choice it was last, for turns among equals.
     pub(super) chosen: Cell<u64>,
 }
@@ -69,13 +74,14 @@ impl Worker {
             pace: Cell::new(Pace { mean: FIRST_GUESS, answered: None }),
             queue: RefCell::default(),
             reserved: RefCell::default(),
+            suspected: Cell::new(None),
             chosen: Cell::new(0),
         })
     }
 
     /// Whether it is to be given a request now, and how gladly.
     pub(super) fn preference(&self, limits: &PoolLimits) -> Option<Preference> {
-        if self.member.standing() != Standing::Ready {
+        if !self.is_taken_for_ready() {
             return None;
         }
         let unanswered = self.unanswered.borrow();
@@ -92,6 +98,17 @@ impl Worker {
             unanswered: unanswered.len(),
             chosen: self.chosen.get(),
         })
+    }
+
+    /// Whether it is ready, as far as is known.
+    pub(super) fn is_taken_for_ready(&self) -> bool {
+        let is_suspected = self.suspected.get().is_some_and(|until| Instant::now() < until);
+        self.member.standing() == Standing::Ready && !is_suspected
+    }
+
+    /// A connection to it has broken: it will be known soon whether it has ended.
+    pub(super) fn suspect(&self) {
+        self.suspected.set(Some(Instant::now() + SUSPECTED));
     }
 
     fn has_just_answered(&self, unanswered: usize) -> bool {

@@ -39,8 +39,11 @@ impl RunFolder {
             let path = parent.join(format!("{PREFIX}{pid}-{at}"));
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
-                    let lock = File::create_new(path.join(LOCK))?;
+                    // Locked before it has the name by which it is looked for: else it would be taken for a forsaken one.
+                    let making = path.join("making");
+                    let lock = File::create_new(&making)?;
                     lock_file(&lock)?;
+                    fs::rename(making, path.join(LOCK))?;
                     return Ok(RunFolder { path, _lock: lock });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && at < 1000 => {}

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rookery_worker::Message;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::task::JoinHandle;
 
 use super::backoff::Backoff;
 use super::health::{self, Verdict};
@@ -22,6 +23,9 @@ const SOON: Duration = Duration::from_millis(50);
 
 /// And while all is well.
 const SELDOM: Duration = Duration::from_secs(1);
+
+/// How long the output of a worker that has ended is still read: somebody else may have it, and never end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// One of the workers that there are to be.
 #[derive(Debug, Default)]
@@ -66,6 +70,8 @@ pub(super) struct Supervisor<'a> {
     was_ready: bool,
     course: Course,
     looked: Instant,
+    /// Output of workers that have ended, and since when.
+    outputs: Vec<(JoinHandle<()>, Instant)>,
 }
 
 impl<'a> Supervisor<'a> {
@@ -89,6 +95,7 @@ impl<'a> Supervisor<'a> {
             was_ready: false,
             course: Course::Serving,
             looked: now,
+            outputs: Vec::new(),
         })
     }
 
@@ -99,7 +106,12 @@ impl<'a> Supervisor<'a> {
             if let Course::Ending(outcome) = self.course {
                 if self.workers.is_empty() {
                     // What they wrote last is read and written.
-                    tokio::task::yield_now().await;
+                    let all = async {
+                        for (output, _) in &mut self.outputs {
+                            let _ = output.await;
+                        }
+                    };
+                    let _ = tokio::time::timeout(LAST_WORDS, all).await;
                     self.output.finish();
                     return Ok(outcome);
                 }
@@ -185,7 +197,7 @@ impl<'a> Supervisor<'a> {
             Message::Leaving if worker.phase == Phase::Ready => {
                 // Somebody else has asked it to end: it finishes what it has, and ends by itself.
                 self.roster.drain(&worker.member);
-                worker.phase = Phase::Draining { until: Instant::now() + self.plan.times.drain };
+                worker.drain(self.plan.times);
             }
             _ => {}
         }
@@ -202,7 +214,7 @@ impl<'a> Supervisor<'a> {
             self.replacements.finish(slot);
             if let Some(old) = old.and_then(|old| self.workers.get_mut(&old)) {
                 self.roster.drain(&old.member);
-                old.phase = Phase::Draining { until: Instant::now() + self.plan.times.drain };
+                old.drain(self.plan.times);
             }
             if self.generation > 0 && !self.replacements.is_reloading() && self.all_are_of(self.generation) {
                 self.tell(&format!("reloaded: all workers are of generation {}", self.generation));
@@ -223,10 +235,11 @@ impl<'a> Supervisor<'a> {
     // ---- ends ----
 
     fn ended(&mut self, epoch: u64, exit: Exit) {
-        let Some(worker) = self.workers.remove(&epoch) else { return };
+        let Some(mut worker) = self.workers.remove(&epoch) else { return };
         // Before anything else: requests that it had wait for this.
         self.roster.leave(&worker.member);
-        worker.clean_up();
+        let now = Instant::now();
+        self.outputs.extend(worker.clean_up().into_iter().map(|output| (output, now)));
         if let Course::Ending(_) = self.course {
             return;
         }
@@ -245,7 +258,6 @@ impl<'a> Supervisor<'a> {
             self.replacements.finish(slot);
             return;
         }
-        let now = Instant::now();
         let has_answered = worker.member.answered() > 0;
         place.has_failed |= matches!(worker.phase, Phase::Starting { .. }) || !self.was_ready;
         let pause = place.backoff.ended(now.duration_since(worker.began), has_answered, now, epoch * 7919);
@@ -310,6 +322,12 @@ impl<'a> Supervisor<'a> {
                 _ => {}
             }
         }
+        self.outputs.retain(|(output, since)| {
+            if now.duration_since(*since) > LAST_WORDS {
+                output.abort();
+            }
+            !output.is_finished()
+        });
         match self.course {
             Course::Ending(_) => {}
             Course::Draining { until } => {

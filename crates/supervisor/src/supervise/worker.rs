@@ -10,7 +10,9 @@ use rookery_worker::{Control, Message, Received};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinHandle;
 
+use super::Times;
 use super::health::Health;
 use super::recycle::Age;
 use crate::process::{Exit, Output, RunFolder, Sink, Start, pass_on, spawn, wait};
@@ -52,6 +54,7 @@ pub(super) struct Worker {
     pub(super) age: Age,
     control: Rc<Control>,
     temporary: PathBuf,
+    outputs: Vec<JoinHandle<()>>,
 }
 
 impl Worker {
@@ -69,10 +72,10 @@ impl Worker {
         let mut child = spawned.child;
         let pid = libc::pid_t::try_from(child.id()).expect("the system has it in this type");
         let epoch = start.epoch;
-        for (sink, pipe) in [(Sink::Stdout, spawned.stdout), (Sink::Stderr, spawned.stderr)] {
+        let outputs = [(Sink::Stdout, spawned.stdout), (Sink::Stderr, spawned.stderr)].map(|(sink, pipe)| {
             let prefix = format!("[{} {pid}] ", start.number());
-            tokio::task::spawn_local(pass_on(Arc::clone(output), sink, pipe, prefix));
-        }
+            tokio::task::spawn_local(pass_on(Arc::clone(output), sink, pipe, prefix))
+        });
         let control = Rc::new(spawned.control);
         let listening = tokio::task::spawn_local(listen(Rc::clone(&control), epoch, events.clone()));
         let events = events.clone();
@@ -94,12 +97,22 @@ impl Worker {
             age: Age::default(),
             control,
             temporary: spawned.temporary,
+            outputs: outputs.into(),
         })
     }
 
     /// Tells it something. One that does not read it is found by its silence.
     pub(super) fn say(&self, message: Message) {
         let _ = self.control.send(message);
+    }
+
+    /// Has it finish what it has; one that is not ready has nothing.
+    pub(super) fn drain(&mut self, times: Times) {
+        match self.phase {
+            Phase::Ready => self.phase = Phase::Draining { until: Instant::now() + times.drain },
+            Phase::Starting { .. } => self.stop(times.stop),
+            Phase::Draining { .. } | Phase::Stopping { .. } | Phase::Killed => {}
+        }
     }
 
     /// Asks it to end.
@@ -124,8 +137,9 @@ impl Worker {
         unsafe { libc::kill(-self.pid, signal) };
     }
 
-    /// Removes what it leaves behind, now that it has ended: what it started, its socket, and its temporary files.
-    pub(super) fn clean_up(&self) {
+    /// Removes what it leaves behind, now that it has ended: what it started, its socket, and its temporary files. What passes on its last words
+    /// is returned, and ends by itself unless something that it started has left its group.
+    pub(super) fn clean_up(&mut self) -> Vec<JoinHandle<()>> {
         self.signal(libc::SIGKILL);
         let (socket, temporary) = (self.member.socket.clone(), self.temporary.clone());
         tokio::task::spawn_blocking(move || {
@@ -133,6 +147,7 @@ impl Worker {
             let _ = std::fs::remove_file(socket);
             let _ = std::fs::remove_dir_all(temporary);
         });
+        std::mem::take(&mut self.outputs)
     }
 
     /// Whether it has nothing in hand.

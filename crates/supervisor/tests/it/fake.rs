@@ -203,6 +203,11 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&Call>) {
             let said = std::process::Command::new("/bin/sh").args(script).output().unwrap();
             said.stdout.trim_ascii().to_vec()
         }
+        "heads" => {
+            exchange.begin_reply(200);
+            exchange.push_reply_header(b"X-Long", &vec![b'x'; number]).unwrap();
+            return;
+        }
         "public" => {
             exchange.begin_reply(200);
             exchange.push_reply_header(b"Cache-Control", b"max-age=60, public").unwrap();

@@ -49,8 +49,18 @@ fn one_whose_reply_had_begun_is_cut() {
 }
 
 #[test]
+fn a_reply_whose_head_is_too_large_is_a_502() {
+    let front = Front::new(1);
+    let mut client = front.connect();
+    assert_eq!(client.get("/heads/100000").header("x-long").unwrap().len(), 100_000);
+    let reply = client.get("/heads/2000000");
+    assert_eq!((reply.status, reply.text().contains("could not be read")), (502, true), "{}", reply.text());
+    assert_eq!(client.get("/slot").status, 200);
+}
+
+#[test]
 fn one_that_comes_back_too_often_is_a_503() {
-    // Nobody listens there.
+    // Nobody listens there, and nobody knows.
     let mut front = Front::new(2);
     for worker in &front.workers {
         std::fs::remove_file(&worker.member.socket).unwrap();
