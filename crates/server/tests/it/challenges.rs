@@ -169,14 +169,14 @@ fn what_stands_in_for_a_certificate_is_gone_when_it_is_there() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("certificate.pem");
     let own = CertificatePair { certificate: Pem::File(file.clone()), key: Pem::File(file) };
-    let challenges = Some(Challenges::new(vec!["localhost".to_owned(), "other".to_owned()]));
+    let challenges = Some(Challenges::new(vec!["localhost".to_owned(), "example.test".to_owned()]));
     let settings = TlsSettings { pairs: vec![own, pair("other")], challenges, ..TlsSettings::default() };
     let tls = Tls::new(settings, |_| ()).unwrap();
     let app = App::with(Config::default(), Site { tls: Some(tls.clone()), ..Site::default() }, echo(hello));
     let trusting = Arc::new(client_config(None));
     let is_served = |name: &str| shake(app.address, &trusting, name).is_ok();
-    assert!(is_served("other") && !is_served("localhost"));
+    assert!(is_served("example.test") && !is_served("localhost"));
     issue(&folder);
     tls.reload().unwrap();
-    assert!(is_served("localhost") && !is_served("other"));
+    assert!(is_served("localhost") && !is_served("example.test"));
 }
