@@ -60,9 +60,42 @@ rook_handlers$headers <- rook_handlers$hello
 # wrk waits for the body that the head of an answer to HEAD announces
 rook_handlers$empty <- function(req) list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "")
 rook_handlers$absent <- function(req) list(status = 404L, headers = list("Content-Type" = "text/plain"), body = "Not here")
-# bench/soak: everything that a request can be, by path; `/sockets` tells how many WebSockets the app still thinks open
+# bench/soak: everything that a request can be, by path; `/open` tells how many WebSockets and streams the app still thinks open,
+# `/memory` what R holds
 sockets <- 0L
+streams <- 0L
+listeners <- new.env()
 big <- raw(4194304L)
+soak_piece <- paste0(strrep("s", 999L), "\n")
+# Twenty pieces, every third of which is late.
+soak_stream <- function() {
+  left <- 20L
+  streams <<- streams + 1L
+  rookery::stream_body(function() {
+    left <<- left - 1L
+    if (left < 0L) {
+      NULL
+    } else if (left %% 3L == 0L) {
+      promises::promise(function(resolve, reject) later::later(function() resolve(soak_piece), 0.2))
+    } else {
+      soak_piece
+    }
+  }, on_close = function(reason) streams <<- streams - 1L)
+}
+soak_events <- function() {
+  name <- as.character(soak_number <<- soak_number + 1)
+  event <- rookery::event_stream(on_close = function(reason) rm(list = name, envir = listeners))
+  event$send("hello")
+  assign(name, event, listeners)
+}
+soak_number <- 0
+if (workload == "soak") {
+  soak_tick <- function() {
+    for (name in ls(listeners, sorted = FALSE)) listeners[[name]]$send(strrep("e", 50L), event = "tick")
+    later::later(soak_tick, 1)
+  }
+  soak_tick()
+}
 rook_handlers$soak <- function(req) {
   switch(req$PATH_INFO,
     "/upload" = rook_handlers$`body-in`(req),
@@ -71,7 +104,10 @@ rook_handlers$soak <- function(req) {
       later::later(function() resolve(rook_handlers$hello(req)), 0.02)
     }),
     "/stop" = stop("as the soak asked"),
-    "/sockets" = list(status = 200L, headers = list(), body = as.character(sockets)),
+    "/open" = list(status = 200L, headers = list(), body = as.character(sockets + streams + length(listeners))),
+    "/memory" = list(status = 200L, headers = list(), body = format(sum(gc()[, 2]) * 2^20, scientific = FALSE)),
+    "/stream" = streamed(soak_stream()),
+    "/events" = soak_events(),
     rook_handlers$idle(req)
   )
 }

@@ -27,6 +27,7 @@ PATIENCE_S = 30
 # Past the server's 1 MiB of a body in memory: this one goes through a file.
 SPOOLED = 3 << 20
 BIG = 4 << 20
+STREAM = 20_000
 HELLO = b"Hello, World!"
 NONSENSE = (b"GET / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00", bytes(200))
 
@@ -76,6 +77,13 @@ class Peer:
             self.rest += await self.receive()
         head, self.rest = self.rest.split(b"\r\n\r\n", 1)
         return head
+
+    async def chunk(self) -> bytes:
+        """The next of a body in chunks; empty: its end."""
+        while b"\r\n" not in self.rest:
+            self.rest += await self.receive()
+        line, self.rest = self.rest.split(b"\r\n", 1)
+        return (await self.exactly(int(line, 16) + 2))[:-2]
 
     async def ask(self, path: str, body: bytes | None = None) -> tuple[int, bytes]:
         method, length = ("GET", "") if body is None else ("POST", f"Content-Length: {len(body)}\r\n")
@@ -132,6 +140,26 @@ async def echo(peer: Peer) -> None:
         raise ValueError("no Close frame came back")
 
 
+async def stream(peer: Peer) -> None:
+    await peer.send(b"GET /stream HTTP/1.1\r\nHost: soak\r\n\r\n")
+    head, size = await peer.head(), 0
+    if b"chunked" not in head.lower():
+        raise ValueError(f"stream: {head[:40]!r}")
+    while chunk := await peer.chunk():
+        size += len(chunk)
+    if size != STREAM:
+        raise ValueError(f"stream: {size} bytes")
+
+
+async def events(peer: Peer) -> None:
+    """Three of them, and away."""
+    await peer.send(b"GET /events HTTP/1.1\r\nHost: soak\r\nAccept: text/event-stream\r\n\r\n")
+    await peer.head()
+    seen = b""
+    while seen.count(b"event: tick\n") < 3:
+        seen += await peer.chunk()
+
+
 # --- not so; half of them end with a reset ---
 
 
@@ -182,6 +210,16 @@ async def websocket_half(peer: Peer) -> None:
     await asyncio.sleep(random.choice((0, 1)))
 
 
+async def stream_left(peer: Peer) -> None:
+    await peer.send(b"GET /stream HTTP/1.1\r\nHost: soak\r\n\r\n")
+    await asyncio.sleep(random.random())
+
+
+async def events_left(peer: Peer) -> None:
+    await peer.send(b"GET /events HTTP/1.1\r\nHost: soak\r\nAccept: text/event-stream\r\n\r\n")
+    await asyncio.sleep(3 * random.random())
+
+
 async def nonsense(peer: Peer) -> None:
     await peer.send(random.choice(NONSENSE))
 
@@ -224,6 +262,11 @@ KINDS = {
     "promise": Kind(partial(ask, 10, 0, "/promise", 200, HELLO), 2, 0.1),
     "app_error": Kind(partial(ask, 1, 0, "/stop", 500, None), 1, 1.0),
     "echo": Kind(echo, 2, 0.1),
+    # 500 of each come and go.
+    "stream": Kind(stream, 350, 5.0),
+    "stream_left": Kind(stream_left, 150, 5.0, False),
+    "events": Kind(events, 350, 3.0),
+    "events_left": Kind(events_left, 150, 3.0, False),
     "aborted_upload": Kind(aborted_upload, 2, 1.0, False),
     "promise_left": Kind(promise_left, 1, 0.1, False),
     "slow_head": Kind(slow_head, 10, 0.1, False),

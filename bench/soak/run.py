@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A soak of Rookery under R: uploads, WebSockets, slow peers and kills, and nothing left of them.
+"""A soak of Rookery under R: uploads, WebSockets, 500 streams, 500 clients of events, slow peers and kills, and nothing left of them.
 
     python3 bench/soak/run.py [seconds]          default 600; `make soak SECONDS=600`
 
@@ -47,6 +47,8 @@ MORE_RSS = 12 << 20
 # A server that has not had its first minute still grows into the memory that it works in, so a short soak sees only
 # what leaks fast; descriptors and threads are as exact in it.
 MORE_RSS_YOUNG = 32 << 20
+# What R holds is exact but for what it compiles and loads on the way.
+MORE_R = 2 << 20
 
 
 @dataclass
@@ -56,6 +58,8 @@ class Level:
     descriptors: int
     threads: int
     rss: int
+    # What R holds; nobody is asked under load.
+    r: int = 0
 
 
 class Watch:
@@ -85,7 +89,9 @@ class Watch:
                 break
         settled_memory(self.server)
         time.sleep(1)
-        return self.look(part)
+        level = self.look(part)
+        level.r = int(float(self.server.get("/memory")))
+        return level
 
 
 class Clients:
@@ -130,17 +136,17 @@ def middle(levels: list[Level], name: str) -> Level:
     return Level(levels[-1].second, name, *values)
 
 
-def complaints(reference: Level, end: Level, sockets: int, counts: dict[str, list], more_rss: int = MORE_RSS) -> list[str]:
+def complaints(reference: Level, end: Level, still_open: int, counts: dict[str, list], more_rss: int = MORE_RSS) -> list[str]:
     """What is left at the end that was not there after the first part, and what went wrong on the way."""
     found = []
-    limits = (("descriptors", 1, MORE_DESCRIPTORS), ("threads", 1, MORE_THREADS), ("rss", 2**20, more_rss))
+    limits = (("descriptors", 1, MORE_DESCRIPTORS), ("threads", 1, MORE_THREADS), ("rss", 2**20, more_rss), ("r", 2**20, MORE_R))
     for name, unit, room in limits:
         more = getattr(end, name) - getattr(reference, name)
         if more > room:
-            unit_name = " MiB" if name == "rss" else ""
+            unit_name = " MiB" if unit > 1 else ""
             found.append(f"{name}: {more / unit:+.4g}{unit_name} since the reference, at most {room / unit:+.4g}")
-    if sockets != 0:
-        found.append(f"the app still counts {sockets} open WebSockets")
+    if still_open != 0:
+        found.append(f"the app still counts {still_open} open WebSockets and streams")
     for kind, (done, failed, reason) in counts.items():
         if failed:
             found.append(f"{kind}: {failed} of {done + failed} failed, the first with {reason}")
@@ -167,12 +173,15 @@ def soak(server: Server, seconds: int) -> int:
     tenths = [loaded[at : at + tenth] for at in range(0, len(loaded) - tenth + 1, tenth)]
     rows += [("under load, median of a tenth", middle(levels, "load")) for levels in tenths]
     rows += [("**at the end, load taken away**", end)]
-    lines = [[name, *map(str, (at.second, at.descriptors, at.threads, f"{at.rss / 2**20:.1f}"))] for name, at in rows]
-    print("\n".join(table(["", "second", "descriptors", "threads", "RSS MiB"], lines)))
+    lines = [
+        [name, *map(str, (at.second, at.descriptors, at.threads, f"{at.rss / 2**20:.1f}", f"{at.r / 2**20:.1f}" if at.r else "-"))]
+        for name, at in rows
+    ]
+    print("\n".join(table(["", "second", "descriptors", "threads", "RSS MiB", "R MiB"], lines)))
     rounds = ", ".join(f"{kind} {done}" for kind, (done, _, _) in clients.counts.items())
     print(f"\nDone (rounds; a round may be a hundred requests): {rounds}; {clients.kills} clients killed.")
     more_rss = MORE_RSS if first == FIRST_S else MORE_RSS_YOUNG
-    found = complaints(reference, end, int(server.get("/sockets")), clients.counts, more_rss)
+    found = complaints(reference, end, int(server.get("/open")), clients.counts, more_rss)
     for line in found:
         print(f"soak: {line}")
     print(f"soak: {'FAILED' if found else 'passed'} after {seconds} s of load")

@@ -365,22 +365,23 @@ R  100
 
 
 class Soak(unittest.TestCase):
-    REFERENCE = soak.Level(60, "reference", 12, 4, 100 << 20)
+    REFERENCE = soak.Level(60, "reference", 12, 4, 100 << 20, 50 << 20)
 
     def test_what_is_left_and_who_was_not_served_is_named(self):
-        for level, sockets, get, said in (
-            ((12, 4, 100), 0, (5, 0, ""), []),
-            ((11, 3, 111), 0, (5, 0, ""), []),
-            ((13, 4, 100), 0, (5, 0, ""), ["descriptors: +1 since the reference, at most +0"]),
-            ((12, 5, 100), 0, (5, 0, ""), ["threads: +1 since the reference, at most +0"]),
-            ((12, 4, 113), 0, (5, 0, ""), ["rss: +13 MiB since the reference, at most +12"]),
-            ((12, 4, 100), 2, (5, 0, ""), ["the app still counts 2 open WebSockets"]),
-            ((12, 4, 100), 0, (5, 1, "reset"), ["get: 1 of 6 failed, the first with reset"]),
-            ((12, 4, 100), 0, (0, 0, ""), ["get: not one was done"]),
+        for level, still_open, get, said in (
+            ((12, 4, 100, 50), 0, (5, 0, ""), []),
+            ((11, 3, 111, 50), 0, (5, 0, ""), []),
+            ((13, 4, 100, 50), 0, (5, 0, ""), ["descriptors: +1 since the reference, at most +0"]),
+            ((12, 5, 100, 50), 0, (5, 0, ""), ["threads: +1 since the reference, at most +0"]),
+            ((12, 4, 113, 50), 0, (5, 0, ""), ["rss: +13 MiB since the reference, at most +12"]),
+            ((12, 4, 100, 53), 0, (5, 0, ""), ["r: +3 MiB since the reference, at most +2"]),
+            ((12, 4, 100, 50), 2, (5, 0, ""), ["the app still counts 2 open WebSockets and streams"]),
+            ((12, 4, 100, 50), 0, (5, 1, "reset"), ["get: 1 of 6 failed, the first with reset"]),
+            ((12, 4, 100, 50), 0, (0, 0, ""), ["get: not one was done"]),
         ):
-            descriptors, threads, mib = level
-            end = soak.Level(600, "end", descriptors, threads, mib << 20)
-            self.assertEqual(soak.complaints(self.REFERENCE, end, sockets, {"get": get}), said)
+            descriptors, threads, mib, r = level
+            end = soak.Level(600, "end", descriptors, threads, mib << 20, r << 20)
+            self.assertEqual(soak.complaints(self.REFERENCE, end, still_open, {"get": get}), said)
 
     def test_frames_are_masked_and_measured(self):
         for size, head in ((5, 2), (126, 4), (70_000, 10)):
