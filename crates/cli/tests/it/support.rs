@@ -1,7 +1,7 @@
 //! The program in a process of its own, and a client of plain sockets.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
@@ -38,7 +38,18 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Running {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let until = Instant::now() + PATIENCE;
+        let mut child = loop {
+            match command.spawn() {
+                Ok(child) => break child,
+                // A copy of the program, which another test's child has open for writing until it becomes what it is to be.
+                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(error) => panic!("it does not start: {error}"),
+            }
+        };
         let stderr = BufReader::new(child.stderr.take().expect("it was piped"));
         Running { child, stderr, said: String::new() }
     }
