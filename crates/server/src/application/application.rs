@@ -47,6 +47,12 @@ pub trait Application {
     /// Wakes it, if [`take`](Self::take) put that off ([`Pushed::Settle`]).
     fn settle(&self);
 
+    /// Whether it works on another thread of this process: then the processor is given away before the I/O thread sleeps, because it may answer
+    /// meanwhile, and it is looked after when it is busy ([`nudge`](Self::nudge)).
+    fn has_thread(&self) -> bool {
+        false
+    }
+
     /// How many events it has come for so far.
     fn taken(&self) -> u64;
 

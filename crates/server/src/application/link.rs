@@ -32,6 +32,10 @@ impl Application for Arc<Link> {
         Link::settle(self);
     }
 
+    fn has_thread(&self) -> bool {
+        true
+    }
+
     fn taken(&self) -> u64 {
         Link::taken(self)
     }

@@ -146,7 +146,7 @@ fn before_sleep() {
                 drain.notify_one();
                 return;
             }
-            let is_awaited = dispatch.in_flight() > 0;
+            let is_awaited = dispatch.application.has_thread() && dispatch.in_flight() > 0;
             if !has_yielded && (is_awaited || dispatch.application.has_events()) {
                 // On a shared core the application answers meanwhile, and nobody has to be woken.
                 has_yielded = true;
