@@ -192,7 +192,7 @@ async fn drive(connection: &Rc<Connection>, rewound: Bytes, has_small_table: boo
     if !has_small_table || header_lines < SMALL_TABLE {
         builder.max_headers(header_lines.min(LARGEST_TABLE));
     }
-    let io = HyperIo { connection: Rc::clone(connection), rewound };
+    let io = HyperIo::new(connection, rewound);
     let mut http = builder.serve_connection(io, service_fn(|request| answer(connection, request)));
     let outcome = poll_fn(|cx| {
         connection.set_waker(cx);
@@ -220,7 +220,8 @@ async fn drive(connection: &Rc<Connection>, rewound: Bytes, has_small_table: boo
         }
     })
     .await;
-    (outcome, http.into_parts().read_buf)
+    let parts = http.into_parts();
+    (outcome, parts.io.untaken(parts.read_buf))
 }
 
 /// Waits until the peer of an idle connection sends, or the connection is to end.

@@ -15,9 +15,25 @@ use super::connection::Connection;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct HyperIo {
-    pub(super) connection: Rc<Connection>,
-    /// Bytes that a first pass of hyper read and could not parse within its small table of headers.
-    pub(super) rewound: Bytes,
+    connection: Rc<Connection>,
+    /// Bytes that an earlier hyper read and did not take, until this one has read them all; and how many of them it has.
+    rewound: Bytes,
+    reread: usize,
+}
+
+impl HyperIo {
+    pub(super) fn new(connection: &Rc<Connection>, rewound: Bytes) -> HyperIo {
+        HyperIo { connection: Rc::clone(connection), rewound, reread: 0 }
+    }
+
+    /// All that has been read from the peer and not been taken by hyper, which has `read` of it.
+    pub(super) fn untaken(self, read: Bytes) -> Bytes {
+        if self.rewound.is_empty() {
+            return read;
+        }
+        // Left for a stream, it may have had no room for all that lies behind the request.
+        self.rewound.slice(self.reread - read.len()..)
+    }
 }
 
 impl Read for HyperIo {
@@ -27,9 +43,13 @@ impl Read for HyperIo {
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.rewound.is_empty() {
-            let take = self.rewound.len().min(buffer.remaining());
-            let bytes = self.rewound.split_to(take);
-            buffer.put_slice(&bytes);
+            let rest = &self.rewound[self.reread..];
+            let take = rest.len().min(buffer.remaining());
+            buffer.put_slice(&rest[..take]);
+            self.reread += take;
+            if self.reread == self.rewound.len() {
+                self.rewound = Bytes::new();
+            }
             return Poll::Ready(Ok(()));
         }
         // hyper keeps a head in one buffer, of which this is the rest.

@@ -72,6 +72,26 @@ fn pipelined_streams_come_one_after_the_other_to_a_client_that_reads_byte_by_byt
 }
 
 #[test]
+fn what_was_sent_behind_a_stream_is_served_however_much_it_is() {
+    let (app, _opened) = pulling(Limits::default(), |open, n| {
+        if n < 2 {
+            open.give(n.to_string());
+        } else {
+            open.end();
+        }
+    });
+    let mut client = app.connect();
+    // A head of many bytes has hyper read as many at a time: more than its first buffer takes lie there behind it.
+    let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Long: {}\r\n\r\n", "x".repeat(20 << 10));
+    let other = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Long: {}\r\n\r\n", "y".repeat(900));
+    client.send(long + &other.repeat(25) + "GET /plain HTTP/1.1\r\nHost: a\r\n\r\n");
+    for n in 0..26 {
+        assert_eq!(client.reply().unwrap().body, b"01", "the reply to request {n}");
+    }
+    assert_eq!(client.reply().unwrap().body, b"Hello, World!");
+}
+
+#[test]
 fn nothing_yet_is_asked_again_after_a_while() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let times = Arc::clone(&asked);
