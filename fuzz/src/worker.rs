@@ -17,3 +17,12 @@ pub fn call(data: &[u8]) {
         assert_eq!(Call::parse(text.as_bytes()), Ok(call), "{text}");
     }
 }
+
+/// A `Cookie`: it names a worker only if it was signed here, which chance is not, and what the app is shown has none of ours.
+pub fn cookie(data: &[u8]) {
+    let (names, others) = rookery_supervisor::read_for_fuzzer(data);
+    assert!(!names, "signed by chance");
+    if let Some(others) = others {
+        assert!(others.len() < data.len() && rookery_supervisor::read_for_fuzzer(&others).1.is_none());
+    }
+}

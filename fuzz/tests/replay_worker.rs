@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use rookery_fuzz::worker::{call, message};
+use rookery_fuzz::worker::{call, cookie, message};
 
 /// Every seed, every beginning of one, and every seed with one of its bytes left out or another.
 fn replay(target: &str, run: fn(&[u8]), least: usize) {
@@ -27,6 +27,11 @@ fn replay(target: &str, run: fn(&[u8]), least: usize) {
 #[test]
 fn replay_calls() {
     replay("worker_call", call, 5);
+}
+
+#[test]
+fn replay_cookies() {
+    replay("worker_cookie", cookie, 4);
 }
 
 #[test]

@@ -77,6 +77,13 @@ pub fn pool(roster: Arc<Roster>, limits: PoolLimits) -> MakeApplication {
     })
 }
 
+/// Whether a `Cookie` names a worker, which no key of this call has signed, and what the app would see where it has one of ours. For the
+/// fuzzer.
+#[doc(hidden)]
+pub fn read_for_fuzzer(cookies: &[u8]) -> (bool, Option<Vec<u8>>) {
+    (sticky::Keys::new().read(cookies).is_some(), sticky::without_ours(cookies))
+}
+
 /// See the module.
 struct Pool(Rc<State>);
 
