@@ -27,7 +27,7 @@ static bool is_named;
 static struct sameness bind_headers(SEXP req, const struct rk_event* event) {
     struct sameness is_same = {.values = event->header_count == last_count};
     is_same.names = is_same.values;
-    is_named = false;
+    is_named = event->is_named != 0;
     for (size_t i = 0; i < event->header_count; i++) {
         const struct rk_header* header = &event->headers[i];
         bool was_cached = true;

@@ -62,6 +62,7 @@ struct rk_event {
     struct rk_bytes data;
     int32_t is_https;
     int32_t has_client;  // rk_client() says who it is
+    int32_t is_named;    // a supervisor's log has a name for it: rk_request_id() gives that
 };
 
 // How a listener is set up besides where.
@@ -85,7 +86,7 @@ struct rk_setup {
 #if UINTPTR_MAX == UINT64_MAX
 _Static_assert(sizeof(struct rk_bytes) == 16 && offsetof(struct rk_bytes, len) == 8, "rk_bytes");
 _Static_assert(sizeof(struct rk_header) == 56 && offsetof(struct rk_header, symbol) == 48, "rk_header");
-_Static_assert(sizeof(struct rk_event) == 200 && offsetof(struct rk_event, id) == 16 &&
+_Static_assert(sizeof(struct rk_event) == 208 && offsetof(struct rk_event, id) == 16 &&
                    offsetof(struct rk_event, method) == 32 && offsetof(struct rk_event, headers) == 144 &&
                    offsetof(struct rk_event, body_fd) == 168 && offsetof(struct rk_event, data) == 176 &&
                    offsetof(struct rk_event, is_https) == 192,

@@ -294,6 +294,12 @@ impl Exchange {
         self.ticket
     }
 
+    /// Whether a supervisor's log has a name for it.
+    pub fn is_named(&self) -> bool {
+        // SAFETY: a span of this exchange, borrowed with it.
+        !unsafe { self.given_id.bytes() }.is_empty()
+    }
+
     /// The listener it came in on.
     pub fn listener(&self) -> ListenerId {
         self.listener

@@ -46,6 +46,7 @@ pub struct RawEvent {
     data: Bytes,
     is_https: i32,
     has_client: i32,
+    is_named: i32,
 }
 
 // As in rookery.h.
@@ -54,7 +55,7 @@ const _: () = {
     use std::mem::offset_of;
     assert!(size_of::<Header>() == 56 && offset_of!(Header, symbol) == 48);
     assert!(
-        size_of::<RawEvent>() == 200 && offset_of!(RawEvent, id) == 16 && offset_of!(RawEvent, method) == 32
+        size_of::<RawEvent>() == 208 && offset_of!(RawEvent, id) == 16 && offset_of!(RawEvent, method) == 32
     );
     assert!(offset_of!(RawEvent, headers) == 144 && offset_of!(RawEvent, body_fd) == 168);
     assert!(offset_of!(RawEvent, data) == 176 && offset_of!(RawEvent, is_https) == 192);
@@ -84,6 +85,7 @@ impl RawEvent {
             data: Bytes::EMPTY,
             is_https: 0,
             has_client: 0,
+            is_named: 0,
         }
     }
 }
@@ -145,6 +147,7 @@ impl Core {
         event.local_port = Bytes::of(local_port);
         event.is_https = i32::from(exchange.is_https());
         event.has_client = i32::from(exchange.client().is_some());
+        event.is_named = i32::from(exchange.is_named());
         event.body_len = exchange.body().len();
         if let BodySource::File(file) = exchange.body().source() {
             event.body_fd = std::os::fd::AsRawFd::as_raw_fd(file);
