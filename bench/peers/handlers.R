@@ -64,7 +64,9 @@ rook_handlers$absent <- function(req) list(status = 404L, headers = list("Conten
 # `/memory` what R holds
 sockets <- 0L
 streams <- 0L
-listeners <- new.env()
+# By places that are used again: R keeps each name that it has ever seen.
+listeners <- list()
+places <- integer(0)
 big <- raw(4194304L)
 soak_piece <- paste0(strrep("s", 999L), "\n")
 # Twenty pieces, every third of which is late.
@@ -83,15 +85,18 @@ soak_stream <- function() {
   }, on_close = function(reason) streams <<- streams - 1L)
 }
 soak_events <- function() {
-  name <- as.character(soak_number <<- soak_number + 1)
-  event <- rookery::event_stream(on_close = function(reason) rm(list = name, envir = listeners))
+  place <- if (length(places) > 0L) places[[1L]] else length(listeners) + 1L
+  places <<- places[-1L]
+  event <- rookery::event_stream(on_close = function(reason) {
+    listeners[place] <<- list(NULL)
+    places <<- c(places, place)
+  })
   event$send("hello")
-  assign(name, event, listeners)
+  listeners[[place]] <<- event
 }
-soak_number <- 0
 if (workload == "soak") {
   soak_tick <- function() {
-    for (name in ls(listeners, sorted = FALSE)) listeners[[name]]$send(strrep("e", 50L), event = "tick")
+    for (listener in listeners) if (!is.null(listener)) listener$send(strrep("e", 50L), event = "tick")
     later::later(soak_tick, 1)
   }
   soak_tick()
@@ -104,7 +109,7 @@ rook_handlers$soak <- function(req) {
       later::later(function() resolve(rook_handlers$hello(req)), 0.02)
     }),
     "/stop" = stop("as the soak asked"),
-    "/open" = list(status = 200L, headers = list(), body = as.character(sockets + streams + length(listeners))),
+    "/open" = list(status = 200L, headers = list(), body = as.character(sockets + streams + length(listeners) - length(places))),
     "/memory" = list(status = 200L, headers = list(), body = format(sum(gc()[, 2]) * 2^20, scientific = FALSE)),
     "/stream" = streamed(soak_stream()),
     "/events" = soak_events(),
