@@ -6,6 +6,7 @@
  *   wsload echo <port> <path> <connections> <seconds> <payload bytes>   one JSON object with rate and percentiles
  *   wsload idle <port> <path> <connections>                             opens them, prints {"open": n}, waits for stdin
  *   wsload idle-http <port> <path> <connections>                        the same with a GET answered first, kept alive
+ *   wsload tls ...                                                      any of them over TLS
  *
  * The first echo of each connection is compared byte for byte, the later ones by opcode and length. */
 #define _GNU_SOURCE
@@ -22,6 +23,8 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "tls.h"
 
 #define SLOWEST_US 2000000 /* a latency above two seconds counts as two seconds */
 #define READ_SIZE 65536
@@ -84,6 +87,15 @@ static void make_frame(void) {
     frame_length = head + 4 + payload_length;
 }
 
+/* As send() and recv(), over TLS where that is wanted; the descriptor of a TLS connection does not block while it echoes. */
+static ssize_t give(int fd, const void *data, size_t length, int flags) {
+    return tls_context != NULL ? tls_result(tls_of[fd], SSL_write(tls_of[fd], data, (int)length)) : send(fd, data, length, flags);
+}
+
+static ssize_t get(int fd, void *data, size_t length, int flags) {
+    return tls_context != NULL ? tls_result(tls_of[fd], SSL_read(tls_of[fd], data, (int)length)) : recv(fd, data, length, flags);
+}
+
 static int dial(int port) {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -92,6 +104,9 @@ static int dial(int port) {
         die("connect");
     }
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (tls_context != NULL && tls_connect(fd) != 0) {
+        die("TLS handshake");
+    }
     return fd;
 }
 
@@ -103,7 +118,7 @@ static void read_answer(int fd, const char *expected) {
     char answer[16384];
     size_t length = 0;
     for (;;) {
-        ssize_t n = recv(fd, answer + length, sizeof answer - 1 - length, 0);
+        ssize_t n = get(fd, answer + length, sizeof answer - 1 - length, 0);
         if (n <= 0) {
             die("the server closed during the handshake");
         }
@@ -136,7 +151,7 @@ static void open_all(struct connection *all, int count, int port, const char *pa
         int end = first + BATCH < count ? first + BATCH : count;
         for (int i = first; i < end; i++) {
             all[i].fd = dial(port);
-            if (send(all[i].fd, request, strlen(request), MSG_NOSIGNAL) != (ssize_t)strlen(request)) {
+            if (give(all[i].fd, request, strlen(request), MSG_NOSIGNAL) != (ssize_t)strlen(request)) {
                 die("send");
             }
         }
@@ -148,7 +163,7 @@ static void open_all(struct connection *all, int count, int port, const char *pa
 
 static void write_frame(struct connection *c) {
     while (c->unsent > 0) {
-        ssize_t n = send(c->fd, frame + frame_length - c->unsent, c->unsent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = give(c->fd, frame + frame_length - c->unsent, c->unsent, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0) {
             if (errno != EAGAIN) {
                 errors++;
@@ -249,6 +264,9 @@ static void echo(struct connection *all, int count, double seconds) {
             event.events |= EPOLLOUT | EPOLLET;
         }
         epoll_ctl(epoll_fd, EPOLL_CTL_ADD, all[i].fd, &event);
+        if (tls_context != NULL) {
+            fcntl(all[i].fd, F_SETFL, O_NONBLOCK);
+        }
     }
     uint64_t start = now_ns(), end = start + (uint64_t)(seconds * 1e9);
     for (int i = 0; i < count; i++) {
@@ -261,7 +279,7 @@ static void echo(struct connection *all, int count, double seconds) {
             struct connection *c = events[i].data.ptr;
             write_frame(c);
             for (;;) {
-                ssize_t n = recv(c->fd, data, sizeof data, MSG_DONTWAIT);
+                ssize_t n = get(c->fd, data, sizeof data, MSG_DONTWAIT);
                 if (n < 0 && errno == EAGAIN) {
                     break;
                 }
@@ -285,10 +303,14 @@ static void echo(struct connection *all, int count, double seconds) {
 }
 
 int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "tls") == 0) {
+        tls_begin();
+        argv++, argc--;
+    }
     bool is_echo = argc == 7 && strcmp(argv[1], "echo") == 0;
     bool is_http = argc == 5 && strcmp(argv[1], "idle-http") == 0;
     if (!is_echo && !is_http && !(argc == 5 && strcmp(argv[1], "idle") == 0)) {
-        fprintf(stderr, "usage: wsload echo|idle|idle-http <port> <path> <connections> [<seconds> <payload bytes>]\n");
+        fprintf(stderr, "usage: wsload [tls] echo|idle|idle-http <port> <path> <connections> [<seconds> <payload bytes>]\n");
         return 2;
     }
     int port = atoi(argv[2]), count = atoi(argv[4]);

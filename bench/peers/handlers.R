@@ -6,6 +6,8 @@ args <- commandArgs(trailingOnly = TRUE)
 port <- as.integer(args[[1]])
 workload <- args[[2]]
 static_dir <- args[[3]]
+# A certificate and its key, for the peers that speak TLS (runner/build.py).
+tls_file <- file.path(Sys.getenv("ROOKERY_BENCH_OUT"), "tls.pem")
 
 # Ten kilobytes of JSON, made once: the group measures servers, not jsonlite.
 json_10k <- local({

@@ -1,4 +1,4 @@
-# nanonext's http_server(), from the library that ROOKERY_PEERS names. Its handlers get a list, not a Rook environment.
+# nanonext's http_server(), from the library that ROOKERY_PEERS names; `tls` it, over TLS. Its handlers get a list, not a Rook environment.
 here <- dirname(sub("--file=", "", grep("--file=", commandArgs(FALSE), value = TRUE)))
 source(file.path(here, "handlers.R"))
 .libPaths(c(Sys.getenv("ROOKERY_PEERS"), .libPaths()))
@@ -47,6 +47,7 @@ handlers <- switch(workload,
   ws = list(handler("/gc", idle), handler_ws("/ws", function(ws, data) ws$send(data), textframes = TRUE)),
   stop("nanonext has no workload ", workload)
 )
-server <- http_server(sprintf("http://127.0.0.1:%d", port), handlers)
+tls <- if (length(args) > 3L) tls_config(server = tls_file)
+server <- http_server(sprintf("%s://127.0.0.1:%d", if (is.null(tls)) "http" else "https", port), handlers, tls)
 server$start()
 repeat run_event_loop()

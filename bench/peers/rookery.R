@@ -1,4 +1,4 @@
-# Rookery, from the library that ROOKERY_LIB names; `before` it, from that of ROOKERY_BEFORE.
+# Rookery, from the library that ROOKERY_LIB names; `before` it, from that of ROOKERY_BEFORE. `tls` and `h2` speak TLS.
 here <- dirname(sub("--file=", "", grep("--file=", commandArgs(FALSE), value = TRUE)))
 source(file.path(here, "handlers.R"))
 shape <- if (length(args) > 3L) args[[4]] else ""
@@ -24,5 +24,6 @@ if (nzchar(Sys.getenv("BENCH_ALLOC_FILE"))) {
     list(status = 200L, headers = list(), body = as.character(.Call(getFromNamespace("ffi_allocations", "rookery"))))
   }
 }
-server <- startServer("127.0.0.1", port, app, quiet = FALSE)
+tls <- if (shape %in% c("tls", "h2")) tls_config(tls_file)
+server <- startServer("127.0.0.1", port, app, quiet = FALSE, tls = tls)
 while (TRUE) service()

@@ -17,7 +17,7 @@ TARGET = BENCH / "target"
 SCENARIOS = BENCH / "scenarios"
 PATCHES = BENCH / "micro" / "ablation" / "patches"
 
-STATIC_FILES = {"10k.txt": 10 * 1024, "10m.bin": 10 * 1024 * 1024}
+STATIC_FILES = {"10k.txt": 10 * 1024, "1m.bin": 1_000_000, "10m.bin": 10 * 1024 * 1024}
 ONE_GIB = 1 << 30
 # What the ablation's program is built of.
 ABLATION = ("Cargo.toml", "crates", "bench/Cargo.toml", "bench/Cargo.lock", "bench/micro", "bench/peers/hyper")
@@ -55,7 +55,9 @@ def c_program(name: str, *flags: str) -> Path:
     """A C file of bench/load: a program, or with flags that say so a library."""
     target = OUT / (f"{name}.so" if flags else name)
     OUT.mkdir(exist_ok=True)
-    _run(["cc", "-O2", *flags, "-o", target, BENCH / "load" / f"{name}.c"], BENCH)
+    source = BENCH / "load" / f"{name}.c"
+    libraries = ["-lssl", "-lcrypto", "-lpthread"] if '"tls.h"' in source.read_text(encoding="utf-8") else []
+    _run(["cc", "-O2", *flags, "-o", target, source, *libraries], BENCH)
     return target
 
 
@@ -118,6 +120,18 @@ def static_folder() -> Path:
     with (folder / "1g.bin").open("ab") as file:
         file.truncate(ONE_GIB)
     return folder
+
+
+@functools.cache
+def certificate() -> Path:
+    """A certificate for ECDSA on P-256 and its key, in one file. Every server that speaks TLS has this one."""
+    target = OUT / "tls.pem"
+    OUT.mkdir(exist_ok=True)
+    line = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "365"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    _run([*line, *names, "-keyout", "tls.key", "-out", "tls.crt"], OUT)
+    target.write_text((OUT / "tls.crt").read_text() + (OUT / "tls.key").read_text())
+    return target
 
 
 def identity(library: Path) -> dict[str, str]:

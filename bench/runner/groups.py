@@ -37,6 +37,8 @@ WAYS = {
     "delay": Way(loads.piece_delays, quick_samples=1),
     "departure": Way(loads.departures, 1, 1),
     "echo": Way(loads.echo, warm_up_s=0.3, is_fresh=True),
+    "h2": Way(loads.h2, warm_up_s=0.3),
+    "handshakes": Way(loads.handshakes, warm_up_s=0.3),
     "http": Way(loads.http, warm_up_s=60.0),
     "idle": Way(memory.idle, 1, 1, is_fresh=True),
     "idle-cpu": Way(memory.idle_cpu, 1, 1),
@@ -67,7 +69,7 @@ class Row:
             return self.way.sample(server, self.scenario, seconds)
 
     def warm_up(self, cell: Cell) -> dict[str, float]:
-        if self.scenario.measure == "http":
+        if self.scenario.measure in ("http", "h2"):
             with self.servers.get(cell.peer).in_turn() as server:
                 loads.check(server, self.scenario)
         self.sample(cell, min(self.way.warm_up_s, self.scenario.seconds))

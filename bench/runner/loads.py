@@ -5,6 +5,7 @@ What needs neither a load nor a clock is a test: r/tests/testthat/test-wake.R.
 """
 
 import json
+import re
 import shutil
 import time
 from contextlib import suppress
@@ -56,7 +57,7 @@ def http(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]
     }
     # wrk counts in whole seconds only.
     whole = max(1, round(seconds))
-    script, url = str(build.BENCH / "load" / "wrk.lua"), f"http://127.0.0.1:{server.port}{scenario.path}"
+    script, url = str(build.BENCH / "load" / "wrk.lua"), f"{server.scheme}://127.0.0.1:{server.port}{scenario.path}"
     wrk = ["wrk", "-t1", f"-c{scenario.connections}", f"-d{whole}s", "--timeout", "10s", "-s", script, url]
     printed, spent = sample([*pinned(GENERATOR_CORE, scenario.placement), *wrk], whole + 40, server, variables)
     result = json.loads(printed.partition("BENCH ")[2] or "{}")
@@ -73,8 +74,49 @@ def http(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]
     return rates | _latencies(result)
 
 
+def h2(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
+    """One run of h2load with one thread, by HTTP/2 where the peer's name says so, and by HTTP/1.1 over as many connections as
+    there would be streams where it does not: one generator for both, so that a ratio is none of two generators."""
+    if shutil.which("h2load") is None:
+        raise Missing("h2load is not installed")
+    count, streams = scenario.connections, scenario.streams
+    is_h2 = server.peer.endswith("/h2")
+    how = [f"-c{count}", f"-m{streams}"] if is_h2 else ["--h1", f"-c{count * streams}"]
+    whole = max(1, round(seconds))
+    line = ["h2load", "-t1", *how, f"-D{whole}", f"{server.scheme}://127.0.0.1:{server.port}{scenario.path}"]
+    printed, spent = sample([*pinned(GENERATOR_CORE, scenario.placement), *line], whole + 40, server)
+    return _of_h2load(printed, spent, "h2" if is_h2 else "http/1.1")
+
+
+def _of_h2load(printed: str, spent: float, protocol: str) -> dict[str, float]:
+    """Raises RuntimeError where another protocol was spoken, or too many requests failed."""
+    spoken = re.search(r"Application protocol: (\S+)", printed)
+    rate = re.search(r"finished in \S+, ([\d.]+) req/s", printed)
+    counts = re.search(r"(\d+) done, (\d+) succeeded", printed)
+    if not (rate and counts) or (spoken and spoken[1] != protocol) or (protocol == "h2" and not spoken):
+        raise RuntimeError(f"h2load spoke {spoken and spoken[1]}, not {protocol}, or said nothing: {printed.strip()[-200:]}")
+    finished, succeeded = map(int, counts.groups())
+    failed = finished - succeeded
+    if not succeeded or failed > max(1, finished * FAILURE_SHARE):
+        raise RuntimeError(f"{failed} of {finished} requests failed")
+    return {"requests_per_second": float(rate[1]), "cpu_us_per_request": spent / finished * 1e6}
+
+
+def handshakes(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
+    """Whole handshakes, and how many of them the server does in a second of its own CPU time: the client's half costs more,
+    so that the rate is the client's."""
+    line = [str(build.c_program("handshakes")), str(server.port), str(scenario.connections), str(seconds)]
+    printed, spent = sample([*pinned(GENERATOR_CORE, scenario.placement), *line], seconds + 30, server)
+    result = json.loads(printed)
+    if result["errors"] or not result["handshakes"]:
+        raise RuntimeError(f"{result['handshakes']} handshakes, and {result['errors']} errors")
+    each = {"handshakes_per_second": result["handshakes"] / result["seconds"]}
+    return each | ({"handshakes_per_cpu_second": result["handshakes"] / spent} if spent else {})
+
+
 def echo(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
-    words = ("wsload", "echo", server.port, scenario.path, scenario.connections, seconds, scenario.payload_bytes)
+    speaks = ["tls"] if server.scheme == "https" else []
+    words = ("wsload", *speaks, "echo", server.port, scenario.path, scenario.connections, seconds, scenario.payload_bytes)
     result, rates = _generated(server, scenario, seconds, "messages", *words)
     return rates | _latencies(result)
 

@@ -8,8 +8,10 @@ import functools
 import http.client
 import itertools
 import os
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +27,8 @@ ROOKERY_LIB = Path(os.environ.get("ROOKERY_LIB") or build.TREE / ".local" / "lib
 PEERS_LIB = Path(os.environ.get("ROOKERY_PEERS") or build.TREE / ".local" / "peers")
 # The library that each package of R is in; httpuv is the one that R finds by itself.
 PACKAGES = {"rookery": ROOKERY_LIB, "httpuv": None, "nanonext": PEERS_LIB, "drogonR": PEERS_LIB}
+# The shapes of a peer that speak TLS; `h2` is the same server, which the load asks for HTTP/2.
+TLS_SHAPES = ("tls", "h2")
 # R with its packages loads in under a second on the reference machine; a loaded one may take ten times as long.
 START_LIMIT_S = 20.0
 # Below those that the kernel gives to clients, and none twice in a run: a listener may linger.
@@ -46,6 +50,7 @@ def r_code(peer: str, code: str) -> list[str]:
 def command(peer: str, port: int, workload: str) -> list[str]:
     """The command line of a peer's server, whose programs are built; `bare-epoll/evalq` and `rookery/evalq` call the
     handler that way, `rookery/alone` is without later, and `ablation/timer` is the ablation's server with that cost.
+    `rookery/tls` speaks TLS itself, and `nginx/tls` is nginx with Rookery behind it.
 
     Raises Missing.
     """
@@ -54,6 +59,14 @@ def command(peer: str, port: int, workload: str) -> list[str]:
         return [str(build.rust_binary("hyper")), str(port), workload]
     if peer == "ablation":
         return [str(build.ablation_binary(shape)), "serve", str(port), workload]
+    if shape in TLS_SHAPES:
+        build.certificate()
+    if peer == "nginx":
+        if shutil.which("nginx") is None:
+            raise Missing("nginx is not installed")
+        # It starts the Rookery that it stands before.
+        _require_package("rookery")
+        return [str(word) for word in (build.BENCH / "peers" / "nginx", port, workload, build.static_folder())]
     if peer == "bare-epoll":
         build.r_object("bare-epoll")
     else:
@@ -92,6 +105,10 @@ class Server:
     process: subprocess.Popen
     log: Path
 
+    @property
+    def scheme(self) -> str:
+        return "https" if self.peer.partition("/")[2] in TLS_SHAPES else "http"
+
     @contextmanager
     def in_turn(self) -> Iterator["Server"]:
         """Runs while the block does, whose errors it has the last word in; the others' turn is after it."""
@@ -109,6 +126,9 @@ class Server:
     ) -> Iterator[http.client.HTTPResponse]:
         """An answer, on a connection that ends with the block. Raises RuntimeError, also for what the block reads."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=limit_s)
+        if self.scheme == "https":
+            unverified = ssl._create_unverified_context()  # the certificate is the run's own
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=limit_s, context=unverified)
         try:
             connection.request(method, path, body, headers or {}, **options)
             with connection.getresponse() as response:
@@ -137,16 +157,20 @@ class Server:
         return self.process.poll() is None
 
     def cpu_seconds(self) -> float:
-        """CPU time of all its threads so far, from /proc/<pid>/stat (steps of 10 ms)."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        """CPU time of all its threads so far, and of what stands behind it, from /proc/<pid>/stat (steps of 10 ms)."""
+        return sum(map(_cpu_ticks, self._processes())) / TICKS
+
+    def _processes(self) -> list[str]:
+        """Its process, and what stands behind a proxy."""
+        own = str(self.process.pid)
+        return [own, *Path(f"/proc/{own}/task/{own}/children").read_text(encoding="utf-8").split()]
 
     def memory_bytes(self, name: str) -> int:
         """`VmHWM` (the most it ever held) or `VmRSS` (what it holds now)."""
-        found = proc_field(f"/proc/{self.process.pid}/status", name)
-        if not found:
+        found = [proc_field(f"/proc/{pid}/status", name) for pid in self._processes()]
+        if not all(found):
             raise RuntimeError(f"{self.peer} has no {name}: the process ended")
-        return int(found.split()[0]) * 1024
+        return sum(int(each.split()[0]) for each in found) * 1024
 
     def last_words(self) -> str:
         lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
@@ -161,6 +185,11 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def _cpu_ticks(pid: str) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
 
 
 def _free_port() -> int:

@@ -14,7 +14,7 @@ from .scenarios import Group
 
 # The order of the columns; what is not here comes behind.
 COLUMNS = (
-    "requests_per_second", "messages_per_second", "ns_per_op", "instructions", "allocs_per_op", "bytes_per_op", "p50_us",
+    "requests_per_second", "messages_per_second", "handshakes_per_cpu_second", "handshakes_per_second", "ns_per_op", "instructions", "allocs_per_op", "bytes_per_op", "p50_us",
     "p99_us", "p999_us", "cpu_us_per_request", "cpu_us_per_message", "seconds", "microseconds_per_call",
     "microseconds_added", "frames", "allocs_per_request", "first_answer_ms", "load_ms", "installed_bytes",
     "bytes_per_connection", "delay_p50_ms", "delay_p90_ms", "delay_p99_ms", "idle_cpu_ms_per_second", "resident_bytes",

@@ -43,6 +43,8 @@ class Scenario:
     workload: str = ""
     path: str = "/"
     connections: int = 1
+    # At once on each connection of HTTP/2; who speaks HTTP/1.1 gets as many connections more.
+    streams: int = 1
     headers: int = 0
     body_bytes: int = 0
     # Headers to send besides, the method where it is not GET or POST by the body, and whether the body is sent chunked.

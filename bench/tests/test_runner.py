@@ -149,6 +149,66 @@ class Ratios(unittest.TestCase):
         self.assertEqual((cell.status, cell.reason[:15]), (FAILED, "wrk did not end"))
 
 
+class Tls(unittest.TestCase):
+    PRINTED = """Application protocol: h2
+
+finished in 1.01s, 13877.50 req/s, 529.70KB/s
+requests: 13977 total, 13977 started, 13877 done, 13877 succeeded, 0 failed, 0 errored, 0 timeout
+"""
+
+    def test_a_peer_speaks_what_its_name_says(self):
+        for peer, scheme in (("rookery", "http"), ("rookery/evalq", "http"), ("nginx/tls", "https"), ("rookery/h2", "https")):
+            self.assertEqual(peers.Server(peer, 1, mock.Mock(), Path()).scheme, scheme, peer)
+
+    def test_h2load_is_believed_only_of_the_protocol_that_was_asked_for(self):
+        found = loads._of_h2load(self.PRINTED, 0.13877, "h2")
+        self.assertEqual({name: round(value, 6) for name, value in found.items()}, {RATE: 13877.5, "cpu_us_per_request": 10})
+        plain = self.PRINTED.replace("Application protocol: h2", "")
+        self.assertEqual(loads._of_h2load(plain, 1, "http/1.1")[RATE], 13877.5)
+        for printed, protocol, said in (
+            (self.PRINTED, "http/1.1", "spoke h2, not http/1.1"),
+            (plain, "h2", "spoke None, not h2"),
+            (self.PRINTED.replace("finished", "aborted"), "h2", "said nothing"),
+            (self.PRINTED.replace("13877 succeeded, 0 failed", "13777 succeeded, 100 failed"), "h2", "100 of 13877"),
+            (self.PRINTED.replace("13877 done, 13877 succ", "0 done, 0 succ"), "h2", "0 of 0 requests failed"),
+        ):
+            with self.subTest(said), self.assertRaisesRegex(RuntimeError, said):
+                loads._of_h2load(printed, 1, protocol)
+
+    def test_h2load_asks_who_lacks_http2_on_as_many_connections(self):
+        scenario = Scenario("h2", "", [], "h2", connections=10, streams=20, placement="free")
+        for peer, how in (("rookery/h2", ["-c10", "-m20"]), ("nanonext/tls", ["--h1", "-c200"])):
+            printed = self.PRINTED if peer == "rookery/h2" else self.PRINTED.replace("h2", "http/1.1")
+            with mock.patch.object(loads, "sample", return_value=(printed, 1.0)) as sample, mock.patch("runner.loads.shutil.which"):
+                loads.h2(peers.Server(peer, 1, mock.Mock(), Path()), scenario, 1.0)
+            self.assertEqual(sample.call_args.args[0][2:-2], how)
+
+    def test_handshakes_are_counted_by_the_servers_own_time(self):
+        server, scenario = peers.Server("rookery/tls", 1, mock.Mock(), Path()), Scenario("handshakes", "", [], "handshakes")
+        printed = '{"handshakes": 1000, "seconds": 2.0, "errors": %d}'
+        for errors, spent in ((0, 0.25), (1, 0.25)):
+            sampled = mock.patch.object(loads, "sample", return_value=(printed % errors, spent))
+            with sampled, mock.patch.object(loads.build, "c_program", return_value="handshakes"):
+                if errors:
+                    self.assertRaisesRegex(RuntimeError, "1 errors", loads.handshakes, server, scenario, 2.0)
+                else:
+                    found = loads.handshakes(server, scenario, 2.0)
+                    self.assertEqual(found, {"handshakes_per_second": 500, "handshakes_per_cpu_second": 4000})
+
+    def test_what_stands_behind_a_proxy_counts(self):
+        with subprocess.Popen(["sh", "-c", "sleep 60 & echo; wait"], stdout=subprocess.PIPE, text=True) as process:
+            process.stdout.readline()
+            server = peers.Server("nginx/tls", 1, process, Path())
+            own, child = server._processes()
+            both, alone = server.memory_bytes("VmRSS"), int(peers.proc_field(f"/proc/{own}/status", "VmRSS").split()[0]) * 1024
+            subprocess.run(["kill", child, own], check=True)
+        self.assertGreater(both, alone)
+
+    def test_without_nginx_its_cells_say_so(self):
+        with mock.patch.object(peers.shutil, "which", return_value=None), mock.patch.object(peers.build, "certificate"):
+            self.assertRaisesRegex(Missing, "nginx is not installed", peers.command, "nginx/h2", 1, "hello")
+
+
 class Goals(unittest.TestCase):
     def judge(self, kind: str, floor: float, aim: float, *cells: Cell, against: str = "httpuv", text: str = TEXT):
         goal = f"{kind} | {against} | {floor} | {aim} | issue 2"
