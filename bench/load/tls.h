@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #define TLS_DESCRIPTORS 65536
@@ -42,4 +43,13 @@ static inline ssize_t tls_result(SSL *ssl, int n) {
     ERR_clear_error();
     errno = why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE ? EAGAIN : EPROTO;
     return -1;
+}
+
+/* As send() and recv(), over TLS where that is wanted; the descriptor of a TLS connection does not block while it echoes. */
+static inline ssize_t give(int fd, const void *data, size_t length, int flags) {
+    return tls_context != NULL ? tls_result(tls_of[fd], SSL_write(tls_of[fd], data, (int)length)) : send(fd, data, length, flags);
+}
+
+static inline ssize_t get(int fd, void *data, size_t length, int flags) {
+    return tls_context != NULL ? tls_result(tls_of[fd], SSL_read(tls_of[fd], data, (int)length)) : recv(fd, data, length, flags);
 }

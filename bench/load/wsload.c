@@ -6,7 +6,7 @@
  *   wsload echo <port> <path> <connections> <seconds> <payload bytes>   one JSON object with rate and percentiles
  *   wsload idle <port> <path> <connections>                             opens them, prints {"open": n}, waits for stdin
  *   wsload idle-http <port> <path> <connections>                        the same with a GET answered first, kept alive
- *   wsload tls ...                                                      any of them over TLS
+ *   wsload tls|h2 ...                                                   any of them over TLS, or over HTTP/2 with TLS
  *
  * The first echo of each connection is compared byte for byte, the later ones by opcode and length. */
 #define _GNU_SOURCE
@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tls.h"
+#include "h2.h"
 
 #define SLOWEST_US 2000000 /* a latency above two seconds counts as two seconds */
 #define READ_SIZE 65536
@@ -61,7 +61,7 @@ static void make_frame(void) {
     static const uint8_t key[4] = {0x37, 0xfa, 0x21, 0x3d};
     size_t head = 2;
     payload = malloc(payload_length + 1);
-    frame = malloc(payload_length + 14);
+    frame = malloc(payload_length + 14 + H2_HEAD);
     for (size_t i = 0; i < payload_length; i++) {
         payload[i] = (char)('a' + i % 26);
     }
@@ -85,15 +85,10 @@ static void make_frame(void) {
         frame[head + 4 + i] = (uint8_t)payload[i] ^ key[i % 4];
     }
     frame_length = head + 4 + payload_length;
-}
-
-/* As send() and recv(), over TLS where that is wanted; the descriptor of a TLS connection does not block while it echoes. */
-static ssize_t give(int fd, const void *data, size_t length, int flags) {
-    return tls_context != NULL ? tls_result(tls_of[fd], SSL_write(tls_of[fd], data, (int)length)) : send(fd, data, length, flags);
-}
-
-static ssize_t get(int fd, void *data, size_t length, int flags) {
-    return tls_context != NULL ? tls_result(tls_of[fd], SSL_read(tls_of[fd], data, (int)length)) : recv(fd, data, length, flags);
+    if (is_h2) {
+        memmove(frame + H2_HEAD, frame, frame_length);
+        frame_length += h2_head(frame, frame_length, H2_DATA, 0, 1);
+    }
 }
 
 static int dial(int port) {
@@ -147,7 +142,13 @@ static void open_all(struct connection *all, int count, int port, const char *pa
                           "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
     snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n%s\r\n", path, port,
              is_http ? "" : upgrade);
-    for (int first = 0; first < count; first += BATCH) {
+    for (int i = 0; is_h2 && i < count; i++) {
+        all[i].fd = dial(port);
+        if (!h2_open(all[i].fd, path, !is_http)) {
+            die("the server refused the stream");
+        }
+    }
+    for (int first = 0; !is_h2 && first < count; first += BATCH) {
         int end = first + BATCH < count ? first + BATCH : count;
         for (int i = first; i < end; i++) {
             all[i].fd = dial(port);
@@ -279,7 +280,7 @@ static void echo(struct connection *all, int count, double seconds) {
             struct connection *c = events[i].data.ptr;
             write_frame(c);
             for (;;) {
-                ssize_t n = get(c->fd, data, sizeof data, MSG_DONTWAIT);
+                ssize_t n = is_h2 ? h2_get(c->fd, data, sizeof data) : get(c->fd, data, sizeof data, MSG_DONTWAIT);
                 if (n < 0 && errno == EAGAIN) {
                     break;
                 }
@@ -303,14 +304,18 @@ static void echo(struct connection *all, int count, double seconds) {
 }
 
 int main(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "tls") == 0) {
+    is_h2 = argc > 1 && strcmp(argv[1], "h2") == 0;
+    if (is_h2 || (argc > 1 && strcmp(argv[1], "tls") == 0)) {
         tls_begin();
+        if (is_h2) {
+            SSL_CTX_set_alpn_protos(tls_context, (const unsigned char *)"\2h2", 3);
+        }
         argv++, argc--;
     }
     bool is_echo = argc == 7 && strcmp(argv[1], "echo") == 0;
     bool is_http = argc == 5 && strcmp(argv[1], "idle-http") == 0;
     if (!is_echo && !is_http && !(argc == 5 && strcmp(argv[1], "idle") == 0)) {
-        fprintf(stderr, "usage: wsload [tls] echo|idle|idle-http <port> <path> <connections> [<seconds> <payload bytes>]\n");
+        fprintf(stderr, "usage: wsload [tls|h2] echo|idle|idle-http <port> <path> <connections> [<seconds> <payload bytes>]\n");
         return 2;
     }
     int port = atoi(argv[2]), count = atoi(argv[4]);

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -56,7 +57,7 @@ def c_program(name: str, *flags: str) -> Path:
     target = OUT / (f"{name}.so" if flags else name)
     OUT.mkdir(exist_ok=True)
     source = BENCH / "load" / f"{name}.c"
-    libraries = ["-lssl", "-lcrypto", "-lpthread"] if '"tls.h"' in source.read_text(encoding="utf-8") else []
+    libraries = ["-lssl", "-lcrypto", "-lpthread"] if re.search(r'"(tls|h2)\.h"', source.read_text(encoding="utf-8")) else []
     _run(["cc", "-O2", *flags, "-o", target, source, *libraries], BENCH)
     return target
 

@@ -80,7 +80,7 @@ def h2(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
     if shutil.which("h2load") is None:
         raise Missing("h2load is not installed")
     count, streams = scenario.connections, scenario.streams
-    is_h2 = server.peer.endswith("/h2")
+    is_h2 = server.speaks == ["h2"]
     how = [f"-c{count}", f"-m{streams}"] if is_h2 else ["--h1", f"-c{count * streams}"]
     whole = max(1, round(seconds))
     line = ["h2load", "-t1", *how, f"-D{whole}", f"{server.scheme}://127.0.0.1:{server.port}{scenario.path}"]
@@ -115,8 +115,7 @@ def handshakes(server: Server, scenario: Scenario, seconds: float) -> dict[str, 
 
 
 def echo(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
-    speaks = ["tls"] if server.scheme == "https" else []
-    words = ("wsload", *speaks, "echo", server.port, scenario.path, scenario.connections, seconds, scenario.payload_bytes)
+    words = ("wsload", *server.speaks, "echo", server.port, scenario.path, scenario.connections, seconds, scenario.payload_bytes)
     result, rates = _generated(server, scenario, seconds, "messages", *words)
     return rates | _latencies(result)
 

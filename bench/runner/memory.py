@@ -69,8 +69,7 @@ def settled_memory(server: Server) -> int:
 
 @contextmanager
 def _held(server: Server, mode: str, path: str, connections: int) -> Iterator[None]:
-    speaks = ["tls"] if server.scheme == "https" else []
-    line = ["timeout", "90", str(build.c_program("wsload")), *speaks, mode, str(server.port), path, str(connections)]
+    line = ["timeout", "90", str(build.c_program("wsload")), *server.speaks, mode, str(server.port), path, str(connections)]
     pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
     # It holds them until its input ends, which is here at the end of the block.
     with subprocess.Popen(line, text=True, env=clean_environment(), **pipes) as holder:

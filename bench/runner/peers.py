@@ -106,8 +106,13 @@ class Server:
     log: Path
 
     @property
+    def speaks(self) -> list[str]:
+        """What load/wsload.c is told to speak with it: `tls`, `h2` or neither."""
+        return [shape for shape in TLS_SHAPES if self.peer.endswith(f"/{shape}")]
+
+    @property
     def scheme(self) -> str:
-        return "https" if self.peer.partition("/")[2] in TLS_SHAPES else "http"
+        return "https" if self.speaks else "http"
 
     @contextmanager
     def in_turn(self) -> Iterator["Server"]:

@@ -157,8 +157,9 @@ requests: 13977 total, 13977 started, 13877 done, 13877 succeeded, 0 failed, 0 e
 """
 
     def test_a_peer_speaks_what_its_name_says(self):
-        for peer, scheme in (("rookery", "http"), ("rookery/evalq", "http"), ("nginx/tls", "https"), ("rookery/h2", "https")):
-            self.assertEqual(peers.Server(peer, 1, mock.Mock(), Path()).scheme, scheme, peer)
+        for peer, *spoken in (("rookery", "http"), ("rookery/evalq", "http"), ("nginx/tls", "https", "tls"), ("rookery/h2", "https", "h2")):
+            server = peers.Server(peer, 1, mock.Mock(), Path())
+            self.assertEqual([server.scheme, *server.speaks], spoken, peer)
 
     def test_h2load_is_believed_only_of_the_protocol_that_was_asked_for(self):
         found = loads._of_h2load(self.PRINTED, 0.13877, "h2")
