@@ -79,3 +79,19 @@ test_that("a thread that cannot start is an error of startServer()", {
   expect_match(said, "cannot start the I/O thread: [^\n]*ulimit -n")
   expect_match(said, "12 started")
 })
+
+test_that("where address space is limited it is left to R", {
+  # 1.6 GB, of which R and a vector of 0.7 GB take 1.1.
+  vector <- function(before) {
+    script <- withr::local_tempfile(lines = c(before, "x <- numeric(9e7)", "cat('fine\\n')"), fileext = ".R")
+    shell <- paste("ulimit -v 1600000; exec", file.path(R.home("bin"), "Rscript"), script, "2>&1")
+    suppressWarnings(system2(
+      "bash",
+      c("-c", shQuote(shell)),
+      stdout = TRUE,
+      env = paste0("R_LIBS=", paste(.libPaths(), collapse = .Platform$path.sep))
+    ))
+  }
+  skip_if_not(identical(vector("library(promises)"), "fine"), "R itself has no room, or no limit")
+  expect_identical(vector(c("library(rookery)", "s <- startServer('127.0.0.1', 0, list())")), "fine")
+})

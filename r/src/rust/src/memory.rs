@@ -70,8 +70,34 @@ static ALLOCATOR: Counting = Counting;
 /// Address space that mimalloc has before any other of its own: 1 GiB, as much as it would reserve by itself.
 const ROOM: usize = 1 << 30;
 
+/// What it has, and takes at a time, where a process may have only so much address space (`ulimit -v`): that is R's, whose vectors
+/// need it. It takes no less.
+const LITTLE_ROOM: usize = 32 << 20;
+
 /// mimalloc's slices begin at multiples of it.
 const SLICE: usize = 64 << 10;
+
+/// Its option `arena_reserve`, in KiB, which its crate has no name for.
+const ARENA_RESERVE: libmimalloc_sys::mi_option_t = 23;
+
+/// Address space to begin with.
+fn room() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: it lives for the call.
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    if limit.rlim_cur == libc::RLIM_INFINITY {
+        return ROOM;
+    }
+    let kib = |bytes: usize| libc::c_long::try_from(bytes >> 10).unwrap_or(libc::c_long::MAX);
+    // SAFETY: no pointers are involved.
+    unsafe {
+        // Should the option have another number one day, that one keeps its value.
+        if libmimalloc_sys::mi_option_get(ARENA_RESERVE) == kib(ROOM) {
+            libmimalloc_sys::mi_option_set(ARENA_RESERVE, kib(LITTLE_ROOM));
+        }
+    }
+    LITTLE_ROOM
+}
 
 /// Gives mimalloc the address space to begin with, in which there are no huge pages: by itself it asks for them, and the system
 /// then fills the holes that were given back (10 seconds later 1.4 KB for a quiet connection were 5, and 12 after 20).
@@ -79,9 +105,10 @@ const SLICE: usize = 64 << 10;
 pub(crate) fn reserve() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
+        let size = room();
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: new memory, which nobody may touch yet.
-        let start = unsafe { libc::mmap(ptr::null_mut(), ROOM + SLICE, libc::PROT_NONE, flags, -1, 0) };
+        let start = unsafe { libc::mmap(ptr::null_mut(), size + SLICE, libc::PROT_NONE, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return;
         }
@@ -91,12 +118,12 @@ pub(crate) fn reserve() {
         let is_taken = unsafe {
             // A system without huge pages does not know the advice.
             #[cfg(target_os = "linux")]
-            libc::madvise(room, ROOM, libc::MADV_NOHUGEPAGE);
-            libmimalloc_sys::mi_manage_os_memory_ex(room, ROOM, false, false, true, -1, false, &raw mut arena)
+            libc::madvise(room, size, libc::MADV_NOHUGEPAGE);
+            libmimalloc_sys::mi_manage_os_memory_ex(room, size, false, false, true, -1, false, &raw mut arena)
         };
         if !is_taken {
             // SAFETY: nobody has it.
-            unsafe { libc::munmap(start, ROOM + SLICE) };
+            unsafe { libc::munmap(start, size + SLICE) };
         }
     });
 }
