@@ -14,7 +14,7 @@ pub struct Config {
     /// What may wait for the application.
     pub queue: rookery_exchange::QueueLimits,
     /// Has the program's allocator give back to the system what is free: called on the I/O thread, with whether all of it, between
-    /// bursts of connections. May take a millisecond for each 10 MB; must not block. Default: nothing, as `malloc` has no cheap way.
+    /// bursts of connections. May take some milliseconds for each 10 MB, once a burst; must not block. Default: nothing, as `malloc` has no cheap way.
     pub reclaim: Option<fn(bool)>,
 }
 

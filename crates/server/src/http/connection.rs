@@ -432,11 +432,13 @@ impl Connection {
         }
     }
 
-    /// Whether there is nothing to be said any more to the client of a stream: it has gone, which a FIN tells as well, or the
-    /// stream has failed.
+    /// Whether there is nothing to be said any more to the client of a stream: it has gone, which a FIN tells as well while more may
+    /// come, or the stream has failed.
     pub(super) fn is_stream_over(&self, cx: &mut Context<'_>) -> bool {
-        let is_cut = self.stream.borrow().as_ref().is_some_and(|stream| stream.is_cut());
-        is_cut || self.is_reset(cx) || self.is_half_closed.get()
+        let stream = self.stream.borrow();
+        let is_cut = stream.as_ref().is_some_and(|stream| stream.is_cut());
+        let is_handed_over = || stream.as_ref().is_some_and(|stream| stream.is_handed_over());
+        is_cut || self.is_reset(cx) || (self.is_half_closed.get() && !is_handed_over())
     }
 
     /// Whether its stream goes on without hyper.

@@ -421,6 +421,11 @@ impl Stream {
         }
     }
 
+    /// Whether it is whole, and nothing of it waits here.
+    pub(super) fn is_handed_over(&self) -> bool {
+        self.state.get() == State::Ended && self.queued.get() == 0
+    }
+
     /// Whether another piece is there already.
     pub(super) fn has_next(&self) -> bool {
         self.queued.get() > 0

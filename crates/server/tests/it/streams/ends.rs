@@ -31,6 +31,28 @@ fn an_error_before_the_head_is_an_ordinary_500() {
 }
 
 #[test]
+fn a_fin_behind_the_end_does_not_keep_the_last_piece_back() {
+    let (app, opened) = pushing(Limits::default());
+    let (mut client, open) = ask(&app, &opened, GET);
+    let mut given = 0;
+    // Until the sockets take no more, and a part of the last one waits.
+    while open.stream.flow.waiting() == 0 {
+        open.give(vec![b'x'; 64 << 10]);
+        given += 64 << 10;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    open.end();
+    client.socket.shutdown(Shutdown::Write).unwrap();
+    // A tick, in which the FIN is seen.
+    std::thread::sleep(Duration::from_millis(1500));
+    let (bytes, is_fin) = rest(&mut client);
+    assert!(is_fin && bytes.ends_with(b"\r\n0\r\n\r\n"), "{} bytes", bytes.len());
+    let head = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+    assert_eq!(bytes[head..].iter().filter(|byte| **byte == b'x').count(), given);
+    app.await_event("departed Done");
+}
+
+#[test]
 fn an_error_after_the_head_is_a_cut_behind_what_was_written() {
     fn with_length(exchange: &mut Exchange) {
         ok(exchange);
