@@ -135,6 +135,16 @@ test_that("replies in pieces are the same", {
   expect_equal(rawToChar(expect_same(app, "/push")$body), "pushed twice")
 })
 
+test_that("what is written at once, and compresses to nearly nothing, arrives", {
+  app <- function(req) {
+    pushed <- stream_response(headers = list("Content-Type" = "text/plain"), compress = TRUE)
+    for (i in 1:40) pushed$write(strrep("a", 20000))
+    pushed$close()
+    pushed
+  }
+  expect_length(expect_same(app, "/", accept_encoding = "gzip")$body, 800000)
+})
+
 test_that("a body that arrives in pieces, and one that is refused, are the same", {
   app <- list(
     onHeaders = function(req) {

@@ -209,22 +209,24 @@ impl GzipStream {
                 let (compressor, out) = ready!(Pin::new(working).poll(cx))?;
                 self.working = None;
                 self.compressor = Some(compressor);
-                self.stream.compresses(false);
+                self.stream.has_compressed(!out.is_empty());
                 if !out.is_empty() {
                     return Poll::Ready(Some(Ok(out)));
                 }
             }
             let Some(mut compressor) = self.compressor.take() else { return Poll::Ready(None) };
+            let was_unflushed = self.stream.is_unflushed();
             match self.stream.next() {
                 Next::Piece(bytes) => {
+                    self.stream.compresses(bytes.len(), was_unflushed);
                     let is_last = !self.stream.has_next();
                     if bytes.len() > PIECE_HERE {
-                        self.stream.compresses(true);
                         self.working = Some(Job::start(move || Ok(compressor.piece(&bytes, is_last))));
                         continue;
                     }
                     let (compressor, out) = compressor.piece(&bytes, is_last);
                     self.compressor = Some(compressor);
+                    self.stream.has_compressed(!out.is_empty());
                     if !out.is_empty() {
                         return Poll::Ready(Some(Ok(out)));
                     }

@@ -59,8 +59,8 @@ pub(crate) struct Stream {
     sent: Cell<u64>,
     /// Whether hyper has anything that it has not written, its head included.
     is_unflushed: Cell<bool>,
-    /// Whether some of what hyper is to have is being compressed.
-    is_compressing: Cell<bool>,
+    /// Bytes of a piece that is being compressed: hyper is to have them, and has not.
+    compressing: Cell<usize>,
     state: Cell<State>,
     /// The tick of the last byte, and whether an event ended with it.
     since: Cell<u32>,
@@ -132,7 +132,7 @@ impl Stream {
             in_hyper: Cell::new(0),
             sent: Cell::new(0),
             is_unflushed: Cell::new(false),
-            is_compressing: Cell::new(false),
+            compressing: Cell::new(0),
             state: Cell::new(State::Open),
             since: Cell::new(peers.clock.now()),
             is_between: Cell::new(true),
@@ -397,7 +397,7 @@ impl Stream {
 
     /// Whether it has failed, and what came before that has been written.
     pub(super) fn is_cut(&self) -> bool {
-        let is_written = self.queued.get() == 0 && !self.is_unflushed.get() && !self.is_compressing.get();
+        let is_written = self.queued.get() == 0 && !self.is_unflushed.get() && self.compressing.get() == 0;
         self.state.get() == State::Failed && self.has_head.get() && is_written
     }
 
@@ -431,9 +431,22 @@ impl Stream {
         self.queued.get() > 0
     }
 
-    /// What hyper was to have is being compressed, or has been and is hyper's now.
-    pub(super) fn compresses(&self, is_compressing: bool) {
-        self.is_compressing.set(is_compressing);
+    /// What was taken last, `len` bytes, goes to a compressor and not to hyper, which had something unflushed before, or not.
+    pub(super) fn compresses(&self, len: usize, was_unflushed: bool) {
+        self.compressing.set(len);
+        self.is_unflushed.set(was_unflushed);
+    }
+
+    /// It has been compressed. What comes of it is hyper's now; if nothing does, it lies in the compressor, and no write will tell that it
+    /// has left.
+    pub(super) fn has_compressed(&self, gives: bool) {
+        let len = self.compressing.take();
+        if gives {
+            self.is_unflushed.set(true);
+        } else {
+            self.in_hyper.set(self.in_hyper.get().saturating_sub(len));
+            self.forget(len);
+        }
     }
 
     fn pop(&self) -> Option<Bytes> {
@@ -447,15 +460,13 @@ impl Stream {
 
     /// hyper has written all that it had. Says whether the connection is to be polled again.
     pub(super) fn has_flushed(&self) -> bool {
-        if self.is_compressing.get() {
-            // It was the head, or what came before.
-            return false;
-        }
         self.is_unflushed.set(false);
-        let written = self.in_hyper.take();
+        let compressing = self.compressing.get();
+        let written = self.in_hyper.replace(compressing) - compressing;
         self.forget(written);
         self.ask();
-        self.queued.get() > 0 || !self.is_open()
+        // What is being compressed wakes the connection by itself.
+        compressing == 0 && (self.queued.get() > 0 || !self.is_open())
     }
 
     /// `len` bytes do not wait any more.

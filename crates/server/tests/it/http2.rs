@@ -237,6 +237,37 @@ fn replies_in_pieces() {
     app.await_event("departed Error");
 }
 
+/// While there is more, a compressor gives nothing of what compresses to nearly nothing: no write tells that it has left.
+#[test]
+fn pieces_that_wait_and_compress_to_nothing_arrive() {
+    const PIECES: usize = 40;
+    let handler: Handler = Box::new(move |link, event| {
+        let Event::Request(mut exchange) = event else { return };
+        let stream = link.stream(StreamRules { is_compressible: true, ..StreamRules::default() });
+        exchange.begin_reply(200);
+        exchange.push_reply_header(b"Content-Type", b"text/plain").unwrap();
+        exchange.set_reply_stream(stream.clone());
+        let id = exchange.id();
+        link.send(Down::Respond(exchange));
+        // All of them are there before the first is taken.
+        for _ in 0..PIECES {
+            stream.flow.give(20_000);
+            let payload = Payload::Pooled(vec![b'a'; 20_000]);
+            link.send(Down::Piece { stream: id, payload, goes_on: false });
+        }
+        link.send(Down::End { stream: id });
+    });
+    let app = App::with(Config::default(), site(settings(&["localhost"])), handler);
+    let client = Two::new(&app);
+    let request = to("GET", "/", &[("accept-encoding", "gzip")]).body(Vec::new()).unwrap();
+    let packed = client.request(request).unwrap();
+    assert_eq!(packed.header("content-encoding"), Some("gzip"));
+    let mut unpacked = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&packed.body[..]), &mut unpacked).unwrap();
+    assert_eq!(unpacked.len(), PIECES * 20_000);
+    app.await_event("departed Done");
+}
+
 #[test]
 fn who_does_not_take_a_stream_is_not_asked_for_more_of_it() {
     let (app, opens) = pieces(Limits::default());

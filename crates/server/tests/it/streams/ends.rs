@@ -42,6 +42,8 @@ fn a_fin_behind_the_end_does_not_keep_the_last_piece_back() {
         std::thread::sleep(Duration::from_millis(20));
     }
     open.end();
+    // The server has to know of the end first, on a machine with other work to do.
+    std::thread::sleep(Duration::from_secs(2));
     client.socket.shutdown(Shutdown::Write).unwrap();
     // A tick, in which the FIN is seen.
     std::thread::sleep(Duration::from_millis(1500));
