@@ -419,6 +419,10 @@ impl AsyncWrite for Secure {
     ) -> Poll<std::io::Result<usize>> {
         ready!(self.poll_flush_tls(cx))?;
         let n = self.tls.writer().write(bytes)?;
+        if n == 0 && self.tls.is_handshaking() {
+            // Full of what is kept until the handshake is over: its end is read, which wakes the same task.
+            return Poll::Pending;
+        }
         // What does not leave now leaves with the next, or the flush.
         let _ = self.poll_flush_tls(cx)?;
         Poll::Ready(Ok(n))
