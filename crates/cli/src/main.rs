@@ -12,6 +12,7 @@ mod memory;
 mod names;
 mod path;
 mod port_holder;
+mod ports;
 mod r;
 mod settings;
 mod signals;

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_server::tls::Tls;
-use rookery_server::{Listener, Notice, Redirect, Server, Site, SpoolFolder};
+use rookery_server::{Listener, Notice, Server, Site, SpoolFolder};
 
 use crate::address::Address;
 use crate::command_line::Serve;
 use crate::failure::{Failure, say, tell};
 use crate::log::LogTo;
 use crate::memory;
+use crate::ports;
 use crate::settings::AskedTls;
 use crate::signals::Signals;
 use crate::target::Target;
@@ -47,23 +48,17 @@ pub(crate) fn serve(
     let server = Server::of_files(settings.config);
     let log = log.open(asked.format)?;
     server.set_access_log(log.clone());
-    // What is between a client and one port is between it and the other.
-    let of_both = || Site {
-        proxies: settings.proxies.clone(),
+    let spool = Arc::new(SpoolFolder::new(settings.spool_folder, tell));
+    let site = Site {
+        files,
+        tls: tls.clone(),
+        spool,
+        proxies: settings.proxies,
         proxy_protocol: settings.proxy_protocol,
         notice: Notice(tell),
         ..Site::default()
     };
-    let spool = Arc::new(SpoolFolder::new(settings.spool_folder, tell));
-    let listener = address.listen(&server, Site { files, tls: tls.clone(), spool, ..of_both() })?;
-    let port = listener.local_addr().map(|local| local.port());
-    let redirect = match (beside, &tls, port) {
-        (Some(beside), Some(tls), Some(port)) => {
-            let redirect = Some(Arc::new(Redirect { tls: tls.clone(), port }));
-            Some(beside.listen(&server, Site { redirect, ..of_both() })?)
-        }
-        _ => None,
-    };
+    let (listeners, port) = ports::listen(&server, address, beside, site)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     say(&format!(
         "rookery {}: site in {}\nServing on {} (Ctrl-C stops)",
@@ -74,7 +69,6 @@ pub(crate) fn serve(
     let keeper = opened.as_ref().map_or(Ok(None), Opened::keep)?;
     wait(&signals, tls.as_ref());
     drop(keeper);
-    let listeners: Vec<Listener> = redirect.into_iter().chain([listener]).collect();
     drain(&listeners, &signals);
     listeners.into_iter().for_each(Listener::stop);
     server.set_access_log(None);
@@ -94,15 +88,9 @@ fn wait(signals: &Signals, tls: Option<&Tls>) {
 
 /// Waits until what is being sent has been sent, or time is up. A second signal ends the process.
 fn drain(listeners: &[Listener], signals: &Signals) {
-    listeners.iter().for_each(Listener::drain);
+    ports::drain(listeners);
     let until = Instant::now() + DRAIN_TIME;
-    let connections = || listeners.iter().map(Listener::connections).sum::<usize>();
-    let left = connections();
-    if left > 0 {
-        let what = if left == 1 { "connection is" } else { "connections are" };
-        say(&format!("Stopping: {left} {what} being finished. A second signal ends at once."));
-    }
-    while connections() > 0 && Instant::now() < until {
+    while ports::connections(listeners) > 0 && Instant::now() < until {
         if let Some(caught) = signals.next_within(LOOK_TIME) {
             caught.die();
         }

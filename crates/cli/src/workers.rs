@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use rookery_server::tls::Tls;
-use rookery_server::{Listener, Notice, Redirect, Server, Site, SpoolFolder};
+use rookery_server::{Listener, Notice, Server, Site, SpoolFolder};
 use rookery_supervisor::{
     Compression, Front, Outcome, Plan, PoolLimits, Recycle, Request, Roster, Sticky, Times, open_files, pool,
     supervise,
@@ -15,6 +15,7 @@ use crate::command_line::Serve;
 use crate::failure::{Failure, say, tell};
 use crate::log::LogTo;
 use crate::memory;
+use crate::ports;
 use crate::r;
 use crate::settings::AskedTls;
 use crate::signals::{Caught, Signals};
@@ -70,31 +71,19 @@ pub(crate) fn serve(
     let server = Server::with_application(config, pool(Arc::clone(&roster), limits));
     let log = log.open(asked.format)?;
     server.set_access_log(log.clone());
-    // What is between a client and one port is between it and the other.
-    let of_both = || Site {
-        proxies: settings.proxies.clone(),
-        proxy_protocol: settings.proxy_protocol,
-        notice: Notice(tell),
-        ..Site::default()
-    };
     let site = Site {
         tls: tls.clone(),
         spool: Arc::new(SpoolFolder::new(settings.spool_folder, tell)),
         tells_request_id: asked.settings.request_id_header.unwrap_or(true),
-        ..of_both()
+        proxies: settings.proxies,
+        proxy_protocol: settings.proxy_protocol,
+        notice: Notice(tell),
+        ..Site::default()
     };
-    let listener = address.listen(&server, site)?;
-    let port = listener.local_addr().map(|local| local.port());
-    let redirect = match (beside, &tls, port) {
-        (Some(beside), Some(tls), Some(port)) => {
-            let redirect = Some(Arc::new(Redirect { tls: tls.clone(), port }));
-            Some(beside.listen(&server, Site { redirect, ..of_both() })?)
-        }
-        _ => None,
-    };
+    let (listeners, port) = ports::listen(&server, address, beside, site)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let door = Door {
-        listeners: redirect.into_iter().chain([listener]).collect(),
+        listeners,
         greeting: format!(
             "rookery {}: {} with {} workers\nServing on {} (Ctrl-C stops)",
             env!("CARGO_PKG_VERSION"),
@@ -159,16 +148,11 @@ impl Front for Door {
     }
 
     fn drain(&self) {
-        self.listeners.iter().for_each(Listener::drain);
-        let left = self.connections();
-        if left > 0 {
-            let what = if left == 1 { "connection is" } else { "connections are" };
-            say(&format!("Stopping: {left} {what} being finished. A second signal ends at once."));
-        }
+        ports::drain(&self.listeners);
     }
 
     fn connections(&self) -> usize {
-        self.listeners.iter().map(Listener::connections).sum()
+        ports::connections(&self.listeners)
     }
 }
 
