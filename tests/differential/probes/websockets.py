@@ -124,13 +124,13 @@ def probes():
     for kind, data in CLIENT_CLOSES.items():
         yield connection(f"ws-client-close/{kind}", upgraded(lambda wire, d=data: (wire.side.barrier(), wire.send(d), wire.frames())), "echo()", event="onClose")
     for kind, data in FRAMES.items():
-        yield connection(f"ws-frame/{kind}", upgraded(lambda wire, d=data: (wire.send(d), wire.frames())), "echo()")
+        yield connection(f"ws-frame/{kind}", upgraded(lambda wire, d=data: (wire.side.barrier(), wire.send(d), wire.frames())), "echo()")
     for kind, data in GOOD.items():
         answers = 2 if kind == "ping-between" else 1
         yield connection(f"ws-fragments/{kind}", upgraded(lambda wire, d=data, n=answers: (wire.send(d), wire.frames(n), wire.send(close_frame(1000)))), "echo()")
         yield connection(f"ws-fragments/{kind}-slowly", upgraded(lambda wire, d=data, n=answers: (wire.send(d, at=(1, 3, min(7, len(d) - 1))), wire.frames(n), wire.send(close_frame(1000)))), "echo()")
     for length in (0, 1, 125):
-        yield connection(f"ws-ping/{length}", upgraded(lambda wire, n=length: (wire.frame(9, b"p" * n), wire.frames(), wire.send(close_frame(1000)))), "echo()")
+        yield connection(f"ws-ping/{length}", upgraded(lambda wire, n=length: (wire.frame(9, b"p" * n), wire.frames(), wire.side.barrier(), wire.send(close_frame(1000)))), "echo()")
     yield connection("ws-ping/pong-unasked", upgraded(lambda wire: (wire.frame(10, b"x"), wire.frame(1, b"a"), wire.frames(), wire.send(close_frame(1000)))), "echo()")
     yield connection("ws-message/five-at-once", upgraded(lambda wire: (wire.send(b"".join(frame(1, b"%d" % i) for i in range(5))), wire.frames(5), wire.send(close_frame(1000)))), "echo()")
     for kind, code in CALLBACKS.items():
