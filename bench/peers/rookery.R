@@ -24,6 +24,7 @@ if (nzchar(Sys.getenv("BENCH_ALLOC_FILE"))) {
     list(status = 200L, headers = list(), body = as.character(.Call(getFromNamespace("ffi_allocations", "rookery"))))
   }
 }
-tls <- if (shape %in% c("tls", "h2")) tls_config(tls_file)
-server <- startServer("127.0.0.1", port, app, quiet = FALSE, tls = tls)
+# An earlier build, as `before`, may know no argument `tls`.
+tls <- if (shape %in% c("tls", "h2")) list(tls = tls_config(tls_file))
+server <- do.call(startServer, c(list("127.0.0.1", port, app, quiet = FALSE), tls))
 while (TRUE) service()
