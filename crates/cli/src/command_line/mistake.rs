@@ -1,0 +1,54 @@
+//! What is said of a command line that is wrong.
+
+use std::path::Path;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// What clap found wrong, in our words.
+pub(super) fn mistake(error: &clap::Error) -> String {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.as_str(),
+        Some(ContextValue::Strings(texts)) => texts.first().map_or("", String::as_str),
+        _ => "",
+    };
+    // clap writes `--port <port>`, and lists where several are meant.
+    let option = text(ContextKind::InvalidArg).split(' ').next().unwrap_or_default();
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let word = text(ContextKind::InvalidSubcommand);
+            if Path::new(word).exists() {
+                return format!("`{word}` is no command. Did you mean `rookery serve {word}`?");
+            }
+            format!("`{word}` is no command.{}", did_you_mean(text(ContextKind::SuggestedSubcommand)))
+        }
+        ErrorKind::UnknownArgument if option.starts_with('-') => {
+            format!("`{option}` is no option.{}", did_you_mean(text(ContextKind::SuggestedArg)))
+        }
+        ErrorKind::UnknownArgument => format!("`{option}` is one word too many."),
+        ErrorKind::TooManyValues => format!("`{option}` takes no value."),
+        ErrorKind::MissingRequiredArgument => {
+            "A shell has to be named: bash, elvish, fish, powershell or zsh.".to_owned()
+        }
+        ErrorKind::InvalidValue if text(ContextKind::InvalidValue).is_empty() => {
+            format!("`{option}` needs a value.")
+        }
+        ErrorKind::InvalidValue => {
+            let value = text(ContextKind::InvalidValue);
+            format!("`{value}` is no shell that is known: bash, elvish, fish, powershell and zsh are.")
+        }
+        ErrorKind::InvalidUtf8 => "A word is not valid UTF-8, and only paths may be so.".to_owned(),
+        // Nothing else is asked of clap; if it finds more, its own first line says what.
+        _ => error
+            .render()
+            .to_string()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .trim_start_matches("error: ")
+            .to_owned(),
+    }
+}
+
+fn did_you_mean(near: &str) -> String {
+    if near.is_empty() { String::new() } else { format!(" Did you mean `{near}`?") }
+}
