@@ -50,7 +50,7 @@ pub(crate) fn worker(serve: &Serve, target: &Target, address: &Address) -> Resul
     text.field("target", target.path.as_os_str().as_bytes());
     text.address(address);
     serve.settings.hand_over_to_worker(&mut |name, value| text.field(name, value));
-    if let Some(time) = serve.workers.and_then(|workers| workers.request_timeout) {
+    if let Some(time) = serve.workers.as_ref().and_then(|workers| workers.request_timeout) {
         // For `--interrupt-requests`, which is R's to do.
         text.field("limit", format!("request_time={}s", time.as_secs_f64()).as_bytes());
     }

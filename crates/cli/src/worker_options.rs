@@ -7,19 +7,25 @@ use clap::builder::NonEmptyStringValueParser;
 
 use crate::failure::Failure;
 use crate::limits::{bytes, time};
-use crate::settings::number;
+use crate::settings::{list, number};
 
 /// Workers past that are a mistake: each is an R, with its memory.
 const MOST: u64 = 1000;
 
 /// How several R processes serve.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Workers {
     pub(crate) count: u32,
+    /// How many more wait, ready, to take the place of one that ends.
+    pub(crate) spares: u32,
+    /// What a new one is asked for before it serves.
+    pub(crate) warmup: Vec<String>,
+    pub(crate) max_sessions: Option<u64>,
     pub(crate) max_requests: Option<u64>,
     pub(crate) max_age: Option<Duration>,
     pub(crate) max_memory: Option<u64>,
     pub(crate) request_timeout: Option<Duration>,
+    pub(crate) kill_stuck: Option<Duration>,
     pub(crate) start_timeout: Duration,
     pub(crate) drain: Duration,
     pub(crate) sticky: Sticky,
@@ -34,10 +40,21 @@ pub(crate) enum Sticky {
 }
 
 /// What goes with `--workers`, and not without.
-const WITH_WORKERS: [&str; 7] =
-    ["max-requests", "max-age", "max-memory", "request-timeout", "start-timeout", "drain", "sticky"];
+const WITH_WORKERS: [&str; 11] = [
+    "spares",
+    "warmup",
+    "max-sessions",
+    "max-requests",
+    "max-age",
+    "max-memory",
+    "request-timeout",
+    "kill-stuck",
+    "start-timeout",
+    "drain",
+    "sticky",
+];
 
-pub(crate) fn options() -> [Arg; 8] {
+pub(crate) fn options() -> [Arg; 12] {
     let option = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help).value_parser(NonEmptyStringValueParser::new())
     };
@@ -47,6 +64,13 @@ pub(crate) fn options() -> [Arg; 8] {
             "n",
             "several R processes behind one address; auto: as many as there are processors",
         ),
+        option("spares", "n", "so many more that wait, ready, for one of them to end"),
+        option("warmup", "paths", "what a new worker is asked for before it serves: /,/predict?x=1"),
+        option(
+            "max-sessions",
+            "n",
+            "WebSockets that a worker may have, such as Shiny's sessions: 503 for more",
+        ),
         option("max-requests", "n", "a worker that has answered so many is replaced by a new one"),
         option("max-age", "time", "a worker that is so old is replaced: 12h"),
         option("max-memory", "size", "a worker that has so much memory of its own is replaced: 2GB"),
@@ -54,6 +78,11 @@ pub(crate) fn options() -> [Arg; 8] {
             "request-timeout",
             "time",
             "how long a worker may take for an answer: 504 then; for ever by default",
+        ),
+        option(
+            "kill-stuck",
+            "time",
+            "a worker whose R is busy with one thing for so long is interrupted, or ended",
         ),
         option("start-timeout", "time", "how long a worker may take until it serves; 60s is the default"),
         option("sticky", "how", "whether clients come back to their worker: auto (for Shiny), cookie, none"),
@@ -91,11 +120,18 @@ impl Workers {
                 None => Err(wrong(name, "a time, such as 30s, 5min or 12h", text)),
             },
         };
-        let max_requests = match given("max-requests") {
-            None => None,
+        let a_count = |name| match given(name) {
+            None => Ok(None),
             Some(text) => match number(text) {
-                Some(count) if count > 0 => Some(count),
-                _ => return Err(wrong("max-requests", "a number from 1 on", text)),
+                Some(count) if count > 0 => Ok(Some(count)),
+                _ => Err(wrong(name, "a number from 1 on", text)),
+            },
+        };
+        let spares = match given("spares") {
+            None => 0,
+            Some(text) => match number(text) {
+                Some(count @ 0..=MOST) => count as u32,
+                _ => return Err(wrong("spares", "a number from 0 to 1000", text)),
             },
         };
         let max_memory = match given("max-memory") {
@@ -107,10 +143,14 @@ impl Workers {
         let minute = Duration::from_secs(60);
         Ok(Some(Workers {
             count,
-            max_requests,
+            spares,
+            warmup: given("warmup").map(paths).transpose()?.unwrap_or_default(),
+            max_sessions: a_count("max-sessions")?,
+            max_requests: a_count("max-requests")?,
             max_age: a_time("max-age")?,
             max_memory,
             request_timeout: a_time("request-timeout")?,
+            kill_stuck: a_time("kill-stuck")?,
             start_timeout: a_time("start-timeout")?.unwrap_or(minute),
             drain: a_time("drain")?.unwrap_or(minute),
             sticky: match given("sticky") {
@@ -120,6 +160,22 @@ impl Workers {
                 Some(text) => return Err(wrong("sticky", "auto, none or cookie", text)),
             },
         }))
+    }
+}
+
+/// Paths as a request has them, with commas between them.
+fn paths(text: &str) -> Result<Vec<String>, Failure> {
+    let paths = list(text);
+    // What could end the line of a request, or be its fragment.
+    let is_path =
+        |path: &String| path.starts_with('/') && path.bytes().all(|it| it.is_ascii_graphic() && it != b'#');
+    match paths.iter().find(|path| !is_path(path)) {
+        None if !paths.is_empty() => Ok(paths),
+        wrong_one => Err(wrong(
+            "warmup",
+            "paths that begin with / and have no spaces, with commas between them",
+            wrong_one.map_or(text, String::as_str),
+        )),
     }
 }
 
@@ -157,12 +213,19 @@ mod tests {
             ("max-age", "12h"),
             ("max-memory", "1.5GB"),
             ("drain", "500ms"),
+            ("spares", "1"),
+            ("kill-stuck", "1min"),
+            ("max-sessions", "20"),
+            ("warmup", "/, /predict?x=1"),
         ])
         .unwrap()
         .unwrap();
         assert_eq!((workers.max_requests, workers.max_memory), (Some(1000), Some(1_500_000_000)));
         assert_eq!(workers.max_age, Some(Duration::from_secs(12 * 3600)));
         assert_eq!(workers.drain, Duration::from_millis(500));
+        assert_eq!((workers.spares, workers.max_sessions), (1, Some(20)));
+        assert_eq!(workers.kill_stuck, Some(Duration::from_secs(60)));
+        assert_eq!(workers.warmup, ["/", "/predict?x=1"]);
         assert!(processors() >= 1);
     }
 
@@ -179,6 +242,27 @@ mod tests {
                 &[("workers", "2"), ("max-requests", "0")],
                 "`--max-requests` must be a number from 1 on, not `0`.",
             ),
+            (
+                &[("workers", "2"), ("max-sessions", "0")],
+                "`--max-sessions` must be a number from 1 on, not `0`.",
+            ),
+            (
+                &[("workers", "2"), ("spares", "1001")],
+                "`--spares` must be a number from 0 to 1000, not `1001`.",
+            ),
+            (
+                &[("workers", "2"), ("kill-stuck", "yes")],
+                "`--kill-stuck` must be a time, such as 30s, 5min or 12h, not `yes`.",
+            ),
+            (
+                &[("workers", "2"), ("warmup", "/a,b")],
+                "`--warmup` must be paths that begin with / and have no spaces, with commas between them, not `b`.",
+            ),
+            (
+                &[("workers", "2"), ("warmup", "/a b")],
+                "`--warmup` must be paths that begin with / and have no spaces, with commas between them, not `/a b`.",
+            ),
+            (&[("spares", "1")], "`--spares` needs `--workers`, with 2 or more."),
             (
                 &[("workers", "2"), ("max-memory", "2s")],
                 "`--max-memory` must be a size, such as 500MB or 2GB, not `2s`.",

@@ -55,6 +55,8 @@ pub(crate) fn serve(
     let limits = PoolLimits {
         queue: config.queue.requests,
         stream_bytes: config.queue.stream_bytes,
+        sessions: workers.max_sessions.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX),
+        gives_up: workers.kill_stuck.is_some(),
         sticky: match workers.sticky {
             worker_options::Sticky::Auto => Sticky::Auto,
             worker_options::Sticky::None => Sticky::None,
@@ -127,10 +129,17 @@ fn plan(
     let (asked, target, address) = (asked.clone(), target.clone(), address.clone());
     Plan {
         workers: workers.count,
+        spares: workers.spares,
+        warmup: workers.warmup.clone(),
         command: Box::new(move || r::worker(&asked, &target, &address).map_err(Failure::message)),
         folder: std::env::temp_dir(),
         files,
-        times: Times { start: workers.start_timeout, drain: workers.drain, ..Times::default() },
+        times: Times {
+            start: workers.start_timeout,
+            drain: workers.drain,
+            busy: workers.kill_stuck,
+            ..Times::default()
+        },
         recycle: Recycle { requests: workers.max_requests, age: workers.max_age, memory: workers.max_memory },
         tell,
     }

@@ -35,6 +35,7 @@ pub struct Member {
     pub board: Scoreboard,
     standing: AtomicU8,
     is_sticky: AtomicBool,
+    is_given_up: AtomicBool,
     /// Of the pool.
     pub(crate) load: Load,
 }
@@ -54,8 +55,17 @@ impl Member {
     /// A worker that is ready.
     pub fn new(slot: u32, epoch: u64, socket: PathBuf, board: Scoreboard) -> Arc<Member> {
         let standing = AtomicU8::new(Standing::Ready as u8);
-        let is_sticky = AtomicBool::new(false);
-        Arc::new(Member { slot, epoch, socket, board, standing, is_sticky, load: Load::default() })
+        let [is_sticky, is_given_up] = [false, false].map(AtomicBool::new);
+        Arc::new(Member {
+            slot,
+            epoch,
+            socket,
+            board,
+            standing,
+            is_sticky,
+            is_given_up,
+            load: Load::default(),
+        })
     }
 
     /// Its app keeps something for each client, between requests.
@@ -66,6 +76,16 @@ impl Member {
     /// Whether its app does.
     pub fn is_sticky(&self) -> bool {
         self.is_sticky.load(Ordering::Relaxed)
+    }
+
+    /// Whether what its R does takes too long: what it has begun will have no answer.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Acquire)
+    }
+
+    /// Its R has come out of it.
+    pub(crate) fn goes_on(&self) {
+        self.is_given_up.store(false, Ordering::Release);
     }
 
     /// Whether it is given requests.
@@ -112,6 +132,12 @@ impl Roster {
     /// It is to be given nothing for the time being.
     pub fn suspend(&self, member: &Member) {
         self.change(member, &[Standing::Ready], Standing::Suspended);
+    }
+
+    /// What its R does takes too long: nobody waits for the answer to what it has begun, and it is given nothing.
+    pub fn give_up_on(&self, member: &Member) {
+        member.is_given_up.store(true, Ordering::Release);
+        self.suspend(member);
     }
 
     /// It answers again.

@@ -5,6 +5,9 @@ use rookery_exchange::{EVENTS_LATER, Exchange, accepts_events};
 /// Seconds a client is asked to wait when there was nobody to answer: a worker starts again within that.
 const RETRY_SECONDS: &[u8] = b"1";
 
+/// And when there were too many others: a session takes minutes, but some end every few seconds.
+const RETRY_WHEN_FULL: &[u8] = b"5";
+
 /// Why no worker answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
@@ -16,6 +19,10 @@ pub(super) enum Refusal {
     Died,
     /// The worker's answer is none: 502.
     Unreadable,
+    /// Its R was busy with it for too long: 504.
+    TookTooLong,
+    /// All workers have as many sessions as they may: 503.
+    Full,
     /// It asks for something that has gone with its worker: 404.
     Gone,
     /// It cannot be sent on: 500.
@@ -29,6 +36,8 @@ impl Refusal {
             Refusal::Returned => "503 Service Unavailable: workers ended before they began with it\n",
             Refusal::Died => "502 Bad Gateway: the worker ended before it had answered\n",
             Refusal::Unreadable => "502 Bad Gateway: the worker's answer could not be read\n",
+            Refusal::TookTooLong => "504 Gateway Timeout: the worker took too long\n",
+            Refusal::Full => "503 Service Unavailable: all workers have as many sessions as they may\n",
             Refusal::Gone => "404 Not Found: the session has ended\n",
             Refusal::Unsendable => "500 Internal Server Error\n",
         }
@@ -51,7 +60,8 @@ impl Refusal {
         let _ = exchange.push_reply_header(b"Content-Type", kind.as_bytes());
         if is_temporary {
             let _ = exchange.push_reply_header(b"Cache-Control", b"no-store");
-            let _ = exchange.push_reply_header(b"Retry-After", RETRY_SECONDS);
+            let seconds = if self == Refusal::Full { RETRY_WHEN_FULL } else { RETRY_SECONDS };
+            let _ = exchange.push_reply_header(b"Retry-After", seconds);
         }
         exchange.set_reply_body(body.as_bytes());
     }
@@ -69,6 +79,8 @@ mod tests {
             (Refusal::Returned, "*/*", 503, true),
             (Refusal::Died, "text/event-stream", 502, false),
             (Refusal::Unreadable, "*/*", 502, false),
+            (Refusal::TookTooLong, "*/*", 504, false),
+            (Refusal::Full, "*/*", 503, true),
             (Refusal::Gone, "*/*", 404, false),
             (Refusal::Unsendable, "*/*", 500, false),
         ] {

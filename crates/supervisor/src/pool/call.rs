@@ -73,6 +73,7 @@ impl Call<'_> {
         let refusal = match failure {
             None => Refusal::Unsendable,
             Some(Failure::Unreadable) => Refusal::Unreadable,
+            Some(Failure::TookTooLong) => Refusal::TookTooLong,
             Some(Failure::Unsent) => {
                 // Before that is known, it would be given to the same again.
                 self.has_died().await;
@@ -98,13 +99,42 @@ impl Call<'_> {
     ) -> Result<(connection::Connection, http::Response<hyper::body::Incoming>), Option<Failure>> {
         let request = request::request(exchange, self.ticket).map_err(|_| None)?;
         let mut connection = connection::connection(self.worker).await?;
-        let response = connection::send(&mut connection, request).await?;
+        let sending = connection::send(&mut connection, request);
+        let response =
+            if self.state.limits.gives_up { self.unless_given_up(sending).await } else { sending.await }?;
         Ok((connection, response))
+    }
+
+    /// Waits for an answer, unless R is known to take too long for this request. One that R has not begun waits on: it has an answer
+    /// yet, or goes to another worker when this one has ended.
+    async fn unless_given_up<T>(
+        &self,
+        sending: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let member = &self.worker.member;
+        let is_given_up = async {
+            loop {
+                let told = self.state.deaths.notified();
+                if member.is_given_up() && member.board.has_begun(self.ticket) {
+                    return;
+                }
+                told.await;
+            }
+        };
+        tokio::select! {
+            biased;
+            response = sending => response,
+            () = is_given_up => Err(Failure::TookTooLong),
+        }
     }
 
     async fn open(&self, exchange: &Exchange) -> Result<connection::Opened, Option<Failure>> {
         let request = request::handshake(exchange, self.ticket, relay::key()).map_err(|_| None)?;
-        Ok(connection::open_websocket(self.worker, request).await?)
+        let opening = connection::open_websocket(self.worker, request);
+        if self.state.limits.gives_up {
+            return Ok(self.unless_given_up(opening).await?);
+        }
+        Ok(opening.await?)
     }
 
     async fn pass_on_opened(
@@ -120,6 +150,7 @@ impl Call<'_> {
                 relay::start(self.state, self.worker, exchange, accepted);
             }
             connection::Opened::Refused(response, connection) => {
+                self.worker.has_come();
                 if reply::pass_on(self.state, exchange, response, cookie).await == Passed::Whole {
                     self.worker.keep(connection);
                 }

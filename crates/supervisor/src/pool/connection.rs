@@ -33,6 +33,8 @@ pub(super) enum Failure {
     Lost,
     /// What it answered is no response.
     Unreadable,
+    /// The worker is not waited for any longer.
+    TookTooLong,
 }
 
 /// A connection that is ready for a request, an old one or a new.

@@ -48,6 +48,10 @@ pub struct PoolLimits {
     pub ahead: usize,
     /// Bytes of one reply that may wait to be written. Default 16 MiB, as one process has it.
     pub stream_bytes: usize,
+    /// WebSockets that a worker may have, those of pages that it has just been given among them: 503 for new ones. Default: any number.
+    pub sessions: usize,
+    /// Whether workers are given up whose R is busy for too long: 504 for what they have begun.
+    pub gives_up: bool,
     /// Whether clients come back to their worker.
     pub sticky: Sticky,
     /// How messages to clients are compressed, of those that take part; between us and workers they are not. Default: not at all.
@@ -62,6 +66,8 @@ impl Default for PoolLimits {
             in_flight: 64,
             ahead: 0,
             stream_bytes: 16 << 20,
+            sessions: usize::MAX,
+            gives_up: false,
             sticky: Sticky::Auto,
             compression: None,
         }

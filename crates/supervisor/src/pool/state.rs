@@ -117,7 +117,12 @@ impl State {
                     Some(back) => waiting = back,
                 }
             }
-            match if is_sticky { None } else { self.choose() } {
+            if !is_sticky && waiting.exchange.is_upgrade() && self.is_full_of_sessions() {
+                Refusal::Full.answer(&mut waiting.exchange);
+                self.respond(waiting.exchange);
+                continue;
+            }
+            match if is_sticky { None } else { self.choose(waiting.exchange.is_upgrade()) } {
                 Some((worker, held)) => call::start(self, worker, held, waiting),
                 None if waiting.since.elapsed() >= self.limits.queue_time => {
                     Refusal::NoWorker.answer(&mut waiting.exchange);
@@ -142,16 +147,22 @@ impl State {
         }
     }
 
-    fn choose(&self) -> Option<(Rc<Worker>, rookery_worker::Held)> {
+    /// The worker that can begin with a request best; with a WebSocket, of those that may have one more.
+    fn choose(&self, is_upgrade: bool) -> Option<(Rc<Worker>, rookery_worker::Held)> {
         let workers = self.workers.borrow();
         let best = workers
             .iter()
+            .filter(|worker| !is_upgrade || worker.may_have_another(&self.limits))
             .filter_map(|worker| Some((worker.preference(&self.limits)?, worker)))
             .min_by(|(a, _), (b, _)| a.cmp(b));
         let worker = best?.1;
         self.choices.set(self.choices.get() + 1);
         worker.chosen.set(self.choices.get());
-        Some((Rc::clone(worker), worker.begin()?))
+        let held = worker.begin()?;
+        if is_upgrade {
+            worker.reserve();
+        }
+        Some((Rc::clone(worker), held))
     }
 
     // ---- clients that come back ----
@@ -174,9 +185,15 @@ impl State {
         let worker = match sticky::way(asks, named.as_ref().map(|worker| worker.member.standing())) {
             Way::There => named?,
             Way::Fewest { tells } => {
+                let begins = matches!(asks, Asks::Page | Asks::Socket);
+                if begins && self.is_full_of_sessions() {
+                    Refusal::Full.answer(&mut waiting.exchange);
+                    self.respond(waiting.exchange);
+                    return None;
+                }
                 let Some(worker) = self.fewest() else { return Some(waiting) };
                 waiting.tells = tells;
-                if asks == Asks::Page {
+                if begins {
                     worker.reserve();
                 }
                 worker
@@ -203,6 +220,13 @@ impl State {
             worker.member.epoch == u64::from(named.epoch) && worker.member.slot == u32::from(named.slot)
         };
         workers.iter().find(is_it).cloned()
+    }
+
+    /// Whether there are workers, and each has as many sessions as it may.
+    fn is_full_of_sessions(&self) -> bool {
+        let workers = self.workers.borrow();
+        let mut ready = workers.iter().filter(|worker| worker.is_taken_for_ready()).peekable();
+        ready.peek().is_some() && !ready.any(|worker| worker.may_have_another(&self.limits))
     }
 
     /// The worker with the fewest sessions.

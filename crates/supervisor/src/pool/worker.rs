@@ -160,7 +160,12 @@ impl Worker {
         self.reserved.borrow_mut().push_back(Instant::now() + RESERVED);
     }
 
-    /// The WebSocket of a page has come.
+    /// Whether it may have one session more.
+    pub(super) fn may_have_another(&self, limits: &PoolLimits) -> bool {
+        limits.sessions == usize::MAX || self.sessions().0 < limits.sessions
+    }
+
+    /// The WebSocket of a page has come, or will not.
     pub(super) fn has_come(&self) {
         self.reserved.borrow_mut().pop_front();
     }

@@ -23,7 +23,10 @@ const THREADS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start {
     pub(crate) slot: u32,
+    /// Of how many, spares included.
     pub(crate) workers: u32,
+    /// How many of them are to serve at a time.
+    pub(crate) serving: u32,
     pub(crate) epoch: u64,
     pub(crate) generation: u64,
 }
@@ -64,7 +67,7 @@ pub(crate) fn spawn(
         command.env_remove(name);
     }
     let threads =
-        (std::thread::available_parallelism().map_or(1, usize::from) / start.workers as usize).max(1);
+        (std::thread::available_parallelism().map_or(1, usize::from) / start.serving as usize).max(1);
     for name in THREADS {
         if std::env::var_os(name).is_none() {
             command.env(name, threads.to_string());

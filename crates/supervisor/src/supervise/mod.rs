@@ -6,6 +6,8 @@ mod health;
 mod recycle;
 mod replace;
 mod state;
+mod stuck;
+mod warmup;
 mod worker;
 
 use std::fmt;
@@ -25,6 +27,8 @@ use state::Supervisor;
 pub struct Plan {
     /// How many workers.
     pub workers: u32,
+    /// How many more that wait, ready, to take the place of one that ends.
+    pub spares: u32,
     /// Makes the command of a worker, to which its descriptors and its folder of temporary files are added; or says why it cannot.
     pub command: Box<dyn Fn() -> Result<Command, String>>,
     /// Where the folder of sockets and temporary files is made.
@@ -33,6 +37,8 @@ pub struct Plan {
     pub files: Option<libc::rlimit>,
     /// How long what takes time may take.
     pub times: Times,
+    /// What a new worker is asked for before it is given requests: paths.
+    pub warmup: Vec<String>,
     /// When a worker is replaced by a new one.
     pub recycle: Recycle,
     /// Called with a line for the person who runs it.
@@ -57,6 +63,8 @@ pub struct Times {
     pub drain: Duration,
     /// How long it has to end once it has been asked, before it is killed. Default 15 s, of which its own drain takes ten.
     pub stop: Duration,
+    /// How long its R may be busy with one thing: it is interrupted then, and ended where that does not help. Default: for ever.
+    pub busy: Option<Duration>,
 }
 
 impl Default for Times {
@@ -65,6 +73,7 @@ impl Default for Times {
             start: Duration::from_secs(60),
             drain: Duration::from_secs(60),
             stop: rookery_worker::END_WITHIN,
+            busy: None,
         }
     }
 }

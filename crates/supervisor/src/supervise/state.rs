@@ -1,5 +1,8 @@
 //! The supervisor's state, and what it does about what happens.
 
+mod busy;
+mod spares;
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -13,6 +16,7 @@ use super::backoff::Backoff;
 use super::health::{self, Verdict};
 use super::recycle::Reason;
 use super::replace::Replacements;
+use super::warmup::Warmed;
 use super::worker::{Event, Phase, Worker};
 use super::{Front, Outcome, Plan, Request};
 use crate::process::{Exit, Output, RunFolder, Start};
@@ -82,7 +86,7 @@ impl<'a> Supervisor<'a> {
         Ok(Supervisor {
             folder: RunFolder::create(&plan.folder)?,
             output: Output::start()?,
-            slots: (0..plan.workers).map(|_| slots()).collect(),
+            slots: (0..plan.workers + plan.spares).map(|_| slots()).collect(),
             plan,
             roster,
             front,
@@ -121,6 +125,7 @@ impl<'a> Supervisor<'a> {
                 biased;
                 Some(event) = self.happened.recv() => match event {
                     Event::Said(epoch, message) => self.hear(epoch, message),
+                    Event::Warmed(epoch, warmed) => self.warmed(epoch, warmed),
                     Event::Ended(epoch, exit) => self.ended(epoch, exit),
                 },
                 request = requests.recv(), if has_requests => match request {
@@ -152,7 +157,7 @@ impl<'a> Supervisor<'a> {
                     "reloading: {} workers are replaced one after the other",
                     self.plan.workers
                 ));
-                self.replacements.reload(self.plan.workers);
+                self.replacements.reload(self.slots.len() as u32);
             }
             (Request::Stop, Course::Serving) => {
                 self.front.drain();
@@ -186,11 +191,17 @@ impl<'a> Supervisor<'a> {
         match message {
             Message::Ready { is_sticky, .. } if matches!(worker.phase, Phase::Starting { .. }) => {
                 worker.member.set_sticky(is_sticky);
-                worker.phase = Phase::Ready;
-                self.is_ready(epoch);
+                if self.plan.warmup.is_empty() {
+                    worker.phase = Phase::Ready;
+                    self.is_ready(epoch);
+                } else {
+                    worker.warm_up(&self.plan.warmup, &self.events);
+                }
             }
             Message::Pong(ping) if worker.health.answered(ping) => {
-                self.roster.resume(&worker.member);
+                if !worker.stuck.is_interrupted() {
+                    self.roster.resume(&worker.member);
+                }
                 let line = format!("worker {} ({}) answers again", worker.start.number(), worker.pid);
                 self.tell(&line);
             }
@@ -198,15 +209,43 @@ impl<'a> Supervisor<'a> {
                 // Somebody else has asked it to end: it finishes what it has, and ends by itself.
                 self.roster.drain(&worker.member);
                 worker.drain(self.plan.times);
+                self.call_on_spares();
             }
             _ => {}
+        }
+    }
+
+    fn warmed(&mut self, epoch: u64, warmed: Warmed) {
+        let Some(worker) = self.workers.get_mut(&epoch) else { return };
+        // It may have been asked to end meanwhile, or have taken too long.
+        if !matches!(worker.phase, Phase::Starting { .. }) {
+            return;
+        }
+        let name = format!("worker {} ({})", worker.start.number(), worker.pid);
+        match warmed {
+            Warmed::Up(remarks) => {
+                worker.phase = Phase::Ready;
+                for remark in remarks {
+                    self.tell(&format!("the warm-up of {name}: {remark}"));
+                }
+                self.is_ready(epoch);
+            }
+            Warmed::Fails(why) => {
+                worker.stop(self.plan.times.stop);
+                self.tell(&format!("the warm-up of {name} has failed, {why}: it is ended"));
+            }
         }
     }
 
     fn is_ready(&mut self, epoch: u64) {
         let worker = &self.workers[&epoch];
         let slot = worker.start.slot;
-        self.roster.join(&worker.member);
+        let place = &self.slots[slot as usize];
+        let old = place.current.filter(|_| place.successor == Some(epoch));
+        let replaces = old.and_then(|old| self.workers.get(&old)).is_some_and(|old| old.is_serving);
+        if replaces || self.lacks() {
+            self.have_serve(epoch);
+        }
         let place = &mut self.slots[slot as usize];
         if place.successor == Some(epoch) {
             place.successor = None;
@@ -242,6 +281,9 @@ impl<'a> Supervisor<'a> {
         self.outputs.extend(worker.clean_up().into_iter().map(|output| (output, now)));
         if let Course::Ending(_) = self.course {
             return;
+        }
+        if worker.is_serving {
+            self.call_on_spares();
         }
         let (slot, number) = (worker.start.slot, worker.start.number());
         let place = &mut self.slots[slot as usize];
@@ -339,6 +381,7 @@ impl<'a> Supervisor<'a> {
                 if now.duration_since(self.looked) >= SELDOM {
                     self.looked = now;
                     self.look_at_health(now);
+                    self.look_at_busy(now);
                     self.look_at_age(now);
                 }
                 self.start_due(now);
@@ -421,7 +464,8 @@ impl<'a> Supervisor<'a> {
     fn start(&mut self, slot: u32) -> Option<u64> {
         self.epochs += 1;
         let epoch = self.epochs;
-        let start = Start { slot, workers: self.plan.workers, epoch, generation: self.generation };
+        let workers = self.slots.len() as u32;
+        let start = Start { slot, workers, serving: self.plan.workers, epoch, generation: self.generation };
         let time = self.plan.times.start;
         let started = (self.plan.command)().map_err(io::Error::other).and_then(|command| {
             Worker::start(command, &self.folder, start, self.plan.files, time, &self.output, &self.events)

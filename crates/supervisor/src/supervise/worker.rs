@@ -15,6 +15,8 @@ use tokio::task::JoinHandle;
 use super::Times;
 use super::health::Health;
 use super::recycle::Age;
+use super::stuck::Stuck;
+use super::warmup::{Warmed, warm_up};
 use crate::process::{Exit, Output, RunFolder, Sink, Start, pass_on, spawn, wait};
 use crate::roster::Member;
 
@@ -23,6 +25,8 @@ use crate::roster::Member;
 pub(super) enum Event {
     /// A message came from one.
     Said(u64, Message),
+    /// One has answered what it was asked before it is given requests, or has not.
+    Warmed(u64, Warmed),
     /// One has ended.
     Ended(u64, Exit),
 }
@@ -52,6 +56,10 @@ pub(super) struct Worker {
     pub(super) began: Instant,
     pub(super) health: Health,
     pub(super) age: Age,
+    pub(super) stuck: Stuck,
+    /// Whether it is given requests, or was; else it is a spare.
+    pub(super) is_serving: bool,
+    is_warming: bool,
     control: Rc<Control>,
     temporary: PathBuf,
     outputs: Vec<JoinHandle<()>>,
@@ -95,6 +103,9 @@ impl Worker {
             began: now,
             health: Health::default(),
             age: Age::default(),
+            stuck: Stuck::default(),
+            is_serving: false,
+            is_warming: false,
             control,
             temporary: spawned.temporary,
             outputs: outputs.into(),
@@ -104,6 +115,20 @@ impl Worker {
     /// Tells it something. One that does not read it is found by its silence.
     pub(super) fn say(&self, message: Message) {
         let _ = self.control.send(message);
+    }
+
+    /// Asks it for these paths; how it answers is told as an event.
+    pub(super) fn warm_up(&mut self, paths: &[String], events: &UnboundedSender<Event>) {
+        // It may say more than once that it is ready.
+        if std::mem::replace(&mut self.is_warming, true) {
+            return;
+        }
+        let (socket, epoch, events) = (self.member.socket.clone(), self.start.epoch, events.clone());
+        let paths = paths.to_vec();
+        tokio::task::spawn_local(async move {
+            // The supervisor may have gone.
+            let _ = events.send(Event::Warmed(epoch, warm_up(socket, paths).await));
+        });
     }
 
     /// Has it finish what it has; one that is not ready has nothing.

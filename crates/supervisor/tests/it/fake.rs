@@ -184,6 +184,8 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&Call>) {
             exchange.push_reply_header(b"X-Slot", slot.to_string().as_bytes()).unwrap();
             return;
         }
+        // This one among them.
+        "begun" => gate.begun.load(Ordering::Relaxed).to_string().into_bytes(),
         "pid" => std::process::id().to_string().into_bytes(),
         "environment" => std::env::var(rest).unwrap_or_default().into_bytes(),
         "descriptors" => descriptors().into_bytes(),

@@ -1,5 +1,6 @@
 //! The pool before workers that are small servers in this process, and the supervisor with processes of its own.
 
+mod busy;
 mod ends;
 mod fake;
 mod front;
@@ -9,5 +10,6 @@ mod reloads;
 mod retrying;
 mod running;
 mod sockets;
+mod spares;
 mod starts;
 mod stickiness;

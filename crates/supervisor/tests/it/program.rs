@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rookery_exchange::AppWaker;
-use rookery_server::{Config, Server, Site, Supervision};
+use rookery_server::{Config, Server, Site, Supervision, SupervisorRequest};
 use rookery_worker::{Inherited, Message, R, now};
 
 use crate::fake::{Gate, answer};
@@ -49,8 +49,11 @@ fn is_a_worker_when_it_is_started_as_one() {
     let is_over = Arc::new(AtomicBool::new(false));
     let theirs = Arc::clone(&is_over);
     let is_deaf = mode == "deaf";
-    let supervision =
-        Arc::new(Supervision::new(inherited, move |_| theirs.store(!is_deaf, Ordering::Relaxed)));
+    let supervision = Arc::new(Supervision::new(inherited, move |asked| {
+        if !matches!(asked, SupervisorRequest::Interrupt) {
+            theirs.store(!is_deaf, Ordering::Relaxed);
+        }
+    }));
     let server = Server::new(Config::default(), Box::new(NoWaker));
     server.attend(Arc::clone(&supervision)).unwrap();
     let listener = server.listen_inherited(&supervision, Site::default()).unwrap();

@@ -21,9 +21,11 @@ use crate::program::{MODE, command};
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// What tests choose.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Wish {
     pub(crate) workers: u32,
+    pub(crate) spares: u32,
+    pub(crate) warmup: Vec<String>,
     pub(crate) times: Times,
     pub(crate) recycle: Recycle,
     /// The mode of a start, by how many there were before.
@@ -32,7 +34,14 @@ pub(crate) struct Wish {
 
 impl Default for Wish {
     fn default() -> Wish {
-        Wish { workers: 2, times: Times::default(), recycle: Recycle::default(), mode: |_| "" }
+        Wish {
+            workers: 2,
+            spares: 0,
+            warmup: Vec::new(),
+            times: Times::default(),
+            recycle: Recycle::default(),
+            mode: |_| "",
+        }
     }
 }
 
@@ -78,7 +87,7 @@ impl Running {
 
     pub(crate) fn start(wish: Wish) -> Running {
         let roster = Arc::new(Roster::default());
-        let limits = PoolLimits::default();
+        let limits = PoolLimits { gives_up: wish.times.busy.is_some(), ..PoolLimits::default() };
         let server = Server::with_application(Config::default(), pool(Arc::clone(&roster), limits));
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
         let address = listener.local_addr().unwrap();
@@ -99,6 +108,8 @@ impl Running {
                 };
                 let plan = Plan {
                     workers: wish.workers,
+                    spares: wish.spares,
+                    warmup: wish.warmup,
                     command: Box::new(make),
                     folder,
                     files: None,

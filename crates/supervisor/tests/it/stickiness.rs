@@ -172,3 +172,61 @@ fn who_waits_for_one_that_dies_goes_another_way() {
     assert_eq!(replies.iter().map(|reply| reply.status).collect::<Vec<_>>(), [502, 200, 200]);
     assert!(replies[1..].iter().all(|reply| reply.text() != page.text()));
 }
+
+#[test]
+fn workers_have_as_many_sessions_as_they_may_and_whoever_has_one_is_let_in() {
+    let limits = PoolLimits { sticky: Sticky::Cookie, sessions: 2, ..PoolLimits::default() };
+    let front = Front::with(2, limits, Config::default());
+    let mut sockets = Vec::new();
+    let mut cookies = Vec::new();
+    for _ in 0..4 {
+        let mut client = front.connect();
+        let page = client.get("/slot");
+        assert_eq!(page.status, 200);
+        cookies.push(cookie(&page).unwrap());
+        assert_eq!(
+            client.upgrade_with("/ws", &format!("Cookie: {}\r\n", cookies.last().unwrap())).status,
+            101
+        );
+        sockets.push(client);
+    }
+    until("they count", || front.workers.iter().all(|worker| worker.member.load().1 == 2));
+    let page = front.connect().get("/slot");
+    assert_eq!((page.status, page.header("retry-after")), (503, Some("5")));
+    assert!(page.text().contains("as many sessions as they may"), "{}", page.text());
+    assert_eq!(front.connect().upgrade("/ws").status, 503);
+    // What is no session, and who has one.
+    assert_eq!(ask(&mut front.connect(), "/slot", "Sec-Fetch-Mode: no-cors\r\n").status, 200);
+    for cookie in &cookies {
+        assert_eq!(ask(&mut front.connect(), "/slot", &format!("Cookie: {cookie}\r\n")).status, 200);
+    }
+    sockets.pop();
+    until("there is room", || front.workers.iter().any(|worker| worker.member.load().1 == 1));
+    assert_eq!(front.connect().get("/slot").status, 200);
+    // That page's session is awaited.
+    assert_eq!(front.connect().get("/slot").status, 503);
+}
+
+#[test]
+fn websockets_are_sessions_also_where_nobody_comes_back() {
+    let limits = PoolLimits { sticky: Sticky::None, sessions: 1, ..PoolLimits::default() };
+    let front = Front::with(2, limits, Config::default());
+    let mut sockets: Vec<_> = (0..2)
+        .map(|_| {
+            let mut client = front.connect();
+            assert_eq!(client.upgrade("/ws").status, 101);
+            client
+        })
+        .collect();
+    until("each has one", || front.workers.iter().all(|worker| worker.member.load().1 == 1));
+    let refused = front.connect().upgrade("/ws");
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("5")));
+    assert_eq!(front.connect().get("/slot").status, 200);
+    sockets.pop();
+    until("there is room", || front.workers.iter().any(|worker| worker.member.load().1 == 0));
+    // A handshake that is refused takes no place.
+    for _ in 0..3 {
+        assert_eq!(front.connect().upgrade("/refuse").status, 403);
+    }
+    assert_eq!(front.connect().upgrade("/ws").status, 101);
+}

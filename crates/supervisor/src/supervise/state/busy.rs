@@ -1,0 +1,47 @@
+//! Workers whose R is busy with one thing for too long.
+
+use std::time::Instant;
+
+use rookery_worker::{Message, now as board_time};
+
+use super::super::health::is_stopped;
+use super::super::stuck::{Step, TO_END};
+use super::super::worker::Phase;
+use super::Supervisor;
+
+impl Supervisor<'_> {
+    /// Interrupts and ends those whose R has been busy for longer than is wanted, if that is known.
+    pub(super) fn look_at_busy(&mut self, now: Instant) {
+        let Some(most) = self.plan.times.busy else { return };
+        for worker in self.workers.values_mut().filter(|worker| worker.phase == Phase::Ready) {
+            let (number, pid) = (worker.start.number(), worker.pid);
+            let board = worker.member.board.read();
+            match worker.stuck.look(most, &board, now, board_time(), || is_stopped(pid)) {
+                Step::Nothing => {}
+                Step::Interrupt(lasts) => {
+                    // Those that wait for an answer get 504 now, whatever becomes of R.
+                    self.roster.give_up_on(&worker.member);
+                    worker.say(Message::Interrupt);
+                    (self.plan.tell)(&format!(
+                        "the R of worker {number} ({pid}) has been busy with one thing for {} s: it is interrupted",
+                        lasts.as_secs()
+                    ));
+                }
+                Step::GoesOn => {
+                    worker.member.goes_on();
+                    if !worker.health.is_suspended {
+                        self.roster.resume(&worker.member);
+                    }
+                    (self.plan.tell)(&format!("the R of worker {number} ({pid}) does something else now"));
+                }
+                Step::End => {
+                    (self.plan.tell)(&format!(
+                        "the R of worker {number} ({pid}) is still busy with the same: it is ended"
+                    ));
+                    worker.stop(TO_END.min(self.plan.times.stop));
+                }
+            }
+        }
+        self.call_on_spares();
+    }
+}

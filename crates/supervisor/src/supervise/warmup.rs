@@ -1,0 +1,117 @@
+//! Requests to a new worker before it is given others: the first ones of an app are slow, because R compiles and loads then.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+
+/// Bytes of a reply that are read at a time. All of it is read: the work is done when there is no more.
+const READ: usize = 16 << 10;
+
+/// `HTTP/1.1 200`.
+const STATUS_LINE: usize = 12;
+
+/// How it went.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Warmed {
+    /// Well, but for these, of which people are told: the app has no such path, or shows it to nobody.
+    Up(Vec<String>),
+    /// The app fails.
+    Fails(String),
+}
+
+/// Asks for each path, one after the other. How long that may take is the caller's to say.
+pub(super) async fn warm_up(socket: PathBuf, paths: Vec<String>) -> Warmed {
+    let mut remarks = Vec::new();
+    for path in paths {
+        match get(&socket, &path).await {
+            Ok(status @ 500..) => return Warmed::Fails(format!("`{path}` was answered with {status}")),
+            Ok(status @ 400..) => remarks.push(format!("`{path}` was answered with {status}")),
+            Ok(_) => {}
+            Err(error) => return Warmed::Fails(format!("`{path}` was not answered: {error}")),
+        }
+    }
+    Warmed::Up(remarks)
+}
+
+/// The status of a reply that has come whole.
+async fn get(socket: &Path, path: &str) -> io::Result<u16> {
+    let mut stream = UnixStream::connect(socket).await?;
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: rookery-warmup\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await?;
+    let mut head = Vec::with_capacity(STATUS_LINE);
+    let mut room = vec![0; READ];
+    loop {
+        let read = stream.read(&mut room).await?;
+        if read == 0 {
+            break;
+        }
+        head.extend_from_slice(&room[..read.min(STATUS_LINE - head.len())]);
+    }
+    status(&head).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+fn status(head: &[u8]) -> Option<u16> {
+    let digits = head.strip_prefix(b"HTTP/1.1 ")?;
+    std::str::from_utf8(digits).ok()?.parse().ok().filter(|status| (200..600).contains(status))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_status_is_three_digits_behind_the_version() {
+        assert_eq!(status(b"HTTP/1.1 200"), Some(200));
+        for wrong in [&b""[..], b"HTTP/1.1 20", b"HTTP/1.1 abc", b"HTTP/1.0 200", b"HTTP/1.1 999"] {
+            assert_eq!(status(wrong), None);
+        }
+    }
+
+    /// What comes of replies, each of which answers one request.
+    fn warmed(replies: Vec<&'static str>, paths: &[&str]) -> Warmed {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let server = std::thread::spawn(move || {
+            for reply in replies {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut read = Vec::new();
+                while !read.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).unwrap();
+                    read.push(byte[0]);
+                }
+                assert!(read.starts_with(b"GET /"));
+                stream.write_all(reply.as_bytes()).unwrap();
+            }
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let warmed = runtime.block_on(warm_up(socket, paths.iter().map(|&path| path.to_owned()).collect()));
+        server.join().unwrap();
+        warmed
+    }
+
+    #[test]
+    fn what_fails_is_told_from_what_is_not_there() {
+        let ok = "HTTP/1.1 200 OK\r\n\r\nbody";
+        let none = "HTTP/1.1 404 Not Found\r\n\r\n";
+        assert_eq!(warmed(vec![ok, ok], &["/a", "/b"]), Warmed::Up(vec![]));
+        assert_eq!(
+            warmed(vec![none, ok], &["/a", "/b"]),
+            Warmed::Up(vec!["`/a` was answered with 404".to_owned()])
+        );
+        assert_eq!(
+            warmed(vec!["HTTP/1.1 500 Oh\r\n\r\n"], &["/a", "/b"]),
+            Warmed::Fails("`/a` was answered with 500".to_owned())
+        );
+        let Warmed::Fails(said) = warmed(vec![""], &["/a"]) else { panic!("it has not been answered") };
+        assert!(said.starts_with("`/a` was not answered: "), "{said}");
+    }
+}
