@@ -5,6 +5,8 @@
 
 mod address;
 mod command_line;
+#[cfg(target_os = "linux")]
+mod cookie_keys;
 mod failure;
 mod limits;
 mod log;

@@ -1,5 +1,6 @@
 //! `--workers`, and the options that go with it.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Arg;
@@ -7,6 +8,7 @@ use clap::builder::NonEmptyStringValueParser;
 
 use crate::failure::Failure;
 use crate::limits::{bytes, time};
+use crate::path::settle;
 use crate::settings::{list, number};
 
 /// Workers past that are a mistake: each is an R, with its memory.
@@ -29,6 +31,7 @@ pub(crate) struct Workers {
     pub(crate) start_timeout: Duration,
     pub(crate) drain: Duration,
     pub(crate) sticky: Sticky,
+    pub(crate) cookie_key_file: Option<PathBuf>,
 }
 
 /// Whether clients come back to the worker that they began with.
@@ -40,7 +43,7 @@ pub(crate) enum Sticky {
 }
 
 /// What goes with `--workers`, and not without.
-const WITH_WORKERS: [&str; 11] = [
+const WITH_WORKERS: [&str; 12] = [
     "spares",
     "warmup",
     "max-sessions",
@@ -52,9 +55,10 @@ const WITH_WORKERS: [&str; 11] = [
     "start-timeout",
     "drain",
     "sticky",
+    "cookie-key-file",
 ];
 
-pub(crate) fn options() -> [Arg; 12] {
+pub(crate) fn options() -> [Arg; 13] {
     let option = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help).value_parser(NonEmptyStringValueParser::new())
     };
@@ -86,6 +90,11 @@ pub(crate) fn options() -> [Arg; 12] {
         ),
         option("start-timeout", "time", "how long a worker may take until it serves; 60s is the default"),
         option("sticky", "how", "whether clients come back to their worker: auto (for Shiny), cookie, none"),
+        option(
+            "cookie-key-file",
+            "file",
+            "what the cookie for that is signed with; else a key of each start's own",
+        ),
         option("drain", "time", "how long what is in hand is waited for before the end; 60s is the default"),
     ]
 }
@@ -153,6 +162,7 @@ impl Workers {
             kill_stuck: a_time("kill-stuck")?,
             start_timeout: a_time("start-timeout")?.unwrap_or(minute),
             drain: a_time("drain")?.unwrap_or(minute),
+            cookie_key_file: given("cookie-key-file").map(|path| settle(Path::new(path))),
             sticky: match given("sticky") {
                 None | Some("auto") => Sticky::Auto,
                 Some("none") => Sticky::None,

@@ -1,17 +1,19 @@
 //! Several R processes behind one address: this process is the server and their supervisor.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use rookery_server::tls::Tls;
 use rookery_server::{Listener, Notice, Server, Site, SpoolFolder};
 use rookery_supervisor::{
-    Compression, Front, Outcome, Plan, PoolLimits, Recycle, Request, Roster, Sticky, Times, open_files, pool,
-    supervise,
+    Compression, CookieKeys, Front, Outcome, Plan, PoolLimits, Recycle, Request, Roster, Sticky, Times,
+    open_files, pool, supervise,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::address::Address;
 use crate::command_line::Serve;
+use crate::cookie_keys;
 use crate::failure::{Failure, say, tell};
 use crate::log::LogTo;
 use crate::memory;
@@ -44,6 +46,7 @@ pub(crate) fn serve(
     })?;
     // Looked for once, and said at once when it is not there.
     r::worker(asked, target, address)?;
+    let keys = Arc::new(cookie_keys::open(workers.cookie_key_file.as_ref())?);
     let files = open_files();
     let opened = asked.tls.as_ref().map(tls::open).transpose()?;
     let tls = opened.as_ref().map(|opened| opened.tls.clone());
@@ -57,6 +60,7 @@ pub(crate) fn serve(
         stream_bytes: config.queue.stream_bytes,
         sessions: workers.max_sessions.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX),
         gives_up: workers.kill_stuck.is_some(),
+        keys: Arc::clone(&keys),
         sticky: match workers.sticky {
             worker_options::Sticky::Auto => Sticky::Auto,
             worker_options::Sticky::None => Sticky::None,
@@ -98,7 +102,10 @@ pub(crate) fn serve(
     let (ask, asks) = unbounded_channel();
     let pass_on = std::thread::Builder::new().name("rookery-asked".to_owned());
     pass_on
-        .spawn(move || pass_signals_on(&signals, tls.as_ref(), &ask))
+        .spawn({
+            let anew = Anew { tls, keys, key_file: workers.cookie_key_file.clone() };
+            move || pass_signals_on(&signals, &anew, &ask)
+        })
         .map_err(|error| Failure::Serving(format!("A thread cannot be started: {error}.")))?;
     let outcome = supervise(plan(workers, asked, target, address, files), roster, asks, &door);
     drop(keeper);
@@ -165,17 +172,38 @@ impl Front for Door {
     }
 }
 
+/// What a reload has read anew, besides the app.
+struct Anew {
+    tls: Option<Tls>,
+    keys: Arc<CookieKeys>,
+    key_file: Option<PathBuf>,
+}
+
+impl Anew {
+    fn read(&self) {
+        if let Some(tls) = &self.tls {
+            tls::reload(tls);
+        }
+        let Some(file) = &self.key_file else { return };
+        match cookie_keys::read(file) {
+            Ok(keys) => {
+                self.keys.replace_by(keys);
+                tell("the keys of cookies have been read anew");
+            }
+            Err(wrong) => tell(&format!("the keys of cookies stay as they are: {wrong}")),
+        }
+    }
+}
+
 /// A SIGHUP that was sent has all workers replaced, and certificates read anew; any other signal ends it.
-fn pass_signals_on(signals: &Signals, tls: Option<&Tls>, ask: &UnboundedSender<Request>) {
+fn pass_signals_on(signals: &Signals, anew: &Anew, ask: &UnboundedSender<Request>) {
     let mut is_stopping = false;
     while let Some(caught) = signals.next() {
         let asked = if caught.asks_for_reload() {
             if is_stopping {
                 continue;
             }
-            if let Some(tls) = tls {
-                tls::reload(tls);
-            }
+            anew.read();
             Request::Reload
         } else {
             if std::mem::replace(&mut is_stopping, true) {

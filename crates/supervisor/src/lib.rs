@@ -10,7 +10,7 @@ mod process;
 mod roster;
 mod supervise;
 
-pub use pool::{PoolLimits, Sticky, pool, read_for_fuzzer};
+pub use pool::{CookieKeys, PoolLimits, Sticky, WrongKeys, pool, read_for_fuzzer};
 pub use process::Exit;
 pub use rookery_exchange::Compression;
 pub use roster::{Member, Roster, Standing};

@@ -60,6 +60,55 @@ fn a_port_that_is_taken_is_said_before_anything_is_started() {
 }
 
 #[test]
+fn keys_of_cookies_are_their_owners_and_read_anew() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let installed = Installed::new();
+    executable(&installed.r(), "#!/bin/bash\necho \"key: $ROOKERY_COOKIE_KEY.\" >&2\nexec sleep 1000\n");
+    let app = folder(&[("app.R", "1"), ("keys", "0123456789012345678901234567890123456789")]);
+    let keys = app.path().join("keys");
+    let mode = |mode| std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(mode)).expect("ours");
+    let program = || {
+        let mut command = Command::new(installed.program());
+        command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"]).current_dir(app.path());
+        command
+    };
+    mode(0o644);
+    let (status, _, said) = installed.run(program().args(["--cookie-key-file", "keys"]));
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("others than its owner may read or write (mode 644)"), "{said}");
+    let (status, _, said) = installed.run(program().env("ROOKERY_COOKIE_KEY", "short"));
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("ROOKERY_COOKIE_KEY: the key in line 1 has fewer than 32 characters"), "{said}");
+    mode(0o600);
+    let mut command = program();
+    command.args(["--cookie-key-file", "keys"]).env("ROOKERY_COOKIE_KEY", "not for workers");
+    let mut it = Running::start(installed.on_path(&mut command));
+    it.await_line("key: .");
+    it.signal(libc::SIGHUP);
+    it.await_line("the keys of cookies have been read anew");
+    std::fs::write(&keys, "short").expect("ours");
+    it.signal(libc::SIGHUP);
+    it.await_line("the keys of cookies stay as they are: `--cookie-key-file` names");
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+}
+
+#[test]
+fn one_worker_is_no_hop_the_program_becomes_it() {
+    let installed = Installed::new();
+    // What it is: the process that was started, and no child of it.
+    executable(&installed.r(), "#!/bin/bash\necho \"$$ ${ROOKERY_LISTEN_FD-none}\" >&2\n");
+    let app = folder(&[("app.R", "1")]);
+    for words in [&[][..], &["--workers", "1"]] {
+        let mut command = Command::new(installed.program());
+        command.args(["serve", ".", "--port", "0", "--no-log"]).args(words).current_dir(app.path());
+        let mut it = Running::start(installed.on_path(&mut command));
+        it.await_line(&format!("{} none", it.id()));
+        assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    }
+}
+
+#[test]
 fn a_signal_ends_workers_that_are_not_ready() {
     let installed = Installed::new();
     executable(&installed.r(), "#!/bin/bash\necho started >&2\nexec sleep 1000\n");

@@ -33,7 +33,7 @@ use rookery_server::{Application, MakeApplication};
 
 use crate::roster::Roster;
 use state::State;
-pub use sticky::Sticky;
+pub use sticky::{CookieKeys, Sticky, WrongKeys};
 
 /// Bounds of what waits.
 #[derive(Debug, Clone)]
@@ -54,6 +54,8 @@ pub struct PoolLimits {
     pub gives_up: bool,
     /// Whether clients come back to their worker.
     pub sticky: Sticky,
+    /// What the cookies are signed with by which they do. Default: a key of its own.
+    pub keys: Arc<CookieKeys>,
     /// How messages to clients are compressed, of those that take part; between us and workers they are not. Default: not at all.
     pub compression: Option<Compression>,
 }
@@ -69,6 +71,7 @@ impl Default for PoolLimits {
             sessions: usize::MAX,
             gives_up: false,
             sticky: Sticky::Auto,
+            keys: Arc::new(CookieKeys::random()),
             compression: None,
         }
     }
@@ -87,7 +90,10 @@ pub fn pool(roster: Arc<Roster>, limits: PoolLimits) -> MakeApplication {
 /// fuzzer.
 #[doc(hidden)]
 pub fn read_for_fuzzer(cookies: &[u8]) -> (bool, Option<Vec<u8>>) {
-    (sticky::Keys::new().read(cookies).is_some(), sticky::without_ours(cookies))
+    (
+        sticky::Keys::with(Arc::new(CookieKeys::random())).read(cookies).is_some(),
+        sticky::without_ours(cookies),
+    )
 }
 
 /// See the module.

@@ -63,6 +63,7 @@ pub(super) fn watch(state: &Rc<State>) {
 
 impl State {
     pub(super) fn new(roster: Arc<Roster>, limits: PoolLimits, waker: Arc<dyn IoWaker>) -> Rc<State> {
+        let keys = Keys::with(Arc::clone(&limits.keys));
         Rc::new(State {
             limits,
             roster,
@@ -70,7 +71,7 @@ impl State {
             commands: RefCell::default(),
             events: Cell::new(0),
             buffers: RefCell::default(),
-            keys: Keys::new(),
+            keys,
             queue: RefCell::default(),
             workers: RefCell::default(),
             choices: Cell::new(0),

@@ -1,9 +1,10 @@
 //! Clients that come back to the worker that they began with.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rookery_server::Config;
-use rookery_supervisor::{PoolLimits, Sticky};
+use rookery_supervisor::{CookieKeys, PoolLimits, Sticky};
 
 use crate::front::{Client, Front, Reply, until};
 
@@ -229,4 +230,32 @@ fn websockets_are_sessions_also_where_nobody_comes_back() {
         assert_eq!(front.connect().upgrade("/refuse").status, 403);
     }
     assert_eq!(front.connect().upgrade("/ws").status, 101);
+}
+
+#[test]
+fn a_key_is_changed_and_nobody_loses_his_worker() {
+    let keys = |words: &[&str]| {
+        let text = words.iter().map(|word| word.repeat(40) + "\n").collect::<String>();
+        CookieKeys::parse(text.as_bytes()).unwrap()
+    };
+    let shared = Arc::new(keys(&["a"]));
+    let limits = || PoolLimits { sticky: Sticky::Cookie, keys: Arc::clone(&shared), ..PoolLimits::default() };
+    let front = Front::with(2, limits(), Config::default());
+    let mut client = front.connect();
+    let page = client.get("/slot");
+    let (slot, own) = (page.text(), cookie(&page).unwrap());
+    let with = format!("Cookie: {own}\r\n");
+    shared.replace_by(keys(&["b", "a"]));
+    for _ in 0..4 {
+        let again = ask(&mut client, "/slot", &with);
+        assert_eq!((again.text(), cookie(&again)), (slot.clone(), None));
+    }
+    let newer = cookie(&client.get("/slot")).unwrap();
+    // The old one has had its time.
+    shared.replace_by(keys(&["b"]));
+    assert!(cookie(&ask(&mut client, "/slot", &with)).is_some());
+    assert!(cookie(&ask(&mut client, "/slot", &format!("Cookie: {newer}\r\n"))).is_none());
+    // Another supervisor with the same key has other workers.
+    let other = Front::with(2, limits(), Config::default());
+    assert!(cookie(&ask(&mut other.connect(), "/slot", &format!("Cookie: {newer}\r\n"))).is_some());
 }

@@ -3,10 +3,12 @@
 //! Its value is 36 bytes in base64url: version, number of the key, 8 bytes that stand for this supervisor, slot, start, time, and 16 bytes of
 //! HMAC-SHA-256 over the others.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use ring::hmac;
-use ring::rand::{SecureRandom, SystemRandom};
+use ring::rand::{SecureRandom as _, SystemRandom};
+
+use super::keys::CookieKeys;
 
 /// The cookie's name; over HTTPS the one that no other host's page can set.
 const NAME: &str = "rookery";
@@ -30,24 +32,22 @@ pub(in crate::pool) struct Named {
     pub(in crate::pool) epoch: u32,
 }
 
-/// What cookies are signed with: made at the start, since sessions end with the supervisor.
+/// What cookies are signed with, and what stands for this supervisor: workers of another are not its own, whoever has signed.
 #[derive(Debug)]
 pub(in crate::pool) struct Keys {
-    key: hmac::Key,
+    keys: Arc<CookieKeys>,
     instance: [u8; 8],
 }
 
 impl Keys {
-    /// New ones.
+    /// Those of a new supervisor.
     ///
     /// # Panics
-    /// When the system has no randomness: a cookie that anybody could sign is no better than none.
-    pub(in crate::pool) fn new() -> Keys {
-        let random = SystemRandom::new();
+    /// When the system has no randomness.
+    pub(in crate::pool) fn with(keys: Arc<CookieKeys>) -> Keys {
         let mut instance = [0; 8];
-        random.fill(&mut instance).expect("the system's randomness");
-        let key = hmac::Key::generate(hmac::HMAC_SHA256, &random).expect("the system's randomness");
-        Keys { key, instance }
+        SystemRandom::new().fill(&mut instance).expect("the system's randomness");
+        Keys { keys, instance }
     }
 
     /// The value of `Set-Cookie` for clients of a worker.
@@ -63,13 +63,16 @@ impl Keys {
     }
 
     fn value(&self, named: Named, time: u32) -> [u8; TEXT] {
+        let (signed, signature) = self.keys.sign(|id| {
+            let mut bytes = vec![VERSION, id];
+            bytes.extend_from_slice(&self.instance);
+            bytes.extend_from_slice(&named.slot.to_be_bytes());
+            bytes.extend_from_slice(&named.epoch.to_be_bytes());
+            bytes.extend_from_slice(&time.to_be_bytes());
+            bytes
+        });
         let mut bytes = [0; SIGNED + SIGNATURE];
-        bytes[0] = VERSION;
-        bytes[2..10].copy_from_slice(&self.instance);
-        bytes[10..12].copy_from_slice(&named.slot.to_be_bytes());
-        bytes[12..16].copy_from_slice(&named.epoch.to_be_bytes());
-        bytes[16..20].copy_from_slice(&time.to_be_bytes());
-        let signature = hmac::sign(&self.key, &bytes[..SIGNED]);
+        bytes[..SIGNED].copy_from_slice(&signed);
         bytes[SIGNED..].copy_from_slice(&signature.as_ref()[..SIGNATURE]);
         encode(&bytes)
     }
@@ -87,10 +90,8 @@ impl Keys {
 
     fn named(&self, value: &[u8]) -> Option<Named> {
         let bytes = decode(value)?;
-        let signature = hmac::sign(&self.key, &bytes[..SIGNED]);
-        // All of them, whichever is the first that differs.
-        let differs = signature.as_ref().iter().zip(&bytes[SIGNED..]).fold(0, |all, (a, b)| all | (a ^ b));
-        if differs != 0 || bytes[0] != VERSION || bytes[1] != 0 || bytes[2..10] != self.instance {
+        let is_ours = self.keys.have_signed(bytes[1], &bytes[..SIGNED], &bytes[SIGNED..]);
+        if !is_ours || bytes[0] != VERSION || bytes[2..10] != self.instance {
             return None;
         }
         Some(Named {
@@ -155,6 +156,10 @@ mod tests {
 
     const NAMED: Named = Named { slot: 3, epoch: 70_000 };
 
+    fn new_keys() -> Keys {
+        Keys::with(Arc::new(CookieKeys::random()))
+    }
+
     fn cookie(keys: &Keys) -> String {
         let set = keys.set_cookie(NAMED, false);
         set.split(';').next().unwrap().to_owned()
@@ -162,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_is_set_names_the_worker_when_it_comes_back() {
-        let keys = Keys::new();
+        let keys = new_keys();
         let set = keys.set_cookie(NAMED, false);
         assert!(set.ends_with("; Path=/; HttpOnly; SameSite=Lax") && set.starts_with("rookery="), "{set}");
         assert_eq!(set.split(';').next().unwrap().len(), "rookery=".len() + 48);
@@ -181,9 +186,11 @@ mod tests {
 
     #[test]
     fn what_was_not_signed_here_names_nobody() {
-        let keys = Keys::new();
+        let keys = new_keys();
         let own = cookie(&keys);
-        assert_eq!(Keys::new().read(own.as_bytes()), None, "another supervisor's");
+        assert_eq!(new_keys().read(own.as_bytes()), None, "another supervisor's");
+        let same_key = Keys::with(Arc::clone(&keys.keys));
+        assert_eq!(same_key.read(own.as_bytes()), None, "of one with the same key, whose workers are others");
         // Each other digit in each place.
         let start = "rookery=".len();
         for at in start..own.len() {

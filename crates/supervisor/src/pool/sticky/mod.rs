@@ -1,10 +1,12 @@
 //! Apps that keep something for each client, as Shiny does for its sessions: which worker a request has to come to.
 
 mod cookie;
+mod keys;
 
 use rookery_exchange::Exchange;
 
 pub(super) use cookie::{Keys, Named, without_ours};
+pub use keys::{CookieKeys, WrongKeys};
 
 use crate::roster::Standing;
 
