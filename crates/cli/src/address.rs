@@ -103,7 +103,7 @@ impl Address {
     }
 
     fn refused(&self, error: &io::Error) -> Failure {
-        Failure::Serving(match self {
+        Failure::Address(match self {
             Address::Unix(path) if error.kind() == io::ErrorKind::AddrInUse => format!(
                 "Cannot listen on the socket `{}`: another server listens there, or it is no socket; stop the server, or \
                  choose another path.",
@@ -186,7 +186,7 @@ mod tests {
 
     fn text(failure: Failure) -> String {
         match failure {
-            Failure::CommandLine(text) | Failure::Serving(text) => text,
+            Failure::CommandLine(text) | Failure::Serving(text) | Failure::Address(text) => text,
             Failure::NeverReady => unreachable!("nothing was started"),
         }
     }

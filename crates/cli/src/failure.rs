@@ -3,6 +3,8 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use rookery_service::Manager;
+
 /// Why nothing is served, each with its remedy.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -12,6 +14,8 @@ pub(crate) enum Failure {
     Serving(String),
     /// No worker ever became ready: status 3.
     NeverReady,
+    /// The address cannot be had: status 4.
+    Address(String),
 }
 
 impl Failure {
@@ -19,7 +23,7 @@ impl Failure {
     #[cfg(target_os = "linux")]
     pub(crate) fn message(self) -> String {
         match self {
-            Failure::CommandLine(message) | Failure::Serving(message) => message,
+            Failure::CommandLine(message) | Failure::Serving(message) | Failure::Address(message) => message,
             Failure::NeverReady => String::new(),
         }
     }
@@ -29,6 +33,7 @@ impl Failure {
         let (message, hint, status) = match self {
             Failure::CommandLine(message) => (message.as_str(), "\nTry `rookery --help`.", 2),
             Failure::Serving(message) => (message.as_str(), "", 1),
+            Failure::Address(message) => (message.as_str(), "", 4),
             Failure::NeverReady => (
                 "No worker became ready: what the app said is above. Without `--workers` it may be easier to find.",
                 "",
@@ -36,6 +41,8 @@ impl Failure {
             ),
         };
         tell(&format!("{message}{hint}"));
+        // A line is what a service manager shows of it.
+        Manager::of_environment().failed(message.lines().next().unwrap_or_default(), status);
         ExitCode::from(status)
     }
 }
@@ -54,7 +61,7 @@ pub(crate) fn say(lines: &str) {
 #[cfg(test)]
 pub(crate) fn said<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
     match result {
-        Err(Failure::CommandLine(text) | Failure::Serving(text)) => text,
+        Err(Failure::CommandLine(text) | Failure::Serving(text) | Failure::Address(text)) => text,
         other => panic!("{other:?}"),
     }
 }

@@ -1,14 +1,15 @@
 //! Where the access log goes.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rookery_server::access_log::{AccessLog, Format};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 use crate::path::{folder_of, is_writable, settle};
 
 /// Where the access log goes.
@@ -45,15 +46,23 @@ impl LogTo {
     ///
     /// # Errors
     /// When it cannot be opened.
-    pub(crate) fn open(&self, format: Format) -> Result<Option<Arc<AccessLog>>, Failure> {
+    pub(crate) fn open(&self, format: Format) -> Result<Option<Log>, Failure> {
+        let reopens = Arc::new(AtomicBool::new(false));
         let opened = match self {
             LogTo::Nothing => return Ok(None),
             // A descriptor of the log's own.
-            LogTo::Stdout => io::stdout().as_fd().try_clone_to_owned().map(File::from),
-            LogTo::File(path) => OpenOptions::new().append(true).create(true).open(path),
+            LogTo::Stdout => io::stdout()
+                .as_fd()
+                .try_clone_to_owned()
+                .map(File::from)
+                .and_then(|file| AccessLog::written(file, format)),
+            LogTo::File(path) => open(path).and_then(|file| {
+                let out = Out { file, path: path.clone(), reopens: Arc::clone(&reopens) };
+                AccessLog::written(out, format)
+            }),
         };
-        match opened.and_then(|file| AccessLog::written(file, format)) {
-            Ok(log) => Ok(Some(Arc::new(log))),
+        match opened {
+            Ok(log) => Ok(Some(Log { log: Arc::new(log), reopens })),
             Err(error) => {
                 Err(Failure::Serving(format!("The access log{} cannot be opened: {error}.", self.name())))
             }
@@ -63,6 +72,67 @@ impl LogTo {
     fn name(&self) -> String {
         if let LogTo::File(path) = self { format!(" `{}`", path.display()) } else { String::new() }
     }
+}
+
+/// An access log that is open.
+#[derive(Debug)]
+pub(crate) struct Log {
+    log: Arc<AccessLog>,
+    reopens: Arc<AtomicBool>,
+}
+
+/// Has the file of a log opened anew, from any thread.
+#[derive(Debug)]
+pub(crate) struct Reopener(Arc<AtomicBool>);
+
+impl Reopener {
+    /// Before the next lines: whoever turns logs over has given the file another name.
+    pub(crate) fn reopen(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl Log {
+    pub(crate) fn access_log(&self) -> Arc<AccessLog> {
+        Arc::clone(&self.log)
+    }
+
+    pub(crate) fn reopener(&self) -> Reopener {
+        Reopener(Arc::clone(&self.reopens))
+    }
+
+    pub(crate) fn close(&self) {
+        self.log.close();
+    }
+}
+
+/// A file of lines.
+struct Out {
+    file: File,
+    path: PathBuf,
+    reopens: Arc<AtomicBool>,
+}
+
+impl Write for Out {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        if self.reopens.swap(false, Ordering::AcqRel) {
+            match open(&self.path) {
+                Ok(file) => self.file = file,
+                Err(error) => {
+                    tell(&format!("the access log `{}` cannot be opened anew: {error}", self.path.display()));
+                }
+            }
+        }
+        self.file.write(lines)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
 }
 
 #[cfg(test)]

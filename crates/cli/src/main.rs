@@ -4,10 +4,13 @@
 //! It belongs to the R package of its name, lies in it (`exec/rookery`), and finds it by where it lies.
 
 mod address;
+mod admin;
 mod command_line;
 #[cfg(target_os = "linux")]
 mod cookie_keys;
 mod failure;
+#[cfg(target_os = "linux")]
+mod init;
 mod limits;
 mod log;
 mod memory;
@@ -19,6 +22,7 @@ mod r;
 mod settings;
 mod signals;
 mod site;
+mod status;
 mod target;
 mod tls;
 mod worker_options;
@@ -33,9 +37,16 @@ use failure::Failure;
 use target::Target;
 
 fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    match init::be_first() {
+        Ok(None) => {}
+        Ok(Some(code)) => return code,
+        Err(failure) => return failure.report(),
+    }
     let done = command_line::read(std::env::args_os()).and_then(|asked| match asked {
         Asked::Print(text) => print(&text),
         Asked::Serve(serve) => run(&serve),
+        Asked::Status(of) => status::tell(&of).and_then(|text| print(&text)),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM and SIGHUP of a program without R. What is ignored stays ignored, as `nohup` and the background of a script
+//! SIGINT, SIGTERM, SIGQUIT, SIGHUP and SIGUSR1 of a program without R. What is ignored stays ignored, as `nohup` and the background of a script
 //! ask.
 
 use std::io;
@@ -6,7 +6,8 @@ use std::mem::MaybeUninit;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-const STOPS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+/// Those that end it, and those that ask for something.
+const HEEDED: [i32; 5] = [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP, libc::SIGUSR1];
 
 /// One that came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,16 @@ impl Caught {
     /// runs in it.
     pub(crate) fn asks_for_reload(self) -> bool {
         self.number == libc::SIGHUP && self.is_sent
+    }
+
+    /// Whether it asks for the file of the log to be opened anew.
+    pub(crate) fn asks_for_logs(self) -> bool {
+        self.number == libc::SIGUSR1
+    }
+
+    /// Whether it ends the process, and asks for nothing else.
+    pub(crate) fn ends(self) -> bool {
+        !self.asks_for_logs() && !self.asks_for_reload()
     }
 
     /// Ends the process as it would have without us.
@@ -46,7 +57,7 @@ impl Signals {
     /// # Errors
     /// When the thread that waits for them cannot be started.
     pub(crate) fn watch() -> io::Result<Signals> {
-        let heeded: Vec<i32> = STOPS.into_iter().filter(|number| !is_ignored(*number)).collect();
+        let heeded: Vec<i32> = HEEDED.into_iter().filter(|number| !is_ignored(*number)).collect();
         block(&heeded);
         let (told, hears) = mpsc::channel();
         let set = set_of(&heeded);
@@ -88,13 +99,19 @@ pub(crate) fn is_ignored(number: i32) -> bool {
     }
 }
 
-/// Keeps signals from this thread, from those that it starts, and from what this process becomes.
-pub(crate) fn block(numbers: &[i32]) {
-    // SAFETY: a valid set.
-    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set_of(numbers), std::ptr::null_mut()) };
+/// Keeps signals from this thread, from those that it starts, and from what this process becomes; returns those that were kept from it
+/// before.
+pub(crate) fn block(numbers: &[i32]) -> libc::sigset_t {
+    let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: a valid set, and room for another, which is valid as zeros.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set_of(numbers), before.as_mut_ptr());
+        before.assume_init()
+    }
 }
 
-fn set_of(numbers: &[i32]) -> libc::sigset_t {
+/// A set of signals.
+pub(crate) fn set_of(numbers: &[i32]) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: sigemptyset makes a valid set of it, to which signals are added.
     unsafe {

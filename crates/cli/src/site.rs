@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_server::tls::Tls;
-use rookery_server::{Listener, Notice, Server, Site, SpoolFolder};
+use rookery_server::{Notice, Server, Site, SpoolFolder};
+use rookery_service::Manager;
 
 use crate::address::Address;
 use crate::command_line::Serve;
 use crate::failure::{Failure, say, tell};
-use crate::log::LogTo;
+use crate::log::{Log, LogTo, Reopener};
 use crate::memory;
-use crate::ports;
-use crate::settings::AskedTls;
+use crate::ports::Ports;
 use crate::signals::Signals;
 use crate::target::Target;
 use crate::tls::{self, Opened};
@@ -47,7 +47,7 @@ pub(crate) fn serve(
     let settings = asked.settings.with_environment()?;
     let server = Server::of_files(settings.config);
     let log = log.open(asked.format)?;
-    server.set_access_log(log.clone());
+    server.set_access_log(log.as_ref().map(Log::access_log));
     let spool = Arc::new(SpoolFolder::new(settings.spool_folder, tell));
     let site = Site {
         files,
@@ -58,19 +58,21 @@ pub(crate) fn serve(
         notice: Notice(tell),
         ..Site::default()
     };
-    let (listeners, port) = ports::listen(&server, address, beside, site)?;
-    let scheme = if tls.is_some() { "https" } else { "http" };
+    let ports = Ports::listen(&server, address, beside, site, asked.tls.as_ref())?;
     say(&format!(
         "rookery {}: site in {}\nServing on {} (Ctrl-C stops)",
         env!("CARGO_PKG_VERSION"),
         target.path.display(),
-        address.shown(port, scheme, asked.tls.as_ref().and_then(AskedTls::domain))
+        ports.shown
     ));
     let keeper = opened.as_ref().map_or(Ok(None), Opened::keep)?;
-    wait(&signals, tls.as_ref());
+    let manager = Manager::of_environment();
+    manager.ready(&format!("Serving on {}", ports.shown));
+    wait(&signals, tls.as_ref(), log.as_ref().map(Log::reopener).as_ref(), &ports, &manager);
     drop(keeper);
-    drain(&listeners, &signals);
-    listeners.into_iter().for_each(Listener::stop);
+    manager.stopping("Finishing what is being sent");
+    drain(&ports, &signals, &manager);
+    ports.stop();
     server.set_access_log(None);
     if let Some(log) = log {
         log.close();
@@ -78,20 +80,45 @@ pub(crate) fn serve(
     Ok(())
 }
 
-/// Waits for the signal that ends it; a SIGHUP that was sent to a server of HTTPS has certificates read anew.
-fn wait(signals: &Signals, tls: Option<&Tls>) {
-    while let Some(caught) = signals.next() {
-        let Some(tls) = tls.filter(|_| caught.asks_for_reload()) else { return };
-        tls::reload(tls);
+/// Waits for the signal that ends it. A SIGHUP that was sent to a server of HTTPS has certificates read anew, SIGUSR1 the log's file
+/// opened anew.
+fn wait(signals: &Signals, tls: Option<&Tls>, log: Option<&Reopener>, ports: &Ports, manager: &Manager) {
+    loop {
+        // The thread that serves has answered before the manager is told that it is alive.
+        let caught = match manager.watches_every() {
+            None => signals.next(),
+            Some(time) => {
+                ports.connections();
+                manager.is_alive();
+                match signals.next_within(time / 2) {
+                    None => continue,
+                    caught => caught,
+                }
+            }
+        };
+        match (caught, tls) {
+            (Some(caught), _) if caught.asks_for_logs() => {
+                if let Some(log) = log {
+                    log.reopen();
+                }
+            }
+            (Some(caught), Some(tls)) if caught.asks_for_reload() => {
+                manager.reloading("Reading certificates");
+                tls::reload(tls);
+                manager.ready(&format!("Serving on {}", ports.shown));
+            }
+            _ => return,
+        }
     }
 }
 
 /// Waits until what is being sent has been sent, or time is up. A second signal ends the process.
-fn drain(listeners: &[Listener], signals: &Signals) {
-    ports::drain(listeners);
+fn drain(ports: &Ports, signals: &Signals, manager: &Manager) {
+    ports.drain();
     let until = Instant::now() + DRAIN_TIME;
-    while ports::connections(listeners) > 0 && Instant::now() < until {
-        if let Some(caught) = signals.next_within(LOOK_TIME) {
+    while ports.connections() > 0 && Instant::now() < until {
+        manager.is_alive();
+        if let Some(caught) = signals.next_within(LOOK_TIME).filter(|caught| caught.ends()) {
             caught.die();
         }
     }

@@ -1,25 +1,27 @@
 //! Several R processes behind one address: this process is the server and their supervisor.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use rookery_server::tls::Tls;
-use rookery_server::{Listener, Notice, Server, Site, SpoolFolder};
+use rookery_server::{Notice, Server, Site, SpoolFolder};
+use rookery_service::Manager;
 use rookery_supervisor::{
-    Compression, CookieKeys, Front, Outcome, Plan, PoolLimits, Recycle, Request, Roster, Sticky, Times,
-    open_files, pool, supervise,
+    About, Compression, CookieKeys, Front, News, Outcome, Plan, PoolLimits, Recycle, Request, Roster, Status,
+    Sticky, Times, open_files, pool, supervise,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::address::Address;
+use crate::admin::Admin;
 use crate::command_line::Serve;
 use crate::cookie_keys;
 use crate::failure::{Failure, say, tell};
-use crate::log::LogTo;
+use crate::log::{Log, LogTo, Reopener};
 use crate::memory;
-use crate::ports;
+use crate::ports::Ports;
 use crate::r;
-use crate::settings::AskedTls;
 use crate::signals::{Caught, Signals};
 use crate::target::Target;
 use crate::tls::{self, Opened};
@@ -76,7 +78,7 @@ pub(crate) fn serve(
     let roster = Arc::new(Roster::default());
     let server = Server::with_application(config, pool(Arc::clone(&roster), limits));
     let log = log.open(asked.format)?;
-    server.set_access_log(log.clone());
+    server.set_access_log(log.as_ref().map(Log::access_log));
     let site = Site {
         tls: tls.clone(),
         spool: Arc::new(SpoolFolder::new(settings.spool_folder, tell)),
@@ -86,31 +88,38 @@ pub(crate) fn serve(
         notice: Notice(tell),
         ..Site::default()
     };
-    let (listeners, port) = ports::listen(&server, address, beside, site)?;
-    let scheme = if tls.is_some() { "https" } else { "http" };
+    let ports = Ports::listen(&server, address, beside, site, asked.tls.as_ref())?;
+    let status = Status::new(
+        Arc::clone(&roster),
+        About { target: target.path.display().to_string(), address: ports.shown.clone() },
+    );
     let door = Door {
-        listeners,
         greeting: format!(
             "rookery {}: {} with {} workers\nServing on {} (Ctrl-C stops)",
             env!("CARGO_PKG_VERSION"),
             target.path.display(),
             workers.count,
-            address.shown(port, scheme, asked.tls.as_ref().and_then(AskedTls::domain))
+            ports.shown
         ),
+        ports,
+        admin: Admin::start(status, asked.admin.as_ref())?,
+        manager: Manager::of_environment(),
+        state: Cell::new((Phase::Starting, 0)),
     };
     let keeper = opened.as_ref().map_or(Ok(None), Opened::keep)?;
     let (ask, asks) = unbounded_channel();
+    let reopens = log.as_ref().map(Log::reopener);
     let pass_on = std::thread::Builder::new().name("rookery-asked".to_owned());
     pass_on
         .spawn({
-            let anew = Anew { tls, keys, key_file: workers.cookie_key_file.clone() };
+            let anew = Anew { tls, keys, key_file: workers.cookie_key_file.clone(), log: reopens };
             move || pass_signals_on(&signals, &anew, &ask)
         })
         .map_err(|error| Failure::Serving(format!("A thread cannot be started: {error}.")))?;
     let outcome = supervise(plan(workers, asked, target, address, files), roster, asks, &door);
     drop(keeper);
     if SECOND.get().is_none() {
-        door.listeners.into_iter().for_each(Listener::stop);
+        door.ports.stop();
     }
     server.set_access_log(None);
     if let Some(log) = log {
@@ -152,23 +161,73 @@ fn plan(
     }
 }
 
-/// What clients come to.
+/// What clients come to, and who is told of it.
 struct Door {
-    listeners: Vec<Listener>,
+    ports: Ports,
     greeting: String,
+    admin: Admin,
+    manager: Manager,
+    /// What the service manager has been told.
+    state: Cell<(Phase, usize)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Starting,
+    Serving,
+    Reloading,
+    Stopping,
+}
+
+impl Door {
+    fn is(&self, phase: Phase) {
+        self.state.set((phase, self.state.get().1));
+    }
+
+    fn status(&self) -> String {
+        format!("Serving on {}", self.ports.shown)
+    }
 }
 
 impl Front for Door {
     fn ready(&self) {
         say(&self.greeting);
+        self.is(Phase::Serving);
+        self.manager.ready(&self.status());
     }
 
     fn drain(&self) {
-        ports::drain(&self.listeners);
+        self.is(Phase::Stopping);
+        self.manager.stopping("Finishing what is in hand");
+        self.ports.drain();
     }
 
     fn connections(&self) -> usize {
-        ports::connections(&self.listeners)
+        self.ports.connections()
+    }
+
+    fn hear(&self, news: News<'_>) {
+        match news {
+            News::Started(folder) => self.admin.listen_in(folder),
+            // The thread of the connections has answered before, and this is that of the workers.
+            News::Turned { ready, workers } => {
+                self.manager.is_alive();
+                let (phase, told) = self.state.get();
+                if phase == Phase::Serving && told != ready {
+                    self.state.set((phase, ready));
+                    self.manager.status(&format!("{}, {ready} of {workers} workers ready", self.status()));
+                }
+            }
+            News::Reloading => {
+                self.is(Phase::Reloading);
+                self.manager.reloading("Replacing workers");
+            }
+            News::Reloaded if self.state.get().0 == Phase::Reloading => {
+                self.is(Phase::Serving);
+                self.manager.ready(&self.status());
+            }
+            News::Reloaded => {}
+        }
     }
 }
 
@@ -177,6 +236,8 @@ struct Anew {
     tls: Option<Tls>,
     keys: Arc<CookieKeys>,
     key_file: Option<PathBuf>,
+    /// By SIGUSR1.
+    log: Option<Reopener>,
 }
 
 impl Anew {
@@ -195,10 +256,16 @@ impl Anew {
     }
 }
 
-/// A SIGHUP that was sent has all workers replaced, and certificates read anew; any other signal ends it.
+/// A SIGHUP that was sent has all workers replaced, and certificates read anew, SIGUSR1 the log's file opened anew; any other signal ends it.
 fn pass_signals_on(signals: &Signals, anew: &Anew, ask: &UnboundedSender<Request>) {
     let mut is_stopping = false;
     while let Some(caught) = signals.next() {
+        if caught.asks_for_logs() {
+            if let Some(log) = &anew.log {
+                log.reopen();
+            }
+            continue;
+        }
         let asked = if caught.asks_for_reload() {
             if is_stopping {
                 continue;

@@ -5,13 +5,16 @@
 
 #![cfg(target_os = "linux")]
 
+mod counts;
 mod pool;
 mod process;
 mod roster;
+mod status;
 mod supervise;
 
 pub use pool::{CookieKeys, PoolLimits, Sticky, WrongKeys, pool, read_for_fuzzer};
-pub use process::Exit;
+pub use process::{ADMIN_SOCKET, Exit, run_folders};
 pub use rookery_exchange::Compression;
 pub use roster::{Member, Roster, Standing};
-pub use supervise::{Front, Outcome, Plan, Recycle, Request, Times, open_files, supervise};
+pub use status::{About, Status};
+pub use supervise::{Front, News, Outcome, Plan, Recycle, Request, Times, open_files, supervise};

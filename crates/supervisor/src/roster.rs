@@ -8,6 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rookery_worker::Scoreboard;
 use tokio::sync::Notify;
 
+use crate::counts::{Asked, Count, Counts, Gauge};
+use crate::status::Told;
+
 /// Whether a worker is given requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -49,6 +52,12 @@ pub(crate) struct Load {
     pub(crate) sessions: AtomicUsize,
     /// Requests that it has answered.
     pub(crate) answered: AtomicU64,
+    /// Pages that it was given whose WebSocket has not come.
+    pub(crate) pending_sessions: Count,
+    /// Requests that wait for it alone.
+    pub(crate) queue: Gauge,
+    /// What it has been asked and has not answered.
+    pub(crate) asked: Asked,
 }
 
 impl Member {
@@ -115,6 +124,10 @@ impl Member {
 pub struct Roster {
     members: Mutex<Vec<Arc<Member>>>,
     pub(crate) changed: Notify,
+    /// What the pool counts.
+    pub(crate) counts: Counts,
+    /// What the supervisor says.
+    pub(crate) told: Told,
 }
 
 impl Roster {

@@ -179,13 +179,13 @@ test_that("mistakes are told on the command line without a traceback", {
   withr::defer(busy$stop())
   port <- as.integer(busy$getPort())
   dir <- local_app("app.R" = hello, "other.txt" = "x")
-  expect_says <- function(..., says) {
+  expect_says <- function(..., says, status = 1) {
     it <- local_cli("serve", ...)
-    expect_equal(exit_of(it), 1)
+    expect_equal(exit_of(it), status)
     expect_match(it$tell(), says)
     expect_no_match(it$tell(), "Execution halted|Calls:")
   }
-  expect_says(dir, "--port", port, says = sprintf("^rookery: Port %d of 127.0.0.1 is in use, by .*`--port %d`", port, port + 1))
+  expect_says(dir, "--port", port, says = sprintf("^rookery: Port %d of 127.0.0.1 is in use, by .*`--port %d`", port, port + 1), status = 4)
   expect_says(file.path(dir, "app.r2"), says = "does not exist.*Did you mean")
   expect_says(file.path(dir, "other.txt"), says = "is nothing that can be served.*Looked for:")
   expect_says(dir, "--host", "localhost", says = "must be an IP address of this machine, not \"localhost\"")

@@ -3,6 +3,7 @@
 mod given;
 mod https;
 mod mistake;
+mod operations;
 mod serve;
 mod server;
 
@@ -14,6 +15,7 @@ use clap::{Arg, ArgAction, Command, value_parser};
 use clap_complete::Shell;
 
 use crate::failure::Failure;
+use crate::status::StatusOf;
 use given::{Given, wrong};
 use mistake::mistake;
 pub(crate) use serve::Serve;
@@ -25,6 +27,8 @@ pub(crate) enum Asked {
     Print(Vec<u8>),
     /// To serve.
     Serve(Box<Serve>),
+    /// To tell what servers do.
+    Status(StatusOf),
 }
 
 const ABOUT: &str = "\
@@ -90,6 +94,7 @@ pub(crate) fn command() -> Command {
                 .arg(Arg::new("target").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
                 .args(serve::options()),
         )
+        .subcommand(operations::status(plain("status", "tells what a server with --workers does")))
         .subcommand(
             plain("completions", "prints what makes a shell complete these words")
                 .override_usage("rookery completions <shell>")
@@ -126,6 +131,7 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Asked, F
         Some(("serve", own)) => {
             serve::read(&Given { own, root: &matches }).map(|serve| Asked::Serve(Box::new(serve)))
         }
+        Some(("status", own)) => operations::status_of(own).map(Asked::Status),
         Some(("completions", own)) => {
             let mut text = Vec::new();
             let shell = *own.get_one::<Shell>("shell").expect("clap asks for it");

@@ -7,8 +7,9 @@ use clap::Arg;
 use rookery_server::access_log::Format;
 
 use super::given::{Given, flag, path, text, wrong};
-use super::{https, server};
+use super::{https, operations, server};
 use crate::address::Address;
+use crate::admin::AdminAt;
 use crate::failure::Failure;
 use crate::log::LogTo;
 use crate::settings::{self, AskedTls, Settings};
@@ -24,6 +25,8 @@ pub(crate) struct Serve {
     pub(crate) settings: Settings,
     /// None: one R, which this process becomes.
     pub(crate) workers: Option<Workers>,
+    /// Where it answers those who look after it, besides the socket in its own folder.
+    pub(crate) admin: Option<AdminAt>,
     pub(crate) log: LogTo,
     pub(crate) format: Format,
 }
@@ -35,7 +38,12 @@ const HTTPS: u16 = 443;
 pub(super) fn options() -> Vec<Arg> {
     let [listening, logging] = [listening(), logging()].map(Vec::into_iter);
     let between = https::options().into_iter().chain(server::options());
-    listening.chain(between).chain(logging).chain(worker_options::options()).collect()
+    listening
+        .chain(between)
+        .chain(logging)
+        .chain(worker_options::options())
+        .chain(operations::options())
+        .collect()
 }
 
 fn listening() -> Vec<Arg> {
@@ -99,12 +107,14 @@ pub(super) fn read(given: &Given<'_>) -> Result<Serve, Failure> {
         Some(path) if path.as_os_str() != "-" => LogTo::File(path.into()),
         _ => LogTo::Stdout,
     };
+    let workers = Workers::of(|name| given.text(name))?;
     Ok(Serve {
         target: target.into(),
         host: host.to_owned(),
         port,
         tls,
-        workers: Workers::of(|name| given.text(name))?,
+        admin: operations::admin(given, workers.is_some())?,
+        workers,
         settings: server::read(given)?,
         log,
         format: format.unwrap_or(Format::Common),

@@ -1,7 +1,11 @@
 //! The program as a shell runs it.
 
 mod hand_over;
+#[cfg(target_os = "linux")]
+mod init;
 mod pebble;
+#[cfg(target_os = "linux")]
+mod service;
 mod site;
 mod support;
 #[cfg(target_os = "linux")]

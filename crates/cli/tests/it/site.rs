@@ -226,7 +226,7 @@ fn requests_in_the_clear_are_sent_on() {
 
     // A port that is taken, and a socket, which has none.
     let mut taken = serve(&folder, &[&words[..], &["--redirect-from", &other.to_string()]].concat());
-    assert_eq!(taken.end().0.code(), Some(1));
+    assert_eq!(taken.end().0.code(), Some(4));
     assert!(taken.said.contains(" of 127.0.0.1 is in use, by "), "{}", taken.said);
     let mut socket = serve(&folder, &[&words[..], &["--host", "unix:/tmp/none.sock"]].concat());
     assert_eq!(socket.end().0.code(), Some(2));
@@ -255,7 +255,7 @@ fn a_port_that_is_taken_is_said_with_who_has_it() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let mut it = serve(&folder, &["--port", &port.to_string()]);
-    assert_eq!(it.end().0.code(), Some(1));
+    assert_eq!(it.end().0.code(), Some(4));
     assert!(it.said.starts_with(&format!("rookery: Port {port} of 127.0.0.1 is in use, by ")), "{}", it.said);
 }
 

@@ -1,7 +1,9 @@
 //! A server, as an application holds it.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -52,6 +54,12 @@ impl Server {
     /// WebSocket, is answered with 404. Nothing comes over its [`link`](Self::link).
     pub fn of_files(config: Config) -> Server {
         Server::of_closure(config, Answering { answer: Arc::new(not_found), is_echo: false })
+    }
+
+    /// Makes a server whose I/O thread answers by itself: `answer` writes the reply to each request, the handshakes of WebSockets
+    /// included, and must not block. Nothing comes over its [`link`](Self::link).
+    pub fn of_answers(config: Config, answer: impl Fn(&mut Exchange) + Send + Sync + 'static) -> Server {
+        Server::of_closure(config, Answering { answer: Arc::new(answer), is_echo: false })
     }
 
     fn of_closure(config: Config, answering: Answering) -> Server {
@@ -112,6 +120,29 @@ impl Server {
             .map_err(|source| ListenError::Bind { address: path.display().to_string(), source })?;
         let id = self.core.start(Bound::Unix(socket), site).inspect_err(|_| file.remove())?;
         Ok(Listener::new(&self.core, id, None, Some(file)))
+    }
+
+    /// Listens on a TCP socket that somebody else has bound and listens on, such as a service manager: who has connected before is served.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn listen_tcp_socket(&self, socket: TcpListener, site: Site) -> Result<Listener, ListenError> {
+        descriptor::raise_limit(self.core.config.limits.connections);
+        let local = socket.set_nonblocking(true).and_then(|()| socket.local_addr());
+        let local = local.map_err(given)?;
+        let id = self.core.start(Bound::Tcp(socket), site)?;
+        Ok(Listener::new(&self.core, id, Some(local), None))
+    }
+
+    /// The same with a Unix socket, whose file is left to whom it belongs.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn listen_unix_socket(&self, socket: UnixListener, site: Site) -> Result<Listener, ListenError> {
+        descriptor::raise_limit(self.core.config.limits.connections);
+        socket.set_nonblocking(true).map_err(given)?;
+        let id = self.core.start(Bound::Unix(socket), site)?;
+        Ok(Listener::new(&self.core, id, None, None))
     }
 
     /// Listens on the socket that the supervisor of this process has made and passes requests on to. What is said there of a client is
@@ -177,6 +208,11 @@ impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("link", &self.core.link).finish_non_exhaustive()
     }
+}
+
+/// What is wrong with a socket that was given.
+fn given(source: io::Error) -> ListenError {
+    ListenError::Bind { address: "the socket that was given".to_owned(), source }
 }
 
 /// As a static path answers where nothing is.

@@ -30,7 +30,10 @@ pub(super) fn start(state: &Rc<State>, worker: Rc<Worker>, held: Held, waiting: 
     tokio::task::spawn_local(async move {
         let ticket = held.ticket();
         let held = RefCell::new(Some(held));
-        let call = Call { state: &state, worker: &worker, ticket, held, since: Instant::now() };
+        let since = Instant::now();
+        state.counts().waited.add(since.duration_since(waiting.since));
+        worker.member.load.asked.add(ticket, since, &waiting.exchange);
+        let call = Call { state: &state, worker: &worker, ticket, held, since };
         call.run(waiting).await;
         worker.end();
         state.assign();
@@ -87,6 +90,7 @@ impl Call<'_> {
         self.worker.forget(ticket);
         if refusal == Refusal::Returned && waiting.returns < RETURNS {
             waiting.returns += 1;
+            self.state.counts().returned.add(1);
             return self.state.put_back(waiting);
         }
         refusal.answer(&mut waiting.exchange);
@@ -164,6 +168,7 @@ impl Call<'_> {
     }
 
     fn has_answered(&self) {
+        self.state.counts().took.add(self.since.elapsed());
         self.worker.has_answered(self.ticket, self.since);
         self.held.take();
         // R may have time for the next, while this reply is passed on.

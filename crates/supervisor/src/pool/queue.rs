@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use rookery_exchange::Exchange;
 
+use crate::counts::Gauge;
+
 /// A request that waits for a worker.
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -35,6 +37,11 @@ impl Queue {
     /// Puts one behind the others that was taken before.
     pub(super) fn push_back(&mut self, waiting: Waiting) {
         self.waiting.push_back(waiting);
+    }
+
+    /// Since when the first waits, and how many do.
+    pub(super) fn tell(&self, gauge: &Gauge) {
+        gauge.set(self.waiting.len(), self.waiting.front().map(|first| first.since));
     }
 
     pub(super) fn is_empty(&self) -> bool {

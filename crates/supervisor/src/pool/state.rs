@@ -16,6 +16,7 @@ use super::relay::Relay;
 use super::reply::Outlet;
 use super::sticky::{self, Asks, Keys, Named, Sticky, Way};
 use super::worker::Worker;
+use crate::counts::Counts;
 use crate::roster::{Roster, Standing};
 
 /// How often it is looked whether an R has become idle, while requests wait: what tells it otherwise is its reply.
@@ -64,6 +65,7 @@ pub(super) fn watch(state: &Rc<State>) {
 impl State {
     pub(super) fn new(roster: Arc<Roster>, limits: PoolLimits, waker: Arc<dyn IoWaker>) -> Rc<State> {
         let keys = Keys::with(Arc::clone(&limits.keys));
+        roster.counts.queue_limit.set(limits.queue as u64);
         Rc::new(State {
             limits,
             roster,
@@ -82,6 +84,11 @@ impl State {
         })
     }
 
+    /// What is counted, for whoever asks.
+    pub(super) fn counts(&self) -> &Counts {
+        &self.roster.counts
+    }
+
     // ---- requests ----
 
     /// Takes a request; it comes back when too many wait.
@@ -93,7 +100,11 @@ impl State {
                 self.respond(gone.exchange);
             }
         }
-        self.queue.borrow_mut().push(exchange, most)?;
+        let pushed = self.queue.borrow_mut().push(exchange, most);
+        if pushed.is_err() {
+            self.counts().refused_full.add(1);
+        }
+        pushed?;
         self.assign();
         Ok(())
     }
@@ -106,6 +117,11 @@ impl State {
 
     /// Gives what waits to workers that can begin with it.
     pub(super) fn assign(self: &Rc<Self>) {
+        self.hand_out();
+        self.queue.borrow().tell(&self.counts().queue);
+    }
+
+    fn hand_out(self: &Rc<Self>) {
         let is_sticky = self.is_sticky();
         if is_sticky {
             self.feed();
@@ -126,6 +142,7 @@ impl State {
             match if is_sticky { None } else { self.choose(waiting.exchange.is_upgrade()) } {
                 Some((worker, held)) => call::start(self, worker, held, waiting),
                 None if waiting.since.elapsed() >= self.limits.queue_time => {
+                    self.counts().refused_late.add(1);
                     Refusal::NoWorker.answer(&mut waiting.exchange);
                     self.respond(waiting.exchange);
                 }
@@ -206,6 +223,7 @@ impl State {
             }
         };
         if worker.queue.borrow().is_full(self.limits.queue) {
+            self.counts().refused_full.add(1);
             Refusal::NoWorker.answer(&mut waiting.exchange);
             self.respond(waiting.exchange);
             return None;
@@ -256,8 +274,14 @@ impl State {
     }
 
     fn feed_one(self: &Rc<Self>, worker: &Rc<Worker>) {
+        self.feed_from_its_queue(worker);
+        worker.queue.borrow().tell(&worker.member.load.queue);
+    }
+
+    fn feed_from_its_queue(self: &Rc<Self>, worker: &Rc<Worker>) {
         let overdue = worker.queue.borrow_mut().take_overdue(self.limits.queue_time);
         for mut waiting in overdue {
+            self.counts().refused_late.add(1);
             Refusal::NoWorker.answer(&mut waiting.exchange);
             self.respond(waiting.exchange);
         }
@@ -333,6 +357,9 @@ impl State {
 
     /// Gives an exchange back with its reply; where nobody waits for it, it may have none.
     pub(super) fn respond(&self, exchange: Box<Exchange>) {
+        if !exchange.is_departed() {
+            self.counts().answered(exchange.reply().status());
+        }
         self.command(Command::Respond(exchange));
     }
 

@@ -146,6 +146,7 @@ impl Worker {
     /// The answer to a request is not waited for any more.
     pub(super) fn forget(&self, ticket: Ticket) {
         self.unanswered.borrow_mut().retain(|other| *other != ticket);
+        self.member.load.asked.remove(ticket);
     }
 
     /// A request has been dealt with, its reply's body included.
@@ -157,7 +158,9 @@ impl Worker {
 
     /// A page has been asked for, whose session will be its.
     pub(super) fn reserve(&self) {
-        self.reserved.borrow_mut().push_back(Instant::now() + RESERVED);
+        let mut reserved = self.reserved.borrow_mut();
+        reserved.push_back(Instant::now() + RESERVED);
+        self.member.load.pending_sessions.set(reserved.len() as u64);
     }
 
     /// Whether it may have one session more.
@@ -167,7 +170,9 @@ impl Worker {
 
     /// The WebSocket of a page has come, or will not.
     pub(super) fn has_come(&self) {
-        self.reserved.borrow_mut().pop_front();
+        let mut reserved = self.reserved.borrow_mut();
+        reserved.pop_front();
+        self.member.load.pending_sessions.set(reserved.len() as u64);
     }
 
     /// Its sessions, those to come among them, its requests, and when it was chosen last: the least is the best for a new one.
@@ -177,6 +182,7 @@ impl Worker {
         while reserved.front().is_some_and(|until| *until <= now) {
             reserved.pop_front();
         }
+        self.member.load.pending_sessions.set(reserved.len() as u64);
         let open = self.member.load.sessions.load(Ordering::Relaxed);
         (open + reserved.len(), self.unanswered.borrow().len(), self.chosen.get())
     }

@@ -53,6 +53,11 @@ impl RunFolder {
         unreachable!("the loop returns")
     }
 
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Where the socket of a start is.
     pub(crate) fn socket(&self, slot: u32, epoch: u64) -> PathBuf {
         self.path.join(format!("{slot}.{epoch}"))
@@ -64,6 +69,29 @@ impl RunFolder {
         fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(path)
     }
+}
+
+/// The name of the admin listener's socket in a run folder.
+pub const ADMIN_SOCKET: &str = "admin";
+
+/// The folders that supervisors of this user have in `parent`, each with its process id. Its supervisor may have gone.
+pub fn run_folders(parent: &Path) -> Vec<(u32, PathBuf)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok());
+        if let Some(pid) = pid.filter(|_| is_own_folder(&entry.path())) {
+            found.push((pid, entry.path()));
+        }
+    }
+    found
+}
+
+/// Not through a link: it may be anybody's.
+fn is_own_folder(path: &Path) -> bool {
+    // SAFETY: asks only.
+    let own = unsafe { libc::geteuid() };
+    fs::symlink_metadata(path).is_ok_and(|folder| folder.is_dir() && folder.uid() == own)
 }
 
 impl Drop for RunFolder {
@@ -83,16 +111,10 @@ fn lock_file(file: &File) -> io::Result<()> {
 
 /// Removes folders of this user whose supervisor does not live any more.
 fn remove_forsaken(parent: &Path) {
-    // SAFETY: asks only.
-    let own = unsafe { libc::geteuid() };
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
         let is_one = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        let is_own = || {
-            // Not through a link: it may be anybody's.
-            fs::symlink_metadata(&path).is_ok_and(|folder| folder.is_dir() && folder.uid() == own)
-        };
-        if is_one && is_own() {
+        if is_one && is_own_folder(&path) {
             // One without the file is being made.
             let lock = File::open(path.join(LOCK));
             if lock.is_ok_and(|lock| lock_file(&lock).is_ok()) {

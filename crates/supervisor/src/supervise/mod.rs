@@ -12,7 +12,7 @@ mod worker;
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,8 +103,30 @@ pub trait Front {
     /// It is to accept nothing new, and to finish what it has.
     fn drain(&self);
 
-    /// How many connections it has.
+    /// How many connections it has. Asked at least every second: one that does not answer has the supervisor wait, and so whoever
+    /// watches that.
     fn connections(&self) -> usize;
+
+    /// What others may want to know.
+    fn hear(&self, _news: News<'_>) {}
+}
+
+/// What happens to a supervisor, for whoever watches it.
+#[derive(Debug, Clone, Copy)]
+pub enum News<'a> {
+    /// It runs; what is its alone lies in this folder.
+    Started(&'a Path),
+    /// It has turned once more, as it does at least every second.
+    Turned {
+        /// How many workers are given requests.
+        ready: usize,
+        /// Of how many.
+        workers: usize,
+    },
+    /// It replaces its workers.
+    Reloading,
+    /// It does not any more: they have been replaced, or could not be.
+    Reloaded,
 }
 
 /// How it ended.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::worker::{Phase, Worker};
+use crate::process::own_memory;
 
 /// So many looks in a row have to find too much memory, this far apart: R gives some back at its next collection.
 const SAMPLES: u32 = 3;
@@ -27,6 +28,18 @@ pub(super) enum Reason {
     Requests(u64),
     Age(Duration),
     Memory(u64),
+}
+
+impl Reason {
+    /// As machines are told.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Reason::Reload => "reload",
+            Reason::Requests(_) => "requests",
+            Reason::Age(_) => "age",
+            Reason::Memory(_) => "memory",
+        }
+    }
 }
 
 impl fmt::Display for Reason {
@@ -86,13 +99,6 @@ impl Age {
     }
 }
 
-/// Bytes that are a process's alone: what it shares with others would be counted for each.
-fn own_memory(pid: libc::pid_t) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
-    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,11 +126,5 @@ mod tests {
         }
         assert_eq!(look(50, Some(300)), Some(300));
         assert_eq!(look(60, None), None);
-    }
-
-    #[test]
-    fn a_process_has_memory_of_its_own() {
-        assert!(own_memory(std::process::id().try_into().unwrap()).unwrap() > 100_000);
-        assert_eq!(own_memory(0), None);
     }
 }

@@ -1,6 +1,7 @@
 //! The supervisor's state, and what it does about what happens.
 
 mod busy;
+mod report;
 mod spares;
 
 use std::collections::HashMap;
@@ -18,9 +19,10 @@ use super::recycle::Reason;
 use super::replace::Replacements;
 use super::warmup::Warmed;
 use super::worker::{Event, Phase, Worker};
-use super::{Front, Outcome, Plan, Request};
+use super::{Front, News, Outcome, Plan, Request};
 use crate::process::{Exit, Output, RunFolder, Start};
 use crate::roster::Roster;
+use report::History;
 
 /// How often is looked while something is to happen soon: a start, a drain, an end.
 const SOON: Duration = Duration::from_millis(50);
@@ -74,6 +76,8 @@ pub(super) struct Supervisor<'a> {
     was_ready: bool,
     course: Course,
     looked: Instant,
+    /// What others are told besides.
+    history: History,
     /// Output of workers that have ended, and since when.
     outputs: Vec<(JoinHandle<()>, Instant)>,
 }
@@ -99,14 +103,17 @@ impl<'a> Supervisor<'a> {
             was_ready: false,
             course: Course::Serving,
             looked: now,
+            history: History::begin(),
             outputs: Vec::new(),
         })
     }
 
     pub(super) async fn run(mut self, mut requests: UnboundedReceiver<Request>) -> io::Result<Outcome> {
         let mut has_requests = true;
+        self.front.hear(News::Started(self.folder.path()));
         loop {
             self.look();
+            self.report();
             if let Course::Ending(outcome) = self.course {
                 if self.workers.is_empty() {
                     // What they wrote last is read and written.
@@ -158,6 +165,7 @@ impl<'a> Supervisor<'a> {
                     self.plan.workers
                 ));
                 self.replacements.reload(self.slots.len() as u32);
+                self.begin_reload();
             }
             (Request::Stop, Course::Serving) => {
                 self.front.drain();
@@ -178,6 +186,7 @@ impl<'a> Supervisor<'a> {
         if !matches!(self.course, Course::Ending(_)) {
             self.course = Course::Ending(outcome);
             for worker in self.workers.values_mut() {
+                worker.leaves.get_or_insert("stopped");
                 self.roster.drain(&worker.member);
                 worker.stop(self.plan.times.stop);
             }
@@ -207,6 +216,7 @@ impl<'a> Supervisor<'a> {
             }
             Message::Leaving if worker.phase == Phase::Ready => {
                 // Somebody else has asked it to end: it finishes what it has, and ends by itself.
+                worker.leaves.get_or_insert("asked");
                 self.roster.drain(&worker.member);
                 worker.drain(self.plan.times);
                 self.call_on_spares();
@@ -231,6 +241,7 @@ impl<'a> Supervisor<'a> {
                 self.is_ready(epoch);
             }
             Warmed::Fails(why) => {
+                worker.leaves = Some("warmup");
                 worker.stop(self.plan.times.stop);
                 self.tell(&format!("the warm-up of {name} has failed, {why}: it is ended"));
             }
@@ -239,6 +250,7 @@ impl<'a> Supervisor<'a> {
 
     fn is_ready(&mut self, epoch: u64) {
         let worker = &self.workers[&epoch];
+        self.history.is_ready(worker);
         let slot = worker.start.slot;
         let place = &self.slots[slot as usize];
         let old = place.current.filter(|_| place.successor == Some(epoch));
@@ -250,8 +262,9 @@ impl<'a> Supervisor<'a> {
         if place.successor == Some(epoch) {
             place.successor = None;
             let old = place.current.replace(epoch);
-            self.replacements.finish(slot);
+            let reason = self.replacements.finish(slot);
             if let Some(old) = old.and_then(|old| self.workers.get_mut(&old)) {
+                old.leaves = reason.map(Reason::name);
                 self.roster.drain(&old.member);
                 old.drain(self.plan.times);
             }
@@ -277,6 +290,7 @@ impl<'a> Supervisor<'a> {
         let Some(mut worker) = self.workers.remove(&epoch) else { return };
         // Before anything else: requests that it had wait for this.
         self.roster.leave(&worker.member);
+        self.history.has_ended(&worker, exit);
         let now = Instant::now();
         self.outputs.extend(worker.clean_up().into_iter().map(|output| (output, now)));
         if let Course::Ending(_) = self.course {
@@ -338,6 +352,7 @@ impl<'a> Supervisor<'a> {
             Some(Reason::Reload) => {
                 self.replacements.give_up_reload();
                 self.tell(&format!("the reload has failed: {what}. Those from before serve on"));
+                self.end_reload(Some(what));
             }
             _ => self.tell(&format!("{what}. The one from before serves on")),
         }
@@ -355,6 +370,7 @@ impl<'a> Supervisor<'a> {
                     (self.plan.tell)(&format!(
                         "worker {number} ({pid}) was not ready within {time} s: it is ended"
                     ));
+                    worker.leaves = Some("start");
                     worker.stop(self.plan.times.stop);
                 }
                 Phase::Draining { until } if now >= until || worker.is_done() => {
@@ -410,6 +426,7 @@ impl<'a> Supervisor<'a> {
                     (self.plan.tell)(&format!(
                         "worker {number} ({pid}) has not answered for a minute: it is killed"
                     ));
+                    worker.leaves = Some("stuck");
                     worker.kill();
                 }
             }
@@ -455,7 +472,10 @@ impl<'a> Supervisor<'a> {
             self.slots[slot as usize].successor = successor;
             if successor.is_none() {
                 self.slots[slot as usize].start_at = None;
-                self.replacements.finish(slot);
+                if self.replacements.finish(slot) == Some(Reason::Reload) {
+                    self.replacements.give_up_reload();
+                    self.end_reload(Some(format!("the new worker {} cannot be started", slot + 1)));
+                }
             }
         }
     }
@@ -466,6 +486,7 @@ impl<'a> Supervisor<'a> {
         let epoch = self.epochs;
         let workers = self.slots.len() as u32;
         let start = Start { slot, workers, serving: self.plan.workers, epoch, generation: self.generation };
+        self.history.starts(slot);
         let time = self.plan.times.start;
         let started = (self.plan.command)().map_err(io::Error::other).and_then(|command| {
             Worker::start(command, &self.folder, start, self.plan.files, time, &self.output, &self.events)

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rookery_worker::{Control, Message, Received};
 use tokio::io::Interest;
@@ -59,7 +59,11 @@ pub(super) struct Worker {
     pub(super) stuck: Stuck,
     /// Whether it is given requests, or was; else it is a spare.
     pub(super) is_serving: bool,
-    is_warming: bool,
+    pub(super) is_warming: bool,
+    /// Why it is to end, where that was ours to say.
+    pub(super) leaves: Option<&'static str>,
+    /// The same start, as others are told of it.
+    pub(super) started: SystemTime,
     control: Rc<Control>,
     temporary: PathBuf,
     outputs: Vec<JoinHandle<()>>,
@@ -106,6 +110,8 @@ impl Worker {
             stuck: Stuck::default(),
             is_serving: false,
             is_warming: false,
+            leaves: None,
+            started: SystemTime::now(),
             control,
             temporary: spawned.temporary,
             outputs: outputs.into(),

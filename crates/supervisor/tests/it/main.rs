@@ -12,4 +12,5 @@ mod running;
 mod sockets;
 mod spares;
 mod starts;
+mod status;
 mod stickiness;

@@ -38,6 +38,7 @@ impl Supervisor<'_> {
                     (self.plan.tell)(&format!(
                         "the R of worker {number} ({pid}) is still busy with the same: it is ended"
                     ));
+                    worker.leaves = Some("stuck");
                     worker.stop(TO_END.min(self.plan.times.stop));
                 }
             }

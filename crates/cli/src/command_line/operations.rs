@@ -1,0 +1,50 @@
+//! What is for those who look after a server: `--admin`, and `rookery status`.
+
+use clap::builder::OsStringValueParser;
+use clap::{Arg, ArgMatches, Command};
+
+use super::given::{Given, flag, text, wrong};
+use crate::admin::AdminAt;
+use crate::failure::Failure;
+use crate::status::StatusOf;
+
+pub(super) fn options() -> Vec<Arg> {
+    vec![text(
+        "admin",
+        "address",
+        "status, metrics and probes for who looks after it: 127.0.0.1:9100, unix:/path",
+    )]
+}
+
+/// # Errors
+/// When it is none, or nobody would answer there.
+pub(super) fn admin(given: &Given<'_>, has_workers: bool) -> Result<Option<AdminAt>, Failure> {
+    match given.text("admin").map(AdminAt::of).transpose()? {
+        Some(_) if !has_workers => wrong("`--admin` needs `--workers`, with 2 or more."),
+        admin => Ok(admin),
+    }
+}
+
+pub(super) fn status(command: Command) -> Command {
+    command
+        .override_usage("rookery status [<app>, process id, or address of --admin] [--json]")
+        .long_about(
+            "Tells what a server with several R processes does, and each of its workers, also while R is busy: of all servers of this\n\
+             user, or of the one that serves this app, has this process id, or has its --admin at this address or socket.",
+        )
+        .arg(Arg::new("which").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
+        .arg(flag("json", "for programs: one line of JSON for each server"))
+}
+
+/// # Errors
+/// When several are named.
+pub(super) fn status_of(own: &ArgMatches) -> Result<StatusOf, Failure> {
+    let which: Vec<&std::ffi::OsString> = own.get_many("which").unwrap_or_default().collect();
+    match which[..] {
+        [] => Ok(StatusOf { which: None, is_json: own.get_flag("json") }),
+        [which] if !which.is_empty() => {
+            Ok(StatusOf { which: Some(which.clone()), is_json: own.get_flag("json") })
+        }
+        _ => wrong("`rookery status` takes one app, process id or address."),
+    }
+}

@@ -1,0 +1,294 @@
+//! The program under a service manager: what it is told, and sockets that it is handed.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::hand_over::Installed;
+use crate::support::{PATIENCE, Running, executable, folder, get, rookery};
+
+/// What a service manager hears.
+struct Manager(UnixDatagram);
+
+impl Manager {
+    fn at(path: &Path) -> Manager {
+        let socket = UnixDatagram::bind(path).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Manager(socket)
+    }
+
+    /// The next that is no sign of life.
+    fn next(&self) -> String {
+        loop {
+            let mut bytes = [0; 4096];
+            let read = self.0.recv(&mut bytes).expect("it says something");
+            let said = String::from_utf8_lossy(&bytes[..read]).into_owned();
+            if said != "WATCHDOG=1" {
+                return said;
+            }
+        }
+    }
+
+    /// Signs of life within a while.
+    fn signs(&self, time: Duration) -> usize {
+        let until = Instant::now() + time;
+        let mut count = 0;
+        while Instant::now() < until {
+            let mut bytes = [0; 4096];
+            self.0.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+            count += usize::from(self.0.recv(&mut bytes).is_ok_and(|read| &bytes[..read] == b"WATCHDOG=1"));
+        }
+        self.0.set_read_timeout(Some(PATIENCE)).unwrap();
+        count
+    }
+}
+
+/// Has a command be handed these sockets, as a service manager does.
+fn hand_over(command: &mut Command, sockets: Vec<OwnedFd>) {
+    command.env("LISTEN_FDS", sockets.len().to_string());
+    let hand_over = move || {
+        // Above all that lie where they are to be.
+        let mut above = Vec::new();
+        for socket in &sockets {
+            // SAFETY: plain calls.
+            above.push(unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD, 100) });
+        }
+        for (to, from) in (3..).zip(above) {
+            // SAFETY: as above; the copy is not closed in what the process becomes.
+            unsafe { libc::dup2(from, to) };
+            // SAFETY: as above.
+            unsafe { libc::close(from) };
+        }
+        Ok(())
+    };
+    // SAFETY: there is one more thread at most, which takes no lock that allocating needs.
+    unsafe { command.pre_exec(hand_over) };
+}
+
+/// A command in whose environment its own process id is that of `LISTEN_PID`, which nobody knows before.
+fn with_own_pid(program: &Path) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "LISTEN_PID=$$ exec \"$0\" \"$@\""]).arg(program);
+    command
+}
+
+fn ask_unix(path: &Path) -> String {
+    let mut stream = UnixStream::connect(path).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_site_tells_where_it_is_and_that_it_lives() {
+    let site = folder(&[("index.html", "home")]);
+    let manager = Manager::at(&site.path().join("notify"));
+    let mut command = rookery();
+    command.arg("serve").arg(site.path()).args(["--port", "0", "--no-log"]);
+    command.env("NOTIFY_SOCKET", site.path().join("notify")).env("WATCHDOG_USEC", "400000");
+    let mut it = Running::start(&mut command);
+    let port = it.port();
+    let said = manager.next();
+    assert!(
+        said.starts_with(&format!("READY=1\nSTATUS=Serving on http://127.0.0.1:{port}\nMAINPID={}", it.id())),
+        "{said}"
+    );
+    assert!(manager.signs(Duration::from_secs(2)) >= 3);
+    it.signal(libc::SIGQUIT);
+    assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing what is being sent");
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+}
+
+#[test]
+fn a_failure_is_told_with_its_status() {
+    let site = folder(&[("index.html", "home")]);
+    let manager = Manager::at(&site.path().join("notify"));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let mut command = rookery();
+    command.arg("serve").arg(site.path()).args(["--port", &port, "--no-log"]);
+    let mut it = Running::start(command.env("NOTIFY_SOCKET", site.path().join("notify")));
+    assert_eq!(it.end().0.code(), Some(4), "{}", it.said);
+    let said = manager.next();
+    assert!(
+        said.starts_with(&format!("STATUS=Port {port} of 127.0.0.1 is in use"))
+            && said.ends_with("\nEXIT_STATUS=4"),
+        "{said}"
+    );
+}
+
+#[test]
+fn sockets_that_are_handed_over_are_served_and_left_open() {
+    let site = folder(&[("index.html", "home")]);
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let path = site.path().join("web.sock");
+    let unix = UnixListener::bind(&path).unwrap();
+    let port = tcp.local_addr().unwrap().port();
+    for round in 0..2 {
+        // Asked before anybody serves: it waits.
+        let waits = std::thread::spawn(move || get(port, "/"));
+        let mut command = with_own_pid(env!("CARGO_BIN_EXE_rookery").as_ref());
+        command.arg("serve").arg(site.path()).args(["--no-log", "--port", "1"]);
+        hand_over(&mut command, vec![tcp.try_clone().unwrap().into(), unix.try_clone().unwrap().into()]);
+        let mut it = Running::start(&mut command);
+        let said = it.await_line("Serving on ");
+        assert!(said.contains(&format!("http://127.0.0.1:{port} and {}", path.display())), "{said}");
+        assert!(waits.join().unwrap().ends_with("home"), "{round}");
+        assert!(ask_unix(&path).ends_with("home"));
+        it.signal(libc::SIGTERM);
+        assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+        // The file is the manager's.
+        assert!(path.exists());
+    }
+}
+
+#[test]
+fn what_is_no_socket_is_said() {
+    let site = folder(&[("index.html", "home")]);
+    let mut command = with_own_pid(env!("CARGO_BIN_EXE_rookery").as_ref());
+    command.arg("serve").arg(site.path()).args(["--no-log", "--port", "0"]);
+    hand_over(&mut command, vec![fs::File::open(site.path().join("index.html")).unwrap().into()]);
+    let mut it = Running::start(&mut command);
+    assert_eq!(it.end().0.code(), Some(4));
+    assert!(
+        it.said.contains("descriptor 3, which the service manager has handed over, is no socket"),
+        "{}",
+        it.said
+    );
+}
+
+#[test]
+fn systemds_own_program_hands_them_over() {
+    let has_it = Command::new("systemd-socket-activate").arg("--version").output();
+    if !has_it.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no systemd-socket-activate");
+        return;
+    }
+    let site = folder(&[("index.html", "home")]);
+    let path = site.path().join("web.sock");
+    let mut command = Command::new("systemd-socket-activate");
+    command.arg("--listen").arg(&path).arg("--fdname=web").arg(env!("CARGO_BIN_EXE_rookery"));
+    let mut it = Running::start(command.arg("serve").arg(site.path()).args(["--no-log"]));
+    it.await_line("Listening on ");
+    assert!(ask_unix(&path).ends_with("home"));
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+}
+
+#[test]
+fn workers_are_told_nothing_of_the_manager_and_have_none_of_its_sockets() {
+    let installed = Installed::new();
+    executable(
+        &installed.r(),
+        "#!/bin/bash\necho \"manager: $NOTIFY_SOCKET$WATCHDOG_USEC$LISTEN_FDS$LISTEN_PID\" >&2\n\
+         echo \"sockets: $(ls -l /proc/$$/fd | grep -c socket:)\" >&2\nexec sleep 1000\n",
+    );
+    let app = folder(&[("app.R", "1")]);
+    let manager = Manager::at(&app.path().join("notify"));
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut command = with_own_pid(&installed.program());
+    command.args(["serve", ".", "--workers", "2", "--no-log"]).current_dir(app.path());
+    command.env("NOTIFY_SOCKET", app.path().join("notify")).env("WATCHDOG_USEC", "60000000");
+    hand_over(&mut command, vec![tcp.into()]);
+    let mut it = Running::start(installed.on_path(&mut command));
+    let said = it.await_line("] manager: ");
+    assert!(said.trim_end().ends_with("manager:"), "{said}");
+    // Its own listener and its control channel.
+    assert!(it.await_line("] sockets: ").ends_with("] sockets: 2\n"), "{}", it.said);
+    it.signal(libc::SIGTERM);
+    assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing what is in hand");
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+}
+
+#[test]
+fn a_log_is_opened_anew_when_it_was_given_another_name() {
+    let site = folder(&[("index.html", "home")]);
+    let (log, old) = (site.path().join("access.log"), site.path().join("access.log.1"));
+    let mut it =
+        Running::start(rookery().arg("serve").arg(site.path()).args(["--port", "0"]).arg("--log").arg(&log));
+    let port = it.port();
+    get(port, "/first");
+    let has = |path: &Path, word: &str| fs::read_to_string(path).is_ok_and(|text| text.contains(word));
+    let until = |what: &dyn Fn() -> bool| {
+        let until = Instant::now() + PATIENCE;
+        while !what() {
+            assert!(Instant::now() < until);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    until(&|| has(&log, "/first"));
+    fs::rename(&log, &old).unwrap();
+    it.signal(libc::SIGUSR1);
+    // A signal takes a moment; until then lines go where they went.
+    until(&|| {
+        get(port, "/second");
+        has(&log, "/second")
+    });
+    assert!(has(&old, "/first") && !has(&log, "/first"));
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+}
+
+#[test]
+fn without_a_server_status_says_so() {
+    let empty = folder(&[]);
+    let run = |words: &[&str]| {
+        let output = rookery().arg("status").args(words).env("TMPDIR", empty.path()).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, said) = run(&["999999999"]);
+    assert_eq!(status, Some(1));
+    assert!(
+        said.starts_with("rookery: Process 999999999 is no server with `--workers` of this user."),
+        "{said}"
+    );
+    assert!(run(&["unix:/none/there"]).1.starts_with("rookery: Nobody answers at unix:/none/there: "));
+    assert!(run(&["some/app"]).1.contains("some/app. One that has another TMPDIR is found by its `--admin`"));
+    let (status, said) = run(&["a", "b"]);
+    assert_eq!(status, Some(2));
+    assert!(said.starts_with("rookery: `rookery status` takes one app, process id or address."), "{said}");
+}
+
+#[test]
+fn a_server_that_starts_is_found_by_its_process_and_its_app_and_answers_at_its_address() {
+    let installed = Installed::new();
+    executable(&installed.r(), "#!/bin/bash\necho started >&2\nexec sleep 1000\n");
+    let app = folder(&[("my app/app.R", "1"), ("tmp/none", "")]);
+    let socket = app.path().join("admin.sock");
+    let mut command = Command::new(installed.program());
+    command.args(["serve", "my app", "--workers", "2", "--port", "0", "--no-log"]);
+    command.arg("--admin").arg(format!("unix:{}", socket.display()));
+    command.current_dir(app.path()).env("TMPDIR", app.path().join("tmp"));
+    let mut it = Running::start(installed.on_path(&mut command));
+    it.await_line("started");
+    let pid = it.id().to_string();
+    let unix = format!("unix:{}", socket.display());
+    let pid = pid.as_str();
+    let unix = unix.as_str();
+    for words in [&[pid][..], &["my app"], &[], &[unix], &[socket.to_str().unwrap()], &[pid, "--json"]] {
+        let mut status = rookery();
+        status.arg("status").args(words).current_dir(app.path()).env("TMPDIR", app.path().join("tmp"));
+        let output = status.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let names = if words.contains(&"--json") {
+            format!("\"pid\":{pid},")
+        } else {
+            format!(", process {pid}, up ")
+        };
+        assert!(said.contains(&names) && said.contains("/my app"), "{words:?}: {said}");
+        assert!(said.contains("starting"), "{said}");
+    }
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    assert!(!socket.exists());
+}

@@ -1,0 +1,243 @@
+//! What the pool counts, for whoever asks from another thread. One thread writes: plain loads and stores, nothing that locks.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rookery_exchange::Exchange;
+use rookery_worker::{Board, Ticket};
+
+/// Upper bounds of histograms, in seconds: those that OpenTelemetry recommends for HTTP.
+pub(crate) const BOUNDS: [f64; 14] =
+    [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
+
+/// A number that one thread writes.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn add(&self, n: u64) {
+        self.set(self.get().wrapping_add(n));
+    }
+
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How many took how long.
+#[derive(Debug, Default)]
+pub(crate) struct Histogram {
+    /// By [`BOUNDS`], and those above.
+    counts: [Count; BOUNDS.len() + 1],
+    nanoseconds: Count,
+}
+
+impl Histogram {
+    pub(crate) fn add(&self, time: Duration) {
+        let seconds = time.as_secs_f64();
+        self.counts[BOUNDS.partition_point(|bound| *bound < seconds)].add(1);
+        self.nanoseconds.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// How many took no longer than each bound, how many there are, and the seconds of all.
+    pub(crate) fn read(&self) -> ([u64; BOUNDS.len()], u64, f64) {
+        let mut sum = 0;
+        let cumulated = std::array::from_fn(|at| {
+            sum += self.counts[at].get();
+            sum
+        });
+        let all = sum + self.counts[BOUNDS.len()].get();
+        (cumulated, all, Duration::from_nanos(self.nanoseconds.get()).as_secs_f64())
+    }
+}
+
+/// What waits in a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Queued {
+    pub(crate) length: u64,
+    /// How long the first has waited.
+    pub(crate) oldest: Duration,
+}
+
+/// How long a queue is, and since when its first waits.
+#[derive(Debug)]
+pub(crate) struct Gauge {
+    made: Instant,
+    length: Count,
+    /// Nanoseconds from `made` on.
+    first: Count,
+}
+
+impl Default for Gauge {
+    fn default() -> Gauge {
+        Gauge { made: Instant::now(), length: Count::default(), first: Count::default() }
+    }
+}
+
+impl Gauge {
+    pub(crate) fn set(&self, length: usize, first: Option<Instant>) {
+        self.length.set(length as u64);
+        if let Some(first) = first {
+            self.first.set(u64::try_from(first.duration_since(self.made).as_nanos()).unwrap_or(u64::MAX));
+        }
+    }
+
+    pub(crate) fn read(&self) -> Queued {
+        let length = self.length.get();
+        let first = self.made + Duration::from_nanos(self.first.get());
+        Queued { length, oldest: if length == 0 { Duration::ZERO } else { first.elapsed() } }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// The queue that all workers take from.
+    pub(crate) queue: Gauge,
+    /// How many may wait.
+    pub(crate) queue_limit: Count,
+    /// Replies of each class, from 1xx.
+    classes: [Count; 5],
+    /// From a request's coming to its going to a worker.
+    pub(crate) waited: Histogram,
+    /// From there to the head of the reply.
+    pub(crate) took: Histogram,
+    /// Requests that were refused because too many waited; and because they had for too long.
+    pub(crate) refused_full: Count,
+    pub(crate) refused_late: Count,
+    /// Requests that were given to another worker, because theirs ended before it had begun with them.
+    pub(crate) returned: Count,
+}
+
+impl Counts {
+    /// A reply of this status.
+    pub(crate) fn answered(&self, status: u16) {
+        if let Some(class) = self.classes.get(usize::from(status / 100).wrapping_sub(1)) {
+            class.add(1);
+        }
+    }
+
+    pub(crate) fn classes(&self) -> [u64; 5] {
+        std::array::from_fn(|at| self.classes[at].get())
+    }
+}
+
+/// Bytes of a [`Route`]; of longer ones the beginning.
+const MOST_ROUTE: usize = 90;
+
+/// What a worker is asked, for people: the method and the path, without the query, which may have secrets.
+#[derive(Clone, Copy)]
+struct Route {
+    ticket: Ticket,
+    since: Instant,
+    length: u8,
+    text: [u8; MOST_ROUTE],
+}
+
+/// What a worker has been asked and has not answered.
+#[derive(Default)]
+pub(crate) struct Asked(Mutex<Vec<Route>>);
+
+impl Asked {
+    pub(crate) fn add(&self, ticket: Ticket, since: Instant, exchange: &Exchange) {
+        let mut route = Route { ticket, since, length: 0, text: [0; MOST_ROUTE] };
+        let mut at = 0;
+        for part in [exchange.method(), b" ", exchange.path()] {
+            let part = &part[..part.len().min(MOST_ROUTE - at)];
+            route.text[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        route.length = at as u8;
+        self.lock().push(route);
+    }
+
+    pub(crate) fn remove(&self, ticket: Ticket) {
+        self.lock().retain(|route| route.ticket != ticket);
+    }
+
+    /// The one that R has begun last, and how long ago it was given.
+    pub(crate) fn begun(&self, board: &Board) -> Option<(String, Duration)> {
+        let asked = self.lock();
+        let route = asked.iter().rev().find(|route| board.has_begun(route.ticket))?;
+        let text = String::from_utf8_lossy(&route.text[..route.length.into()]);
+        // It is shown in terminals.
+        let text = text
+            .chars()
+            .map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char })
+            .collect();
+        Some((text, route.since.elapsed()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Route>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Asked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Asked").field(&self.lock().len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rookery_exchange::Version;
+
+    use super::*;
+
+    #[test]
+    fn a_bound_is_the_last_that_counts_for_it() {
+        let histogram = Histogram::default();
+        for milliseconds in [1, 5, 6, 10_000, 10_001] {
+            histogram.add(Duration::from_millis(milliseconds));
+        }
+        let (counts, all, seconds) = histogram.read();
+        assert_eq!((counts[0], counts[1], counts[13], all), (2, 3, 4, 5));
+        assert!((seconds - 20.013).abs() < 1e-9, "{seconds}");
+    }
+
+    #[test]
+    fn classes_are_those_of_http() {
+        let counts = Counts::default();
+        for status in [0, 99, 101, 200, 204, 503, 599, 600, 999, u16::MAX] {
+            counts.answered(status);
+        }
+        assert_eq!(counts.classes(), [1, 2, 0, 0, 2]);
+    }
+
+    #[test]
+    fn an_empty_queue_has_nobody_who_waits() {
+        let gauge = Gauge::default();
+        gauge.set(2, Some(Instant::now()));
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(gauge.read().length == 2 && gauge.read().oldest >= Duration::from_millis(2));
+        gauge.set(0, None);
+        assert_eq!(gauge.read(), Queued { length: 0, oldest: Duration::ZERO });
+    }
+
+    #[test]
+    fn a_route_is_what_r_has_begun_without_its_query_and_cut() {
+        let (board, asked) = (Board::new(), Asked::default());
+        let ticket = |n| Ticket::new(n, n as usize).unwrap();
+        for (n, path) in [(1, "/long/".to_owned() + &"x".repeat(200)), (2, "/b".to_owned())] {
+            let mut exchange = Exchange::new();
+            exchange.begin(n, 1, 0);
+            exchange.set_request_line(b"GET", (path + "?secret=1").as_bytes(), Version::Http11);
+            exchange.end_head(None, None, false);
+            asked.add(ticket(n), Instant::now(), &exchange);
+        }
+        assert_eq!(asked.begun(&board), None);
+        board.begin(ticket(1));
+        let (route, _) = asked.begun(&board).unwrap();
+        assert_eq!((route.len(), &route[..12]), (MOST_ROUTE, "GET /long/xx"));
+        board.begin(ticket(2));
+        assert_eq!(asked.begun(&board).unwrap().0, "GET /b");
+        asked.remove(ticket(2));
+        assert!(asked.begun(&board).unwrap().0.starts_with("GET /long"));
+    }
+}

@@ -1,0 +1,11 @@
+//! What is to be known of a supervisor and its workers while they run, for people, programs and probes: nothing here asks R, so it is
+//! answered also while R is busy, and after it has died.
+
+mod admin;
+mod json;
+mod metrics;
+mod report;
+mod table;
+
+pub use admin::{About, Status};
+pub(crate) use report::{Course, LastExit, Process, Reload, SlotReport, Told};

@@ -1,0 +1,124 @@
+//! What the supervisor's thread says of itself, anew at each of its turns.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::process::Exit;
+use crate::roster::Member;
+
+/// Where the supervisor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Course {
+    /// No worker has been ready yet.
+    #[default]
+    Starting,
+    Serving,
+    /// It finishes what it has.
+    Draining,
+    /// Its workers end.
+    Stopping,
+}
+
+impl Course {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Course::Starting => "starting",
+            Course::Serving => "serving",
+            Course::Draining => "draining",
+            Course::Stopping => "stopping",
+        }
+    }
+}
+
+/// A worker's process.
+#[derive(Debug, Clone)]
+pub(crate) struct Process {
+    pub(crate) pid: libc::pid_t,
+    pub(crate) generation: u64,
+    pub(crate) state: &'static str,
+    pub(crate) started: SystemTime,
+    pub(crate) member: Arc<Member>,
+}
+
+/// How the last of a slot's processes ended.
+#[derive(Debug, Clone)]
+pub(crate) struct LastExit {
+    pub(crate) exit: Exit,
+    pub(crate) reason: &'static str,
+    pub(crate) at: SystemTime,
+}
+
+/// One of the workers that there are to be.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SlotReport {
+    /// Starts after the first.
+    pub(crate) restarts: u64,
+    pub(crate) last_exit: Option<LastExit>,
+    /// When it is started, if it waits for that.
+    pub(crate) start_at: Option<Instant>,
+}
+
+/// How the last reload went.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reload {
+    pub(crate) is_running: bool,
+    pub(crate) last_error: Option<String>,
+    pub(crate) succeeded: u64,
+    pub(crate) failed: u64,
+}
+
+/// See the module.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Report {
+    pub(crate) course: Course,
+    /// Its last turn.
+    pub(crate) turned: Option<Instant>,
+    pub(crate) started: Option<SystemTime>,
+    pub(crate) generation: u64,
+    pub(crate) reload: Reload,
+    pub(crate) connections: usize,
+    /// All there are: those that serve, start, drain and end.
+    pub(crate) processes: Vec<Process>,
+    /// By slot.
+    pub(crate) slots: Vec<SlotReport>,
+    /// Ends of workers, by reason.
+    pub(crate) exits: BTreeMap<&'static str, u64>,
+    /// WebSockets that ended with their worker, by the reason of that.
+    pub(crate) sessions_lost: BTreeMap<&'static str, u64>,
+    pub(crate) starts: u64,
+    /// How many became ready, and in how many seconds all of them together.
+    pub(crate) readied: (u64, f64),
+}
+
+impl Report {
+    /// Workers that are given requests.
+    pub(crate) fn ready(&self) -> usize {
+        self.processes.iter().filter(|process| process.state == READY).count()
+    }
+
+    /// How long ago its last turn was.
+    pub(crate) fn silence(&self) -> Duration {
+        self.turned.map_or(Duration::MAX, |turned| turned.elapsed())
+    }
+}
+
+pub(crate) const READY: &str = "ready";
+
+/// A [`Report`] that one thread writes and others read.
+#[derive(Debug, Default)]
+pub(crate) struct Told(Mutex<Report>);
+
+impl Told {
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Report)) {
+        change(&mut self.lock());
+    }
+
+    pub(crate) fn read(&self) -> Report {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Report> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

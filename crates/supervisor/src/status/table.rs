@@ -1,0 +1,154 @@
+//! The report as people read it in a terminal.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::admin::About;
+use super::json::what_r_does;
+use super::report::{Process, Report, SlotReport};
+use crate::process::{own_memory, processor_time};
+use crate::roster::Roster;
+
+const HEAD: [&str; 11] = [
+    "worker",
+    "process",
+    "state",
+    "R",
+    "for",
+    "answered",
+    "in hand",
+    "sessions",
+    "memory",
+    "CPU",
+    "starts again",
+];
+
+pub(super) fn of(about: &About, report: &Report, roster: &Roster) -> String {
+    let mut text = String::new();
+    let up = report.started.map_or_else(String::new, |started| format!(", up {}", time(since(started))));
+    let queue = roster.counts.queue.read();
+    let _ = writeln!(
+        text,
+        "rookery {}, process {}{up}: {}, {}\n{} is at {}",
+        env!("CARGO_PKG_VERSION"),
+        std::process::id(),
+        report.course.name(),
+        counted(report.slots.len(), "worker"),
+        about.target,
+        about.address,
+    );
+    let oldest =
+        if queue.length == 0 { String::new() } else { format!(", the first for {}", time(queue.oldest)) };
+    let _ = writeln!(
+        text,
+        "{} ready, {}, {} waiting{oldest} (limit {}), generation {}{}",
+        report.ready(),
+        counted(report.connections, "connection"),
+        counted(queue.length as usize, "request"),
+        roster.counts.queue_limit.get(),
+        report.generation,
+        if report.reload.is_running { ", reloading" } else { "" },
+    );
+    if let Some(error) = &report.reload.last_error {
+        let _ = writeln!(text, "the last reload failed: {error}");
+    }
+    let mut rows = vec![HEAD.map(str::to_owned)];
+    let mut ends = vec![String::new()];
+    for (slot, told) in report.slots.iter().enumerate() {
+        let mut processes = report.processes.iter().filter(|it| it.member.slot as usize == slot).peekable();
+        if processes.peek().is_none() {
+            rows.push(waiting(slot, told));
+            ends.push(last_end(told));
+        }
+        for process in processes {
+            let does = what_r_does(process);
+            ends.push(does.route.unwrap_or_else(|| last_end(told)));
+            rows.push(row(process, does.state, does.lasts, told));
+        }
+    }
+    text.push('\n');
+    let widths: [usize; 11] =
+        std::array::from_fn(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0));
+    for (row, end) in rows.iter().zip(&ends) {
+        let cells: Vec<String> =
+            row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        let line = format!("{}  {end}", cells.join("  "));
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+fn row(process: &Process, state: &str, lasts: Duration, told: &SlotReport) -> [String; 11] {
+    let member = &process.member;
+    let (in_flight, sessions) = member.load();
+    let unknown = || "-".to_owned();
+    [
+        (member.slot + 1).to_string(),
+        process.pid.to_string(),
+        process.state.to_owned(),
+        state.to_owned(),
+        time(lasts),
+        member.answered().to_string(),
+        in_flight.to_string(),
+        sessions.to_string(),
+        own_memory(process.pid).map_or_else(unknown, |bytes| format!("{} MB", bytes / 1_000_000)),
+        processor_time(process.pid).map_or_else(unknown, time),
+        told.restarts.to_string(),
+    ]
+}
+
+fn waiting(slot: usize, told: &SlotReport) -> [String; 11] {
+    let mut row = std::array::from_fn(|_| "-".to_owned());
+    row[0] = (slot + 1).to_string();
+    row[2] = match told.start_at {
+        Some(at) => format!("starts in {}", time(at.saturating_duration_since(Instant::now()))),
+        None => "ended".to_owned(),
+    };
+    row[10] = told.restarts.to_string();
+    row
+}
+
+fn last_end(told: &SlotReport) -> String {
+    told.last_exit.as_ref().map_or_else(String::new, |last| {
+        format!("before: {} ({}), {} ago", last.exit, last.reason, time(since(last.at)))
+    })
+}
+
+fn since(at: SystemTime) -> Duration {
+    at.elapsed().unwrap_or_default()
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Two units at the most.
+fn time(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0 => format!("{} ms", time.as_millis()),
+        1..60 => format!("{:.1} s", time.as_secs_f64()),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_two_units_at_the_most() {
+        for (milliseconds, shown) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1_000, "1.0 s"),
+            (61_000, "1 min 1 s"),
+            (3_660_000, "1 h 1 min"),
+            (90_000_000, "1 d 1 h"),
+        ] {
+            assert_eq!(time(Duration::from_millis(milliseconds)), shown);
+        }
+    }
+}

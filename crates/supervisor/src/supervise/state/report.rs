@@ -1,0 +1,158 @@
+//! What others are told of the supervisor and its workers.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::super::worker::{Phase, Worker};
+use super::{Course, SELDOM, Supervisor};
+use crate::process::{Exit, kills_for_memory};
+use crate::roster::Standing;
+use crate::status::{self, LastExit, Process, Reload, SlotReport};
+use crate::supervise::News;
+
+/// What has happened, of which the supervisor itself remembers nothing.
+#[derive(Debug)]
+pub(super) struct History {
+    started: SystemTime,
+    reload: Reload,
+    /// By slot: starts, and the last end.
+    slots: BTreeMap<u32, (u64, Option<LastExit>)>,
+    exits: BTreeMap<&'static str, u64>,
+    sessions_lost: BTreeMap<&'static str, u64>,
+    readied: (u64, f64),
+    /// How many processes of our group had been killed for memory when that was last looked at.
+    kills_for_memory: Option<u64>,
+    connections: usize,
+    asked: Option<Instant>,
+}
+
+impl History {
+    pub(super) fn begin() -> History {
+        History {
+            started: SystemTime::now(),
+            reload: Reload::default(),
+            slots: BTreeMap::new(),
+            exits: BTreeMap::new(),
+            sessions_lost: BTreeMap::new(),
+            readied: (0, 0.0),
+            kills_for_memory: kills_for_memory(),
+            connections: 0,
+            asked: None,
+        }
+    }
+
+    /// A worker of a slot is about to be started.
+    pub(super) fn starts(&mut self, slot: u32) {
+        self.slots.entry(slot).or_default().0 += 1;
+    }
+
+    pub(super) fn is_ready(&mut self, worker: &Worker) {
+        self.readied.0 += 1;
+        self.readied.1 += worker.began.elapsed().as_secs_f64();
+    }
+
+    pub(super) fn has_ended(&mut self, worker: &Worker, exit: Exit) {
+        let reason = worker.leaves.unwrap_or_else(|| self.reason(worker, exit));
+        *self.exits.entry(reason).or_default() += 1;
+        let sessions = worker.member.board.read().sessions;
+        if sessions > 0 {
+            *self.sessions_lost.entry(reason).or_default() += sessions;
+        }
+        let last = LastExit { exit, reason, at: SystemTime::now() };
+        self.slots.entry(worker.start.slot).or_default().1 = Some(last);
+    }
+
+    /// Why a worker has ended that nobody here has asked to.
+    fn reason(&mut self, worker: &Worker, exit: Exit) -> &'static str {
+        if exit != Exit::Signal(libc::SIGKILL) || worker.phase == Phase::Killed {
+            return "crash";
+        }
+        let kills = kills_for_memory();
+        let were = std::mem::replace(&mut self.kills_for_memory, kills);
+        if kills > were { "oom" } else { "killed" }
+    }
+}
+
+impl Supervisor<'_> {
+    pub(super) fn begin_reload(&mut self) {
+        self.history.reload.is_running = true;
+        self.front.hear(News::Reloading);
+    }
+
+    /// With what was wrong, if it has failed.
+    pub(super) fn end_reload(&mut self, error: Option<String>) {
+        let reload = &mut self.history.reload;
+        if !std::mem::take(&mut reload.is_running) {
+            return;
+        }
+        *if error.is_some() { &mut reload.failed } else { &mut reload.succeeded } += 1;
+        reload.last_error = error;
+        self.front.hear(News::Reloaded);
+    }
+
+    /// Says where it is.
+    pub(super) fn report(&mut self) {
+        if !self.replacements.is_reloading() {
+            self.end_reload(None);
+        }
+        let now = Instant::now();
+        // A turn that something has brought about is one as well, but the server need not be asked at each.
+        if self.history.asked.is_none_or(|asked| now.duration_since(asked) + LATE >= SELDOM) {
+            self.history.asked = Some(now);
+            self.history.connections = self.front.connections();
+        }
+        let course = match self.course {
+            Course::Serving if self.was_ready => status::Course::Serving,
+            Course::Serving => status::Course::Starting,
+            Course::Draining { .. } => status::Course::Draining,
+            Course::Ending(_) => status::Course::Stopping,
+        };
+        let mut processes: Vec<Process> = self.workers.values().map(process).collect();
+        processes.sort_by_key(|process| (process.member.slot, process.member.epoch));
+        let slots = self.slots.iter().enumerate().map(|(slot, place)| {
+            let (starts, last_exit) = self.history.slots.get(&(slot as u32)).cloned().unwrap_or_default();
+            SlotReport { restarts: starts.saturating_sub(1), last_exit, start_at: place.start_at }
+        });
+        let slots = slots.collect();
+        let history = &self.history;
+        let mut ready = 0;
+        self.roster.told.change(|report| {
+            report.course = course;
+            report.turned = Some(now);
+            report.started = Some(history.started);
+            report.generation = self.generation;
+            report.reload = history.reload.clone();
+            report.connections = history.connections;
+            report.processes = processes;
+            report.slots = slots;
+            report.exits.clone_from(&history.exits);
+            report.sessions_lost.clone_from(&history.sessions_lost);
+            report.starts = self.epochs;
+            report.readied = history.readied;
+            ready = report.ready();
+        });
+        self.front.hear(News::Turned { ready, workers: self.slots.len() });
+    }
+}
+
+/// How much before its time a turn may come.
+const LATE: Duration = Duration::from_millis(50);
+
+fn process(worker: &Worker) -> Process {
+    let state = match worker.phase {
+        Phase::Starting { .. } if worker.is_warming => "warming",
+        Phase::Starting { .. } => "starting",
+        Phase::Ready if !worker.is_serving => "spare",
+        Phase::Ready if worker.member.standing() == Standing::Suspended => "suspended",
+        Phase::Ready => "ready",
+        Phase::Draining { .. } => "draining",
+        Phase::Stopping { .. } | Phase::Killed => "stopping",
+    };
+    Process {
+        pid: worker.pid,
+        generation: worker.start.generation,
+        state,
+        started: worker.started,
+        member: worker.member.clone(),
+    }
+}

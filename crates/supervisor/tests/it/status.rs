@@ -1,0 +1,156 @@
+//! What the admin listener says of workers that run, are busy, and have died.
+
+use std::sync::Arc;
+
+use rookery_server::{Config, Listener, Server, Site};
+use rookery_supervisor::{About, Request, Status};
+use serde_json::Value;
+
+use crate::front::{Client, Reply, until};
+use crate::running::{Load, Running, Wish, is_told, send_signal};
+
+/// The admin listener of a supervisor.
+struct Admin {
+    listener: Listener,
+    _server: Server,
+}
+
+impl Admin {
+    fn of(running: &Running) -> Admin {
+        let about = About { target: "/srv/app".into(), address: "http://127.0.0.1:8000".into() };
+        let status = Status::new(Arc::clone(&running.roster), about);
+        let server = Server::of_answers(Config::default(), move |exchange| status.answer(exchange));
+        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        Admin { listener, _server: server }
+    }
+
+    fn get(&self, path: &str) -> Reply {
+        let mut client = Client::connect(self.listener.local_addr().unwrap());
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        client.reply("GET")
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.get("/status").body).unwrap()
+    }
+
+    fn worker(&self, slot: usize) -> Value {
+        self.json()["workers"].as_array().unwrap().iter().find(|it| it["slot"] == slot).unwrap().clone()
+    }
+
+    /// The value of a metric, by its name and labels.
+    fn metric(&self, name: &str) -> Option<f64> {
+        let text = self.get("/metrics").text();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        Some(line.parse().unwrap())
+    }
+}
+
+#[test]
+fn what_r_does_is_told_while_it_is_busy() {
+    let running = Running::new(Wish { workers: 2, ..Wish::default() });
+    let admin = Admin::of(&running);
+    let mut client = running.connect();
+    let busy = std::thread::spawn(move || client.get("/sleep/1500?secret=1"));
+    until("one is busy", || {
+        admin.json()["workers"].as_array().unwrap().iter().any(|it| it["route"] == "GET /sleep/1500")
+    });
+    let status = admin.json();
+    assert_eq!((status["state"].as_str(), status["generation"].as_u64()), (Some("serving"), Some(0)));
+    assert_eq!(status["pid"], std::process::id());
+    assert_eq!(status["queue"]["limit"], 1024);
+    let workers = status["workers"].as_array().unwrap();
+    assert_eq!(workers.len(), 2);
+    let one = workers.iter().find(|it| it["in_flight"] == 1).unwrap();
+    assert_eq!((one["r_state"].as_str(), one["state"].as_str()), (Some("busy"), Some("ready")));
+    assert!(
+        one["busy_ms"].as_u64().unwrap() < 60_000 && one["rss_anon"].as_u64().unwrap() > 100_000,
+        "{one}"
+    );
+    assert!(one["cpu_s"].is_number() && one["last_exit"].is_null() && one["restarts"] == 0, "{one}");
+    assert!(running.pids().contains(&i32::try_from(one["pid"].as_i64().unwrap()).unwrap()));
+    let other = workers.iter().find(|it| it["in_flight"] == 0).unwrap();
+    assert!(other["route"].is_null() && other["busy_ms"].is_null(), "{other}");
+    let table = admin.get("/status.txt").text();
+    assert!(table.contains("/srv/app is at http://127.0.0.1:8000\n2 ready, "), "{table}");
+    assert!(
+        table.lines().any(|line| line.contains("busy") && line.ends_with("  GET /sleep/1500")),
+        "{table}"
+    );
+    assert!(table.lines().all(|line| line.trim_end() == line), "{table}");
+    assert_eq!(busy.join().unwrap().status, 200);
+    until("it is answered", || {
+        admin.json()["workers"].as_array().unwrap().iter().all(|it| it["in_flight"] == 0)
+    });
+    assert_eq!(admin.metric("rookery_requests_total{class=\"2xx\"}"), Some(1.0));
+    assert_eq!(admin.metric("rookery_upstream_seconds_bucket{le=\"0.5\"}"), Some(0.0));
+    assert_eq!(admin.metric("rookery_upstream_seconds_count"), Some(1.0));
+    assert_eq!(admin.metric("rookery_workers{state=\"ready\"}"), Some(2.0));
+}
+
+#[test]
+fn an_end_is_told_with_its_reason_and_a_stopped_worker_as_suspended() {
+    let running = Running::new(Wish { workers: 2, ..Wish::default() });
+    let admin = Admin::of(&running);
+    let first = admin.worker(0)["pid"].as_i64().unwrap();
+    send_signal(i32::try_from(first).unwrap(), libc::SIGKILL);
+    until("another has come", || admin.worker(0)["restarts"] == 1 && admin.worker(0)["state"] == "ready");
+    let last = &admin.worker(0)["last_exit"];
+    assert_eq!((last["signal"].as_i64(), last["reason"].as_str()), (Some(9), Some("killed")), "{last}");
+    assert!(last["code"].is_null(), "{last}");
+    assert_eq!(admin.metric("rookery_worker_exits_total{reason=\"killed\"}"), Some(1.0));
+    assert_eq!(admin.metric("rookery_worker_starts_total"), Some(3.0));
+    assert!(admin.get("/status.txt").text().contains("before: was ended by SIGKILL (killed), "));
+    let second = i32::try_from(admin.worker(1)["pid"].as_i64().unwrap()).unwrap();
+    send_signal(second, libc::SIGSTOP);
+    until("it is known", || admin.worker(1)["state"] == "suspended");
+    // Whoever stops one R has not stopped the server.
+    assert_eq!(admin.get("/-/ready").status, 200);
+    send_signal(second, libc::SIGCONT);
+    until("it is back", || admin.worker(1)["state"] == "ready");
+}
+
+#[test]
+fn reloads_are_told_and_what_was_wrong_with_the_last() {
+    let running =
+        Running::new(Wish { mode: |start| if start < 4 { "" } else { "fails" }, ..Wish::default() });
+    let admin = Admin::of(&running);
+    let load = Load::start(running.address, 2, "/slot");
+    running.ask(Request::Reload);
+    until("it is over", || admin.json()["reload"]["succeeded"] == 1);
+    assert_eq!(admin.json()["generation"], 1);
+    until("those before have gone", || admin.json()["workers"].as_array().unwrap().len() == 2);
+    assert_eq!(admin.worker(0)["last_exit"]["reason"], "reload");
+    running.ask(Request::Reload);
+    until("it has failed", || admin.json()["reload"]["failed"] == 1);
+    let status = admin.json();
+    assert_eq!(status["reload"]["state"], "idle");
+    assert!(status["reload"]["last_error"].as_str().unwrap().contains("ended with status 1"), "{status}");
+    assert!(admin.get("/status.txt").text().contains("\nthe last reload failed: the new worker 1"));
+    assert!(load.end().iter().all(|status| *status == 200));
+}
+
+#[test]
+fn probes_follow_the_supervisor_and_a_loop_of_crashes_is_no_reason_to_end_it() {
+    let mut running = Running::start(Wish {
+        workers: 1,
+        mode: |start| if start == 0 { "" } else { "fails" },
+        ..Wish::default()
+    });
+    let admin = Admin::of(&running);
+    until("it has started", || admin.get("/-/startup").status == 200);
+    until("it is ready", || admin.get("/-/ready").status == 200);
+    send_signal(running.pids()[0], libc::SIGKILL);
+    until("it waits", || {
+        admin.worker(0)["state"] == "backing_off" && admin.worker(0)["starts_in_ms"].is_number()
+    });
+    let probes = ["/-/live", "/-/startup", "/-/ready"].map(|path| admin.get(path).status);
+    assert_eq!(probes, [200, 200, 503]);
+    assert!(admin.get("/status.txt").text().contains("starts in "));
+    assert_eq!(admin.metric("rookery_workers{state=\"ready\"}"), Some(0.0));
+    until("it is a loop", || {
+        is_told(&["worker 1 ends again and again"]) || admin.worker(0)["restarts"].as_u64() > Some(2)
+    });
+    running.stop();
+    assert_eq!(admin.get("/-/ready").status, 503);
+}
