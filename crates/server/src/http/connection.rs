@@ -281,18 +281,20 @@ impl Connection {
         let mut sending = self.sending.borrow_mut();
         let written = match &mut *sending {
             None => transport.poll_write_vectored(cx, buffers),
-            Some(files) => match files.poll_write(cx, &mut transport, buffers, self.now()) {
-                Sent::Socket(written) => {
-                    if files.left() == 0 {
-                        *sending = None;
+            Some(files) => {
+                match files.poll_write(cx, &mut transport, buffers, &self.http.scratch, self.now()) {
+                    Sent::Socket(written) => {
+                        if files.left() == 0 {
+                            *sending = None;
+                        }
+                        written
                     }
-                    written
+                    Sent::Disk => {
+                        self.standing.waits_for_disk();
+                        return Poll::Pending;
+                    }
                 }
-                Sent::Disk => {
-                    self.standing.waits_for_disk();
-                    return Poll::Pending;
-                }
-            },
+            }
         };
         self.standing.has_written(&written, self.now());
         written

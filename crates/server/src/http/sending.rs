@@ -25,7 +25,7 @@ use bytes::Bytes;
 use crate::blocking::job::Job;
 use crate::blocking::nowait;
 use crate::blocking::unnamed_file::UnnamedFile;
-use crate::net::transport::Transport;
+use crate::net::transport::{Scratch, Transport};
 
 /// Bytes of a file read at once, where it is read.
 pub(super) const PIECE: usize = 64 << 10;
@@ -158,6 +158,7 @@ impl Sending {
         cx: &mut Context<'_>,
         transport: &mut Transport,
         buffers: &[IoSlice<'_>],
+        scratch: &Scratch,
         now: u32,
     ) -> Sent {
         let plain = buffers.iter().take_while(|buffer| !stands_in(buffer)).count();
@@ -165,11 +166,19 @@ impl Sending {
             return Sent::Socket(transport.poll_write_vectored(cx, &buffers[..plain]));
         }
         let of_files = buffers.iter().take_while(|buffer| stands_in(buffer));
-        self.poll_send(cx, transport, of_files.map(|buffer| buffer.len()).sum(), now)
+        let len = of_files.map(|buffer| buffer.len()).sum();
+        self.poll_send(cx, transport, len, scratch, now)
     }
 
     /// Writes at most `len` bytes of the first file.
-    fn poll_send(&mut self, cx: &mut Context<'_>, transport: &mut Transport, len: usize, now: u32) -> Sent {
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        transport: &mut Transport,
+        len: usize,
+        scratch: &Scratch,
+        now: u32,
+    ) -> Sent {
         let Some(part) = self.parts.front_mut() else {
             return Sent::Socket(Poll::Ready(Err(io::Error::other("no file is being sent"))));
         };
@@ -185,15 +194,26 @@ impl Sending {
             }
             if self.written < self.piece.len() {
                 let rest = &self.piece[self.written..];
-                let written =
-                    transport.poll_write_vectored(cx, &[IoSlice::new(&rest[..len.min(rest.len())])]);
+                let written = transport.poll_write_piece(cx, &rest[..len.min(rest.len())]);
                 if let Poll::Ready(Ok(n)) = written {
                     self.written += n;
                 }
                 break written;
             }
             let is_local = part.file.is_local.get() == Some(&true);
-            if is_local && !self.cannot_send && part.is_cached(len, now, &mut self.cached) {
+            if is_local && transport.seals() {
+                // TLS keeps what is sealed until it has left, so nothing is kept here.
+                self.piece = Vec::new();
+                match transport.poll_flush(cx) {
+                    Poll::Ready(Ok(())) => {}
+                    failed => break failed.map_ok(|()| 0),
+                }
+                let mut scratch = scratch.0.borrow_mut();
+                let room = scratch.len().min(len).min(PIECE);
+                if nowait::read(&part.file, &mut scratch[..room], part.at).is_ok() {
+                    break transport.poll_write_piece(cx, &scratch[..room]);
+                }
+            } else if is_local && !self.cannot_send && part.is_cached(len, now, &mut self.cached) {
                 match transport.poll_send_file(cx, &part.file, part.at, len) {
                     Poll::Ready(Ok(0)) => break Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
                     Poll::Ready(Err(error)) if cannot_send(&error) => self.cannot_send = true,
@@ -201,10 +221,12 @@ impl Sending {
                 }
             }
             let len = part.left.min(PIECE);
-            self.piece.resize(len, 0);
-            self.written = 0;
-            if is_local && nowait::read(&part.file, &mut self.piece, part.at).is_ok() {
-                continue;
+            if is_local && !transport.seals() {
+                self.piece.resize(len, 0);
+                self.written = 0;
+                if nowait::read(&part.file, &mut self.piece, part.at).is_ok() {
+                    continue;
+                }
             }
             self.piece = Vec::new();
             let (file, at) = (Arc::clone(&part.file), part.at);

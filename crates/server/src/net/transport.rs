@@ -102,6 +102,11 @@ impl Transport {
         }
     }
 
+    /// Whether what is written is sealed, which makes a copy of it.
+    pub(crate) fn seals(&self) -> bool {
+        matches!(self.channel, Channel::Tls(_))
+    }
+
     fn socket(&self) -> Option<&Socket> {
         match &self.channel {
             Channel::Plain(socket) => Some(socket),
@@ -177,6 +182,14 @@ impl Transport {
             Channel::Tls(tls) => tls.poll_write_vectored(cx, buffers),
             Channel::Within => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
             Channel::Tunnel(tunnel) => tunnel.poll_write_vectored(cx, buffers),
+        }
+    }
+
+    /// As [`poll_write_vectored`](Self::poll_write_vectored), of a piece that may take as much memory again over TLS, which takes all of it.
+    pub(crate) fn poll_write_piece(&mut self, cx: &mut Context<'_>, piece: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.channel {
+            Channel::Tls(tls) => tls.poll_write_piece(cx, piece),
+            _ => self.poll_write_vectored(cx, &[io::IoSlice::new(piece)]),
         }
     }
 

@@ -35,6 +35,16 @@ pub(crate) struct Upgraded {
     pub(crate) is_ending: bool,
 }
 
+/// Bytes of the smallest frames that the largest message may come in: Autobahn's. An empty frame costs what a message of its own would, so that
+/// this keeps a message from going on for ever, and no more.
+const FRAGMENT_BYTES: u64 = 64;
+
+/// Frames that a message may come in, where one may have so many bytes.
+fn most_fragments(message_bytes: u64) -> u32 {
+    let most = u32::try_from(message_bytes / FRAGMENT_BYTES).unwrap_or(u32::MAX);
+    most.max(DecoderLimits::default().fragments)
+}
+
 /// Starts an open WebSocket on what its connection has left. In a task of its own: the one that held hyper is large, and a
 /// WebSocket lives long. Whatever could wake that one would keep its memory; with the connection its wakers go.
 pub(crate) fn spawn(sockets: &Rc<WebSockets>, id: SocketId, upgraded: Upgraded) {
@@ -46,8 +56,8 @@ pub(crate) fn spawn(sockets: &Rc<WebSockets>, id: SocketId, upgraded: Upgraded) 
         // Its listener is stopping: the WebSockets it had have been told already.
         mailbox.close(CloseCode::GOING_AWAY.get(), b"");
     }
-    let limits =
-        DecoderLimits { message: sockets.shared.peers.limits.message_bytes, ..DecoderLimits::default() };
+    let message = sockets.shared.peers.limits.message_bytes;
+    let limits = DecoderLimits { message, fragments: most_fragments(message) };
     let decoder = match &mailbox.compression {
         Some(compression) => compression.decoder(limits),
         None => Decoder::new(Role::Server, limits),

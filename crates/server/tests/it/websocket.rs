@@ -160,6 +160,29 @@ fn a_breach_of_the_protocol_is_closed_with_its_code() {
 }
 
 #[test]
+fn a_message_comes_in_as_many_frames_as_its_bytes_may_need() {
+    // One for each 64 bytes of the largest message.
+    const MOST: usize = (1 << 20) / 64;
+    let app = App::new(Limits { message_bytes: 1 << 20, ..Limits::default() }, hello);
+    for (frames, is_taken) in [(MOST, true), (MOST + 1, false)] {
+        let mut client = app.connect();
+        client.upgrade(b"");
+        let mut bytes = masked(0x02, b"a");
+        for _ in 2..frames {
+            bytes.extend(masked(0x00, b""));
+        }
+        bytes.extend(masked(0x80, b"b"));
+        client.send(bytes);
+        let (opcode, payload) = client.frame().unwrap();
+        if is_taken {
+            assert_eq!((opcode, payload), (2, b"ab".to_vec()));
+        } else {
+            assert_eq!((opcode, &payload[..2]), (8, &1008u16.to_be_bytes()[..]));
+        }
+    }
+}
+
+#[test]
 fn every_accepted_websocket_is_closed_once_however_it_ended() {
     let app = App::new(Limits::default(), hello);
     // A FIN without a close frame, a close without a code, and a close by the application.

@@ -210,6 +210,15 @@ impl TlsStream {
         }
     }
 
+    /// Seals a piece as a whole when what was before it has left, so that its records leave in one system call, and sends what the socket
+    /// takes of it.
+    pub(crate) fn poll_write_piece(&mut self, cx: &mut Context<'_>, piece: &[u8]) -> Poll<io::Result<usize>> {
+        self.tls.set_buffer_limit(None);
+        let written = self.poll_write_vectored(cx, &[IoSlice::new(piece)]);
+        self.tls.set_buffer_limit(Some(WRITE_BYTES));
+        written
+    }
+
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut Waiting { socket: &mut self.socket, cx }) {
