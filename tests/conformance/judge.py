@@ -6,8 +6,9 @@ from pathlib import Path
 EXPECTED = Path(__file__).resolve().parent / "expected.json"
 
 
-def complaints(index: Path, size: str) -> tuple[int, list[str]]:
-    """How many cases were run, and what is not as expected."""
+def complaints(index: Path, size: str, is_application: bool) -> tuple[int, list[str]]:
+    """How many cases were run, and what is not as expected. An application answers on a thread of its own: a breach of the protocol right
+    behind a message may end the connection before the message's echo."""
     expected = json.loads(EXPECTED.read_text(encoding="utf-8"))
     agents = json.loads(index.read_text(encoding="utf-8"))
     if len(agents) != 1:
@@ -19,7 +20,7 @@ def complaints(index: Path, size: str) -> tuple[int, list[str]]:
         allowed = {"OK"}
         if case in expected["informational"]:
             allowed = {"INFORMATIONAL"}
-        if case in expected["non_strict_allowed"]:
+        if case in expected["non_strict_allowed"] or (is_application and case in expected["non_strict_behind_an_application"]):
             allowed = {"OK", "NON-STRICT"}
         if behaviour not in allowed or close not in ("OK", "INFORMATIONAL"):
             wrong.append(f"{case}: {behaviour}, close {close}")

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Our WebSocket crate under Autobahn's cases, and what they find against expected.json.
+"""Our WebSockets under Autobahn's cases, and what they find against expected.json.
 
-  run.py server|client|both [full|short]
+  run.py server|client|tls|h2|all [full|short]
 
-server: our server under Autobahn's fuzzing client; client: ours under its fuzzing server. short leaves out sections 12 and
-13 (compression), which take most of the time. Environment: CARGO_FLAGS (other than --release), CONFORMANCE_OUT (default
+server: our WebSocket crate's server under Autobahn's fuzzing client; client: its client under Autobahn's fuzzing server; tls and h2: our HTTP server
+under the fuzzing client, over TLS and within HTTP/2 (RFC 8441), which Autobahn does not speak: a bridge of ours carries the bytes
+(crates/client/examples/websocket_bridge.rs). short leaves out sections 12 and 13 (compression), which take most of the time. Environment: CARGO_FLAGS (other than --release), CONFORMANCE_OUT (default
 .local/conformance), CONFORMANCE_DRIVER (another program than the suite), what install.py and suite/__main__.py name.
 Exit status: 0 as expected, 1 not, 2 wrong arguments.
 """
@@ -14,14 +15,17 @@ import os
 import selectors
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import install
 import judge
 
 ROOT = Path(__file__).resolve().parents[2]
+ROLES = ("server", "client", "tls", "h2")
 LEFT_OUT = {"full": "", "short": "12 13"}
 # How long our server has to start, and how long past its own limit the suite has to end.
 START_LIMIT_S, GRACE_S = 20.0, 60.0
@@ -33,7 +37,7 @@ class RunError(Exception):
 
 def main() -> int:
     arguments = sys.argv[1:]
-    if len(arguments) not in (1, 2) or arguments[0] not in ("server", "client", "both"):
+    if len(arguments) not in (1, 2) or arguments[0] not in (*ROLES, "all"):
         print(__doc__, file=sys.stderr)
         return 2
     size = (arguments + ["full"])[1]
@@ -45,10 +49,9 @@ def main() -> int:
         if not driver[0]:
             install.install()
             driver = ["nice", "-n", "10", *install.command()]
-        roles = {"server": play_server, "client": play_client}
-        chosen = [roles[arguments[0]]] if arguments[0] in roles else list(roles.values())
-        # Both are played, also where the first is not as expected.
-        return max([role(driver, size) for role in chosen])
+        chosen = ROLES if arguments[0] == "all" else (arguments[0],)
+        # All are played, also where the first is not as expected.
+        return max([PLAYS[role](driver, size) for role in chosen])
     except (RunError, install.InstallError) as error:
         print(f"conformance: {error}", file=sys.stderr)
         return 1
@@ -61,6 +64,20 @@ def play_server(driver: list[str], size: str) -> int:
 
 def play_client(driver: list[str], size: str) -> int:
     return play("client", [*driver, "server", "*", LEFT_OUT[size], "--", example("autobahn_client")], size)
+
+
+def play_bridged(way: str, driver: list[str], size: str) -> int:
+    """Plays our HTTP server over TLS; `way` is how, for the bridge."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = example("https_server", package="rookery-server")
+        bridge = example("websocket_bridge", package="rookery-client")
+        with serving([server, "127.0.0.1:0", folder]) as address:
+            [certificate] = Path(folder).glob("*.pem")
+            with serving([bridge, way, address, str(certificate)]) as url:
+                return play(way, [*driver, "client", url, "*", LEFT_OUT[size]], size)
+
+
+PLAYS = {"server": play_server, "client": play_client, "tls": partial(play_bridged, "tls"), "h2": partial(play_bridged, "h2")}
 
 
 def play(role: str, line: list[str], size: str) -> int:
@@ -85,7 +102,7 @@ def play(role: str, line: list[str], size: str) -> int:
         end = "\n".join(summary.read_text(encoding="utf-8", errors="replace").splitlines()[-20:])
         found = "an index" if index.is_file() else "no index"
         raise RunError(f"{end}\nthe driver ended with status {status} and {found}; AB_VERBOSE=1 shows each case: {line}")
-    count, wrong = judge.complaints(index, size)
+    count, wrong = judge.complaints(index, size, is_application=role in ("tls", "h2"))
     for text in wrong:
         print(f"judge: {text}")
     print(f"judge: {role}: {count} cases, {len(wrong)} not as expected ({index})", flush=True)

@@ -1,5 +1,5 @@
-//! Answers every request over HTTPS, by HTTP/2 or HTTP/1.1, with a certificate that is made for it. tests/conformance/h2spec.py plays
-//! h2spec against it.
+//! Answers every request over HTTPS, by HTTP/2 or HTTP/1.1, with a certificate that is made for it, and echoes the messages of WebSockets over
+//! both. What tests/conformance plays against the server meets this one.
 //!
 //! ```sh
 //! cargo run --release -p rookery-server --example https_server -- 127.0.0.1:8443 /tmp/certificate
@@ -8,15 +8,42 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rookery_exchange::Exchange;
+use rookery_exchange::{AppWaker, Command, Compression, Event, Exchange};
 use rookery_server::tls::{CertificatePair, DevelopmentCertificate, Pem, Tls, TlsSettings};
 use rookery_server::{Config, Server, Site};
+
+/// The application is a thread that waits for the link.
+struct NoWaker;
+
+impl AppWaker for NoWaker {
+    fn wake(&self) {}
+}
+
+/// Messages are compressed for whoever offers it.
+const COMPRESSION: Compression = Compression { level: 6, threshold: 0, keeps_window: true };
 
 fn hello(exchange: &mut Exchange) {
     exchange.begin_reply(200);
     // A name and a value of this file's are valid.
     let _ = exchange.push_reply_header(b"Content-Type", b"text/plain");
     exchange.set_reply_body(b"Hello, World!");
+}
+
+fn answer(event: Event) -> Option<Command> {
+    match event {
+        Event::Request(mut exchange) => {
+            if exchange.is_upgrade() {
+                exchange.begin_reply(101);
+                exchange.reply_mut().set_compression(COMPRESSION);
+            } else {
+                hello(&mut exchange);
+            }
+            Some(Command::Respond(exchange))
+        }
+        Event::Head(exchange) => Some(Command::Proceed(exchange)),
+        Event::Message { socket, kind, payload, .. } => Some(Command::Send { socket, kind, payload }),
+        _ => None,
+    }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,12 +55,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pem = Pem::File(certificate.file);
     let pairs = vec![CertificatePair { certificate: pem.clone(), key: pem }];
     let tls = Tls::new(TlsSettings { pairs, ..TlsSettings::default() }, |text| eprintln!("{text}"))?;
-    let server = Server::answering(Config::default(), hello);
+    let server = Server::new(Config::default(), Box::new(NoWaker));
     let listener = server.listen_tcp(address.parse()?, Site { tls: Some(tls), ..Site::default() })?;
     if let Some(address) = listener.local_addr() {
         println!("listening on {address}");
     }
     loop {
-        std::thread::sleep(Duration::from_secs(3600));
+        server.link().wait(Duration::from_secs(1));
+        while let Some(event) = server.link().next() {
+            if let Some(command) = answer(event) {
+                server.link().send(command);
+            }
+        }
     }
 }
