@@ -46,6 +46,7 @@ pub use net::descriptor::CloseInChild;
 pub use net::literal::literal_address;
 pub use net::proxies::{NotAProxy, Proxies};
 pub use net::proxy_header;
+pub use net::unix_stream::UnixStream;
 pub use observe::access_log;
 pub use rejection::Rejection;
 pub use rookery_websocket::protocol::handshake::OriginPolicy;

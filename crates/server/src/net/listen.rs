@@ -14,6 +14,7 @@ use super::socket::Socket;
 use super::tls::store::Tls;
 use super::tls::stream::TlsStream;
 use super::transport::{Channel, Transport};
+use super::unix_stream::UnixStream;
 
 /// Connections that wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -127,7 +128,7 @@ impl Arrival {
                 socket.set_nonblocking(true)?;
                 let socket = std::os::unix::net::UnixStream::from(descriptor::lift(OwnedFd::from(socket)));
                 let close_in_child = CloseInChild::new(&socket);
-                (Socket::Unix(tokio::net::UnixStream::from_std(socket)?), close_in_child, Ends::default())
+                (Socket::Unix(UnixStream::new(socket)?), close_in_child, Ends::default())
             }
         };
         let channel = match tls {

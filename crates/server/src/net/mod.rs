@@ -10,3 +10,4 @@ mod socket;
 pub(crate) mod tls;
 pub(crate) mod transport;
 pub(crate) mod unix;
+pub(crate) mod unix_stream;

@@ -8,7 +8,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
+
+use super::unix_stream::UnixStream;
 
 /// Bytes of a stream that the system takes before it has sent those before: more would count as written long before they
 /// leave.
@@ -76,9 +78,7 @@ impl Socket {
             })?;
             let sent = match self {
                 Socket::Tcp(socket) => socket.try_io(Interest::WRITABLE, || send_file(socket, file, at, len)),
-                Socket::Unix(socket) => {
-                    socket.try_io(Interest::WRITABLE, || send_file(socket, file, at, len))
-                }
+                Socket::Unix(socket) => socket.try_write_by(|| send_file(socket, file, at, len)),
             };
             match sent {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
@@ -102,7 +102,7 @@ impl Socket {
         // What it says is in the socket's readiness.
         let _ = match self {
             Socket::Tcp(socket) => socket.try_io(Interest::WRITABLE, ask),
-            Socket::Unix(socket) => socket.try_io(Interest::WRITABLE, ask),
+            Socket::Unix(socket) => socket.try_write_by(ask),
         };
     }
 
@@ -121,7 +121,7 @@ impl Socket {
         };
         match self {
             Socket::Tcp(socket) => socket.try_io(Interest::READABLE, peek),
-            Socket::Unix(socket) => socket.try_io(Interest::READABLE, peek),
+            Socket::Unix(socket) => socket.try_read_by(peek),
         }
     }
 
@@ -175,7 +175,7 @@ impl Socket {
         };
         match self {
             Socket::Tcp(socket) => socket.try_io(Interest::READABLE, receive),
-            Socket::Unix(socket) => socket.try_io(Interest::READABLE, receive),
+            Socket::Unix(socket) => socket.try_read_by(receive),
         }
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Builder, SendRequest};
-use tokio::net::UnixStream;
+use rookery_server::UnixStream;
 
 use super::io::Io;
 use super::request_body::RequestBody;
@@ -54,8 +54,10 @@ pub(super) async fn connection(worker: &Worker) -> Result<Connection, Failure> {
 }
 
 async fn open(worker: &Worker) -> Result<(Connection, http1::Connection<Io, RequestBody>), Failure> {
-    let connecting = tokio::time::timeout(CONNECT_TIME, UnixStream::connect(&worker.member.socket));
-    let socket = connecting.await.map_err(|_| Failure::Unsent)?.map_err(|_| Failure::Unsent)?;
+    let connecting = tokio::net::UnixStream::connect(&worker.member.socket);
+    let connected = tokio::time::timeout(CONNECT_TIME, connecting).await.map_err(|_| Failure::Unsent)?;
+    let socket = connected.and_then(tokio::net::UnixStream::into_std).and_then(UnixStream::new);
+    let socket = socket.map_err(|_| Failure::Unsent)?;
     let mut builder = Builder::new();
     builder.max_headers(HEAD_LINES).max_buf_size(HEAD_BYTES);
     builder.handshake(Io(socket)).await.map_err(|_| Failure::Unsent)

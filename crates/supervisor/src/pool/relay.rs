@@ -10,9 +10,9 @@ use bytes::Bytes;
 use http::{HeaderValue, Response};
 use hyper::body::Incoming;
 use rookery_exchange::{Backlog, Command, Exchange, MessageKind, Payload, SocketId};
+use rookery_server::UnixStream;
 use rookery_websocket::protocol::{CloseCode, DecoderLimits};
 use rookery_websocket::{Config, Kind, Outgoing, Parts, Reader, Sender};
-use tokio::net::UnixStream;
 use tokio::sync::Notify;
 
 use super::reply::write_headers;

@@ -17,13 +17,15 @@ use super::reply::Outlet;
 use super::sticky::{self, Asks, Keys, Named, Sticky, Way};
 use super::worker::Worker;
 use crate::counts::Counts;
-use crate::roster::{Roster, Standing};
+use crate::roster::Roster;
 
-/// How often it is looked whether an R has become idle, while requests wait: what tells it otherwise is its reply.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// How often it is looked whether an R has become idle, while requests wait: what tells it otherwise is its reply. So a look finds one
+/// only where R waits for a promise, or did something of its own; while looks find nothing they become rarer, up to
+/// [`LOOK_SELDOM`].
+const LOOK_OFTEN: Duration = Duration::from_millis(1);
 
-/// The same while there is no worker that could become so.
-const LOOK_SELDOM: Duration = Duration::from_millis(50);
+/// The same where there is no worker that could become so. Each look arms a timer, which wakes the thread.
+const LOOK_SELDOM: Duration = Duration::from_millis(16);
 
 /// Message buffers that are kept.
 const KEPT_BUFFERS: usize = 64;
@@ -44,6 +46,9 @@ pub(super) struct State {
     workers: RefCell<Vec<Rc<Worker>>>,
     choices: Cell<u64>,
     is_looking: Cell<bool>,
+    look_in: Cell<Duration>,
+    /// Requests that have been given to workers.
+    pub(super) given: Cell<u64>,
     relays: RefCell<HashMap<SocketId, Rc<Relay>>>,
     outlets: RefCell<HashMap<StreamId, Rc<Outlet>>>,
     /// Told when a worker has ended.
@@ -78,6 +83,8 @@ impl State {
             workers: RefCell::default(),
             choices: Cell::new(0),
             is_looking: Cell::new(false),
+            look_in: Cell::new(LOOK_OFTEN),
+            given: Cell::new(0),
             relays: RefCell::default(),
             outlets: RefCell::default(),
             deaths: tokio::sync::Notify::new(),
@@ -307,13 +314,15 @@ impl State {
         if self.is_looking.replace(true) {
             return;
         }
-        let has_any = self.workers.borrow().iter().any(|it| it.member.standing() == Standing::Ready);
-        let pause = if has_any { LOOK_EVERY } else { LOOK_SELDOM };
         let state = Rc::clone(self);
         tokio::task::spawn_local(async move {
+            let pause = state.look_in.get();
             tokio::time::sleep(pause).await;
             state.is_looking.set(false);
+            let given = state.given.get();
             state.assign();
+            let has_found = state.given.get() != given;
+            state.look_in.set(if has_found { LOOK_OFTEN } else { LOOK_SELDOM.min(pause * 2) });
         });
     }
 

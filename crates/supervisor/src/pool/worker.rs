@@ -18,6 +18,15 @@ use crate::roster::{Member, Standing};
 /// takes some tens of microseconds, and no more of them wait behind a slow one than can be helped.
 const AHEAD: Duration = Duration::from_millis(1);
 
+/// Up to which mean it has one ahead in any case: the time that a hand-over takes is a tenth of it or more, and an R that sleeps
+/// after each request is put by the system where it last was, though another processor is idle. One that takes longer is given the
+/// next when its reply has come: so that its end costs one request and never two.
+const ONE_AHEAD: Duration = Duration::from_millis(2);
+
+/// Times its mean that R may be at its request, for the next to be put behind it: a slow one among quick ones holds nobody up who comes
+/// later.
+const SLOW: u32 = 4;
+
 /// Connections that are kept for the next requests: more are needed only for replies that take long.
 const KEPT_CONNECTIONS: usize = 64;
 
@@ -90,10 +99,13 @@ impl Worker {
         }
         let board = &self.member.board;
         let waiting = unanswered.iter().filter(|ticket| !board.has_begun(**ticket)).count();
-        let is_idle = board.read().is_idle(now());
+        let read = board.read();
+        let is_idle = read.is_idle(now());
         // R has begun all that it was sent, and waits for their promises; or it has just answered, and will wait.
         let is_free = waiting == 0 && (is_idle || self.has_just_answered(unanswered.len()));
-        (is_free || waiting < self.ahead().max(limits.ahead)).then(|| Preference {
+        let is_slow = !is_idle && read.lasts(now()) > self.pace.get().mean * SLOW;
+        let ahead = if is_slow { 0 } else { self.ahead() };
+        (is_free || waiting < ahead.max(limits.ahead)).then(|| Preference {
             is_busy: !is_idle,
             unanswered: unanswered.len(),
             chosen: self.chosen.get(),
@@ -117,7 +129,9 @@ impl Worker {
     }
 
     fn ahead(&self) -> usize {
-        (AHEAD.as_nanos() / self.pace.get().mean.as_nanos().max(1)) as usize
+        let mean = self.pace.get().mean;
+        let work = (AHEAD.as_nanos() / mean.as_nanos().max(1)) as usize;
+        work.max(usize::from(mean <= ONE_AHEAD))
     }
 
     // ---- requests ----

@@ -1,0 +1,217 @@
+//! A connected Unix socket that is told of room only when it waits for it.
+//!
+//! The system tells whoever waits for room on a Unix socket each time that the peer has read, though there was room before (TCP tells
+//! only who was refused). Between a supervisor and its workers that is a thread woken for nothing on each side of each request.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream as Plain;
+use std::pin::Pin;
+use std::sync::OnceLock;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+
+/// See the module.
+#[derive(Debug)]
+pub struct UnixStream {
+    socket: AsyncFd<Plain>,
+    /// Of the same socket, from the first time on that it had no room.
+    room: OnceLock<AsyncFd<OwnedFd>>,
+}
+
+impl UnixStream {
+    /// Takes a connected socket that does not block.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(socket: Plain) -> io::Result<UnixStream> {
+        // SAFETY: a socket's descriptor stays the same for as long as it lives.
+        let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
+        Ok(UnixStream { socket, room: OnceLock::new() })
+    }
+
+    pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut guard = ready!(self.socket.poll_read_ready(cx))?;
+        guard.retain_ready();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Waits until a write may be tried.
+    pub(crate) fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(room) = self.room.get() else { return Poll::Ready(Ok(())) };
+        let mut guard = ready!(room.poll_write_ready(cx))?;
+        guard.retain_ready();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads in another way; what it says of having to wait is believed.
+    pub(crate) fn try_read_by<T>(&self, read: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        self.socket.try_io(Interest::READABLE, |_| read())
+    }
+
+    /// Writes in another way; what it says of having to wait is believed, and then the socket is told of room.
+    pub(crate) fn try_write_by<T>(&self, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        if let Some(room) = self.room.get() {
+            return room.try_io(Interest::WRITABLE, |_| write());
+        }
+        let written = write();
+        if written.as_ref().is_err_and(is_waiting) {
+            let same = OwnedFd::from(self.socket.get_ref().try_clone()?);
+            // SAFETY: a descriptor that is owned stays the same for as long as its owner lives.
+            let room = unsafe { AsyncFd::register_with_interest(same, Interest::WRITABLE) }?;
+            // Only this thread sets it.
+            let _ = self.room.set(room);
+        }
+        written
+    }
+
+    pub(crate) fn try_write_vectored(&self, buffers: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.try_write_by(|| io::Write::write_vectored(&mut self.socket.get_ref(), buffers))
+    }
+
+    fn poll_write_by<T>(
+        &self,
+        cx: &mut Context<'_>,
+        mut write: impl FnMut() -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
+        loop {
+            match self.try_write_by(&mut write) {
+                Err(error) if is_waiting(&error) => ready!(self.poll_write_ready(cx))?,
+                written => return Poll::Ready(written),
+            }
+        }
+    }
+}
+
+fn is_waiting(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+}
+
+impl AsRawFd for UnixStream {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl std::os::fd::AsFd for UnixStream {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.socket.get_ref().as_fd()
+    }
+}
+
+impl AsyncRead for UnixStream {
+    /// A read that does not fill `buffer` leaves the socket known to be empty, without asking again.
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let mut guard = ready!(self.socket.poll_read_ready(cx))?;
+            // SAFETY: it is only written to, by the system.
+            let unfilled = unsafe { buffer.unfilled_mut() };
+            let (start, len) = (unfilled.as_mut_ptr().cast(), unfilled.len());
+            // SAFETY: the socket is open, and there are `len` bytes to write to.
+            let n = unsafe { libc::recv(self.socket.as_raw_fd(), start, len, libc::MSG_DONTWAIT) };
+            let Ok(n) = usize::try_from(n) else {
+                let error = io::Error::last_os_error();
+                match error.kind() {
+                    io::ErrorKind::WouldBlock => guard.clear_ready(),
+                    io::ErrorKind::Interrupted => {}
+                    _ => return Poll::Ready(Err(error)),
+                }
+                continue;
+            };
+            // What comes after this is told again; an end has been told for good.
+            if 0 < n && n < len {
+                guard.clear_ready();
+            }
+            // SAFETY: the system has written them.
+            unsafe { buffer.assume_init(n) };
+            buffer.advance(n);
+            return Poll::Ready(Ok(()));
+        }
+    }
+}
+
+impl AsyncWrite for UnixStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_by(cx, || io::Write::write(&mut self.socket.get_ref(), bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_by(cx, || io::Write::write_vectored(&mut self.socket.get_ref(), buffers))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.socket.get_ref().shutdown(std::net::Shutdown::Write))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    fn pair() -> (UnixStream, UnixStream) {
+        let (a, b) = Plain::pair().unwrap();
+        a.set_nonblocking(true).unwrap();
+        b.set_nonblocking(true).unwrap();
+        (UnixStream::new(a).unwrap(), UnixStream::new(b).unwrap())
+    }
+
+    #[tokio::test]
+    async fn what_is_written_is_read_whatever_room_there_is() {
+        let (mut a, mut b) = pair();
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+        let expected = bytes.clone();
+        let writing = tokio::spawn(async move {
+            a.write_all(&bytes[..10]).await.unwrap();
+            assert!(a.room.get().is_none(), "nothing had to wait");
+            a.write_all(&bytes[10..]).await.unwrap();
+            assert!(a.room.get().is_some());
+            a.shutdown().await.unwrap();
+            // Kept: what the other side says comes after its end.
+            let mut last = [0; 4];
+            a.read_exact(&mut last).await.unwrap();
+            (last, a.read(&mut [0; 4]).await.unwrap())
+        });
+        let mut read = Vec::new();
+        b.read_to_end(&mut read).await.unwrap();
+        assert!(read == expected);
+        b.write_all(b"last").await.unwrap();
+        drop(b);
+        assert_eq!(writing.await.unwrap(), (*b"last", 0));
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_room_hears_of_the_end() {
+        let (mut a, b) = pair();
+        let writing = tokio::spawn(async move {
+            let piece = vec![0; 1 << 20];
+            loop {
+                if let Err(error) = a.write_all(&piece).await {
+                    return error.kind();
+                }
+            }
+        });
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        drop(b);
+        assert!(matches!(writing.await.unwrap(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset));
+    }
+}
