@@ -58,7 +58,8 @@ bench: setup-bench install ## measure every claim beside its peers, those that a
 	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/run.py $(if $(GROUP),--group $(GROUP)) $(if $(QUICK),--quick) \
 	  $(if $(GOALS),--goals)
 
-soak: setup-soak install ## uploads, WebSockets, slow peers and kills for SECONDS (default 600), and then what is left of them
+soak: setup-soak setup-test install ## uploads, WebSockets, slow peers and kills for SECONDS (default 600), and what is left of them; 1,000 sessions of several Rs
+	@ROOKERY_SESSIONS=1000 ROOKERY_RELOADS=20 node --test tests/browser/sticky.test.mjs
 	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/soak/run.py $(or $(SECONDS),600)
 
 fuzz: ## run each fuzz target for SECONDS_EACH seconds (default 30); needs the nightly toolchain

@@ -63,11 +63,11 @@ detect_file <- function(file) {
     return(detect_server_yml(file))
   }
   if (extension %in% c("rmd", "qmd")) {
-    if (extension == "qmd" && is_shiny_document(file)) {
-      abort_unknown(file, "a Quarto document with `server: shiny` is run by `quarto serve`, which starts its own R")
-    }
     if (!is_shiny_document(file)) {
-      abort_unknown(file, "its front matter has no `runtime: shiny`")
+      abort_unknown(file, if (extension == "qmd") "its front matter has no `server: shiny`" else "its front matter has no `runtime: shiny`")
+    }
+    if (extension == "qmd") {
+      return(new_target("quarto", file, dir, paste0("Quarto document with Shiny (", name, ")")))
     }
     return(new_target("rmarkdown", file, dir, paste0("R Markdown document with Shiny (", name, ")")))
   }
@@ -201,7 +201,7 @@ detect_object <- function(object) {
 what_is_served <- c(
   "a folder with _server.yml (with `engine:`, such as plumber2), app.R, server.R, entrypoint.R, plumber.R, or one R Markdown document",
   "a .R file with plumber's annotations, with a call of shinyApp(), or whose last value is an app",
-  "an .Rmd file with `runtime: shiny`",
+  "an .Rmd file with `runtime: shiny`, a .qmd file with `server: shiny`",
   "a site: a folder with index.html and no R file",
   "an app object of Shiny, plumber, plumber2, fiery or ambiorix, a function of the request, or a list with `call`"
 )

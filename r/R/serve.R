@@ -8,7 +8,7 @@
 #' \describe{
 #'   \item{A folder}{with `_server.yml` (its `engine` is the package that runs it, such as plumber2), `app.R` or
 #'     `server.R` (Shiny), `entrypoint.R` or `plumber.R` (plumber), or one R Markdown document with
-#'     `runtime: shiny`; or a site: one with `index.html` and no R file, whose files are served.}
+#'     `runtime: shiny`, or one of Quarto with `server: shiny`; or a site: one with `index.html` and no R file, whose files are served.}
 #'   \item{A file}{of one of these kinds, or any `.R` file that ends with one of the following objects, or that calls
 #'     [runServer()] itself on the port in the environment variable `PORT`, or `$start()` of an ambiorix app, which is
 #'     told host and port.}
@@ -176,7 +176,7 @@ serve_here <- function(found, object, address, dots, log, settings = list()) {
     keep <- options(keep.source = TRUE)
     on.exit(options(keep), add = TRUE)
   }
-  if (found$kind %in% c("shiny", "plumber", "fiery", "ambiorix", "rmarkdown", "engine")) {
+  if (found$kind %in% c("shiny", "plumber", "fiery", "ambiorix", "rmarkdown", "quarto", "engine")) {
     use_compat(quiet = TRUE)
     check_installed(found)
   }
@@ -208,6 +208,7 @@ run_target <- function(found, object, address, dots) {
     shiny = run_shiny(object %||% found$path, address, dots),
     plumber = run_plumber(object %||% plumber::plumb(found$path), address, dots),
     rmarkdown = run_rmarkdown(found$path, address, dots),
+    quarto = run_quarto(found$path, address, dots),
     engine = run_engine(found, address, dots),
     fiery = run_fiery(object, address, dots),
     ambiorix = run_ambiorix(object, address, dots),
@@ -232,17 +233,6 @@ run_app <- function(app, address, dots) {
   on.exit(stopServer(server))
   service(0)
   NULL
-}
-
-run_shiny <- function(app, address, dots) {
-  defaults <- list(appDir = app, launch.browser = FALSE, quiet = TRUE)
-  where <- if (is.null(address$socket)) {
-    list(host = address$host, port = address$port)
-  } else {
-    # What Shiny takes for a socket: its path, with the umask as an attribute, and an error without one.
-    list(port = structure(address$socket, mask = as.integer(Sys.umask(NA))))
-  }
-  do.call(shiny::runApp, with_defaults(dots, c(defaults, where)))
 }
 
 run_plumber <- function(router, address, dots) {
@@ -310,18 +300,6 @@ chosen_port <- function(address) {
   if (address$port == 0) randomPort(host = address$host) else address$port
 }
 
-run_rmarkdown <- function(file, address, dots) {
-  if (!is.null(address$socket)) {
-    abort_serve("An R Markdown document is served on a port only.", "rookery_bad_address")
-  }
-  shiny_args <- with_defaults(
-    as.list(dots$shiny_args),
-    list(host = address$host, port = address$port, launch.browser = FALSE, quiet = TRUE)
-  )
-  dots$shiny_args <- NULL
-  do.call(rmarkdown::run, c(list(file = file, shiny_args = shiny_args), dots))
-}
-
 run_engine <- function(found, address, dots) {
   if (!is.null(address$socket)) {
     abort_serve("A `_server.yml` is served on a port only: its engine is given a host and a port.", "rookery_bad_address")
@@ -365,7 +343,8 @@ run_script <- function(script, address, dots) {
 }
 
 check_installed <- function(found) {
-  package <- switch(found$kind, engine = found$engine, found$kind)
+  if (found$kind == "quarto") check_quarto(found$path)
+  package <- switch(found$kind, engine = found$engine, quarto = "rmarkdown", found$kind)
   if (!requireNamespace(package, quietly = TRUE)) {
     abort_serve(
       paste0(

@@ -1,9 +1,12 @@
 # Settings, and where each is given: as an argument, on the command line, in `_server.yml`, as an option, in the environment.
 
 setting_names <- c(
-  "error_detail", "request_id_header", "interrupt_requests", "spool_dir", "trusted_proxies", "proxy_protocol", "ws_origins", "ws_compression"
+  "error_detail", "request_id_header", "interrupt_requests", "spool_dir", "trusted_proxies", "proxy_protocol", "ws_origins", "ws_compression",
+  "reconnect"
 )
 setting_flags <- c("request_id_header", "interrupt_requests", "proxy_protocol")
+
+reconnect_ways <- c("app", "always", "never")
 
 #' Settings, and where they come from
 #'
@@ -30,6 +33,9 @@ setting_flags <- c("request_id_header", "interrupt_requests", "proxy_protocol")
 #' * `proxy_protocol`: whether each connection begins with the header of the PROXY protocol, see [tls_config()].
 #' * `ws_origins`, `ws_compression`: what `wsOrigins` and `wsCompression` are of an app without, see [startServer()]; in the environment hosts with
 #'   commas between them, and `TRUE` or `FALSE`.
+#' * `reconnect`: whether a page of Shiny begins a new session, with its inputs, when the R behind it has ended or the network has failed. `"app"`: if the
+#'   app says `session$allowReconnect(TRUE)`. `"always"`: unless it says `FALSE`; what the app kept for the session is lost, and buttons that were pressed before
+#'   are pressed for the new session as well. `"never"`. Heeded where [serve()] runs Shiny.
 #'
 #' @return A data frame of class `rookery_options` with `name`, `value` (as text) and `origin`.
 #' @examples
@@ -105,6 +111,10 @@ check_setting <- function(value, name, where) {
     if (!is.character(value) || length(value) != 1 || !value %in% known) wrong("\"none\", \"message\" or \"full\"")
     return(value)
   }
+  if (name == "reconnect") {
+    if (!is.character(value) || length(value) != 1 || !value %in% reconnect_ways) wrong("\"app\", \"always\" or \"never\"")
+    return(value)
+  }
   if (name %in% setting_flags) {
     flag <- flag_of(value)
     if (is.na(flag)) wrong("TRUE or FALSE")
@@ -149,6 +159,7 @@ default_setting <- function(name) {
     proxy_protocol = FALSE,
     ws_compression = FALSE,
     trusted_proxies = character(),
+    reconnect = "app",
     NULL
   )
 }

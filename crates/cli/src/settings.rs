@@ -106,6 +106,8 @@ pub(crate) struct Settings {
     pub(crate) limits: Vec<Limit>,
     pub(crate) interrupt_requests: bool,
     pub(crate) error_detail: Option<&'static str>,
+    /// Whether a page of Shiny begins a new session when its own has ended.
+    pub(crate) reconnect: Option<&'static str>,
     pub(crate) request_id_header: Option<bool>,
     pub(crate) spool_dir: Option<PathBuf>,
 }
@@ -234,6 +236,9 @@ impl Settings {
         }
         if let Some(detail) = self.error_detail {
             field("error_detail", detail.as_bytes());
+        }
+        if let Some(reconnect) = self.reconnect {
+            field("reconnect", reconnect.as_bytes());
         }
         if let Some(is_on) = self.request_id_header {
             field("request_id_header", if is_on { b"TRUE" } else { b"FALSE" });

@@ -68,6 +68,7 @@ pub(crate) fn serve(
             worker_options::Sticky::None => Sticky::None,
             worker_options::Sticky::Cookie => Sticky::Cookie,
         },
+        is_embedded: asked.is_embedded,
         compression: asked.settings.ws_compression.filter(|it| it.level > 0).map(|it| Compression {
             level: it.level,
             threshold: usize::try_from(it.threshold).unwrap_or(usize::MAX),

@@ -11,10 +11,12 @@ mod process;
 mod roster;
 mod status;
 mod supervise;
+mod worker_id;
 
-pub use pool::{CookieKeys, PoolLimits, Sticky, WrongKeys, pool, read_for_fuzzer};
+pub use pool::{CookieKeys, PoolLimits, Sticky, WrongKeys, pool, read_for_fuzzer, told_for_fuzzer};
 pub use process::{ADMIN_SOCKET, Exit, run_folders};
 pub use rookery_exchange::Compression;
 pub use roster::{Member, Roster, Standing};
 pub use status::{About, Status};
 pub use supervise::{Front, News, Outcome, Plan, Recycle, Request, Times, open_files, supervise};
+pub use worker_id::WorkerId;

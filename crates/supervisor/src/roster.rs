@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::counts::{Asked, Count, Counts, Gauge};
 use crate::status::Told;
+use crate::worker_id::WorkerId;
 
 /// Whether a worker is given requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct Member {
     pub slot: u32,
     /// Which start of all workers it is: no two have the same.
     pub epoch: u64,
+    /// What its sessions' URLs call it.
+    pub id: WorkerId,
     /// Where it listens.
     pub socket: PathBuf,
     /// What its R has done.
@@ -62,12 +65,13 @@ pub(crate) struct Load {
 
 impl Member {
     /// A worker that is ready.
-    pub fn new(slot: u32, epoch: u64, socket: PathBuf, board: Scoreboard) -> Arc<Member> {
+    pub fn new(slot: u32, epoch: u64, id: WorkerId, socket: PathBuf, board: Scoreboard) -> Arc<Member> {
         let standing = AtomicU8::new(Standing::Ready as u8);
         let [is_sticky, is_given_up] = [false, false].map(AtomicBool::new);
         Arc::new(Member {
             slot,
             epoch,
+            id,
             socket,
             board,
             standing,

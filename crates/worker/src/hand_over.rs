@@ -26,6 +26,7 @@ use crate::{system, variables};
 ///     worker: 0,
 ///     workers: 4,
 ///     generation: 0,
+///     id: "0123456789abcdef0123456789abcdef",
 /// };
 /// let mut command = Command::new("R");
 /// hand_over.apply(&mut command);
@@ -48,6 +49,8 @@ pub struct HandOver<'fd> {
     pub workers: u32,
     /// How often the application has been reloaded.
     pub generation: u64,
+    /// What its clients call it in URLs.
+    pub id: &'fd str,
 }
 
 impl HandOver<'_> {
@@ -64,6 +67,7 @@ impl HandOver<'_> {
         command.env(variables::WORKER, self.worker.to_string());
         command.env(variables::WORKERS, self.workers.to_string());
         command.env(variables::GENERATION, self.generation.to_string());
+        command.env(variables::WORKER_ID, self.id);
         let give = move || -> io::Result<()> {
             // Those that the supervisor was itself started with may not be set so.
             system::close_on_exec_from(3);

@@ -49,7 +49,9 @@ pub use inherited::{Inherited, InheritedError};
 pub use message::{MESSAGE_BYTES, MalformedMessage, Message};
 pub use scoreboard::Scoreboard;
 pub use ticket::{Held, Ticket, Tickets};
-pub use variables::{CONTROL_FD, DESCRIPTORS, GENERATION, LISTEN_FD, NAMES, SCOREBOARD_FD, WORKER, WORKERS};
+pub use variables::{
+    CONTROL_FD, DESCRIPTORS, GENERATION, LISTEN_FD, NAMES, SCOREBOARD_FD, WORKER, WORKER_ID, WORKERS,
+};
 
 /// How long a worker has to end by itself after the control channel has, or after [`Message::Stop`]: it drains for ten seconds at the
 /// most, and then its process is ended.

@@ -9,6 +9,9 @@ pub const WORKERS: &str = "ROOKERY_WORKERS";
 /// How often the supervisor has reloaded the application, from 0. For the application to read.
 pub const GENERATION: &str = "ROOKERY_GENERATION";
 
+/// What the worker's clients call it in URLs: no other start of a worker is called so. For Shiny to read.
+pub const WORKER_ID: &str = "ROOKERY_WORKER_ID";
+
 /// The descriptor of the Unix socket that the worker listens on.
 pub const LISTEN_FD: &str = "ROOKERY_LISTEN_FD";
 
@@ -22,4 +25,4 @@ pub const SCOREBOARD_FD: &str = "ROOKERY_SCOREBOARD_FD";
 pub const DESCRIPTORS: [&str; 3] = [LISTEN_FD, CONTROL_FD, SCOREBOARD_FD];
 
 /// All of them: what a supervisor removes from the environment that it was started with itself.
-pub const NAMES: [&str; 6] = [WORKER, WORKERS, GENERATION, LISTEN_FD, CONTROL_FD, SCOREBOARD_FD];
+pub const NAMES: [&str; 7] = [WORKER, WORKERS, GENERATION, WORKER_ID, LISTEN_FD, CONTROL_FD, SCOREBOARD_FD];

@@ -78,4 +78,28 @@ test_that("a page of Shiny comes back to its R", {
   expect_equal(as.vector(table(seen)), c(3L, 3L))
   expect_equal(it$get("/session/0123456789abcdef0123456789abcdef/download/x")$status_code, 404)
   expect_match(rawToChar(it$get()$headers), "rookery=[A-Za-z0-9_-]{48}; Path=/; HttpOnly; SameSite=Lax")
+  # Each page says which R has made it.
+  expect_match(rawToChar(it$get()$content), "data-worker=\"[0-9a-f]{32}\"")
+})
+
+test_that("documents of R Markdown are served by workers, and their pages know whose they are", {
+  skip_if_not_installed("rmarkdown")
+  skip_if_not(rmarkdown::pandoc_available(), "pandoc is not installed")
+  dir <- withr::local_tempdir()
+  writeLines(
+    c("---", "title: A document", "runtime: shiny", "output: html_document", "---", "", "```{r}", "textInput('a', 'b')", "```"),
+    file.path(dir, "doc.Rmd")
+  )
+  it <- local_cli("serve", file.path(dir, "doc.Rmd"), "--port", "0", "--no-log", "--workers", "2")
+  expect_serving(it)
+  expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr("Serving as worker", it$tell()))) == 2))
+  url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
+  ids <- vapply(1:4, function(at) {
+    page <- curl::curl_fetch_memory(url)
+    expect_equal(page$status_code, 200)
+    expect_match(rawToChar(page$headers), "rookery=[A-Za-z0-9_-]{48}; Path=/")
+    sub(".*rookery-shiny.js\" data-reconnect=\"app\" data-worker=\"([0-9a-f]{32})\".*", "\\1", rawToChar(page$content))
+  }, "")
+  expect_equal(as.vector(table(ids)), c(2L, 2L))
+  expect_true(all(nchar(ids) == 32))
 })

@@ -145,6 +145,11 @@ export class Server {
     });
   }
 
+  /** Sends a signal. */
+  tell(name) {
+    this.#child.kill(name);
+  }
+
   /** Sends a signal and waits for the end: `{ code, signal }`. */
   async signal(name) {
     this.#child.kill(name);

@@ -6,6 +6,7 @@ mod mistake;
 mod operations;
 mod serve;
 mod server;
+mod shiny;
 
 use std::ffi::OsString;
 

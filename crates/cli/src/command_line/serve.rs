@@ -7,7 +7,7 @@ use clap::Arg;
 use rookery_server::access_log::Format;
 
 use super::given::{Given, flag, path, text, wrong};
-use super::{https, operations, server};
+use super::{https, operations, server, shiny};
 use crate::address::Address;
 use crate::admin::AdminAt;
 use crate::failure::Failure;
@@ -27,6 +27,8 @@ pub(crate) struct Serve {
     pub(crate) workers: Option<Workers>,
     /// Where it answers those who look after it, besides the socket in its own folder.
     pub(crate) admin: Option<AdminAt>,
+    /// Whether pages may lie in those of other sites.
+    pub(crate) is_embedded: bool,
     pub(crate) log: LogTo,
     pub(crate) format: Format,
 }
@@ -41,6 +43,7 @@ pub(super) fn options() -> Vec<Arg> {
     listening
         .chain(between)
         .chain(logging)
+        .chain(shiny::options())
         .chain(worker_options::options())
         .chain(operations::options())
         .collect()
@@ -114,6 +117,7 @@ pub(super) fn read(given: &Given<'_>) -> Result<Serve, Failure> {
         port,
         tls,
         admin: operations::admin(given, workers.is_some())?,
+        is_embedded: shiny::is_embedded(given, workers.is_some())?,
         workers,
         settings: server::read(given)?,
         log,

@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::{Arg, ArgAction};
 
 use super::given::{Given, flag, path, text};
+use super::shiny;
 use crate::failure::Failure;
 use crate::limits::Limit;
 use crate::settings::{self, Settings};
@@ -53,6 +54,7 @@ pub(super) fn read(given: &Given<'_>) -> Result<Settings, Failure> {
         ws_compression: given.text("ws-compression").map(settings::compression).transpose()?,
         limits: given.texts("limit").map(|text| Limit::of(text)).collect::<Result<_, _>>()?,
         interrupt_requests: given.flag("interrupt-requests"),
+        reconnect: shiny::reconnect(given)?,
         error_detail: given.choice("error-detail", ["none", "message", "full"].map(|word| (word, word)))?,
         request_id_header: given.choice("request-id-header", [("on", true), ("off", false)])?,
         spool_dir: given.path("spool-dir")?.map(Path::to_path_buf),

@@ -134,7 +134,8 @@ impl Call<'_> {
     }
 
     async fn open(&self, exchange: &Exchange) -> Result<connection::Opened, Option<Failure>> {
-        let request = request::handshake(exchange, self.ticket, relay::key()).map_err(|_| None)?;
+        let request = request::handshake(exchange, self.ticket, relay::key(), self.worker.member.is_sticky())
+            .map_err(|_| None)?;
         let opening = connection::open_websocket(self.worker, request);
         if self.state.limits.gives_up {
             return Ok(self.unless_given_up(opening).await?);

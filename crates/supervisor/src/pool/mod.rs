@@ -56,6 +56,8 @@ pub struct PoolLimits {
     pub sticky: Sticky,
     /// What the cookies are signed with by which they do. Default: a key of its own.
     pub keys: Arc<CookieKeys>,
+    /// Whether pages may lie in those of other sites, over HTTPS: their cookie is sent there then. Default: not.
+    pub is_embedded: bool,
     /// How messages to clients are compressed, of those that take part; between us and workers they are not. Default: not at all.
     pub compression: Option<Compression>,
 }
@@ -72,6 +74,7 @@ impl Default for PoolLimits {
             gives_up: false,
             sticky: Sticky::Auto,
             keys: Arc::new(CookieKeys::random()),
+            is_embedded: false,
             compression: None,
         }
     }
@@ -94,6 +97,12 @@ pub fn read_for_fuzzer(cookies: &[u8]) -> (bool, Option<Vec<u8>>) {
         sticky::Keys::with(Arc::new(CookieKeys::random())).read(cookies).is_some(),
         sticky::without_ours(cookies),
     )
+}
+
+/// Whether a query names a worker, and whether it has that alone. For the fuzzer.
+#[doc(hidden)]
+pub fn told_for_fuzzer(query: &[u8]) -> (bool, bool) {
+    (matches!(sticky::told(query), sticky::Told::Worker(_)), sticky::is_ours_alone(query))
 }
 
 /// See the module.

@@ -7,7 +7,7 @@ use rookery_exchange::Exchange;
 use rookery_worker::{CALL_HEADER, Call, Client, Ticket};
 
 use super::request_body::RequestBody;
-use super::sticky::without_ours;
+use super::sticky::{is_ours_alone, without_ours};
 
 /// Headers that are between two neighbours, and those that say how a message is framed (RFC 9110, 7.6.1): the way to the worker has
 /// its own. `Proxy` is nobody's, and would be taken for an address (httpoxy).
@@ -53,8 +53,12 @@ pub(super) fn handshake(
     exchange: &Exchange,
     ticket: Ticket,
     key: HeaderValue,
+    is_shiny: bool,
 ) -> Result<Request<RequestBody>, Unsendable> {
     let mut request = request(exchange, ticket)?;
+    if is_shiny && is_ours_alone(exchange.query()) {
+        *request.uri_mut() = Uri::try_from(exchange.path()).map_err(|_| Unsendable)?;
+    }
     let headers = request.headers_mut();
     headers.remove(CONTENT_LENGTH);
     for name in HANDSHAKE {
@@ -202,7 +206,9 @@ mod tests {
             ("upgrade", "websocket"),
         ];
         let request =
-            handshake(&exchange("/", &theirs), ticket(1), HeaderValue::from_static("ours")).unwrap();
+            handshake(&exchange("/?w=", &theirs), ticket(1), HeaderValue::from_static("ours"), false)
+                .unwrap();
+        assert_eq!(request.uri(), "/?w=");
         let headers = request.headers();
         assert_eq!(
             (&headers["sec-websocket-key"], &headers["sec-websocket-version"]),
@@ -211,5 +217,19 @@ mod tests {
         assert!(!headers.contains_key("sec-websocket-extensions"));
         assert_eq!(headers["sec-websocket-protocol"], "chat");
         assert_eq!(headers["origin"], "https://a");
+    }
+
+    #[test]
+    fn what_our_script_tells_us_is_not_told_the_app() {
+        for (target, seen) in [
+            ("/websocket/?w=", "/websocket/"),
+            ("/websocket/?w=00112233445566778899aabbccddeeff", "/websocket/"),
+            ("/websocket/?w=mine", "/websocket/?w=mine"),
+            ("/websocket/?w=&a=b", "/websocket/?w=&a=b"),
+            ("/websocket/", "/websocket/"),
+        ] {
+            let key = HeaderValue::from_static("ours");
+            assert_eq!(handshake(&exchange(target, &[]), ticket(1), key, true).unwrap().uri(), seen);
+        }
     }
 }

@@ -14,7 +14,7 @@ use super::call;
 use super::queue::{Queue, Waiting};
 use super::relay::Relay;
 use super::reply::Outlet;
-use super::sticky::{self, Asks, Keys, Named, Sticky, Way};
+use super::sticky::{self, Asks, Keys, Named, Sticky, Told, Way};
 use super::worker::Worker;
 use crate::counts::Counts;
 use crate::roster::Roster;
@@ -203,10 +203,10 @@ impl State {
 
     /// Gives a request to the worker that it has to come to. It comes back when there is none yet.
     fn send_on_its_way(self: &Rc<Self>, mut waiting: Waiting) -> Option<Waiting> {
-        let named = waiting.exchange.header(b"cookie").and_then(|cookies| self.keys.read(cookies));
-        let named = named.and_then(|named| self.worker_of(named));
         let is_shiny = self.workers.borrow().iter().any(|worker| worker.member.is_sticky());
-        let asks = sticky::asks(&waiting.exchange, is_shiny);
+        let told = if is_shiny { sticky::told(waiting.exchange.query()) } else { Told::Nothing };
+        let asks = sticky::asks(&waiting.exchange, is_shiny, told);
+        let named = self.named(&waiting.exchange, asks, told);
         let worker = match sticky::way(asks, named.as_ref().map(|worker| worker.member.standing())) {
             Way::There => named?,
             Way::Fewest { tells } => {
@@ -240,6 +240,20 @@ impl State {
         None
     }
 
+    /// The worker that a request names, by its URL or else by its cookie. A page is the browser's: what its URL says is the app's alone.
+    fn named(&self, exchange: &Exchange, asks: Asks, told: Told) -> Option<Rc<Worker>> {
+        let by_url = match told {
+            Told::Worker(id) if asks != Asks::Page => {
+                self.workers.borrow().iter().find(|worker| worker.member.id == id).cloned()
+            }
+            _ => None,
+        };
+        by_url.or_else(|| {
+            let named = exchange.header(b"cookie").and_then(|cookies| self.keys.read(cookies))?;
+            self.worker_of(named)
+        })
+    }
+
     fn worker_of(&self, named: Named) -> Option<Rc<Worker>> {
         let workers = self.workers.borrow();
         let is_it = |worker: &&Rc<Worker>| {
@@ -269,7 +283,7 @@ impl State {
     pub(super) fn cookie(&self, worker: &Worker, is_https: bool) -> String {
         // Of slots there are 1,000 at the most, and nobody starts four thousand million workers.
         let named = Named { slot: worker.member.slot as u16, epoch: worker.member.epoch as u32 };
-        self.keys.set_cookie(named, is_https)
+        self.keys.set_cookie(named, is_https, self.limits.is_embedded)
     }
 
     /// Gives workers what waits for each of them.

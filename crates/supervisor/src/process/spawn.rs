@@ -12,6 +12,7 @@ use rookery_worker::{Control, HandOver, Scoreboard};
 use tokio::net::unix::pipe;
 
 use super::folder::RunFolder;
+use crate::worker_id::WorkerId;
 
 /// How much sooner than the supervisor a worker is chosen when the machine has no memory left.
 const SOONER: i32 = 500;
@@ -44,6 +45,7 @@ pub(crate) struct Spawned {
     pub(crate) child: Child,
     pub(crate) control: Control,
     pub(crate) board: Scoreboard,
+    pub(crate) id: WorkerId,
     pub(crate) socket: PathBuf,
     pub(crate) temporary: PathBuf,
     pub(crate) stdout: pipe::Receiver,
@@ -63,6 +65,8 @@ pub(crate) fn spawn(
     let listener = UnixListener::bind(&socket)?;
     let (control, their_control) = Control::pair()?;
     let (board, memory) = Scoreboard::create()?;
+    let id = WorkerId::new()?;
+    let called = id.to_string();
     for name in rookery_worker::NAMES {
         command.env_remove(name);
     }
@@ -80,6 +84,7 @@ pub(crate) fn spawn(
         worker: start.slot,
         workers: start.workers,
         generation: start.generation,
+        id: &called,
     };
     hand_over.apply(&mut command);
     command
@@ -103,7 +108,7 @@ pub(crate) fn spawn(
         Ok((stdout, stderr)) => {
             be_chosen_sooner(child.id());
             // The listener is the worker's alone now: it ends with it, and whoever waits to be accepted hears of that.
-            Ok(Spawned { child, control, board, socket, temporary, stdout, stderr })
+            Ok(Spawned { child, control, board, id, socket, temporary, stdout, stderr })
         }
         Err(error) => {
             let _ = child.kill();

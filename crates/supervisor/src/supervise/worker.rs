@@ -102,7 +102,7 @@ impl Worker {
         Ok(Worker {
             start,
             pid,
-            member: Member::new(start.slot, epoch, spawned.socket, spawned.board),
+            member: Member::new(start.slot, epoch, spawned.id, spawned.socket, spawned.board),
             phase: Phase::Starting { until: now + time },
             began: now,
             health: Health::default(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rookery_exchange::{AppWaker, Command, Event, Exchange, Given, Link, Payload, StreamRules};
 use rookery_server::{Config, Listener, Server, Site};
-use rookery_supervisor::Member;
+use rookery_supervisor::{Member, WorkerId};
 use rookery_worker::{CALL_HEADER, Call, R, Scoreboard, Ticket, now};
 
 struct NoWaker;
@@ -73,7 +73,7 @@ impl FakeWorker {
                 }
             }
         });
-        let member = Member::new(slot, epoch, socket, board);
+        let member = Member::new(slot, epoch, WorkerId::new().unwrap(), socket, board);
         FakeWorker {
             member,
             gate,

@@ -9,6 +9,7 @@ mod program;
 mod reloads;
 mod retrying;
 mod running;
+mod session_urls;
 mod sockets;
 mod spares;
 mod starts;

@@ -38,6 +38,7 @@ pub(crate) fn start(test: &str, argument: &str) -> Worker {
         worker: 2,
         workers: 4,
         generation: 7,
+        id: "00ff",
     };
     hand_over.apply(&mut command);
     let process = command.spawn().unwrap();

@@ -50,12 +50,15 @@ impl Keys {
         Keys { keys, instance }
     }
 
-    /// The value of `Set-Cookie` for clients of a worker.
-    pub(in crate::pool) fn set_cookie(&self, named: Named, is_https: bool) -> String {
+    /// The value of `Set-Cookie` for clients of a worker. `is_embedded`: its pages may lie in those of other sites, each of which has
+    /// a cookie of its own then. Browsers take one like that over HTTPS alone.
+    pub(in crate::pool) fn set_cookie(&self, named: Named, is_https: bool, is_embedded: bool) -> String {
         let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let value = self.value(named, time.map_or(0, |time| time.as_secs() as u32));
         let value = String::from_utf8_lossy(&value);
-        if is_https {
+        if is_https && is_embedded {
+            format!("{HOST_NAME}={value}; Path=/; HttpOnly; Secure; SameSite=None; Partitioned")
+        } else if is_https {
             format!("{HOST_NAME}={value}; Path=/; HttpOnly; Secure; SameSite=Lax")
         } else {
             format!("{NAME}={value}; Path=/; HttpOnly; SameSite=Lax")
@@ -161,18 +164,22 @@ mod tests {
     }
 
     fn cookie(keys: &Keys) -> String {
-        let set = keys.set_cookie(NAMED, false);
+        let set = keys.set_cookie(NAMED, false, false);
         set.split(';').next().unwrap().to_owned()
     }
 
     #[test]
     fn what_is_set_names_the_worker_when_it_comes_back() {
         let keys = new_keys();
-        let set = keys.set_cookie(NAMED, false);
+        let set = keys.set_cookie(NAMED, false, false);
         assert!(set.ends_with("; Path=/; HttpOnly; SameSite=Lax") && set.starts_with("rookery="), "{set}");
         assert_eq!(set.split(';').next().unwrap().len(), "rookery=".len() + 48);
-        let secure = keys.set_cookie(NAMED, true);
+        let secure = keys.set_cookie(NAMED, true, false);
         assert!(secure.starts_with("__Host-rookery=") && secure.contains("; Secure;"), "{secure}");
+        let embedded = keys.set_cookie(NAMED, true, true);
+        assert!(embedded.ends_with("; Path=/; HttpOnly; Secure; SameSite=None; Partitioned"), "{embedded}");
+        // Without HTTPS it would not be kept.
+        assert!(keys.set_cookie(NAMED, false, true).ends_with("; HttpOnly; SameSite=Lax"));
         for cookies in [
             cookie(&keys),
             format!("a=b; {}; c=d", cookie(&keys)),

@@ -2,11 +2,13 @@
 
 mod cookie;
 mod keys;
+mod url;
 
 use rookery_exchange::Exchange;
 
 pub(super) use cookie::{Keys, Named, without_ours};
 pub use keys::{CookieKeys, WrongKeys};
+pub(super) use url::{Told, is_ours_alone, told};
 
 use crate::roster::Standing;
 
@@ -29,6 +31,8 @@ pub(super) enum Asks {
     Page,
     /// To open a WebSocket.
     Socket,
+    /// To open a WebSocket for a page that has lost one, with which a new session begins.
+    Again,
     /// For something of one Shiny session, which only its R has.
     Session,
     /// For anything else.
@@ -38,7 +42,7 @@ pub(super) enum Asks {
 /// Where a request goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// To the worker that its cookie names.
+    /// To the worker that it names.
     There,
     /// To the worker with the fewest sessions; with a cookie for the next time, or not.
     Fewest { tells: bool },
@@ -46,10 +50,10 @@ pub(super) enum Way {
     Gone,
 }
 
-/// What a request asks for.
-pub(super) fn asks(exchange: &Exchange, is_shiny: bool) -> Asks {
+/// What a request asks for, of which its URL has `told` something.
+pub(super) fn asks(exchange: &Exchange, is_shiny: bool, told: Told) -> Asks {
     if exchange.is_upgrade() {
-        return Asks::Socket;
+        return if told == Told::Anew { Asks::Again } else { Asks::Socket };
     }
     if is_shiny && is_of_session(exchange.path()) {
         return Asks::Session;
@@ -74,12 +78,12 @@ fn is_of_session(path: &[u8]) -> bool {
         && parts.next().is_some_and(|token| token.len() >= 16 && token.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Where a request goes whose cookie names a worker with this standing; `None`: it has none, or one of a worker that has ended.
+/// Where a request goes that names a worker with this standing; `None`: it names none, or one that has ended.
 pub(super) fn way(asks: Asks, named: Option<Standing>) -> Way {
     match (asks, named) {
         (_, Some(Standing::Ready)) => Way::There,
         // What it has begun it finishes; something new begins elsewhere.
-        (Asks::Page, _) => Way::Fewest { tells: true },
+        (Asks::Page | Asks::Again, _) => Way::Fewest { tells: true },
         (_, Some(Standing::Draining | Standing::Suspended)) => Way::There,
         // Shiny's client begins a new session.
         (Asks::Socket, _) => Way::Fewest { tells: true },
@@ -102,7 +106,7 @@ mod tests {
             exchange.push_header(name.as_bytes(), value.as_bytes());
         }
         exchange.end_head(None, None, is_upgrade);
-        asks(&exchange, true)
+        asks(&exchange, true, told(exchange.query()))
     }
 
     #[test]
@@ -124,6 +128,9 @@ mod tests {
             assert_eq!(of(method, path, headers, false), expected, "{method} {path}");
         }
         assert_eq!(of("GET", "/websocket/", &[], true), Asks::Socket);
+        assert_eq!(of("GET", "/websocket/?w=00112233445566778899aabbccddeeff", &[], true), Asks::Socket);
+        assert_eq!(of("GET", "/websocket/?w=", &[], true), Asks::Again);
+        assert_eq!(of("GET", "/?w=", &[], false), Asks::Page);
     }
 
     #[test]
@@ -132,6 +139,7 @@ mod tests {
         let fewest = |tells| Way::Fewest { tells };
         for (asks, ready, draining, suspended, none) in [
             (Asks::Page, Way::There, fewest(true), fewest(true), fewest(true)),
+            (Asks::Again, Way::There, fewest(true), fewest(true), fewest(true)),
             (Asks::Socket, Way::There, Way::There, Way::There, fewest(true)),
             (Asks::Session, Way::There, Way::There, Way::There, Way::Gone),
             (Asks::Other, Way::There, Way::There, Way::There, fewest(false)),

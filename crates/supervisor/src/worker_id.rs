@@ -1,0 +1,71 @@
+//! What a worker is called in the URLs of its sessions: Shiny puts it behind each of them, as `w=`.
+//!
+//! It is chance, and no other start of a worker has it. So it names nobody who has ended, nobody of another supervisor, and cannot be made up;
+//! and nothing has to be signed, kept or told apart by age, as a cookie's value has: a browser keeps that for longer than a page.
+
+use std::fmt;
+use std::io;
+
+use ring::rand::{SecureRandom as _, SystemRandom};
+
+/// Bytes of it: as many as a session's own token has.
+const BYTES: usize = 16;
+
+/// See the module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkerId([u8; BYTES]);
+
+impl WorkerId {
+    /// That of a worker which is to be started.
+    ///
+    /// # Errors
+    /// When the system has no randomness.
+    pub fn new() -> io::Result<WorkerId> {
+        let mut bytes = [0; BYTES];
+        SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system has no randomness"))?;
+        Ok(WorkerId(bytes))
+    }
+
+    /// As it is written: hexadecimal, in small letters, and nothing else.
+    pub(crate) fn parse(text: &[u8]) -> Option<WorkerId> {
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            _ => None,
+        };
+        let mut bytes = [0; BYTES];
+        if text.len() != 2 * BYTES {
+            return None;
+        }
+        for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        Some(WorkerId(bytes))
+    }
+}
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_read_as_it_is_written_and_in_no_other_way() {
+        let id = WorkerId::new().unwrap();
+        assert_ne!(id, WorkerId::new().unwrap());
+        let text = id.to_string();
+        assert_eq!((text.len(), WorkerId::parse(text.as_bytes())), (32, Some(id)));
+        let known = "00112233445566778899aabbccddeeff";
+        assert_eq!(WorkerId::parse(known.as_bytes()).unwrap().to_string(), known);
+        for wrong in
+            ["", "0", &text[1..], &format!("{text}0"), &known.to_uppercase(), &known.replace('f', "g")]
+        {
+            assert_eq!(WorkerId::parse(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+# Shiny, and documents that are Shiny's: how they are run, and what is put into their pages.
+
+run_shiny <- function(app, address, dots) {
+  defaults <- list(appDir = app, launch.browser = FALSE, quiet = TRUE, workerId = worker_id())
+  where <- if (is.null(address$socket)) {
+    list(host = address$host, port = address$port)
+  } else {
+    # What Shiny takes for a socket: its path, with the umask as an attribute, and an error without one.
+    list(port = structure(address$socket, mask = as.integer(Sys.umask(NA))))
+  }
+  with_page_script(do.call(shiny::runApp, with_defaults(dots, c(defaults, where))))
+}
+
+run_rmarkdown <- function(file, address, dots) {
+  # In a worker the address is its supervisor's, and this is not listened on.
+  if (!is.null(address$socket) && !is_worker()) {
+    abort_serve("An R Markdown document is served on a port only.", "rookery_bad_address")
+  }
+  shiny_args <- with_defaults(
+    as.list(dots$shiny_args),
+    list(
+      host = address$host %||% "127.0.0.1", port = address$port %||% 0L, launch.browser = FALSE, quiet = TRUE,
+      workerId = worker_id()
+    )
+  )
+  dots$shiny_args <- NULL
+  with_page_script(do.call(rmarkdown::run, c(list(file = file, shiny_args = shiny_args), dots)))
+}
+
+# What Shiny puts into the URLs of its sessions as `w=`: by it a supervisor finds the R that has the session. Empty in one that is no worker.
+worker_id <- function() {
+  if (is_worker()) Sys.getenv("ROOKERY_WORKER_ID") else ""
+}
+
+# Evaluates `body`, which runs Shiny, with our script in its pages: inst/shiny/rookery-shiny.js.
+with_page_script <- function(body) {
+  prefix <- paste0("rookery-", utils::packageVersion("rookery"))
+  shiny::addResourcePath(prefix, system.file("shiny", package = "rookery", mustWork = TRUE))
+  tag <- page_script(prefix, setting_of("reconnect")$value, worker_id())
+  before <- getOption("shiny.http.response.filter")
+  old <- options(shiny.http.response.filter = function(req, response) {
+    add_page_script(if (is.function(before)) before(req, response) else response, tag)
+  })
+  on.exit(options(old))
+  body
+}
+
+# A file and not its text: a page may forbid scripts within it (Content-Security-Policy). All of the values are ours.
+page_script <- function(prefix, reconnect, worker) {
+  paste0(
+    "<script src=\"", prefix, "/rookery-shiny.js\" data-reconnect=\"", reconnect, "\"",
+    if (nzchar(worker)) paste0(" data-worker=\"", worker, "\""), "></script>"
+  )
+}
+
+# A response of Shiny's with `tag` at the end of its head, if it is a page that has Shiny's client.
+add_page_script <- function(response, tag) {
+  content <- response$content
+  is_text <- is.raw(content) || (is.character(content) && length(content) == 1 && !is.na(content))
+  is_page <- is_text && isTRUE(response$status == 200) && isTRUE(grepl("^text/html", response$content_type))
+  if (!is_page) {
+    return(response)
+  }
+  bytes <- if (is.raw(content)) content else charToRaw(content)
+  end <- grepRaw("</head>", bytes, fixed = TRUE)
+  has_client <- length(end) > 0 && length(grepRaw("/shiny(\\.min)?\\.js", bytes[seq_len(end)])) > 0
+  if (!has_client) {
+    return(response)
+  }
+  bytes <- append(bytes, charToRaw(tag), after = end - 1L)
+  response$content <- if (is.raw(content)) bytes else `Encoding<-`(rawToChar(bytes), Encoding(content))
+  response
+}

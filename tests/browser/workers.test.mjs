@@ -1,0 +1,202 @@
+// Pages of Shiny behind several Rs, of which some end: `rookery serve --workers`.
+
+import assert from 'node:assert/strict';
+import { createHash, randomBytes } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+
+import { closeAll, launch, open, shinyIdle, text } from './support/browser.mjs';
+import { Load } from './support/load.mjs';
+import { Server, library, patience } from './support/server.mjs';
+
+const timeout = 6 * patience;
+const skip = library ? false : "with Debian's httpuv there is no rookery";
+let browser;
+let folder;
+
+before(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'rookery-browser-'));
+  browser = await launch();
+}, { timeout });
+
+after(async () => {
+  await closeAll();
+  await Server.stopAll();
+  if (folder) rmSync(folder, { recursive: true });
+});
+
+/** Serves the app with so many Rs, and waits until all of them do. */
+async function serve(workers, ...options) {
+  const app = 'tests/browser/apps/workers';
+  const server = Server.command(['serve', app, '--port', '0', '--no-log', '--workers', String(workers), ...options]);
+  server.url = (await server.line(/^Serving on (http:\S+)/))[1];
+  await server.line(/Serving as worker/, workers);
+  return server;
+}
+
+const pidOf = async (page) => Number(await page.textContent('#pid'));
+
+/** A page on which somebody has worked. */
+async function used(url, value) {
+  const page = await open(browser, url);
+  await shinyIdle(page);
+  await page.fill('#text', value);
+  await page.evaluate(() => window.Shiny.setInputValue('number', 42));
+  await text(page, '#echo', `${value} 42`);
+  return page;
+}
+
+/** Waits until another R than `pid` is behind the page, and has all that is shown. */
+async function movedOn(page, pid, value) {
+  await page.waitForFunction((old) => {
+    const now = document.querySelector('#pid')?.textContent.trim();
+    return now && now !== old && window.Shiny.shinyapp.isConnected() && !document.querySelector('#shiny-disconnected-overlay');
+  }, String(pid));
+  await text(page, '#echo', value);
+  // The notice goes by itself.
+  await page.waitForFunction(() => !document.querySelector('#shiny-notification-reconnect'));
+  return pidOf(page);
+}
+
+/** An upload and a download: each has to come to the R that has the session. */
+async function exchangeFiles(page) {
+  const pid = await pidOf(page);
+  const bytes = randomBytes(200_000);
+  const path = join(folder, 'upload.bin');
+  writeFileSync(path, bytes);
+  await page.setInputFiles('#file', path);
+  await text(page, '#upload', `${bytes.length} ${createHash('md5').update(bytes).digest('hex')} ${pid}`);
+  const [download] = await Promise.all([page.waitForEvent('download'), page.click('#download')]);
+  const saved = join(folder, 'pid.txt');
+  await download.saveAs(saved);
+  assert.equal(readFileSync(saved, 'utf8').trim(), String(pid));
+}
+
+test('a page whose R is killed goes on with another, with its inputs, and so does an idle one', { timeout, skip }, async () => {
+  const server = await serve(3);
+  const page = await used(server.url, 'worked on');
+  const idle = await page.context().newPage();
+  await idle.goto(server.url);
+  await shinyIdle(idle);
+  const pid = await pidOf(page);
+  assert.equal(await pidOf(idle), pid, 'a browser has one R');
+  await page.click('#add');
+  await text(page, '#count', '1');
+  await exchangeFiles(page);
+  const [cookie] = await page.context().cookies();
+  process.kill(pid, 'SIGKILL');
+  const next = await movedOn(page, pid, 'worked on 42');
+  assert.equal(await page.inputValue('#text'), 'worked on');
+  // The idle one was told as well; its slider has the value that its page has.
+  await movedOn(idle, pid, 'first 1');
+  await exchangeFiles(page);
+  await exchangeFiles(idle);
+  // What a WebSocket's answer sets counts for the pages that follow.
+  const [after] = await page.context().cookies();
+  assert.notEqual(after.value, cookie.value);
+  assert.equal(after.httpOnly, true);
+  await page.reload();
+  await shinyIdle(page);
+  assert.ok([next, await pidOf(idle)].includes(await pidOf(page)));
+  assert.match(server.output, /was ended by SIGKILL/);
+  await page.context().close();
+  assert.equal((await server.stop()).code, 0);
+});
+
+test('who does not allow it, and whom nobody allows it, stays', { timeout, skip }, async () => {
+  for (const [options, query] of [[[], '?allow=no'], [['--reconnect', 'never'], ''], [['--reconnect', 'always'], '?allow=no']]) {
+    const server = await serve(2, ...options);
+    const page = await used(`${server.url}/${query}`, 'a');
+    const tries = page.evaluate(() => new Promise((done) => {
+      const { createSocket } = window.Shiny;
+      let count = 0;
+      window.Shiny.createSocket = () => { count += 1; return createSocket(); };
+      // Shiny's first try would come after 1.5 s.
+      window.Shiny.shinyapp.$socket.addEventListener('close', () => setTimeout(() => done(count), 4000));
+    }));
+    process.kill(await pidOf(page), 'SIGKILL');
+    assert.equal(await tries, 0, options.join(' '));
+    assert.equal(await page.locator('#shiny-disconnected-overlay').count(), 1);
+    await page.context().close();
+    await server.stop();
+  }
+});
+
+test('a reload with an open page: it moves on when its R has drained, with its inputs', { timeout, skip }, async () => {
+  const server = await serve(3, '--drain', '2s');
+  const page = await used(server.url, 'kept');
+  let pid = await pidOf(page);
+  const load = new Load(server.url);
+  for (let generation = 1; generation <= 3; generation += 1) {
+    server.tell('SIGHUP');
+    await server.line(new RegExp(`reloaded: all workers are of generation ${generation}`));
+    pid = await movedOn(page, pid, 'kept 42');
+  }
+  await exchangeFiles(page);
+  const { answered, failures } = await load.end();
+  assert.deepEqual(failures, []);
+  assert.ok(answered > 100, `${answered} requests`);
+  await page.context().close();
+  assert.equal((await server.stop()).code, 0);
+});
+
+test('an R that is replaced because of its age takes its pages along', { timeout, skip }, async () => {
+  const server = await serve(2, '--max-age', '6s', '--drain', '1s');
+  const page = await used(server.url, 'old');
+  let pid = await pidOf(page);
+  for (let times = 0; times < 2; times += 1) pid = await movedOn(page, pid, 'old 42');
+  assert.match(server.output, /is replaced: it is \d+ s old/);
+  await exchangeFiles(page);
+  await page.context().close();
+  await server.stop();
+});
+
+test('two browsers, two pages each: everybody has his own R', { timeout, skip }, async () => {
+  const server = await serve(2);
+  const pages = [];
+  for (let each = 0; each < 2; each += 1) {
+    const first = await used(server.url, `browser ${each}`);
+    const second = await first.context().newPage();
+    await second.goto(server.url);
+    await shinyIdle(second);
+    pages.push(first, second);
+  }
+  const pids = await Promise.all(pages.map(pidOf));
+  assert.equal(pids[0], pids[1]);
+  assert.equal(pids[2], pids[3]);
+  assert.notEqual(pids[0], pids[2]);
+  for (const page of pages) await exchangeFiles(page);
+  await Promise.all([pages[0], pages[2]].map((page) => page.context().close()));
+  await server.stop();
+});
+
+test("in another site's page there is no cookie, and each page has its R all the same", { timeout, skip }, async () => {
+  // Shiny registers a page's files in the R that makes it: without a cookie they may be asked of any, so all have to have made it.
+  const server = await serve(3, '--warmup', '/');
+  // 127.0.0.1 and localhost are two sites to a browser.
+  const around = createServer((request, response) => {
+    response.writeHead(200, { 'Content-Type': 'text/html' });
+    response.end(`<iframe src="${server.url}" width="900" height="900"></iframe>`);
+  });
+  await new Promise((done) => { around.listen(0, '127.0.0.1', done); });
+  const page = await open(browser, `http://localhost:${around.address().port}/`);
+  for (let times = 0; times < 5; times += 1) {
+    const frame = page.frameLocator('iframe');
+    await frame.locator('#pid:not(:empty)').waitFor();
+    const [made, pid] = [await frame.locator('#made-by').textContent(), await frame.locator('#pid').textContent()];
+    assert.equal(made.trim(), pid.trim());
+    const path = join(folder, 'in-frame.bin');
+    writeFileSync(path, `${times}`);
+    await frame.locator('#file').setInputFiles(path);
+    await frame.locator('#upload', { hasText: ` ${pid.trim()}` }).waitFor();
+    await page.reload();
+  }
+  assert.deepEqual(await page.context().cookies(server.url), []);
+  await page.context().close();
+  around.closeAllConnections();
+  around.close();
+  await server.stop();
+});
