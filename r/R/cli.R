@@ -4,6 +4,10 @@
 # Serves what the command line asks for, and ends the process with the app's exit status.
 cli_main <- function(text) {
   asked <- cli_read(text)
+  if (!is.null(asked$settings)) {
+    tell_words(asked$settings)
+    return(quit(save = "no"))
+  }
   if (identical(asked$interrupt, "ignored")) {
     .Call(ffi_signals_ignore_interrupt)
   }

@@ -3,10 +3,14 @@
 
 # Runs the child and waits for it. Its stdout and stderr are this process's; SIGINT, SIGTERM and SIGHUP are passed on.
 serve_in_child <- function(found, address, dots, log, settings = list()) {
-  command <- child_command(found, address, dots, log, settings, parent = Sys.getpid())
+  run_child(child_command(found, address, dots, log, settings, parent = Sys.getpid()), found$label)
+}
+
+# Runs a program that serves what is called `label`, until it ends.
+run_child <- function(command, label) {
   pid <- with_child_environment(command, .Call(ffi_child_start, command$program, command$arguments))
   if (is.character(pid)) {
-    abort_serve(paste0("R could not be started (", command$program, "): ", pid), "rookery_exit")
+    abort_serve(paste0(basename(command$program), " could not be started (", command$program, "): ", pid), "rookery_exit")
   }
   status <- wait_for_child(pid)
   if (status$signal == 15L && interactive()) {
@@ -14,7 +18,7 @@ serve_in_child <- function(found, address, dots, log, settings = list()) {
   }
   if (status$code != 0) {
     abort_serve(
-      paste0("The R that served ", found$label, " ended with status ", status$code, ": see its output above."),
+      paste0("The R that served ", label, " ended with status ", status$code, ": see its output above."),
       "rookery_exit",
       status = status$code
     )

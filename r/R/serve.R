@@ -40,6 +40,7 @@
 #'   what it encloses, but not your global variables.
 #' @param log_format `"common"` or `"json"`.
 #' @param tls Certificates to speak HTTPS with, by [tls_config()]; `"dev"` for one of this machine's own. `NULL` for HTTP.
+#' @param workers How many R processes serve a path behind one address (Linux): a number, `"auto"`, or [workers_config()] with more to say. `NULL` is one.
 #' @param limits What clients may do, by [server_limits()]; `NULL` for what options say, see [rookery_options()].
 #' @return What the app returned when it ended by itself, otherwise `NULL`; invisibly. An error of class `rookery_exit`
 #'   with a `status` when the R that served a path ended with another exit status than 0.
@@ -50,13 +51,30 @@
 #' rookery::serve(function(req) list(status = 200L, headers = list(), body = "hello"))
 #' }
 #' @export
-serve <- function(target, host = "127.0.0.1", port = 8000L, ..., log = TRUE, log_format = "common", tls = NULL, limits = NULL) {
+serve <- function(
+  target,
+  host = "127.0.0.1",
+  port = 8000L,
+  ...,
+  log = TRUE,
+  log_format = "common",
+  tls = NULL,
+  limits = NULL,
+  workers = NULL
+) {
   address <- serve_address(host, port, tls)
   log <- log_target(log, log_format)
   settings <- list(argument = check_limits(limits))
+  workers <- check_workers(workers)
   if (is.character(target)) {
     found <- detect_target(target)
+    if (!is.null(workers)) {
+      return(invisible(serve_with_workers(target, address, list(...), log, settings$argument, workers)))
+    }
     return(invisible(serve_in_child(found, address, list(...), log, settings)))
+  }
+  if (!is.null(workers)) {
+    abort_serve("Several workers serve a path: an object is in this R alone. Give the file or folder of the app.", "rookery_bad_target")
   }
   found <- detect_object(target)
   if (is.null(found)) {
@@ -76,7 +94,7 @@ serve <- function(target, host = "127.0.0.1", port = 8000L, ..., log = TRUE, log
 #' What deployment tools call for a folder whose `_server.yml` says `engine: rookery`. Its `app:` names the file or
 #' folder to serve, relative to it, and `options:` may name `host` and `port`, which are overruled by the arguments, and `tls`:
 #' `dev`, or the arguments of [tls_config()], such as `cert:` and `key:`, or `acme:` with those of [acme()], with paths relative to the file; `limits:` has fields such as
-#' `body_bytes: 10 MB`, and `error_detail:` and its like are those of [rookery_options()].
+#' `body_bytes: 10 MB`, and `error_detail:` and its like are those of [rookery_options()]. `workers: 4` and its like are those of [workers_config()].
 #'
 #' @param settings The path of the `_server.yml`.
 #' @param host,port As in [serve()]; `NULL` for what the file says.
@@ -85,6 +103,12 @@ serve <- function(target, host = "127.0.0.1", port = 8000L, ..., log = TRUE, log
 #' @keywords internal
 launch_server <- function(settings, host = NULL, port = NULL, ...) {
   asked <- settings_read(settings, host, port)
+  # Where the program has become this R, it has read the file, and its command line says one.
+  is_decided <- is_worker() || !is.null(.globals$settings$cli)
+  if (!is_decided && !is.null(asked$workers)) {
+    # The program reads the rest of the file.
+    return(invisible(serve_with_workers(settings, asked$address, list(...), log_target(FALSE), list(), asked$workers)))
+  }
   invisible(serve_here(asked$found, NULL, asked$address, list(...), log_target(FALSE), list(file = asked$settings)))
 }
 
@@ -100,15 +124,14 @@ settings_read <- function(settings, host = NULL, port = NULL) {
     abort_unknown(settings, "it has `engine: rookery` but no `app:` that names a file or a folder")
   }
   options <- fields[["options"]]
-  if (!is.null(options) && !is.list(options)) {
-    abort_unknown(settings, "its `options:` are no fields such as `port: 8000`")
-  }
+  check_file_options(options, settings)
   found <- detect_target(beside(app, settings))
   if (identical(found$engine, "rookery")) {
     abort_unknown(settings, "its `app:` names a folder with `engine: rookery` again")
   }
   list(
     found = found,
+    workers = settings_workers(options, settings),
     settings = settings_fields(options, settings),
     address = serve_address(
       host %||% options[["host"]] %||% "127.0.0.1",

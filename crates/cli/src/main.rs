@@ -5,6 +5,8 @@
 
 mod address;
 mod admin;
+#[cfg(target_os = "linux")]
+mod changes;
 mod command_line;
 #[cfg(target_os = "linux")]
 mod cookie_keys;
@@ -19,6 +21,8 @@ mod path;
 mod port_holder;
 mod ports;
 mod r;
+#[cfg(target_os = "linux")]
+mod server_yml;
 mod settings;
 mod signals;
 mod site;
@@ -29,6 +33,7 @@ mod worker_options;
 #[cfg(target_os = "linux")]
 mod workers;
 
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -43,9 +48,12 @@ fn main() -> ExitCode {
         Ok(Some(code)) => return code,
         Err(failure) => return failure.report(),
     }
-    let done = command_line::read(std::env::args_os()).and_then(|asked| match asked {
+    #[cfg(target_os = "linux")]
+    signals::follow_parent();
+    let words: Vec<_> = std::env::args_os().collect();
+    let done = command_line::read(words.iter().cloned()).and_then(|asked| match asked {
         Asked::Print(text) => print(&text),
-        Asked::Serve(serve) => run(&serve),
+        Asked::Serve(serve) => run(*serve, &words),
         Asked::Status(of) => status::tell(&of).and_then(|text| print(&text)),
     });
     match done {
@@ -54,14 +62,23 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(serve: &Serve) -> Result<(), Failure> {
+fn run(serve: Serve, words: &[OsString]) -> Result<(), Failure> {
     // What is wrong is said here, and at once: an R takes a while to start.
     let address = address::Address::of(&serve.host, serve.port)?;
     serve.settings.check()?;
+    let target = Target::find(&serve.target)?;
+    #[cfg(target_os = "linux")]
+    let serve = server_yml::merged(words, serve, &target)?;
+    #[cfg(not(target_os = "linux"))]
+    let _ = words;
+    let serve = &serve;
+    serve.settings.check()?;
+    if let Some(name) = serve.needs_workers {
+        return Err(Failure::CommandLine(format!("`--{name}` needs `--workers`, with 2 or more.")));
+    }
     let log = serve.log.settled()?;
     let redirect_from = serve.tls.as_ref().and_then(settings::AskedTls::redirect_from);
     let beside = redirect_from.map(|port| address.beside(port)).transpose()?;
-    let target = Target::find(&serve.target)?;
     if target.is_site {
         return site::serve(&target, serve, &address, beside.as_ref(), &log);
     }

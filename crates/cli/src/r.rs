@@ -65,7 +65,56 @@ pub(crate) fn worker(serve: &Serve, target: &Target, address: &Address) -> Resul
     for name in rookery_service::NAMES {
         command.env_remove(name);
     }
+    // Of this process, and not of the programs that the app starts.
+    command.env_remove(signals::PARENT);
     Ok(command)
+}
+
+/// What a `_server.yml` says, in words of the command line: R reads it.
+///
+/// # Errors
+/// When it is wrong, or there is no R.
+#[cfg(target_os = "linux")]
+pub(crate) fn words_of(target: &Target, file: &Path) -> Result<Vec<OsString>, Failure> {
+    /// In front of what is meant for us: an `.Rprofile` may write as well.
+    const WORD: &[u8] = b"rookery-word ";
+    const WRONG: &[u8] = b"rookery-wrong ";
+    let mut text = Fields::default();
+    text.field("settings", file.as_os_str().as_bytes());
+    let mut command = command(target, OsString::from_vec(text.0))?;
+    command.stdin(std::process::Stdio::null()).stderr(std::process::Stdio::inherit());
+    let output = command.output().map_err(|error| {
+        let program = command.get_program().to_string_lossy().into_owned();
+        Failure::Serving(format!("R could not be started ({program}): {error}."))
+    })?;
+    let lines = || output.stdout.split(|byte| *byte == b'\n');
+    if let Some(wrong) = lines().find_map(|line| line.strip_prefix(WRONG)) {
+        return Err(Failure::Serving(String::from_utf8_lossy(&plain(wrong)).into_owned()));
+    }
+    if !output.status.success() {
+        return Err(Failure::Serving(format!("R could not read `{}`: see above.", file.display())));
+    }
+    Ok(lines()
+        .filter_map(|line| line.strip_prefix(WORD))
+        .map(|word| OsString::from_vec(plain(word)))
+        .collect())
+}
+
+/// What [`Fields::field`] was given.
+#[cfg(target_os = "linux")]
+fn plain(text: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, behind)) = rest.split_first() {
+        let (byte, behind) = match (byte, behind) {
+            (b'%', [b'2', b'5', behind @ ..]) => (b'%', behind),
+            (b'%', [b'0', b'A', behind @ ..]) => (b'\n', behind),
+            _ => (byte, behind),
+        };
+        plain.push(byte);
+        rest = behind;
+    }
+    plain
 }
 
 /// The R that runs what is handed over.

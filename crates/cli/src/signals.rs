@@ -89,6 +89,26 @@ impl Signals {
     }
 }
 
+/// The R session that has started this program for `serve(workers =)`, by its process id.
+#[cfg(target_os = "linux")]
+pub(crate) const PARENT: &str = "ROOKERY_PARENT";
+
+/// Has this process be told to end when the session that has started it ends, however it does.
+#[cfg(target_os = "linux")]
+pub(crate) fn follow_parent() {
+    let parent = std::env::var(PARENT).ok().and_then(|text| text.parse::<libc::pid_t>().ok());
+    let Some(parent) = parent else { return };
+    // SAFETY: plain calls. Whose child this is, is asked before and behind: the parent may have gone in between.
+    unsafe {
+        if libc::getppid() == parent {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            if libc::getppid() != parent {
+                libc::raise(libc::SIGTERM);
+            }
+        }
+    }
+}
+
 /// Whether this process was started to ignore a signal.
 pub(crate) fn is_ignored(number: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();

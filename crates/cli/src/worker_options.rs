@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Arg;
 use clap::builder::NonEmptyStringValueParser;
+use clap::{Arg, ArgAction};
 
 use crate::failure::Failure;
 use crate::limits::{bytes, time};
@@ -32,6 +32,8 @@ pub(crate) struct Workers {
     pub(crate) drain: Duration,
     pub(crate) sticky: Sticky,
     pub(crate) cookie_key_file: Option<PathBuf>,
+    /// Whether they are replaced when a file of the app has changed.
+    pub(crate) reload: bool,
 }
 
 /// Whether clients come back to the worker that they began with.
@@ -43,7 +45,7 @@ pub(crate) enum Sticky {
 }
 
 /// What goes with `--workers`, and not without.
-const WITH_WORKERS: [&str; 12] = [
+const WITH_WORKERS: [&str; 13] = [
     "spares",
     "warmup",
     "max-sessions",
@@ -56,9 +58,10 @@ const WITH_WORKERS: [&str; 12] = [
     "drain",
     "sticky",
     "cookie-key-file",
+    "admin",
 ];
 
-pub(crate) fn options() -> [Arg; 13] {
+pub(crate) fn options() -> [Arg; 14] {
     let option = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help).value_parser(NonEmptyStringValueParser::new())
     };
@@ -95,16 +98,23 @@ pub(crate) fn options() -> [Arg; 13] {
             "file",
             "what the cookie for that is signed with; else a key of each start's own",
         ),
+        Arg::new("reload")
+            .long("reload")
+            .action(ArgAction::SetTrue)
+            .help("to write an app: workers, even a single one, are replaced when a file of it changes"),
         option("drain", "time", "how long what is in hand is waited for before the end; 60s is the default"),
     ]
 }
 
 impl Workers {
-    /// Of what was given; `None` when that is one R.
+    /// Of what was given; `None` when that is one R, which nobody replaces.
     ///
     /// # Errors
     /// When it is wrong.
-    pub(crate) fn of<'a>(given: impl Fn(&str) -> Option<&'a str>) -> Result<Option<Workers>, Failure> {
+    pub(crate) fn of<'a>(
+        given: impl Fn(&str) -> Option<&'a str>,
+        reload: bool,
+    ) -> Result<Option<Workers>, Failure> {
         let count = match given("workers") {
             None => 1,
             Some("auto") => processors(),
@@ -113,15 +123,6 @@ impl Workers {
                 _ => return Err(wrong("workers", "auto, or a number from 1 to 1000", text)),
             },
         };
-        if count == 1 {
-            // `--max-requests` and its like have nobody to start the next.
-            return match WITH_WORKERS.iter().find(|name| given(name).is_some()) {
-                Some(name) => {
-                    Err(Failure::CommandLine(format!("`--{name}` needs `--workers`, with 2 or more.")))
-                }
-                None => Ok(None),
-            };
-        }
         let a_time = |name| match given(name) {
             None => Ok(None),
             Some(text) => match time(text) {
@@ -150,7 +151,7 @@ impl Workers {
             }
         };
         let minute = Duration::from_secs(60);
-        Ok(Some(Workers {
+        let workers = Workers {
             count,
             spares,
             warmup: given("warmup").map(paths).transpose()?.unwrap_or_default(),
@@ -161,7 +162,9 @@ impl Workers {
             request_timeout: a_time("request-timeout")?,
             kill_stuck: a_time("kill-stuck")?,
             start_timeout: a_time("start-timeout")?.unwrap_or(minute),
-            drain: a_time("drain")?.unwrap_or(minute),
+            // Whoever writes an app wants to see the new one, and not that old pages end well.
+            drain: a_time("drain")?.unwrap_or(if reload { Duration::from_secs(1) } else { minute }),
+            reload,
             cookie_key_file: given("cookie-key-file").map(|path| settle(Path::new(path))),
             sticky: match given("sticky") {
                 None | Some("auto") => Sticky::Auto,
@@ -169,8 +172,14 @@ impl Workers {
                 Some("cookie") => Sticky::Cookie,
                 Some(text) => return Err(wrong("sticky", "auto, none or cookie", text)),
             },
-        }))
+        };
+        Ok(Some(workers).filter(|workers| workers.count > 1 || reload))
     }
+}
+
+/// The first that was given of those that are only for several workers: `--max-requests` and its like have nobody to start the next.
+pub(crate) fn first<'a>(given: impl Fn(&str) -> Option<&'a str>) -> Option<&'static str> {
+    WITH_WORKERS.into_iter().find(|name| given(name).is_some())
 }
 
 /// Paths as a request has them, with commas between them.
@@ -208,7 +217,7 @@ mod tests {
     use crate::failure::said;
 
     fn of(words: &[(&str, &'static str)]) -> Result<Option<Workers>, Failure> {
-        Workers::of(|name| words.iter().find(|(given, _)| *given == name).map(|(_, value)| *value))
+        Workers::of(|name| words.iter().find(|(given, _)| *given == name).map(|(_, value)| *value), false)
     }
 
     #[test]
@@ -236,7 +245,12 @@ mod tests {
         assert_eq!((workers.spares, workers.max_sessions), (1, Some(20)));
         assert_eq!(workers.kill_stuck, Some(Duration::from_secs(60)));
         assert_eq!(workers.warmup, ["/", "/predict?x=1"]);
+        let one = Workers::of(|_| None, true).unwrap().unwrap();
+        assert_eq!((one.count, one.reload, one.drain), (1, true, Duration::from_secs(1)));
         assert!(processors() >= 1);
+        assert_eq!(of(&[("drain", "5s")]).unwrap(), None);
+        assert_eq!(first(|name| (name == "drain").then_some("5s")), Some("drain"));
+        assert_eq!(first(|name| (name == "workers").then_some("1")), None);
     }
 
     #[test]
@@ -245,8 +259,10 @@ mod tests {
             (&[("workers", "0")][..], "`--workers` must be auto, or a number from 1 to 1000, not `0`."),
             (&[("workers", "1001")], "`--workers` must be auto, or a number from 1 to 1000, not `1001`."),
             (&[("workers", "-1")], "`--workers` must be auto, or a number from 1 to 1000, not `-1`."),
-            (&[("drain", "5s")], "`--drain` needs `--workers`, with 2 or more."),
-            (&[("workers", "1"), ("max-age", "5s")], "`--max-age` needs `--workers`, with 2 or more."),
+            (
+                &[("max-age", "5"), ("drain", "x")],
+                "`--drain` must be a time, such as 30s, 5min or 12h, not `x`.",
+            ),
             (&[("workers", "2"), ("sticky", "yes")], "`--sticky` must be auto, none or cookie, not `yes`."),
             (
                 &[("workers", "2"), ("max-requests", "0")],
@@ -272,7 +288,6 @@ mod tests {
                 &[("workers", "2"), ("warmup", "/a b")],
                 "`--warmup` must be paths that begin with / and have no spaces, with commas between them, not `/a b`.",
             ),
-            (&[("spares", "1")], "`--spares` needs `--workers`, with 2 or more."),
             (
                 &[("workers", "2"), ("max-memory", "2s")],
                 "`--max-memory` must be a size, such as 500MB or 2GB, not `2s`.",

@@ -1,7 +1,7 @@
 //! Several R processes behind one address: this process is the server and their supervisor.
 
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rookery_server::tls::Tls;
@@ -15,6 +15,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::address::Address;
 use crate::admin::Admin;
+use crate::changes::Changes;
 use crate::command_line::Serve;
 use crate::cookie_keys;
 use crate::failure::{Failure, say, tell};
@@ -110,6 +111,9 @@ pub(crate) fn serve(
     let keeper = opened.as_ref().map_or(Ok(None), Opened::keep)?;
     let (ask, asks) = unbounded_channel();
     let reopens = log.as_ref().map(Log::reopener);
+    if workers.reload {
+        watch(&target.folder, ask.clone())?;
+    }
     let pass_on = std::thread::Builder::new().name("rookery-asked".to_owned());
     pass_on
         .spawn({
@@ -230,6 +234,20 @@ impl Front for Door {
             News::Reloaded => {}
         }
     }
+}
+
+/// Has workers replaced when a file of the app has changed.
+fn watch(folder: &Path, ask: UnboundedSender<Request>) -> Result<(), Failure> {
+    let mut changes = Changes::of(folder);
+    let watching = std::thread::Builder::new().name("rookery-changes".to_owned()).spawn(move || {
+        loop {
+            tell(&format!("`{}` has changed", changes.next().display()));
+            if ask.send(Request::Reload).is_err() {
+                return;
+            }
+        }
+    });
+    watching.map(drop).map_err(|error| Failure::Serving(format!("A thread cannot be started: {error}.")))
 }
 
 /// What a reload has read anew, besides the app.

@@ -107,9 +107,11 @@ pub(crate) struct Counts {
     pub(crate) waited: Histogram,
     /// From there to the head of the reply.
     pub(crate) took: Histogram,
-    /// Requests that were refused because too many waited; and because they had for too long.
+    /// Requests that were refused because too many waited; because they had for too long; and because workers have as many sessions as they
+    /// may.
     pub(crate) refused_full: Count,
     pub(crate) refused_late: Count,
+    pub(crate) refused_sessions: Count,
     /// Requests that were given to another worker, because theirs ended before it had begun with them.
     pub(crate) returned: Count,
 }

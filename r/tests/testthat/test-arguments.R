@@ -86,6 +86,10 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(plumber_errors(structure(new.env(), class = "Plumber"), on_error = 1)), "`on_error` must be a function, not 1"),
     list(quote(tls_config(1)), "`cert` must be the path of a PEM file or its text"),
     list(quote(startServer("127.0.0.1", 0, hello_app, tls = TRUE)), "`tls` must be made by tls_config"),
+    list(quote(workers_config(drain = TRUE)), "`drain` must be one number or string, not TRUE"),
+    list(quote(workers_config(warmup = NA_character_)), "`warmup` must be one or more paths, not NA"),
+    list(quote(serve(hello_app, workers = TRUE)), "`workers` must be a number, \"auto\", or made by workers_config"),
+    list(quote(serve(hello_app, workers = 2)), "Several workers serve a path"),
     list(quote(rookery:::launch_server(42)), "`settings` must be one string"),
     list(quote(rookery:::launch_server("/no/such.yml")), "does not exist")
   )

@@ -51,6 +51,62 @@ test_that("a reload replaces all Rs and fails no request", {
   expect_length(intersect(pids_of(it), before), 0)
 })
 
+test_that("an R that is busy with one thing for too long is interrupted, and ended where that does not help", {
+  lines <- c(
+    "list(call = function(req) {",
+    "  if (req$PATH_INFO == '/sleep') Sys.sleep(600)",
+    "  if (req$PATH_INFO == '/deaf') repeat tryCatch(Sys.sleep(600), interrupt = function(interrupt) NULL)",
+    "  list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = as.character(Sys.getpid()))",
+    "})"
+  )
+  it <- local_workers(lines, "--workers", "2", "--kill-stuck", "1s")
+  expect_true(wait_until(function() length(pids_of(it)) == 2))
+  pids <- pids_of(it)
+  expect_equal(it$get("/sleep")$status_code, 504)
+  expect_true(wait_until(function() grepl("does something else now", it$tell())))
+  expect_true(wait_until(function() identical(pids_of(it), pids)))
+  expect_equal(it$get("/deaf")$status_code, 504)
+  expect_true(wait_until(function() grepl("is still busy with the same: it is ended", it$tell())))
+  expect_true(wait_until(function() length(intersect(pids_of(it), pids)) == 1 && length(pids_of(it)) == 2))
+})
+
+test_that("a spare serves at once in the place of an R that ends, and has been asked what it is to be asked", {
+  lines <- c(
+    "asked <- character()",
+    "list(call = function(req) {",
+    "  asked <<- c(asked, paste0(req$PATH_INFO, req$QUERY_STRING))",
+    "  list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = paste(c(Sys.getpid(), asked), collapse = ' '))",
+    "})"
+  )
+  it <- local_workers(lines, "--workers", "2", "--spares", "1", "--warmup", "/warm?x=1,/again")
+  expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr("Serving as worker", it$tell()))) == 3))
+  seen <- strsplit(it$pid(), " ")[[1]]
+  expect_equal(seen[-1], c("/warm?x=1", "/again", "/"))
+  tools::pskill(as.integer(seen[[1]]), tools::SIGKILL)
+  expect_true(wait_until(function() grepl("a spare, serves in its place", it$tell())))
+  expect_equal(it$get()$status_code, 200)
+})
+
+test_that("a file of the app that changes is served by new Rs, also where there is one", {
+  for (words in list(c("--workers", "2"), NULL)) {
+    dir <- withr::local_tempdir()
+    app <- function(text) writeLines(sprintf("function(req) list(status = 200L, headers = list(), body = '%s')", text), file.path(dir, "app.R"))
+    app("before")
+    it <- local_cli("serve", dir, "--port", "0", "--no-log", "--reload", words)
+    expect_serving(it)
+    url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
+    body <- function() rawToChar(curl::curl_fetch_memory(url)$content)
+    expect_equal(body(), "before")
+    writeLines("stop('not finished'", file.path(dir, "app.R"))
+    expect_true(wait_until(function() grepl("the reload has failed", it$tell())))
+    expect_equal(body(), "before")
+    app("and after")
+    expect_true(wait_until(function() grepl("reloaded: all workers are of generation 2", it$tell())))
+    expect_equal(body(), "and after")
+    expect_match(it$tell(), "`app.R` has changed")
+  }
+})
+
 test_that("the supervisor that is killed leaves no R behind", {
   it <- local_workers(app_lines, "--workers", "2")
   expect_true(wait_until(function() length(pids_of(it)) == 2))
@@ -102,4 +158,90 @@ test_that("documents of R Markdown are served by workers, and their pages know w
   }, "")
   expect_equal(as.vector(table(ids)), c(2L, 2L))
   expect_true(all(nchar(ids) == 32))
+})
+
+test_that("a _server.yml says how many, and serve() takes the same", {
+  skip_if_not_installed("yaml")
+  dir <- withr::local_tempdir()
+  writeLines(app_lines, file.path(dir, "app.R"))
+  file <- file.path(dir, "_server.yml")
+  settings <- function(...) writeLines(c("engine: rookery", "app: app.R", "options:", paste0("  ", c(...))), file)
+  settings("workers: 2", "max-age: 12h", "warmup: [/, /x]", "error_detail: full", "limits:", "  body_bytes: 10", "ws_compression:", "  level: 3")
+  words <- c(
+    "--workers=2", "--max-age=12h", "--warmup=/,/x", "--limit=body_bytes=10", "--error-detail=full", "--ws-compression=level=3"
+  )
+  expect_equal(rookery:::words_of_file(file), words)
+  it <- local_cli("serve", dir, "--port", "0", "--no-log")
+  expect_serving(it)
+  expect_match(it$tell(), "with 2 workers")
+  url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
+  # The server in front has the limit.
+  handle <- curl::new_handle(postfields = strrep("x", 11))
+  expect_equal(curl::curl_fetch_memory(url, handle)$status_code, 413)
+  it$signal(tools::SIGTERM)
+  expect_equal(exit_of(it), 0)
+  settings("workers: 2")
+  # What is given counts more.
+  it <- local_cli("serve", dir, "--port", "0", "--no-log", "--workers", "1")
+  expect_serving(it)
+  expect_no_match(it$tell(), "workers|as worker")
+  for (case in list(
+    c("workers: 2", "drain: long", "`drain:` must be a time"),
+    c("workers: 2", "max_sessions: true", "`max_sessions:` of `.*` must be one number or string, not TRUE"),
+    c("workers: 2", "limits: 3", "its `limits:` are no fields"),
+    c("workers: none", "", "`workers:` must be auto, or a number from 1 to 1000, not `none`"),
+    c("drain: 5s", "", "its `drain:` needs `workers:`")
+  )) {
+    settings(case[1:2])
+    it <- local_cli("serve", dir, "--port", "0", "--no-log")
+    expect_equal(exit_of(it), 1)
+    expect_match(it$tell(), case[[3]])
+  }
+})
+
+test_that("serve() starts several, and takes them along when it ends", {
+  dir <- withr::local_tempdir()
+  writeLines(app_lines, file.path(dir, "app.R"))
+  serving <- function(text) {
+    it <- local_r(text, env = parent.frame())
+    expect_serving(it)
+    url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
+    it$pids <- function() {
+      sort(unique(vapply(1:12, function(at) rawToChar(curl::curl_fetch_memory(url)$content), "")))
+    }
+    expect_true(wait_until(function() length(it$pids()) == 2))
+    it
+  }
+  call <- paste0("rookery::serve('", dir, "', port = 0, log = FALSE, workers = rookery::workers_config(2, drain = '5s'))")
+  for (signal in c(tools::SIGTERM, tools::SIGKILL)) {
+    it <- serving(call)
+    pids <- it$pids()
+    it$signal(signal)
+    expect_true(wait_until(function() !any(file.exists(file.path("/proc", pids)))))
+  }
+  it <- local_r(sub("'5s'", "'soon'", call))
+  exit_of(it)
+  expect_match(it$tell(), "`--drain` must be a time, such as 30s, 5min or 12h, not `soon`")
+})
+
+test_that("what serve() is given goes over in words", {
+  tls <- tls_config("c.pem", "k.pem", hsts = list(max_age = 31536000, include_subdomains = TRUE), min_version = "1.3", http2 = FALSE)
+  expect_equal(
+    sub("=/.*/", "=", rookery:::words_of_tls(tls)),
+    c("--tls-cert=c.pem", "--tls-key=k.pem", "--tls-min-version=1.3", "--no-http2", "--hsts=31536000,subdomains")
+  )
+  expect_equal(rookery:::words_of_tls("dev"), "--tls=dev")
+  expect_error(rookery:::words_of_tls(tls_config("-----BEGIN CERTIFICATE-----", "-----BEGIN KEY-----")), "give the path of a file")
+  expect_equal(
+    rookery:::words_of_settings(list(
+      body_bytes = 1e9, idle_time = Inf, proxy_protocol = TRUE, interrupt_requests = FALSE, request_id_header = FALSE,
+      trusted_proxies = c("::1", "unix"), ws_compression = TRUE
+    )),
+    c("--limit=body_bytes=1000000000", "--limit=idle_time=Inf", "--proxy-protocol", "--request-id-header=off", "--trusted-proxies=::1,unix", "--ws-compression=on")
+  )
+  # The program knows each of them.
+  help <- processx::run(system.file("exec", "rookery", package = "rookery"), c("serve", "--help"))$stdout
+  for (name in rookery:::worker_option_names) {
+    expect_match(help, sub("=", "[ \n]", rookery:::word_of(name, "")))
+  }
 })

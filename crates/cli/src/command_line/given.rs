@@ -63,6 +63,11 @@ impl Given<'_> {
         self.of(name).get_many::<String>(name).unwrap_or_default()
     }
 
+    /// All of them, those before the command first: where the last of several counts, each for itself.
+    pub(super) fn all_texts(&self, name: &str) -> impl Iterator<Item = &String> {
+        [self.root, self.own].into_iter().flat_map(move |at| at.get_many::<String>(name).unwrap_or_default())
+    }
+
     /// Whether it was written, and is not the default.
     pub(super) fn is_given(&self, name: &str) -> bool {
         self.of(name).value_source(name) == Some(ValueSource::CommandLine)

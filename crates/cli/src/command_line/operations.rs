@@ -17,12 +17,9 @@ pub(super) fn options() -> Vec<Arg> {
 }
 
 /// # Errors
-/// When it is none, or nobody would answer there.
-pub(super) fn admin(given: &Given<'_>, has_workers: bool) -> Result<Option<AdminAt>, Failure> {
-    match given.text("admin").map(AdminAt::of).transpose()? {
-        Some(_) if !has_workers => wrong("`--admin` needs `--workers`, with 2 or more."),
-        admin => Ok(admin),
-    }
+/// When it is none.
+pub(super) fn admin(given: &Given<'_>) -> Result<Option<AdminAt>, Failure> {
+    given.text("admin").map(AdminAt::of).transpose()
 }
 
 pub(super) fn status(command: Command) -> Command {

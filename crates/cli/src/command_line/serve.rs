@@ -29,6 +29,8 @@ pub(crate) struct Serve {
     pub(crate) admin: Option<AdminAt>,
     /// Whether pages may lie in those of other sites.
     pub(crate) is_embedded: bool,
+    /// What was given that is only for several, where there is one.
+    pub(crate) needs_workers: Option<&'static str>,
     pub(crate) log: LogTo,
     pub(crate) format: Format,
 }
@@ -110,19 +112,25 @@ pub(super) fn read(given: &Given<'_>) -> Result<Serve, Failure> {
         Some(path) if path.as_os_str() != "-" => LogTo::File(path.into()),
         _ => LogTo::Stdout,
     };
-    let workers = Workers::of(|name| given.text(name))?;
+    let workers = Workers::of(|name| given.text(name), given.flag("reload"))?;
     Ok(Serve {
         target: target.into(),
         host: host.to_owned(),
         port,
         tls,
-        admin: operations::admin(given, workers.is_some())?,
-        is_embedded: shiny::is_embedded(given, workers.is_some())?,
+        admin: operations::admin(given)?,
+        is_embedded: given.flag("embed"),
+        needs_workers: if workers.is_none() { needs_workers(given) } else { None },
         workers,
         settings: server::read(given)?,
         log,
         format: format.unwrap_or(Format::Common),
     })
+}
+
+/// What was given that is only for several workers: without them no cookie is sent, and nobody is there to be asked.
+fn needs_workers(given: &Given<'_>) -> Option<&'static str> {
+    worker_options::first(|name| given.text(name)).or_else(|| given.flag("embed").then_some("embed"))
 }
 
 impl Serve {

@@ -52,7 +52,7 @@ pub(super) fn read(given: &Given<'_>) -> Result<Settings, Failure> {
         proxy_protocol: given.flag("proxy-protocol"),
         ws_origins: given.list("ws-origins")?,
         ws_compression: given.text("ws-compression").map(settings::compression).transpose()?,
-        limits: given.texts("limit").map(|text| Limit::of(text)).collect::<Result<_, _>>()?,
+        limits: given.all_texts("limit").map(|text| Limit::of(text)).collect::<Result<_, _>>()?,
         interrupt_requests: given.flag("interrupt-requests"),
         reconnect: shiny::reconnect(given)?,
         error_detail: given.choice("error-detail", ["none", "message", "full"].map(|word| (word, word)))?,
@@ -102,6 +102,12 @@ mod tests {
         .settings;
         assert_eq!(
             all.limits.iter().map(|it| it.text.as_str()).collect::<Vec<_>>(),
+            ["body_bytes=1MB", "idle_time=5"]
+        );
+        let both =
+            served(&["--limit=body_bytes=1MB", "serve", "a", "--limit", "idle_time=5"]).settings.limits;
+        assert_eq!(
+            both.iter().map(|it| it.text.as_str()).collect::<Vec<_>>(),
             ["body_bytes=1MB", "idle_time=5"]
         );
         assert_eq!((all.error_detail, all.request_id_header), (Some("full"), Some(false)));

@@ -2,7 +2,7 @@
 
 use clap::Arg;
 
-use super::given::{Given, flag, text, wrong};
+use super::given::{Given, flag, text};
 use crate::failure::Failure;
 
 /// R's setting `reconnect`.
@@ -27,17 +27,6 @@ pub(super) fn reconnect(given: &Given<'_>) -> Result<Option<&'static str>, Failu
     given.choice("reconnect", RECONNECT.map(|word| (word, word)))
 }
 
-/// Whether pages may lie in those of other sites.
-///
-/// # Errors
-/// When there is one R: no cookie is sent then.
-pub(super) fn is_embedded(given: &Given<'_>, has_workers: bool) -> Result<bool, Failure> {
-    match given.flag("embed") {
-        true if !has_workers => wrong("`--embed` needs `--workers`, with 2 or more."),
-        is_embedded => Ok(is_embedded),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use crate::command_line::read;
@@ -50,10 +39,7 @@ mod tests {
         assert!(none.settings.reconnect.is_none() && !none.is_embedded);
         let both = served(&["serve", "a", "--workers", "2", "--embed", "--reconnect", "always"]);
         assert!(both.settings.reconnect == Some("always") && both.is_embedded);
-        assert_eq!(
-            said(read(["rookery", "serve", "a", "--embed"].map(Into::into))),
-            "`--embed` needs `--workers`, with 2 or more."
-        );
+        assert_eq!(served(&["serve", "a", "--embed"]).needs_workers, Some("embed"));
         assert_eq!(
             said(read(["rookery", "serve", "a", "--reconnect", "15s"].map(Into::into))),
             "`--reconnect` must be app, always or never, not `15s`."

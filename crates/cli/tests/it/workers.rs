@@ -93,6 +93,68 @@ fn keys_of_cookies_are_their_owners_and_read_anew() {
     assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
 }
 
+/// An R that answers for `_server.yml` what stands in `answer`, and serves as no worker.
+fn answering(installed: &Installed, answer: &str) {
+    executable(
+        &installed.r(),
+        &format!(
+            "#!/bin/bash\ncase \"$ROOKERY_CLI\" in settings=*) echo noise; cat <<'END'\n{answer}\nEND\nexit 0;; esac\n\
+             echo \"R: ${{ROOKERY_WORKERS-alone}} $(echo $ROOKERY_CLI)\" >&2\nexit 7\n"
+        ),
+    );
+}
+
+#[test]
+fn what_a_server_yml_says_of_workers_is_the_programs() {
+    let installed = Installed::new();
+    let text = "engine: rookery\napp: app.R\noptions:\n  workers: 3\n";
+    let app = folder(&[("_server.yml", text), ("app.R", "1")]);
+    let run = |words: &[&str]| {
+        let mut command = Command::new(installed.program());
+        command.args(["serve", ".", "--port", "0", "--no-log"]).args(words).current_dir(app.path());
+        installed.run(&mut command)
+    };
+    answering(
+        &installed,
+        "rookery-word --workers=3\nrookery-word --drain=5s\nrookery-word --error-detail=full",
+    );
+    let (status, _, said) = run(&[]);
+    assert_eq!(status, Some(3), "{said}");
+    assert!(said.contains("R: 3 target=") && said.contains("error_detail=full"), "{said}");
+    // The command line counts more.
+    let (_, _, said) = run(&["--workers", "2", "--error-detail", "message"]);
+    assert!(said.contains("R: 2 ") && said.contains("error_detail=message"), "{said}");
+    let (status, _, said) = run(&["--workers", "1"]);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("`--drain` needs `--workers`"), "{said}");
+    // What is wrong is said in its words.
+    answering(&installed, "rookery-word --workers=3\nrookery-word --max-age=old");
+    let (status, _, said) = run(&[]);
+    assert_eq!(status, Some(1), "{said}");
+    let file = std::fs::canonicalize(app.path()).expect("it is there").join("_server.yml");
+    assert!(said.contains(&format!("In `{}`: `max_age:` must be a time", file.display())), "{said}");
+    answering(&installed, "rookery-wrong its `app:`%0Ais 100%25 wrong");
+    let (status, _, said) = run(&[]);
+    assert_eq!((status, said.contains("its `app:`\nis 100% wrong")), (Some(1), true), "{said}");
+    // One R reads it by itself.
+    answering(&installed, "rookery-word --workers=1");
+    let (status, _, said) = run(&[]);
+    assert_eq!((status, said.contains("R: alone target=")), (Some(7), true), "{said}");
+}
+
+#[test]
+fn what_is_for_several_workers_needs_them() {
+    let installed = Installed::new();
+    let app = folder(&[("app.R", "1")]);
+    for words in [&["--spares", "1"][..], &["--workers", "1", "--spares", "1"]] {
+        let mut command = Command::new(installed.program());
+        command.args(["serve", "."]).args(words).current_dir(app.path());
+        let (status, _, said) = installed.run(&mut command);
+        assert_eq!(status, Some(2), "{said}");
+        assert!(said.contains("`--spares` needs `--workers`, with 2 or more."), "{said}");
+    }
+}
+
 #[test]
 fn one_worker_is_no_hop_the_program_becomes_it() {
     let installed = Installed::new();

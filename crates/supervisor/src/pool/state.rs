@@ -142,6 +142,7 @@ impl State {
                 }
             }
             if !is_sticky && waiting.exchange.is_upgrade() && self.is_full_of_sessions() {
+                self.counts().refused_sessions.add(1);
                 Refusal::Full.answer(&mut waiting.exchange);
                 self.respond(waiting.exchange);
                 continue;
@@ -212,6 +213,7 @@ impl State {
             Way::Fewest { tells } => {
                 let begins = matches!(asks, Asks::Page | Asks::Socket);
                 if begins && self.is_full_of_sessions() {
+                    self.counts().refused_sessions.add(1);
                     Refusal::Full.answer(&mut waiting.exchange);
                     self.respond(waiting.exchange);
                     return None;

@@ -26,11 +26,15 @@ pub(super) fn of(report: &Report, roster: &Roster) -> String {
     text.gauge("queue_length", "Requests that wait for a worker.", queue.length + own);
     text.gauge("queue_limit", "How many may wait for any.", counts.queue_limit.get());
     text.gauge("queue_oldest_seconds", "How long the first of them has waited.", queue.oldest.as_secs_f64());
-    let refused = [("full", counts.refused_full.get()), ("timeout", counts.refused_late.get())];
+    let refused = [
+        ("full", counts.refused_full.get()),
+        ("timeout", counts.refused_late.get()),
+        ("sessions", counts.refused_sessions.get()),
+    ];
     text.family(
         "queue_rejected_total",
         "counter",
-        "Requests that were refused with 503, for no worker had time.",
+        "Requests that were refused with 503, for no worker had time or a place.",
     )
     .values("queue_rejected_total", "reason", refused);
     text.family("retries_total", "counter", "Requests given to another worker, since theirs ended first.")

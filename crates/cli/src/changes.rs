@@ -1,0 +1,166 @@
+//! `--reload`: whether files of the app have changed, for people who write one. They are looked at again and again, since what tells of
+//! changes (inotify) does not in folders that a container or another machine shares.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// How often. Looking at ten thousand files takes some tens of milliseconds.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// Files that are looked at, at the most: more is no app's, but somebody's home.
+const FILES_MOST: usize = 10_000;
+
+/// Kinds of files that an app is made of. What it reads and writes as it runs, such as data, is none.
+const KINDS: [&str; 19] = [
+    "r", "rmd", "qmd", "md", "html", "htm", "css", "scss", "js", "yml", "yaml", "sql", "stan", "cpp", "png",
+    "jpg", "jpeg", "gif", "svg",
+];
+
+/// Folders with other people's files; hidden ones are left out as well.
+const LEFT_OUT: [&str; 5] = ["renv", "packrat", "node_modules", "rsconnect", "shiny_bookmarks"];
+
+/// When a file was changed last, and its size.
+type State = (Option<SystemTime>, u64);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    folder: PathBuf,
+    seen: BTreeMap<PathBuf, State>,
+}
+
+impl Changes {
+    /// Those of a folder from now on.
+    pub(crate) fn of(folder: &Path) -> Changes {
+        Changes { folder: folder.into(), seen: look(folder) }
+    }
+
+    /// Waits until something has changed, and then until nothing does any more: editors write in several steps, and many files at
+    /// once. Gives the first, as it is called in its folder.
+    pub(crate) fn next(&mut self) -> PathBuf {
+        loop {
+            std::thread::sleep(EVERY);
+            let mut now = look(&self.folder);
+            if let Some(changed) = difference(&self.seen, &now) {
+                loop {
+                    std::thread::sleep(EVERY);
+                    let next = look(&self.folder);
+                    if next == now {
+                        break;
+                    }
+                    now = next;
+                }
+                self.seen = now;
+                return changed
+                    .strip_prefix(&self.folder)
+                    .map_or_else(|_| changed.clone(), Path::to_path_buf);
+            }
+        }
+    }
+}
+
+/// A file that is in one of them alone, or in both and not the same.
+fn difference(before: &BTreeMap<PathBuf, State>, now: &BTreeMap<PathBuf, State>) -> Option<PathBuf> {
+    let changed = now.iter().find(|(path, state)| before.get(*path) != Some(*state));
+    let gone = || before.keys().find(|path| !now.contains_key(*path));
+    changed.map(|(path, _)| path).or_else(gone).cloned()
+}
+
+fn look(folder: &Path) -> BTreeMap<PathBuf, State> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        // One that has gone meanwhile has no files.
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            // Of a link what it leads to is not: it may lead round.
+            let Ok(kind) = entry.file_type() else { continue };
+            if name.starts_with('.') && name != ".Rprofile" && name != ".Renviron" {
+                continue;
+            }
+            if kind.is_dir() {
+                if !LEFT_OUT.contains(&&*name) {
+                    folders.push(entry.path());
+                }
+            } else if is_of_app(&name) && found.len() < FILES_MOST {
+                let about = fs::metadata(entry.path());
+                let state = about.map_or((None, 0), |about| (about.modified().ok(), about.len()));
+                found.insert(entry.path(), state);
+            }
+        }
+    }
+    found
+}
+
+fn is_of_app(name: &str) -> bool {
+    let extension = Path::new(name).extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    KINDS.contains(&&*extension) || name == ".Rprofile" || name == ".Renviron"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_an_app_are_told_from_what_it_writes() {
+        for name in ["app.R", "a.qmd", "style.CSS", "_server.yml", ".Rprofile"] {
+            assert!(is_of_app(name), "{name}");
+        }
+        for name in ["data.csv", "model.rds", "app.R~", "access.log", "db.sqlite", "R", ""] {
+            assert!(!is_of_app(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_changes_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["app.R", "R/f.R", "renv/library/x.R", ".git/y.R", "data.csv"] {
+            fs::create_dir_all(path(name).parent().unwrap()).unwrap();
+            fs::write(path(name), "1").unwrap();
+        }
+        std::os::unix::fs::symlink(folder.path(), path("round")).unwrap();
+        let before = look(folder.path());
+        assert_eq!(before.keys().cloned().collect::<Vec<_>>(), [path("R/f.R"), path("app.R")]);
+        assert_eq!(difference(&before, &look(folder.path())), None);
+        for name in ["renv/library/x.R", ".git/y.R", "data.csv"] {
+            fs::write(path(name), "longer").unwrap();
+        }
+        assert_eq!(difference(&before, &look(folder.path())), None);
+        fs::write(path("R/f.R"), "longer").unwrap();
+        assert_eq!(difference(&before, &look(folder.path())), Some(path("R/f.R")));
+        let now = look(folder.path());
+        fs::remove_file(path("app.R")).unwrap();
+        assert_eq!(difference(&now, &look(folder.path())), Some(path("app.R")));
+    }
+
+    #[test]
+    fn a_folder_with_too_many_is_looked_at_in_part() {
+        let folder = tempfile::tempdir().unwrap();
+        for at in 0..FILES_MOST + 10 {
+            fs::File::create(folder.path().join(format!("{at}.R"))).unwrap();
+        }
+        assert_eq!(look(folder.path()).len(), FILES_MOST);
+    }
+
+    #[test]
+    fn changes_that_follow_one_another_are_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("app.R");
+        fs::write(&path, "1").unwrap();
+        let mut changes = Changes::of(folder.path());
+        let (told, hears) = std::sync::mpsc::channel();
+        std::thread::spawn(move || while told.send(changes.next()).is_ok() {});
+        for at in 0..10 {
+            fs::write(&path, "x".repeat(at + 2)).unwrap();
+            std::thread::sleep(EVERY / 5);
+        }
+        let patience = Duration::from_secs(60);
+        assert_eq!(hears.recv_timeout(patience).unwrap(), Path::new("app.R"));
+        fs::write(folder.path().join("b.R"), "2").unwrap();
+        assert_eq!(hears.recv_timeout(patience).unwrap(), Path::new("b.R"));
+    }
+}

@@ -1,0 +1,288 @@
+# Several R processes behind one address: the program `rookery` starts and supervises them (crates/supervisor). What R asks it for
+# goes over in words of its command line, from serve() as from a `_server.yml`.
+
+# Options of the program that are about workers, as R and YAML have them.
+worker_option_names <- c(
+  "workers", "spares", "warmup", "max_sessions", "max_requests", "max_age", "max_memory", "request_timeout", "kill_stuck", "start_timeout",
+  "drain", "sticky", "cookie_key_file", "admin", "embed", "reload"
+)
+worker_flags <- c("embed", "reload")
+
+#' Several R processes
+#'
+#' What [serve()] takes for `workers`: how many R processes serve a path behind one address, and when one of them is replaced. It needs Linux.
+#' The same can be given on the command line (`rookery serve app/ --workers 4 --max-age 12h`), and among the `options:` of a `_server.yml` whose
+#' engine is rookery (`workers: 4`, `max_age: 12h`). Times are such as `"30s"`, `"5min"`, `"12h"`, or seconds; sizes such as `"2GB"`, or
+#' bytes.
+#'
+#' @param workers How many serve, or `"auto"`: as many as there are processors.
+#' @param spares How many more wait, ready, for one of them to end.
+#' @param warmup Paths that a new one is asked for before it serves. One that answers with a status of 500 or more does not serve.
+#' @param max_sessions How many WebSockets one may have, such as Shiny's sessions. When all have as many, new ones get 503; whoever has one does not.
+#' @param max_requests,max_age,max_memory One that has answered so many requests, is so old, or has so much memory of its own is replaced.
+#' @param request_timeout How long a request may take: its client gets 504 then.
+#' @param kill_stuck One whose R is busy with one thing for so long is interrupted, and ended where that does not help. Its clients get 504.
+#' @param start_timeout How long one may take until it serves.
+#' @param drain How long what is in hand is waited for before one ends.
+#' @param sticky Whether clients come back to the R that they began with: `"auto"` (for Shiny), `"cookie"` or `"none"`.
+#' @param cookie_key_file A file with the keys that the cookie for that is signed with, the newest in the first line, which its owner alone may
+#'   read. Without it each start has a key of its own.
+#' @param admin Where status, metrics and probes are to be had, such as `"127.0.0.1:9100"` or `"unix:/path"`; see `rookery serve --help`.
+#' @param embed Whether pages may lie in those of other sites: the cookie is sent there, over HTTPS.
+#' @param reload Whether they are replaced when a file of the app has changed, to write one with; a single one is as well.
+#' @return An object of class `rookery_workers`.
+#' @examples
+#' workers_config(4, max_memory = "2GB", kill_stuck = "5min")
+#' @export
+workers_config <- function(
+  workers = "auto",
+  spares = NULL,
+  warmup = NULL,
+  max_sessions = NULL,
+  max_requests = NULL,
+  max_age = NULL,
+  max_memory = NULL,
+  request_timeout = NULL,
+  kill_stuck = NULL,
+  start_timeout = NULL,
+  drain = NULL,
+  sticky = NULL,
+  cookie_key_file = NULL,
+  admin = NULL,
+  embed = NULL,
+  reload = NULL
+) {
+  fields <- mget(worker_option_names)
+  words_of_workers(fields, function(name) paste0("`", name, "`"))
+  if (!is.null(cookie_key_file)) {
+    fields$cookie_key_file <- settle_pem(cookie_key_file)
+  }
+  structure(Filter(Negate(is.null), fields), class = "rookery_workers")
+}
+
+#' @export
+format.rookery_workers <- function(x, ...) {
+  others <- x[names(x) != "workers"]
+  lines <- vapply(names(others), function(name) paste0("  ", name, ": ", paste(others[[name]], collapse = ", ")), "")
+  c(paste0("<workers: ", x$workers, ">"), lines)
+}
+
+#' @export
+print.rookery_workers <- function(x, ...) {
+  cat(format(x), sep = "\n")
+  invisible(x)
+}
+
+# NULL for one R, which needs no program.
+check_workers <- function(workers) {
+  if (!is.null(workers) && !inherits(workers, "rookery_workers")) {
+    if (!is.numeric(workers) && !is.character(workers)) {
+      abort_serve(
+        paste0("`workers` must be a number, \"auto\", or made by workers_config(), not ", describe(workers), "."), "rookery_bad_workers"
+      )
+    }
+    workers <- workers_config(workers)
+  }
+  if (length(workers) == 1 && identical(as.character(workers$workers), "1")) NULL else workers
+}
+
+# Words of the command line. The program says what is wrong with a number or a time.
+words_of_workers <- function(fields, called) {
+  words <- lapply(names(fields), function(name) {
+    value <- fields[[name]]
+    if (is.null(value)) {
+      return(NULL)
+    }
+    if (name %in% worker_flags) {
+      flag <- flag_of(value)
+      if (is.na(flag)) abort_serve(paste0(called(name), " must be TRUE or FALSE, not ", describe(value), "."), "rookery_bad_workers")
+      return(if (flag) paste0("--", name))
+    }
+    is_one <- (is.numeric(value) || is.character(value)) && !is.object(value) && !anyNA(value) && length(value) > 0
+    if (!is_one || (length(value) > 1 && name != "warmup") || !all(nzchar(value))) {
+      wanted <- if (name == "warmup") "one or more paths" else "one number or string"
+      abort_serve(paste0(called(name), " must be ", wanted, ", not ", describe(value), "."), "rookery_bad_workers")
+    }
+    word_of(name, paste(plain_text(value), collapse = ","))
+  })
+  unlist(words)
+}
+
+word_of <- function(name, text) {
+  paste0("--", gsub("_", "-", name, fixed = TRUE), "=", text)
+}
+
+plain_text <- function(value) {
+  if (is.numeric(value)) format(value, scientific = FALSE, trim = TRUE, digits = 15) else as.character(value)
+}
+
+# Limits and other settings, by name.
+words_of_settings <- function(settings) {
+  limits <- limit_table()$name
+  words <- lapply(names(settings), function(name) {
+    value <- settings[[name]]
+    if (name %in% limits) {
+      return(paste0("--limit=", name, "=", plain_text(value)))
+    }
+    flag <- if (name %in% c(setting_flags, "ws_compression")) flag_of(value) else NA
+    if (name == "request_id_header" && !is.na(flag)) {
+      return(word_of(name, if (flag) "on" else "off"))
+    }
+    if (name == "ws_compression") {
+      rules <- if (is.list(value)) vapply(value, function(it) if (is.logical(it)) c("off", "on")[it + 1L] else plain_text(it), "")
+      return(word_of(name, if (is.na(flag)) paste0(names(rules), "=", rules, collapse = ",") else if (flag) "on" else "off"))
+    }
+    if (!is.na(flag)) {
+      return(if (flag) paste0("--", gsub("_", "-", name, fixed = TRUE)))
+    }
+    if (length(value) > 0) word_of(name, paste(value, collapse = ","))
+  })
+  unlist(words)
+}
+
+# `tls` as serve() has it.
+words_of_tls <- function(tls) {
+  if (is.null(tls) || identical(tls, "dev")) {
+    return(if (!is.null(tls)) "--tls=dev")
+  }
+  if (any(is_pem(c(tls$cert, tls$key, tls$client_ca, tls$acme$ca)))) {
+    abort_serve(
+      paste0(
+        "A certificate or key that is given as text, or with a password, cannot be handed to the program that starts several workers: ",
+        "give the path of a file."
+      ),
+      "rookery_bad_tls"
+    )
+  }
+  hsts <- if (is.list(tls$hsts)) {
+    paste(c(tls$hsts$max_age, c("subdomains", "preload")[c(tls$hsts$include_subdomains, tls$hsts$preload)]), collapse = ",")
+  }
+  c(
+    if (!is.null(tls$cert)) rbind(word_of("tls_cert", tls$cert), word_of("tls_key", tls$key)),
+    if (!is.null(tls$client_ca)) c(word_of("tls_client_ca", tls$client_ca), word_of("tls_client_auth", tls$client_auth)),
+    word_of("tls_min_version", tls$min_version),
+    if (!tls$http2) "--no-http2",
+    if (!tls$http2_websockets) "--no-http2-websockets",
+    if (!is.null(hsts)) word_of("hsts", hsts),
+    if (!is.null(tls$redirect_from)) word_of("redirect_from", tls$redirect_from),
+    words_of_acme(tls$acme)
+  )
+}
+
+words_of_acme <- function(acme) {
+  if (is.null(acme)) {
+    return(NULL)
+  }
+  given <- function(name, value) if (length(value) > 0) word_of(name, value)
+  c(
+    given("domain", acme$domains),
+    given("email", acme$email),
+    if (isTRUE(acme$agree_tos)) "--agree-tos",
+    if (isTRUE(acme$staging)) "--acme-staging" else given("acme_directory", acme$directory),
+    given("acme_profile", acme$profile),
+    given("acme_challenge", acme$challenge),
+    given("acme_ca", acme$ca),
+    given("acme_dir", acme$dir)
+  )
+}
+
+# What a `_server.yml` of ours says, but for where to listen: for a program that starts several workers.
+words_of_file <- function(file) {
+  fields <- read_yaml_file(file)
+  options <- fields[["options"]]
+  if (!identical(fields[["engine"]], "rookery") || is.null(options)) {
+    return(character())
+  }
+  check_file_options(options, file)
+  c(
+    words_of_workers(worker_fields(options, file), function(name) paste0("`", name, ":` of `", file, "`")),
+    words_of_settings(settings_fields(options, file)),
+    words_of_tls(settings_tls(options[["tls"]], file))
+  )
+}
+
+check_file_options <- function(options, file) {
+  if (!is.null(options) && !is.list(options)) {
+    abort_unknown(file, "its `options:` are no fields such as `port: 8000`")
+  }
+}
+
+# Those of a `_server.yml` that are about workers; `max-age` as well as `max_age`.
+worker_fields <- function(options, file) {
+  names(options) <- gsub("-", "_", names(options), fixed = TRUE)
+  fields <- options[intersect(names(options), worker_option_names)]
+  if (is.character(fields$cookie_key_file)) {
+    fields$cookie_key_file <- beside(fields$cookie_key_file, file)
+  }
+  fields
+}
+
+# What a `_server.yml` says of workers, as check_workers() gives it.
+settings_workers <- function(options, settings) {
+  fields <- worker_fields(options, settings)
+  words_of_workers(fields, function(name) paste0("`", name, ":` of `", settings, "`"))
+  workers <- check_workers(fields[["workers"]])
+  if (isTRUE(flag_of(fields$reload %||% FALSE))) {
+    workers <- workers %||% workers_config(1, reload = TRUE)
+  }
+  if (is.null(workers) && !is_worker() && length(setdiff(names(fields), c("workers", "reload"))) > 0) {
+    abort_unknown(settings, paste0("its `", setdiff(names(fields), c("workers", "reload"))[[1]], ":` needs `workers:`, with 2 or more"))
+  }
+  workers
+}
+
+# What the program reads (words_of() in crates/cli/src/r.rs): a line for each word, in which its end would be one.
+tell_words <- function(file) {
+  tell <- function(what, text) {
+    text <- gsub("\n", "%0A", gsub("%", "%25", enc2utf8(text), fixed = TRUE), fixed = TRUE)
+    writeLines(paste0("rookery-", what, " ", text), stdout(), useBytes = TRUE)
+  }
+  tryCatch(
+    {
+      words <- words_of_file(file)
+      if (length(words) > 0) tell("word", words)
+    },
+    rookery_error = function(error) tell("wrong", conditionMessage(error))
+  )
+}
+
+# Serves a path with several workers, and waits. Settings of this session are theirs, as they are one R's.
+serve_with_workers <- function(path, address, dots, log, settings, workers) {
+  if (length(dots) > 0) {
+    abort_serve("Several workers take no further arguments for what runs the app: give them in the app.", "rookery_bad_target")
+  }
+  if (!is.null(log$call)) {
+    abort_serve("With several workers `log` must be TRUE, FALSE, or the path of a file.", "rookery_bad_log")
+  }
+  own <- session_options()
+  names(own) <- sub("^rookery[.]", "", names(own))
+  where <- if (is.null(address$socket)) {
+    c(word_of("host", address$host), word_of("port", address$port))
+  } else {
+    word_of("host", paste0("unix:", address$socket))
+  }
+  words <- c(
+    "serve",
+    where,
+    words_of_tls(address$tls),
+    words_of_settings(utils::modifyList(own, as.list(unclass(settings)))),
+    words_of_workers(workers, function(name) paste0("`", name, "`")),
+    switch(log$to, nothing = "--no-log", file = word_of("log", log$path), stdout = NULL),
+    word_of("log_format", log$format),
+    "--",
+    normalizePath(path, winslash = "/", mustWork = TRUE)
+  )
+  command <- list(
+    program = system.file("exec", "rookery", package = "rookery", mustWork = TRUE),
+    arguments = words,
+    dir = getwd(),
+    environment = c(
+      # This R, and this session's libraries.
+      PATH = paste(R.home("bin"), Sys.getenv("PATH"), sep = .Platform$path.sep),
+      R_LIBS = paste(unique(c(compat_library(), .libPaths())), collapse = .Platform$path.sep),
+      ROOKERY_PARENT = Sys.getpid(),
+      R_TESTS = ""
+    )
+  )
+  run_child(command, paste0("`", path, "`"))
+}
