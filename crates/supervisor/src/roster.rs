@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rookery_worker::Scoreboard;
 use tokio::sync::Notify;
@@ -42,6 +43,8 @@ pub struct Member {
     standing: AtomicU8,
     is_sticky: AtomicBool,
     is_given_up: AtomicBool,
+    /// Milliseconds within which its WebSockets are to be closed; 0: they are not.
+    ends_within: AtomicU64,
     /// Of the pool.
     pub(crate) load: Load,
 }
@@ -77,6 +80,7 @@ impl Member {
             standing,
             is_sticky,
             is_given_up,
+            ends_within: AtomicU64::new(0),
             load: Load::default(),
         })
     }
@@ -99,6 +103,12 @@ impl Member {
     /// Its R has come out of it.
     pub(crate) fn goes_on(&self) {
         self.is_given_up.store(false, Ordering::Release);
+    }
+
+    /// Within what time its WebSockets are to be closed, if they are.
+    pub(crate) fn ends_within(&self) -> Option<Duration> {
+        let time = self.ends_within.load(Ordering::Acquire);
+        (time > 0).then(|| Duration::from_millis(time))
     }
 
     /// Whether it is given requests.
@@ -169,6 +179,14 @@ impl Roster {
             let _ = member.standing.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
         }
         self.changed.notify_one();
+    }
+
+    /// Its WebSockets are to be closed, one after the other, within this time: it ends then.
+    pub fn end_sessions(&self, member: &Member, within: Duration) {
+        let time = (within.as_millis() as u64).max(1);
+        if member.ends_within.swap(time, Ordering::AcqRel) == 0 {
+            self.changed.notify_one();
+        }
     }
 
     /// It has ended: what it did is on its [`Board`](rookery_worker::Board), and that does not change any more.

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Response};
@@ -18,6 +19,7 @@ use tokio::sync::Notify;
 use super::reply::write_headers;
 use super::state::State;
 use super::worker::Worker;
+use crate::roster::Member;
 
 /// Bytes that wait for a worker from which on its client is not read. One message may go past it.
 const HIGH_MARK: usize = 1 << 20;
@@ -27,6 +29,9 @@ const LOW_MARK: usize = 256 << 10;
 
 /// What a client is told when its worker has ended: the service restarts, and a new session can be had (IANA's registry).
 const RESTARTS: u16 = 1012;
+
+/// What a page that comes back costs an R, about: so far apart are those closed that do.
+const EACH_COMES_BACK: Duration = Duration::from_millis(50);
 
 /// See the module.
 pub(super) struct Relay {
@@ -112,6 +117,7 @@ pub(super) fn start(state: &Rc<State>, worker: &Rc<Worker>, mut exchange: Box<Ex
         tokio::select! {
             () = relay.read(&state, reader) => {}
             () = relay.write(&state) => {}
+            () = relay.end_with(&worker.member, &state) => {}
         }
         worker.member.load.sessions.fetch_sub(1, Ordering::Relaxed);
     });
@@ -156,6 +162,27 @@ impl Relay {
     }
 
     // ---- its two directions ----
+
+    /// Closes it when its worker is to end, which both sides are told in order.
+    async fn end_with(&self, member: &Member, state: &State) {
+        let within = loop {
+            let told = state.deaths.notified();
+            match member.ends_within() {
+                Some(within) => break within,
+                None => told.await,
+            }
+        };
+        // Spread by chance, and not for longer than the others need.
+        let all = EACH_COMES_BACK
+            .saturating_mul(member.load().1.try_into().unwrap_or(u32::MAX))
+            .min(within * 4 / 5);
+        let chance = (self.socket.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
+        tokio::time::sleep(all.mul_f64(f64::from(chance) / f64::from(u32::MAX))).await;
+        let reason = b"the worker ends".to_vec();
+        state.command(Command::Close { socket: self.socket, code: RESTARTS, reason });
+        // The worker is told by `write`, once the client has left.
+        std::future::pending().await
+    }
 
     /// Passes the worker's messages on until there are no more.
     async fn read(&self, state: &State, mut reader: Reader<UnixStream>) {

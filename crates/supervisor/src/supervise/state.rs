@@ -30,6 +30,9 @@ const SOON: Duration = Duration::from_millis(50);
 /// And while all is well.
 const SELDOM: Duration = Duration::from_secs(1);
 
+/// How long before a drain is over WebSockets are closed, one after the other: their pages come back, and not all at once.
+const ENDS_SESSIONS: Duration = Duration::from_secs(5);
+
 /// How long the output of a worker that has ended is still read: somebody else may have it, and never end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -375,6 +378,12 @@ impl<'a> Supervisor<'a> {
                 }
                 Phase::Draining { until } if now >= until || worker.is_done() => {
                     worker.stop(self.plan.times.stop);
+                }
+                Phase::Draining { until } => {
+                    let within = ENDS_SESSIONS.min(self.plan.times.drain / 2);
+                    if until - now <= within {
+                        self.roster.end_sessions(&worker.member, until - now);
+                    }
                 }
                 Phase::Stopping { until } if now >= until => worker.kill(),
                 _ => {}

@@ -1,6 +1,6 @@
 //! Rolling reloads.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rookery_supervisor::{Outcome, Request, Times};
 
@@ -53,7 +53,7 @@ fn what_was_begun_is_answered_by_who_began_it() {
 
 #[test]
 fn a_websocket_holds_a_worker_until_the_drain_is_over() {
-    let times = Times { drain: Duration::from_millis(800), ..Times::default() };
+    let times = Times { drain: Duration::from_secs(3), ..Times::default() };
     let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let before = running.pids();
     let mut client = running.connect();
@@ -64,6 +64,30 @@ fn a_websocket_holds_a_worker_until_the_drain_is_over() {
     assert_eq!(client.frame(), (1, b"still there".to_vec()));
     let (opcode, payload) = client.frame();
     assert_eq!((opcode, u16::from_be_bytes([payload[0], payload[1]])), (8, 1012));
+    until("the first has gone", || !lives(before[0]));
+}
+
+#[test]
+fn websockets_of_a_worker_that_is_replaced_are_not_closed_all_at_once() {
+    let times = Times { drain: Duration::from_secs(6), ..Times::default() };
+    let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
+    let before = running.pids();
+    let clients: Vec<_> = (0..30)
+        .map(|_| {
+            let mut client = running.connect();
+            assert_eq!(client.upgrade("/ws").status, 101);
+            std::thread::spawn(move || {
+                let (opcode, payload) = client.frame();
+                assert_eq!((opcode, u16::from_be_bytes([payload[0], payload[1]])), (8, 1012));
+                Instant::now()
+            })
+        })
+        .collect();
+    running.ask(Request::Reload);
+    let ends: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+    let spread = *ends.iter().max().unwrap() - *ends.iter().min().unwrap();
+    // 1.5 s by the constants; a machine that is busy makes it longer.
+    assert!(spread > Duration::from_millis(300), "{spread:?}");
     until("the first has gone", || !lives(before[0]));
 }
 
