@@ -65,10 +65,11 @@ soak: setup-soak setup-test install ## uploads, WebSockets, slow peers and kills
 fuzz: ## run each fuzz target for SECONDS_EACH seconds (default 30); needs the nightly toolchain
 	@scripts/fuzz $(SECONDS_EACH) $(TARGET)
 
-conformance: setup-conformance install ## the Autobahn suite over the WebSocket crate, both roles, and over the server with TLS and within HTTP/2, h2spec over the server, Pebble over its certificates (need Go)
+conformance: setup-conformance install ## the Autobahn suite over the WebSocket crate, both roles, and over the server with TLS and within HTTP/2, h2spec over the server, Pebble over its certificates (need Go), sslscan and testssl, Shiny in Firefox
 	@python3 tests/conformance/run.py all full
 	@python3 tests/conformance/h2spec.py
 	@python3 tests/conformance/pebble.py
+	@python3 tests/conformance/scanners.py
 	@cd tests/browser && ROOKERY_FIREFOX=required node --test firefox.test.mjs
 
 soundness: ## Miri, loom, AddressSanitizer and ThreadSanitizer; needs the nightly toolchain
