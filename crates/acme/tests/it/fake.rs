@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use rookery_acme::{Challenge, Pace, Settings};
 
-use crate::support::{Client, Served, file, hears, roots, said, settings, until};
+use crate::authority::file;
+use crate::support::{Client, Served, hears, roots, said, settings, until};
 
 /// What it answers to an order: a status line with headers, and a body.
 type Answer = Mutex<(String, String)>;

@@ -1,121 +1,23 @@
 //! Against Pebble, Let's Encrypt's small authority for tests. tests/conformance/pebble.py builds it and runs these, with its programs'
 //! folder in `PEBBLE`.
 
-use std::fs::{self, File};
-use std::net::TcpStream;
+use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use rookery_acme::{Challenge, Pace, Settings};
 use rookery_server::tls::Issued;
 use tempfile::TempDir;
 
-use crate::support::{Client, Served, file, free_port, hears, roots, said, settings, until};
+use crate::authority::{Pebble, file, free_port};
+use crate::support::{Client, Served, hears, roots, said, settings, until};
 
-/// An authority, and the names that it looks up: all of them are this machine's.
-struct Pebble {
-    folder: TempDir,
-    children: Vec<Child>,
-    port: u16,
-    management: u16,
-}
-
-impl Pebble {
-    /// Where one will be.
-    fn reserve() -> Pebble {
-        let folder = tempfile::tempdir().unwrap();
-        Pebble { folder, children: Vec::new(), port: free_port(), management: free_port() }
-    }
-
-    fn directory(&self) -> String {
-        format!("https://127.0.0.1:{}/dir", self.port)
-    }
-
-    /// Starts it; it looks at ports of a server's, refuses so many of a hundred nonces, and its certificates of profile `brief` are
-    /// valid for so many seconds.
-    fn run(&mut self, (http, tls): (u16, u16), refused_nonces: u8, brief: u32) {
-        let programs =
-            std::env::var_os("PEBBLE").map(PathBuf::from).expect("PEBBLE names the folder of its programs");
-        let path = |name: &str| file(name).display().to_string();
-        let config = format!(
-            r#"{{"pebble": {{
-                "listenAddress": "127.0.0.1:{}", "managementListenAddress": "127.0.0.1:{}",
-                "certificate": "{}", "privateKey": "{}", "httpPort": {http}, "tlsPort": {tls},
-                "externalAccountBindingRequired": false, "retryAfter": {{ "authz": 1, "order": 1 }}, "keyAlgorithm": "ecdsa",
-                "profiles": {{
-                    "default": {{ "description": "the usual one", "validityPeriod": 7776000 }},
-                    "brief": {{ "description": "for seconds", "validityPeriod": {brief} }}
-                }}
-            }}}}"#,
-            self.port,
-            self.management,
-            path("localhost.pem"),
-            path("localhost.key")
-        );
-        let file = self.folder.path().join("pebble.json");
-        fs::write(&file, config).unwrap();
-        let dns = free_port();
-        let log = || Stdio::from(File::options().create(true).append(true).open(self.log()).unwrap());
-        let names = Command::new(programs.join("pebble-challtestsrv"))
-            .args([
-                "-defaultIPv4",
-                "127.0.0.1",
-                "-defaultIPv6",
-                "",
-                "-dnsserver",
-                &format!("127.0.0.1:{dns}"),
-            ])
-            .args(["-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", ""])
-            .args(["-management", &format!("127.0.0.1:{}", free_port())])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let pebble = Command::new(programs.join("pebble"))
-            .arg("-config")
-            .arg(&file)
-            .args(["-strict", "-dnsserver", &format!("127.0.0.1:{dns}")])
-            .env("PEBBLE_VA_NOSLEEP", "1")
-            .env("PEBBLE_WFE_NONCEREJECT", refused_nonces.to_string())
-            .env("PEBBLE_AUTHZREUSE", "0")
-            .stdout(log())
-            .stderr(log())
-            .spawn();
-        self.children.extend([names.unwrap(), pebble.unwrap()]);
-        let port = self.port;
-        until("Pebble listens", || TcpStream::connect(("127.0.0.1", port)).ok());
-    }
-
-    fn end(&mut self) {
-        for mut child in self.children.drain(..) {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-
-    fn log(&self) -> PathBuf {
-        self.folder.path().join("pebble.log")
-    }
-
-    /// How many orders it has had.
-    fn orders(&self) -> usize {
-        fs::read_to_string(self.log()).unwrap().matches(" orders in the db").count()
-    }
-
-    /// What its certificates are signed by.
-    fn root(&self) -> Vec<u8> {
-        let trusted = roots(&fs::read(file("ca.pem")).unwrap());
-        let address = ([127, 0, 0, 1], self.management).into();
-        let client = Client::connect(address, "localhost", Some(trusted)).unwrap();
-        client.whole("/roots/0").into_bytes()
-    }
-}
-
-impl Drop for Pebble {
-    fn drop(&mut self) {
-        self.end();
-    }
+/// What its certificates are signed by.
+fn root(pebble: &Pebble) -> Vec<u8> {
+    let trusted = roots(&fs::read(file("ca.pem")).unwrap());
+    let address = ([127, 0, 0, 1], pebble.management).into();
+    let client = Client::connect(address, "localhost", Some(trusted)).unwrap();
+    client.whole("/roots/0").into_bytes()
 }
 
 const BOTH: &[Challenge] = &[Challenge::Http, Challenge::Tls];
@@ -142,7 +44,7 @@ fn by_http_with_refused_nonces_and_nothing_is_ordered_twice() {
     let line = hears("one.example.org", "there is a certificate for");
     assert!(line.contains("one.example.org, www.one.example.org, valid until "), "{line}");
     // Clients who trust the authority, and no others, are served; for both names.
-    let root = roots(&pebble.root());
+    let root = roots(&root(&pebble));
     for name in names {
         let address = it.secure.local_addr().unwrap();
         assert!(
@@ -181,7 +83,7 @@ fn by_tls_for_a_name_and_an_address() {
     pebble.run((free_port(), it.ports().1), 5, 60);
     it.keep(&[Challenge::Tls]);
     hears("two.example.org", "there is a certificate for");
-    let root = roots(&pebble.root());
+    let root = roots(&root(&pebble));
     for name in ["two.example.org", "127.0.0.1"] {
         let mut client = Client::connect(it.secure.local_addr().unwrap(), name, Some(root.clone())).unwrap();
         assert!(client.get().starts_with("HTTP/1.1 200 "), "{name}");

@@ -1,7 +1,7 @@
 //! A server whose certificates come from an authority, its clients, and what it says.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,6 +17,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, StreamOwned,
 };
+
+use crate::authority::file;
 
 /// What a machine that is busy may take for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
@@ -52,16 +54,6 @@ pub(crate) fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
 /// Waits until a line about a host has these words: that line.
 pub(crate) fn hears(host: &str, words: &str) -> String {
     until(words, || said(host).into_iter().find(|line| line.contains(words)))
-}
-
-/// A port that was free a moment ago.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// A file of crates/server/tests/tls.
-pub(crate) fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls").join(name)
 }
 
 /// Certificates for these hosts from an authority at `directory`, kept in `folder`; all waits are short.

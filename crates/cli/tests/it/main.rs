@@ -1,5 +1,7 @@
 //! The program as a shell runs it.
 
+#[path = "../../../acme/tests/authority/mod.rs"]
+mod authority;
 mod hand_over;
 #[cfg(target_os = "linux")]
 mod init;

@@ -1,0 +1,124 @@
+//! Pebble, Let's Encrypt's small authority for tests, and where the tests of two crates find what they need for it.
+//!
+//! tests/conformance/pebble.py builds it and runs the tests that need it, with its programs' folder in `PEBBLE`.
+
+use std::fs::{self, File};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// How long it may take to listen, on a machine that is busy.
+const START: Duration = Duration::from_secs(90);
+
+/// A port that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A file of crates/server/tests/tls.
+pub(crate) fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls").join(name)
+}
+
+/// An authority, and the names that it looks up: all of them are this machine's. Killed when this is dropped.
+pub(crate) struct Pebble {
+    folder: TempDir,
+    children: Vec<Child>,
+    port: u16,
+    /// Where it tells what its certificates are signed by.
+    pub(crate) management: u16,
+}
+
+impl Pebble {
+    /// Where one will be.
+    pub(crate) fn reserve() -> Pebble {
+        let folder = tempfile::tempdir().unwrap();
+        Pebble { folder, children: Vec::new(), port: free_port(), management: free_port() }
+    }
+
+    pub(crate) fn directory(&self) -> String {
+        format!("https://127.0.0.1:{}/dir", self.port)
+    }
+
+    /// Starts it; it looks at ports of a server's, refuses so many of a hundred nonces, and its certificates of profile `brief` are
+    /// valid for so many seconds.
+    pub(crate) fn run(&mut self, (http, tls): (u16, u16), refused_nonces: u8, brief: u32) {
+        let programs =
+            std::env::var_os("PEBBLE").map(PathBuf::from).expect("PEBBLE names the folder of its programs");
+        let path = |name: &str| file(name).display().to_string();
+        let config = format!(
+            r#"{{"pebble": {{
+                "listenAddress": "127.0.0.1:{}", "managementListenAddress": "127.0.0.1:{}",
+                "certificate": "{}", "privateKey": "{}", "httpPort": {http}, "tlsPort": {tls},
+                "externalAccountBindingRequired": false, "retryAfter": {{ "authz": 1, "order": 1 }}, "keyAlgorithm": "ecdsa",
+                "profiles": {{
+                    "default": {{ "description": "the usual one", "validityPeriod": 7776000 }},
+                    "brief": {{ "description": "for seconds", "validityPeriod": {brief} }}
+                }}
+            }}}}"#,
+            self.port,
+            self.management,
+            path("localhost.pem"),
+            path("localhost.key")
+        );
+        let file = self.folder.path().join("pebble.json");
+        fs::write(&file, config).unwrap();
+        let dns = free_port();
+        let log = || Stdio::from(File::options().create(true).append(true).open(self.log()).unwrap());
+        let names = Command::new(programs.join("pebble-challtestsrv"))
+            .args([
+                "-defaultIPv4",
+                "127.0.0.1",
+                "-defaultIPv6",
+                "",
+                "-dnsserver",
+                &format!("127.0.0.1:{dns}"),
+            ])
+            .args(["-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", ""])
+            .args(["-management", &format!("127.0.0.1:{}", free_port())])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let pebble = Command::new(programs.join("pebble"))
+            .arg("-config")
+            .arg(&file)
+            .args(["-strict", "-dnsserver", &format!("127.0.0.1:{dns}")])
+            .env("PEBBLE_VA_NOSLEEP", "1")
+            .env("PEBBLE_WFE_NONCEREJECT", refused_nonces.to_string())
+            .env("PEBBLE_AUTHZREUSE", "0")
+            .stdout(log())
+            .stderr(log())
+            .spawn();
+        self.children.extend([names.unwrap(), pebble.unwrap()]);
+        let end = Instant::now() + START;
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(Instant::now() < end, "Pebble does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) fn end(&mut self) {
+        for mut child in self.children.drain(..) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("pebble.log")
+    }
+
+    /// How many orders it has had.
+    pub(crate) fn orders(&self) -> usize {
+        fs::read_to_string(self.log()).unwrap().matches(" orders in the db").count()
+    }
+}
+
+impl Drop for Pebble {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
