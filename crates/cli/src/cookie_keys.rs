@@ -1,9 +1,9 @@
 //! `--cookie-key-file`: the keys by which clients come back to their worker, where they are to outlive the program or be the same on
 //! several machines.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rookery_supervisor::CookieKeys;
@@ -41,7 +41,9 @@ pub(crate) fn open(file: Option<&PathBuf>) -> Result<CookieKeys, Failure> {
 pub(crate) fn read(file: &Path) -> Result<CookieKeys, String> {
     let named = format!("`--cookie-key-file` names `{}`", file.display());
     let cannot = |error| format!("{named}, which cannot be read: {error}.");
-    let mut opened = File::open(file).map_err(cannot)?;
+    // A pipe with a name, which is no file either, would have the thread that hears signals wait for somebody to write to it.
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(file);
+    let mut opened = opened.map_err(cannot)?;
     let about = opened.metadata().map_err(cannot)?;
     if !about.is_file() {
         return Err(format!("{named}, which is no file."));
@@ -97,6 +99,14 @@ mod tests {
             assert!(said.contains(says) && !said.contains("secret"), "{said}");
         }
         assert!(read(folder.path()).unwrap_err().contains("which is no file"));
+        let pipe = folder.path().join("pipe");
+        let name = std::ffi::CString::new(pipe.as_os_str().as_encoded_bytes()).unwrap();
+        // SAFETY: a path that ends with a zero.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let (told, hears) = std::sync::mpsc::channel();
+        std::thread::spawn(move || told.send(read(&pipe).unwrap_err()));
+        let said = hears.recv_timeout(std::time::Duration::from_secs(20)).expect("it waits for a writer");
+        assert!(said.contains("which is no file"), "{said}");
         assert!(read(&folder.path().join("none")).unwrap_err().contains("which cannot be read"));
     }
 }
