@@ -42,6 +42,10 @@ impl AdminAt {
 #[cfg(target_os = "linux")]
 const CONNECTIONS: usize = 64;
 
+/// Bytes of a request's body, which nobody reads: 413 for more, so that nothing goes to a disk.
+#[cfg(target_os = "linux")]
+const BODY_BYTES: u64 = 64 << 10;
+
 /// Bits that the file of its Unix socket does not have: it is this user's alone.
 #[cfg(target_os = "linux")]
 const OTHERS: u32 = 0o177;
@@ -61,7 +65,7 @@ impl Admin {
     /// # Errors
     /// When it cannot be had.
     pub(crate) fn start(status: Status, at: Option<&AdminAt>) -> Result<Admin, Failure> {
-        let limits = Limits { connections: CONNECTIONS, ..Limits::default() };
+        let limits = Limits { connections: CONNECTIONS, body_bytes: BODY_BYTES, ..Limits::default() };
         let config = Config { limits, ..Config::default() };
         let server = Server::of_answers(config, move |exchange| status.answer(exchange));
         let listener = at.map(|at| match at {
