@@ -37,6 +37,7 @@ pub(crate) fn be_first() -> Result<Option<ExitCode>, Failure> {
         ))),
         0 => {
             lead_the_terminal();
+            take_what_is_for_the_first();
             // SAFETY: the set that was in force before.
             unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
             Ok(None)
@@ -53,6 +54,16 @@ fn lead_the_terminal() {
         let before = libc::signal(libc::SIGTTOU, libc::SIG_IGN);
         libc::tcsetpgrp(libc::STDIN_FILENO, libc::getpgrp());
         libc::signal(libc::SIGTTOU, before);
+    }
+}
+
+/// In the child: sockets and a watchdog that are for process 1 are for what serves.
+fn take_what_is_for_the_first() {
+    for name in ["LISTEN_PID", "WATCHDOG_PID"] {
+        if std::env::var_os(name).is_some_and(|pid| pid == "1") {
+            // SAFETY: there is one thread.
+            unsafe { std::env::set_var(name, std::process::id().to_string()) };
+        }
     }
 }
 

@@ -62,6 +62,28 @@ fn a_site_ends_in_order_when_the_container_is_stopped() {
 }
 
 #[test]
+fn sockets_and_a_watchdog_of_the_first_process_are_the_servers() {
+    let site = folder(&[("index.html", "home")]);
+    let Some(mut command) = as_first(env!("CARGO_BIN_EXE_rookery").as_ref()) else { return };
+    let (notify, tcp) = (site.path().join("notify"), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let manager = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let port = tcp.local_addr().unwrap().port();
+    crate::service::hand_over(&mut command, vec![tcp.into()]);
+    command.envs([("LISTEN_PID", "1"), ("WATCHDOG_PID", "1"), ("WATCHDOG_USEC", "200000")]);
+    command.env("NOTIFY_SOCKET", &notify).arg("serve").arg(site.path()).args(["--port", "0", "--no-log"]);
+    let mut it = Running::start(&mut command);
+    let said = it.await_line("Serving on ");
+    assert!(said.contains(&format!("http://127.0.0.1:{port} ")), "{said}");
+    assert!(crate::support::get(port, "/").ends_with("home"));
+    let mut bytes = [0; 4096];
+    while manager.recv(&mut bytes).is_ok_and(|read| &bytes[..read] != b"WATCHDOG=1") {}
+    assert!(bytes.starts_with(b"WATCHDOG=1"));
+    signal(first_of(it.id()), libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+}
+
+#[test]
 fn orphans_are_buried_and_the_exit_status_is_that_of_r() {
     let installed = Installed::new();
     executable(

@@ -50,7 +50,7 @@ impl Manager {
 }
 
 /// Has a command be handed these sockets, as a service manager does.
-fn hand_over(command: &mut Command, sockets: Vec<OwnedFd>) {
+pub(crate) fn hand_over(command: &mut Command, sockets: Vec<OwnedFd>) {
     command.env("LISTEN_FDS", sockets.len().to_string());
     let hand_over = move || {
         // Above all that lie where they are to be.
@@ -288,6 +288,15 @@ fn a_server_that_starts_is_found_by_its_process_and_its_app_and_answers_at_its_a
         assert!(said.contains("starting"), "{said}");
     }
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    // What nobody reads is not put by.
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+        .write_all(b"POST /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n")
+        .unwrap();
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 413");
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
     assert!(!socket.exists());
