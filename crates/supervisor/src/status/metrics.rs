@@ -10,8 +10,8 @@ use crate::process::{open_descriptors, own_memory, processor_time};
 use crate::roster::Roster;
 
 /// All that a worker's state may be, so that none is missing while nobody is in it.
-const STATES: [&str; 7] =
-    ["starting", "warming", "ready", "draining", "stopping", "backing_off", "suspended"];
+const STATES: [&str; 8] =
+    ["starting", "warming", "spare", "ready", "draining", "stopping", "backing_off", "suspended"];
 
 pub(super) fn of(report: &Report, roster: &Roster) -> String {
     let mut text = Text(String::new());

@@ -89,6 +89,18 @@ fn what_r_does_is_told_while_it_is_busy() {
 }
 
 #[test]
+fn a_spare_is_counted_as_one() {
+    let running = Running::new(Wish { workers: 1, spares: 2, ..Wish::default() });
+    let admin = Admin::of(&running);
+    until("there are two", || admin.metric("rookery_workers{state=\"spare\"}") == Some(2.0));
+    assert_eq!(admin.metric("rookery_workers{state=\"ready\"}"), Some(1.0));
+    // Every process is in some state.
+    let text = admin.get("/metrics").text();
+    let values = text.lines().filter_map(|line| line.strip_prefix("rookery_workers{")?.split_once("} "));
+    assert_eq!(values.map(|(_, value)| value.parse::<u32>().unwrap()).sum::<u32>(), 3, "{text}");
+}
+
+#[test]
 fn an_end_is_told_with_its_reason_and_a_stopped_worker_as_suspended() {
     let running = Running::new(Wish { workers: 2, ..Wish::default() });
     let admin = Admin::of(&running);
