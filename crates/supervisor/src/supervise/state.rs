@@ -352,6 +352,10 @@ impl<'a> Supervisor<'a> {
         let (slot, number) = (worker.start.slot, worker.start.number());
         let what = format!("the new worker {number} ({}) {exit} before it was ready", worker.pid);
         match self.replacements.finish(slot) {
+            // That which has been asked for since may be of an app that has been mended.
+            Some(Reason::Reload) if worker.start.generation < self.generation => self.tell(&format!(
+                "{what}. The one from before serves on, until the reload that has been asked for since comes to it"
+            )),
             Some(Reason::Reload) => {
                 self.replacements.give_up_reload();
                 self.tell(&format!("the reload has failed: {what}. Those from before serve on"));

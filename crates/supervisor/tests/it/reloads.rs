@@ -106,3 +106,20 @@ fn a_stop_in_a_reload_and_two_reloads_at_once() {
     assert_eq!(running.stop(), Outcome::Stopped);
     until("all have gone", || pids.iter().all(|pid| !lives(*pid)));
 }
+
+#[test]
+fn a_reload_that_was_asked_for_since_outlives_the_failure_of_the_one_before() {
+    let times = Times { start: Duration::from_secs(3), ..Times::default() };
+    let mode = |start| if start == 2 { "never ready" } else { "" };
+    let running = Running::new(Wish { times, mode, ..Wish::default() });
+    let before = running.pids();
+    running.ask(Request::Reload);
+    while_(500);
+    // The app has been mended.
+    running.ask(Request::Reload);
+    until("both are others", || {
+        let pids = running.pids();
+        pids.len() == 2 && pids.iter().all(|pid| !before.contains(pid))
+    });
+    assert_eq!(running.get("/environment/ROOKERY_GENERATION").text(), "2");
+}
