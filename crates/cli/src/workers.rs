@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use rookery_server::tls::Tls;
 use rookery_server::{Notice, Server, Site, SpoolFolder};
@@ -209,6 +210,11 @@ impl Front for Door {
 
     fn connections(&self) -> usize {
         self.ports.connections()
+    }
+
+    fn turns_every(&self) -> Duration {
+        // Told when three quarters of this are over, so a turn at half of it is never the one that comes too late.
+        self.manager.watches_every().map_or(Duration::MAX, |time| time / 2)
     }
 
     fn hear(&self, news: News<'_>) {

@@ -107,6 +107,11 @@ pub trait Front {
     /// watches that.
     fn connections(&self) -> usize;
 
+    /// How often it is to [turn](News::Turned) at least, a second at most: whoever watches it may wait for less.
+    fn turns_every(&self) -> Duration {
+        Duration::MAX
+    }
+
     /// What others may want to know.
     fn hear(&self, _news: News<'_>) {}
 }

@@ -130,7 +130,7 @@ impl<'a> Supervisor<'a> {
                     return Ok(outcome);
                 }
             }
-            let pause = if self.is_settled() { SELDOM } else { SOON };
+            let pause = if self.is_settled() { self.front.turns_every().clamp(SOON, SELDOM) } else { SOON };
             tokio::select! {
                 biased;
                 Some(event) = self.happened.recv() => match event {

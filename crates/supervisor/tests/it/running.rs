@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rookery_server::{Config, Listener, Server, Site};
 use rookery_supervisor::{
-    Front, Outcome, Plan, PoolLimits, Recycle, Request, Roster, Times, pool, supervise,
+    Front, News, Outcome, Plan, PoolLimits, Recycle, Request, Roster, Times, pool, supervise,
 };
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -28,6 +28,8 @@ pub(crate) struct Wish {
     pub(crate) warmup: Vec<String>,
     pub(crate) times: Times,
     pub(crate) recycle: Recycle,
+    /// How often whoever watches wants it to turn.
+    pub(crate) turns_every: Duration,
     /// The mode of a start, by how many there were before.
     pub(crate) mode: fn(usize) -> &'static str,
 }
@@ -40,6 +42,7 @@ impl Default for Wish {
             warmup: Vec::new(),
             times: Times::default(),
             recycle: Recycle::default(),
+            turns_every: Duration::MAX,
             mode: |_| "",
         }
     }
@@ -48,6 +51,8 @@ impl Default for Wish {
 struct Door {
     listener: Mutex<Option<Listener>>,
     is_ready: AtomicBool,
+    turns_every: Duration,
+    turns: AtomicUsize,
 }
 
 impl Front for Door {
@@ -61,6 +66,16 @@ impl Front for Door {
 
     fn connections(&self) -> usize {
         self.listener.lock().unwrap().as_ref().unwrap().connections()
+    }
+
+    fn turns_every(&self) -> Duration {
+        self.turns_every
+    }
+
+    fn hear(&self, news: News<'_>) {
+        if matches!(news, News::Turned { .. }) {
+            self.turns.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -91,7 +106,12 @@ impl Running {
         let server = Server::with_application(Config::default(), pool(Arc::clone(&roster), limits));
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
         let address = listener.local_addr().unwrap();
-        let door = Arc::new(Door { listener: Mutex::new(Some(listener)), is_ready: AtomicBool::new(false) });
+        let door = Arc::new(Door {
+            listener: Mutex::new(Some(listener)),
+            is_ready: AtomicBool::new(false),
+            turns_every: wish.turns_every,
+            turns: AtomicUsize::new(0),
+        });
         let folder = tempfile::tempdir().unwrap();
         let (requests, asked) = unbounded_channel();
         let supervisor = std::thread::spawn({
@@ -142,6 +162,11 @@ impl Running {
 
     pub(crate) fn get(&self, path: &str) -> Reply {
         self.connect().get(path)
+    }
+
+    /// How often the supervisor has turned.
+    pub(crate) fn turns(&self) -> usize {
+        self.door.turns.load(Ordering::Relaxed)
     }
 
     /// The processes that answer.

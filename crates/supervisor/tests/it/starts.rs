@@ -5,7 +5,7 @@ use std::time::Duration;
 use rookery_supervisor::{Outcome, Request, Times};
 
 use crate::front::until;
-use crate::running::{Running, Wish, is_told};
+use crate::running::{Running, Wish, is_told, while_};
 
 #[test]
 fn each_worker_has_its_own_and_nothing_else() {
@@ -59,4 +59,15 @@ fn a_loop_of_ends_is_told_and_others_serve_on() {
     until("the loop is told", || is_told(&["worker 2 ends again and again"]));
     assert_eq!(running.get("/environment/ROOKERY_WORKER").text(), "0");
     running.ask(Request::Stop);
+}
+
+#[test]
+fn it_turns_as_often_as_whoever_watches_it_wants() {
+    let running = Running::new(Wish { turns_every: Duration::from_millis(100), ..Wish::default() });
+    while_(1000);
+    let before = running.turns();
+    while_(3000);
+    // Of thirty; a second each, and what workers say, are six.
+    let turns = running.turns() - before;
+    assert!(turns >= 12, "{turns}");
 }
