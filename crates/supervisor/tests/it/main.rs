@@ -4,6 +4,7 @@ mod busy;
 mod ends;
 mod fake;
 mod front;
+mod hostile;
 mod pooling;
 mod program;
 mod reloads;
