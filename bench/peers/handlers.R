@@ -59,6 +59,21 @@ rook_handlers$idle <- function(req) {
   list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")
 }
 rook_handlers$headers <- rook_handlers$hello
+# What takes R about so long on the reference machine; a loop of a fixed length, so that all peers are asked for the same.
+spin <- function(n) {
+  sum <- 0
+  for (i in seq_len(n)) sum <- sum + i
+  sum
+}
+spinning <- function(n) {
+  force(n)
+  function(req) {
+    spin(n)
+    list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")
+  }
+}
+rook_handlers$`spin-1ms` <- spinning(60000)
+rook_handlers$`spin-200us` <- spinning(12000)
 # wrk waits for the body that the head of an answer to HEAD announces
 rook_handlers$empty <- function(req) list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "")
 rook_handlers$absent <- function(req) list(status = 404L, headers = list("Content-Type" = "text/plain"), body = "Not here")

@@ -1,4 +1,4 @@
-# Rookery, from the library that ROOKERY_LIB names; `before` it, from that of ROOKERY_BEFORE. `tls` and `h2` speak TLS.
+# Rookery, from the library that ROOKERY_LIB names; `before` it, from that of ROOKERY_BEFORE. `tls` and `h2` speak TLS, and `socket` is behind a balancer.
 here <- dirname(sub("--file=", "", grep("--file=", commandArgs(FALSE), value = TRUE)))
 source(file.path(here, "handlers.R"))
 shape <- if (length(args) > 3L) args[[4]] else ""
@@ -25,6 +25,11 @@ if (nzchar(Sys.getenv("BENCH_ALLOC_FILE"))) {
   }
 }
 # An earlier build, as `before`, may know no argument `tls`.
+if (shape == "socket") {
+  # Behind a balancer.
+  server <- startPipeServer(Sys.getenv("BENCH_SOCKET"), 63L, app)
+  while (TRUE) service()
+}
 tls <- if (shape %in% c("tls", "h2")) list(tls = tls_config(tls_file))
 server <- do.call(startServer, c(list("127.0.0.1", port, app, quiet = FALSE), tls))
 while (TRUE) service()

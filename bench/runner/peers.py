@@ -50,7 +50,8 @@ def r_code(peer: str, code: str) -> list[str]:
 def command(peer: str, port: int, workload: str) -> list[str]:
     """The command line of a peer's server, whose programs are built; `bare-epoll/evalq` and `rookery/evalq` call the
     handler that way, `rookery/alone` is without later, and `ablation/timer` is the ablation's server with that cost.
-    `rookery/tls` speaks TLS itself, and `nginx/tls` is nginx with Rookery behind it.
+    `rookery/tls` speaks TLS itself, and `nginx/tls` is nginx with Rookery behind it. `rookery/workers`, `haproxy/workers` and
+    `nginx/workers` are two R processes behind one address.
 
     Raises Missing.
     """
@@ -61,6 +62,8 @@ def command(peer: str, port: int, workload: str) -> list[str]:
         return [str(build.ablation_binary(shape)), "serve", str(port), workload]
     if shape in TLS_SHAPES:
         build.certificate()
+    if shape == "workers":
+        return [str(word) for word in _workers(peer, port, workload)]
     if peer == "nginx":
         if shutil.which("nginx") is None:
             raise Missing("nginx is not installed")
@@ -76,6 +79,19 @@ def command(peer: str, port: int, workload: str) -> list[str]:
     script = build.BENCH / "peers" / f"{peer}.R"
     line = ["Rscript", "--vanilla", script, port, workload, build.static_folder(), *filter(None, [shape])]
     return [str(word) for word in line]
+
+
+def _workers(peer: str, port: int, workload: str) -> list[object]:
+    folder, static = build.BENCH / "peers", build.static_folder()
+    _require_package("rookery")
+    if peer != "rookery":
+        if shutil.which(peer) is None:
+            raise Missing(f"{peer} is not installed")
+        return [folder / "balancer", peer, port, workload, static]
+    told = {"PORT": port, "WORKLOAD": workload, "STATIC": static, "PEERS": folder}
+    variables = [f"R_LIBS={ROOKERY_LIB}", *(f"BENCH_{name}={value}" for name, value in told.items())]
+    program = ROOKERY_LIB / "rookery" / "exec" / "rookery"
+    return ["env", *variables, program, "serve", folder / "workers.R", "--workers", "2", "--port", port, "--no-log"]
 
 
 @functools.cache
