@@ -181,7 +181,7 @@ impl Relay {
         let reason = b"the worker ends".to_vec();
         state.command(Command::Close { socket: self.socket, code: RESTARTS, reason });
         // The worker is told by `write`, once the client has left.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Passes the worker's messages on until there are no more.
