@@ -166,3 +166,27 @@ fn probes_follow_the_supervisor_and_a_loop_of_crashes_is_no_reason_to_end_it() {
     running.stop();
     assert_eq!(admin.get("/-/ready").status, 503);
 }
+
+#[test]
+fn a_spare_is_told_as_one_until_it_serves() {
+    let running = Running::new(Wish { workers: 1, spares: 1, ..Wish::default() });
+    let admin = Admin::of(&running);
+    until("there is one", || admin.metric("rookery_workers{state=\"spare\"}") == Some(1.0));
+    assert_eq!(admin.metric("rookery_workers{state=\"ready\"}"), Some(1.0));
+    let spare = (0..2).find(|slot| admin.worker(*slot)["state"] == "spare").unwrap();
+    send_signal(running.pids()[0], libc::SIGKILL);
+    until("it serves", || admin.worker(spare)["state"] == "ready");
+    until("the other is one", || admin.worker(1 - spare)["state"] == "spare");
+}
+
+#[test]
+fn whose_r_was_busy_for_too_long_is_told() {
+    let times = rookery_supervisor::Times {
+        busy: Some(std::time::Duration::from_millis(300)),
+        ..rookery_supervisor::Times::default()
+    };
+    let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
+    let admin = Admin::of(&running);
+    assert_eq!(running.get("/sleep/600000").status, 504);
+    until("it is ended", || admin.metric("rookery_worker_exits_total{reason=\"stuck\"}") == Some(1.0));
+}

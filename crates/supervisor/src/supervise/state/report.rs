@@ -131,7 +131,7 @@ impl Supervisor<'_> {
             report.readied = history.readied;
             ready = report.ready();
         });
-        self.front.hear(News::Turned { ready, workers: self.slots.len() });
+        self.front.hear(News::Turned { ready, workers: self.plan.workers as usize });
     }
 }
 
