@@ -45,7 +45,7 @@ pub(crate) enum Sticky {
 }
 
 /// What goes with `--workers`, and not without.
-const WITH_WORKERS: [&str; 13] = [
+const WITH_WORKERS: [&str; 14] = [
     "spares",
     "warmup",
     "max-sessions",
@@ -59,6 +59,7 @@ const WITH_WORKERS: [&str; 13] = [
     "sticky",
     "cookie-key-file",
     "admin",
+    "shutdown-delay",
 ];
 
 pub(crate) fn options() -> [Arg; 14] {

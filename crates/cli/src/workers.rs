@@ -148,6 +148,7 @@ fn plan(
     address: &Address,
     files: Option<libc::rlimit>,
 ) -> Plan {
+    let delay = asked.shutdown_delay;
     let (asked, target, address) = (asked.clone(), target.clone(), address.clone());
     Plan {
         workers: workers.count,
@@ -160,6 +161,7 @@ fn plan(
             start: workers.start_timeout,
             drain: workers.drain,
             busy: workers.kill_stuck,
+            delay,
             ..Times::default()
         },
         recycle: Recycle { requests: workers.max_requests, age: workers.max_age, memory: workers.max_memory },
@@ -219,6 +221,10 @@ impl Front for Door {
 
     fn hear(&self, news: News<'_>) {
         match news {
+            News::Leaving => {
+                self.is(Phase::Stopping);
+                self.manager.stopping("Waiting until nothing more is sent here");
+            }
             News::Started(folder) => self.admin.listen_in(folder),
             // The thread of the connections has answered before, and this is that of the workers.
             News::Turned { ready, workers } => {

@@ -242,6 +242,10 @@ mod tests {
                 &["serve", "a", "--error-detail", "all"],
                 "`--error-detail` must be none, message or full, not `all`.",
             ),
+            (
+                &["serve", "a", "--workers", "2", "--shutdown-delay", "soon"],
+                "`--shutdown-delay` must be a time, such as 5s, not `soon`.",
+            ),
             (&["completions"], "A shell has to be named: bash, elvish, fish, powershell or zsh."),
             (
                 &["completions", "cmd"],

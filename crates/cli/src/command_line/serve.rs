@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Arg;
 use rookery_server::access_log::Format;
@@ -31,6 +32,8 @@ pub(crate) struct Serve {
     pub(crate) is_embedded: bool,
     /// What was given that is only for several, where there is one.
     pub(crate) needs_workers: Option<&'static str>,
+    /// How long it serves on after a signal has asked it to end, and says that it is not ready.
+    pub(crate) shutdown_delay: Duration,
     pub(crate) log: LogTo,
     pub(crate) format: Format,
 }
@@ -121,6 +124,7 @@ pub(super) fn read(given: &Given<'_>) -> Result<Serve, Failure> {
         admin: operations::admin(given)?,
         is_embedded: given.flag("embed"),
         needs_workers: if workers.is_none() { needs_workers(given) } else { None },
+        shutdown_delay: operations::shutdown_delay(given)?,
         workers,
         settings: server::read(given)?,
         log,

@@ -65,6 +65,8 @@ pub struct Times {
     pub stop: Duration,
     /// How long its R may be busy with one thing: it is interrupted then, and ended where that does not help. Default: for ever.
     pub busy: Option<Duration>,
+    /// How long it goes on as before when it is to end, and only says that it will: until whoever sends requests has heard. Default: not at all.
+    pub delay: Duration,
 }
 
 impl Default for Times {
@@ -74,6 +76,7 @@ impl Default for Times {
             drain: Duration::from_secs(60),
             stop: rookery_worker::END_WITHIN,
             busy: None,
+            delay: Duration::ZERO,
         }
     }
 }
@@ -128,6 +131,8 @@ pub enum News<'a> {
         /// Of how many.
         workers: usize,
     },
+    /// It will end, and serves on for a while.
+    Leaving,
     /// It replaces its workers.
     Reloading,
     /// It does not any more: they have been replaced, or could not be.

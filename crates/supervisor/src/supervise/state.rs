@@ -54,6 +54,10 @@ struct Slot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Course {
     Serving,
+    /// It serves on, and says that it will not for long.
+    Leaving {
+        until: Instant,
+    },
     /// The server finishes what it has.
     Draining {
         until: Instant,
@@ -170,12 +174,13 @@ impl<'a> Supervisor<'a> {
                 self.replacements.reload(self.slots.len() as u32);
                 self.begin_reload();
             }
-            (Request::Stop, Course::Serving) => {
-                self.front.drain();
-                self.course = Course::Draining { until: Instant::now() + self.plan.times.drain };
+            (Request::Stop, Course::Serving) if !self.plan.times.delay.is_zero() => {
+                self.course = Course::Leaving { until: Instant::now() + self.plan.times.delay };
+                self.front.hear(News::Leaving);
             }
+            (Request::Stop, Course::Serving) => self.drain(),
             // A second one: nothing is waited for.
-            (Request::Stop, Course::Draining { .. } | Course::Ending(_)) => {
+            (Request::Stop, Course::Leaving { .. } | Course::Draining { .. } | Course::Ending(_)) => {
                 self.end(Outcome::Stopped);
                 for worker in self.workers.values_mut() {
                     worker.kill();
@@ -183,6 +188,11 @@ impl<'a> Supervisor<'a> {
             }
             (Request::Reload, _) => {}
         }
+    }
+
+    fn drain(&mut self) {
+        self.front.drain();
+        self.course = Course::Draining { until: Instant::now() + self.plan.times.drain };
     }
 
     fn end(&mut self, outcome: Outcome) {
@@ -406,7 +416,8 @@ impl<'a> Supervisor<'a> {
                     self.end(Outcome::Stopped);
                 }
             }
-            Course::Serving => {
+            Course::Leaving { until } if now >= until => self.drain(),
+            Course::Serving | Course::Leaving { .. } => {
                 if now.duration_since(self.looked) >= SELDOM {
                     self.looked = now;
                     self.look_at_health(now);

@@ -1,9 +1,10 @@
 //! What the admin listener says of workers that run, are busy, and have died.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rookery_server::{Config, Listener, Server, Site};
-use rookery_supervisor::{About, Request, Status};
+use rookery_supervisor::{About, Outcome, Request, Status, Times};
 use serde_json::Value;
 
 use crate::front::{Client, Reply, until};
@@ -181,12 +182,27 @@ fn a_spare_is_told_as_one_until_it_serves() {
 
 #[test]
 fn whose_r_was_busy_for_too_long_is_told() {
-    let times = rookery_supervisor::Times {
-        busy: Some(std::time::Duration::from_millis(300)),
-        ..rookery_supervisor::Times::default()
-    };
+    let times = Times { busy: Some(Duration::from_millis(300)), ..Times::default() };
     let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let admin = Admin::of(&running);
     assert_eq!(running.get("/sleep/600000").status, 504);
     until("it is ended", || admin.metric("rookery_worker_exits_total{reason=\"stuck\"}") == Some(1.0));
+}
+
+#[test]
+fn it_serves_on_for_a_while_and_says_that_it_will_not_for_long() {
+    let times = Times { delay: Duration::from_millis(1500), ..Times::default() };
+    let mut running = Running::new(Wish { workers: 1, times, ..Wish::default() });
+    let admin = Admin::of(&running);
+    until("it is ready", || admin.get("/-/ready").status == 200);
+    running.ask(Request::Stop);
+    until("it is ready no more", || admin.get("/-/ready").status == 503);
+    // Who has not heard yet comes on a new connection.
+    assert_eq!(running.get("/slot").status, 200);
+    assert_eq!(running.outcome(), Outcome::Stopped);
+    // A second request to stop waits for nothing.
+    let times = Times { delay: Duration::from_secs(1000), ..Times::default() };
+    let mut running = Running::new(Wish { workers: 1, times, ..Wish::default() });
+    running.ask(Request::Stop);
+    assert_eq!(running.stop(), Outcome::Stopped);
 }

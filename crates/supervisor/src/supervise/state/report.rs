@@ -104,7 +104,7 @@ impl Supervisor<'_> {
         let course = match self.course {
             Course::Serving if self.was_ready => status::Course::Serving,
             Course::Serving => status::Course::Starting,
-            Course::Draining { .. } => status::Course::Draining,
+            Course::Leaving { .. } | Course::Draining { .. } => status::Course::Draining,
             Course::Ending(_) => status::Course::Stopping,
         };
         let mut processes: Vec<Process> = self.workers.values().map(process).collect();
