@@ -37,8 +37,7 @@ Serves a Shiny app, a plumber API, a folder with _server.yml, an R Markdown docu
 ends with an app, or a site: a folder with index.html. Ctrl-C and SIGTERM end it when what is in hand is
 finished, a second one at once.";
 
-const STATUS: &str =
-    "Exit status: 0 after Ctrl-C or SIGTERM, 2 when the command line is wrong, otherwise that of the app.";
+const STATUS: &str = "Exit status: 0 after Ctrl-C or SIGTERM, 2 when the command line is wrong, 3 when no worker became ready, 4 when the\naddress cannot be had, otherwise that of the app.";
 
 const ROOT: &str = "\
 {usage-heading} {usage}

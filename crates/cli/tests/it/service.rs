@@ -166,6 +166,19 @@ fn what_is_no_socket_is_said() {
 }
 
 #[test]
+fn one_r_says_that_it_takes_none() {
+    let installed = Installed::new();
+    let app = folder(&[("app.R", "1")]);
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut command = with_own_pid(&installed.program());
+    command.arg("serve").arg(app.path()).args(["--no-log", "--port", "0"]);
+    hand_over(&mut command, vec![tcp.into()]);
+    let (status, out, said) = installed.run(&mut command);
+    assert_eq!((status, out.as_str()), (Some(4), ""), "{said}");
+    assert!(said.contains("which one R does not take: add `--workers 2`"), "{said}");
+}
+
+#[test]
 fn systemds_own_program_hands_them_over() {
     let has_it = Command::new("systemd-socket-activate").arg("--version").output();
     if !has_it.is_ok_and(|output| output.status.success()) {

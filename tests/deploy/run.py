@@ -1,0 +1,337 @@
+#!/usr/bin/env python3
+"""The files of deploy/, used: HAProxy and nginx before a real Rookery, systemd's own check of the units, Kubernetes' own types for the
+manifests, and what they name asked of a server.
+
+    tests/deploy/run.py [haproxy|nginx|systemd|kubernetes ...]      default: all
+
+ROOKERY_LIB is the library with the R package (default .local/lib). What is not installed is said, and no failure. Exit status: 0 all that
+ran passed; 1 not.
+"""
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+DEPLOY = ROOT / "deploy"
+LIBRARY = Path(os.environ.get("ROOKERY_LIB", ROOT / ".local" / "lib")).resolve()
+ROOKERY = LIBRARY / "rookery" / "exec" / "rookery"
+# Seconds that anything may take on a machine that is busy.
+PATIENCE = 60
+# Not the address of the proxy, which is 127.0.0.1: all of 127.0.0.0/8 is this machine.
+CLIENT = "127.0.0.2"
+
+
+class Failed(Exception):
+    """What is wrong."""
+
+
+def check(is_so, what):
+    if not is_so:
+        raise Failed(what)
+
+
+def until(what, is_so):
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        with contextlib.suppress(OSError):
+            if is_so():
+                return
+        check(time.monotonic() < deadline, f"it did not come to be that {what}")
+        time.sleep(0.05)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def running(words, **options):
+    """A process, which is ended; `stop` ends it in order before, and gives its exit status."""
+    log = tempfile.TemporaryFile("w+")
+    process = subprocess.Popen([str(word) for word in words], stdout=log, stderr=log, **options)
+    try:
+        yield process
+    except Exception:
+        log.seek(0)
+        sys.stderr.write(f"--- {words[0]} said:\n{log.read()[-4000:]}\n")
+        raise
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        log.close()
+
+
+def connect(port, source="127.0.0.1"):
+    client = socket.create_connection(("127.0.0.1", port), PATIENCE, (source, 0))
+    client.settimeout(PATIENCE)
+    return client
+
+
+def ask(port, path, headers="", method="GET", body=b"", source="127.0.0.1", host="app.example.org"):
+    """The status, the head and the body of a reply."""
+    with connect(port, source) as client:
+        length = f"Content-Length: {len(body)}\r\n" if body else ""
+        head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{length}{headers}\r\n"
+        client.sendall(head.encode() + body)
+        reply = b""
+        while part := client.recv(65536):
+            reply += part
+    head, _, body = reply.partition(b"\r\n\r\n")
+    if b"transfer-encoding: chunked" in head.lower():
+        rest, body = body, b""
+        while rest:
+            size, _, rest = rest.partition(b"\r\n")
+            body += rest[: int(size, 16)]
+            rest = rest[int(size, 16) + 2 :]
+    return int(head.split()[1]) if head else 0, head.decode("latin-1"), body.decode()
+
+
+def frame(text):
+    """A message of a client, masked by zeros."""
+    data = text.encode()
+    return struct.pack("!BBI", 0x81, 0x80 | len(data), 0) + data
+
+
+def whole(client, length):
+    data = b""
+    while len(data) < length:
+        part = client.recv(length - len(data))
+        check(part, "the connection ended early")
+        data += part
+    return data
+
+
+def check_websocket(port):
+    with connect(port) as client:
+        key = base64.b64encode(b"0123456789abcdef").decode()
+        client.sendall(
+            (
+                "GET / HTTP/1.1\r\nHost: app.example.org\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+                f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
+            ).encode()
+        )
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += whole(client, 1)
+        check(head.startswith(b"HTTP/1.1 101 "), f"a handshake is answered with {head!r}")
+        for text in ["a", "b" * 100]:
+            client.sendall(frame(text))
+            first, length = whole(client, 2)
+            said = whole(client, length).decode()
+            check((first, said) == (0x81, f"you said {text}"), f"a message is answered with {first}, {said!r}")
+
+
+def check_events(port):
+    with connect(port) as client:
+        client.sendall(b"GET /events HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\nConnection: close\r\n\r\n")
+        seen = b""
+        while b"data: first" not in seen:
+            part = client.recv(65536)
+            check(part, f"the stream ended: {seen!r}")
+            seen += part
+        # The app makes the second a second later.
+        check(b"data: second" not in seen, "an event is held back until the next")
+        while part := client.recv(65536):
+            seen += part
+        check(b"data: second" in seen, f"an event was lost: {seen!r}")
+
+
+class Server:
+    """A real Rookery, with workers."""
+
+    def __init__(self, folder, *options):
+        self.port, self.admin = free_port(), free_port()
+        app = Path(folder) / "app"
+        app.mkdir()
+        shutil.copy(HERE / "app.R", app / "app.R")
+        words = [ROOKERY, "serve", app, "--workers", "2", "--port", self.port, "--admin", f"127.0.0.1:{self.admin}", "--no-log"]
+        self.words = [*words, *options]
+
+    def run(self):
+        return running(self.words, env={**os.environ, "R_LIBS": f"{LIBRARY}:{os.environ.get('R_LIBS', '')}"})
+
+    def tell(self, path):
+        """What the admin listener says: to names of this machine alone, on loopback."""
+        status, _, body = ask(self.admin, path, host="localhost")
+        return status, body
+
+    def is_ready(self):
+        return self.tell("/-/ready")[0] == 200
+
+
+def shipped(name, replaced):
+    """The text of a file of deploy/, with each of these, which it has, replaced."""
+    text = (DEPLOY / name).read_text()
+    for old, new in replaced.items():
+        check(text.count(old) == 1, f"deploy/{name} has not {old!r} once")
+        text = text.replace(old, new)
+    return text
+
+
+def check_through(front, server, process, who):
+    """What has to be the same through any proxy, and the order of an end."""
+    until("it answers", lambda: ask(front, "/")[0] == 200)
+    check(ask(front, "/")[2] == "hello", "a request")
+    status, _, said = ask(front, "/who", headers="X-Forwarded-For: 1.2.3.4\r\n", source=CLIENT)
+    check((status, said) == (200, who), f"the client is {said!r}, and not {who!r}")
+    status, _, said = ask(front, "/size", method="POST", body=b"x" * 3_000_000)
+    check((status, said) == (200, "3000000"), f"3 MB are answered with {status}, {said!r}")
+    check_websocket(front)
+    check_events(front)
+    # What was begun is answered.
+    with connect(front) as client:
+        client.sendall(b"GET /sleep HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        until("it has begun", lambda: "GET /sleep" in server.tell("/status")[1])
+        process.send_signal(signal.SIGTERM)
+        until("it is ready no more", lambda: server.tell("/-/ready")[0] == 503)
+        reply = b""
+        while part := client.recv(65536):
+            reply += part
+    check(reply.startswith(b"HTTP/1.1 200 ") and b"slept" in reply, f"what was begun is answered with {reply[:200]!r}")
+    check(process.wait(PATIENCE) == 0, f"it ends with status {process.returncode}")
+    check(ask(front, "/")[0] in (502, 503), "a proxy without a server")
+
+
+def haproxy(folder):
+    server, front = Server(folder, "--proxy-protocol", "--trusted-proxies", "127.0.0.1"), free_port()
+    file = Path(folder) / "haproxy.cfg"
+    file.write_text(
+        shipped(
+            "haproxy.cfg",
+            {"bind :80\n": f"bind 127.0.0.1:{front}\n", "server one 127.0.0.1:8000": f"server one 127.0.0.1:{server.port}", "check port 9100": f"check port {server.admin}"},
+        )
+    )
+    with server.run() as process:
+        until("workers are ready", server.is_ready)
+        with running(["haproxy", "-db", "-f", file]):
+            # By the PROXY protocol; a header of the client's own is the client's own.
+            check_through(front, server, process, f"{CLIENT} 1.2.3.4 http app.example.org")
+
+
+def nginx(folder):
+    server, front = Server(folder, "--trusted-proxies", "127.0.0.1"), free_port()
+    file = Path(folder) / "nginx.conf"
+    replaced = {"listen 80;": f"listen 127.0.0.1:{front};", "        server 127.0.0.1:8000;": f"        server 127.0.0.1:{server.port};", "pid /run/nginx.pid;": f"pid {folder}/nginx.pid;"}
+    file.write_text(shipped("nginx.conf", replaced))
+    with server.run() as process:
+        until("workers are ready", server.is_ready)
+        with running(["nginx", "-p", folder, "-c", file, "-g", "daemon off; error_log stderr;"]):
+            check_through(front, server, process, f"127.0.0.1 {CLIENT} http app.example.org")
+
+
+def systemd(folder):
+    # Its users and its program are not here.
+    unit = shipped("systemd/rookery.service", {"ExecStart=/usr/local/bin/rookery": f"ExecStart={ROOKERY}", "User=rookery": "User=daemon"})
+    (Path(folder) / "rookery.service").write_text(unit)
+    shutil.copy(DEPLOY / "systemd" / "rookery.socket", folder)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", f"{folder}/rookery.service", f"{folder}/rookery.socket"],
+        capture_output=True, text=True, check=False,
+    )
+    said = [line for line in done.stderr.splitlines() if "rookery" in line]
+    check(done.returncode == 0 and not said, f"systemd-analyze says: {done.stderr}")
+    values = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line and not line.startswith("#"))
+    drain = seconds(option(values["ExecStart"].split(), "--drain"))
+    check(int(values["TimeoutStopSec"]) >= drain + 15, "TimeoutStopSec is shorter than what ending may take")
+
+
+def option(words, name):
+    for at, word in enumerate(words):
+        if word == name:
+            return words[at + 1]
+        if word.startswith(f"{name}="):
+            return word.split("=", 1)[1]
+    raise Failed(f"{name} is not given in {words}")
+
+
+def seconds(text):
+    check(text.endswith("s") and text[:-1].isdigit(), f"{text} is no number of seconds")
+    return int(text[:-1])
+
+
+def kubernetes(folder):
+    program = Path(folder) / "manifests"
+    done = subprocess.run(["go", "build", "-o", program, "."], cwd=HERE / "kubernetes", check=False)
+    check(done.returncode == 0, "the reader of manifests cannot be built: Go's module proxy (GOPROXY) has to be reachable")
+    done = subprocess.run([program, DEPLOY / "kubernetes.yaml"], capture_output=True, text=True, check=False)
+    check(done.returncode == 0, f"deploy/kubernetes.yaml: {done.stderr}")
+    objects = {it["kind"]: it["spec"] for it in map(json.loads, done.stdout.splitlines())}
+    # A field that Kubernetes has not is found.
+    wrong = Path(folder) / "wrong.yaml"
+    wrong.write_text((DEPLOY / "kubernetes.yaml").read_text().replace("periodSeconds", "periodSecond"))
+    check(subprocess.run([program, wrong], capture_output=True, check=False).returncode == 1, "a wrong field is not found")
+    pod = objects["Deployment"]["template"]["spec"]
+    (container,) = pod["containers"]
+    words, ports = container["args"], {it["name"]: it["containerPort"] for it in container["ports"]}
+    grace = seconds(option(words, "--drain")) + container["lifecycle"]["preStop"]["sleep"]["seconds"] + 15
+    check(pod["terminationGracePeriodSeconds"] >= grace, f"the grace period is shorter than {grace} s")
+    check(objects["Deployment"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0, "a roll-out takes away what serves")
+    check(option(words, "--port") == str(ports["http"]), "the port is another")
+    check(option(words, "--admin") == f"0.0.0.0:{ports['admin']}", "the port of --admin is another")
+    labels = objects["Deployment"]["template"]["metadata"]["labels"]
+    check(objects["Service"]["selector"].items() <= labels.items(), "the service selects nothing")
+    check({it["targetPort"] for it in objects["Service"]["ports"]} <= ports.keys(), "the service's port leads nowhere")
+    # Its words, to a real server: with other ports, and an app that is here.
+    server = Server(folder)
+    own = {str(ports["http"]): str(server.port), f"0.0.0.0:{ports['admin']}": f"0.0.0.0:{server.admin}"}
+    given = [word if "=" not in word else f"{word.split('=', 1)[0]}={own.get(word.split('=', 1)[1], word.split('=', 1)[1])}" for word in words[2:]]
+    server.words = [ROOKERY, "serve", Path(folder) / "app", *given]
+    paths = [container[f"{probe}Probe"]["httpGet"] for probe in ("startup", "liveness", "readiness")]
+    check(all(it["port"] == "admin" for it in paths), "a probe asks another port")
+    with server.run() as process:
+        until("workers are ready", server.is_ready)
+        for path in [*(it["path"] for it in paths), objects["Deployment"]["template"]["metadata"]["annotations"]["prometheus.io/path"]]:
+            status = server.tell(path)[0]
+            check(status == 200, f"{path} is answered with {status}")
+        check(ask(server.port, "/")[2] == "hello", "the app answers")
+        process.send_signal(signal.SIGTERM)
+        check(process.wait(PATIENCE) == 0, f"it ends with status {process.returncode}")
+
+
+NEEDS = {haproxy: "haproxy", nginx: "nginx", systemd: "systemd-analyze", kubernetes: "go"}
+
+
+def main():
+    wanted = sys.argv[1:] or [it.__name__ for it in NEEDS]
+    failed = 0
+    for test, program in NEEDS.items():
+        name = test.__name__
+        if name not in wanted:
+            continue
+        if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
+            print(f"deploy: {name}: NOT RUN: there is no {program}")
+            continue
+        with tempfile.TemporaryDirectory(prefix="rookery-deploy-") as folder:
+            # What runs as another user has to read it.
+            os.chmod(folder, 0o755)
+            try:
+                test(folder)
+                print(f"deploy: {name}: passed")
+            except Failed as error:
+                failed += 1
+                print(f"deploy: {name}: FAILED: {error}")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    sys.exit(main())
