@@ -209,6 +209,10 @@ check_file_options <- function(options, file) {
 
 # Those of a `_server.yml` that are about workers; `max-age` as well as `max_age`.
 worker_fields <- function(options, file) {
+  # `options:` with nothing in it, or none.
+  if (length(options) == 0 || is.null(names(options))) {
+    return(list())
+  }
   names(options) <- gsub("-", "_", names(options), fixed = TRUE)
   fields <- options[intersect(names(options), worker_option_names)]
   if (is.character(fields$cookie_key_file)) {
