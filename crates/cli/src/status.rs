@@ -55,17 +55,19 @@ pub(crate) fn tell(of: &StatusOf) -> Result<Vec<u8>, Failure> {
             continue;
         }
         if let Some(Wanted::App(app)) = &wanted {
-            let serves_it =
-                ask(&place, "/status.txt").is_ok_and(|text| target(&text) == Some(app.as_os_str()));
-            if !serves_it {
-                continue;
+            match ask(&place, "/status.txt") {
+                Ok(text) if target(&text) == Some(app.as_os_str()) => {}
+                Err(error) if !has_gone(&error) => {
+                    // It may be the one that is meant, and hang.
+                    troubles.push(format!("Process {pid} does not say what it serves: {error}."));
+                    continue;
+                }
+                _ => continue,
             }
         }
         match ask(&place, path) {
             Ok(text) => texts.push(text),
-            // It has been killed, and what it left is not yet removed.
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {}
+            Err(error) if has_gone(&error) => {}
             Err(error) => troubles.push(format!("Process {pid} does not answer: {error}.")),
         }
     }
@@ -93,6 +95,11 @@ pub(crate) fn tell(of: &StatusOf) -> Result<Vec<u8>, Failure> {
         text.push(b'\n');
     }
     Ok(text)
+}
+
+/// Whether a server has been killed, and what it left is not yet removed.
+fn has_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
 /// Who of those that are found is meant.

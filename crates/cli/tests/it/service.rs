@@ -301,6 +301,18 @@ fn a_server_that_starts_is_found_by_its_process_and_its_app_and_answers_at_its_a
         assert!(said.contains("starting"), "{said}");
     }
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    // One that hangs is not taken for none.
+    it.signal(libc::SIGSTOP);
+    let mut status = rookery();
+    status.args(["status", "my app"]).current_dir(app.path()).env("TMPDIR", app.path().join("tmp"));
+    let output = status.output().unwrap();
+    it.signal(libc::SIGCONT);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains(&format!("Process {pid} does not say what it serves: it takes too long")),
+        "{said}"
+    );
     // What nobody reads is not put by.
     let mut stream = UnixStream::connect(&socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
