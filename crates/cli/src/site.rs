@@ -90,7 +90,7 @@ fn wait(signals: &Signals, tls: Option<&Tls>, log: Option<&Reopener>, ports: &Po
             Some(time) => {
                 ports.connections();
                 manager.is_alive();
-                match signals.next_within(time / 2) {
+                match signals.next_within((time / 2).max(LOOK_TIME)) {
                     None => continue,
                     caught => caught,
                 }
