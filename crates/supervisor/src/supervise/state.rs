@@ -226,6 +226,8 @@ impl<'a> Supervisor<'a> {
                 }
                 let line = format!("worker {} ({}) answers again", worker.start.number(), worker.pid);
                 self.tell(&line);
+                // A spare that was not to be called on then may be wanted still.
+                self.call_on_spares();
             }
             Message::Leaving if worker.phase == Phase::Ready => {
                 // Somebody else has asked it to end: it finishes what it has, and ends by itself.

@@ -40,6 +40,23 @@ fn with_a_spare_nobody_waits_for_an_r_to_start() {
     assert!(next.status == 200 && next.text() != serving.to_string());
 }
 
+#[test]
+fn a_spare_that_was_stopped_when_it_was_wanted_serves_when_it_goes_on() {
+    let mode = |start| if start < 2 { "" } else { "never ready" };
+    let running = Running::new(Wish { workers: 1, spares: 1, mode, ..Wish::default() });
+    let serving = running.pids()[0];
+    let spare = || children().into_iter().find(|pid| *pid != serving && is_of(*pid, &running));
+    until("there is a spare", || spare().is_some());
+    while_(1000);
+    let spare = spare().unwrap();
+    send_signal(spare, libc::SIGSTOP);
+    until("it is known", || is_told(&[&format!("({spare}) has been stopped")]));
+    send_signal(serving, libc::SIGKILL);
+    until("none serves", || running.pids().is_empty());
+    send_signal(spare, libc::SIGCONT);
+    assert_eq!(running.get("/pid").text(), spare.to_string());
+}
+
 /// Whether a process is a worker of a supervisor's: its temporary files are in that folder.
 fn is_of(pid: i32, running: &Running) -> bool {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
