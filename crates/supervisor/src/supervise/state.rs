@@ -46,6 +46,8 @@ struct Slot {
     /// When it is to be started.
     start_at: Option<Instant>,
     backoff: Backoff,
+    /// The same of those that were to take its place, and until when no other is tried for what has been found wrong with it.
+    replacing: (Backoff, Option<Instant>),
     /// Whether one has ended before it was ready.
     has_failed: bool,
 }
@@ -276,6 +278,7 @@ impl<'a> Supervisor<'a> {
         let place = &mut self.slots[slot as usize];
         if place.successor == Some(epoch) {
             place.successor = None;
+            place.replacing = (Backoff::default(), None);
             let old = place.current.replace(epoch);
             let reason = self.replacements.finish(slot);
             if let Some(old) = old.and_then(|old| self.workers.get_mut(&old)) {
@@ -363,6 +366,11 @@ impl<'a> Supervisor<'a> {
     fn failed_to_replace(&mut self, worker: &Worker, exit: Exit) {
         let (slot, number) = (worker.start.slot, worker.start.number());
         let what = format!("the new worker {number} ({}) {exit} before it was ready", worker.pid);
+        // What is wrong with the one that serves does not go away: without a pause an R would be started each second.
+        let now = Instant::now();
+        let place = &mut self.slots[slot as usize];
+        let pause = place.replacing.0.ended(Duration::ZERO, false, now, worker.start.epoch * 7919);
+        place.replacing.1 = Some(now + pause.time);
         match self.replacements.finish(slot) {
             // That which has been asked for since may be of an app that has been mended.
             Some(Reason::Reload) if worker.start.generation < self.generation => self.tell(&format!(
@@ -465,7 +473,7 @@ impl<'a> Supervisor<'a> {
             let Some(worker) = place.current.and_then(|current| self.workers.get_mut(&current)) else {
                 continue;
             };
-            if self.replacements.has(slot) {
+            if self.replacements.has(slot) || place.replacing.1.is_some_and(|until| now < until) {
                 continue;
             }
             if let Some(reason) = self.plan.recycle.reason(worker, now) {

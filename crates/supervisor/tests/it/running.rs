@@ -191,6 +191,11 @@ pub(crate) fn is_told(words: &[&str]) -> bool {
     TOLD.lock().unwrap().iter().any(|line| words.iter().all(|word| line.contains(word)))
 }
 
+/// How often supervisors have told something with this word.
+pub(crate) fn how_often(word: &str) -> usize {
+    TOLD.lock().unwrap().iter().filter(|line| line.contains(word)).count()
+}
+
 /// Whether a process is there, and not merely to be waited for.
 pub(crate) fn lives(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

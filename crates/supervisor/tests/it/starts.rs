@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use rookery_supervisor::{Outcome, Request, Times};
+use rookery_supervisor::{Outcome, Recycle, Request, Times};
 
 use crate::front::until;
-use crate::running::{Running, Wish, is_told, while_};
+use crate::running::{Running, Wish, how_often, is_told, while_};
 
 #[test]
 fn each_worker_has_its_own_and_nothing_else() {
@@ -70,4 +70,17 @@ fn it_turns_as_often_as_whoever_watches_it_wants() {
     // Of thirty; a second each, and what workers say, are six.
     let turns = running.turns() - before;
     assert!(turns >= 12, "{turns}");
+}
+
+#[test]
+fn one_that_cannot_be_replaced_is_tried_ever_more_seldom() {
+    let recycle = Recycle { age: Some(Duration::from_millis(1)), ..Recycle::default() };
+    let mode = |start| if start == 0 { "" } else { "fails" };
+    let running = Running::new(Wish { workers: 1, recycle, mode, ..Wish::default() });
+    let pid = running.pids()[0];
+    while_(12_000);
+    // After pauses of 1, 1, 2, 4 and 8 s.
+    let tried = how_often(&format!("worker 1 ({pid}) is replaced: "));
+    assert!((1..=6).contains(&tried), "{tried}");
+    assert_eq!(running.get("/pid").text(), pid.to_string());
 }
