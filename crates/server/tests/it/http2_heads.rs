@@ -48,6 +48,7 @@ fn what_means_two_things_is_refused() {
         (with(&[("", "a")]), GOES, "a name of no length"),
         (with(&[("a", "b\r\nc: d")]), GOES, "a line break in a value"),
         (with(&[("a", "b\nc")]), GOES, "half a line break in a value"),
+        (with(&[("a", "b\rc")]), GOES, "the other half in a value"),
         (with(&[("a", "b\0c")]), GOES, "a NUL in a value"),
         (with(&[("a", " b")]), BAD, "a space before a value"),
         (with(&[("a", "b\t")]), BAD, "a tab behind a value"),
@@ -79,6 +80,7 @@ fn what_means_two_things_is_refused() {
         (but(":path", "a"), RESET, "a path without a slash"),
         (but(":path", ""), RESET, "an empty path"),
         (but(":path", "*"), BAD, "a star, and not OPTIONS"),
+        ([&[(":method", "OPTIONS")][..], &but(":path", "*")[1..]].concat(), FINE, "a star, and OPTIONS"),
         (without(":path"), RESET, "no path"),
         (
             vec![(":method", "GET"), (":scheme", "https"), ("host", "localhost")],
@@ -154,4 +156,71 @@ fn trailers_are_read_and_dropped() {
     peer.send(frame(kind::HEADERS, END_HEADERS | END_STREAM, 1, &block(&[("x-trailer", "a")])));
     assert_eq!(peer.outcome(1), Heard::Status(200));
     assert!(!String::from_utf8(peer.data(1)).unwrap().contains("trailer"));
+}
+
+#[test]
+fn crumbs_of_cookies_count_as_lines_do() {
+    const SAID: u8 = 0xA0;
+    let app = app(Limits::default(), show);
+    let mut peer = Peer::new(&app);
+    // An entry of the static table, a Cookie that says nothing: a byte on the wire, and 38 as RFC 9113 (6.5.2) counts.
+    for (stream, crumbs, expected) in [
+        (1, 300, Heard::Status(200)),
+        (3, 900, Heard::Status(431)),
+        (5, 15_000, Heard::Goaway(code::ENHANCE_YOUR_CALM)),
+    ] {
+        let fields = [&block(GET)[..], &vec![SAID; crumbs]].concat();
+        peer.send(frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &fields));
+        assert_eq!(peer.outcome(stream), expected, "{crumbs}");
+    }
+    assert_eq!(app.requests(), 1);
+    // And of our own limit, before they are one line.
+    let app = crate::tls_support::app(Limits { header_lines: 100, ..Limits::default() }, show);
+    let mut peer = Peer::new(&app);
+    for (stream, crumbs, status) in [(1, 90, 200), (3, 110, 431)] {
+        peer.ask(stream, &with(&vec![("cookie", "a=b"); crumbs]));
+        assert_eq!(peer.outcome(stream), Heard::Status(status), "{crumbs}");
+    }
+}
+
+/// A table of so many names would be more than `http::HeaderMap` holds, which panics.
+#[test]
+fn names_without_end() {
+    let app = app(Limits::default(), show);
+    let names: Vec<String> = (0..40_000).map(|at| format!("x{at}")).collect();
+    let lines: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();
+    let all = block(&with(&lines));
+    let mut peer = Peer::new(&app);
+    let mut pieces = all.chunks(16 << 10);
+    let mut goes_on = peer.try_send(frame(kind::HEADERS, END_STREAM, 1, pieces.next().unwrap()));
+    for piece in pieces {
+        goes_on = goes_on && peer.try_send(frame(kind::CONTINUATION, 0, 1, piece));
+    }
+    assert_eq!(peer.outcome(1), Heard::Goaway(code::ENHANCE_YOUR_CALM));
+    assert_eq!(app.secure().get("/").status, 200);
+    assert_eq!(app.requests(), 1);
+}
+
+#[test]
+fn what_a_target_says_of_a_fragment_is_dropped_as_over_http_1() {
+    let app = app(Limits::default(), show);
+    let mut peer = Peer::new(&app);
+    peer.ask(1, &but(":path", "/a#b"));
+    assert_eq!(peer.outcome(1), Heard::Status(200));
+    let two = String::from_utf8(peer.data(1)).unwrap();
+    let one = String::from_utf8(app.secure().get("/a#b").body).unwrap();
+    assert!(two.starts_with("/a|") && one.starts_with("/a|"), "{two} {one}");
+}
+
+#[test]
+fn the_scheme_is_the_connections_whatever_a_peer_says() {
+    let app = app(Limits::default(), |exchange| {
+        let is_https = exchange.is_https();
+        exchange.begin_reply(200);
+        exchange.set_reply_body(if is_https { b"https" } else { b"http" });
+    });
+    let mut peer = Peer::new(&app);
+    peer.ask(1, &[&but(":scheme", "http")[..], &[("x-forwarded-proto", "http")]].concat());
+    assert_eq!(peer.outcome(1), Heard::Status(200));
+    assert_eq!(peer.data(1), b"https");
 }

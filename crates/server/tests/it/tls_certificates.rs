@@ -2,7 +2,7 @@
 //! the server runs.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -310,6 +310,8 @@ fn every_fault_names_the_file_and_the_remedy() {
         (file("localhost.der"), key.clone(), &["is not PEM but DER", "openssl x509 -inform DER -in"]),
         (file("localhost.p12"), key.clone(), &["PKCS#12", "openssl pkcs12 -in"]),
         (good.clone(), file("localhost-key.der"), &["is not PEM but DER", "openssl pkey -inform DER -in"]),
+        (good.clone(), file("localhost.p12"), &["the key in", "PKCS#12", "openssl pkcs12 -in", "-nocerts"]),
+        (good.clone(), folder.path().into(), &["the key cannot be read", "is a folder; name the file in it"]),
         (
             good.clone(),
             file("other.key"),
@@ -336,10 +338,14 @@ fn a_file_that_may_not_be_read_is_named_with_the_user() {
     let key = folder.path().join("secret.key");
     fs::copy(file("localhost.key"), &key).unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o0)).unwrap();
-    if fs::read(&key).is_ok() {
-        return println!("NOT TESTED: this user reads everything");
-    }
-    let said = fault(&file("localhost.pem"), &key);
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let looking = std::thread::spawn(move || {
+        // SAFETY: a number, which changes who this thread is to the file system, and no other thread: root reads everything.
+        unsafe { libc::setfsuid(65_534) };
+        assert!(fs::read(&key).is_err(), "this user reads everything");
+        fault(&file("localhost.pem"), &key)
+    });
+    let said = looking.join().unwrap();
     assert!(said.contains("secret.key") && said.contains("runs as the user with the id"), "{said}");
 }
 
@@ -362,6 +368,11 @@ fn what_is_odd_and_no_error_is_said() {
             file("expired.key"),
             "expired.pem has expired on Fri, 01 Jan 2021 00:00:00 GMT",
         ),
+        (
+            file("future.pem"),
+            file("future.key"),
+            "01 Jan 2090 00:00:00 GMT on, and not yet: is the clock right?",
+        ),
         (file("localhost.pem"), key, "open.key can be read by everybody (mode 0644): chmod g-w,o= "),
         (
             swapped,
@@ -375,6 +386,34 @@ fn what_is_odd_and_no_error_is_said() {
         Tls::new(settings, note).unwrap();
         let said = SAID.lock().unwrap().clone();
         assert!(said.iter().any(|line| line.contains(expected)), "{said:?} has no {expected:?}");
+    }
+}
+
+static READERS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+#[test]
+fn a_key_that_others_read_or_change_is_spoken_of() {
+    let folder = tempfile::tempdir().unwrap();
+    for (mode, expected) in [
+        (0o600, None),
+        (0o400, None),
+        // How Debian lets the servers of its group `ssl-cert` have them.
+        (0o640, None),
+        (0o644, Some("can be read by everybody (mode 0644)")),
+        (0o604, Some("can be read by everybody (mode 0604)")),
+        (0o660, Some("can be changed by others (mode 0660)")),
+        (0o602, Some("can be changed by others (mode 0602)")),
+    ] {
+        let key = folder.path().join(format!("{mode:o}.key"));
+        fs::copy(file("localhost.key"), &key).unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+        let pair = CertificatePair { certificate: Pem::File(file("localhost.pem")), key: Pem::File(key) };
+        let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
+        READERS.lock().unwrap().clear();
+        Tls::new(settings, |line| READERS.lock().unwrap().push(line.to_owned())).unwrap();
+        let said = READERS.lock().unwrap().clone();
+        assert_eq!(said.len(), usize::from(expected.is_some()), "{said:?}");
+        assert!(said.iter().all(|line| line.contains(expected.unwrap())), "{said:?} has no {expected:?}");
     }
 }
 
@@ -503,6 +542,28 @@ fn files_that_change_are_noticed() {
     until("the good pair is told", || told("the certificate has changed") == 1);
     assert!(is("other"));
     assert_eq!(told("given the certificate from before"), 1);
+}
+
+/// As certbot does: paths that stay, links to what is newest, and folders that do.
+#[test]
+fn links_that_lead_elsewhere_are_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = |name: &str, to: &Path| {
+        let (next, path) = (folder.path().join("next"), folder.path().join(name));
+        symlink(to, &next).unwrap();
+        fs::rename(&next, &path).unwrap();
+        path
+    };
+    let paths = [("fullchain.pem", "localhost.pem"), ("privkey.pem", "localhost.key")];
+    let [chain, key] = paths.map(|(name, to)| Pem::File(link(name, &file(to))));
+    let pair = CertificatePair { certificate: chain, key };
+    let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
+    let app = server(settings);
+    let is = |name: &str| given(&shake(app.address, &anything(), "localhost").unwrap()) == certificate(name);
+    assert!(is("localhost"));
+    link("fullchain.pem", &file("other.pem"));
+    link("privkey.pem", &file("other.key"));
+    until("the new pair is given", || is("other"));
 }
 
 #[test]

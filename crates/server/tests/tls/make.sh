@@ -40,12 +40,17 @@ openssl ec -in localhost.key -aes256 -passout pass:secret -out encrypted-traditi
 openssl x509 -in localhost.pem -outform DER -out localhost.der
 openssl pkey -in localhost.key -outform DER -out localhost-key.der
 openssl pkcs12 -export -in localhost.pem -inkey localhost.key -passout pass: -out localhost.p12
-key expired
-openssl req -new -key expired.key -subj "/CN=localhost" -out expired.csr
-openssl ca -batch -selfsign -keyfile expired.key -in expired.csr -out expired.pem -notext \
-    -startdate 20200101000000Z -enddate 20210101000000Z -config <(
+# dated <name> <from> <to>
+dated() {
+    key "$1"
+    openssl req -new -key "$1.key" -subj "/CN=localhost" -out "$1.csr"
+    : > index
+    echo 01 > serial
+    openssl ca -batch -selfsign -keyfile "$1.key" -in "$1.csr" -out "$1.pem" -notext -startdate "$2" -enddate "$3" -config <(
         printf '[ca]\ndefault_ca=d\n[d]\ndatabase=index\nserial=serial\nnew_certs_dir=.\ndefault_md=sha256\npolicy=p\nx509_extensions=e\n[e]\nbasicConstraints=CA:FALSE\n[p]\ncommonName=supplied\n'
-        : > index
-        echo 01 > serial
-    ) 2> /dev/null || { : > index; echo 01 > serial; false; }
-rm -f expired.csr index* serial* 01.pem ca.srl
+    ) 2> /dev/null
+    rm -f "$1.csr" index* serial* 01.pem
+}
+dated expired 20200101000000Z 20210101000000Z
+dated future 20900101000000Z 20910101000000Z
+rm -f ca.srl

@@ -1,0 +1,103 @@
+//! What peers provoke over HTTP/2: resets that are the server's own (CVE-2025-8671), and frames that cost them next to nothing.
+
+use std::time::Duration;
+
+use rookery_server::{Limits, Rejection};
+
+use crate::http2_attacks::{beside, keeping};
+use crate::http2_support::{END_HEADERS, END_STREAM, GET, Heard, Peer, block, code, frame, kind, post};
+use crate::support::{alone, hello, until};
+use crate::tls_support::app;
+
+const MOST: u32 = (1 << 31) - 1;
+
+/// Frames for which the server itself ends a stream that waits for its answer.
+fn wrong(what: &str, stream: u32) -> Vec<u8> {
+    match what {
+        "a window past its end" => frame(kind::WINDOW_UPDATE, 0, stream, &MOST.to_be_bytes()).repeat(2),
+        "a window update of nothing" => frame(kind::WINDOW_UPDATE, 0, stream, &0u32.to_be_bytes()),
+        "a stream that depends on itself" => {
+            frame(kind::PRIORITY, 0, stream, &[&stream.to_be_bytes()[..], &[0]].concat())
+        }
+        "data behind the end" => frame(kind::DATA, 0, stream, b"more"),
+        other => unreachable!("{other}"),
+    }
+}
+
+#[test]
+fn what_the_server_resets_counts_while_the_application_has_it() {
+    for (what, ends_all) in [
+        ("a window past its end", false),
+        ("a stream that depends on itself", false),
+        // For these h2 ends the connection, as it may (RFC 9113, 5.4.2).
+        ("a window update of nothing", true),
+        ("data behind the end", true),
+    ] {
+        let (app, answer, comes) = keeping(Limits { streams: 20, ..Limits::default() });
+        let mut peer = Peer::new(&app);
+        for at in 0..60 {
+            let stream = 2 * at + 1;
+            if !peer.try_send(frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &block(GET))) {
+                break;
+            }
+            if comes.recv_timeout(Duration::from_secs(1)).is_err() {
+                break;
+            }
+            if !peer.try_send(wrong(what, stream)) {
+                break;
+            }
+        }
+        assert_eq!(app.requests(), if ends_all { 1 } else { 20 }, "{what}");
+        // Another peer has room of its own.
+        let mut other = Peer::new(&app);
+        other.ask(1, &[&[(":path", "/plain")][..], &GET[..2], &GET[3..]].concat());
+        assert_eq!(other.outcome(1), Heard::Status(200), "{what}");
+        drop(answer);
+    }
+}
+
+#[test]
+fn windows_past_their_end_without_end() {
+    if !alone("http2_provoked::windows_past_their_end_without_end") {
+        return;
+    }
+    let app = app(Limits::default(), hello);
+    let goodbye = beside(&app, |mut peer| {
+        for at in 0..400 {
+            let stream = 2 * at + 1;
+            let head = frame(kind::HEADERS, END_HEADERS, stream, &block(&post("/")));
+            if !peer.try_send([head, wrong("a window past its end", stream)].concat()) {
+                break;
+            }
+        }
+        peer.goodbye()
+    });
+    assert_eq!(goodbye, Some(code::ENHANCE_YOUR_CALM));
+    assert_eq!(app.server.reports().count(Rejection::Http2), 1);
+    until("it has gone", || app.listener().connections() <= 1);
+}
+
+#[test]
+fn small_frames_that_carry_nothing() {
+    if !alone("http2_provoked::small_frames_that_carry_nothing") {
+        return;
+    }
+    let app = app(Limits::default(), hello);
+    let update = frame(kind::WINDOW_UPDATE, 0, 0, &1u32.to_be_bytes());
+    let priority = frame(kind::PRIORITY, 0, 3, &[0, 0, 0, 1, 7]);
+    for (at, (small, what)) in [(update, "window updates"), (priority, "priorities")].into_iter().enumerate()
+    {
+        let (sent, goodbye) = beside(&app, move |mut peer| {
+            let many = small.repeat(1000);
+            let mut sent = 0;
+            while sent < 64 << 20 && peer.try_send(&many) {
+                sent += many.len();
+            }
+            (sent, peer.goodbye())
+        });
+        // Who goes on sending for long does not see why.
+        assert!(matches!(goodbye, None | Some(code::ENHANCE_YOUR_CALM)), "{what}: {goodbye:?}");
+        assert!((8 << 20..48 << 20).contains(&sent), "{what}: {sent}");
+        until("it is reported", || app.server.reports().count(Rejection::Http2) == at as u64 + 1);
+    }
+}
