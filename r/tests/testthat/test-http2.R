@@ -79,6 +79,12 @@ test_that("the request is the same", {
   expect_equal(large$text, paste(length(bytes), sum(as.integer(bytes))))
 })
 
+test_that("a name with an underscore does not take that of another", {
+  app <- function(req) ok(paste(c(req$HTTP_X_FORWARDED_USER, req$HEADERS[c("x-forwarded-user", "x_forwarded_user")], req$HTTP_X_ONE), collapse = " "))
+  lines <- c("X_Forwarded_User: eve", "X-Forwarded-User: ada", "X_Forwarded_User: mallory", "X_One: 1")
+  expect_equal(rawToChar(expect_same(app, httpheader = lines)$body), "ada ada eve,mallory 1")
+})
+
 test_that("the scheme is https", {
   app <- function(req) ok(req$rook.url_scheme)
   answer <- expect_same(app, tls_only = TRUE)

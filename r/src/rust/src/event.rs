@@ -4,11 +4,13 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use rookery_exchange::{BodySource, Command, Event, Exchange, MessageKind, Payload};
+use rookery_exchange::{
+    BodySource, Command, Event, Exchange, HeaderLine, KNOWN_HEADERS, MessageKind, Payload,
+};
 use rookery_worker::R;
 
 use crate::core::{self, Core};
-use crate::names::Interned;
+use crate::names::{Interned, Names};
 use crate::{Bytes, entry};
 
 /// `struct rk_header`.
@@ -102,6 +104,34 @@ const DEPARTED: i32 = 9;
 const BODY: i32 = 10;
 const BODY_END: i32 = 11;
 
+/// The index of a header's HTTP_* name among R's symbols; -1 when it is in `req$HEADERS` only.
+fn symbol(names: &mut Names, before: &[Header], header: &HeaderLine<'_>) -> i32 {
+    if let Some(known) = header.known {
+        return i32::from(known);
+    }
+    match names.intern(header.cgi) {
+        Interned::Index(index) if header.name.contains(&b'_') && is_taken(before, header.cgi, index) => -1,
+        Interned::Index(index) => index,
+        Interned::FirstRefused => {
+            eprintln!(
+                "rookery: clients have sent more than {} different header names; \
+                 new ones are in `req$HEADERS` only",
+                crate::names::NAMES
+            );
+            -1
+        }
+        Interned::Refused => -1,
+    }
+}
+
+/// Whether a header before has the HTTP_* name of an unknown one. `x_a` has that of `x-a`, which is sorted before it: what a proxy says
+/// in the one is not overridden by what a client says in the other.
+fn is_taken(before: &[Header], cgi: &[u8], index: i32) -> bool {
+    let known = KNOWN_HEADERS.iter().position(|known| known.cgi.as_bytes() == cgi);
+    let known = known.and_then(|known| i32::try_from(known).ok());
+    before.iter().any(|other| other.symbol == index || Some(other.symbol) == known)
+}
+
 impl Core {
     fn show_exchange(&mut self, kind: i32, mut exchange: Box<Exchange>) -> RawEvent {
         let mut event = RawEvent::new(kind);
@@ -110,22 +140,7 @@ impl Core {
         event.token = exchange.take_tag();
         self.headers.clear();
         for header in exchange.headers() {
-            let symbol = if let Some(known) = header.known {
-                i32::from(known)
-            } else {
-                match self.names.intern(header.cgi) {
-                    Interned::Index(index) => index,
-                    Interned::FirstRefused => {
-                        eprintln!(
-                            "rookery: clients have sent more than {} different header names; \
-                             new ones are in `req$HEADERS` only",
-                            crate::names::NAMES
-                        );
-                        -1
-                    }
-                    Interned::Refused => -1,
-                }
-            };
+            let symbol = symbol(&mut self.names, &self.headers, &header);
             self.headers.push(Header {
                 name: Bytes::of(header.name),
                 cgi: Bytes::of(header.cgi),
@@ -429,5 +444,38 @@ mod tests {
             show_end(end.map(|end| end.parse().unwrap()), &mut addr, &mut port);
             assert_eq!((addr.as_slice(), port.as_slice()), (want_addr.as_bytes(), want_port.as_bytes()));
         }
+    }
+    #[test]
+    fn a_name_with_underscores_does_not_take_that_of_another() {
+        let mut exchange = Exchange::new();
+        exchange.begin(1, 1, 0);
+        exchange.set_request_line(b"GET", b"/", rookery_exchange::Version::Http11);
+        let lines = [
+            "x_a-b",
+            "x-a-b",
+            "x-a_b",
+            "x_forwarded_for",
+            "x-forwarded-for",
+            "only_one",
+            "content_type",
+            "x-c",
+            "host",
+        ];
+        for name in lines {
+            exchange.push_header(name.as_bytes(), b"value");
+        }
+        exchange.end_head(None, None, false);
+        let (mut names, mut shown, mut bound) = (Names::new(), Vec::new(), Vec::new());
+        for header in exchange.headers() {
+            let symbol = symbol(&mut names, &shown, &header);
+            let text = Bytes::of(header.name);
+            shown.push(Header { name: text, cgi: text, value: text, symbol });
+            if symbol >= 0 {
+                bound.push(String::from_utf8(header.name.to_vec()).unwrap());
+            }
+        }
+        // A Content-Type that is none has a name that nobody else has.
+        assert_eq!(bound, ["content_type", "host", "only_one", "x-a-b", "x-c", "x-forwarded-for"]);
+        assert_eq!(shown.len(), lines.len());
     }
 }
