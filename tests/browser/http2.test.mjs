@@ -60,3 +60,27 @@ test('the WebSocket of a page that came by HTTP/2 runs within the same connectio
 test('with the switch off it has a connection of its own', { timeout }, async () => {
   assert.deepEqual(await visit('FALSE'), { protocol: 'h2', status: 101 });
 });
+
+test('a page of 50 images, loaded twice, comes over one connection', { timeout }, async () => {
+  const server = await Server.expression(`rookery::serve("tests/browser/apps/images.R", port = 0L, log = FALSE, tls = "dev")`);
+  const context = await browser.newContext({ ignoreHTTPSErrors: true });
+  context.setDefaultTimeout(patience);
+  const page = await context.newPage();
+  const devtools = await context.newCDPSession(page);
+  await devtools.send('Network.enable');
+  const images = [];
+  devtools.on('Network.responseReceived', ({ response }) => {
+    if (response.url.includes('/image/')) images.push(response);
+  });
+  const whole = () => page.evaluate(() => [...document.images].filter((image) => image.naturalWidth === 8).length);
+  await page.goto(server.url, { timeout: patience, waitUntil: 'load' });
+  assert.equal(await whole(), 50);
+  await page.reload({ timeout: patience, waitUntil: 'load' });
+  assert.equal(await whole(), 50);
+  assert.equal(await page.title(), '50');
+  assert.equal(images.length, 100);
+  assert.deepEqual([...new Set(images.map(({ protocol, status }) => `${protocol} ${status}`))], ['h2 200']);
+  assert.equal(new Set(images.map(({ connectionId }) => connectionId)).size, 1);
+  await context.close();
+  await server.stop();
+});
