@@ -78,7 +78,13 @@ impl Folder {
     /// As the server does it.
     fn get(&mut self, name: &str) -> By {
         let now = SystemTime::now() + self.later;
-        match self.lookup(name).open_now(&mut self.ready, now, Some(&mut BytesMut::new())) {
+        let mut found = FoundNow::Wait(self.lookup(name));
+        // A rename anywhere in the system can make it say that it would wait (RESOLVE_CACHED); what is so stays so.
+        for _ in 0..100 {
+            let FoundNow::Wait(lookup) = found else { break };
+            found = lookup.open_now(&mut self.ready, now, Some(&mut BytesMut::new()));
+        }
+        match found {
             FoundNow::Ready(file, Outcome::Whole) => By::Memory(file.plain().bytes.to_vec()),
             FoundNow::Found(Found::File { .. }, Reading::Done(bytes)) => By::File(bytes.to_vec()),
             FoundNow::Found(Found::Status { .. }, _) => By::Missing,
