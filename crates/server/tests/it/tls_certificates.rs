@@ -332,6 +332,8 @@ fn every_fault_names_the_file_and_the_remedy() {
     assert!(said.contains("client.key has no certificate inside, but: PRIVATE KEY"), "{said}");
 }
 
+/// Where a thread may be another than its process.
+#[cfg(target_os = "linux")]
 #[test]
 fn a_file_that_may_not_be_read_is_named_with_the_user() {
     let folder = tempfile::tempdir().unwrap();
