@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command as Process, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Event};
@@ -22,6 +22,9 @@ use self::application::{Application, NoWaker};
 
 /// Where the attacker's process finds the server, and how many connections it makes.
 const TARGET: &str = "ROOKERY_SLOW_PEERS";
+
+/// The crowds come one after the other: a process may not have descriptors for both.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// Requests of the honest client, each on a connection of its own.
 const REQUESTS: usize = 300;
@@ -123,6 +126,7 @@ fn an_honest_client_is_answered_among_10_000_handshakes_that_never_end() {
 }
 
 fn among_slow_ones(site: Site, tls: Option<&Arc<ClientConfig>>) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     // Of the server's process; the attackers' is another one.
     let seats = Limits::default().connections.min(descriptors().saturating_sub(200));
     // A small machine has room for fewer connections, and their seats are taken then: not what is shown here.

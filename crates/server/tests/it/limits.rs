@@ -267,7 +267,8 @@ fn body_memory() {
 
 #[test]
 fn frames_of_a_message() {
-    let app = App::new(Limits::default(), hello);
+    // The fewest, however small the largest message is.
+    let app = App::new(Limits { message_bytes: 1000, ..Limits::default() }, hello);
     for (more, is_refused) in [(4094, false), (4095, true)] {
         let mut client = app.connect();
         client.upgrade(b"");
