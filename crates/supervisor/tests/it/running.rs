@@ -96,7 +96,8 @@ impl Running {
         let workers = wish.workers as usize;
         let running = Running::start(wish);
         until("they are ready", || running.roster.members().len() == workers);
-        assert!(running.door.is_ready.load(Ordering::Relaxed));
+        // It is told a moment after the last of them has joined.
+        until("it is said to be ready", || running.door.is_ready.load(Ordering::Relaxed));
         running
     }
 
