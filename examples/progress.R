@@ -16,8 +16,8 @@ page <- Filter(dir.exists, file.path(c(".", dirname(script), "examples"), "progr
 
 slices <- 100L
 points_of_slice <- 50000L
-# Seconds between two slices, which others get.
-pause <- 0.01
+# Seconds between two slices, which others get: the job takes some five.
+pause <- 0.05
 
 job <- list(done = 0L, inside = 0, is_running = FALSE)
 # The event streams of the pages that are open.

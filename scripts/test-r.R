@@ -1,7 +1,12 @@
 # Runs the R packages' tests over what is installed, and prints a line of counts for scripts/test.
+#
+#   scripts/with-rookery .local/lib Rscript scripts/test-r.R [serve-examples ...]      default: all files
 
 folders <- c(rookery = "r/tests/testthat", httpuv = "compat/httpuv/tests/testthat")
-folders <- folders[dir.exists(folders)]
+only <- commandArgs(trailingOnly = TRUE)
+has_some <- function(folder) length(only) == 0 || any(file.exists(file.path(folder, paste0("test-", only, ".R"))))
+folders <- folders[vapply(folders, function(folder) dir.exists(folder) && has_some(folder), logical(1))]
+if (length(folders) == 0) stop("no file of tests is called test-", paste(only, collapse = ".R, test-"), ".R")
 status <- 0L
 
 for (package in names(folders)) {
@@ -10,6 +15,7 @@ for (package in names(folders)) {
       dirname(getNamespaceInfo(package, "path")), "\n", sep = "")
   results <- as.data.frame(testthat::test_dir(
     folders[[package]],
+    filter = if (length(only) > 0) paste0("^(", paste(only, collapse = "|"), ")$"),
     package = package,
     load_package = "installed",
     reporter = "summary",
