@@ -39,7 +39,6 @@ impl Supervisor<'_> {
                         "the R of worker {number} ({pid}) is still busy with the same: it is ended"
                     ));
                     worker.leaves = Some("stuck");
-                    worker.leaves = Some("stuck");
                     worker.stop(TO_END.min(self.plan.times.stop));
                 }
             }
