@@ -4,14 +4,14 @@ use std::fmt::{Display, Write as _};
 use std::time::SystemTime;
 
 use super::json::what_r_does;
-use super::report::{Process, Report};
+use super::report::{Process, READY, Report};
 use crate::counts::{BOUNDS, Histogram};
 use crate::process::{open_descriptors, own_memory, processor_time};
 use crate::roster::Roster;
 
 /// All that a worker's state may be, so that none is missing while nobody is in it.
 const STATES: [&str; 8] =
-    ["starting", "warming", "spare", "ready", "draining", "stopping", "backing_off", "suspended"];
+    ["starting", "warming", "spare", READY, "draining", "stopping", "backing_off", "suspended"];
 
 pub(super) fn of(report: &Report, roster: &Roster) -> String {
     let mut text = Text(String::new());

@@ -8,4 +8,4 @@ mod report;
 mod table;
 
 pub use admin::{About, Status};
-pub(crate) use report::{Course, LastExit, Process, Reload, SlotReport, Told};
+pub(crate) use report::{Course, LastExit, Process, READY, Reload, SlotReport, Told};

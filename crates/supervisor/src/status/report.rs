@@ -103,6 +103,7 @@ impl Report {
     }
 }
 
+/// The state of a worker that is given requests.
 pub(crate) const READY: &str = "ready";
 
 /// A [`Report`] that one thread writes and others read.

@@ -7,7 +7,7 @@ use super::super::worker::{Phase, Worker};
 use super::{Course, SELDOM, Supervisor};
 use crate::process::{Exit, kills_for_memory};
 use crate::roster::Standing;
-use crate::status::{self, LastExit, Process, Reload, SlotReport};
+use crate::status::{self, LastExit, Process, READY, Reload, SlotReport};
 use crate::supervise::News;
 
 /// What has happened, of which the supervisor itself remembers nothing.
@@ -144,7 +144,7 @@ fn process(worker: &Worker) -> Process {
         Phase::Starting { .. } => "starting",
         Phase::Ready if !worker.is_serving => "spare",
         Phase::Ready if worker.member.standing() == Standing::Suspended => "suspended",
-        Phase::Ready => "ready",
+        Phase::Ready => READY,
         Phase::Draining { .. } => "draining",
         Phase::Stopping { .. } | Phase::Killed => "stopping",
     };
