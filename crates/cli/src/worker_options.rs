@@ -1,10 +1,7 @@
-//! `--workers`, and the options that go with it.
+//! What `--workers`, and the options that go with it, ask for.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-use clap::builder::NonEmptyStringValueParser;
-use clap::{Arg, ArgAction};
 
 use crate::failure::Failure;
 use crate::limits::{bytes, time};
@@ -42,69 +39,6 @@ pub(crate) enum Sticky {
     Auto,
     None,
     Cookie,
-}
-
-/// What goes with `--workers`, and not without.
-const WITH_WORKERS: [&str; 14] = [
-    "spares",
-    "warmup",
-    "max-sessions",
-    "max-requests",
-    "max-age",
-    "max-memory",
-    "request-timeout",
-    "kill-stuck",
-    "start-timeout",
-    "drain",
-    "sticky",
-    "cookie-key-file",
-    "admin",
-    "shutdown-delay",
-];
-
-pub(crate) fn options() -> [Arg; 14] {
-    let option = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name(value).help(help).value_parser(NonEmptyStringValueParser::new())
-    };
-    [
-        option(
-            "workers",
-            "n",
-            "several R processes behind one address; auto: as many as there are processors",
-        ),
-        option("spares", "n", "so many more that wait, ready, for one of them to end"),
-        option("warmup", "paths", "what a new worker is asked for before it serves: /,/predict?x=1"),
-        option(
-            "max-sessions",
-            "n",
-            "WebSockets that a worker may have, such as Shiny's sessions: 503 for more",
-        ),
-        option("max-requests", "n", "a worker that has answered so many is replaced by a new one"),
-        option("max-age", "time", "a worker that is so old is replaced: 12h"),
-        option("max-memory", "size", "a worker that has so much memory of its own is replaced: 2GB"),
-        option(
-            "request-timeout",
-            "time",
-            "how long a worker may take for an answer: 504 then; for ever by default",
-        ),
-        option(
-            "kill-stuck",
-            "time",
-            "a worker whose R is busy with one thing for so long is interrupted, or ended",
-        ),
-        option("start-timeout", "time", "how long a worker may take until it serves; 60s is the default"),
-        option("sticky", "how", "whether clients come back to their worker: auto (for Shiny), cookie, none"),
-        option(
-            "cookie-key-file",
-            "file",
-            "what the cookie for that is signed with; else a key of each start's own",
-        ),
-        Arg::new("reload")
-            .long("reload")
-            .action(ArgAction::SetTrue)
-            .help("to write an app: workers, even a single one, are replaced when a file of it changes"),
-        option("drain", "time", "how long what is in hand is waited for before the end; 60s is the default"),
-    ]
 }
 
 impl Workers {
@@ -178,11 +112,6 @@ impl Workers {
     }
 }
 
-/// The first that was given of those that are only for several workers: `--max-requests` and its like have nobody to start the next.
-pub(crate) fn first<'a>(given: impl Fn(&str) -> Option<&'a str>) -> Option<&'static str> {
-    WITH_WORKERS.into_iter().find(|name| given(name).is_some())
-}
-
 /// Paths as a request has them, with commas between them.
 fn paths(text: &str) -> Result<Vec<String>, Failure> {
     let paths = list(text);
@@ -250,8 +179,6 @@ mod tests {
         assert_eq!((one.count, one.reload, one.drain), (1, true, Duration::from_secs(1)));
         assert!(processors() >= 1);
         assert_eq!(of(&[("drain", "5s")]).unwrap(), None);
-        assert_eq!(first(|name| (name == "drain").then_some("5s")), Some("drain"));
-        assert_eq!(first(|name| (name == "workers").then_some("1")), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod operations;
 mod serve;
 mod server;
 mod shiny;
+mod workers;
 
 use std::ffi::OsString;
 

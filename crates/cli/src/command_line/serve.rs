@@ -8,13 +8,13 @@ use clap::Arg;
 use rookery_server::access_log::Format;
 
 use super::given::{Given, flag, path, text, wrong};
-use super::{https, operations, server, shiny};
+use super::{https, operations, server, shiny, workers};
 use crate::address::Address;
 use crate::admin::AdminAt;
 use crate::failure::Failure;
 use crate::log::LogTo;
 use crate::settings::{self, AskedTls, Settings};
-use crate::worker_options::{self, Workers};
+use crate::worker_options::Workers;
 
 /// `rookery serve`, as it was given: paths may be relative.
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ pub(super) fn options() -> Vec<Arg> {
         .chain(between)
         .chain(logging)
         .chain(shiny::options())
-        .chain(worker_options::options())
+        .chain(workers::options())
         .chain(operations::options())
         .collect()
 }
@@ -123,18 +123,13 @@ pub(super) fn read(given: &Given<'_>) -> Result<Serve, Failure> {
         tls,
         admin: operations::admin(given)?,
         is_embedded: given.flag("embed"),
-        needs_workers: if workers.is_none() { needs_workers(given) } else { None },
+        needs_workers: if workers.is_none() { workers::needs_them(given) } else { None },
         shutdown_delay: operations::shutdown_delay(given)?,
         workers,
         settings: server::read(given)?,
         log,
         format: format.unwrap_or(Format::Common),
     })
-}
-
-/// What was given that is only for several workers: without them no cookie is sent, and nobody is there to be asked.
-fn needs_workers(given: &Given<'_>) -> Option<&'static str> {
-    worker_options::first(|name| given.text(name)).or_else(|| given.flag("embed").then_some("embed"))
 }
 
 impl Serve {

@@ -1,0 +1,78 @@
+//! `--workers`, and what goes with it.
+
+use clap::Arg;
+
+use super::given::{Given, flag, text};
+
+/// What goes with `--workers`, and not without.
+const WITH_WORKERS: [&str; 14] = [
+    "spares",
+    "warmup",
+    "max-sessions",
+    "max-requests",
+    "max-age",
+    "max-memory",
+    "request-timeout",
+    "kill-stuck",
+    "start-timeout",
+    "drain",
+    "sticky",
+    "cookie-key-file",
+    "admin",
+    "shutdown-delay",
+];
+
+pub(super) fn options() -> Vec<Arg> {
+    vec![
+        text("workers", "n", "several R processes behind one address; auto: as many as there are processors"),
+        text("spares", "n", "so many more that wait, ready, for one of them to end"),
+        text("warmup", "paths", "what a new worker is asked for before it serves: /,/predict?x=1"),
+        text(
+            "max-sessions",
+            "n",
+            "WebSockets that a worker may have, such as Shiny's sessions: 503 for more",
+        ),
+        text("max-requests", "n", "a worker that has answered so many is replaced by a new one"),
+        text("max-age", "time", "a worker that is so old is replaced: 12h"),
+        text("max-memory", "size", "a worker that has so much memory of its own is replaced: 2GB"),
+        text(
+            "request-timeout",
+            "time",
+            "how long a worker may take for an answer: 504 then; for ever by default",
+        ),
+        text(
+            "kill-stuck",
+            "time",
+            "a worker whose R is busy with one thing for so long is interrupted, or ended",
+        ),
+        text("start-timeout", "time", "how long a worker may take until it serves; 60s is the default"),
+        text("sticky", "how", "whether clients come back to their worker: auto (for Shiny), cookie, none"),
+        text(
+            "cookie-key-file",
+            "file",
+            "what the cookie for that is signed with; else a key of each start's own",
+        ),
+        flag("reload", "to write an app: workers, even a single one, are replaced when a file of it changes"),
+        text("drain", "time", "how long what is in hand is waited for before the end; 60s is the default"),
+    ]
+}
+
+/// The first that was given of those that are only for several workers: without them no cookie is sent, and `--max-requests` and its like
+/// have nobody to start the next.
+pub(super) fn needs_them(given: &Given<'_>) -> Option<&'static str> {
+    let of_text = WITH_WORKERS.into_iter().find(|name| given.text(name).is_some());
+    of_text.or_else(|| given.flag("embed").then_some("embed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::command_line::tests::served;
+
+    #[test]
+    fn what_one_r_cannot_do_is_found() {
+        assert_eq!(served(&["serve", "a", "--drain", "5s"]).needs_workers, Some("drain"));
+        assert_eq!(served(&["serve", "a", "--drain", "5s", "--spares", "1"]).needs_workers, Some("spares"));
+        assert_eq!(served(&["serve", "a", "--workers", "1"]).needs_workers, None);
+        assert_eq!(served(&["serve", "a", "--workers", "2", "--drain", "5s"]).needs_workers, None);
+    }
+}
