@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::failure::tell;
 use crate::path::settle;
 
-/// Where it listens.
+/// Where it listens, and is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AdminAt {
     Tcp(SocketAddr),

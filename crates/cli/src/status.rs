@@ -3,12 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::admin::AdminAt;
 use crate::failure::Failure;
 use crate::path::settle;
 
@@ -26,75 +27,88 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// More than a server with a thousand workers says.
 const MOST: u64 = 16 << 20;
 
-/// Where a server is asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
-    Tcp(SocketAddr),
-    Unix(PathBuf),
-}
+/// What people read, and what programs do.
+const TEXT: &str = "/status.txt";
+const JSON: &str = "/status";
 
 /// What servers say.
 ///
 /// # Errors
 /// When there is none, or it does not answer.
 pub(crate) fn tell(of: &StatusOf) -> Result<Vec<u8>, Failure> {
-    let path = if of.is_json { "/status" } else { "/status.txt" };
-    if let Some(place) = of.which.as_deref().and_then(place) {
-        return ask(&place, path).map_err(|error| {
-            Failure::Serving(format!(
-                "Nobody answers at {}: {error}.",
-                Path::new(of.which.as_deref().unwrap_or_default()).display()
-            ))
-        });
-    }
-    let wanted = of.which.as_deref().map(Wanted::of);
+    let Some(which) = of.which.as_deref() else { return tell_found(None, of.is_json) };
+    let Some(place) = place(which) else { return tell_found(Some(&Wanted::of(which)), of.is_json) };
+    ask(&place, if of.is_json { JSON } else { TEXT }).map_err(|error| {
+        Failure::Serving(format!("Nobody answers at {}: {error}.", Path::new(which).display()))
+    })
+}
+
+/// What those say that are found and meant, or all.
+fn tell_found(wanted: Option<&Wanted>, is_json: bool) -> Result<Vec<u8>, Failure> {
     let mut texts = Vec::new();
     let mut troubles = Vec::new();
     for (pid, place) in places() {
-        if matches!(wanted, Some(Wanted::Process(id)) if id != pid) {
-            continue;
-        }
-        if let Some(Wanted::App(app)) = &wanted {
-            match ask(&place, "/status.txt") {
-                Ok(text) if target(&text) == Some(app.as_os_str()) => {}
-                Err(error) if !has_gone(&error) => {
-                    // It may be the one that is meant, and hang.
-                    troubles.push(format!("Process {pid} does not say what it serves: {error}."));
-                    continue;
-                }
-                _ => continue,
-            }
-        }
-        match ask(&place, path) {
-            Ok(text) => texts.push(text),
-            Err(error) if has_gone(&error) => {}
-            Err(error) => troubles.push(format!("Process {pid} does not answer: {error}.")),
+        match said(pid, &place, wanted, is_json) {
+            Ok(text) => texts.extend(text),
+            Err(trouble) => troubles.push(trouble),
         }
     }
     if texts.is_empty() {
-        let none = match wanted {
-            None => "No server with `--workers` of this user runs on this machine".to_owned(),
-            Some(Wanted::Process(pid)) => format!("Process {pid} is no server with `--workers` of this user"),
-            Some(Wanted::App(app)) => {
-                format!("No server with `--workers` of this user serves {}", app.display())
-            }
-        };
-        let why = if troubles.is_empty() {
-            format!(
-                "{none}. One that has another TMPDIR is found by its `--admin`: `rookery status unix:/path/of/its/socket`."
-            )
-        } else {
-            troubles.join("\n")
-        };
-        return Err(Failure::Serving(why));
+        return Err(Failure::Serving(why_none(wanted, &troubles)));
     }
-    let between: &[u8] = if of.is_json { b"" } else { b"\n" };
+    let between: &[u8] = if is_json { b"" } else { b"\n" };
     let mut text = texts.join(between);
     for trouble in troubles {
         text.extend_from_slice(trouble.as_bytes());
         text.push(b'\n');
     }
     Ok(text)
+}
+
+/// What a server says; `None` if it is not meant, or gone.
+///
+/// # Errors
+/// What is wrong with one that is meant, or may be.
+fn said(
+    pid: u32,
+    place: &AdminAt,
+    wanted: Option<&Wanted>,
+    is_json: bool,
+) -> Result<Option<Vec<u8>>, String> {
+    let ask = |path, fault| match ask(place, path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if has_gone(&error) => Ok(None),
+        Err(error) => Err(format!("Process {pid} {fault}: {error}.")),
+    };
+    match wanted {
+        Some(Wanted::Process(id)) if *id != pid => return Ok(None),
+        Some(Wanted::App(app)) => {
+            // One that hangs may be the one that is meant.
+            let text = ask(TEXT, "does not say what it serves")?;
+            let text = text.filter(|text| target(text) == Some(app.as_os_str()));
+            if !is_json || text.is_none() {
+                return Ok(text);
+            }
+        }
+        _ => {}
+    }
+    ask(if is_json { JSON } else { TEXT }, "does not answer")
+}
+
+fn why_none(wanted: Option<&Wanted>, troubles: &[String]) -> String {
+    if !troubles.is_empty() {
+        return troubles.join("\n");
+    }
+    let none = match wanted {
+        None => "No server with `--workers` of this user runs on this machine".to_owned(),
+        Some(Wanted::Process(pid)) => format!("Process {pid} is no server with `--workers` of this user"),
+        Some(Wanted::App(app)) => {
+            format!("No server with `--workers` of this user serves {}", app.display())
+        }
+    };
+    format!(
+        "{none}. One that has another TMPDIR is found by its `--admin`: `rookery status unix:/path/of/its/socket`."
+    )
 }
 
 /// Whether a server has been killed, and what it left is not yet removed.
@@ -121,21 +135,18 @@ impl Wanted {
 }
 
 /// An address, a socket, or neither.
-fn place(which: &OsStr) -> Option<Place> {
-    if let Some(path) = which.to_str().and_then(|text| text.strip_prefix("unix:")) {
-        return Some(Place::Unix(settle(Path::new(path))));
-    }
-    if let Some(address) = which.to_str().and_then(|text| text.parse().ok()) {
-        return Some(Place::Tcp(address));
+fn place(which: &OsStr) -> Option<AdminAt> {
+    if let Some(Ok(at)) = which.to_str().map(AdminAt::of) {
+        return Some(at);
     }
     let path = settle(Path::new(which));
     let is_socket = fs::metadata(&path).is_ok_and(|found| found.file_type().is_socket());
-    is_socket.then_some(Place::Unix(path))
+    is_socket.then_some(AdminAt::Unix(path))
 }
 
 /// Those of this user, by their process id.
 #[cfg(target_os = "linux")]
-fn places() -> Vec<(u32, Place)> {
+fn places() -> Vec<(u32, AdminAt)> {
     let mut parents = vec![std::env::temp_dir()];
     // Where the path would be too long elsewhere.
     if parents[0] != Path::new("/tmp") {
@@ -143,14 +154,14 @@ fn places() -> Vec<(u32, Place)> {
     }
     let folders = parents.iter().flat_map(|parent| rookery_supervisor::run_folders(parent));
     let mut places: Vec<_> = folders
-        .map(|(pid, folder)| (pid, Place::Unix(folder.join(rookery_supervisor::ADMIN_SOCKET))))
+        .map(|(pid, folder)| (pid, AdminAt::Unix(folder.join(rookery_supervisor::ADMIN_SOCKET))))
         .collect();
     places.sort_by_key(|(pid, _)| *pid);
     places
 }
 
 #[cfg(not(target_os = "linux"))]
-fn places() -> Vec<(u32, Place)> {
+fn places() -> Vec<(u32, AdminAt)> {
     Vec::new()
 }
 
@@ -160,14 +171,14 @@ fn target(text: &[u8]) -> Option<&OsStr> {
     line.rsplit_once(" is at ").map(|(target, _)| OsStr::new(target))
 }
 
-fn ask(place: &Place, path: &str) -> io::Result<Vec<u8>> {
+fn ask(place: &AdminAt, path: &str) -> io::Result<Vec<u8>> {
     match place {
-        Place::Tcp(address) => {
+        AdminAt::Tcp(address) => {
             let stream = TcpStream::connect_timeout(address, PATIENCE)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             exchange(stream, path)
         }
-        Place::Unix(socket) => {
+        AdminAt::Unix(socket) => {
             let stream = UnixStream::connect(socket)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             exchange(stream, path)
@@ -201,10 +212,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("admin");
         let _listens = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        assert_eq!(place(socket.as_os_str()), Some(Place::Unix(socket.clone())));
-        assert_eq!(place(OsStr::new("unix:/none/there")), Some(Place::Unix("/none/there".into())));
+        assert_eq!(place(socket.as_os_str()), Some(AdminAt::Unix(socket.clone())));
+        assert_eq!(place(OsStr::new("unix:/none/there")), Some(AdminAt::Unix("/none/there".into())));
         let address = "127.0.0.1:9100".parse().unwrap();
-        assert_eq!(place(OsStr::new("127.0.0.1:9100")), Some(Place::Tcp(address)));
+        assert_eq!(place(OsStr::new("127.0.0.1:9100")), Some(AdminAt::Tcp(address)));
         for other in ["1234", "app/", "/none/there"] {
             assert_eq!(place(OsStr::new(other)), None, "{other}");
         }
@@ -236,7 +247,7 @@ mod tests {
                 let _ = stream.read(&mut [0; 100]);
                 stream.write_all(says.as_bytes()).unwrap();
             });
-            let said = ask(&Place::Unix(path.clone()), "/status");
+            let said = ask(&AdminAt::Unix(path.clone()), "/status");
             answers.join().unwrap();
             assert_eq!(said.as_ref().err().map(io::Error::kind), kind, "{says}: {said:?}");
         }
