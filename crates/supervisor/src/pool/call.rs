@@ -94,8 +94,7 @@ impl Call<'_> {
             self.state.counts().returned.add(1);
             return self.state.put_back(waiting);
         }
-        refusal.answer(&mut waiting.exchange);
-        self.state.respond(waiting.exchange);
+        self.state.refuse(waiting, refusal);
     }
 
     async fn send(

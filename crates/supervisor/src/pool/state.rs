@@ -129,30 +129,33 @@ impl State {
     }
 
     fn hand_out(self: &Rc<Self>) {
-        let is_sticky = self.is_sticky();
+        let is_shiny = self.is_shiny();
+        let is_sticky = match self.limits.sticky {
+            Sticky::Auto => is_shiny,
+            Sticky::None => false,
+            Sticky::Cookie => true,
+        };
         if is_sticky {
             self.feed();
         }
         loop {
             let Some(mut waiting) = self.next() else { return };
             if is_sticky {
-                match self.send_on_its_way(waiting) {
+                match self.send_on_its_way(waiting, is_shiny) {
                     None => continue,
                     Some(back) => waiting = back,
                 }
             }
             if !is_sticky && waiting.exchange.is_upgrade() && self.is_full_of_sessions() {
                 self.counts().refused_sessions.add(1);
-                Refusal::Full.answer(&mut waiting.exchange);
-                self.respond(waiting.exchange);
+                self.refuse(waiting, Refusal::Full);
                 continue;
             }
             match if is_sticky { None } else { self.choose(waiting.exchange.is_upgrade()) } {
                 Some((worker, held)) => call::start(self, worker, held, waiting),
                 None if waiting.since.elapsed() >= self.limits.queue_time => {
                     self.counts().refused_late.add(1);
-                    Refusal::NoWorker.answer(&mut waiting.exchange);
-                    self.respond(waiting.exchange);
+                    self.refuse(waiting, Refusal::NoWorker);
                 }
                 None => {
                     self.queue.borrow_mut().push_front(waiting);
@@ -193,18 +196,13 @@ impl State {
 
     // ---- clients that come back ----
 
-    /// Whether clients come back to the worker that they began with.
-    fn is_sticky(&self) -> bool {
-        match self.limits.sticky {
-            Sticky::Auto => self.workers.borrow().iter().any(|worker| worker.member.is_sticky()),
-            Sticky::None => false,
-            Sticky::Cookie => true,
-        }
+    /// Whether the app has sessions, as Shiny has: its workers say so.
+    fn is_shiny(&self) -> bool {
+        self.workers.borrow().iter().any(|worker| worker.member.is_sticky())
     }
 
     /// Gives a request to the worker that it has to come to. It comes back when there is none yet.
-    fn send_on_its_way(self: &Rc<Self>, mut waiting: Waiting) -> Option<Waiting> {
-        let is_shiny = self.workers.borrow().iter().any(|worker| worker.member.is_sticky());
+    fn send_on_its_way(self: &Rc<Self>, mut waiting: Waiting, is_shiny: bool) -> Option<Waiting> {
         let told = if is_shiny { sticky::told(waiting.exchange.query()) } else { Told::Nothing };
         let asks = sticky::asks(&waiting.exchange, is_shiny, told);
         let named = self.named(&waiting.exchange, asks, told);
@@ -214,8 +212,7 @@ impl State {
                 let begins = matches!(asks, Asks::Page | Asks::Socket);
                 if begins && self.is_full_of_sessions() {
                     self.counts().refused_sessions.add(1);
-                    Refusal::Full.answer(&mut waiting.exchange);
-                    self.respond(waiting.exchange);
+                    self.refuse(waiting, Refusal::Full);
                     return None;
                 }
                 let Some(worker) = self.fewest() else { return Some(waiting) };
@@ -226,15 +223,13 @@ impl State {
                 worker
             }
             Way::Gone => {
-                Refusal::Gone.answer(&mut waiting.exchange);
-                self.respond(waiting.exchange);
+                self.refuse(waiting, Refusal::Gone);
                 return None;
             }
         };
         if worker.queue.borrow().is_full(self.limits.queue) {
             self.counts().refused_full.add(1);
-            Refusal::NoWorker.answer(&mut waiting.exchange);
-            self.respond(waiting.exchange);
+            self.refuse(waiting, Refusal::NoWorker);
             return None;
         }
         worker.queue.borrow_mut().push_back(waiting);
@@ -303,10 +298,9 @@ impl State {
 
     fn feed_from_its_queue(self: &Rc<Self>, worker: &Rc<Worker>) {
         let overdue = worker.queue.borrow_mut().take_overdue(self.limits.queue_time);
-        for mut waiting in overdue {
+        for waiting in overdue {
             self.counts().refused_late.add(1);
-            Refusal::NoWorker.answer(&mut waiting.exchange);
-            self.respond(waiting.exchange);
+            self.refuse(waiting, Refusal::NoWorker);
         }
         while worker.has_place(&self.limits) {
             let Some(waiting) = worker.queue.borrow_mut().pop() else { return };
@@ -378,6 +372,12 @@ impl State {
         if commands.len() == 1 {
             self.waker.wake();
         }
+    }
+
+    /// Answers in place of a worker.
+    pub(super) fn refuse(&self, mut waiting: Waiting, refusal: Refusal) {
+        refusal.answer(&mut waiting.exchange);
+        self.respond(waiting.exchange);
     }
 
     /// Gives an exchange back with its reply; where nobody waits for it, it may have none.
