@@ -1,41 +1,32 @@
 // HTTPS in Firefox, which unlike Chromium opens a WebSocket within HTTP/2 (RFC 8441) wherever the server says that it may.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { Firefox, isHere } from './support/firefox.mjs';
+import { temporaryFolder } from './support/folder.mjs';
 import { Server, patience } from './support/server.mjs';
 
 const timeout = 4 * patience;
 // `make conformance`, which installs it, does not take its absence for an answer.
 const skip = !isHere && process.env.ROOKERY_FIREFOX !== 'required' && 'Firefox is not installed';
 let firefox;
-let folder;
 
 before(async () => {
   if (skip) return;
-  folder = mkdtempSync(join(tmpdir(), 'rookery-browser-'));
   // Where the certificate to develop with is kept.
-  process.env.R_USER_DATA_DIR = folder;
+  process.env.R_USER_DATA_DIR = temporaryFolder();
   firefox = await Firefox.launch();
 }, { timeout });
 
 after(async () => {
   await firefox?.close();
   await Server.stopAll();
-  if (folder) rmSync(folder, { recursive: true });
 });
 
 /** Opens the app, plays with it, and says by what its page and its WebSocket came. */
 async function visit(websockets) {
-  const server = await Server.expression(`
-    tls <- rookery:::tls_resolve("dev")
-    tls$http2_websockets <- ${websockets}
-    rookery::serve("examples/shiny", port = 0L, log = TRUE, tls = tls)
-  `);
+  const server = await Server.https('examples/shiny', websockets);
   await firefox.goto(server.url);
   await firefox.until(`document.querySelector('#summary')?.textContent.includes(' in 20 bins ')`);
   await firefox.evaluate(`window.Shiny.setInputValue('bins', 35)`);
@@ -48,9 +39,9 @@ async function visit(websockets) {
 }
 
 test('the WebSocket of a page that came by HTTP/2 runs within HTTP/2', { timeout, skip }, async () => {
-  assert.deepEqual(await visit('TRUE'), { page: 'h2', socket: '2.0' });
+  assert.deepEqual(await visit(true), { page: 'h2', socket: '2.0' });
 });
 
 test('with the switch off it has a connection of HTTP/1.1', { timeout, skip }, async () => {
-  assert.deepEqual(await visit('FALSE'), { page: 'h2', socket: '1.1' });
+  assert.deepEqual(await visit(false), { page: 'h2', socket: '1.1' });
 });

@@ -1,38 +1,29 @@
 // HTTPS in a real browser: the Shiny example over HTTP/2, its WebSocket within the page's own connection (RFC 8441).
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { closeAll, launch, shinyIdle } from './support/browser.mjs';
+import { temporaryFolder } from './support/folder.mjs';
 import { Server, patience } from './support/server.mjs';
 
 const timeout = 4 * patience;
 let browser;
-let folder;
 
 before(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'rookery-browser-'));
   // Where the certificate to develop with is kept.
-  process.env.R_USER_DATA_DIR = folder;
+  process.env.R_USER_DATA_DIR = temporaryFolder();
   browser = await launch();
 }, { timeout });
 
 after(async () => {
   await closeAll();
   await Server.stopAll();
-  if (folder) rmSync(folder, { recursive: true });
 });
 
 /** Opens the app, plays with it, and says how its page and its WebSocket came. */
 async function visit(websockets) {
-  const server = await Server.expression(`
-    tls <- rookery:::tls_resolve("dev")
-    tls$http2_websockets <- ${websockets}
-    rookery::serve("examples/shiny", port = 0L, log = FALSE, tls = tls)
-  `);
+  const server = await Server.https('examples/shiny', websockets);
   const context = await browser.newContext({ ignoreHTTPSErrors: true });
   context.setDefaultTimeout(patience);
   const page = await context.newPage();
@@ -54,11 +45,11 @@ async function visit(websockets) {
 }
 
 test('the WebSocket of a page that came by HTTP/2 runs within the same connection', { timeout }, async () => {
-  assert.deepEqual(await visit('TRUE'), { protocol: 'h2', status: 200 });
+  assert.deepEqual(await visit(true), { protocol: 'h2', status: 200 });
 });
 
 test('with the switch off it has a connection of its own', { timeout }, async () => {
-  assert.deepEqual(await visit('FALSE'), { protocol: 'h2', status: 101 });
+  assert.deepEqual(await visit(false), { protocol: 'h2', status: 101 });
 });
 
 test('a page of 50 images, loaded twice, comes over one connection', { timeout }, async () => {

@@ -2,22 +2,21 @@
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { closeAll, launch, open, shinyIdle, text } from './support/browser.mjs';
+import { temporaryFolder } from './support/folder.mjs';
 import { Server, library, patience } from './support/server.mjs';
 
 const timeout = 4 * patience;
 let browser;
 let server;
-let folder;
+const folder = temporaryFolder();
 
 before(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'rookery-browser-'));
   server = await Server.shiny('tests/browser/apps/session');
   browser = await launch();
 }, { timeout });
@@ -25,7 +24,6 @@ before(async () => {
 after(async () => {
   await closeAll();
   await Server.stopAll();
-  if (folder) rmSync(folder, { recursive: true });
 });
 
 /** Opens the app; `ended` resolves when the server has noticed that this session is over. */

@@ -3,21 +3,20 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { closeAll, launch, open, shinyIdle } from './support/browser.mjs';
+import { temporaryFolder } from './support/folder.mjs';
 import { Server, patience } from './support/server.mjs';
 
 const timeout = 4 * patience;
 let browser;
 let server;
-let folder;
+const folder = temporaryFolder();
 
 before(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'rookery-browser-'));
   server = await Server.shiny('examples/shiny');
   browser = await launch();
 }, { timeout });
@@ -25,7 +24,6 @@ before(async () => {
 after(async () => {
   await closeAll();
   await Server.stopAll();
-  if (folder) rmSync(folder, { recursive: true });
 });
 
 /** Waits until the page's text is about so many bins. */

@@ -2,30 +2,28 @@
 
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { closeAll, launch, open, shinyIdle, text } from './support/browser.mjs';
+import { temporaryFolder } from './support/folder.mjs';
 import { Load } from './support/load.mjs';
 import { Server, library, patience } from './support/server.mjs';
 
 const timeout = 6 * patience;
 const skip = library ? false : "with Debian's httpuv there is no rookery";
 let browser;
-let folder;
+const folder = temporaryFolder();
 
 before(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'rookery-browser-'));
   browser = await launch();
 }, { timeout });
 
 after(async () => {
   await closeAll();
   await Server.stopAll();
-  if (folder) rmSync(folder, { recursive: true });
 });
 
 /** Serves the app with so many Rs, and waits until all of them do. */

@@ -48,6 +48,15 @@ export class Server {
     return server.#ready(address[1], code);
   }
 
+  /** Serves an app with the certificate to develop with, its WebSockets within HTTP/2 where the client wants that, or not. */
+  static https(app, websockets) {
+    return Server.expression(`
+      tls <- rookery:::tls_resolve("dev")
+      tls$http2_websockets <- ${websockets ? 'TRUE' : 'FALSE'}
+      rookery::serve("${app}", port = 0L, log = TRUE, tls = tls)
+    `);
+  }
+
   /** Runs a script that serves on `PORT`, here any that is free, and prints its address once it listens there. */
   static async script(file, env = {}) {
     const server = new Server([resolve(root, file)], { PORT: '0', ...env });
