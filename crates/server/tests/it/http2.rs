@@ -13,7 +13,9 @@ use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_server::tls::TlsSettings;
 use rookery_server::{Config, Limits, Rejection, Site};
 
-use crate::http2_support::{END_STREAM, GET, Heard, Peer, Two, ask, code, frame, kind, post, setting, to};
+use crate::http2_support::{
+    END_STREAM, GET, Heard, Peer, Two, ask, code, frame, get, kind, ordinary, post, setting, to,
+};
 use crate::support::{App, Handler, PATIENCE, echo, hello, until};
 use crate::tls_support::{app, file, settings, site};
 
@@ -273,7 +275,7 @@ fn who_does_not_take_a_stream_is_not_asked_for_more_of_it() {
     let (app, opens) = pieces(Limits::default());
     // No window: what the application has given waits.
     let mut peer = Peer::with(&app, &setting(4, 0));
-    peer.ask(1, &[&[(":path", "/pull")][..], &GET[..2], &GET[3..]].concat());
+    peer.ask(1, &get("/pull"));
     opens.recv_timeout(PATIENCE).unwrap();
     assert_eq!(peer.outcome(1), Heard::Status(200));
     std::thread::sleep(Duration::from_millis(300));
@@ -281,7 +283,7 @@ fn who_does_not_take_a_stream_is_not_asked_for_more_of_it() {
     let asked = wants();
     assert!(asked as u64 * 10_000 <= 2 * ASK_MARK as u64, "{asked}");
     // Another stream of the connection is served meanwhile, and this one when it is taken.
-    peer.ask(3, &[&[(":method", "HEAD"), (":path", "/pull")][..], &GET[1..2], &GET[3..]].concat());
+    peer.ask(3, &ordinary("HEAD", "/pull"));
     assert_eq!(peer.outcome(3), Heard::Status(200));
     peer.send(frame(kind::WINDOW_UPDATE, 0, 1, &2_000_000u32.to_be_bytes()));
     peer.send(frame(kind::WINDOW_UPDATE, 0, 0, &2_000_000u32.to_be_bytes()));
@@ -292,12 +294,12 @@ fn who_does_not_take_a_stream_is_not_asked_for_more_of_it() {
 fn a_client_that_gives_a_stream_up_is_noticed() {
     let (app, opens) = pieces(Limits::default());
     let mut peer = Peer::new(&app);
-    peer.ask(1, &[&[(":path", "/push")][..], &GET[..2], &GET[3..]].concat());
+    peer.ask(1, &get("/push"));
     opens.recv_timeout(PATIENCE).unwrap();
     assert_eq!(peer.outcome(1), Heard::Status(200));
     peer.reset(1);
     app.await_event("departed Client");
-    peer.ask(3, &[&[(":path", "/push")][..], &GET[..2], &GET[3..]].concat());
+    peer.ask(3, &get("/push"));
     opens.recv_timeout(PATIENCE).unwrap();
     drop(peer);
     until("both are told", || {
@@ -322,7 +324,7 @@ fn a_drain_says_goodbye_and_serves_what_has_begun() {
     idle.ask(1, GET);
     assert_eq!(idle.outcome(1), Heard::Status(200));
     let mut busy = Peer::new(&app);
-    busy.ask(1, &[&[(":path", "/slow")][..], &GET[..2], &GET[3..]].concat());
+    busy.ask(1, &get("/slow"));
     app.await_event("request /slow");
     app.listener().drain();
     for peer in [&mut idle, &mut busy] {
@@ -380,7 +382,7 @@ fn the_access_log_names_the_protocol() {
     app.secure().get("/one");
     // One that is refused has its line as well.
     let mut peer = Peer::new(&app);
-    peer.ask(1, &[&GET[..2], &[(":path", "*")], &GET[3..]].concat());
+    peer.ask(1, &get("*"));
     assert_eq!(peer.outcome(1), Heard::Status(400));
     until("three lines", || lines.text().lines().count() == 3);
     let text = lines.text();

@@ -8,7 +8,8 @@ use rookery_exchange::{Command, Event, Exchange, Share};
 use rookery_server::{Config, Limits, Rejection, Site};
 
 use crate::http2_support::{
-    ACK, END_HEADERS, END_STREAM, Frame, GET, Heard, PREFACE, Peer, block, code, frame, kind, post, setting,
+    ACK, END_HEADERS, END_STREAM, Frame, GET, Heard, PREFACE, Peer, block, code, frame, get, kind, ordinary,
+    post, setting,
 };
 use crate::support::{App, Handler, PATIENCE, alone, hello, until};
 use crate::tls_support::{app, settings, site};
@@ -141,16 +142,16 @@ fn requests_that_are_reset_when_the_application_has_them() {
     assert_eq!(peer.outcome(stream), Heard::Reset(code::REFUSED_STREAM));
     // Another peer is not concerned.
     let mut other = Peer::new(&app);
-    other.ask(1, &[&[(":path", "/plain")][..], &GET[..2], &GET[3..]].concat());
+    other.ask(1, &get("/plain"));
     assert_eq!(other.outcome(1), Heard::Status(200));
     // When it has given them back there is room again.
     answer.send(()).unwrap();
-    other.ask(3, &[&[(":path", "/plain")][..], &GET[..2], &GET[3..]].concat());
+    other.ask(3, &get("/plain"));
     assert_eq!(other.outcome(3), Heard::Status(200));
     stream += 2;
     until("there is room", || {
         stream += 2;
-        peer.ask(stream, &[&[(":path", "/plain")][..], &GET[..2], &GET[3..]].concat());
+        peer.ask(stream, &get("/plain"));
         peer.outcome(stream) == Heard::Status(200)
     });
 }
@@ -173,39 +174,6 @@ fn a_peer_that_resets_all_it_asks_for_is_sent_off() {
     assert_eq!(peer.goodbye(), Some(code::ENHANCE_YOUR_CALM));
     assert!((100..120).contains(&app.requests()), "{}", app.requests());
     drop(answer);
-}
-
-#[test]
-fn streams_that_the_server_is_made_to_reset() {
-    if !alone("http2_attacks::streams_that_the_server_is_made_to_reset") {
-        return;
-    }
-    let app = app(Limits::default(), hello);
-    for what in ["a window update of nothing", "a stream that depends on itself"] {
-        let goodbye = beside(&app, move |mut peer| {
-            for at in 0..400u32 {
-                let stream = 2 * at + 1;
-                let wrong = if what.starts_with("a window") {
-                    [
-                        frame(kind::HEADERS, END_HEADERS, stream, &block(&post("/"))),
-                        frame(kind::WINDOW_UPDATE, 0, stream, &0u32.to_be_bytes()),
-                    ]
-                    .concat()
-                } else {
-                    let dependency = [&stream.to_be_bytes()[..], &[0]].concat();
-                    frame(kind::PRIORITY, 0, stream, &dependency)
-                };
-                if !peer.try_send(wrong) {
-                    break;
-                }
-            }
-            peer.goodbye()
-        });
-        assert!(
-            matches!(goodbye, Some(code::ENHANCE_YOUR_CALM | code::PROTOCOL_ERROR)),
-            "{what}: {goodbye:?}"
-        );
-    }
 }
 
 #[test]
@@ -501,7 +469,7 @@ fn a_window_that_is_never_opened() {
     // It is given up, and the connection goes on.
     peer.heard.retain(|frame| frame.kind != kind::HEADERS);
     assert_eq!(peer.outcome(1), Heard::Reset(code::CANCEL));
-    peer.ask(3, &[&[(":method", "HEAD")][..], &GET[1..]].concat());
+    peer.ask(3, &ordinary("HEAD", "/"));
     assert_eq!(peer.outcome(3), Heard::Status(200));
     until("nothing of it is held", || app.server.budget().used(Share::Replies) == 0);
 }

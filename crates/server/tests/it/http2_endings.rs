@@ -7,15 +7,10 @@ use std::time::Duration;
 use rookery_exchange::{Command, Departure, Event, Payload, Share, StreamRules};
 use rookery_server::{Config, Limits};
 
-use crate::http2_support::{END_STREAM, GET, Heard, Peer, code, frame, kind, post, setting};
+use crate::http2_support::{END_STREAM, GET, Heard, Peer, code, frame, get, kind, ordinary, post, setting};
 use crate::receiving::{ends, receiving_at, rules};
 use crate::support::{App, Handler, PATIENCE, hello, until};
 use crate::tls_support::{app, settings, site};
-
-/// The ordinary head with another path.
-fn get(path: &str) -> Vec<(&str, &str)> {
-    [&[(":path", path)][..], &GET[..2], &GET[3..]].concat()
-}
 
 /// What a peer says that takes everything at once, as far as HTTP/2 goes.
 fn greedy(app: &App) -> Peer {
@@ -202,8 +197,7 @@ fn a_reply_without_a_body_has_none() {
         assert_eq!(peer.outcome(stream), Heard::Status(status));
         assert_eq!(peer.data(stream), b"", "{path}");
     }
-    let mut head = get("/");
-    head[1] = (":method", "HEAD");
+    let head = ordinary("HEAD", "/");
     peer.ask(15, &head);
     assert_eq!(peer.outcome(15), Heard::Status(200));
     assert_eq!(peer.data(15), b"");

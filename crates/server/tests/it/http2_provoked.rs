@@ -5,34 +5,40 @@ use std::time::Duration;
 use rookery_server::{Limits, Rejection};
 
 use crate::http2_attacks::{beside, keeping};
-use crate::http2_support::{END_HEADERS, END_STREAM, GET, Heard, Peer, block, code, frame, kind, post};
+use crate::http2_support::{END_HEADERS, END_STREAM, GET, Heard, Peer, block, code, frame, get, kind, post};
 use crate::support::{alone, hello, until};
 use crate::tls_support::app;
 
 const MOST: u32 = (1 << 31) - 1;
 
-/// Frames for which the server itself ends a stream that waits for its answer.
-fn wrong(what: &str, stream: u32) -> Vec<u8> {
-    match what {
-        "a window past its end" => frame(kind::WINDOW_UPDATE, 0, stream, &MOST.to_be_bytes()).repeat(2),
-        "a window update of nothing" => frame(kind::WINDOW_UPDATE, 0, stream, &0u32.to_be_bytes()),
-        "a stream that depends on itself" => {
-            frame(kind::PRIORITY, 0, stream, &[&stream.to_be_bytes()[..], &[0]].concat())
-        }
-        "data behind the end" => frame(kind::DATA, 0, stream, b"more"),
-        other => unreachable!("{other}"),
-    }
+// Frames for which the server itself ends a stream that waits for its answer, or the connection.
+
+fn window_past_its_end(stream: u32) -> Vec<u8> {
+    frame(kind::WINDOW_UPDATE, 0, stream, &MOST.to_be_bytes()).repeat(2)
+}
+
+fn window_update_of_nothing(stream: u32) -> Vec<u8> {
+    frame(kind::WINDOW_UPDATE, 0, stream, &0u32.to_be_bytes())
+}
+
+fn stream_that_depends_on_itself(stream: u32) -> Vec<u8> {
+    frame(kind::PRIORITY, 0, stream, &[&stream.to_be_bytes()[..], &[0]].concat())
+}
+
+fn data_behind_the_end(stream: u32) -> Vec<u8> {
+    frame(kind::DATA, 0, stream, b"more")
 }
 
 #[test]
 fn what_the_server_resets_counts_while_the_application_has_it() {
-    for (what, ends_all) in [
-        ("a window past its end", false),
-        ("a stream that depends on itself", false),
+    let frames: [(fn(u32) -> Vec<u8>, _, _); 4] = [
+        (window_past_its_end, "a window past its end", false),
+        (stream_that_depends_on_itself, "a stream that depends on itself", false),
         // For these h2 ends the connection, as it may (RFC 9113, 5.4.2).
-        ("a window update of nothing", true),
-        ("data behind the end", true),
-    ] {
+        (window_update_of_nothing, "a window update of nothing", true),
+        (data_behind_the_end, "data behind the end", true),
+    ];
+    for (wrong, what, ends_all) in frames {
         let (app, answer, comes) = keeping(Limits { streams: 20, ..Limits::default() });
         let mut peer = Peer::new(&app);
         for at in 0..60 {
@@ -43,14 +49,14 @@ fn what_the_server_resets_counts_while_the_application_has_it() {
             if comes.recv_timeout(Duration::from_secs(1)).is_err() {
                 break;
             }
-            if !peer.try_send(wrong(what, stream)) {
+            if !peer.try_send(wrong(stream)) {
                 break;
             }
         }
         assert_eq!(app.requests(), if ends_all { 1 } else { 20 }, "{what}");
         // Another peer has room of its own.
         let mut other = Peer::new(&app);
-        other.ask(1, &[&[(":path", "/plain")][..], &GET[..2], &GET[3..]].concat());
+        other.ask(1, &get("/plain"));
         assert_eq!(other.outcome(1), Heard::Status(200), "{what}");
         drop(answer);
     }
@@ -66,7 +72,7 @@ fn windows_past_their_end_without_end() {
         for at in 0..400 {
             let stream = 2 * at + 1;
             let head = frame(kind::HEADERS, END_HEADERS, stream, &block(&post("/")));
-            if !peer.try_send([head, wrong("a window past its end", stream)].concat()) {
+            if !peer.try_send([head, window_past_its_end(stream)].concat()) {
                 break;
             }
         }
@@ -75,6 +81,35 @@ fn windows_past_their_end_without_end() {
     assert_eq!(goodbye, Some(code::ENHANCE_YOUR_CALM));
     assert_eq!(app.server.reports().count(Rejection::Http2), 1);
     until("it has gone", || app.listener().connections() <= 1);
+}
+
+#[test]
+fn streams_that_the_server_is_made_to_reset() {
+    if !alone("http2_provoked::streams_that_the_server_is_made_to_reset") {
+        return;
+    }
+    let app = app(Limits::default(), hello);
+    for what in ["a window update of nothing", "a stream that depends on itself"] {
+        let goodbye = beside(&app, move |mut peer| {
+            for at in 0..400u32 {
+                let stream = 2 * at + 1;
+                let frames = if what.starts_with("a window") {
+                    let head = frame(kind::HEADERS, END_HEADERS, stream, &block(&post("/")));
+                    [head, window_update_of_nothing(stream)].concat()
+                } else {
+                    stream_that_depends_on_itself(stream)
+                };
+                if !peer.try_send(frames) {
+                    break;
+                }
+            }
+            peer.goodbye()
+        });
+        assert!(
+            matches!(goodbye, Some(code::ENHANCE_YOUR_CALM | code::PROTOCOL_ERROR)),
+            "{what}: {goodbye:?}"
+        );
+    }
 }
 
 #[test]

@@ -120,8 +120,17 @@ pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
 pub(crate) const GET: &[(&str, &str)] =
     &[(":method", "GET"), (":scheme", "https"), (":path", "/"), (":authority", "localhost")];
 
+/// The same with another method and path.
+pub(crate) fn ordinary<'a>(method: &'a str, path: &'a str) -> [(&'a str, &'a str); 4] {
+    [(":method", method), (":scheme", "https"), (":path", path), (":authority", "localhost")]
+}
+
+pub(crate) fn get(path: &str) -> [(&str, &str); 4] {
+    ordinary("GET", path)
+}
+
 pub(crate) fn post(path: &str) -> [(&str, &str); 4] {
-    [(":method", "POST"), (":scheme", "https"), (":path", path), (":authority", "localhost")]
+    ordinary("POST", path)
 }
 
 impl Peer {
