@@ -99,7 +99,7 @@ impl Server {
     /// Listens on a TCP address; port 0 takes a free one. When this returns, clients can connect.
     ///
     /// # Errors
-    /// When the address cannot be bound.
+    /// When the address cannot be bound, and when the I/O thread cannot be started.
     pub fn listen_tcp(&self, address: SocketAddr, site: Site) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.core.config.limits.connections);
         let (socket, local) = listen::tcp(address)
@@ -113,7 +113,7 @@ impl Server {
     /// time has it wider permissions.
     ///
     /// # Errors
-    /// When the path cannot be bound.
+    /// When the path cannot be bound, and when the I/O thread cannot be started.
     pub fn listen_unix(&self, path: &Path, mask: Option<u32>, site: Site) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.core.config.limits.connections);
         let (socket, file) = unix::bind(path, mask)
@@ -125,7 +125,8 @@ impl Server {
     /// Listens on a TCP socket that somebody else has bound and listens on, such as a service manager: who has connected before is served.
     ///
     /// # Errors
-    /// When the thread cannot be started.
+    /// When the socket cannot be made non-blocking or does not say its address, when the I/O thread cannot be started, and when the socket
+    /// cannot be watched there.
     pub fn listen_tcp_socket(&self, socket: TcpListener, site: Site) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.core.config.limits.connections);
         let local = socket.set_nonblocking(true).and_then(|()| socket.local_addr());
@@ -137,7 +138,7 @@ impl Server {
     /// The same with a Unix socket, whose file is left to whom it belongs.
     ///
     /// # Errors
-    /// When the thread cannot be started.
+    /// When the socket cannot be made non-blocking, when the I/O thread cannot be started, and when the socket cannot be watched there.
     pub fn listen_unix_socket(&self, socket: UnixListener, site: Site) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.core.config.limits.connections);
         socket.set_nonblocking(true).map_err(given)?;
@@ -150,7 +151,7 @@ impl Server {
     /// not heeded. The socket outlives the listener: what connects after that waits for the next one.
     ///
     /// # Errors
-    /// When the thread cannot be started.
+    /// When the socket cannot be had a second time, when the I/O thread cannot be started, and when the socket cannot be watched there.
     pub fn listen_inherited(&self, supervision: &Supervision, site: Site) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.core.config.limits.connections);
         let site = Site {
