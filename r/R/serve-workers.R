@@ -96,7 +96,7 @@ words_of_workers <- function(fields, called) {
     if (name %in% worker_flags) {
       flag <- flag_of(value)
       if (is.na(flag)) abort_serve(paste0(called(name), " must be TRUE or FALSE, not ", describe(value), "."), "rookery_bad_workers")
-      return(if (flag) paste0("--", name))
+      return(if (flag) option_of(name))
     }
     is_one <- (is.numeric(value) || is.character(value)) && !is.object(value) && !anyNA(value) && length(value) > 0
     if (!is_one || (length(value) > 1 && name != "warmup") || !all(nzchar(value))) {
@@ -108,8 +108,13 @@ words_of_workers <- function(fields, called) {
   unlist(words)
 }
 
+# `name` as an option of the program.
+option_of <- function(name) {
+  paste0("--", gsub("_", "-", name, fixed = TRUE))
+}
+
 word_of <- function(name, text) {
-  paste0("--", gsub("_", "-", name, fixed = TRUE), "=", text)
+  paste0(option_of(name), "=", text)
 }
 
 plain_text <- function(value) {
@@ -133,7 +138,7 @@ words_of_settings <- function(settings) {
       return(word_of(name, if (is.na(flag)) paste0(names(rules), "=", rules, collapse = ",") else if (flag) "on" else "off"))
     }
     if (!is.na(flag)) {
-      return(if (flag) paste0("--", gsub("_", "-", name, fixed = TRUE)))
+      return(if (flag) option_of(name))
     }
     if (length(value) > 0) word_of(name, paste(value, collapse = ","))
   })
@@ -229,8 +234,9 @@ settings_workers <- function(options, settings) {
   if (isTRUE(flag_of(fields$reload %||% FALSE))) {
     workers <- workers %||% workers_config(1, reload = TRUE)
   }
-  if (is.null(workers) && !is_worker() && length(setdiff(names(fields), c("workers", "reload"))) > 0) {
-    abort_unknown(settings, paste0("its `", setdiff(names(fields), c("workers", "reload"))[[1]], ":` needs `workers:`, with 2 or more"))
+  others <- setdiff(names(fields), c("workers", "reload"))
+  if (is.null(workers) && !is_worker() && length(others) > 0) {
+    abort_unknown(settings, paste0("its `", others[[1]], ":` needs `workers:`, with 2 or more"))
   }
   workers
 }
