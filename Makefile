@@ -58,10 +58,10 @@ bench: setup-bench install ## measure every claim beside its peers, those that a
 	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/run.py $(if $(GROUP),--group $(GROUP)) $(if $(QUICK),--quick) \
 	  $(if $(GOALS),--goals)
 
-soak: setup-soak setup-test install ## uploads, WebSockets, slow peers and kills for SECONDS (default 600), and what is left of them; 1,000 sessions of several Rs
+soak: setup-soak setup-test install ## uploads, WebSockets, slow peers and kills for SECONDS (default 600), and what is left of them, and what becomes of several Rs (half an hour more without SECONDS)
 	@ROOKERY_SESSIONS=1000 ROOKERY_RELOADS=20 node --test tests/browser/sticky.test.mjs
 	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/soak/run.py $(or $(SECONDS),600)
-	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/soak/workers.py $(or $(SECONDS),200)
+	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/soak/workers.py $(if $(SECONDS),short,long)
 
 fuzz: ## run each fuzz target for SECONDS_EACH seconds (default 30); needs the nightly toolchain
 	@scripts/fuzz $(SECONDS_EACH) $(TARGET)

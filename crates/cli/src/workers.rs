@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use rookery_server::access_log::AccessLog;
 use rookery_server::tls::Tls;
 use rookery_server::{Notice, Server, Site, SpoolFolder};
 use rookery_service::Manager;
@@ -107,6 +108,7 @@ pub(crate) fn serve(
         ports,
         admin: Admin::start(status, asked.admin.as_ref())?,
         manager: Manager::of_environment(),
+        log: log.as_ref().map(Log::access_log),
         state: Cell::new((Phase::Starting, 0)),
     };
     let keeper = opened.as_ref().map_or(Ok(None), Opened::keep)?;
@@ -175,6 +177,7 @@ struct Door {
     greeting: String,
     admin: Admin,
     manager: Manager,
+    log: Option<Arc<AccessLog>>,
     /// What the service manager has been told.
     state: Cell<(Phase, usize)>,
 }
@@ -212,6 +215,10 @@ impl Front for Door {
 
     fn connections(&self) -> usize {
         self.ports.connections()
+    }
+
+    fn log_lines_lost(&self) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.lines_lost())
     }
 
     fn turns_every(&self) -> Duration {

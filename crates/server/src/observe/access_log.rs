@@ -2,7 +2,8 @@
 //!
 //! The I/O thread formats a line into a buffer in memory and goes on; a thread of the log's own writes what has come
 //! together. So a disk or a terminal that does not take lines (Ctrl-S, a full pipe) holds up nobody: past
-//! [`BUFFER_BYTES`] lines are lost, counted, and the count is written when the log moves again.
+//! [`BUFFER_BYTES`] lines are lost, and so are those that a full disk refuses. They are counted, and the count is written when the log
+//! moves again.
 //!
 //! A log may instead be read by the application, record by record: then nothing is formatted here.
 
@@ -11,6 +12,7 @@ mod record;
 
 use std::collections::VecDeque;
 use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -93,6 +95,14 @@ impl AccessLog {
         }
     }
 
+    /// Lines of a written log that were lost since it was opened.
+    pub fn lines_lost(&self) -> u64 {
+        match &self.kind {
+            Kind::Written { shared, .. } => shared.lost.load(Ordering::Relaxed),
+            Kind::Read(_) => 0,
+        }
+    }
+
     /// The next record of a log that is [`read`](Self::read); `None` when there is none.
     pub fn take(&self) -> Option<OwnedRecord> {
         match &self.kind {
@@ -125,11 +135,14 @@ impl Drop for AccessLog {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    /// All lines that were lost.
+    lost: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct State {
     lines: Vec<u8>,
+    /// Those that the writer has not been told of.
     lost: u64,
     is_closed: bool,
     /// The writer has written its last.
@@ -146,6 +159,7 @@ impl Shared {
         }
         if state.lines.len() >= BUFFER_BYTES {
             state.lost += 1;
+            self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
         record.write_line(format, &mut state.lines);
@@ -159,6 +173,10 @@ impl Shared {
 /// The writer's thread.
 fn write_lines(shared: &Shared, mut out: impl Write) {
     let mut lines = Vec::new();
+    // Lines that are missing, and the log does not say so yet.
+    let mut missing = 0;
+    // The output took a part of a line: the next begins behind its end.
+    let mut is_cut = false;
     loop {
         let mut state = lock(&shared.state);
         while state.lines.is_empty() && state.lost == 0 && !state.is_closed {
@@ -167,14 +185,27 @@ fn write_lines(shared: &Shared, mut out: impl Write) {
         }
         state.is_idle = false;
         std::mem::swap(&mut lines, &mut state.lines);
-        let lost = std::mem::take(&mut state.lost);
+        missing += std::mem::take(&mut state.lost);
         let is_last = state.is_closed;
         drop(state);
-        if lost > 0 {
-            let _ = writeln!(lines, "# {lost} lines were lost: the log could not be written fast enough");
+        let note = lines.len();
+        if missing > 0 {
+            let _ = writeln!(
+                lines,
+                "# {missing} lines were lost: the log could not be written, or not fast enough"
+            );
         }
+        is_cut = is_cut && write_some(&mut out, b"\n") == 0;
         // A log that cannot be written (a full disk, a reader that has gone) must not end the server.
-        let _ = out.write_all(&lines).and_then(|()| out.flush());
+        let written = if is_cut { 0 } else { write_some(&mut out, &lines) };
+        if written == lines.len() {
+            missing = 0;
+        } else {
+            let refused = lines[written.min(note)..note].iter().filter(|byte| **byte == b'\n').count() as u64;
+            shared.lost.fetch_add(refused, Ordering::Relaxed);
+            missing += refused;
+            is_cut |= written > 0 && lines[written - 1] != b'\n';
+        }
         lines.clear();
         let mut state = lock(&shared.state);
         if is_last {
@@ -187,6 +218,22 @@ fn write_lines(shared: &Shared, mut out: impl Write) {
             drop(shared.changed.wait_timeout(state, GATHER));
         }
     }
+}
+
+/// How much of it the output took.
+fn write_some(out: &mut impl Write, lines: &[u8]) -> usize {
+    let mut written = 0;
+    while written < lines.len() {
+        match out.write(&lines[written..]) {
+            Ok(0) => break,
+            Ok(some) => written += some,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    // What it has taken is on its way.
+    let _ = out.flush();
+    written
 }
 
 #[derive(Debug, Default)]

@@ -60,6 +60,12 @@ pub(super) fn of(report: &Report, roster: &Roster) -> String {
     );
     let lost = report.sessions_lost.iter().map(|(reason, count)| (*reason, *count));
     text.values("sessions_lost_total", "reason", lost);
+    text.family(
+        "log_lines_lost_total",
+        "counter",
+        "Lines of the access log that could not be written, or not fast enough.",
+    );
+    text.value("log_lines_lost_total", "", report.log_lines_lost);
     text.family("reloads_total", "counter", "Reloads that have ended.");
     text.values(
         "reloads_total",

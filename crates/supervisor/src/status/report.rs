@@ -78,6 +78,7 @@ pub(crate) struct Report {
     pub(crate) generation: u64,
     pub(crate) reload: Reload,
     pub(crate) connections: usize,
+    pub(crate) log_lines_lost: u64,
     /// All there are: those that serve, start, drain and end.
     pub(crate) processes: Vec<Process>,
     /// By slot.

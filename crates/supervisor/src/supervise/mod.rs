@@ -110,6 +110,11 @@ pub trait Front {
     /// watches that.
     fn connections(&self) -> usize;
 
+    /// Lines that its access log has lost.
+    fn log_lines_lost(&self) -> u64 {
+        0
+    }
+
     /// How often it is to [turn](News::Turned) at least, a second at most: whoever watches it may wait for less.
     fn turns_every(&self) -> Duration {
         Duration::MAX

@@ -10,6 +10,11 @@ use crate::process::own_memory;
 const SAMPLES: u32 = 3;
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 
+/// So many times what it may have is too much at the first look, and it is looked for that this often: half a minute of requests that
+/// each leave 50 MB behind would take the machine's memory.
+const FAR_TOO_MUCH: u64 = 2;
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// When a worker is replaced; each is up to a tenth less, by its start, so that workers that started together do not go together.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Recycle {
@@ -56,6 +61,7 @@ impl fmt::Display for Reason {
 /// What is known of a worker's memory.
 #[derive(Debug, Default)]
 pub(super) struct Age {
+    looked: Option<Instant>,
     sampled: Option<Instant>,
     too_much: u32,
 }
@@ -87,13 +93,22 @@ fn less(most: u64, start: u64) -> u64 {
 }
 
 impl Age {
-    /// The memory it has, if that has been too much for long.
+    /// The memory it has, if that has been too much for long, or is far too much.
     fn look(&mut self, most: u64, now: Instant, memory: impl FnOnce() -> Option<u64>) -> Option<u64> {
-        if self.sampled.is_some_and(|sampled| now.duration_since(sampled) < SAMPLE_EVERY) {
+        let is_within =
+            |since: Option<Instant>, time| since.is_some_and(|since| now.duration_since(since) < time);
+        if is_within(self.looked, LOOK_EVERY) {
+            return None;
+        }
+        self.looked = Some(now);
+        let bytes = memory().filter(|bytes| *bytes > most);
+        if bytes.is_some_and(|bytes| bytes / FAR_TOO_MUCH >= most) {
+            return bytes;
+        }
+        if is_within(self.sampled, SAMPLE_EVERY) {
             return None;
         }
         self.sampled = Some(now);
-        let bytes = memory().filter(|bytes| *bytes > most);
         self.too_much = bytes.map_or(0, |_| self.too_much + 1);
         bytes.filter(|_| self.too_much >= SAMPLES)
     }
@@ -118,13 +133,25 @@ mod tests {
         let now = Instant::now();
         let mut look = |seconds, bytes| age.look(100, now + Duration::from_secs(seconds), || bytes);
         assert_eq!(look(0, Some(101)), None);
-        assert_eq!(look(9, Some(500)), None);
+        assert_eq!(look(9, Some(199)), None);
         assert_eq!(look(10, Some(101)), None);
         assert_eq!(look(20, Some(99)), None);
         for seconds in [30, 40] {
-            assert_eq!(look(seconds, Some(200)), None);
+            assert_eq!(look(seconds, Some(150)), None);
         }
-        assert_eq!(look(50, Some(300)), Some(300));
+        assert_eq!(look(50, Some(130)), Some(130));
         assert_eq!(look(60, None), None);
+    }
+
+    #[test]
+    fn far_too_much_memory_is_not_waited_with() {
+        let mut age = Age::default();
+        let now = Instant::now();
+        let mut look =
+            |milliseconds, bytes| age.look(100, now + Duration::from_millis(milliseconds), || Some(bytes));
+        assert_eq!(look(0, 150), None);
+        assert_eq!(look(999, 900), None);
+        assert_eq!(look(1000, 199), None);
+        assert_eq!(look(2000, 200), Some(200));
     }
 }

@@ -36,6 +36,9 @@ const ENDS_SESSIONS: Duration = Duration::from_secs(5);
 /// How long the output of a worker that has ended is still read: somebody else may have it, and never end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
+/// Why a worker ends that has taken leave of its own accord, as it does when somebody else has sent it a signal.
+const ASKED: &str = "asked";
+
 /// One of the workers that there are to be.
 #[derive(Debug, Default)]
 struct Slot {
@@ -233,7 +236,7 @@ impl<'a> Supervisor<'a> {
             }
             Message::Leaving if worker.phase == Phase::Ready => {
                 // Somebody else has asked it to end: it finishes what it has, and ends by itself.
-                worker.leaves.get_or_insert("asked");
+                worker.leaves.get_or_insert(ASKED);
                 self.roster.drain(&worker.member);
                 worker.drain(self.plan.times);
                 self.call_on_spares();

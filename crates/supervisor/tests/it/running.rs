@@ -64,6 +64,10 @@ impl Front for Door {
         self.listener.lock().unwrap().as_ref().unwrap().drain();
     }
 
+    fn log_lines_lost(&self) -> u64 {
+        3
+    }
+
     fn connections(&self) -> usize {
         self.listener.lock().unwrap().as_ref().unwrap().connections()
     }

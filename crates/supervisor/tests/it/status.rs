@@ -113,6 +113,7 @@ fn an_end_is_told_with_its_reason_and_a_stopped_worker_as_suspended() {
     assert!(last["code"].is_null(), "{last}");
     assert_eq!(admin.metric("rookery_worker_exits_total{reason=\"killed\"}"), Some(1.0));
     assert_eq!(admin.metric("rookery_worker_starts_total"), Some(3.0));
+    assert_eq!(admin.metric("rookery_log_lines_lost_total"), Some(3.0));
     assert!(admin.get("/status.txt").text().contains("before: was ended by SIGKILL (killed), "));
     let second = i32::try_from(admin.worker(1)["pid"].as_i64().unwrap()).unwrap();
     send_signal(second, libc::SIGSTOP);

@@ -159,6 +159,52 @@ fn an_output_that_stands_still_costs_lines_not_memory_or_time() {
     assert!(rest.contains("# 7 lines were lost"), "{}", rest.lines().last().unwrap());
 }
 
+/// A disk with room for so many bytes.
+#[derive(Clone, Default)]
+struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
+
+impl Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let (written, room) = &mut *lock(&self.0);
+        if *room == 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let some = bytes.len().min(*room);
+        written.extend_from_slice(&bytes[..some]);
+        *room -= some;
+        Ok(some)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_costs_lines_which_are_counted() {
+    let one = line(&record(b"/", b""), Format::Common);
+    let disk = Disk::default();
+    // Two lines, and a part of a third.
+    lock(&disk.0).1 = 2 * one.len() + 20;
+    let log = AccessLog::written(disk.clone(), Format::Common).unwrap();
+    for lines in 1..=10 {
+        log.record(&record(b"/", b""));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while log.lines_lost() + 2 < lines && lines > 2 {
+            assert!(Instant::now() < deadline, "line {lines} is not counted");
+            thread::yield_now();
+        }
+    }
+    assert_eq!(log.lines_lost(), 8);
+    lock(&disk.0).1 = 10_000;
+    log.record(&record(b"/", b""));
+    log.close();
+    let text = String::from_utf8(lock(&disk.0).0.clone()).unwrap();
+    let cut = &one[..20];
+    assert!(text.starts_with(&format!("{one}{one}{cut}\n{one}# 8 lines were lost")), "{text}");
+    assert_eq!((text.lines().count(), log.lines_lost()), (5, 8));
+}
+
 #[test]
 fn an_application_reads_records_up_to_a_limit() {
     let log = AccessLog::read();

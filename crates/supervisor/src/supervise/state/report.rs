@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::super::worker::{Phase, Worker};
-use super::{Course, SELDOM, Supervisor};
+use super::{ASKED, Course, SELDOM, Supervisor};
 use crate::process::{Exit, kills_for_memory};
 use crate::roster::Standing;
 use crate::status::{self, LastExit, Process, READY, Reload, SlotReport};
@@ -52,7 +52,12 @@ impl History {
     }
 
     pub(super) fn has_ended(&mut self, worker: &Worker, exit: Exit) {
-        let reason = worker.leaves.unwrap_or_else(|| self.reason(worker, exit));
+        let reason = match worker.leaves {
+            // R's own `quit()` takes leave as well.
+            Some(ASKED) if exit != Exit::Status(0) => "crash",
+            Some(reason) => reason,
+            None => self.reason(worker, exit),
+        };
         *self.exits.entry(reason).or_default() += 1;
         let sessions = worker.member.board.read().sessions;
         if sessions > 0 {
@@ -115,6 +120,7 @@ impl Supervisor<'_> {
         });
         let slots = slots.collect();
         let history = &self.history;
+        let log_lines_lost = self.front.log_lines_lost();
         let mut ready = 0;
         self.roster.told.change(|report| {
             report.course = course;
@@ -123,6 +129,7 @@ impl Supervisor<'_> {
             report.generation = self.generation;
             report.reload = history.reload.clone();
             report.connections = history.connections;
+            report.log_lines_lost = log_lines_lost;
             report.processes = processes;
             report.slots = slots;
             report.exits.clone_from(&history.exits);

@@ -1,0 +1,75 @@
+"""Connections by the thousand, kills, reloads and processes that handlers leave behind: nothing of them stays with the supervisor."""
+
+import collections
+import os
+import random
+import signal
+import socket
+import time
+
+from soak.fleet import Clients, Fleet
+from soak.rows.kills import left_behind
+
+# Connections at once, and kills and as many reloads; of which a part comes first, and what is held then is the reference.
+SHORT, LONG = (500, 4), (10_000, 100)
+FIRST_OF = 5
+# Connections that ask at once: what one listens for fits.
+AT_ONCE = 100
+# What may be left. A server that has not had its first minute still grows into the memory that it works in.
+MORE_MEMORY_SHORT, MORE_MEMORY_LONG = 8 << 20, 2 << 20
+
+
+def churn(is_long: bool) -> list[str]:
+    count, rounds = LONG if is_long else SHORT
+    before = left_behind()
+    with Fleet("--limit", "connections=16000", workers=2) as fleet:
+        bad, failed, killed = 0, collections.Counter(), 0
+        levels = []
+        for part in (max(1, rounds // FIRST_OF), rounds - max(1, rounds // FIRST_OF)):
+            bad += _connect(fleet, count)
+            with Clients(fleet, 2, ("/", "/child", "/count", "/")) as clients:
+                for _ in range(part):
+                    known = fleet.starts()
+                    os.kill(random.choice([one["pid"] for one in fleet.workers() if one["state"] == "ready"]), signal.SIGKILL)
+                    fleet.wait("the next is ready", lambda known=known: fleet.starts() > known)
+                    fleet.reload()
+                    killed += 1
+            failed.update(clients.failed)
+            bad += _connect(fleet, count)
+            fleet.wait("all have left", lambda: fleet.status()["connections"] == 0)
+            # Its disk threads and what it reads after a refusal end within ten seconds.
+            time.sleep(15 if is_long else 2)
+            levels.append((fleet.descriptors(), fleet.memory()))
+        zombies = fleet.zombies()
+    (descriptors, memory), (more_descriptors, more_memory) = levels
+    more_descriptors, more_memory = more_descriptors - descriptors, more_memory - memory
+    print(f"4 x {count} connections, {killed} kills, {killed} reloads: {more_descriptors:+} descriptors, {more_memory / 2**20:+.1f} MiB "
+          f"since a fifth of it ({memory / 2**20:.1f}), zombies: {len(zombies)}; requests failed: {dict(failed) or 'none'}")  # fmt: skip
+    found = [f"{bad} connections were not answered"] if bad else []
+    if sum(failed.values()) > killed or set(failed) - {"502"}:
+        found.append(f"{killed} kills cost {dict(failed)}")
+    if more_descriptors > 0:
+        found.append(f"{more_descriptors} descriptors more")
+    if more_memory > (most := MORE_MEMORY_LONG if is_long else MORE_MEMORY_SHORT):
+        found.append(f"{more_memory / 2**20:.1f} MiB more, at most {most >> 20}")
+    if zombies:
+        found.append(f"zombies: {zombies}")
+    if left := left_behind(before):
+        found.append(f"processes that handlers left behind live: {sorted(left)[:5]}")
+    return found
+
+
+def _connect(fleet: Fleet, count: int) -> int:
+    """So many connections at once, each of which asks for something. How many were not answered."""
+    bad, held = 0, []
+    try:
+        while len(held) < count:
+            new = [socket.create_connection(("127.0.0.1", fleet.port), timeout=60) for _ in range(min(AT_ONCE, count - len(held)))]
+            held += new
+            for each in new:
+                each.sendall(b"GET / HTTP/1.1\r\nHost: soak\r\n\r\n")
+            bad += sum(not each.recv(4096).startswith(b"HTTP/1.1 200 ") for each in new)
+    finally:
+        for each in held:
+            each.close()
+    return bad

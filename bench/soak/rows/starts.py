@@ -1,0 +1,89 @@
+"""Apps that do not stay: at the start, after a second, and in a reload."""
+
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from soak.fleet import APP, Clients, Fleet
+
+STOPS = 'stop("the database is away")\n'
+# Soon after it serves, and before anybody has asked it for anything.
+ENDS_SOON = "later::later(function() quit(status = 7), 1)\n"
+LOOP_SHORT_S, LOOP_LONG_S = 12, 120
+# Of one processor, by the supervisor itself.
+CPU_SHARE = 0.02
+
+
+def starts(_: bool) -> list[str]:
+    """Status 3 and the app's own words when no worker ever served."""
+    with Fleet(app=_app(STOPS), workers=2, is_ready=False) as fleet:
+        try:
+            status = fleet.process.wait(120)
+        except subprocess.TimeoutExpired:
+            return ["it did not end"]
+        said = fleet.said()
+    print(f"ended with {status}")
+    return [] if status == 3 and "the database is away" in said else [f"status {status}: {said[-500:]}"]
+
+
+def loops(is_long: bool) -> list[str]:
+    """An app that ends after a second, again and again: it is started ever more seldom, and the supervisor lives and does nothing."""
+    seconds = LOOP_LONG_S if is_long else LOOP_SHORT_S
+    with Fleet(app=_app(ENDS_SOON + APP.read_text(encoding="utf-8")), workers=2, is_ready=False) as fleet:
+        fleet.wait("both have served", lambda: fleet.starts() >= 2)
+        spent, of_rs, began = fleet.cpu_seconds(False), fleet.cpu_seconds(True), time.monotonic()
+        probes = set()
+        while time.monotonic() < began + seconds:
+            probes.add(fleet.told("/-/live")[0])
+            time.sleep(1)
+        took = time.monotonic() - began
+        spent, of_rs = ((now - before) / took for now, before in ((fleet.cpu_seconds(False), spent), (fleet.cpu_seconds(True), of_rs)))
+        ends, states = fleet.metric("rookery_worker_exits_total"), {worker["state"] for worker in fleet.workers()}
+        pauses = {worker["slot"]: worker["restarts"] for worker in fleet.workers()}
+        reasons = {worker["last_exit"]["reason"] for worker in fleet.workers()}
+    print(f"{ends:.0f} ends in {took:.0f} s, {spent:.2%} of a processor by the supervisor, {of_rs:.1%} with the Rs that it started")
+    found = [] if probes == {200} else [f"/-/live was answered {probes}"]
+    # Half a second doubled, each up to a fifth less, and a second of life.
+    most, at = 0, 0.0
+    while at < took + 2:
+        at += 1 + 0.4 * 2**most
+        most += 1
+    if (often := max(pauses.values())) > most + 1:
+        found.append(f"a slot was started {often} times in {took:.0f} s, at most {most + 1} are due")
+    if reasons - {"crash"} or states - {"backing_off", "starting", "ready"}:
+        found.append(f"told as {states}, because of {reasons}")
+    return found + ([f"the supervisor took {spent:.1%} of a processor"] if spent > CPU_SHARE else [])
+
+
+def broken(_: bool) -> list[str]:
+    """A reload of an app that does not start any more: the old generation serves on, and why is told; mended, the next succeeds."""
+    app = _app(APP.read_text(encoding="utf-8"))
+    with Fleet(app=app) as fleet, Clients(fleet) as clients:
+        pids = fleet.pids()
+        app.write_text(STOPS, encoding="utf-8")
+        fleet.process.send_signal(signal.SIGHUP)
+        fleet.wait("it failed", lambda: fleet.status()["reload"]["failed"] == 1)
+        clients.wait_for(100)
+        failed, kept = fleet.status(), fleet.pids()
+        app.write_text(APP.read_text(encoding="utf-8"), encoding="utf-8")
+        fleet.reload()
+        clients.wait_for(100)
+        mended, others = fleet.status(), fleet.pids()
+        clients.end()
+        said = fleet.said()
+    print(f"{clients.total} requests, failed: {clients.failed or 'none'}; told: {failed['reload']['last_error']!r}")
+    found = [f"failed: {clients.failed}"] if clients.failed else []
+    if kept != pids or not failed["reload"]["last_error"] or not re.search("the database is away", said):
+        found.append(f"after a reload that failed: {failed}")
+    if others & pids or mended["reload"]["last_error"]:
+        found.append(f"after one that succeeded: {mended}")
+    return found
+
+
+def _app(text: str) -> Path:
+    path = Path(tempfile.mkdtemp(prefix="rookery-soak-app-")) / "app.R"
+    path.write_text(text, encoding="utf-8")
+    return path
