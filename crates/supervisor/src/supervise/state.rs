@@ -1,8 +1,12 @@
 //! The supervisor's state, and what it does about what happens.
 
 mod busy;
+mod exits;
+mod pings;
+mod replacing;
 mod report;
 mod spares;
+mod starts;
 
 use std::collections::HashMap;
 use std::io;
@@ -14,13 +18,12 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 
 use super::backoff::Backoff;
-use super::health::{self, Verdict};
 use super::recycle::Reason;
 use super::replace::Replacements;
 use super::warmup::Warmed;
 use super::worker::{Event, Phase, Worker};
 use super::{Front, News, Outcome, Plan, Request};
-use crate::process::{Exit, Output, RunFolder, Start};
+use crate::process::{Output, RunFolder};
 use crate::roster::Roster;
 use report::History;
 
@@ -305,89 +308,6 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    // ---- ends ----
-
-    fn ended(&mut self, epoch: u64, exit: Exit) {
-        let Some(mut worker) = self.workers.remove(&epoch) else { return };
-        // Before anything else: requests that it had wait for this.
-        self.roster.leave(&worker.member);
-        self.history.has_ended(&worker, exit);
-        let now = Instant::now();
-        self.outputs.extend(worker.clean_up().into_iter().map(|output| (output, now)));
-        if let Course::Ending(_) = self.course {
-            return;
-        }
-        if worker.is_serving {
-            self.call_on_spares();
-        }
-        let (slot, number) = (worker.start.slot, worker.start.number());
-        let place = &mut self.slots[slot as usize];
-        if place.successor == Some(epoch) {
-            place.successor = None;
-            return self.failed_to_replace(&worker, exit);
-        }
-        if place.current != Some(epoch) {
-            return;
-        }
-        place.current = place.successor.take();
-        if place.current.is_some() {
-            // The one that was to take its place does so when it is ready.
-            self.replacements.finish(slot);
-            return;
-        }
-        let has_answered = worker.member.answered() > 0;
-        place.has_failed |= matches!(worker.phase, Phase::Starting { .. }) || !self.was_ready;
-        let pause = place.backoff.ended(now.duration_since(worker.began), has_answered, now, epoch * 7919);
-        place.start_at = Some(now + pause.time);
-        if !self.was_ready && self.slots.iter().all(|slot| slot.has_failed) {
-            self.tell(&format!(
-                "worker {number} ({}) {exit} before it was ready, as all others did",
-                worker.pid
-            ));
-            return self.end(Outcome::NeverReady);
-        }
-        let cause = match (exit, worker.phase) {
-            (Exit::Signal(libc::SIGKILL), phase) if phase != Phase::Killed => {
-                ", which nobody here has sent: perhaps out of memory"
-            }
-            (_, Phase::Starting { .. }) => " before it was ready",
-            _ => "",
-        };
-        let when = match pause.time {
-            Duration::ZERO => "at once".to_owned(),
-            time => format!("in {:.1} s", time.as_secs_f64()),
-        };
-        self.tell(&format!("worker {number} ({}) {exit}{cause}; it is started again {when}", worker.pid));
-        if pause.is_news_of_loop {
-            self.tell(&format!(
-                "worker {number} ends again and again without having answered anything: see what it said above. It is tried on, ever \
-                 more seldom; requests that no other worker takes get 503"
-            ));
-        }
-    }
-
-    fn failed_to_replace(&mut self, worker: &Worker, exit: Exit) {
-        let (slot, number) = (worker.start.slot, worker.start.number());
-        let what = format!("the new worker {number} ({}) {exit} before it was ready", worker.pid);
-        // What is wrong with the one that serves does not go away: without a pause an R would be started each second.
-        let now = Instant::now();
-        let place = &mut self.slots[slot as usize];
-        let pause = place.replacing.0.ended(Duration::ZERO, false, now, worker.start.epoch * 7919);
-        place.replacing.1 = Some(now + pause.time);
-        match self.replacements.finish(slot) {
-            // That which has been asked for since may be of an app that has been mended.
-            Some(Reason::Reload) if worker.start.generation < self.generation => self.tell(&format!(
-                "{what}. The one from before serves on, until the reload that has been asked for since comes to it"
-            )),
-            Some(Reason::Reload) => {
-                self.replacements.give_up_reload();
-                self.tell(&format!("the reload has failed: {what}. Those from before serve on"));
-                self.end_reload(Some(what));
-            }
-            _ => self.tell(&format!("{what}. The one from before serves on")),
-        }
-    }
-
     // ---- what is due ----
 
     fn look(&mut self) {
@@ -439,112 +359,6 @@ impl<'a> Supervisor<'a> {
                 }
                 self.start_due(now);
                 self.replace_next();
-            }
-        }
-    }
-
-    fn look_at_health(&mut self, now: Instant) {
-        for worker in self.workers.values_mut().filter(|worker| worker.phase == Phase::Ready) {
-            let (number, pid) = (worker.start.number(), worker.pid);
-            let suspend = |worker: &mut Worker, why: &str| {
-                if !std::mem::replace(&mut worker.health.is_suspended, true) {
-                    self.roster.suspend(&worker.member);
-                    (self.plan.tell)(&format!(
-                        "worker {number} ({pid}) {why}: it is given nothing until it answers"
-                    ));
-                }
-            };
-            match worker.health.look(now, || health::is_stopped(pid)) {
-                Verdict::Ping(number) => worker.say(Message::Ping(number)),
-                Verdict::Wait => {}
-                Verdict::Stopped => suspend(worker, "has been stopped, by a signal or a debugger"),
-                Verdict::Silent => suspend(worker, "does not answer"),
-                Verdict::Stuck => {
-                    (self.plan.tell)(&format!(
-                        "worker {number} ({pid}) has not answered for a minute: it is killed"
-                    ));
-                    worker.leaves = Some("stuck");
-                    worker.kill();
-                }
-            }
-        }
-    }
-
-    fn look_at_age(&mut self, now: Instant) {
-        for (slot, place) in self.slots.iter().enumerate() {
-            let slot = slot as u32;
-            let Some(worker) = place.current.and_then(|current| self.workers.get_mut(&current)) else {
-                continue;
-            };
-            if self.replacements.has(slot) || place.replacing.1.is_some_and(|until| now < until) {
-                continue;
-            }
-            if let Some(reason) = self.plan.recycle.reason(worker, now) {
-                let number = worker.start.number();
-                (self.plan.tell)(&format!("worker {number} ({}) is replaced: {reason}", worker.pid));
-                self.replacements.add(slot, reason);
-            }
-        }
-    }
-
-    fn start_due(&mut self, now: Instant) {
-        for slot in 0..self.slots.len() {
-            if self.slots[slot].start_at.is_some_and(|at| now >= at) {
-                self.slots[slot].start_at = None;
-                self.slots[slot].current = self.start(slot as u32);
-            }
-        }
-    }
-
-    fn replace_next(&mut self) {
-        while let Some((slot, _)) = self.replacements.next() {
-            let place = &self.slots[slot as usize];
-            if place.current.is_none() {
-                // It is started anyway, and there is nothing to replace: at once then, since it may be another app now.
-                self.slots[slot as usize].start_at = Some(Instant::now());
-                self.replacements.finish(slot);
-                continue;
-            }
-            let successor = self.start(slot);
-            self.slots[slot as usize].successor = successor;
-            if successor.is_none() {
-                self.slots[slot as usize].start_at = None;
-                if self.replacements.finish(slot) == Some(Reason::Reload) {
-                    self.replacements.give_up_reload();
-                    self.end_reload(Some(format!("the new worker {} cannot be started", slot + 1)));
-                }
-            }
-        }
-    }
-
-    /// Starts a worker; one that cannot be started is tried again.
-    fn start(&mut self, slot: u32) -> Option<u64> {
-        self.epochs += 1;
-        let epoch = self.epochs;
-        let workers = self.slots.len() as u32;
-        let start = Start { slot, workers, serving: self.plan.workers, epoch, generation: self.generation };
-        self.history.starts(slot);
-        let time = self.plan.times.start;
-        let started = (self.plan.command)().map_err(io::Error::other).and_then(|command| {
-            Worker::start(command, &self.folder, start, self.plan.files, time, &self.output, &self.events)
-        });
-        match started {
-            Ok(worker) => {
-                self.workers.insert(epoch, worker);
-                Some(epoch)
-            }
-            Err(error) => {
-                let number = start.number();
-                self.tell(&format!("worker {number} cannot be started: {error}"));
-                let now = Instant::now();
-                let place = &mut self.slots[slot as usize];
-                place.has_failed = true;
-                let pause = place.backoff.ended(Duration::ZERO, false, now, epoch * 7919);
-                place.start_at = Some(now + pause.time);
-                if !self.was_ready && self.slots.iter().all(|slot| slot.has_failed) {
-                    self.end(Outcome::NeverReady);
-                }
-                None
             }
         }
     }

@@ -1,0 +1,69 @@
+//! What the end of a worker means: its requests go elsewhere, and another is started in its place.
+
+use std::time::{Duration, Instant};
+
+use super::super::Outcome;
+use super::super::worker::Phase;
+use super::{Course, Supervisor};
+use crate::process::Exit;
+
+impl Supervisor<'_> {
+    pub(super) fn ended(&mut self, epoch: u64, exit: Exit) {
+        let Some(mut worker) = self.workers.remove(&epoch) else { return };
+        // Before anything else: requests that it had wait for this.
+        self.roster.leave(&worker.member);
+        self.history.has_ended(&worker, exit);
+        let now = Instant::now();
+        self.outputs.extend(worker.clean_up().into_iter().map(|output| (output, now)));
+        if let Course::Ending(_) = self.course {
+            return;
+        }
+        if worker.is_serving {
+            self.call_on_spares();
+        }
+        let (slot, number) = (worker.start.slot, worker.start.number());
+        let place = &mut self.slots[slot as usize];
+        if place.successor == Some(epoch) {
+            place.successor = None;
+            return self.failed_to_replace(&worker, exit);
+        }
+        if place.current != Some(epoch) {
+            return;
+        }
+        place.current = place.successor.take();
+        if place.current.is_some() {
+            // The one that was to take its place does so when it is ready.
+            self.replacements.finish(slot);
+            return;
+        }
+        let has_answered = worker.member.answered() > 0;
+        place.has_failed |= matches!(worker.phase, Phase::Starting { .. }) || !self.was_ready;
+        let pause = place.backoff.ended(now.duration_since(worker.began), has_answered, now, epoch * 7919);
+        place.start_at = Some(now + pause.time);
+        if !self.was_ready && self.slots.iter().all(|slot| slot.has_failed) {
+            self.tell(&format!(
+                "worker {number} ({}) {exit} before it was ready, as all others did",
+                worker.pid
+            ));
+            return self.end(Outcome::NeverReady);
+        }
+        let cause = match (exit, worker.phase) {
+            (Exit::Signal(libc::SIGKILL), phase) if phase != Phase::Killed => {
+                ", which nobody here has sent: perhaps out of memory"
+            }
+            (_, Phase::Starting { .. }) => " before it was ready",
+            _ => "",
+        };
+        let when = match pause.time {
+            Duration::ZERO => "at once".to_owned(),
+            time => format!("in {:.1} s", time.as_secs_f64()),
+        };
+        self.tell(&format!("worker {number} ({}) {exit}{cause}; it is started again {when}", worker.pid));
+        if pause.is_news_of_loop {
+            self.tell(&format!(
+                "worker {number} ends again and again without having answered anything: see what it said above. It is tried on, ever \
+                 more seldom; requests that no other worker takes get 503"
+            ));
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Starts of workers.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::super::Outcome;
+use super::super::worker::Worker;
+use super::Supervisor;
+use crate::process::Start;
+
+impl Supervisor<'_> {
+    pub(super) fn start_due(&mut self, now: Instant) {
+        for slot in 0..self.slots.len() {
+            if self.slots[slot].start_at.is_some_and(|at| now >= at) {
+                self.slots[slot].start_at = None;
+                self.slots[slot].current = self.start(slot as u32);
+            }
+        }
+    }
+
+    /// Starts a worker; one that cannot be started is tried again.
+    pub(super) fn start(&mut self, slot: u32) -> Option<u64> {
+        self.epochs += 1;
+        let epoch = self.epochs;
+        let workers = self.slots.len() as u32;
+        let start = Start { slot, workers, serving: self.plan.workers, epoch, generation: self.generation };
+        self.history.starts(slot);
+        let time = self.plan.times.start;
+        let started = (self.plan.command)().map_err(io::Error::other).and_then(|command| {
+            Worker::start(command, &self.folder, start, self.plan.files, time, &self.output, &self.events)
+        });
+        match started {
+            Ok(worker) => {
+                self.workers.insert(epoch, worker);
+                Some(epoch)
+            }
+            Err(error) => {
+                let number = start.number();
+                self.tell(&format!("worker {number} cannot be started: {error}"));
+                let now = Instant::now();
+                let place = &mut self.slots[slot as usize];
+                place.has_failed = true;
+                let pause = place.backoff.ended(Duration::ZERO, false, now, epoch * 7919);
+                place.start_at = Some(now + pause.time);
+                if !self.was_ready && self.slots.iter().all(|slot| slot.has_failed) {
+                    self.end(Outcome::NeverReady);
+                }
+                None
+            }
+        }
+    }
+}
