@@ -13,6 +13,7 @@ cli_main <- function(text) {
   }
   status <- tryCatch(
     {
+      join_manager()
       # rookery's httpuv, for this R and for those that the app starts.
       .libPaths(c(compat_library(), .libPaths()))
       Sys.setenv(R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep))
@@ -32,7 +33,9 @@ cli_main <- function(text) {
     },
     rookery_error = function(error) {
       cat("rookery: ", conditionMessage(error), "\n", sep = "", file = stderr())
-      error$status %||% 1L
+      status <- error$status %||% 1L
+      tell_manager_failure(conditionMessage(error), status)
+      status
     }
   )
   quit(save = "no", status = status)

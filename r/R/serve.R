@@ -388,7 +388,10 @@ announce <- function(found, address) {
   .globals$on_listen <- function(server) {
     .globals$on_listen <- NULL
     scheme <- if (is.null(.globals$tls)) "http" else "https"
-    place <- if (!is.null(address$socket)) {
+    place <- if (has_given_sockets()) {
+      cat("rookery: it serves on the sockets of the service manager: --host and --port are not used\n", file = stderr())
+      paste(given_places(scheme), collapse = " and ")
+    } else if (!is.null(address$socket)) {
       address$socket
     } else if (is.list(address$tls) && !is.null(address$tls$acme)) {
       # As everybody finds it.
@@ -398,6 +401,10 @@ announce <- function(found, address) {
       url_of(address$host, server$getPort(), scheme)
     }
     where <- if (is_worker()) paste("as", worker_name()) else paste0("on ", place, " (Ctrl-C stops)")
+    if (!is_worker()) {
+      .globals$serving_on <- paste("Serving on", place)
+      tell_manager("ready", .globals$serving_on)
+    }
     message("rookery ", utils::packageVersion("rookery"), ": ", found$label, folder, "\nServing ", where)
   }
 }

@@ -61,6 +61,9 @@
 #' access log are those of `rookery serve`, and so `tls` is not used. A further server listens where it asks to, which on a port of its own
 #' only one of the workers can; and so does one without an app, such as those that look for a free port.
 #'
+#' Of an R that `rookery serve` has become under a service manager such as systemd, which has opened sockets for it, the first server with an
+#' app has these, in the same way.
+#'
 #' A handler's conditions do not reach calling handlers established around `service()`.
 #'
 #' @param host A literal IPv4 or IPv6 address: `"127.0.0.1"` for this machine only, `"0.0.0.0"` or `"::"` for all.
@@ -234,6 +237,8 @@ Server <- R6::R6Class(
   private = list(
     appWrapper = NULL,
     handle = NULL,
+    # Whether it has the sockets of the service manager.
+    is_given = FALSE,
     is_https = FALSE,
     running = FALSE,
     session = NULL,
@@ -254,12 +259,17 @@ Server <- R6::R6Class(
       check_app(app)
       check_flag(quiet, "quiet")
       inherits_socket <- takes_worker_socket(app)
+      private$is_given <- !inherits_socket && takes_given_sockets(app)
       prepare()
       # At its prompt R idles in its event loop, which is later's to be reached in.
       if (interactive()) loadNamespace("later")
       spool <- spool_dir()
       proxies <- trusted_proxies()
       proxy_header <- has_proxy_header()
+      if (private$is_given) {
+        # That of serve(), whatever port the app asks for.
+        tls <- tls %||% .globals$tls$tls
+      }
       tls <- if (inherits_socket) leave_tls_to_supervisor(tls) else tls_open(tls)
       apply_limits(limits)
       detail <- setting_of("error_detail")$value
@@ -272,7 +282,7 @@ Server <- R6::R6Class(
       bound <- bind(list(
         private$site, handlers$app, settings, spool, tls, proxies, proxy_header,
         list(private$appWrapper$wsProtocols, private$appWrapper$wsCompression), private$appWrapper$wsOrigins, tells_id,
-        inherits_socket, inherits_socket && keeps_clients()
+        if (inherits_socket) 1L else if (private$is_given) 2L else 0L, inherits_socket && keeps_clients()
       ))
       if (is.character(bound)) {
         if (!quiet) {
@@ -304,7 +314,7 @@ WebServer <- R6::R6Class(
       bound <- private$listen(app, quiet, tls, limits, "createTcpServer", function(setup) {
         .Call(ffi_listen_tcp, host, if (is.na(port)) 0 else port, setup)
       })
-      if (is.na(port) || port == 0) {
+      if (is.na(port) || port == 0 || private$is_given) {
         private$port <- bound[[2]]
       }
     },

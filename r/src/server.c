@@ -30,7 +30,7 @@ static struct rk_setup setup_of(SEXP setup) {
         .origins = strings_of(origins),
         .origin_count = (size_t)Rf_xlength(origins),
         .tells_request_id = Rf_asLogical(VECTOR_ELT(setup, 9)) == TRUE,
-        .inherits = Rf_asLogical(VECTOR_ELT(setup, 10)) == TRUE,
+        .inherits = Rf_asInteger(VECTOR_ELT(setup, 10)),
         .is_sticky = Rf_asLogical(VECTOR_ELT(setup, 11)) == TRUE,
     };
 }

@@ -346,6 +346,7 @@ void signals_forked(void);
 int signals_passed(void);
 void signals_interrupt(void);
 bool signal_is_ignored(int signal_number);
+void signals_are_managed(void);
 
 // worker.c ------------------------------------------------------------------
 
@@ -371,6 +372,11 @@ SEXP ffi_refuse(SEXP listener, SEXP held);
 
 SEXP ffi_worker(void);
 SEXP ffi_worker_has(SEXP listener);
+SEXP ffi_manager_join(void);
+SEXP ffi_manager_sockets(void);
+SEXP ffi_manager_places(void);
+SEXP ffi_manager_tell(SEXP what, SEXP status);
+SEXP ffi_manager_failed(SEXP status, SEXP code);
 SEXP ffi_signals_watch(SEXP seconds);
 SEXP ffi_signals_unwatch(void);
 SEXP ffi_signals_seen(void);

@@ -7,7 +7,7 @@
 //   ASKED      the process ends of it                       OVERDUE: R is interrupted as by Ctrl-C, alarm is set
 //   OVERDUE    SIGINT is R's, others end the process        the process ends of the first signal
 //
-// A SIGHUP that was sent to a server of HTTPS is none of these: it has its certificates read anew.
+// A SIGHUP that was sent to a server of HTTPS, or to a service, is none of these: it has certificates read anew, of which there may be none.
 //
 // While a child serves (serve() of a path), all of them are passed on to it instead. A signal that is ignored stays
 // ignored: by nohup, or in the background of a script.
@@ -35,6 +35,7 @@ static volatile sig_atomic_t stage;
 static volatile sig_atomic_t seen;       // the first signal; 0: none
 static volatile sig_atomic_t is_heeded;  // service() has been told
 static volatile sig_atomic_t is_reload;  // SIGHUP has asked for certificates to be read anew
+static volatile sig_atomic_t is_managed; // a service manager has started this process, and sends SIGHUP for a reload
 static volatile sig_atomic_t limit;      // seconds from the first signal to the alarm
 static struct timespec seen_at;          // valid when `seen` is not 0
 
@@ -112,11 +113,11 @@ static void ask_to_stop(int signal_number) {
     }
 }
 
-// A SIGHUP that somebody has sent where certificates are served: read them anew. The one that the system sends when the
+// A SIGHUP that somebody has sent where certificates are served, or to a service: read them anew. The one that the system sends when the
 // terminal has gone ends what runs in it, as always.
 static bool asks_for_reload(int signal_number, const siginfo_t* info) {
     struct sigaction installed;
-    if (signal_number != SIGHUP || stage != WATCHING || !rk_has_tls()) {
+    if (signal_number != SIGHUP || stage != WATCHING || (!rk_has_tls() && !is_managed)) {
         return false;
     }
     // Installed by signal() we are given no such arguments.
@@ -306,6 +307,10 @@ void signals_forked(void) {
 
 int signals_passed(void) {
     return passed_on;
+}
+
+void signals_are_managed(void) {
+    is_managed = 1;
 }
 
 bool signal_is_ignored(int signal_number) {

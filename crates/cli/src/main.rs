@@ -85,14 +85,11 @@ fn run(serve: Serve, words: &[OsString]) -> Result<(), Failure> {
     if let Some(workers) = &serve.workers {
         return serve_with_workers(workers, serve, &target, &address, beside.as_ref(), &log);
     }
-    if rookery_service::Activation::is_there() {
-        return Err(Failure::Address(
-            "The service manager has handed over sockets, which one R does not take: add `--workers 2`, or take the .socket unit away."
-                .to_owned(),
-        ));
-    }
     tls::check(serve.tls.as_ref())?;
-    address.probe()?;
+    // Sockets of a service manager are R's to take: it is this process.
+    if !rookery_service::Activation::is_there() {
+        address.probe()?;
+    }
     beside.as_ref().map_or(Ok(()), address::Address::probe)?;
     Err(r::become_r(serve, &target, &address, &log))
 }

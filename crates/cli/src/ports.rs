@@ -1,10 +1,9 @@
 //! The ports that clients come to: that of what is served, and the one beside it that sends clients there; or the sockets that a service
 //! manager has opened for it.
 
-use std::fmt::Display;
 use std::sync::Arc;
 
-use rookery_server::{ListenError, Listener, Notice, Redirect, Server, Site};
+use rookery_server::{GivenPlace, GivenSockets, Listener, Notice, Redirect, Server, Site};
 use rookery_service::{Activated, Activation};
 
 use crate::address::Address;
@@ -39,21 +38,24 @@ impl Ports {
         // SAFETY: called once, since this is; and nobody uses descriptors that the environment says are somebody's.
         let given = unsafe { Activation::take() };
         let given = given.map_err(|error| Failure::Address(format!("{error}.")))?;
-        let mut listeners = Vec::new();
+        let given = given_sockets(given);
         let mut shown = Vec::new();
-        for (_, socket) in given.sockets {
-            let (listener, at) = listen_given(server, socket, site.clone())?;
-            shown.push(at.shown(listener.local_addr().map(|local| local.port()), scheme, domain).to_string());
-            listeners.push(listener);
-        }
-        if listeners.is_empty() {
+        let mut listeners = if given.is_empty() {
             let listener = address.listen(server, site)?;
             let port = listener.local_addr().map(|local| local.port());
             shown.push(address.shown(port, scheme, domain).to_string());
-            listeners.push(listener);
+            vec![listener]
         } else {
+            for place in given.places() {
+                let (at, port) = place_shown(place);
+                shown.push(at.shown(port, scheme, domain).to_string());
+            }
             tell("it serves on the sockets of the service manager: --host and --port are not used");
-        }
+            let listener = server.listen_given(&given, site).map_err(|error| {
+                Failure::Address(format!("The sockets of the service manager cannot be used: {error}."))
+            })?;
+            vec![listener]
+        };
         let port = listeners.iter().find_map(|listener| Some(listener.local_addr()?.port()));
         if let (Some(beside), Some(tls), Some(port)) = (beside, opened, port) {
             let redirect = Some(Arc::new(Redirect { tls, port }));
@@ -83,23 +85,22 @@ impl Ports {
     }
 }
 
-fn listen_given(server: &Server, socket: Activated, site: Site) -> Result<(Listener, Address), Failure> {
-    let cannot = |error: &dyn Display| {
-        Failure::Address(format!("A socket of the service manager cannot be used: {error}."))
-    };
-    match socket {
-        Activated::Tcp(socket) => {
-            let local = socket.local_addr().map_err(|error| cannot(&error))?;
-            let address = Address::Tcp { host: local.ip().to_string(), socket: local };
-            let listener = server.listen_tcp_socket(socket, site);
-            Ok((listener.map_err(|error: ListenError| cannot(&error))?, address))
+fn given_sockets(activation: Activation) -> GivenSockets {
+    let mut given = GivenSockets::default();
+    for (_, socket) in activation.sockets {
+        match socket {
+            Activated::Tcp(socket) => given.push_tcp(socket),
+            Activated::Unix(socket) => given.push_unix(socket),
         }
-        Activated::Unix(socket) => {
-            let local = socket.local_addr().map_err(|error| cannot(&error))?;
-            let path =
-                local.as_pathname().map_or_else(|| "a Unix socket".into(), std::path::Path::to_path_buf);
-            let listener = server.listen_unix_socket(socket, site);
-            Ok((listener.map_err(|error: ListenError| cannot(&error))?, Address::Unix(path)))
+    }
+    given
+}
+
+fn place_shown(place: GivenPlace) -> (Address, Option<u16>) {
+    match place {
+        GivenPlace::Tcp(local) => {
+            (Address::Tcp { host: local.ip().to_string(), socket: local }, Some(local.port()))
         }
+        GivenPlace::Unix(path) => (Address::Unix(path.unwrap_or_else(|| "a Unix socket".into())), None),
     }
 }

@@ -83,6 +83,10 @@ pub(crate) fn words_of(target: &Target, file: &Path) -> Result<Vec<OsString>, Fa
     text.field("settings", file.as_os_str().as_bytes());
     let mut command = command(target, OsString::from_vec(text.0))?;
     command.stdin(std::process::Stdio::null()).stderr(std::process::Stdio::inherit());
+    // It is not what the service manager hears.
+    for name in rookery_service::NAMES {
+        command.env_remove(name);
+    }
     let output = command.output().map_err(|error| {
         let program = command.get_program().to_string_lossy().into_owned();
         Failure::Serving(format!("R could not be started ({program}): {error}."))

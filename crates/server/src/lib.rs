@@ -43,6 +43,7 @@ pub use http::compress;
 pub use http::site::{Callers, Notice, Redirect, Site};
 pub use http::spool_folder::SpoolFolder;
 pub use net::descriptor::CloseInChild;
+pub use net::given::{GivenPlace, GivenSockets};
 pub use net::literal::literal_address;
 pub use net::proxies::{NotAProxy, Proxies};
 pub use net::proxy_header;
@@ -50,7 +51,7 @@ pub use net::unix_stream::UnixStream;
 pub use observe::access_log;
 pub use rejection::Rejection;
 pub use rookery_websocket::protocol::handshake::OriginPolicy;
-pub use runtime::{ListenError, Listener, Server, Supervision, SupervisorRequest};
+pub use runtime::{ListenError, Listener, Pulse, Server, Supervision, SupervisorRequest};
 
 pub mod tls {
     //! HTTPS: what a listener speaks TLS with ([`Site::tls`](crate::Site::tls)), and what may be wrong with it.

@@ -1,11 +1,12 @@
 //! Telling the service manager where the service is.
 
+use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a manager sets for a service, and is not for the processes that the service starts.
@@ -15,8 +16,23 @@ pub const NAMES: [&str; 6] =
 /// The service manager that has started this process. Without one, all of this does nothing.
 #[derive(Debug, Default)]
 pub struct Manager {
-    to: Option<(UnixDatagram, Address)>,
+    to: Option<Arc<Way>>,
     watchdog: Option<Watchdog>,
+}
+
+/// How often it is tried again to tell a manager that has no room.
+const TRY_EVERY: Duration = Duration::from_millis(50);
+
+/// How much waits to be told again; of more the oldest is forgotten. What a manager acts on is said a few times in a service's life.
+const WAITING: usize = 16;
+
+/// The way to a manager.
+#[derive(Debug)]
+struct Way {
+    socket: UnixDatagram,
+    address: Address,
+    /// What the manager acts on and had no room for, in order. While there is any, a thread tries.
+    waiting: Mutex<VecDeque<String>>,
 }
 
 /// Where it hears.
@@ -45,7 +61,7 @@ impl Manager {
             let socket = UnixDatagram::unbound().ok()?;
             // One that does not read must not hold up the service.
             socket.set_nonblocking(true).ok()?;
-            Some((socket, address))
+            Some(Arc::new(Way { socket, address, waiting: Mutex::default() }))
         });
         let number = |name| variable(name)?.to_str()?.parse::<u64>().ok();
         // Without the process id it is for whoever reads it.
@@ -60,18 +76,18 @@ impl Manager {
 
     /// The service serves. `status` is a line for people.
     pub fn ready(&self, status: &str) {
-        self.send(&format!("READY=1\nSTATUS={}\nMAINPID={}", line(status), std::process::id()));
+        self.insist(&format!("READY=1\nSTATUS={}\nMAINPID={}", line(status), std::process::id()));
     }
 
     /// It replaces what serves, until it says that it is [ready](Self::ready).
     pub fn reloading(&self, status: &str) {
         let now = monotonic_microseconds();
-        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now}\nSTATUS={}", line(status)));
+        self.insist(&format!("RELOADING=1\nMONOTONIC_USEC={now}\nSTATUS={}", line(status)));
     }
 
     /// It finishes what it has, and ends.
     pub fn stopping(&self, status: &str) {
-        self.send(&format!("STOPPING=1\nSTATUS={}", line(status)));
+        self.insist(&format!("STOPPING=1\nSTATUS={}", line(status)));
     }
 
     /// How it is doing.
@@ -92,21 +108,70 @@ impl Manager {
     /// The service is not stuck: to be called by what would be, as often as it likes. The manager is told twice in the time that it waits.
     pub fn is_alive(&self) {
         let Some(watchdog) = &self.watchdog else { return };
-        let mut told = watchdog.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut told = lock(&watchdog.told);
         // A little sooner than is due, since it is asked from time to time only.
-        if told.is_none_or(|told| told.elapsed() * 4 >= watchdog.every * 3) {
+        if told.is_none_or(|told| told.elapsed() * 4 >= watchdog.every * 3) && self.send("WATCHDOG=1") {
             *told = Some(Instant::now());
-            drop(told);
-            self.send("WATCHDOG=1");
         }
     }
 
-    /// What is lost is not said again: a manager that has no room for a line has worse troubles.
-    fn send(&self, text: &str) {
-        if let Some((socket, address)) = &self.to {
-            let _ = address.send(socket, text.as_bytes());
+    /// What is lost is not said again: a manager that has no room for a line has worse troubles. Says whether it is not lost.
+    fn send(&self, text: &str) -> bool {
+        self.to.as_ref().is_none_or(|way| !has_no_room(&way.send(text)))
+    }
+
+    /// What it acts on, such as `READY=1`, for which it would wait: said again until it has room, in order, and waited for by nobody here.
+    fn insist(&self, text: &str) {
+        let Some(way) = &self.to else { return };
+        let mut waiting = lock(&way.waiting);
+        if waiting.is_empty() && !has_no_room(&way.send(text)) {
+            return;
+        }
+        let is_tried = !waiting.is_empty();
+        if waiting.len() == WAITING {
+            waiting.pop_front();
+        }
+        waiting.push_back(text.to_owned());
+        drop(waiting);
+        if !is_tried {
+            let way = Arc::clone(way);
+            let trying = std::thread::Builder::new().name("rookery-notify".to_owned());
+            // Without a thread it is as lost as a status line.
+            let _ = trying.spawn(move || way.tell_what_waits());
         }
     }
+}
+
+impl Way {
+    fn send(&self, text: &str) -> io::Result<()> {
+        self.address.send(&self.socket, text.as_bytes())
+    }
+
+    /// Until nothing waits. A manager that has gone takes it, too.
+    fn tell_what_waits(&self) {
+        loop {
+            std::thread::sleep(TRY_EVERY);
+            let mut waiting = lock(&self.waiting);
+            while waiting.front().is_some_and(|text| !has_no_room(&self.send(text))) {
+                waiting.pop_front();
+            }
+            if waiting.is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+/// Whether it may be told later: its queue is full, or the system has no memory.
+fn has_no_room(sent: &io::Result<()>) -> bool {
+    sent.as_ref().is_err_and(|error| {
+        error.kind() == io::ErrorKind::WouldBlock
+            || matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::ENOMEM))
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One line of it.
@@ -200,6 +265,33 @@ mod tests {
         let socket = UnixDatagram::bind_addr(&address).unwrap();
         manager(&[("NOTIFY_SOCKET", &format!("@{name}"))]).status("here");
         assert_eq!(receive(&socket), "STATUS=here");
+    }
+
+    #[test]
+    fn what_a_manager_without_room_has_to_know_is_said_when_it_has_some() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let it = manager(&[("NOTIFY_SOCKET", path.to_str().unwrap())]);
+        let mut filled = 0;
+        while it.send("STATUS=full") {
+            filled += 1;
+            assert!(filled < 1 << 20, "its queue has no end");
+        }
+        for round in 0..WAITING + 3 {
+            it.ready(&round.to_string());
+        }
+        it.stopping("now");
+        for _ in 0..filled {
+            assert_eq!(receive(&socket), "STATUS=full");
+        }
+        // The oldest have been forgotten, and the order is kept.
+        for round in 4..WAITING + 3 {
+            let said = receive(&socket);
+            assert!(said.starts_with(&format!("READY=1\nSTATUS={round}\n")), "{round}: {said}");
+        }
+        assert_eq!(receive(&socket), "STOPPING=1\nSTATUS=now");
     }
 
     #[test]

@@ -166,16 +166,23 @@ fn what_is_no_socket_is_said() {
 }
 
 #[test]
-fn one_r_says_that_it_takes_none() {
+fn sockets_and_the_manager_are_left_to_the_one_r_which_this_process_becomes() {
     let installed = Installed::new();
+    executable(
+        &installed.r(),
+        "#!/bin/bash\n[ \"$LISTEN_PID\" = $$ ] && ours=ours\n\
+         echo \"$LISTEN_FDS $NOTIFY_SOCKET $ours $(readlink /proc/$$/fd/3 | cut -d: -f1)\" >&2\n",
+    );
     let app = folder(&[("app.R", "1")]);
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    // Not tried: the manager has it.
+    let port = tcp.local_addr().unwrap().port().to_string();
     let mut command = with_own_pid(&installed.program());
-    command.arg("serve").arg(app.path()).args(["--no-log", "--port", "0"]);
+    command.arg("serve").arg(app.path()).args(["--no-log", "--port", &port]);
+    command.env("NOTIFY_SOCKET", "/none");
     hand_over(&mut command, vec![tcp.into()]);
     let (status, out, said) = installed.run(&mut command);
-    assert_eq!((status, out.as_str()), (Some(4), ""), "{said}");
-    assert!(said.contains("which one R does not take: add `--workers 2`"), "{said}");
+    assert_eq!((status, out.as_str(), said.as_str()), (Some(0), "", "1 /none ours socket\n"));
 }
 
 #[test]

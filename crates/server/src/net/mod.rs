@@ -2,6 +2,7 @@
 
 pub(crate) mod addresses;
 pub(crate) mod descriptor;
+pub(crate) mod given;
 pub(crate) mod listen;
 pub(crate) mod literal;
 pub(crate) mod proxies;

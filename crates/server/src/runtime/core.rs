@@ -62,9 +62,10 @@ impl Core {
         }
     }
 
-    /// Gives a socket to the I/O thread, which is started if none runs.
-    pub(super) fn start(&self, bound: Bound, site: Site) -> Result<ListenerId, ListenError> {
+    /// Gives sockets, which are one listener, to the I/O thread, which is started if none runs.
+    pub(super) fn start(&self, bound: Vec<Bound>, site: Site) -> Result<ListenerId, ListenError> {
         let listener = NEXT_LISTENER.fetch_add(1, Ordering::Relaxed);
+        let site = Box::new(site);
         self.start_with(|done| Order::Listen { listener, bound, site, done })?;
         Ok(listener)
     }

@@ -188,11 +188,16 @@ async fn carry_out(
             match order {
                 Order::Listen { listener, bound, site, done } => {
                     // Whoever asked waits for it.
-                    let _ = done.send(Acceptor::new(bound).map(|acceptor| {
+                    let acceptors: io::Result<Vec<_>> = bound.into_iter().map(Acceptor::new).collect();
+                    let _ = done.send(acceptors.map(|acceptors| {
                         let tls = site.tls.clone();
-                        let accepting = accept::accept(Rc::clone(shared), acceptor, listener, site);
+                        let accept = |acceptor| {
+                            let accepting =
+                                accept::accept(Rc::clone(shared), acceptor, listener, (*site).clone());
+                            tokio::task::spawn_local(accepting)
+                        };
                         let listening = Listening {
-                            accepting: tokio::task::spawn_local(accepting),
+                            accepting: acceptors.into_iter().map(accept).collect(),
                             looking: tls
                                 .map(|tls| tokio::task::spawn_local(accept::look_after_certificates(tls))),
                         };
@@ -312,7 +317,7 @@ async fn first_panic(
     listeners: &mut HashMap<ListenerId, Listening>,
 ) -> Box<dyn Any + Send> {
     poll_fn(|cx| {
-        let accepting = listeners.values_mut().map(|listening| &mut listening.accepting);
+        let accepting = listeners.values_mut().flat_map(|listening| &mut listening.accepting);
         for task in vital.iter_mut().chain(accepting) {
             if let Poll::Ready(Err(error)) = Pin::new(task).poll(cx) {
                 if let Ok(panic) = error.try_into_panic() {
@@ -334,7 +339,8 @@ async fn first_panic(
 
 /// A listener's tasks.
 struct Listening {
-    accepting: JoinHandle<()>,
+    /// One for each of its sockets.
+    accepting: Vec<JoinHandle<()>>,
     /// Looks at the files of its certificates.
     looking: Option<JoinHandle<()>>,
 }
@@ -345,8 +351,12 @@ impl Listening {
         if let Some(looking) = &self.looking {
             looking.abort();
         }
-        self.accepting.abort();
-        // Cancelled, as asked.
-        let _ = self.accepting.await;
+        for accepting in &self.accepting {
+            accepting.abort();
+        }
+        for accepting in self.accepting {
+            // Cancelled, as asked.
+            let _ = accepting.await;
+        }
     }
 }

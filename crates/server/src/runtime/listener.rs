@@ -56,6 +56,11 @@ impl Listener {
         self.core.order(|done| Order::Count { listener: self.id, done }).unwrap_or(0)
     }
 
+    /// What tells whether its thread turns.
+    pub fn pulse(&self) -> Pulse {
+        Pulse { core: Arc::clone(&self.core), id: self.id }
+    }
+
     /// Stops listening. Replies on their way are given
     /// [`stop_time`](crate::Limits::stop_time), WebSockets are closed with 1001; a request that the application
     /// still has is answered when it answers. When this returns the port is free.
@@ -72,6 +77,20 @@ impl Listener {
         }
         self.core.order(|done| Order::Stop { listener: self.id, done });
         self.core.join_if_over(false);
+    }
+}
+
+/// Asks the I/O thread of a listener for a sign of life, from any thread and for as long as anybody likes.
+#[derive(Debug)]
+pub struct Pulse {
+    core: Arc<Core>,
+    id: ListenerId,
+}
+
+impl Pulse {
+    /// Waits for one. There is nothing to wait for when the thread has ended, as it does when nothing listens any more.
+    pub fn wait(&self) {
+        self.core.order(|done| Order::Count { listener: self.id, done });
     }
 }
 

@@ -14,6 +14,6 @@ mod shared;
 mod supervision;
 
 pub use self::listen_error::ListenError;
-pub use self::listener::Listener;
+pub use self::listener::{Listener, Pulse};
 pub use self::server::Server;
 pub use self::supervision::{Request as SupervisorRequest, Supervision};

@@ -16,8 +16,9 @@ use crate::net::listen::Bound;
 pub(super) enum Order {
     Listen {
         listener: ListenerId,
-        bound: Bound,
-        site: Site,
+        /// All that are the listener's.
+        bound: Vec<Bound>,
+        site: Box<Site>,
         done: mpsc::Sender<io::Result<()>>,
     },
     /// Hear the supervisor of the process, if it is not heard.

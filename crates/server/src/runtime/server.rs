@@ -2,8 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::os::unix::net::UnixListener;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,6 +19,7 @@ use crate::application::application::{Application, MakeApplication};
 use crate::application::closure::{Answering, Closure};
 use crate::config::Config;
 use crate::http::site::{Callers, Site};
+use crate::net::given::GivenSockets;
 use crate::net::listen::{self, Bound};
 use crate::net::proxies::Proxies;
 use crate::net::{descriptor, unix};
@@ -104,7 +104,7 @@ impl Server {
         descriptor::raise_limit(self.core.config.limits.connections);
         let (socket, local) = listen::tcp(address)
             .map_err(|source| ListenError::Bind { address: address.to_string(), source })?;
-        let id = self.core.start(Bound::Tcp(socket), site)?;
+        let id = self.core.start(vec![Bound::Tcp(socket)], site)?;
         Ok(Listener::new(&self.core, id, Some(local), None))
     }
 
@@ -118,32 +118,20 @@ impl Server {
         descriptor::raise_limit(self.core.config.limits.connections);
         let (socket, file) = unix::bind(path, mask)
             .map_err(|source| ListenError::Bind { address: path.display().to_string(), source })?;
-        let id = self.core.start(Bound::Unix(socket), site).inspect_err(|_| file.remove())?;
+        let id = self.core.start(vec![Bound::Unix(socket)], site).inspect_err(|_| file.remove())?;
         Ok(Listener::new(&self.core, id, None, Some(file)))
     }
 
-    /// Listens on a TCP socket that somebody else has bound and listens on, such as a service manager: who has connected before is served.
+    /// Listens on sockets that somebody else has bound and listens on, such as a service manager: who has connected before is served. They
+    /// outlive the listener: what connects after that waits for the next one.
     ///
     /// # Errors
-    /// When the socket cannot be made non-blocking or does not say its address, when the I/O thread cannot be started, and when the socket
-    /// cannot be watched there.
-    pub fn listen_tcp_socket(&self, socket: TcpListener, site: Site) -> Result<Listener, ListenError> {
+    /// When a socket cannot be made non-blocking or copied, when the I/O thread cannot be started, and when a socket cannot be watched there.
+    pub fn listen_given(&self, sockets: &GivenSockets, site: Site) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.core.config.limits.connections);
-        let local = socket.set_nonblocking(true).and_then(|()| socket.local_addr());
-        let local = local.map_err(given)?;
-        let id = self.core.start(Bound::Tcp(socket), site)?;
-        Ok(Listener::new(&self.core, id, Some(local), None))
-    }
-
-    /// The same with a Unix socket, whose file is left to whom it belongs.
-    ///
-    /// # Errors
-    /// When the socket cannot be made non-blocking, when the I/O thread cannot be started, and when the socket cannot be watched there.
-    pub fn listen_unix_socket(&self, socket: UnixListener, site: Site) -> Result<Listener, ListenError> {
-        descriptor::raise_limit(self.core.config.limits.connections);
-        socket.set_nonblocking(true).map_err(given)?;
-        let id = self.core.start(Bound::Unix(socket), site)?;
-        Ok(Listener::new(&self.core, id, None, None))
+        let (sockets, local) = sockets.copies().map_err(given)?;
+        let id = self.core.start(sockets, site)?;
+        Ok(Listener::new(&self.core, id, local, None))
     }
 
     /// Listens on the socket that the supervisor of this process has made and passes requests on to. What is said there of a client is
@@ -166,7 +154,7 @@ impl Server {
             address: "the socket of this worker".to_owned(),
             source,
         })?;
-        let id = self.core.start(Bound::Unix(socket), site)?;
+        let id = self.core.start(vec![Bound::Unix(socket)], site)?;
         Ok(Listener::new(&self.core, id, None, None))
     }
 
@@ -211,9 +199,9 @@ impl fmt::Debug for Server {
     }
 }
 
-/// What is wrong with a socket that was given.
+/// What is wrong with sockets that were given.
 fn given(source: io::Error) -> ListenError {
-    ListenError::Bind { address: "the socket that was given".to_owned(), source }
+    ListenError::Bind { address: "the sockets that were given".to_owned(), source }
 }
 
 /// As a static path answers where nothing is.

@@ -14,6 +14,7 @@ use crate::event::Header;
 use crate::limits::config_of;
 use crate::listener::Listening;
 use crate::log::Log;
+use crate::manager::Service;
 use crate::memory;
 use crate::names::Names;
 use crate::stream::Streamed;
@@ -52,6 +53,8 @@ pub(crate) struct Core {
     pub(crate) limits: Vec<f64>,
     /// Whether a supervisor has started this process.
     pub(crate) membership: Membership,
+    /// What a service manager has given this process.
+    pub(crate) service: Service,
 }
 
 /// The R object of a request whose body comes in pieces.
@@ -120,6 +123,7 @@ impl Core {
             development: None,
             limits: Vec::new(),
             membership: Membership::default(),
+            service: Service::default(),
         }
     }
 

@@ -17,6 +17,7 @@ mod exchange;
 mod limits;
 mod listener;
 mod log;
+mod manager;
 mod memory;
 mod names;
 mod site;

@@ -11,7 +11,7 @@ use rookery_acme::Keeper;
 use rookery_exchange::ListenerId;
 use rookery_server::tls::Tls;
 use rookery_server::{
-    Callers, ListenError, Listener, Notice, OriginPolicy, Proxies, Redirect, Site, SpoolFolder,
+    Callers, ListenError, Listener, Notice, OriginPolicy, Proxies, Pulse, Redirect, Site, SpoolFolder,
     literal_address,
 };
 
@@ -33,6 +33,11 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
+    /// What tells whether its thread turns.
+    pub(crate) fn pulse(&self) -> Pulse {
+        self.listener.pulse()
+    }
+
     fn all(&self) -> impl Iterator<Item = &Listener> {
         self.redirect.iter().chain([&self.listener])
     }
@@ -128,9 +133,15 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
     })
 }
 
-/// Listens on an address, and on another port beside it from which requests are sent on.
+/// Where a listener listens, by `rk_setup.inherits`.
+const OWN_SOCKET: i32 = 0;
+const SOCKET_OF_WORKER: i32 = 1;
+
+/// Listens on an address, or on the sockets of a service manager where it has them, and on another port beside it from which requests are
+/// sent on.
 fn listen_beside(
     address: SocketAddr,
+    is_given: bool,
     site: Site,
     redirect_from: Option<u16>,
 ) -> Result<Listening, ListenError> {
@@ -142,7 +153,12 @@ fn listen_beside(
         ..Site::default()
     };
     let tls = site.tls.clone();
-    let listener = core::with(|core| core.server().listen_tcp(address, site))?;
+    let listener =
+        core::with(
+            |core| {
+                if is_given { core.listen_given(site) } else { core.server().listen_tcp(address, site) }
+            },
+        )?;
     let (Some(from), Some(tls), Some(local)) = (redirect_from, tls, listener.local_addr()) else {
         return Ok(Listening { keeper: None, listener, redirect: None });
     };
@@ -212,7 +228,7 @@ pub unsafe extern "C" fn rk_listen_tcp(
             ));
             return FAILED;
         };
-        if setup.inherits != 0 {
+        if setup.inherits == SOCKET_OF_WORKER {
             let Some(id) = listen_as_worker(setup, site) else { return FAILED };
             // SAFETY: the caller's duty.
             unsafe {
@@ -224,14 +240,15 @@ pub unsafe extern "C" fn rk_listen_tcp(
         // SAFETY: the caller's duty.
         let https = unsafe { tls::of(setup.tls) };
         let redirect_from = https.and_then(|https| https.redirect_from);
-        let started = listen_beside(address, site, redirect_from).and_then(|it| kept(it, https));
-        let Some((id, port)) = core::with(|core| core.started(started, tls)) else {
+        let started = listen_beside(address, setup.inherits != OWN_SOCKET, site, redirect_from)
+            .and_then(|it| kept(it, https));
+        let Some((id, bound)) = core::with(|core| core.started(started, tls)) else {
             return FAILED;
         };
         // SAFETY: the caller's duty.
         unsafe {
             listener.write(id);
-            bound_port.write(port.map_or(0, i32::from));
+            bound_port.write(bound.map_or(if setup.inherits == OWN_SOCKET { 0 } else { port }, i32::from));
         }
         STARTED
     })
@@ -255,7 +272,7 @@ pub unsafe extern "C" fn rk_listen_unix(
         let setup = unsafe { &*setup };
         // SAFETY: the caller's duty.
         let Some(site) = (unsafe { site_of(setup) }) else { return FAILED };
-        if setup.inherits != 0 {
+        if setup.inherits == SOCKET_OF_WORKER {
             let Some(id) = listen_as_worker(setup, site) else { return FAILED };
             // SAFETY: the caller's duty.
             unsafe { listener.write(id) };
@@ -264,7 +281,10 @@ pub unsafe extern "C" fn rk_listen_unix(
         let tls = site.tls.clone();
         // SAFETY: the caller's duty.
         let https = unsafe { tls::of(setup.tls) };
-        let started = core::with(|core| core.server().listen_unix(path, u32::try_from(mask).ok(), site));
+        let started = core::with(|core| match setup.inherits {
+            OWN_SOCKET => core.server().listen_unix(path, u32::try_from(mask).ok(), site),
+            _ => core.listen_given(site),
+        });
         let started =
             started.and_then(|listener| kept(Listening { keeper: None, listener, redirect: None }, https));
         let Some((id, _)) = core::with(|core| core.started(started, tls)) else {
@@ -283,6 +303,7 @@ pub extern "C" fn rk_stop(listener: u32) {
         // Outside the borrow: stopping waits for the I/O thread.
         let stopped = core::with(|core| {
             core.leaves(listener, false);
+            core.gives_back(listener);
             core.tls.remove(&listener);
             core.listeners.remove(&listener)
         });
@@ -326,7 +347,10 @@ pub extern "C" fn rk_stop_all() {
             std::mem::take(&mut core.listeners)
         });
         for (id, listening) in all {
-            core::with(|core| core.leaves(id, false));
+            core::with(|core| {
+                core.leaves(id, false);
+                core.gives_back(id);
+            });
             listening.stop();
         }
         core::with(|core| core.unattend());

@@ -1,0 +1,127 @@
+# One R as a service, over a service manager for tests.
+
+skip_if_not_installed("processx")
+skip_if_not_installed("curl")
+
+# `rookery serve` as systemd would start it. `$ask()` gives the manager a command, `$get()` asks the server.
+local_service <- function(app, ..., watchdog = 0, env = parent.frame(), environment = character()) {
+  python <- Sys.which("python3")[[1]]
+  skip_if(!nzchar(python), "no python3")
+  skip_on_os(c("mac", "windows", "solaris"))
+  output <- withr::local_tempfile(lines = character(), .local_envir = env)
+  path <- withr::local_tempfile(pattern = "m", tmpdir = "/tmp", .local_envir = env)
+  process <- processx::process$new(
+    # As local_process() does.
+    Sys.which("env")[[1]],
+    as.character(c(
+      "--default-signal=INT,HUP", python, normalizePath(test_path("manager.py")), path, output, format(watchdog, scientific = FALSE),
+      system.file("exec", "rookery", package = "rookery"), "serve", app, ...
+    )),
+    stdin = "|", stdout = "|", stderr = "",
+    env = c(
+      "current", R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep), R_TESTS = "",
+      PATH = paste(R.home("bin"), Sys.getenv("PATH"), sep = .Platform$path.sep), environment
+    ),
+    cleanup = TRUE, cleanup_tree = TRUE
+  )
+  withr::defer({
+    close(process$get_input_connection())
+    process$wait(5000)
+    process$kill_tree()
+  }, envir = env)
+  it <- list(process = process, path = path, tell = function() paste(readLines(output, warn = FALSE), collapse = "\n"))
+  it$ask <- function(...) {
+    process$write_input(paste0(paste(...), "\n"))
+    answer <- character()
+    if (!wait_until(function() length(answer <<- process$read_output_lines(1)) == 1 || !process$is_alive(), 90) || length(answer) == 0) {
+      stop("the manager does not answer:\n", it$tell())
+    }
+    answer
+  }
+  it$get <- function(path = "/", ...) {
+    rawToChar(curl::curl_fetch_memory(paste0("http://127.0.0.1:", it$ask("port"), path), curl::new_handle(timeout = 60, ...))$content)
+  }
+  it
+}
+
+# What the manager hears next. It is asked once: expect_match() looks at its argument twice.
+expect_heard <- function(it, pattern) {
+  said <- it$ask("hear")
+  expect_match(said, pattern)
+}
+
+hello <- c(
+  "rookery::runServer('127.0.0.1', 1, list(",
+  "  call = function(req) list(status = 200L, body = paste(req$SERVER_PORT, Sys.getenv('NOTIFY_SOCKET'), Sys.getenv('LISTEN_FDS')))",
+  "))"
+)
+
+test_that("one R serves on the sockets of a service manager, and tells it where it is", {
+  it <- local_service(local_app("app.R" = hello), "--no-log", watchdog = 400000)
+  port <- it$ask("port")
+  # Asked before R listens: it waits. What the app starts knows nothing of the manager.
+  expect_equal(it$get(), paste0(port, "  "))
+  said <- it$ask("hear")
+  where <- paste0("Serving on http://127.0.0.1:", port, " and ", it$path)
+  expect_equal(said, paste0("READY=1|STATUS=", where, "|MAINPID=", it$ask("pid")))
+  expect_match(it$tell(), paste0("sockets of the service manager: --host and --port are not used\n.*", where, " \\(Ctrl-C stops\\)$"))
+  handle <- curl::new_handle(unix_socket_path = it$path, timeout = 60)
+  expect_equal(curl::curl_fetch_memory("http://a/", handle)$status_code, 200L)
+  for (i in 1:3) expect_equal(it$ask("alive"), "WATCHDOG=1")
+  # Nothing is to be read anew, and it goes on.
+  it$ask("signal", 1)
+  expect_heard(it, "^RELOADING=1\\|MONOTONIC_USEC=[0-9]+\\|STATUS=")
+  expect_heard(it, paste0("^READY=1\\|STATUS=", where))
+  expect_equal(it$get(), paste0(port, "  "))
+  it$ask("signal", 15)
+  expect_equal(it$ask("hear"), "STOPPING=1|STATUS=Finishing what is in hand")
+  expect_equal(it$ask("end"), "0")
+  # The socket is the manager's.
+  expect_true(file.exists(it$path))
+})
+
+test_that("a busy R is no reason for the watchdog", {
+  it <- local_service(
+    local_app("app.R" = "function(req) { if (req$PATH_INFO == '/busy') { t <- Sys.time(); while (Sys.time() < t + 3) {} }; list(status = 200L, body = 'x') }"),
+    "--no-log",
+    watchdog = 400000
+  )
+  expect_heard(it, "^READY=1")
+  url <- paste0("http://127.0.0.1:", it$ask("port"), "/busy")
+  busy <- curl::new_pool()
+  is_over <- FALSE
+  curl::multi_add(curl::new_handle(url = url), pool = busy, done = function(...) is_over <<- TRUE, fail = function(why) stop(why))
+  curl::multi_run(timeout = 0.2, pool = busy)
+  for (i in 1:4) expect_equal(it$ask("alive"), "WATCHDOG=1")
+  expect_true(wait_until(function() {
+    curl::multi_run(timeout = 0.1, pool = busy)
+    is_over
+  }))
+})
+
+test_that("a server that ends leaves the sockets to the next, and one without an app has none", {
+  it <- local_service(local_app("app.R" = c(
+    "none <- rookery::startServer('127.0.0.1', 0, list())",
+    "first <- rookery::startServer('127.0.0.1', 1, function(req) list(status = 200L, body = 'first'))",
+    "told <- first$getPort()",
+    "first$stop()",
+    "rookery::runServer('127.0.0.1', 1, function(req) list(status = 200L, body = paste(told, none$getPort() == told)))"
+  )), "--no-log")
+  # Who asks the first one while it ends is told that it does.
+  expect_true(wait_until(function() it$get() == paste(it$ask("port"), "FALSE")))
+})
+
+test_that("HTTPS is spoken on them, whatever port the app asks for", {
+  it <- local_service(local_app("app.R" = hello), "--no-log", "--tls", "dev", environment = c(R_USER_CACHE_DIR = withr::local_tempdir()))
+  expect_heard(it, "^READY=1\\|STATUS=Serving on https://127.0.0.1:")
+  answer <- curl::curl_fetch_memory(
+    paste0("https://127.0.0.1:", it$ask("port"), "/"), curl::new_handle(ssl_verifypeer = FALSE, ssl_verifyhost = FALSE, timeout = 60)
+  )
+  expect_equal(answer$status_code, 200L)
+})
+
+test_that("what is wrong is told with its status", {
+  it <- local_service(local_app("app.R" = "NULL"), "--no-log")
+  expect_heard(it, "^STATUS=.*its last value is NULL, not an app.*\\|EXIT_STATUS=1$")
+  expect_equal(it$ask("end"), "1")
+})
