@@ -4,6 +4,7 @@ pub mod acme;
 pub mod arena;
 pub mod error;
 pub mod proxy_header;
+pub mod reply;
 pub mod static_files;
 pub mod websocket;
 pub mod worker;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use rookery_fuzz::reply;
 use rookery_fuzz::worker::{call, cookie, message};
 
 /// Every seed, every beginning of one, and every seed with one of its bytes left out or another.
@@ -37,4 +38,20 @@ fn replay_cookies() {
 #[test]
 fn replay_messages() {
     replay("worker_message", message, 4);
+}
+
+#[test]
+fn replay_replies() {
+    replay("worker_reply", reply::reply, 8);
+}
+
+#[test]
+fn replies_are_cut_everywhere() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/worker_reply");
+    for entry in fs::read_dir(corpus).unwrap() {
+        let seed = fs::read(entry.unwrap().path()).unwrap();
+        for at in 0..seed.len() - 3 {
+            reply::of(&seed[3..], at, seed[0] % 2 == 1);
+        }
+    }
 }

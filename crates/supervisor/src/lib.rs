@@ -14,6 +14,8 @@ mod supervise;
 mod worker_id;
 
 pub use pool::{CookieKeys, PoolLimits, Sticky, WrongKeys, pool, read_for_fuzzer, told_for_fuzzer};
+#[doc(hidden)]
+pub use pool::{ReadReply, read_reply_for_fuzzer};
 pub use process::{ADMIN_SOCKET, Exit, run_folders};
 pub use rookery_exchange::Compression;
 pub use roster::{Member, Roster, Standing};

@@ -104,22 +104,47 @@ impl fmt::Display for CallError {
 
 impl std::error::Error for CallError {}
 
-impl fmt::Display for Call {
-    /// Its text, which [`parse`](Self::parse) reads.
+/// What a [`Call`] says, to be written by whoever has it elsewhere. Writing it allocates nothing, but for a certificate.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CallText<'a> {
+    /// [`Call::ticket`].
+    pub ticket: Option<Ticket>,
+    /// [`Call::is_https`].
+    pub is_https: bool,
+    /// [`Call::remote`].
+    pub remote: Option<SocketAddr>,
+    /// [`Call::local`].
+    pub local: Option<SocketAddr>,
+    /// [`Call::id`].
+    pub id: Option<&'a str>,
+    /// The fingerprint and the subject of [`Call::client`].
+    pub client: Option<(&'a str, &'a str)>,
+}
+
+impl fmt::Display for CallText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{BEGIN} ")?;
         word(f, self.ticket)?;
         f.write_str(if self.is_https { "https " } else { "http " })?;
         word(f, self.remote)?;
         word(f, self.local)?;
-        word(f, self.id.as_deref().filter(|id| is_id(id.as_bytes())))?;
-        match self.client.as_ref().filter(|client| is_fingerprint(client.fingerprint.as_bytes())) {
-            Some(client) => {
-                write!(f, "{} ", client.fingerprint)?;
-                escape(f, &client.subject)
+        word(f, self.id.filter(|id| is_id(id.as_bytes())))?;
+        match self.client.filter(|(fingerprint, _)| is_fingerprint(fingerprint.as_bytes())) {
+            Some((fingerprint, subject)) => {
+                write!(f, "{fingerprint} ")?;
+                escape(f, subject)
             }
             None => f.write_str("- -"),
         }
+    }
+}
+
+impl fmt::Display for Call {
+    /// Its text, which [`parse`](Self::parse) reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let client = self.client.as_ref().map(|client| (&*client.fingerprint, &*client.subject));
+        let Call { ticket, is_https, remote, local, ref id, .. } = *self;
+        CallText { ticket, is_https, remote, local, id: id.as_deref(), client }.fmt(f)
     }
 }
 

@@ -8,11 +8,13 @@ use rookery_exchange::Exchange;
 use rookery_worker::{Held, Ticket};
 
 use super::answer::Refusal;
-use super::connection::{self, Failure};
+use super::connection::{self, Connection, Failure};
+use super::framing::head::{Asked, Head};
 use super::queue::Waiting;
 use super::relay;
 use super::reply::{self, Passed};
 use super::request;
+use super::request_body::Spooled;
 use super::state::State;
 use super::worker::Worker;
 use crate::roster::Standing;
@@ -54,22 +56,20 @@ impl Call<'_> {
     async fn run(&self, mut waiting: Waiting) {
         let ticket = self.ticket;
         let failure = if waiting.exchange.is_upgrade() {
-            match self.open(&waiting.exchange).await {
-                Ok(opened) => {
-                    let cookie = self.cookie(&waiting);
-                    return self.pass_on_opened(waiting.exchange, opened, cookie).await;
+            match self.open(&mut waiting.exchange).await {
+                Ok((connection, head)) => {
+                    self.has_answered();
+                    self.set_cookie(&mut waiting);
+                    return self.pass_on_opened(waiting.exchange, connection, head).await;
                 }
                 Err(failure) => failure,
             }
         } else {
-            match self.send(&waiting.exchange).await {
-                Ok((connection, response)) => {
+            match self.send(&mut waiting.exchange).await {
+                Ok((connection, head)) => {
                     self.has_answered();
-                    let cookie = self.cookie(&waiting);
-                    if reply::pass_on(self.state, waiting.exchange, response, cookie).await == Passed::Whole {
-                        self.worker.keep(connection);
-                    }
-                    return;
+                    self.set_cookie(&mut waiting);
+                    return self.pass_on(waiting.exchange, connection, head).await;
                 }
                 Err(failure) => failure,
             }
@@ -97,16 +97,16 @@ impl Call<'_> {
         self.state.refuse(waiting, refusal);
     }
 
-    async fn send(
-        &self,
-        exchange: &Exchange,
-    ) -> Result<(connection::Connection, http::Response<hyper::body::Incoming>), Option<Failure>> {
-        let request = request::request(exchange, self.ticket).map_err(|_| None)?;
+    async fn send(&self, exchange: &mut Exchange) -> Result<(Connection, Head), Option<Failure>> {
+        let mut request = self.state.buffer();
+        request::write(&mut request, exchange, self.ticket).map_err(|_| None)?;
+        let file = Spooled::of(exchange).map_err(|_| None)?;
+        let asked = if exchange.method() == b"HEAD" { Asked::Head } else { Asked::Other };
         let mut connection = connection::connection(self.worker).await?;
-        let sending = connection::send(&mut connection, request);
-        let response =
-            if self.state.limits.gives_up { self.unless_given_up(sending).await } else { sending.await }?;
-        Ok((connection, response))
+        let asking = connection.ask(self.state, request, file, asked, exchange);
+        let head =
+            if self.state.limits.gives_up { self.unless_given_up(asking).await } else { asking.await }?;
+        Ok((connection, head))
     }
 
     /// Waits for an answer, unless R is known to take too long for this request. One that R has not begun waits on: it has an answer
@@ -132,40 +132,45 @@ impl Call<'_> {
         }
     }
 
-    async fn open(&self, exchange: &Exchange) -> Result<connection::Opened, Option<Failure>> {
-        let request = request::handshake(exchange, self.ticket, relay::key(), self.worker.member.is_sticky())
+    /// Sends an opening handshake over a connection of its own.
+    async fn open(&self, exchange: &mut Exchange) -> Result<(Connection, Head), Option<Failure>> {
+        let mut request = self.state.buffer();
+        let is_sticky = self.worker.member.is_sticky();
+        request::write_handshake(&mut request, exchange, self.ticket, &relay::key(), is_sticky)
             .map_err(|_| None)?;
-        let opening = connection::open_websocket(self.worker, request);
+        let opening = async {
+            let mut connection = connection::open(self.worker).await?;
+            let head = connection.ask(self.state, request, None, Asked::Upgrade, exchange).await?;
+            Ok((connection, head))
+        };
         if self.state.limits.gives_up {
             return Ok(self.unless_given_up(opening).await?);
         }
         Ok(opening.await?)
     }
 
-    async fn pass_on_opened(
-        &self,
-        exchange: Box<Exchange>,
-        opened: connection::Opened,
-        cookie: Option<String>,
-    ) {
-        self.has_answered();
-        match opened {
-            connection::Opened::WebSocket(response, socket, rest) => {
-                let accepted = relay::Accepted { response, socket, rest, cookie };
-                relay::start(self.state, self.worker, exchange, accepted);
-            }
-            connection::Opened::Refused(response, connection) => {
-                self.worker.has_come();
-                if reply::pass_on(self.state, exchange, response, cookie).await == Passed::Whole {
-                    self.worker.keep(connection);
-                }
+    async fn pass_on(&self, exchange: Box<Exchange>, mut connection: Connection, head: Head) {
+        if reply::pass_on(self.state, exchange, &mut connection, head).await == Passed::Whole {
+            if let Some(connection) = connection.settled(self.state) {
+                self.worker.keep(connection);
             }
         }
     }
 
-    /// What tells the client which worker it came to, if it is told.
-    fn cookie(&self, waiting: &Waiting) -> Option<String> {
-        waiting.tells.then(|| self.state.cookie(self.worker, waiting.exchange.is_https()))
+    async fn pass_on_opened(&self, exchange: Box<Exchange>, connection: Connection, head: Head) {
+        if head.status == 101 {
+            return relay::start(self.state, self.worker, exchange, connection);
+        }
+        self.worker.has_come();
+        self.pass_on(exchange, connection, head).await;
+    }
+
+    /// Tells the client which worker it came to, if it is told.
+    fn set_cookie(&self, waiting: &mut Waiting) {
+        if waiting.tells {
+            let cookie = self.state.cookie(self.worker, waiting.exchange.is_https());
+            reply::set_cookie(&mut waiting.exchange, &cookie);
+        }
     }
 
     fn has_answered(&self) {

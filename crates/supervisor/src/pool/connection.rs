@@ -1,28 +1,35 @@
-//! Connections to a worker.
+//! Connections to a worker: one request at a time, written from its exchange, and its reply read into it.
 
 use std::future::poll_fn;
-use std::task::Poll;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, Builder, SendRequest};
+use bytes::{Buf as _, Bytes};
+use rookery_exchange::Exchange;
 use rookery_server::UnixStream;
+use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
 
-use super::io::Io;
-use super::request_body::RequestBody;
+use super::framing::Malformed;
+use super::framing::chunks::Chunks;
+use super::framing::head::{self, Asked, Framing, HEAD_BYTES, Head};
+use super::reply;
+use super::request_body::Spooled;
+use super::state::State;
 use super::worker::Worker;
 
 /// How long connecting may take. A worker that lives accepts at once; one that is stopped has a queue of 4,096.
 const CONNECT_TIME: Duration = Duration::from_secs(1);
 
-/// Bytes of a reply's head, and lines. Both ends are ours; the limit is for an app that sets a header without end.
-const HEAD_BYTES: usize = 256 << 10;
-const HEAD_LINES: usize = 1000;
+/// Bytes that a head is read with: most replies are there then.
+const FIRST_READ: usize = 16 << 10;
 
-/// A connection, as whoever sends requests over it has it.
-pub(super) type Connection = SendRequest<RequestBody>;
+/// Bytes that are read at a time of a body that goes in pieces. A buffer of that size is kept.
+const PIECE: usize = 64 << 10;
+
+/// Bytes of a head that may be looked at anew with each read; behind them only a line of nothing is looked for.
+const LOOKED_AT: usize = 16 << 10;
 
 /// Why there is no response.
 #[derive(Debug)]
@@ -37,79 +44,265 @@ pub(super) enum Failure {
     TookTooLong,
 }
 
-/// A connection that is ready for a request, an old one or a new.
-pub(super) async fn connection(worker: &Worker) -> Result<Connection, Failure> {
-    while let Some(mut kept) = worker.connection() {
-        // Its last response may not have been read to the very end yet.
-        if kept.ready().await.is_ok() {
-            return Ok(kept);
-        }
-    }
-    let (sender, connection) = open(worker).await?;
-    tokio::task::spawn_local(async move {
-        // How it ends its request is told.
-        let _ = connection.await;
-    });
-    Ok(sender)
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: UnixStream,
+    request: Outgoing,
+    /// What has been read and not been taken.
+    read: Vec<u8>,
+    /// What is yet to come of the body.
+    body: Body,
+    /// Whether it may be used again.
+    is_kept: bool,
 }
 
-async fn open(worker: &Worker) -> Result<(Connection, http1::Connection<Io, RequestBody>), Failure> {
+/// A request on its way out.
+#[derive(Debug, Default)]
+struct Outgoing {
+    /// The head, and a body that is in memory; and how much of them has left.
+    bytes: Vec<u8>,
+    at: usize,
+    file: Option<Spooled>,
+    /// What has been read of the file.
+    piece: Bytes,
+    failed: Option<Failed>,
+}
+
+/// Why nothing more of a request leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failed {
+    /// The worker takes nothing more. How that ends is seen by what it says.
+    Socket,
+    /// Its body cannot be read. The worker waits for it.
+    File,
+}
+
+#[derive(Debug)]
+enum Body {
+    Length(u64),
+    Chunks(Chunks),
+}
+
+impl Body {
+    fn is_over(&self) -> bool {
+        match self {
+            Body::Length(left) => *left == 0,
+            Body::Chunks(chunks) => chunks.is_over(),
+        }
+    }
+}
+
+/// A connection that is ready for a request, an old one or a new.
+pub(super) async fn connection(worker: &Worker) -> Result<Connection, Failure> {
+    match worker.connection() {
+        Some(kept) => Ok(kept),
+        None => open(worker).await,
+    }
+}
+
+/// A new connection.
+pub(super) async fn open(worker: &Worker) -> Result<Connection, Failure> {
     let connecting = tokio::net::UnixStream::connect(&worker.member.socket);
     let connected = tokio::time::timeout(CONNECT_TIME, connecting).await.map_err(|_| Failure::Unsent)?;
     let socket = connected.and_then(tokio::net::UnixStream::into_std).and_then(UnixStream::new);
     let socket = socket.map_err(|_| Failure::Unsent)?;
-    let mut builder = Builder::new();
-    builder.max_headers(HEAD_LINES).max_buf_size(HEAD_BYTES);
-    builder.handshake(Io(socket)).await.map_err(|_| Failure::Unsent)
+    Ok(Connection::new(socket))
 }
 
-/// Sends a request and waits for the head of its response.
-pub(super) async fn send(
-    connection: &mut Connection,
-    request: Request<RequestBody>,
-) -> Result<Response<Incoming>, Failure> {
-    connection.try_send_request(request).await.map_err(|mut error| match error.take_message() {
-        Some(_) => Failure::Unsent,
-        None if error.error().is_parse() => Failure::Unreadable,
-        None => Failure::Lost,
-    })
-}
-
-/// What came of an opening handshake.
-pub(super) enum Opened {
-    /// A WebSocket, with what was read behind the head.
-    WebSocket(Response<Incoming>, UnixStream, Bytes),
-    /// Another answer, on a connection that may be used again.
-    Refused(Response<Incoming>, Connection),
-}
-
-/// Sends an opening handshake over a connection of its own.
-pub(super) async fn open_websocket(
-    worker: &Worker,
-    request: Request<RequestBody>,
-) -> Result<Opened, Failure> {
-    let (mut sender, mut connection) = open(worker).await?;
-    let mut sending = Box::pin(async move {
-        let response = send(&mut sender, request).await;
-        response.map(|response| (response, sender))
-    });
-    let (response, sender) = poll_fn(|cx| {
-        // Driven here, so that it is here when the worker has accepted.
-        let driven = connection.poll_without_shutdown(cx);
-        match sending.as_mut().poll(cx) {
-            Poll::Pending if driven.is_ready() => Poll::Ready(Err(Failure::Lost)),
-            polled => polled,
-        }
-    })
-    .await?;
-    if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
-        drop(sender);
-        let parts = connection.into_parts();
-        return Ok(Opened::WebSocket(response, parts.io.0, parts.read_buf));
+impl Connection {
+    fn new(socket: UnixStream) -> Connection {
+        let (request, read) = (Outgoing::default(), Vec::new());
+        Connection { socket, request, read, body: Body::Length(0), is_kept: true }
     }
-    tokio::task::spawn_local(async move {
-        // As above.
-        let _ = connection.await;
-    });
-    Ok(Opened::Refused(response, sender))
+
+    /// Sends a request, and waits for the head of its reply, which is written into its exchange. `request` is its head, with a body that
+    /// is in memory behind it; else `file` is the body.
+    pub(super) async fn ask(
+        &mut self,
+        state: &State,
+        request: Vec<u8>,
+        file: Option<Spooled>,
+        asked: Asked,
+        exchange: &mut Exchange,
+    ) -> Result<Head, Failure> {
+        self.request = Outgoing { bytes: request, file, ..Outgoing::default() };
+        self.read = state.buffer();
+        self.is_kept = false;
+        let mut looked_at = 0;
+        let head = poll_fn(|cx| {
+            self.request.poll_write(&mut self.socket, cx);
+            match self.request.failed {
+                Some(Failed::Socket) if self.request.at == 0 => return Poll::Ready(Err(Failure::Unsent)),
+                // It may have said why it has ended.
+                None | Some(Failed::Socket) => {}
+                Some(Failed::File) => return Poll::Ready(Err(Failure::Lost)),
+            }
+            loop {
+                if ready!(self.poll_read(cx, FIRST_READ)).unwrap_or(0) == 0 {
+                    return Poll::Ready(Err(Failure::Lost));
+                }
+                if !may_be_whole(&self.read, std::mem::replace(&mut looked_at, self.read.len())) {
+                    continue;
+                }
+                match self.take_head(asked, exchange) {
+                    Ok(None) => {}
+                    Ok(Some(head)) => return Poll::Ready(Ok(head)),
+                    Err(Malformed) => return Poll::Ready(Err(Failure::Unreadable)),
+                }
+            }
+        })
+        .await?;
+        Ok(head)
+    }
+
+    fn take_head(&mut self, asked: Asked, exchange: &mut Exchange) -> Result<Option<Head>, Malformed> {
+        let read = head::read(&self.read, asked, |head, lines| reply::begin(exchange, head.status, lines));
+        let Some((head, len)) = read? else { return Ok(None) };
+        self.read.drain(..len);
+        self.body = match head.body {
+            Framing::None => Body::Length(0),
+            Framing::Length(length) => Body::Length(length),
+            Framing::Chunks => Body::Chunks(Chunks::new()),
+        };
+        // What is behind a reply nobody has asked for.
+        self.is_kept = head.is_kept && (self.read.is_empty() || !self.body.is_over());
+        Ok(Some(head))
+    }
+
+    /// The whole body, which has this length.
+    ///
+    /// # Errors
+    /// The worker has ended before.
+    pub(super) async fn whole(&mut self, len: usize) -> io::Result<&[u8]> {
+        while self.read.len() < len {
+            let missing = len - self.read.len();
+            if poll_fn(|cx| self.poll_on(cx, missing)).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        self.body = Body::Length(0);
+        self.is_kept &= self.read.len() == len;
+        Ok(&self.read[..len])
+    }
+
+    /// The next piece of the body; `None`: there are no more.
+    ///
+    /// # Errors
+    /// The worker has ended before, or these are no chunks.
+    pub(super) fn poll_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+        state: &State,
+    ) -> Poll<Option<io::Result<Vec<u8>>>> {
+        loop {
+            if self.body.is_over() {
+                return Poll::Ready(None);
+            }
+            if self.read.is_empty() {
+                match ready!(self.poll_on(cx, PIECE)) {
+                    Ok(0) => return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into()))),
+                    Ok(_) => {}
+                    Err(error) => return Poll::Ready(Some(Err(error))),
+                }
+            }
+            let (data, used) = match &mut self.body {
+                Body::Length(left) => {
+                    let data = usize::try_from(*left).unwrap_or(usize::MAX).min(self.read.len());
+                    *left -= data as u64;
+                    (data, data)
+                }
+                Body::Chunks(chunks) => match chunks.decode(&mut self.read) {
+                    Ok(decoded) => (decoded.data, decoded.used),
+                    Err(Malformed) => return Poll::Ready(Some(Err(io::ErrorKind::InvalidData.into()))),
+                },
+            };
+            self.is_kept &= used == self.read.len();
+            self.read.truncate(data);
+            if data > 0 {
+                return Poll::Ready(Some(Ok(std::mem::replace(&mut self.read, state.buffer()))));
+            }
+        }
+    }
+
+    /// Reads on, while the request may still be on its way.
+    fn poll_on(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<io::Result<usize>> {
+        self.request.poll_write(&mut self.socket, cx);
+        if self.request.failed == Some(Failed::File) {
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        }
+        self.poll_read(cx, room)
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<io::Result<usize>> {
+        self.read.reserve(room);
+        pin!(self.socket.read_buf(&mut self.read)).poll(cx)
+    }
+
+    /// The connection for another request, if it may be used for one: all of the request has left and all of its reply has come.
+    pub(super) fn settled(mut self, state: &State) -> Option<Connection> {
+        if !self.is_kept || !self.request.has_left() || !self.body.is_over() || self.request.failed.is_some()
+        {
+            return None;
+        }
+        state.keep_buffer(std::mem::take(&mut self.request.bytes));
+        state.keep_buffer(std::mem::take(&mut self.read));
+        Some(self)
+    }
+
+    /// Whether nothing has come since its last reply: an end has, if the worker has ended.
+    pub(super) fn is_silent(&mut self) -> bool {
+        let mut byte = [0; 1];
+        let mut buffer = tokio::io::ReadBuf::new(&mut byte);
+        let mut cx = Context::from_waker(Waker::noop());
+        tokio::io::AsyncRead::poll_read(Pin::new(&mut self.socket), &mut cx, &mut buffer).is_pending()
+    }
+
+    /// The socket, and what has been read behind the head.
+    pub(super) fn into_parts(self) -> (UnixStream, Vec<u8>) {
+        (self.socket, self.read)
+    }
+}
+
+/// Whether a head may end in what was read behind the first `looked_at` bytes.
+fn may_be_whole(read: &[u8], looked_at: usize) -> bool {
+    if read.len() <= LOOKED_AT || read.len() >= HEAD_BYTES {
+        return true;
+    }
+    let new = &read[looked_at.saturating_sub(3)..];
+    new.windows(2).any(|pair| pair == b"\n\n") || new.windows(3).any(|triple| triple == b"\n\r\n")
+}
+
+impl Outgoing {
+    fn has_left(&self) -> bool {
+        self.at == self.bytes.len() && self.file.is_none() && self.piece.is_empty()
+    }
+
+    /// Writes what there is room for.
+    fn poll_write(&mut self, socket: &mut UnixStream, cx: &mut Context<'_>) {
+        while !self.has_left() && self.failed.is_none() {
+            match self.poll_step(socket, cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(failed)) => self.failed = Some(failed),
+                Poll::Pending => return,
+            }
+        }
+    }
+
+    fn poll_step(&mut self, socket: &mut UnixStream, cx: &mut Context<'_>) -> Poll<Result<(), Failed>> {
+        let mut socket = Pin::new(socket);
+        if self.at < self.bytes.len() {
+            let written = ready!(socket.as_mut().poll_write(cx, &self.bytes[self.at..]));
+            self.at += written.map_err(|_| Failed::Socket)?;
+        } else if !self.piece.is_empty() {
+            let written = ready!(socket.as_mut().poll_write(cx, &self.piece));
+            self.piece.advance(written.map_err(|_| Failed::Socket)?);
+        } else if let Some(file) = &mut self.file {
+            match ready!(file.poll_piece(cx)) {
+                Some(piece) => self.piece = piece.map_err(|_| Failed::File)?,
+                None => self.file = None,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
 }

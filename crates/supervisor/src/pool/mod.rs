@@ -2,7 +2,7 @@
 //! queue, and hands what waits there to a worker when its R can begin with it.
 //!
 //! ```text
-//!   take() -> queue -> choose -> call -- hyper, a Unix socket --> a worker's server -> R
+//!   take() -> queue -> choose -> call -- a Unix socket --> a worker's server -> R
 //!                                 |
 //!   commands() <-- reply, pieces -+
 //!   take() -> relay <-- a WebSocket of its own for each --> a worker's server -> R
@@ -13,7 +13,7 @@
 mod answer;
 mod call;
 mod connection;
-mod io;
+mod framing;
 mod queue;
 mod relay;
 mod reply;
@@ -32,6 +32,8 @@ use rookery_exchange::{Command, Compression, Event, IoWaker, PushError, Pushed, 
 use rookery_server::{Application, MakeApplication};
 
 use crate::roster::Roster;
+#[doc(hidden)]
+pub use framing::{ReadReply, read_reply_for_fuzzer};
 use state::State;
 pub use sticky::{CookieKeys, Sticky, WrongKeys};
 

@@ -7,16 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderValue, Response};
-use hyper::body::Incoming;
 use rookery_exchange::{Backlog, Command, Exchange, MessageKind, Payload, SocketId};
 use rookery_server::UnixStream;
 use rookery_websocket::protocol::{CloseCode, DecoderLimits};
 use rookery_websocket::{Config, Kind, Outgoing, Parts, Reader, Sender};
 use tokio::sync::Notify;
 
-use super::reply::write_headers;
+use super::connection::Connection;
 use super::state::State;
 use super::worker::Worker;
 use crate::roster::Member;
@@ -58,7 +55,7 @@ enum Left {
 
 /// A key for a handshake. It is there so that no cache takes one for a request (RFC 6455, 1.3), and there is none between us and a
 /// worker: so it need not be random.
-pub(super) fn key() -> HeaderValue {
+pub(super) fn key() -> [u8; 24] {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -67,22 +64,17 @@ pub(super) fn key() -> HeaderValue {
         *digit = DIGITS[(number % 64) as usize];
         number /= 64;
     }
-    HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("AAAAAAAAAAAAAAAAAAAAAA=="))
+    text
 }
 
-/// A WebSocket that the worker has accepted.
-pub(super) struct Accepted {
-    pub(super) response: Response<Incoming>,
-    pub(super) socket: UnixStream,
-    /// What was read behind the head.
-    pub(super) rest: Bytes,
-    /// What tells the client which worker it came to.
-    pub(super) cookie: Option<String>,
-}
-
-/// Accepts the client's half, and passes messages on from now on.
-pub(super) fn start(state: &Rc<State>, worker: &Rc<Worker>, mut exchange: Box<Exchange>, accepted: Accepted) {
-    let Accepted { response, socket, rest, cookie } = accepted;
+/// Accepts the client's half of a WebSocket that the worker has accepted over this connection, and passes messages on from now on.
+pub(super) fn start(
+    state: &Rc<State>,
+    worker: &Rc<Worker>,
+    mut exchange: Box<Exchange>,
+    connection: Connection,
+) {
+    let (socket, leftover) = connection.into_parts();
     let config = Config {
         // The worker's app may send what it likes, and the client's limits are the server's own.
         limits: DecoderLimits { message: u64::MAX, ..DecoderLimits::default() },
@@ -92,7 +84,7 @@ pub(super) fn start(state: &Rc<State>, worker: &Rc<Worker>, mut exchange: Box<Ex
         keep_alive: None,
         ..Config::default()
     };
-    let parts = Parts { leftover: rest.to_vec(), ..Parts::client(socket) };
+    let parts = Parts { leftover, ..Parts::client(socket) };
     let (reader, sender) = parts.connection(config).split();
     let relay = Rc::new(Relay {
         socket: exchange.id(),
@@ -103,11 +95,9 @@ pub(super) fn start(state: &Rc<State>, worker: &Rc<Worker>, mut exchange: Box<Ex
         is_full: Cell::new(false),
         left: RefCell::default(),
     });
-    exchange.begin_reply(101);
     if let Some(compression) = state.limits.compression {
         exchange.reply_mut().set_compression(compression);
     }
-    write_headers(&mut exchange, response.headers(), cookie);
     state.add_relay(relay.socket, Rc::clone(&relay));
     state.respond(exchange);
     worker.has_come();

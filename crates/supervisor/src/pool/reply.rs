@@ -2,19 +2,17 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::io;
 use std::rc::Rc;
 use std::task::Poll;
 
-use bytes::{Bytes, BytesMut};
-use http::Response;
-use http::header::HeaderMap;
-use http_body::{Body as _, Frame};
-use hyper::body::Incoming;
+use httparse::Header;
 use rookery_exchange::{Command, Departure, Exchange, Given, Payload, Stream, StreamId, StreamRules};
 use tokio::sync::Notify;
 
 use super::answer::Refusal;
+use super::connection::Connection;
+use super::framing::head::{Framing, Head};
 use super::state::State;
 
 /// Bytes of a reply that is passed on whole: then it leaves in one write with its head. Longer ones go in pieces, and cost no copy
@@ -54,91 +52,75 @@ pub(super) enum Passed {
     Cut,
 }
 
-/// Passes a reply on.
-pub(super) async fn pass_on(
-    state: &Rc<State>,
-    mut exchange: Box<Exchange>,
-    response: Response<Incoming>,
-    cookie: Option<String>,
-) -> Passed {
-    let (head, body) = response.into_parts();
-    exchange.begin_reply(head.status.as_u16());
-    write_headers(&mut exchange, &head.headers, cookie);
-    match body.size_hint().exact() {
-        Some(0) => state.respond(exchange),
-        Some(len) if len <= WHOLE => match collect(body, len).await {
-            Some(whole) => {
-                exchange.set_reply_body(&whole);
-                state.respond(exchange);
-            }
-            // Nothing has been sent of it.
-            None => {
-                Refusal::Died.answer(&mut exchange);
-                state.respond(exchange);
-                return Passed::Cut;
-            }
-        },
-        _ => return in_pieces(state, exchange, body).await,
-    }
-    Passed::Whole
-}
-
-/// Writes the headers that are the client's, and the cookie of its worker: not into what a cache would give to everybody.
-pub(super) fn write_headers(exchange: &mut Exchange, headers: &HeaderMap, cookie: Option<String>) {
-    if let Some(cookie) = cookie.filter(|_| !is_for_all(headers)) {
-        // It has digits and words of ours.
-        let _ = exchange.push_reply_header(b"Set-Cookie", cookie.as_bytes());
-    }
-    for (name, value) in headers {
-        if !NEIGHBOURS.contains(&name.as_str()) {
-            // hyper has read it: it is one.
-            let _ = exchange.push_reply_header(name.as_str().as_bytes(), value.as_bytes());
+/// Writes the head of a worker's reply into its exchange: what of it is the client's.
+pub(super) fn begin(exchange: &mut Exchange, status: u16, lines: &[Header<'_>]) {
+    exchange.begin_reply(status);
+    for line in lines {
+        if !NEIGHBOURS.iter().any(|name| name.eq_ignore_ascii_case(line.name)) {
+            // It was read as one.
+            let _ = exchange.push_reply_header(line.name.as_bytes(), line.value);
         }
     }
 }
 
+/// Tells the client which worker it came to: not in what a cache would give to everybody.
+pub(super) fn set_cookie(exchange: &mut Exchange, cookie: &str) {
+    if !is_for_all(exchange) {
+        // It has digits and words of ours.
+        let _ = exchange.push_reply_header(b"Set-Cookie", cookie.as_bytes());
+    }
+}
+
 /// Whether a reply is for caches that many share (RFC 9111, 5.2.2).
-fn is_for_all(headers: &HeaderMap) -> bool {
-    let lines = headers.get_all(http::header::CACHE_CONTROL).iter();
-    let mut words = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+fn is_for_all(exchange: &Exchange) -> bool {
+    let lines = exchange.reply_headers().filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control"));
+    let mut words = lines.flat_map(|(_, value)| value.split(|byte| *byte == b','));
     words.any(|word| {
         let name = word.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii();
         name.eq_ignore_ascii_case(b"public") || name.eq_ignore_ascii_case(b"s-maxage")
     })
 }
 
-async fn next(body: &mut Incoming) -> Option<Result<Bytes, hyper::Error>> {
-    loop {
-        let frame = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await?;
-        match frame.map(Frame::into_data) {
-            Ok(Ok(data)) => return Some(Ok(data)),
-            // Trailers: the server has no way to send them.
-            Ok(Err(_)) => {}
-            Err(error) => return Some(Err(error)),
-        }
+/// Passes a reply on whose head is in its exchange.
+pub(super) async fn pass_on(
+    state: &Rc<State>,
+    mut exchange: Box<Exchange>,
+    connection: &mut Connection,
+    head: Head,
+) -> Passed {
+    match head.body {
+        Framing::None | Framing::Length(0) => state.respond(exchange),
+        Framing::Length(len) if len <= WHOLE => match connection.whole(len as usize).await {
+            Ok(whole) => {
+                exchange.set_reply_body(whole);
+                state.respond(exchange);
+            }
+            Err(error) => return refuse(state, exchange, &error),
+        },
+        _ => return in_pieces(state, exchange, connection).await,
     }
+    Passed::Whole
 }
 
-async fn collect(mut body: Incoming, len: u64) -> Option<Bytes> {
-    let first = next(&mut body).await?.ok()?;
-    if first.len() as u64 == len && body.is_end_stream() {
-        return Some(first);
-    }
-    let mut whole = BytesMut::with_capacity(usize::try_from(len).unwrap_or(0));
-    whole.extend_from_slice(&first);
-    while let Some(piece) = next(&mut body).await {
-        whole.extend_from_slice(&piece.ok()?);
-    }
-    Some(whole.freeze())
+/// Answers instead of a worker whose reply has broken off before anything of it was sent.
+fn refuse(state: &State, mut exchange: Box<Exchange>, error: &io::Error) -> Passed {
+    let is_unreadable = error.kind() == io::ErrorKind::InvalidData;
+    let refusal = if is_unreadable { Refusal::Unreadable } else { Refusal::Died };
+    refusal.answer(&mut exchange);
+    state.respond(exchange);
+    Passed::Cut
 }
 
-async fn in_pieces(state: &Rc<State>, mut exchange: Box<Exchange>, mut body: Incoming) -> Passed {
+async fn in_pieces(state: &Rc<State>, mut exchange: Box<Exchange>, connection: &mut Connection) -> Passed {
     // A piece that is there leaves with the head; one that is not must not hold it back, as the worker has not.
-    let first = poll_fn(|cx| match Pin::new(&mut body).poll_frame(cx) {
-        Poll::Ready(frame) => Poll::Ready(Some(frame)),
+    let mut first = poll_fn(|cx| match connection.poll_piece(cx, state) {
+        Poll::Ready(piece) => Poll::Ready(Some(piece)),
         Poll::Pending => Poll::Ready(None),
     })
     .await;
+    if let Some(Some(Err(error))) = first {
+        return refuse(state, exchange, &error);
+    }
     // Pulled, since a server that stops waits for such a one, and ends others where they are; but what there is goes on by itself.
     let rules = StreamRules { is_pulled: true, is_prompt: first.is_none(), ..StreamRules::default() };
     let stream = Stream::new(rules, state.limits.stream_bytes);
@@ -147,8 +129,6 @@ async fn in_pieces(state: &Rc<State>, mut exchange: Box<Exchange>, mut body: Inc
     state.add_outlet(id, Rc::clone(&outlet));
     exchange.set_reply_stream(stream);
     state.respond(exchange);
-    let mut first =
-        first.map(|frame| frame.map(|frame| frame.map(|frame| frame.into_data().unwrap_or_default())));
     loop {
         let piece = match first.take() {
             Some(piece) => piece,
@@ -156,13 +136,13 @@ async fn in_pieces(state: &Rc<State>, mut exchange: Box<Exchange>, mut body: Inc
                 tokio::select! {
                     biased;
                     () = departed(&outlet) => return Passed::Cut,
-                    piece = next(&mut body) => piece,
+                    piece = poll_fn(|cx| connection.poll_piece(cx, state)) => piece,
                 }
             }
         };
         match piece {
             Some(Ok(piece)) => {
-                if !send(state, id, &outlet, &flow, &piece).await {
+                if !send(state, id, &outlet, &flow, piece).await {
                     return Passed::Cut;
                 }
             }
@@ -184,20 +164,15 @@ async fn send(
     stream: StreamId,
     outlet: &Outlet,
     flow: &rookery_exchange::Flow,
-    piece: &[u8],
+    piece: Vec<u8>,
 ) -> bool {
-    if piece.is_empty() {
-        return true;
-    }
     let given = flow.give(piece.len());
     if !matches!(given, Given::More | Given::Enough) {
         let reason = if given == Given::Slow { Departure::Slow } else { Departure::Error };
         state.command(Command::Cut { stream, reason, page: Vec::new() });
         return false;
     }
-    let mut buffer = state.buffer();
-    buffer.extend_from_slice(piece);
-    state.command(Command::Piece { stream, payload: Payload::Pooled(buffer), goes_on: true });
+    state.command(Command::Piece { stream, payload: Payload::Pooled(piece), goes_on: true });
     // Told of room or of the end, whichever comes.
     while given == Given::Enough && !flow.has_room() && !outlet.has_departed.get() {
         outlet.news.notified().await;

@@ -1,12 +1,10 @@
 //! A request as it goes to a worker: what of its head is the client's word to the app, and what was between the client and us.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, UPGRADE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
-use rookery_exchange::Exchange;
-use rookery_worker::{CALL_HEADER, Call, Client, Ticket};
+use std::io::Write as _;
 
-use super::request_body::RequestBody;
+use rookery_exchange::Exchange;
+use rookery_worker::{CALL_HEADER, CallText, Ticket};
+
 use super::sticky::{is_ours_alone, without_ours};
 
 /// Headers that are between two neighbours, and those that say how a message is framed (RFC 9110, 7.6.1): the way to the worker has
@@ -32,106 +30,110 @@ const HANDSHAKE: [&str; 3] = ["sec-websocket-extensions", "sec-websocket-key", "
 #[derive(Debug)]
 pub(super) struct Unsendable;
 
-/// The request of an exchange, with this ticket.
-pub(super) fn request(exchange: &Exchange, ticket: Ticket) -> Result<Request<RequestBody>, Unsendable> {
-    let body = RequestBody::of(exchange).map_err(|_| Unsendable)?;
-    let has_body = !exchange.body().is_empty();
-    let mut request = Request::new(body);
-    *request.method_mut() = Method::from_bytes(exchange.method()).map_err(|_| Unsendable)?;
-    *request.uri_mut() = target(exchange)?;
-    *request.headers_mut() = headers(exchange, ticket)?;
-    // A POST of nothing says so: hyper would leave it out of other methods as well.
-    let tells_none = exchange.header(b"content-length").is_some() && !has_body;
-    if has_body || tells_none {
-        request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(exchange.body().len()));
+/// Writes the request of an exchange, with this ticket: its head, and its body if that is in memory. `out` is empty.
+pub(super) fn write(out: &mut Vec<u8>, exchange: &Exchange, ticket: Ticket) -> Result<(), Unsendable> {
+    write_line(out, exchange, exchange.query())?;
+    write_headers(out, exchange, ticket, &[])?;
+    let body = exchange.body();
+    // A POST of nothing says so.
+    if !body.is_empty() || exchange.header(b"content-length").is_some() {
+        let _ = write!(out, "content-length: {}\r\n", body.len());
     }
-    Ok(request)
+    out.extend_from_slice(b"\r\n");
+    body.segments().for_each(|segment| out.extend_from_slice(segment));
+    Ok(())
 }
 
-/// The handshake that opens the WebSocket's other half, with a key of ours.
-pub(super) fn handshake(
+/// Writes the handshake that opens the WebSocket's other half, with a key of ours.
+pub(super) fn write_handshake(
+    out: &mut Vec<u8>,
     exchange: &Exchange,
     ticket: Ticket,
-    key: HeaderValue,
+    key: &[u8],
     is_shiny: bool,
-) -> Result<Request<RequestBody>, Unsendable> {
-    let mut request = request(exchange, ticket)?;
-    if is_shiny && is_ours_alone(exchange.query()) {
-        *request.uri_mut() = Uri::try_from(exchange.path()).map_err(|_| Unsendable)?;
+) -> Result<(), Unsendable> {
+    let is_ours = is_shiny && is_ours_alone(exchange.query());
+    write_line(out, exchange, if is_ours { b"" } else { exchange.query() })?;
+    write_headers(out, exchange, ticket, &HANDSHAKE)?;
+    for part in [
+        &b"connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: "[..],
+        key,
+        b"\r\n\r\n",
+    ] {
+        out.extend_from_slice(part);
     }
-    let headers = request.headers_mut();
-    headers.remove(CONTENT_LENGTH);
-    for name in HANDSHAKE {
-        headers.remove(name);
-    }
-    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-    headers.insert("sec-websocket-version", HeaderValue::from_static("13"));
-    headers.insert("sec-websocket-key", key);
-    Ok(request)
+    Ok(())
 }
 
-fn target(exchange: &Exchange) -> Result<Uri, Unsendable> {
-    let mut target = BytesMut::with_capacity(exchange.path().len() + exchange.query().len());
-    target.put_slice(exchange.path());
-    target.put_slice(exchange.query());
-    Uri::from_maybe_shared(target.freeze()).map_err(|_| Unsendable)
+fn write_line(out: &mut Vec<u8>, exchange: &Exchange, query: &[u8]) -> Result<(), Unsendable> {
+    let (method, path) = (exchange.method(), exchange.path());
+    // The server has read them: so hardly ever.
+    let is_plain = |bytes: &[u8]| bytes.iter().all(|byte| *byte > b' ' && *byte != 0x7F);
+    if method.is_empty() || path.is_empty() || ![method, path, query].into_iter().all(is_plain) {
+        return Err(Unsendable);
+    }
+    for part in [method, b" ", path, query, b" HTTP/1.1\r\n"] {
+        out.extend_from_slice(part);
+    }
+    Ok(())
 }
 
-fn headers(exchange: &Exchange, ticket: Ticket) -> Result<HeaderMap, Unsendable> {
+/// Writes the headers that go on, without those of these names as well.
+fn write_headers(
+    out: &mut Vec<u8>,
+    exchange: &Exchange,
+    ticket: Ticket,
+    without: &[&str],
+) -> Result<(), Unsendable> {
     let named = exchange.header(b"connection").unwrap_or_default();
+    let named = if named.eq_ignore_ascii_case(b"keep-alive") { b"" } else { named };
     let is_named = |name: &[u8]| {
         named.split(|byte| *byte == b',').any(|word| word.trim_ascii().eq_ignore_ascii_case(name))
     };
-    let all: usize = exchange.headers().map(|header| header.value.len()).sum();
-    // One piece of memory for all values.
-    let mut values = BytesMut::with_capacity(all);
-    let mut headers = HeaderMap::with_capacity(exchange.headers().len() + 2);
+    let mut has_host = false;
     for header in exchange.headers() {
-        let is_neighbours = NEIGHBOURS.iter().any(|name| name.as_bytes() == header.name);
+        let mut kept_back = NEIGHBOURS.iter().chain(without);
+        let is_neighbours = kept_back.any(|name| name.as_bytes() == header.name);
+        has_host |= header.name == b"host";
         // Whoever names Host there would have it taken from the request.
-        if is_neighbours || (is_named(header.name) && header.name != b"host") {
+        if is_neighbours || (!named.is_empty() && is_named(header.name) && header.name != b"host") {
             continue;
         }
         let others = if header.name == b"cookie" { without_ours(header.value) } else { None };
-        match &others {
-            // The cookie that names the worker is between the client and us as well.
-            Some(others) if others.is_empty() => continue,
-            Some(others) => values.put_slice(others),
-            None => values.put_slice(header.value),
+        // The cookie that names the worker is between the client and us as well.
+        let value = others.as_deref().unwrap_or(header.value);
+        if others.is_some() && value.is_empty() {
+            continue;
         }
-        let name = HeaderName::from_bytes(header.name).map_err(|_| Unsendable)?;
-        headers.insert(name, value(values.split().freeze())?);
+        if header.name.contains(&b'\n') || value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+            return Err(Unsendable);
+        }
+        for part in [header.name, b": ", value, b"\r\n"] {
+            out.extend_from_slice(part);
+        }
     }
-    // Of HTTP/1.0, which need not have one.
-    headers.entry(HOST).or_insert(HeaderValue::from_static(""));
-    headers.insert(CALL_HEADER, value(call(exchange, ticket).to_string().into())?);
-    Ok(headers)
-}
-
-/// What the worker is told of a request.
-fn call(exchange: &Exchange, ticket: Ticket) -> Call {
-    let client = exchange
-        .client()
-        .map(|client| Client { fingerprint: client.fingerprint.clone(), subject: client.subject.clone() });
-    Call {
+    if !has_host {
+        // Of HTTP/1.0, which need not have one.
+        out.extend_from_slice(b"host: \r\n");
+    }
+    let id = exchange.request_id();
+    let call = CallText {
         ticket: Some(ticket),
         is_https: exchange.is_https(),
         remote: exchange.remote(),
         local: exchange.local(),
-        id: Some(String::from_utf8_lossy(exchange.request_id().as_bytes()).into_owned()),
-        client,
-    }
-}
-
-fn value(bytes: Bytes) -> Result<HeaderValue, Unsendable> {
-    HeaderValue::from_maybe_shared(bytes).map_err(|_| Unsendable)
+        id: std::str::from_utf8(id.as_bytes()).ok(),
+        client: exchange.client().map(|client| (&*client.fingerprint, &*client.subject)),
+    };
+    // Into memory, which does not fail.
+    let _ = write!(out, "{CALL_HEADER}: {call}\r\n");
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use http_body::Body as _;
     use rookery_exchange::Version;
+    use rookery_worker::Call;
 
     use super::*;
 
@@ -148,6 +150,37 @@ mod tests {
 
     fn ticket(sequence: u64) -> Ticket {
         Ticket::new(sequence, 0).unwrap()
+    }
+
+    /// The first line of a request, its headers and its body.
+    fn parts(request: &[u8]) -> (String, Vec<(String, String)>, String) {
+        let text = String::from_utf8(request.to_vec()).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let (line, headers) = head.split_once("\r\n").unwrap();
+        let pair =
+            |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
+        (line.to_owned(), headers.split("\r\n").map(|line| pair(line).unwrap()).collect(), body.to_owned())
+    }
+
+    fn value<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+        let mut found = headers.iter().filter(|header| header.0 == name).map(|header| &*header.1);
+        let value = found.next();
+        assert!(found.next().is_none(), "{name} twice");
+        value
+    }
+
+    fn written(exchange: &Exchange, ticket: Ticket) -> (String, Vec<(String, String)>, String) {
+        let mut out = Vec::new();
+        write(&mut out, exchange, ticket).unwrap();
+        parts(&out)
+    }
+
+    fn shaken(exchange: &Exchange, is_shiny: bool) -> (String, Vec<(String, String)>) {
+        let mut out = Vec::new();
+        write_handshake(&mut out, exchange, ticket(1), b"ours", is_shiny).unwrap();
+        let (line, headers, body) = parts(&out);
+        assert_eq!(body, "");
+        (line, headers)
     }
 
     #[test]
@@ -169,13 +202,13 @@ mod tests {
                 ("cookie", "a=b; rookery=theirs; c=d"),
             ],
         );
-        let request = request(&exchange, ticket(3)).unwrap();
-        assert_eq!(request.uri(), "/a?b=c");
-        let mut names: Vec<_> = request.headers().keys().map(HeaderName::as_str).collect();
+        let (line, headers, body) = written(&exchange, ticket(3));
+        assert_eq!((&*line, &*body), ("POST /a?b=c HTTP/1.1", ""));
+        let mut names: Vec<_> = headers.iter().map(|header| &*header.0).collect();
         names.sort_unstable();
         assert_eq!(names, ["cookie", "host", CALL_HEADER, "x-theirs"]);
-        assert_eq!(request.headers()["cookie"], "a=b; c=d");
-        let call = Call::parse(request.headers()[CALL_HEADER].as_bytes()).unwrap();
+        assert_eq!(value(&headers, "cookie"), Some("a=b; c=d"));
+        let call = Call::parse(value(&headers, CALL_HEADER).unwrap().as_bytes()).unwrap();
         assert_eq!((call.ticket, call.is_https), (Some(ticket(3)), false));
         assert_eq!((call.remote, call.id.map(|id| id.len())), (exchange.remote(), Some(32)));
     }
@@ -184,13 +217,34 @@ mod tests {
     fn a_body_has_its_length_and_one_of_nothing_says_so() {
         let mut with = exchange("/", &[("host", "a"), ("transfer-encoding", "chunked")]);
         with.push_body(b"12345");
-        let with = request(&with, ticket(1)).unwrap();
-        assert_eq!(with.headers()[CONTENT_LENGTH], "5");
-        assert_eq!(with.body().size_hint().exact(), Some(5));
-        let nothing = request(&exchange("/", &[("host", "a"), ("content-length", "0")]), ticket(1)).unwrap();
-        assert_eq!(nothing.headers()[CONTENT_LENGTH], "0");
-        let none = request(&exchange("/", &[]), ticket(1)).unwrap();
-        assert!(!none.headers().contains_key(CONTENT_LENGTH) && none.headers()[HOST].is_empty());
+        let (_, headers, body) = written(&with, ticket(1));
+        assert_eq!((value(&headers, "content-length"), &*body), (Some("5"), "12345"));
+        let (_, headers, _) = written(&exchange("/", &[("host", "a"), ("content-length", "0")]), ticket(1));
+        assert_eq!(value(&headers, "content-length"), Some("0"));
+        let (_, headers, _) = written(&exchange("/", &[]), ticket(1));
+        assert_eq!((value(&headers, "content-length"), value(&headers, "host")), (None, Some("")));
+        // One in a file has its length there, and is not here.
+        let mut spooled = exchange("/", &[("host", "a")]);
+        spooled.body_mut().set_file(tempfile::tempfile().unwrap(), 7);
+        let (_, headers, body) = written(&spooled, ticket(1));
+        assert_eq!((value(&headers, "content-length"), &*body), (Some("7"), ""));
+    }
+
+    #[test]
+    fn what_would_be_another_request_is_not_sent() {
+        for (target, name, text) in [
+            ("/a b", "x", "y"),
+            ("/a\r\nx: y", "x", "y"),
+            ("/\x7F", "x", "y"),
+            ("", "x", "y"),
+            ("/", "x", "y\r\nz: w"),
+            ("/", "x", "y\nz: w"),
+            ("/", "x", "y\0"),
+            ("/", "x\n", "y"),
+        ] {
+            let exchange = exchange(target, &[(name, text)]);
+            assert!(write(&mut Vec::new(), &exchange, ticket(1)).is_err(), "{target:?} {name:?} {text:?}");
+        }
     }
 
     #[test]
@@ -205,18 +259,20 @@ mod tests {
             ("sec-websocket-version", "8"),
             ("upgrade", "websocket"),
         ];
-        let request =
-            handshake(&exchange("/?w=", &theirs), ticket(1), HeaderValue::from_static("ours"), false)
-                .unwrap();
-        assert_eq!(request.uri(), "/?w=");
-        let headers = request.headers();
-        assert_eq!(
-            (&headers["sec-websocket-key"], &headers["sec-websocket-version"]),
-            (&"ours".parse().unwrap(), &"13".parse().unwrap())
-        );
-        assert!(!headers.contains_key("sec-websocket-extensions"));
-        assert_eq!(headers["sec-websocket-protocol"], "chat");
-        assert_eq!(headers["origin"], "https://a");
+        let (line, headers) = shaken(&exchange("/?w=", &theirs), false);
+        assert_eq!(line, "POST /?w= HTTP/1.1");
+        for (name, expected) in [
+            ("sec-websocket-key", Some("ours")),
+            ("sec-websocket-version", Some("13")),
+            ("sec-websocket-extensions", None),
+            ("sec-websocket-protocol", Some("chat")),
+            ("origin", Some("https://a")),
+            ("connection", Some("Upgrade")),
+            ("upgrade", Some("websocket")),
+            ("content-length", None),
+        ] {
+            assert_eq!(value(&headers, name), expected, "{name}");
+        }
     }
 
     #[test]
@@ -228,8 +284,8 @@ mod tests {
             ("/websocket/?w=&a=b", "/websocket/?w=&a=b"),
             ("/websocket/", "/websocket/"),
         ] {
-            let key = HeaderValue::from_static("ours");
-            assert_eq!(handshake(&exchange(target, &[]), ticket(1), key, true).unwrap().uri(), seen);
+            let (line, _) = shaken(&exchange(target, &[]), true);
+            assert_eq!(line, format!("POST {seen} HTTP/1.1"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The body of a request on its way to a worker: a copy of what is in memory, or its file, read where that may wait.
+//! The body of a request in a file, on its way to a worker: read where that may wait.
 
 use std::fs::File;
 use std::io;
@@ -7,8 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Bytes, BytesMut};
-use http_body::{Body, Frame, SizeHint};
+use bytes::Bytes;
 use rookery_exchange::{BodySource, Exchange};
 use tokio::task::JoinHandle;
 
@@ -17,72 +16,26 @@ const PIECE: u64 = 256 << 10;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct RequestBody {
-    whole: Bytes,
-    file: Option<Spooled>,
-}
-
-#[derive(Debug)]
-struct Spooled {
+pub(super) struct Spooled {
     file: Arc<File>,
     at: u64,
     len: u64,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
 
-impl RequestBody {
-    /// That of an exchange, which keeps its own: it may have to be sent again.
+impl Spooled {
+    /// That of an exchange, which keeps its own: it may have to be sent again. `None` when its body is in memory.
     ///
     /// # Errors
     /// When the descriptors have run out.
-    pub(super) fn of(exchange: &Exchange) -> io::Result<RequestBody> {
-        let body = exchange.body();
-        let mut whole = BytesMut::new();
-        let file = match body.source() {
-            BodySource::Empty => None,
-            BodySource::Memory => {
-                whole.reserve(usize::try_from(body.len()).unwrap_or(0));
-                body.segments().for_each(|segment| whole.extend_from_slice(segment));
-                None
-            }
-            BodySource::File(file) => {
-                let file = Arc::new(file.try_clone()?);
-                Some(Spooled { file, at: 0, len: body.len(), reading: None })
-            }
-        };
-        Ok(RequestBody { whole: whole.freeze(), file })
-    }
-}
-
-impl Body for RequestBody {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        if let Some(spooled) = &mut self.file {
-            return spooled.poll_piece(cx).map(|piece| piece.map(|bytes| bytes.map(Frame::data)));
-        }
-        if self.whole.is_empty() {
-            return Poll::Ready(None);
-        }
-        Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.whole)))))
+    pub(super) fn of(exchange: &Exchange) -> io::Result<Option<Spooled>> {
+        let BodySource::File(file) = exchange.body().source() else { return Ok(None) };
+        let file = Arc::new(file.try_clone()?);
+        Ok(Some(Spooled { file, at: 0, len: exchange.body().len(), reading: None }))
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.size_hint().exact() == Some(0)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let left = self.file.as_ref().map_or(self.whole.len() as u64, |spooled| spooled.len - spooled.at);
-        SizeHint::with_exact(left)
-    }
-}
-
-impl Spooled {
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    /// The next piece of it; `None` at the end.
+    pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         if self.at == self.len {
             return Poll::Ready(None);
         }
@@ -112,43 +65,28 @@ mod tests {
 
     use super::*;
 
-    async fn read(mut body: RequestBody) -> (Vec<u8>, usize) {
-        let (mut all, mut frames) = (Vec::new(), 0);
-        while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-            let data = frame.unwrap().into_data().unwrap();
-            all.extend_from_slice(&data);
-            frames += 1;
+    async fn read(exchange: &Exchange) -> (Vec<u8>, usize) {
+        let mut body = Spooled::of(exchange).unwrap().unwrap();
+        let (mut all, mut pieces) = (Vec::new(), 0);
+        while let Some(piece) = poll_fn(|cx| body.poll_piece(cx)).await {
+            all.extend_from_slice(&piece.unwrap());
+            pieces += 1;
         }
-        assert!(body.is_end_stream());
-        (all, frames)
+        (all, pieces)
     }
 
     #[tokio::test]
-    async fn a_body_is_read_as_often_as_it_is_sent() {
-        let mut exchange = Exchange::new();
-        exchange.begin(1, 1, 0);
-        assert!(RequestBody::of(&exchange).unwrap().is_end_stream());
-        for piece in [&b"ab"[..], b"", b"c"] {
-            exchange.push_body(piece);
-        }
-        for _ in 0..2 {
-            let body = RequestBody::of(&exchange).unwrap();
-            assert_eq!(body.size_hint().exact(), Some(3));
-            assert_eq!(read(body).await, (b"abc".to_vec(), 1));
-        }
-    }
-
-    #[tokio::test]
-    async fn a_file_is_read_in_pieces() {
+    async fn a_file_is_read_in_pieces_and_as_often_as_it_is_sent() {
         let bytes: Vec<u8> = (0..PIECE * 2 + 5).map(|at| at as u8).collect();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
         let mut exchange = Exchange::new();
         exchange.begin(1, 1, 0);
+        assert!(Spooled::of(&exchange).unwrap().is_none());
         exchange.body_mut().set_file(file, bytes.len() as u64);
         for _ in 0..2 {
-            let (all, frames) = read(RequestBody::of(&exchange).unwrap()).await;
-            assert!(all == bytes && frames == 3);
+            let (all, pieces) = read(&exchange).await;
+            assert!(all == bytes && pieces == 3);
         }
     }
 
@@ -157,7 +95,7 @@ mod tests {
         let mut exchange = Exchange::new();
         exchange.begin(1, 1, 0);
         exchange.body_mut().set_file(tempfile::tempfile().unwrap(), 10);
-        let mut body = RequestBody::of(&exchange).unwrap();
-        assert!(poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await.unwrap().is_err());
+        let mut body = Spooled::of(&exchange).unwrap().unwrap();
+        assert!(poll_fn(|cx| body.poll_piece(cx)).await.unwrap().is_err());
     }
 }

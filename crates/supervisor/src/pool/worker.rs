@@ -212,7 +212,7 @@ impl Worker {
     pub(super) fn connection(&self) -> Option<Connection> {
         let mut connections = self.connections.borrow_mut();
         // The one that was used last: others may be let go.
-        std::iter::from_fn(|| connections.pop()).find(|connection| !connection.is_closed())
+        std::iter::from_fn(|| connections.pop()).find_map(|mut kept| kept.is_silent().then_some(kept))
     }
 
     /// Keeps a connection for the next request.

@@ -8,6 +8,7 @@ mod hostile;
 mod pooling;
 mod program;
 mod reloads;
+mod replies;
 mod retrying;
 mod running;
 mod session_urls;
