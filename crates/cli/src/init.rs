@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::signals::{block, set_of};
 
 /// Signals that are this process's own, or that nobody can have: all others are passed on.
-const OWN: [libc::c_int; 5] = [libc::SIGCHLD, libc::SIGKILL, libc::SIGSTOP, libc::SIGTTIN, libc::SIGTTOU];
+const OWN: [libc::c_int; 3] = [libc::SIGCHLD, libc::SIGKILL, libc::SIGSTOP];
 
 /// Those that say what a process itself has done wrong: they are not sent by anybody, and blocked they would have no end.
 const FAULTS: [libc::c_int; 6] =

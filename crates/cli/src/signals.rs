@@ -1,10 +1,15 @@
-//! SIGINT, SIGTERM, SIGQUIT, SIGHUP and SIGUSR1 of a program without R. What is ignored stays ignored, as `nohup` and the background of a script
+//! SIGINT, SIGTERM, SIGQUIT, SIGHUP and SIGUSR1 of a program without R, and with workers SIGTTIN and SIGTTOU. What is ignored stays ignored, as `nohup` and the background of a script
 //! ask.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
+
+/// One worker more, one less. The system sends them as well, to who uses a terminal in the background; while they are waited for it
+/// does not, and lets a program write there.
+#[cfg(target_os = "linux")]
+pub(crate) const OF_WORKERS: [i32; 2] = [libc::SIGTTIN, libc::SIGTTOU];
 
 /// Those that end it, and those that ask for something.
 const HEEDED: [i32; 5] = [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP, libc::SIGUSR1];
@@ -26,6 +31,18 @@ impl Caught {
     /// Whether it asks for the file of the log to be opened anew.
     pub(crate) fn asks_for_logs(self) -> bool {
         self.number == libc::SIGUSR1
+    }
+
+    /// Whether it asks for a worker more.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn asks_for_more(self) -> bool {
+        self.number == libc::SIGTTIN
+    }
+
+    /// Whether it asks for a worker less.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn asks_for_fewer(self) -> bool {
+        self.number == libc::SIGTTOU
     }
 
     /// Whether it ends the process, and asks for nothing else.
@@ -51,13 +68,14 @@ impl Caught {
 pub(crate) struct Signals(Receiver<Caught>);
 
 impl Signals {
-    /// From now on signals are told here and end nothing. To be called before other threads are started: they inherit that
+    /// From now on signals are told here and end nothing, `also` those. To be called before other threads are started: they inherit that
     /// these signals are not theirs.
     ///
     /// # Errors
     /// When the thread that waits for them cannot be started.
-    pub(crate) fn watch() -> io::Result<Signals> {
-        let heeded: Vec<i32> = HEEDED.into_iter().filter(|number| !is_ignored(*number)).collect();
+    pub(crate) fn watch(also: &[i32]) -> io::Result<Signals> {
+        let heeded: Vec<i32> =
+            HEEDED.iter().chain(also).copied().filter(|number| !is_ignored(*number)).collect();
         block(&heeded);
         let (told, hears) = mpsc::channel();
         let set = set_of(&heeded);

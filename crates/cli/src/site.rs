@@ -36,7 +36,7 @@ pub(crate) fn serve(
     log: &LogTo,
 ) -> Result<(), Failure> {
     memory::without_huge_pages();
-    let signals = Signals::watch().map_err(|error| {
+    let signals = Signals::watch(&[]).map_err(|error| {
         Failure::Serving(format!("The thread that waits for signals cannot be started: {error}."))
     })?;
     let opened = asked.tls.as_ref().map(tls::open).transpose()?;

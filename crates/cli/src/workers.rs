@@ -25,7 +25,7 @@ use crate::log::{Log, LogTo, Reopener};
 use crate::memory;
 use crate::ports::Ports;
 use crate::r;
-use crate::signals::{Caught, Signals};
+use crate::signals::{Caught, OF_WORKERS, Signals};
 use crate::target::Target;
 use crate::tls::{self, Opened};
 use crate::worker_options::{self, Workers};
@@ -46,7 +46,7 @@ pub(crate) fn serve(
     log: &LogTo,
 ) -> Result<(), Failure> {
     memory::without_huge_pages();
-    let signals = Signals::watch().map_err(|error| {
+    let signals = Signals::watch(&OF_WORKERS).map_err(|error| {
         Failure::Serving(format!("The thread that waits for signals cannot be started: {error}."))
     })?;
     // Looked for once, and said at once when it is not there.
@@ -294,7 +294,8 @@ impl Anew {
     }
 }
 
-/// A SIGHUP that was sent has all workers replaced, and certificates read anew, SIGUSR1 the log's file opened anew; any other signal ends it.
+/// A SIGHUP that was sent has all workers replaced, and certificates read anew, SIGUSR1 the log's file opened anew, SIGTTIN and SIGTTOU change how many
+/// workers there are; any other signal ends it.
 fn pass_signals_on(signals: &Signals, anew: &Anew, ask: &UnboundedSender<Request>) {
     let mut is_stopping = false;
     while let Some(caught) = signals.next() {
@@ -304,7 +305,11 @@ fn pass_signals_on(signals: &Signals, anew: &Anew, ask: &UnboundedSender<Request
             }
             continue;
         }
-        let asked = if caught.asks_for_reload() {
+        let asked = if caught.asks_for_more() {
+            Request::More
+        } else if caught.asks_for_fewer() {
+            Request::Fewer
+        } else if caught.asks_for_reload() {
             if is_stopping {
                 continue;
             }

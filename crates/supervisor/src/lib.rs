@@ -20,5 +20,7 @@ pub use process::{ADMIN_SOCKET, Exit, run_folders};
 pub use rookery_exchange::Compression;
 pub use roster::{Member, Roster, Standing};
 pub use status::{About, Status};
-pub use supervise::{Front, News, Outcome, Plan, Recycle, Request, Times, open_files, supervise};
+pub use supervise::{
+    Front, MOST_WORKERS, News, Outcome, Plan, Recycle, Request, Times, open_files, supervise,
+};
 pub use worker_id::WorkerId;

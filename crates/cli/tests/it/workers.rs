@@ -60,6 +60,35 @@ fn a_port_that_is_taken_is_said_before_anything_is_started() {
 }
 
 #[test]
+fn signals_ask_for_a_worker_more_and_one_less_and_status_says_how_many_are_wanted() {
+    let installed = Installed::new();
+    executable(&installed.r(), "#!/bin/bash\necho \"started of $ROOKERY_WORKERS.\" >&2\nexec sleep 1000\n");
+    let app = folder(&[("app.R", "1")]);
+    let mut command = Command::new(installed.program());
+    command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"]).current_dir(app.path());
+    let mut it = Running::start(installed.on_path(&mut command).env("TMPDIR", app.path()));
+    it.await_line("started of 2.");
+    it.signal(libc::SIGTTIN);
+    it.await_line("one worker more: 3");
+    it.await_line("[3 ");
+    let status = || {
+        let mut status = crate::support::rookery();
+        let output = status.arg("status").env("TMPDIR", app.path()).output().expect("it runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(status().contains(": starting, 3 workers\n"), "{}", status());
+    it.signal(libc::SIGTTOU);
+    it.await_line("one worker less: 2");
+    it.signal(libc::SIGTTOU);
+    it.await_line("one worker less: 1");
+    assert!(status().contains(": starting, 1 worker\n"), "{}", status());
+    it.signal(libc::SIGTTOU);
+    it.await_line("there is one worker, which stays");
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+}
+
+#[test]
 fn keys_of_cookies_are_their_owners_and_read_anew() {
     use std::os::unix::fs::PermissionsExt as _;
     let installed = Installed::new();

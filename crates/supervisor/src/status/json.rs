@@ -15,7 +15,8 @@ pub(super) fn of(about: &About, report: &Report, roster: &Roster) -> String {
     let mut workers: Vec<Value> = report.processes.iter().map(|process| worker(process, report)).collect();
     // Those without a process.
     for (slot, told) in report.slots.iter().enumerate() {
-        if !report.processes.iter().any(|process| process.member.slot as usize == slot) {
+        let has_process = report.processes.iter().any(|process| process.member.slot as usize == slot);
+        if !has_process && !told.is_given_up {
             workers.push(waiting(slot, told));
         }
     }
@@ -27,6 +28,7 @@ pub(super) fn of(about: &About, report: &Report, roster: &Roster) -> String {
         "started": report.started.map(seconds),
         "state": report.course.name(),
         "generation": report.generation,
+        "wanted": { "workers": report.wanted, "spares": report.spares },
         "reload": {
             "state": if report.reload.is_running { "running" } else { "idle" },
             "succeeded": report.reload.succeeded,

@@ -40,6 +40,7 @@ pub(super) fn of(report: &Report, roster: &Roster) -> String {
     text.family("retries_total", "counter", "Requests given to another worker, since theirs ended first.")
         .values("retries_total", "reason", [("not_begun", counts.returned.get())]);
     workers(&mut text, report);
+    text.gauge("workers_wanted", "Workers that are to serve, spares not counted.", report.wanted);
     text.family("worker_starts_total", "counter", "Workers that were started.").value(
         "worker_starts_total",
         "",

@@ -57,6 +57,8 @@ pub(crate) struct SlotReport {
     pub(crate) last_exit: Option<LastExit>,
     /// When it is started, if it waits for that.
     pub(crate) start_at: Option<Instant>,
+    /// A worker less was asked for: there is to be none.
+    pub(crate) is_given_up: bool,
 }
 
 /// How the last reload went.
@@ -76,6 +78,9 @@ pub(crate) struct Report {
     pub(crate) turned: Option<Instant>,
     pub(crate) started: Option<SystemTime>,
     pub(crate) generation: u64,
+    /// How many workers are to serve, and how many more to wait.
+    pub(crate) wanted: u32,
+    pub(crate) spares: u32,
     pub(crate) reload: Reload,
     pub(crate) connections: usize,
     pub(crate) log_lines_lost: u64,

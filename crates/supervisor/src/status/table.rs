@@ -33,7 +33,7 @@ pub(super) fn of(about: &About, report: &Report, roster: &Roster) -> String {
         env!("CARGO_PKG_VERSION"),
         std::process::id(),
         report.course.name(),
-        counted(report.slots.len(), "worker"),
+        workers_wanted(report),
         about.target,
         about.address,
     );
@@ -56,7 +56,7 @@ pub(super) fn of(about: &About, report: &Report, roster: &Roster) -> String {
     let mut ends = vec![String::new()];
     for (slot, told) in report.slots.iter().enumerate() {
         let mut processes = report.processes.iter().filter(|it| it.member.slot as usize == slot).peekable();
-        if processes.peek().is_none() {
+        if processes.peek().is_none() && !told.is_given_up {
             rows.push(waiting(slot, told));
             ends.push(last_end(told));
         }
@@ -76,6 +76,14 @@ pub(super) fn of(about: &About, report: &Report, roster: &Roster) -> String {
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
+}
+
+fn workers_wanted(report: &Report) -> String {
+    let workers = counted(report.wanted as usize, "worker");
+    match report.spares {
+        0 => workers,
+        spares => format!("{workers} and {}", counted(spares as usize, "spare")),
+    }
 }
 
 fn row(process: &Process, state: &str, lasts: Duration, told: &SlotReport) -> [String; 11] {

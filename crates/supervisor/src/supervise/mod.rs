@@ -89,11 +89,18 @@ pub fn open_files() -> Option<libc::rlimit> {
     (told == 0).then_some(files)
 }
 
+/// Workers past that are a mistake: each is an R, with its memory.
+pub const MOST_WORKERS: u32 = 1000;
+
 /// What a person or a system asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// To replace all workers, one after the other.
     Reload,
+    /// One worker more, up to [`MOST_WORKERS`].
+    More,
+    /// One less: the one with the fewest WebSockets, and of those the youngest. The last stays.
+    Fewer,
     /// To finish what is in hand, and end; a second one, to end at once.
     Stop,
 }

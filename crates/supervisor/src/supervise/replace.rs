@@ -14,8 +14,14 @@ pub(super) struct Replacements {
 
 impl Replacements {
     /// All are to be replaced, those that were waiting as well.
-    pub(super) fn reload(&mut self, workers: u32) {
-        self.waiting = (0..workers).map(|slot| (slot, Reason::Reload)).collect();
+    pub(super) fn reload(&mut self, slots: impl IntoIterator<Item = u32>) {
+        self.waiting = slots.into_iter().map(|slot| (slot, Reason::Reload)).collect();
+    }
+
+    /// A slot is given up: nothing of it is replaced.
+    pub(super) fn forget(&mut self, slot: u32) {
+        self.waiting.retain(|(other, _)| *other != slot);
+        self.current.take_if(|(current, _)| *current == slot);
     }
 
     /// One is, unless it is anyway.
@@ -66,13 +72,13 @@ mod tests {
         assert_eq!(replacements.next(), Some((1, Reason::Requests(5))));
         assert_eq!(replacements.next(), None);
         replacements.add(1, Reason::Memory(5));
-        replacements.reload(2);
+        replacements.reload(0..2);
         assert_eq!(replacements.finish(0), None);
         assert_eq!(replacements.finish(1), Some(Reason::Requests(5)));
         assert!(replacements.is_reloading());
         assert_eq!(replacements.next(), Some((0, Reason::Reload)));
         // A second reload is behind the one that is under way.
-        replacements.reload(2);
+        replacements.reload(0..2);
         assert!(replacements.has(0) && replacements.has(1));
         assert_eq!(replacements.finish(0), Some(Reason::Reload));
         assert_eq!(replacements.next(), Some((0, Reason::Reload)));
@@ -81,5 +87,12 @@ mod tests {
         assert_eq!(replacements.finish(0), Some(Reason::Reload));
         assert!(!replacements.is_reloading());
         assert_eq!(replacements.next(), Some((5, Reason::Requests(1))));
+        // One that is given up holds up no other.
+        replacements.add(6, Reason::Requests(1));
+        replacements.add(7, Reason::Requests(1));
+        replacements.forget(5);
+        replacements.forget(6);
+        assert!(!replacements.has(5) && !replacements.has(6));
+        assert_eq!(replacements.next(), Some((7, Reason::Requests(1))));
     }
 }

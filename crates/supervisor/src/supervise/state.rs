@@ -2,6 +2,7 @@
 
 mod busy;
 mod exits;
+mod number;
 mod pings;
 mod replacing;
 mod report;
@@ -56,6 +57,8 @@ struct Slot {
     replacing: (Backoff, Option<Instant>),
     /// Whether one has ended before it was ready.
     has_failed: bool,
+    /// Whether there is to be none: a worker less was asked for.
+    is_given_up: bool,
 }
 
 /// Whether it goes on.
@@ -79,6 +82,8 @@ pub(super) struct Supervisor<'a> {
     plan: Plan,
     roster: Arc<Roster>,
     front: &'a dyn Front,
+    /// How many workers are to serve: `Plan::workers`, until more or fewer were asked for.
+    wanted: u32,
     folder: RunFolder,
     output: Arc<Output>,
     events: UnboundedSender<Event>,
@@ -106,6 +111,7 @@ impl<'a> Supervisor<'a> {
             folder: RunFolder::create(&plan.folder)?,
             output: Output::start()?,
             slots: (0..plan.workers + plan.spares).map(|_| slots()).collect(),
+            wanted: plan.workers,
             plan,
             roster,
             front,
@@ -175,11 +181,8 @@ impl<'a> Supervisor<'a> {
         match (request, self.course) {
             (Request::Reload, Course::Serving) => {
                 self.generation += 1;
-                self.tell(&format!(
-                    "reloading: {} workers are replaced one after the other",
-                    self.plan.workers
-                ));
-                self.replacements.reload(self.slots.len() as u32);
+                self.tell(&format!("reloading: {} workers are replaced one after the other", self.wanted));
+                self.replacements.reload(self.kept_slots());
                 self.begin_reload();
             }
             (Request::Stop, Course::Serving) if !self.plan.times.delay.is_zero() => {
@@ -194,7 +197,9 @@ impl<'a> Supervisor<'a> {
                     worker.kill();
                 }
             }
-            (Request::Reload, _) => {}
+            (Request::More, Course::Serving | Course::Leaving { .. }) => self.want_more(),
+            (Request::Fewer, Course::Serving | Course::Leaving { .. }) => self.want_fewer(),
+            (Request::Reload | Request::More | Request::Fewer, _) => {}
         }
     }
 
@@ -302,7 +307,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn all_are_of(&self, generation: u64) -> bool {
-        self.slots.iter().all(|slot| {
+        self.slots.iter().filter(|slot| !slot.is_given_up).all(|slot| {
             let current = slot.current.and_then(|current| self.workers.get(&current));
             current.is_some_and(|worker| worker.start.generation == generation)
         })

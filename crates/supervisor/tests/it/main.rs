@@ -5,6 +5,7 @@ mod ends;
 mod fake;
 mod front;
 mod hostile;
+mod number;
 mod pooling;
 mod program;
 mod reloads;

@@ -23,6 +23,10 @@ impl Supervisor<'_> {
         }
         let (slot, number) = (worker.start.slot, worker.start.number());
         let place = &mut self.slots[slot as usize];
+        if place.is_given_up {
+            place.current.take_if(|current| *current == epoch);
+            return;
+        }
         if place.successor == Some(epoch) {
             place.successor = None;
             return self.failed_to_replace(&worker, exit);
@@ -40,7 +44,7 @@ impl Supervisor<'_> {
         place.has_failed |= matches!(worker.phase, Phase::Starting { .. }) || !self.was_ready;
         let pause = place.backoff.ended(now.duration_since(worker.began), has_answered, now, epoch * 7919);
         place.start_at = Some(now + pause.time);
-        if !self.was_ready && self.slots.iter().all(|slot| slot.has_failed) {
+        if self.is_hopeless() {
             self.tell(&format!(
                 "worker {number} ({}) {exit} before it was ready, as all others did",
                 worker.pid

@@ -46,6 +46,11 @@ impl History {
         self.slots.entry(slot).or_default().0 += 1;
     }
 
+    /// A slot is another's from now on.
+    pub(super) fn forget(&mut self, slot: u32) {
+        self.slots.remove(&slot);
+    }
+
     pub(super) fn is_ready(&mut self, worker: &Worker) {
         self.readied.0 += 1;
         self.readied.1 += worker.began.elapsed().as_secs_f64();
@@ -116,7 +121,12 @@ impl Supervisor<'_> {
         processes.sort_by_key(|process| (process.member.slot, process.member.epoch));
         let slots = self.slots.iter().enumerate().map(|(slot, place)| {
             let (starts, last_exit) = self.history.slots.get(&(slot as u32)).cloned().unwrap_or_default();
-            SlotReport { restarts: starts.saturating_sub(1), last_exit, start_at: place.start_at }
+            SlotReport {
+                restarts: starts.saturating_sub(1),
+                last_exit,
+                start_at: place.start_at,
+                is_given_up: place.is_given_up,
+            }
         });
         let slots = slots.collect();
         let history = &self.history;
@@ -127,6 +137,8 @@ impl Supervisor<'_> {
             report.turned = Some(now);
             report.started = Some(history.started);
             report.generation = self.generation;
+            report.wanted = self.wanted;
+            report.spares = self.plan.spares;
             report.reload = history.reload.clone();
             report.connections = history.connections;
             report.log_lines_lost = log_lines_lost;
@@ -138,7 +150,7 @@ impl Supervisor<'_> {
             report.readied = history.readied;
             ready = report.ready();
         });
-        self.front.hear(News::Turned { ready, workers: self.plan.workers as usize });
+        self.front.hear(News::Turned { ready, workers: self.wanted as usize });
     }
 }
 

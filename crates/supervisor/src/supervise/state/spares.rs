@@ -9,7 +9,7 @@ impl Supervisor<'_> {
     /// Whether fewer workers serve than are to.
     pub(super) fn lacks(&self) -> bool {
         let serving = self.workers.values().filter(|it| it.is_serving && it.phase == Phase::Ready).count();
-        serving < self.plan.workers as usize
+        serving < self.wanted as usize
     }
 
     /// Gives a worker that is ready requests from now on.

@@ -18,12 +18,17 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Whether no worker was ever ready, and each has ended before it was.
+    pub(super) fn is_hopeless(&self) -> bool {
+        !self.was_ready && self.slots.iter().all(|slot| slot.has_failed || slot.is_given_up)
+    }
+
     /// Starts a worker; one that cannot be started is tried again.
     pub(super) fn start(&mut self, slot: u32) -> Option<u64> {
         self.epochs += 1;
         let epoch = self.epochs;
-        let workers = self.slots.len() as u32;
-        let start = Start { slot, workers, serving: self.plan.workers, epoch, generation: self.generation };
+        let workers = self.wanted + self.plan.spares;
+        let start = Start { slot, workers, serving: self.wanted, epoch, generation: self.generation };
         self.history.starts(slot);
         let time = self.plan.times.start;
         let started = (self.plan.command)().map_err(io::Error::other).and_then(|command| {
@@ -42,7 +47,7 @@ impl Supervisor<'_> {
                 place.has_failed = true;
                 let pause = place.backoff.ended(Duration::ZERO, false, now, epoch * 7919);
                 place.start_at = Some(now + pause.time);
-                if !self.was_ready && self.slots.iter().all(|slot| slot.has_failed) {
+                if self.is_hopeless() {
                     self.end(Outcome::NeverReady);
                 }
                 None

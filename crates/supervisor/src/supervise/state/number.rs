@@ -1,0 +1,85 @@
+//! One worker more, or one less.
+
+use std::cmp::Reverse;
+use std::time::Instant;
+
+use super::super::MOST_WORKERS;
+use super::super::worker::Phase;
+use super::{Slot, Supervisor};
+
+impl Supervisor<'_> {
+    /// The slots that are to have a worker.
+    pub(super) fn kept_slots(&self) -> Vec<u32> {
+        (0..).zip(&self.slots).filter(|(_, slot)| !slot.is_given_up).map(|(slot, _)| slot).collect()
+    }
+
+    pub(super) fn want_more(&mut self) {
+        if self.wanted >= MOST_WORKERS {
+            return self.tell(&format!("there are {MOST_WORKERS} workers, and not to be more"));
+        }
+        self.wanted += 1;
+        let place = Slot { start_at: Some(Instant::now()), ..Slot::default() };
+        let is_free = |slot: &u32| {
+            self.slots[*slot as usize].is_given_up && self.workers.values().all(|it| it.start.slot != *slot)
+        };
+        match (0..self.slots.len() as u32).find(is_free) {
+            Some(slot) => {
+                self.history.forget(slot);
+                self.slots[slot as usize] = place;
+            }
+            None => self.slots.push(place),
+        }
+        self.tell(&format!("one worker more: {}", self.wanted));
+        // One that is ready need not be waited for; the new one is a spare then.
+        self.call_on_spares();
+    }
+
+    pub(super) fn want_fewer(&mut self) {
+        if self.wanted <= 1 {
+            return self.tell("there is one worker, which stays");
+        }
+        self.wanted -= 1;
+        self.tell(&format!("one worker less: {}", self.wanted));
+        if let Some(slot) = self.dispensable() {
+            self.give_up(slot);
+        }
+    }
+
+    /// Whose place is given up: of too many that serve the one with the fewest WebSockets, and of those the youngest. Where no more serve than
+    /// are to, one that does not yet.
+    fn dispensable(&self) -> Option<u32> {
+        let current = |slot: u32| self.slots[slot as usize].current.and_then(|it| self.workers.get(&it));
+        let slots = self.kept_slots();
+        let serving = slots.iter().filter_map(|slot| {
+            let worker = current(*slot).filter(|it| it.is_serving && it.phase == Phase::Ready)?;
+            Some((worker.member.load().1, Reverse(worker.start.epoch), *slot))
+        });
+        let serving: Vec<_> = serving.collect();
+        if serving.len() > self.wanted as usize {
+            return serving.into_iter().min().map(|(_, _, slot)| slot);
+        }
+        // One without a process, one that starts, a spare.
+        let others = slots.into_iter().filter_map(|slot| match current(slot) {
+            None => Some((0, Reverse(0), slot)),
+            Some(worker) if worker.phase != Phase::Ready => Some((1, Reverse(worker.start.epoch), slot)),
+            Some(worker) if !worker.is_serving => Some((2, Reverse(worker.start.epoch), slot)),
+            Some(_) => None,
+        });
+        others.min().map(|(_, _, slot)| slot)
+    }
+
+    /// What it has in hand is finished, and no other is started there.
+    fn give_up(&mut self, slot: u32) {
+        self.replacements.forget(slot);
+        let place = &mut self.slots[slot as usize];
+        place.is_given_up = true;
+        place.start_at = None;
+        for epoch in place.successor.take().into_iter().chain(place.current) {
+            if let Some(worker) = self.workers.get_mut(&epoch) {
+                worker.leaves.get_or_insert("fewer");
+                self.roster.drain(&worker.member);
+                worker.drain(self.plan.times);
+            }
+        }
+    }
+}

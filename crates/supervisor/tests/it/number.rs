@@ -1,0 +1,92 @@
+//! One worker more, and one less, while it serves.
+
+use rookery_supervisor::Request;
+
+use crate::front::until;
+use crate::running::{Load, Running, Wish, is_told, lives};
+
+/// The epochs of those that are given requests, in order.
+fn epochs(running: &Running) -> Vec<u64> {
+    let mut epochs: Vec<u64> = running.roster.members().iter().map(|member| member.epoch).collect();
+    epochs.sort_unstable();
+    epochs
+}
+
+/// The WebSockets of a start.
+fn sessions(running: &Running, epoch: u64) -> usize {
+    running.roster.members().iter().find(|it| it.epoch == epoch).map_or(0, |it| it.load().1)
+}
+
+#[test]
+fn one_more_serves_and_one_less_does_not_and_no_request_fails() {
+    let running = Running::new(Wish { workers: 2, ..Wish::default() });
+    let load = Load::start(running.address, 4, "/pid");
+    running.ask(Request::More);
+    until("there are three", || running.roster.members().len() == 3);
+    let before = running.pids();
+    assert_eq!(running.get("/environment/ROOKERY_WORKERS").status, 200);
+    running.ask(Request::Fewer);
+    // The youngest, since none has a session.
+    until("there are two", || epochs(&running) == [1, 2]);
+    running.ask(Request::Fewer);
+    until("there is one", || epochs(&running) == [1]);
+    running.ask(Request::Fewer);
+    until("the last stays", || is_told(&["there is one worker, which stays"]));
+    let last = running.pids();
+    until("the others have ended", || before.iter().all(|pid| last.contains(pid) || !lives(*pid)));
+    // The place of one that was given up is taken again.
+    running.ask(Request::More);
+    until("there are two again", || epochs(&running) == [1, 4]);
+    running.ask(Request::Reload);
+    until("both are new", || epochs(&running) == [5, 6]);
+    let seen = load.end();
+    assert!(seen.iter().all(|status| *status == 200), "{seen:?}");
+}
+
+#[test]
+fn of_several_the_one_with_the_fewest_sessions_goes() {
+    let running = Running::new(Wish { workers: 2, ..Wish::default() });
+    let open = || {
+        let mut page = running.connect();
+        assert_eq!(page.upgrade("/ws").status, 101);
+        page
+    };
+    // The second goes where the first is not.
+    let all = || sessions(&running, 1) + sessions(&running, 2);
+    let first = open();
+    until("it is counted", || all() == 1);
+    let is_of_oldest = sessions(&running, 1) == 1;
+    let second = open();
+    until("it is counted", || all() == 2);
+    assert_eq!((sessions(&running, 1), sessions(&running, 2)), (1, 1));
+    let (of_oldest, _of_youngest) = if is_of_oldest { (first, second) } else { (second, first) };
+    drop(of_oldest);
+    until("it is gone", || sessions(&running, 1) == 0);
+    running.ask(Request::Fewer);
+    until("the one without a session goes", || epochs(&running) == [2]);
+    assert_eq!(sessions(&running, 2), 1);
+}
+
+#[test]
+fn with_spares_one_of_them_serves_at_once_and_as_many_are_left_as_were_wanted() {
+    let running = Running::new(Wish { workers: 1, spares: 1, ..Wish::default() });
+    running.ask(Request::More);
+    until("there are two", || running.roster.members().len() == 2);
+    running.ask(Request::Fewer);
+    until("there is one", || running.roster.members().len() == 1);
+    running.ask(Request::Fewer);
+    running.ask(Request::More);
+    until("there are two again", || running.roster.members().len() == 2);
+}
+
+#[test]
+fn one_that_never_became_ready_goes_before_those_that_serve() {
+    let mode = |start| if start < 2 { "" } else { "never ready" };
+    let running = Running::new(Wish { workers: 2, mode, ..Wish::default() });
+    running.ask(Request::More);
+    until("it is told", || is_told(&["one worker more: 3"]));
+    running.ask(Request::Fewer);
+    until("it is ended", || is_told(&["one worker less: 2"]));
+    assert_eq!(epochs(&running), [1, 2]);
+    assert_eq!(running.get("/pid").status, 200);
+}
