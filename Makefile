@@ -60,6 +60,7 @@ bench: setup-bench install ## measure every claim beside its peers, those that a
 
 soak: setup-soak setup-test install ## uploads, WebSockets, slow peers and kills for SECONDS (default 600), and what is left of them, and what becomes of several Rs (half an hour more without SECONDS)
 	@ROOKERY_SESSIONS=1000 ROOKERY_RELOADS=20 node --test tests/browser/sticky.test.mjs
+	@ROOKERY_REQUESTS=1000000 ROOKERY_RELOADS=20 node --test --test-name-pattern='reloads under load' tests/browser/workers.test.mjs
 	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/soak/run.py $(or $(SECONDS),600)
 	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/soak/workers.py $(if $(SECONDS),short,long)
 

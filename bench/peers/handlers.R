@@ -74,6 +74,12 @@ spinning <- function(n) {
 }
 rook_handlers$`spin-1ms` <- spinning(60000)
 rook_handlers$`spin-200us` <- spinning(12000)
+# Sleeps for as many seconds as the path says, and tells which process it is
+rook_handlers$naps <- function(req) {
+  seconds <- suppressWarnings(as.numeric(substring(req$PATH_INFO, 2L)))
+  if (!is.na(seconds)) Sys.sleep(seconds)
+  list(status = 200L, headers = list("Content-Type" = "text/plain"), body = as.character(Sys.getpid()))
+}
 # wrk waits for the body that the head of an answer to HEAD announces
 rook_handlers$empty <- function(req) list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "")
 rook_handlers$absent <- function(req) list(status = 404L, headers = list("Content-Type" = "text/plain"), body = "Not here")

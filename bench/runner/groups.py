@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
-from . import flame, loads, memory, micro, peers
+from . import flame, loads, memory, micro, peers, several
 from .figures import OK, SAMPLES, Cell, Missing, interleave
 from .machine import own_network, say
 from .peers import Server, Servers
@@ -34,6 +34,7 @@ WAYS = {
     "allocations": Way(memory.allocations, 1, 1, is_fresh=True, variables=memory.counting),
     "call": Way(micro.call, has_server=False),
     "callbacks": Way(loads.callbacks, quick_samples=1),
+    "death": Way(several.death, 1, 1),
     "delay": Way(loads.piece_delays, quick_samples=1),
     "departure": Way(loads.departures, 1, 1),
     "echo": Way(loads.echo, warm_up_s=0.3, is_fresh=True),
@@ -41,10 +42,13 @@ WAYS = {
     "handshakes": Way(loads.handshakes, warm_up_s=0.3),
     "http": Way(loads.http, warm_up_s=60.0),
     "idle": Way(memory.idle, 1, 1, is_fresh=True),
+    "idle-front": Way(memory.idle_front, 1, 1, is_fresh=True),
     "idle-cpu": Way(memory.idle_cpu, 1, 1),
     "pieces": Way(loads.pieces, warm_up_s=0.3),
+    "naps": Way(several.naps, 1, 1),
     "slow": Way(memory.slow, 1, 1, is_fresh=True),
     "startup": Way(loads.startup, has_server=False),
+    "steady": Way(several.steady, warm_up_s=0.3),
     "transfer": Way(memory.transfer, is_fresh=True),
     "upload": Way(memory.upload, 1, 1, is_fresh=True),
 }

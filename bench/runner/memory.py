@@ -32,18 +32,25 @@ REQUESTS = 1_000
 ONE_THREAD = ("hyper", "bare-epoll")
 
 
-def idle(server: Server, scenario: Scenario, _: float) -> dict[str, float]:
+def idle(server: Server, scenario: Scenario, _: float, is_alone: bool = False) -> dict[str, float]:
     """Resident memory and CPU time of the server with `connections` open and silent, less what it was without them."""
     mode = "idle" if scenario.workload == "ws" else "idle-http"
     # A crowd first: what a server allocates once, or gives back once, is not what a connection costs.
     with _held(server, mode, scenario.path, CROWD):
-        settled_memory(server)
-    before = settled_memory(server)
+        settled_memory(server, is_alone)
+    before = settled_memory(server, is_alone)
     with _held(server, mode, scenario.path, scenario.connections):
-        resident = settled_memory(server)
+        resident = settled_memory(server, is_alone)
         spent = _spent_in(server, 1.0)
     each = max(0.0, (resident - before) / scenario.connections)
     return {"resident_bytes": float(resident), "bytes_per_connection": each, "idle_cpu_ms_per_second": spent}
+
+
+def idle_front(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
+    """The same of the process alone that has the connections, and what it has before any."""
+    server.get("/")
+    time.sleep(1)
+    return {"front_bytes": float(server.memory_bytes("VmRSS", True)), **idle(server, scenario, seconds, True)}
 
 
 def idle_cpu(server: Server, _: Scenario, __: float) -> dict[str, float]:
@@ -58,13 +65,13 @@ def _spent_in(server: Server, seconds: float) -> float:
     return (server.cpu_seconds() - spent) / seconds * 1000
 
 
-def settled_memory(server: Server) -> int:
+def settled_memory(server: Server, is_alone: bool = False) -> int:
     """The resident set after the handler of `/gc` has collected R's garbage, twice: the first frees what the second needs."""
     for _ in range(2):
         time.sleep(SETTLE_S / 2)
         server.get("/gc")
     time.sleep(0.5)
-    return server.memory_bytes("VmRSS")
+    return server.memory_bytes("VmRSS", is_alone)
 
 
 @contextmanager

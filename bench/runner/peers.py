@@ -29,6 +29,8 @@ PEERS_LIB = Path(os.environ.get("ROOKERY_PEERS") or build.TREE / ".local" / "pee
 PACKAGES = {"rookery": ROOKERY_LIB, "httpuv": None, "nanonext": PEERS_LIB, "drogonR": PEERS_LIB}
 # The shapes of a peer that speak TLS; `h2` is the same server, which the load asks for HTTP/2.
 TLS_SHAPES = ("tls", "h2")
+# The shapes with several R processes, and how many of them answer.
+WORKERS = {"workers": 2, "spares": 2, "four": 4, "robin": 4}
 # R with its packages loads in under a second on the reference machine; a loaded one may take ten times as long.
 START_LIMIT_S = 20.0
 # Below those that the kernel gives to clients, and none twice in a run: a listener may linger.
@@ -50,8 +52,9 @@ def r_code(peer: str, code: str) -> list[str]:
 def command(peer: str, port: int, workload: str) -> list[str]:
     """The command line of a peer's server, whose programs are built; `bare-epoll/evalq` and `rookery/evalq` call the
     handler that way, `rookery/alone` is without later, and `ablation/timer` is the ablation's server with that cost.
-    `rookery/tls` speaks TLS itself, and `nginx/tls` is nginx with Rookery behind it. `rookery/workers`, `haproxy/workers` and
-    `nginx/workers` are two R processes behind one address.
+    `rookery/tls` speaks TLS itself, and `nginx/tls` is nginx with Rookery behind it. `rookery/workers`, `haproxy/workers`,
+    `nginx/workers` and `faucet/workers` are two R processes behind one address, `rookery/spares` has a third that waits, and `rookery/four`,
+    `haproxy/four` and `haproxy/robin` are four.
 
     Raises Missing.
     """
@@ -62,8 +65,8 @@ def command(peer: str, port: int, workload: str) -> list[str]:
         return [str(build.ablation_binary(shape)), "serve", str(port), workload]
     if shape in TLS_SHAPES:
         build.certificate()
-    if shape == "workers":
-        return [str(word) for word in _workers(peer, port, workload)]
+    if shape in WORKERS:
+        return [str(word) for word in _workers(peer, shape, port, workload)]
     if peer == "nginx":
         if shutil.which("nginx") is None:
             raise Missing("nginx is not installed")
@@ -81,17 +84,24 @@ def command(peer: str, port: int, workload: str) -> list[str]:
     return [str(word) for word in line]
 
 
-def _workers(peer: str, port: int, workload: str) -> list[object]:
+def _workers(peer: str, shape: str, port: int, workload: str) -> list[object]:
     folder, static = build.BENCH / "peers", build.static_folder()
     _require_package("rookery")
+    if peer == "faucet":
+        if not (PEERS_LIB / "bin" / "faucet").exists():
+            raise Missing(f"no bin/faucet in {PEERS_LIB}")
+        return [folder / "faucet", port, workload, static]
     if peer != "rookery":
         if shutil.which(peer) is None:
             raise Missing(f"{peer} is not installed")
-        return [folder / "balancer", peer, port, workload, static]
+        balance = "roundrobin" if shape == "robin" else "leastconn"
+        return [folder / "balancer", peer, port, workload, static, WORKERS[shape], balance]
     told = {"PORT": port, "WORKLOAD": workload, "STATIC": static, "PEERS": folder}
     variables = [f"R_LIBS={ROOKERY_LIB}", *(f"BENCH_{name}={value}" for name, value in told.items())]
     program = ROOKERY_LIB / "rookery" / "exec" / "rookery"
-    return ["env", *variables, program, "serve", folder / "workers.R", "--workers", "2", "--port", port, "--no-log"]
+    app = folder / ("plumber" if workload == "plumber" else "workers.R")
+    options = ["--spares", 1] if shape == "spares" else []
+    return ["env", *variables, program, "serve", app, "--workers", WORKERS[shape], "--port", port, "--no-log", *options]
 
 
 @functools.cache
@@ -184,11 +194,14 @@ class Server:
     def _processes(self) -> list[str]:
         """Its process, and what stands behind a proxy."""
         own = str(self.process.pid)
-        return [own, *Path(f"/proc/{own}/task/{own}/children").read_text(encoding="utf-8").split()]
+        # Of all its threads: whichever has started one is the parent.
+        children = [path.read_text(encoding="utf-8").split() for path in Path(f"/proc/{own}/task").glob("*/children")]
+        return [own, *itertools.chain.from_iterable(children)]
 
-    def memory_bytes(self, name: str) -> int:
-        """`VmHWM` (the most it ever held) or `VmRSS` (what it holds now)."""
-        found = [proc_field(f"/proc/{pid}/status", name) for pid in self._processes()]
+    def memory_bytes(self, name: str, is_alone: bool = False) -> int:
+        """`VmHWM` (the most it ever held) or `VmRSS` (what it holds now); alone: without what stands behind it."""
+        processes = [str(self.process.pid)] if is_alone else self._processes()
+        found = [proc_field(f"/proc/{pid}/status", name) for pid in processes]
         if not all(found):
             raise RuntimeError(f"{self.peer} has no {name}: the process ended")
         return sum(int(each.split()[0]) for each in found) * 1024

@@ -1,4 +1,7 @@
 // Pages of Shiny behind several Rs, of which some end: `rookery serve --workers`.
+//
+// ROOKERY_RELOADS (3) is how often the Rs behind a page are replaced, and ROOKERY_REQUESTS (10,000) how many requests are made meanwhile at
+// least. `make soak` has 20 and 1,000,000.
 
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
@@ -9,10 +12,12 @@ import { after, before, test } from 'node:test';
 
 import { closeAll, launch, open, shinyIdle, text } from './support/browser.mjs';
 import { temporaryFolder } from './support/folder.mjs';
-import { Load } from './support/load.mjs';
+import { Load, ProgramLoad, isHere } from './support/load.mjs';
 import { Server, library, patience } from './support/server.mjs';
 
 const timeout = 6 * patience;
+const reloads = Number(process.env.ROOKERY_RELOADS ?? 3);
+const requests = Number(process.env.ROOKERY_REQUESTS ?? 10_000);
 const skip = library ? false : "with Debian's httpuv there is no rookery";
 let browser;
 const folder = temporaryFolder();
@@ -30,7 +35,7 @@ after(async () => {
 async function serve(workers, ...options) {
   const app = 'tests/browser/apps/workers';
   const server = Server.command(['serve', app, '--port', '0', '--no-log', '--workers', String(workers), ...options]);
-  server.url = (await server.line(/^Serving on (http:\S+)/))[1];
+  server.url = (await server.line(/^Serving on (https?:\S+)/))[1];
   await server.line(/Serving as worker/, workers);
   return server;
 }
@@ -123,20 +128,39 @@ test('who does not allow it, and whom nobody allows it, stays', { timeout, skip 
   }
 });
 
-test('a reload with an open page: it moves on when its R has drained, with its inputs', { timeout, skip }, async () => {
-  const server = await serve(3, '--drain', '2s');
+test(`${reloads} reloads under load with an open page: no request fails, and it moves on when its R has drained, with its inputs`, {
+  timeout: timeout + reloads * patience + requests, skip,
+}, async () => {
+  // Where the certificate to develop with is kept.
+  process.env.R_USER_DATA_DIR = folder;
+  // Shiny registers a page's files in the R that makes it: all have to have made it, for any of them may be asked.
+  const server = await serve(3, '--drain', '2s', '--tls', 'dev', '--warmup', '/');
   const page = await used(server.url, 'kept');
   let pid = await pidOf(page);
-  const load = new Load(server.url);
-  for (let generation = 1; generation <= 3; generation += 1) {
-    server.tell('SIGHUP');
-    await server.line(new RegExp(`reloaded: all workers are of generation ${generation}`));
-    pid = await movedOn(page, pid, 'kept 42');
+  // Pages come from R, and files from its I/O thread: over HTTP/1.1, kept alive, and over HTTP/2.
+  const file = await page.evaluate(() => document.querySelector('link[rel=stylesheet]').href);
+  const pages = new Load(server.url);
+  const loads = [pages];
+  const isLong = requests > 100_000;
+  if (isHere('wrk')) loads.push(new ProgramLoad('wrk', file, isLong ? 20 : 2));
+  if (isHere('h2load')) loads.push(new ProgramLoad('h2load', `${server.url}/`, isLong ? 4 : 1));
+  const total = () => loads.reduce((sum, load) => sum + load.answered, 0);
+  const failures = () => loads.flatMap((load) => load.failures);
+  try {
+    for (let generation = 1; generation <= reloads; generation += 1) {
+      server.tell('SIGHUP');
+      await server.line(new RegExp(`reloaded: all workers are of generation ${generation}$`));
+      pid = await movedOn(page, pid, 'kept 42');
+    }
+    await exchangeFiles(page);
+    // Without wrk a million would take hours.
+    while (loads.length > 1 && total() < requests && failures().length === 0) await new Promise((done) => { setTimeout(done, 100); });
+  } finally {
+    await Promise.all(loads.map((load) => load.end()));
   }
-  await exchangeFiles(page);
-  const { answered, failures } = await load.end();
-  assert.deepEqual(failures, []);
-  assert.ok(answered > 100, `${answered} requests`);
+  assert.deepEqual(failures(), []);
+  console.log(`${reloads} reloads, ${loads.map((load) => load.answered).join(' + ')} requests, none of which failed`);
+  assert.ok(total() > 100, `${total()} requests`);
   await page.context().close();
   assert.equal((await server.stop()).code, 0);
 });
