@@ -11,6 +11,9 @@
 #' a promise, the next piece comes when that is fulfilled. When it returns a response (a list with `status`), that is the answer, such as a
 #' 413 for a body that is too long; the rest of the body is not read, and the connection ends. Whatever else it returns is ignored.
 #'
+#' With several workers (`rookery serve --workers`) bodies are taken by the server in front. `onHeaders` sees the head of a large one before that, so that
+#' it can refuse it, and again when the body is there: what the first time returned has its `on_close` called with `"client"` at once.
+#'
 #' An error in one of the functions is answered with status 500, and told on stderr.
 #'
 #' @param on_data A function of a raw vector, called for each piece.

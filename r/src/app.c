@@ -273,7 +273,7 @@ static SEXP run_visit(void* data) {
         if (is_second) {
             input_bind(req, event);
         }
-        if (is_second || !ask_on_headers(visit, app, req)) {
+        if (is_second || event->is_seen || !ask_on_headers(visit, app, req)) {
             ask_call(visit, app, req);
         }
         break;

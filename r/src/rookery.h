@@ -63,6 +63,7 @@ struct rk_event {
     int32_t is_https;
     int32_t has_client;  // rk_client() says who it is
     int32_t is_named;    // a supervisor's log has a name for it: rk_request_id() gives that
+    int32_t is_seen;     // onHeaders has seen it, perhaps in another process
 };
 
 // How a listener is set up besides where.

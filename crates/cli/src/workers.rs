@@ -84,6 +84,8 @@ pub(crate) fn serve(
     let log = log.open(asked.format)?;
     server.set_access_log(log.as_ref().map(Log::access_log));
     let site = Site {
+        // Where the app of the workers does.
+        sees_heads: true,
         tls: tls.clone(),
         spool: Arc::new(SpoolFolder::new(settings.spool_folder, tell)),
         tells_request_id: asked.settings.request_id_header.unwrap_or(true),

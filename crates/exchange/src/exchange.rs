@@ -51,6 +51,10 @@ pub enum Version {
 /// The head, the body in memory and the reply lie in the exchange's arena; at steady state filling, answering and
 /// [`reset`](Exchange::reset) call neither malloc nor free.
 #[derive(Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "facts of a request that have nothing to do with each other"
+)]
 pub struct Exchange {
     id: ExchangeId,
     listener: ListenerId,
@@ -71,6 +75,7 @@ pub struct Exchange {
     local: Endpoint,
     is_https: bool,
     is_believed: bool,
+    is_head_seen: bool,
     client: Option<Arc<ClientCertificate>>,
     headers: Vec<StoredHeader>,
     body: RequestBody,
@@ -102,6 +107,7 @@ impl Exchange {
             local: Endpoint::default(),
             is_https: false,
             is_believed: false,
+            is_head_seen: false,
             client: None,
             headers: Vec::with_capacity(INITIAL_HEADERS),
             body: RequestBody::default(),
@@ -177,6 +183,17 @@ impl Exchange {
         self.is_believed = is_believed;
     }
 
+    /// Notes that the app has seen its head, in this process or another, and lets its body come.
+    pub fn set_head_seen(&mut self) {
+        self.is_head_seen = true;
+    }
+
+    /// Whether the app [has seen](Self::set_head_seen) its head, before the supervisor of this process or another sent it with its body. Of
+    /// one that [`Event::Head`](crate::Event::Head) has shown here nothing is noted.
+    pub fn is_head_seen(&self) -> bool {
+        self.is_head_seen
+    }
+
     /// Notes what a supervisor calls it: by its ticket, 0 for none, and in its log.
     pub fn set_supervised(&mut self, ticket: u64, id: Option<&[u8]>) {
         self.ticket = ticket;
@@ -190,6 +207,7 @@ impl Exchange {
         self.given_id = Span::EMPTY;
         self.is_https = false;
         self.is_believed = false;
+        self.is_head_seen = false;
         self.client = None;
         self.backlog = None;
         self.method = Span::EMPTY;

@@ -42,6 +42,7 @@ pub struct Member {
     pub board: Scoreboard,
     standing: AtomicU8,
     is_sticky: AtomicBool,
+    sees_heads: AtomicBool,
     is_given_up: AtomicBool,
     /// Milliseconds within which its WebSockets are to be closed; 0: they are not.
     ends_within: AtomicU64,
@@ -70,7 +71,7 @@ impl Member {
     /// A worker that is ready.
     pub fn new(slot: u32, epoch: u64, id: WorkerId, socket: PathBuf, board: Scoreboard) -> Arc<Member> {
         let standing = AtomicU8::new(Standing::Ready as u8);
-        let [is_sticky, is_given_up] = [false, false].map(AtomicBool::new);
+        let [is_sticky, sees_heads, is_given_up] = [false; 3].map(AtomicBool::new);
         Arc::new(Member {
             slot,
             epoch,
@@ -79,6 +80,7 @@ impl Member {
             board,
             standing,
             is_sticky,
+            sees_heads,
             is_given_up,
             ends_within: AtomicU64::new(0),
             load: Load::default(),
@@ -93,6 +95,16 @@ impl Member {
     /// Whether its app does.
     pub fn is_sticky(&self) -> bool {
         self.is_sticky.load(Ordering::Relaxed)
+    }
+
+    /// Its app may refuse a request before its body has been taken.
+    pub fn set_sees_heads(&self, sees_heads: bool) {
+        self.sees_heads.store(sees_heads, Ordering::Relaxed);
+    }
+
+    /// Whether its app may.
+    pub fn sees_heads(&self) -> bool {
+        self.sees_heads.load(Ordering::Relaxed)
     }
 
     /// Whether what its R does takes too long: what it has begun will have no answer.

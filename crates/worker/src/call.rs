@@ -18,6 +18,13 @@ const MOST_ID: usize = 128;
 /// Bytes of a certificate's subject as they are written, with escapes; a longer one is cut.
 const MOST_SUBJECT: usize = 3072;
 
+/// By [`CALL_HEADER`], what a worker says of a head that came alone ([`Body::Later`]), in a reply that is no app's: its body is to be
+/// sent, and the head has been seen.
+pub const GO_ON: &str = "go-on";
+
+/// The same where the app will have to see the head once more, with its body behind it.
+pub const ASK_AGAIN: &str = "ask-again";
+
 /// What comes first: the version.
 const BEGIN: &str = "1";
 
@@ -27,10 +34,11 @@ const NONE: &str = "-";
 /// What a supervisor says of a request that it passes on.
 ///
 /// Its text is words with a space between: `1`, the ticket, `http` or `https`, the client's address, the address that it reached, the
-/// request's id, and the fingerprint and the subject of its certificate. `-` stands for what there is none of.
+/// request's id, and the fingerprint and the subject of its certificate. `-` stands for what there is none of. A ninth says where the body
+/// is, if it is not behind its head: `head` alone, `head:chunked` or `head:` and a number of bytes, or `seen`.
 ///
 /// ```
-/// use rookery_worker::{Call, Client, Ticket};
+/// use rookery_worker::{Body, Call, Client, Ticket};
 ///
 /// let call = Call {
 ///     ticket: Ticket::new(17, 3),
@@ -39,6 +47,7 @@ const NONE: &str = "-";
 ///     local: Some("198.51.100.7:443".parse().unwrap()),
 ///     id: Some("5f1c".to_owned()),
 ///     client: None,
+///     body: Body::Here,
 /// };
 /// assert_eq!(call.to_string(), "1 4403 https 192.0.2.1:40000 198.51.100.7:443 5f1c - -");
 /// assert_eq!(Call::parse(call.to_string().as_bytes()), Ok(call));
@@ -57,6 +66,31 @@ pub struct Call {
     pub id: Option<String>,
     /// Whom the client's certificate, which the supervisor has verified, names.
     pub client: Option<Client>,
+    /// Where its body is.
+    pub body: Body,
+}
+
+/// Where the body of a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Body {
+    /// Behind its head, or there is none.
+    #[default]
+    Here,
+    /// With the client: the head is shown to the app, which may refuse what would come.
+    Later(Announced),
+    /// Behind its head, which the app has seen, at this worker or another.
+    Seen,
+}
+
+/// What a head says of its body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Announced {
+    /// That it has so many bytes.
+    Bytes(u64),
+    /// That it comes in chunks.
+    Chunked,
+    /// Nothing, as HTTP/2 allows.
+    Nothing,
 }
 
 /// A client's certificate.
@@ -74,7 +108,7 @@ pub struct Client {
 pub enum CallError {
     /// More than [`MOST_CALL_BYTES`].
     TooLong,
-    /// Not eight words of visible ASCII after a version that is known.
+    /// Not the words of visible ASCII that follow a version that is known.
     Form,
     /// The ticket is none.
     Ticket,
@@ -86,18 +120,21 @@ pub enum CallError {
     Id,
     /// The certificate's fingerprint or subject.
     Client,
+    /// Where its body is.
+    Body,
 }
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             CallError::TooLong => "it is too long",
-            CallError::Form => "it is not eight words of version 1",
+            CallError::Form => "it is not the words of version 1",
             CallError::Ticket => "its ticket is none",
             CallError::Scheme => "its scheme is none",
             CallError::Address => "an address in it is none",
             CallError::Id => "its id is too long",
             CallError::Client => "its certificate is none",
+            CallError::Body => "its body is nowhere",
         })
     }
 }
@@ -119,6 +156,8 @@ pub struct CallText<'a> {
     pub id: Option<&'a str>,
     /// The fingerprint and the subject of [`Call::client`].
     pub client: Option<(&'a str, &'a str)>,
+    /// [`Call::body`].
+    pub body: Body,
 }
 
 impl fmt::Display for CallText<'_> {
@@ -132,9 +171,16 @@ impl fmt::Display for CallText<'_> {
         match self.client.filter(|(fingerprint, _)| is_fingerprint(fingerprint.as_bytes())) {
             Some((fingerprint, subject)) => {
                 write!(f, "{fingerprint} ")?;
-                escape(f, subject)
+                escape(f, subject)?;
             }
-            None => f.write_str("- -"),
+            None => f.write_str("- -")?,
+        }
+        match self.body {
+            Body::Here => Ok(()),
+            Body::Later(Announced::Nothing) => f.write_str(" head"),
+            Body::Later(Announced::Chunked) => f.write_str(" head:chunked"),
+            Body::Later(Announced::Bytes(len)) => write!(f, " head:{len}"),
+            Body::Seen => f.write_str(" seen"),
         }
     }
 }
@@ -143,8 +189,8 @@ impl fmt::Display for Call {
     /// Its text, which [`parse`](Self::parse) reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let client = self.client.as_ref().map(|client| (&*client.fingerprint, &*client.subject));
-        let Call { ticket, is_https, remote, local, ref id, .. } = *self;
-        CallText { ticket, is_https, remote, local, id: id.as_deref(), client }.fmt(f)
+        let Call { ticket, is_https, remote, local, ref id, body, .. } = *self;
+        CallText { ticket, is_https, remote, local, id: id.as_deref(), client, body }.fmt(f)
     }
 }
 
@@ -185,6 +231,7 @@ impl Call {
         let id = given()?.map(|id| if is_id(id.as_bytes()) { Ok(id.to_owned()) } else { Err(CallError::Id) });
         let id = id.transpose()?;
         let (fingerprint, subject) = (given()?, next()?);
+        let body = words.next().map_or(Some(Body::Here), body).ok_or(CallError::Body)?;
         if words.next().is_some() {
             return Err(CallError::Form);
         }
@@ -196,7 +243,7 @@ impl Call {
             None if subject == NONE => None,
             _ => return Err(CallError::Client),
         };
-        Ok(Call { ticket, is_https, remote, local, id, client })
+        Ok(Call { ticket, is_https, remote, local, id, client, body })
     }
 }
 
@@ -205,6 +252,22 @@ fn ticket(word: &str) -> Option<Ticket> {
     let is_plain =
         word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) && !word.starts_with('0');
     u64::from_str_radix(word, 16).ok().filter(|_| is_plain).and_then(Ticket::of_word)
+}
+
+/// As it is written.
+fn body(word: &str) -> Option<Body> {
+    match word {
+        "seen" => Some(Body::Seen),
+        "head" => Some(Body::Later(Announced::Nothing)),
+        "head:chunked" => Some(Body::Later(Announced::Chunked)),
+        _ => {
+            let digits = word.strip_prefix("head:")?;
+            let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit())
+                && (digits == "0" || !digits.starts_with('0'));
+            let len = digits.parse().ok().filter(|_| is_plain)?;
+            Some(Body::Later(Announced::Bytes(len)))
+        }
+    }
 }
 
 /// A zone is the supervisor's: it is dropped where the address is read.
@@ -284,6 +347,7 @@ mod tests {
                 fingerprint: "0123456789abcdef".repeat(4),
                 subject: "CN=Ada \u{e9}%*,O=-".to_owned(),
             }),
+            body: Body::Seen,
         }
     }
 
@@ -299,6 +363,13 @@ mod tests {
         round(&Call::default());
         assert_eq!(Call::default().to_string(), "1 - http - - - - -");
         round(&Call { client: None, ..full() });
+        for announced in [0, 1, 12, u64::MAX].map(Announced::Bytes) {
+            round(&Call { body: Body::Later(announced), ..full() });
+        }
+        for body in [Body::Here, Body::Later(Announced::Chunked), Body::Later(Announced::Nothing)] {
+            round(&Call { body, ..full() });
+            round(&Call { body, ..Call::default() });
+        }
         for subject in ["", "-", "*", "a b", "%", "\u{10FFFF}", "--"] {
             let client = full().client.map(|client| Client { subject: subject.to_owned(), ..client });
             round(&Call { client, ..full() });
@@ -329,8 +400,16 @@ mod tests {
             ("", CallError::Form),
             ("1", CallError::Form),
             ("2 - http - - - - -", CallError::Form),
-            ("1 - http - - - - - ", CallError::Form),
-            ("1 - http - - - - - -", CallError::Form),
+            ("1 - http - - - - - ", CallError::Body),
+            ("1 - http - - - - - -", CallError::Body),
+            ("1 - http - - - - - head seen", CallError::Form),
+            ("1 - http - - - - - Seen", CallError::Body),
+            ("1 - http - - - - - head:", CallError::Body),
+            ("1 - http - - - - - head:00", CallError::Body),
+            ("1 - http - - - - - head:+1", CallError::Body),
+            ("1 - http - - - - - head:-1", CallError::Body),
+            ("1 - http - - - - - head:1a", CallError::Body),
+            ("1 - http - - - - - head:18446744073709551616", CallError::Body),
             ("1  - http - - - - -", CallError::Form),
             ("1 - http - - - -", CallError::Form),
             ("1\t- http - - - - -", CallError::Form),

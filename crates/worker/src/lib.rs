@@ -42,7 +42,9 @@ mod ticket;
 mod variables;
 
 pub use board::{Board, IDLE_IS_RENEWED, R, Snapshot, TICKETS, now};
-pub use call::{CALL_HEADER, Call, CallError, CallText, Client, MOST_CALL_BYTES};
+pub use call::{
+    ASK_AGAIN, Announced, Body, CALL_HEADER, Call, CallError, CallText, Client, GO_ON, MOST_CALL_BYTES,
+};
 pub use control::{Control, Received, is_own};
 pub use hand_over::HandOver;
 pub use inherited::{Inherited, InheritedError};

@@ -245,3 +245,56 @@ test_that("what serve() is given goes over in words", {
     expect_match(help, sub("=", "[ \n]", rookery:::word_of(name, "")))
   }
 })
+
+# Sends the head of a POST that announces a body, and reads the head of the answer.
+announce <- function(it, path, lines) {
+  port <- as.integer(sub(".*:([0-9]+).*", "\\1", it$url))
+  socket <- socketConnection("127.0.0.1", port, blocking = TRUE, open = "r+b", timeout = 60)
+  withr::defer(close(socket))
+  writeBin(charToRaw(paste0("POST ", path, " HTTP/1.1\r\nHost: a\r\n", lines, "\r\n\r\n")), socket)
+  readLines(socket, 1)
+}
+
+test_that("what Shiny refuses for its size is refused before it has been sent", {
+  skip_if_not_installed("shiny")
+  it <- local_workers(c(
+    "library(shiny)",
+    "options(shiny.maxRequestSize = 3 * 1024^2)",
+    "shinyApp(function(req) tags$p('page'), function(input, output) {})"
+  ), "--workers", "2")
+  # Nothing of these bodies is ever sent: whoever waited for them would not answer.
+  for (lines in c("Content-Length: 5000000000", "Content-Length: 3145729\r\nExpect: 100-continue", "Transfer-Encoding: chunked")) {
+    expect_match(announce(it, "/", lines), "^HTTP/1.1 413 ", info = lines)
+  }
+  expect_match(announce(it, "/", "Content-Length: 3145728\r\nExpect: 100-continue"), "^HTTP/1.1 100 ")
+  expect_match(announce(it, "/", "Content-Length: 5\r\nExpect: 100-continue"), "^HTTP/1.1 100 ")
+})
+
+test_that("an app sees each head once, and one that receives its bodies has them whole", {
+  it <- local_workers(c(
+    "heads <- 0",
+    "closed <- character()",
+    "answer <- function(...) list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = paste(...))",
+    "list(",
+    "  onHeaders = function(req) {",
+    "    if (req$REQUEST_METHOD == 'POST') heads <<- heads + 1",
+    "    if (req$PATH_INFO != '/receive') return(NULL)",
+    "    n <- 0",
+    "    rookery::receive_body(function(bytes) n <<- n + length(bytes), function() answer(format(n, scientific = FALSE)), function(reason) closed <<- c(closed, reason))",
+    "  },",
+    "  call = function(req) {",
+    "    if (req$PATH_INFO == '/closed') return(answer(paste(closed, collapse = ' ')))",
+    "    answer(heads, length(req$rook.input$read()), req$HTTP_X_MINE)",
+    "  }",
+    ")"
+  ), "--workers", "1", "--reload")
+  post <- function(path, n) {
+    handle <- curl::new_handle(post = TRUE, postfieldsize = n, postfields = raw(n))
+    curl::handle_setheaders(handle, "X-Mine" = "yes", Expect = "")
+    rawToChar(it$get(path, handle)$content)
+  }
+  expect_equal(post("/", 3e6), "1 3000000 yes")
+  expect_equal(post("/", 10), "2 10 yes")
+  expect_equal(post("/receive", 3e6), "3000000")
+  expect_equal(it$pid("/closed"), "client done")
+})

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rookery_exchange::{Command, Event, IoWaker, PushError, Pushed, SocketId};
+use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, Pushed, SocketId};
 
 /// Makes an application on the I/O thread, inside of its runtime: each time that the thread starts. Whoever puts a command
 /// where [`Application::commands`] finds it while the thread may be awake for other reasons wakes it with the waker.
@@ -26,6 +26,12 @@ pub trait Application {
     /// # Errors
     /// A request comes back when too many wait; nothing else does.
     fn take(&self, event: Event) -> Result<Pushed, PushError>;
+
+    /// Whether it is to be shown the head of this request before its body is read, on a site that [shows
+    /// heads](crate::Site::sees_heads).
+    fn sees_head(&self, exchange: &Exchange) -> bool {
+        !exchange.is_head_seen()
+    }
 
     /// Puts what it has sent into `commands`, which is empty.
     fn commands(&self, commands: &mut VecDeque<Command>);

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use rookery_error::ErrorHookFuture;
-use rookery_exchange::{Event, Exchange};
-use rookery_worker::Call as Said;
+use rookery_exchange::{Departure, Event, Exchange};
+use rookery_worker::{ASK_AGAIN, Call as Said, GO_ON};
 
 use super::asking::{Gone, Reading, Unanswered, ask};
 use super::body::RequestBody;
@@ -49,17 +49,13 @@ pub(super) fn refuse(
 async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result<Response<ReplyBody>, Gone> {
     let (mut head, body) = request.into_parts();
     let has_body = !body.is_end_stream();
-    let said = match supervised::hear(&mut call, &mut head) {
+    let said = match hear_and_check(&mut call, &mut head, has_body) {
         Ok(said) => said,
         Err(rejection) => {
             call.leaves_rest(has_body);
             return Ok(reply::reject(call, head.headers, rejection));
         }
     };
-    if let Err(rejection) = head::check(&mut head, has_body) {
-        call.leaves_rest(has_body);
-        return Ok(reply::reject(call, head.headers, rejection));
-    }
     let form = ReplyForm::of(&head);
     if let Some(redirect) = call.connection.site.redirect.clone() {
         return Ok(redirect::answer(call, &redirect, head, has_body, form));
@@ -83,8 +79,9 @@ async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result
         };
         call.reads_request();
     }
-    if body.size_hint().lower() > call.http().peers.limits.body_bytes {
-        call.leaves_rest(true);
+    let announced = supervised::announced(said.as_deref(), &mut head.headers);
+    if announced.unwrap_or_else(|| body.size_hint().lower()) > call.http().peers.limits.body_bytes {
+        call.leaves_rest(has_body);
         return Ok(reply::reject(call, head.headers, Rejection::BodyTooLarge));
     }
     let mut exchange = begin_exchange(&call, &head, said, is_upgrade);
@@ -102,8 +99,12 @@ async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result
         }
     }
 
+    if announced.is_some() {
+        // Boxed, so that every connection is not as large as the few that need it.
+        return Box::pin(show_head(call, exchange, headers, form)).await;
+    }
     if has_body {
-        if call.connection.site.sees_heads {
+        if call.connection.site.sees_heads && call.http().dispatch.application.sees_head(&exchange) {
             match ask(&mut call, exchange, Event::Head).await {
                 Ok(Answer::Proceed(asked)) => exchange = asked,
                 Ok(Answer::Reply(answered)) => {
@@ -151,6 +152,46 @@ async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result
         Ok(Answer::Proceed(_) | Answer::Receive(_)) | Err(Unanswered::Gone | Unanswered::Receives(_)) => {
             Err(Gone)
         }
+        Err(Unanswered::Overdue) => Ok(overdue(call, headers, false)),
+        Err(Unanswered::Refused(unasked)) => Ok(busy(call, unasked, headers, false)),
+    }
+}
+
+/// What a supervisor says of a request, if it comes from one.
+///
+/// # Errors
+/// When that, or the head, is wrong.
+fn hear_and_check(call: &mut Call, head: &mut Parts, has_body: bool) -> Result<Option<Box<Said>>, Rejection> {
+    let said = supervised::hear(call, head, has_body)?;
+    head::check(head, has_body)?;
+    Ok(said)
+}
+
+/// Shows the application a head whose body is to come later, and tells the supervisor whether it is.
+async fn show_head(
+    mut call: Call,
+    exchange: Box<Exchange>,
+    headers: HeaderMap,
+    form: ReplyForm,
+) -> Result<Response<ReplyBody>, Gone> {
+    if !call.connection.site.sees_heads {
+        call.http().dispatch.finish(exchange);
+        return Ok(supervised::say(call, headers, GO_ON, form));
+    }
+    match ask(&mut call, exchange, Event::Head).await {
+        Ok(Answer::Proceed(asked)) => {
+            call.http().dispatch.finish(asked);
+            Ok(supervised::say(call, headers, GO_ON, form))
+        }
+        Ok(Answer::Reply(answered)) => Ok(respond(call, answered, headers, form).await),
+        Err(Unanswered::Receives(asking)) => {
+            // Nothing of it comes here: what was to receive it ends as if the client had gone, and is made anew with the body.
+            let (id, listener) = (call.id, call.connection.listener);
+            call.http().dispatch.tell(Event::BodyEnd { call: id, listener, reason: Departure::Client });
+            drop(asking);
+            Ok(supervised::say(call, headers, ASK_AGAIN, form))
+        }
+        Err(Unanswered::Gone) | Ok(Answer::Receive(_)) => Err(Gone),
         Err(Unanswered::Overdue) => Ok(overdue(call, headers, false)),
         Err(Unanswered::Refused(unasked)) => Ok(busy(call, unasked, headers, false)),
     }

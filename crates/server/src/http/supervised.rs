@@ -1,13 +1,17 @@
-//! What a supervisor says of a request that it passes on: in a header that its connections alone may have.
+//! What a supervisor says of a request that it passes on: in a header that its connections alone may have. Of a large body it passes on the
+//! head before it takes the rest, so that what the application refuses has not been written to a disk first.
 
 use std::sync::Arc;
 
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use rookery_exchange::{ClientCertificate, Exchange};
-use rookery_worker::{CALL_HEADER, Call as Said, Ticket};
+use rookery_worker::{Announced, Body, CALL_HEADER, Call as Said, Ticket};
 
 use super::call::Call;
+use super::reply::{self, Framing, ReplyForm};
+use super::reply_body::{Content, ReplyBody};
 use crate::net::listen::Ends;
 use crate::rejection::Rejection;
 
@@ -17,11 +21,18 @@ const NAME: HeaderName = HeaderName::from_static(CALL_HEADER);
 ///
 /// # Errors
 /// What no supervisor says.
-pub(super) fn hear(call: &mut Call, head: &mut Parts) -> Result<Option<Box<Said>>, Rejection> {
+pub(super) fn hear(
+    call: &mut Call,
+    head: &mut Parts,
+    has_body: bool,
+) -> Result<Option<Box<Said>>, Rejection> {
     let is_supervised = call.connection.site.is_supervised();
     let said = if is_supervised { take(&mut head.headers) } else { Ok(None) };
     call.log(head, said.as_ref().ok().and_then(Option::as_deref));
-    said
+    said.and_then(|said| {
+        let is_both = has_body && said.as_deref().is_some_and(|said| matches!(said.body, Body::Later(_)));
+        if is_both { Err(Rejection::Unreadable) } else { Ok(said) }
+    })
 }
 
 /// Takes it out of the headers; `None` when nothing was said, as by a person who looks at a worker's socket. Boxed, so that calls without it
@@ -37,13 +48,49 @@ fn take(headers: &mut HeaderMap) -> Result<Option<Box<Said>>, Rejection> {
     Ok(Some(Box::new(said)))
 }
 
+/// Bytes of a body that is to come later, as far as the client has said, if it is. The application sees it in the headers, as if there
+/// were nobody between.
+pub(super) fn announced(said: Option<&Said>, headers: &mut HeaderMap) -> Option<u64> {
+    let Some(Body::Later(announced)) = said.map(|said| said.body) else { return None };
+    headers.remove(CONTENT_LENGTH);
+    match announced {
+        Announced::Bytes(len) => {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+            return Some(len);
+        }
+        Announced::Chunked => {
+            headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        Announced::Nothing => {}
+    }
+    Some(0)
+}
+
+/// Says to the supervisor what became of a head whose body is to come later: [`GO_ON`](rookery_worker::GO_ON), or
+/// [`ASK_AGAIN`](rookery_worker::ASK_AGAIN).
+pub(super) fn say(
+    mut call: Call,
+    mut headers: HeaderMap,
+    verdict: &'static str,
+    form: ReplyForm,
+) -> Response<ReplyBody> {
+    call.replies();
+    headers.clear();
+    headers.insert(NAME, HeaderValue::from_static(verdict));
+    let framing = Framing { closes: call.connection.closes_after_reply(), told_length: None };
+    reply::finish(call, StatusCode::NO_CONTENT, headers, Content::Nothing, &framing, form)
+}
+
 /// The two ends of the client's connection.
 pub(super) fn ends(said: &Said) -> Ends {
     Ends { remote: said.remote, local: said.local }
 }
 
-/// Tells the application how the client came, and who it is.
+/// Tells the application how the client came, who it is, and whether the head is new to it.
 pub(super) fn show(exchange: &mut Exchange, said: Said) {
+    if said.body == Body::Seen {
+        exchange.set_head_seen();
+    }
     exchange.set_supervised(said.ticket.map_or(0, Ticket::word), said.id.as_deref().map(str::as_bytes));
     let client = said.client.map(|client| {
         Arc::new(ClientCertificate { subject: client.subject, fingerprint: client.fingerprint })

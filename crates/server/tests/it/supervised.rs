@@ -12,7 +12,8 @@ use rookery_exchange::{Command, Event, Exchange, QueueLimits};
 use rookery_server::access_log::AccessLog;
 use rookery_server::{Config, Limits, Listener, Proxies, Server, Site, Supervision, SupervisorRequest};
 use rookery_worker::{
-    CALL_HEADER, Call, Client as Certificate, Control, Inherited, Message, Received, Scoreboard, Ticket,
+    ASK_AGAIN, Announced, Body, CALL_HEADER, Call, Client as Certificate, Control, GO_ON, Inherited, Message,
+    Received, Scoreboard, Ticket,
 };
 
 use crate::application::{Application, NoWaker};
@@ -135,6 +136,7 @@ fn call() -> Call {
         local: Some("[2001:db8::1]:443".parse().unwrap()),
         id: Some("abc-1".to_owned()),
         client: Some(Certificate { fingerprint: "a".repeat(64), subject: "CN=Ada \u{e9}".to_owned() }),
+        body: Body::Here,
     }
 }
 
@@ -364,4 +366,123 @@ fn the_scoreboard_counts_what_is_handed_over_and_the_open_websockets() {
     assert_eq!(get(&mut worker.connect(), "").0, 503);
     assert_eq!(worker.board.read().handed, 4);
     worker.server.link().send(Command::Respond(exchange));
+}
+
+/// What the application sees of requests with bodies, one line for each event. It refuses what is above 100 bytes or comes in chunks, and
+/// has what is sent to `/pieces` come in pieces.
+fn with_heads(seen: Arc<Mutex<Vec<String>>>) -> impl FnMut(&rookery_exchange::Link, Event) + Send + 'static {
+    let mut held = Vec::new();
+    move |link, event| {
+        let line = match &event {
+            Event::Head(exchange) | Event::Request(exchange) => {
+                let header = |name: &[u8]| {
+                    exchange.header(name).map_or("-".into(), |it| String::from_utf8_lossy(it).into_owned())
+                };
+                let kind = if matches!(event, Event::Head(_)) { "head" } else { "request" };
+                format!(
+                    "{kind} {} {} {}",
+                    header(b"content-length"),
+                    header(b"transfer-encoding"),
+                    exchange.body().len()
+                )
+            }
+            Event::BodyEnd { reason, .. } => format!("end {reason:?}"),
+            _ => return,
+        };
+        seen.lock().unwrap().push(line);
+        match event {
+            Event::Head(exchange) if exchange.path() == b"/pieces" => {
+                let (call, listener, slot) = (exchange.id(), exchange.listener(), exchange.slot());
+                held.push(exchange);
+                link.send(Command::Receive { call, listener, slot });
+            }
+            Event::Head(mut exchange) => {
+                let len = exchange.header(b"content-length").map(|it| String::from_utf8_lossy(it).parse());
+                let is_large = len.is_some_and(|len| len.is_ok_and(|len: u64| len > 100));
+                if is_large || exchange.header(b"transfer-encoding").is_some() {
+                    exchange.begin_reply(413);
+                    exchange.set_reply_body(b"too large");
+                    link.send(Command::Respond(exchange));
+                } else {
+                    link.send(Command::Proceed(exchange));
+                }
+            }
+            Event::Request(mut exchange) => {
+                exchange.begin_reply(200);
+                link.send(Command::Respond(exchange));
+            }
+            _ => held.drain(..).for_each(|exchange| link.send(Command::Respond(exchange))),
+        }
+    }
+}
+
+/// A worker whose application sees heads, with what it has seen.
+fn worker_with_heads() -> (Worker, Arc<Mutex<Vec<String>>>) {
+    let seen = Arc::default();
+    let limits = Limits { body_bytes: 10 << 30, ..Limits::default() };
+    let mut worker = Worker::new(Config { limits, ..Config::default() }, with_heads(Arc::clone(&seen)));
+    worker.listener.take().unwrap().stop();
+    worker.listen(Site { sees_heads: true, ..Site::default() });
+    (worker, seen)
+}
+
+/// A reply, and what the worker says to its supervisor in it.
+fn post(client: &mut Client, path: &str, body: Body, lines: &str) -> (u16, Option<String>) {
+    let said = Call { body, ..call() };
+    client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\n{CALL_HEADER}: {said}\r\n{lines}"));
+    let reply = client.reply().expect("a reply");
+    (reply.status, reply.header(CALL_HEADER).map(str::to_owned))
+}
+
+#[test]
+fn a_head_is_shown_alone_and_once() {
+    let (worker, seen) = worker_with_heads();
+    let mut client = worker.connect();
+    let seen = || std::mem::take(&mut *seen.lock().unwrap());
+    let later = |announced| Body::Later(announced);
+    for (announced, status, said, line) in [
+        (Announced::Bytes(7), 204, Some(GO_ON), "head 7 - 0"),
+        (Announced::Nothing, 204, Some(GO_ON), "head - - 0"),
+        (Announced::Bytes(101), 413, None, "head 101 - 0"),
+        (Announced::Bytes(5 << 30), 413, None, "head 5368709120 - 0"),
+        (Announced::Chunked, 413, None, "head - chunked 0"),
+    ] {
+        let answer = post(&mut client, "/", later(announced), "\r\n");
+        assert_eq!(answer, (status, said.map(str::to_owned)), "{announced:?}");
+        assert_eq!(seen(), [line]);
+    }
+    // With its body it is not shown again, unless nobody has said that it was.
+    let with = "Content-Length: 7\r\n\r\n1234567";
+    assert_eq!(post(&mut client, "/", Body::Seen, with), (200, None));
+    assert_eq!(seen(), ["request 7 - 7"]);
+    assert_eq!(post(&mut client, "/", Body::Here, with), (200, None));
+    assert_eq!(seen(), ["head 7 - 0", "request 7 - 7"]);
+    // What is above the server's own limit is none of the application's.
+    let most = later(Announced::Bytes(11 << 30));
+    assert_eq!(post(&mut worker.connect(), "/", most, "\r\n"), (413, None));
+    assert_eq!(seen(), [""; 0]);
+}
+
+#[test]
+fn a_head_whose_body_is_to_come_in_pieces_is_shown_again_with_it() {
+    let (worker, seen) = worker_with_heads();
+    let mut client = worker.connect();
+    let alone = Body::Later(Announced::Bytes(7));
+    assert_eq!(post(&mut client, "/pieces", alone, "\r\n"), (204, Some(ASK_AGAIN.to_owned())));
+    until("its end is not told", || seen.lock().unwrap().len() == 2);
+    assert_eq!(*seen.lock().unwrap(), ["head 7 - 0", "end Client"]);
+    // The connection is in step, and the exchange has come back.
+    assert_eq!(post(&mut client, "/", alone, "\r\n"), (204, Some(GO_ON.to_owned())));
+}
+
+#[test]
+fn a_head_alone_has_no_body_and_one_that_nobody_wants_to_see_goes_on() {
+    let (worker, seen) = worker_with_heads();
+    let alone = Body::Later(Announced::Bytes(7));
+    let with = "Content-Length: 7\r\n\r\n1234567";
+    assert_eq!(post(&mut worker.connect(), "/", alone, with), (400, None));
+    assert!(seen.lock().unwrap().is_empty());
+    let worker = Worker::new(Config::default(), with_heads(Arc::clone(&seen)));
+    assert_eq!(post(&mut worker.connect(), "/", alone, "\r\n"), (204, Some(GO_ON.to_owned())));
+    assert!(seen.lock().unwrap().is_empty());
 }

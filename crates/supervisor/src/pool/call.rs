@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use rookery_exchange::Exchange;
-use rookery_worker::{Held, Ticket};
+use rookery_exchange::{Command, Exchange};
+use rookery_worker::{Body, Held, Ticket};
 
 use super::answer::Refusal;
 use super::connection::{self, Connection, Failure};
 use super::framing::head::{Asked, Head};
+use super::head;
 use super::queue::Waiting;
 use super::relay;
 use super::reply::{self, Passed};
@@ -65,7 +66,13 @@ impl Call<'_> {
                 Err(failure) => failure,
             }
         } else {
-            match self.send(&mut waiting.exchange).await {
+            let body_is = head::body_is(&waiting);
+            match self.send(&mut waiting.exchange, body_is).await {
+                Ok((connection, _)) if waiting.is_head && head::lets_body_come(&waiting.exchange) => {
+                    self.has_answered();
+                    self.keep(connection);
+                    return self.state.command(Command::Proceed(head::goes_on(waiting)));
+                }
                 Ok((connection, head)) => {
                     self.has_answered();
                     self.set_cookie(&mut waiting);
@@ -97,9 +104,13 @@ impl Call<'_> {
         self.state.refuse(waiting, refusal);
     }
 
-    async fn send(&self, exchange: &mut Exchange) -> Result<(Connection, Head), Option<Failure>> {
+    async fn send(
+        &self,
+        exchange: &mut Exchange,
+        body_is: Body,
+    ) -> Result<(Connection, Head), Option<Failure>> {
         let mut request = self.state.buffer();
-        request::write(&mut request, exchange, self.ticket).map_err(|_| None)?;
+        request::write(&mut request, exchange, self.ticket, body_is).map_err(|_| None)?;
         let file = Spooled::of(exchange).map_err(|_| None)?;
         let asked = if exchange.method() == b"HEAD" { Asked::Head } else { Asked::Other };
         let mut connection = connection::connection(self.worker).await?;
@@ -151,9 +162,14 @@ impl Call<'_> {
 
     async fn pass_on(&self, exchange: Box<Exchange>, mut connection: Connection, head: Head) {
         if reply::pass_on(self.state, exchange, &mut connection, head).await == Passed::Whole {
-            if let Some(connection) = connection.settled(self.state) {
-                self.worker.keep(connection);
-            }
+            self.keep(connection);
+        }
+    }
+
+    /// Keeps a connection whose reply has been read, for another request.
+    fn keep(&self, connection: Connection) {
+        if let Some(connection) = connection.settled(self.state) {
+            self.worker.keep(connection);
         }
     }
 

@@ -14,6 +14,7 @@ mod answer;
 mod call;
 mod connection;
 mod framing;
+mod head;
 mod queue;
 mod relay;
 mod reply;
@@ -28,12 +29,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_exchange::{Command, Compression, Event, IoWaker, PushError, Pushed, SocketId};
+use rookery_exchange::{Command, Compression, Event, Exchange, IoWaker, PushError, Pushed, SocketId};
 use rookery_server::{Application, MakeApplication};
 
 use crate::roster::Roster;
 #[doc(hidden)]
 pub use framing::{ReadReply, read_reply_for_fuzzer};
+use queue::Waiting;
 use state::State;
 pub use sticky::{CookieKeys, Sticky, WrongKeys};
 
@@ -115,8 +117,12 @@ impl Application for Pool {
         let state = &self.0;
         state.count_event();
         match event {
-            Event::Request(exchange) => state.enqueue(exchange).map_err(PushError::Full)?,
-            Event::Head(exchange) => state.command(Command::Proceed(exchange)),
+            Event::Request(exchange) => {
+                state.enqueue(Waiting::new(exchange, false)).map_err(PushError::Full)?;
+            }
+            Event::Head(exchange) => {
+                state.enqueue(Waiting::new(exchange, true)).map_err(PushError::Full)?;
+            }
             Event::Message { socket, kind, payload, .. } => {
                 if let Some(relay) = state.relay(socket) {
                     relay.forward(kind, payload.as_bytes());
@@ -143,6 +149,10 @@ impl Application for Pool {
             Event::Body { .. } | Event::BodyEnd { .. } | Event::Want { .. } => {}
         }
         Ok(Pushed::Quiet)
+    }
+
+    fn sees_head(&self, exchange: &Exchange) -> bool {
+        self.0.sees_head(exchange)
     }
 
     fn commands(&self, commands: &mut VecDeque<Command>) {

@@ -16,6 +16,14 @@ pub(super) struct Waiting {
     pub(super) returns: u32,
     /// Whether its client is told which worker it came to.
     pub(super) tells: bool,
+    /// Whether this is its head alone: its body is taken once the app has seen that.
+    pub(super) is_head: bool,
+}
+
+impl Waiting {
+    pub(super) fn new(exchange: Box<Exchange>, is_head: bool) -> Waiting {
+        Waiting { exchange, since: Instant::now(), returns: 0, tells: false, is_head }
+    }
 }
 
 /// See the module.
@@ -26,11 +34,11 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Puts a request behind the others, of which there may be `most`; it comes back when there are.
-    pub(super) fn push(&mut self, exchange: Box<Exchange>, most: usize) -> Result<(), Box<Exchange>> {
+    pub(super) fn push(&mut self, waiting: Waiting, most: usize) -> Result<(), Box<Exchange>> {
         if self.is_full(most) {
-            return Err(exchange);
+            return Err(waiting.exchange);
         }
-        self.waiting.push_back(Waiting { exchange, since: Instant::now(), returns: 0, tells: false });
+        self.waiting.push_back(waiting);
         Ok(())
     }
 
@@ -82,23 +90,23 @@ mod tests {
 
     use super::*;
 
-    fn exchange(id: u64) -> Box<Exchange> {
+    fn waiting(id: u64) -> Waiting {
         let mut exchange = Exchange::new();
         exchange.begin(id, 1, 0);
-        exchange
+        Waiting::new(exchange, false)
     }
 
     #[test]
     fn it_is_bounded_and_who_has_gone_has_no_place_in_it() {
         let mut queue = Queue::default();
-        let first = exchange(1);
-        let flag = first.departed_flag();
+        let first = waiting(1);
+        let flag = first.exchange.departed_flag();
         queue.push(first, 2).unwrap();
-        queue.push(exchange(2), 2).unwrap();
-        assert_eq!(queue.push(exchange(3), 2).unwrap_err().id(), 3);
+        queue.push(waiting(2), 2).unwrap();
+        assert_eq!(queue.push(waiting(3), 2).unwrap_err().id(), 3);
         flag.store(true, Ordering::Release);
         let departed = queue.take_departed();
-        queue.push(exchange(3), 2).unwrap();
+        queue.push(waiting(3), 2).unwrap();
         assert_eq!(departed.iter().map(|gone| gone.exchange.id()).collect::<Vec<_>>(), [1]);
         let second = queue.pop().unwrap();
         assert_eq!((second.exchange.id(), second.returns), (2, 0));

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use rookery_exchange::Exchange;
-use rookery_worker::{CALL_HEADER, CallText, Ticket};
+use rookery_worker::{Body, CALL_HEADER, CallText, Ticket};
 
 use super::sticky::{is_ours_alone, without_ours};
 
@@ -30,13 +30,19 @@ const HANDSHAKE: [&str; 3] = ["sec-websocket-extensions", "sec-websocket-key", "
 #[derive(Debug)]
 pub(super) struct Unsendable;
 
-/// Writes the request of an exchange, with this ticket: its head, and its body if that is in memory. `out` is empty.
-pub(super) fn write(out: &mut Vec<u8>, exchange: &Exchange, ticket: Ticket) -> Result<(), Unsendable> {
+/// Writes the request of an exchange, with this ticket: its head, and its body if that is here and in memory. `out` is empty.
+pub(super) fn write(
+    out: &mut Vec<u8>,
+    exchange: &Exchange,
+    ticket: Ticket,
+    body_is: Body,
+) -> Result<(), Unsendable> {
     write_line(out, exchange, exchange.query())?;
-    write_headers(out, exchange, ticket, &[])?;
+    write_headers(out, exchange, ticket, body_is, &[])?;
     let body = exchange.body();
     // A POST of nothing says so.
-    if !body.is_empty() || exchange.header(b"content-length").is_some() {
+    let says_none = || exchange.header(b"content-length").is_some() && !matches!(body_is, Body::Later(_));
+    if !body.is_empty() || says_none() {
         let _ = write!(out, "content-length: {}\r\n", body.len());
     }
     out.extend_from_slice(b"\r\n");
@@ -54,7 +60,7 @@ pub(super) fn write_handshake(
 ) -> Result<(), Unsendable> {
     let is_ours = is_shiny && is_ours_alone(exchange.query());
     write_line(out, exchange, if is_ours { b"" } else { exchange.query() })?;
-    write_headers(out, exchange, ticket, &HANDSHAKE)?;
+    write_headers(out, exchange, ticket, Body::Here, &HANDSHAKE)?;
     for part in [
         &b"connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: "[..],
         key,
@@ -83,6 +89,7 @@ fn write_headers(
     out: &mut Vec<u8>,
     exchange: &Exchange,
     ticket: Ticket,
+    body_is: Body,
     without: &[&str],
 ) -> Result<(), Unsendable> {
     let named = exchange.header(b"connection").unwrap_or_default();
@@ -124,6 +131,7 @@ fn write_headers(
         local: exchange.local(),
         id: std::str::from_utf8(id.as_bytes()).ok(),
         client: exchange.client().map(|client| (&*client.fingerprint, &*client.subject)),
+        body: body_is,
     };
     // Into memory, which does not fail.
     let _ = write!(out, "{CALL_HEADER}: {call}\r\n");
@@ -133,7 +141,7 @@ fn write_headers(
 #[cfg(test)]
 mod tests {
     use rookery_exchange::Version;
-    use rookery_worker::Call;
+    use rookery_worker::{Announced, Call};
 
     use super::*;
 
@@ -171,7 +179,7 @@ mod tests {
 
     fn written(exchange: &Exchange, ticket: Ticket) -> (String, Vec<(String, String)>, String) {
         let mut out = Vec::new();
-        write(&mut out, exchange, ticket).unwrap();
+        write(&mut out, exchange, ticket, Body::Here).unwrap();
         parts(&out)
     }
 
@@ -231,6 +239,17 @@ mod tests {
     }
 
     #[test]
+    fn a_head_alone_says_what_is_to_come_to_the_worker_and_not_to_its_server() {
+        let exchange = exchange("/", &[("host", "a"), ("content-length", "7000000")]);
+        let mut out = Vec::new();
+        write(&mut out, &exchange, ticket(1), Body::Later(Announced::Bytes(7_000_000))).unwrap();
+        let (_, headers, body) = parts(&out);
+        assert_eq!((value(&headers, "content-length"), &*body), (None, ""));
+        let call = Call::parse(value(&headers, CALL_HEADER).unwrap().as_bytes()).unwrap();
+        assert_eq!(call.body, Body::Later(Announced::Bytes(7_000_000)));
+    }
+
+    #[test]
     fn what_would_be_another_request_is_not_sent() {
         for (target, name, text) in [
             ("/a b", "x", "y"),
@@ -243,7 +262,10 @@ mod tests {
             ("/", "x\n", "y"),
         ] {
             let exchange = exchange(target, &[(name, text)]);
-            assert!(write(&mut Vec::new(), &exchange, ticket(1)).is_err(), "{target:?} {name:?} {text:?}");
+            assert!(
+                write(&mut Vec::new(), &exchange, ticket(1), Body::Here).is_err(),
+                "{target:?} {name:?} {text:?}"
+            );
         }
     }
 

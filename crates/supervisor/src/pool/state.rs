@@ -11,6 +11,7 @@ use rookery_exchange::{Command, Exchange, IoWaker, Payload, SocketId, StreamId};
 use super::PoolLimits;
 use super::answer::Refusal;
 use super::call;
+use super::head;
 use super::queue::{Queue, Waiting};
 use super::relay::Relay;
 use super::reply::Outlet;
@@ -98,8 +99,13 @@ impl State {
 
     // ---- requests ----
 
-    /// Takes a request; it comes back when too many wait.
-    pub(super) fn enqueue(self: &Rc<Self>, exchange: Box<Exchange>) -> Result<(), Box<Exchange>> {
+    /// Whether the app is shown the head of a request before its body is taken.
+    pub(super) fn sees_head(&self, exchange: &Exchange) -> bool {
+        self.workers.borrow().iter().any(|worker| worker.member.sees_heads()) && head::is_shown(exchange)
+    }
+
+    /// Takes a request, or its head; it comes back when too many wait.
+    pub(super) fn enqueue(self: &Rc<Self>, waiting: Waiting) -> Result<(), Box<Exchange>> {
         let most = self.limits.queue;
         if self.queue.borrow().is_full(most) {
             let departed = self.queue.borrow_mut().take_departed();
@@ -107,7 +113,7 @@ impl State {
                 self.respond(gone.exchange);
             }
         }
-        let pushed = self.queue.borrow_mut().push(exchange, most);
+        let pushed = self.queue.borrow_mut().push(waiting, most);
         if pushed.is_err() {
             self.counts().refused_full.add(1);
         }

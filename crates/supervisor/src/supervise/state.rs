@@ -224,8 +224,9 @@ impl<'a> Supervisor<'a> {
     fn hear(&mut self, epoch: u64, message: Message) {
         let Some(worker) = self.workers.get_mut(&epoch) else { return };
         match message {
-            Message::Ready { is_sticky, .. } if matches!(worker.phase, Phase::Starting { .. }) => {
+            Message::Ready { is_sticky, sees_heads } if matches!(worker.phase, Phase::Starting { .. }) => {
                 worker.member.set_sticky(is_sticky);
+                worker.member.set_sees_heads(sees_heads);
                 if self.plan.warmup.is_empty() {
                     worker.phase = Phase::Ready;
                     self.is_ready(epoch);

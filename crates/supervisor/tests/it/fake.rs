@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rookery_exchange::{AppWaker, Command, Event, Exchange, Given, Link, Payload, StreamRules};
-use rookery_server::{Config, Listener, Server, Site};
+use rookery_server::{Callers, Config, Listener, Server, Site};
 use rookery_supervisor::{Member, WorkerId};
 use rookery_worker::{CALL_HEADER, Call, R, Scoreboard, Ticket, now};
 
@@ -24,6 +24,8 @@ pub(crate) struct Gate {
     changed: Condvar,
     /// Requests that were begun.
     pub(crate) begun: AtomicUsize,
+    /// Heads that were shown before their bodies.
+    pub(crate) heads: AtomicUsize,
 }
 
 impl Gate {
@@ -50,11 +52,23 @@ pub(crate) struct FakeWorker {
 
 impl FakeWorker {
     pub(crate) fn start(folder: &Path, slot: u32, epoch: u64) -> FakeWorker {
+        FakeWorker::with(folder, slot, epoch, Site::default())
+    }
+
+    /// One whose application sees heads: see [`head`].
+    pub(crate) fn start_seeing_heads(folder: &Path, slot: u32, epoch: u64) -> FakeWorker {
+        let site = Site { sees_heads: true, callers: Callers::Supervisor, ..Site::default() };
+        let worker = FakeWorker::with(folder, slot, epoch, site);
+        worker.member.set_sees_heads(true);
+        worker
+    }
+
+    fn with(folder: &Path, slot: u32, epoch: u64, site: Site) -> FakeWorker {
         let socket: PathBuf = folder.join(format!("{slot}.{epoch}"));
         let (board, memory) = Scoreboard::create().unwrap();
         let theirs = Scoreboard::attach(&memory).unwrap();
         let server = Server::new(Config::default(), Box::new(NoWaker));
-        let listener = server.listen_unix(&socket, Some(0o077), Site::default()).unwrap();
+        let listener = server.listen_unix(&socket, Some(0o077), site).unwrap();
         let (is_over, gate) = (Arc::new(AtomicBool::new(false)), Arc::new(Gate::default()));
         theirs.r_is(R::Idle, now());
         let thread = std::thread::spawn({
@@ -105,6 +119,16 @@ impl Drop for FakeWorker {
 
 pub(crate) fn answer(slot: u32, link: &Link, board: &Scoreboard, gate: &Gate, event: Event) {
     match event {
+        Event::Head(exchange) => {
+            board.take();
+            if let Some(ticket) = Ticket::of_word(exchange.ticket()) {
+                board.begin(ticket);
+            }
+            gate.heads.fetch_add(1, Ordering::Relaxed);
+            head(link, gate, exchange);
+            board.done();
+            link.flush();
+        }
         Event::Request(mut exchange) => {
             board.take();
             let call = exchange.header(CALL_HEADER.as_bytes()).map(|value| Call::parse(value).unwrap());
@@ -138,6 +162,21 @@ pub(crate) fn answer(slot: u32, link: &Link, board: &Scoreboard, gate: &Gate, ev
             gate.begun.store(code.into(), Ordering::Relaxed);
         }
         _ => {}
+    }
+}
+
+/// Refuses what is to be larger than 10 MB or comes in chunks, as Shiny does, and holds what is for `/hold-head`.
+fn head(link: &Link, gate: &Gate, mut exchange: Box<Exchange>) {
+    if exchange.path() == b"/hold-head" {
+        gate.pass();
+    }
+    let len = exchange.header(b"content-length").map(|len| String::from_utf8_lossy(len).parse::<u64>());
+    if len.is_some_and(|len| len.unwrap() > 10_000_000) || exchange.header(b"transfer-encoding").is_some() {
+        exchange.begin_reply(413);
+        exchange.set_reply_body(b"larger than the app takes");
+        link.send(Command::Respond(exchange));
+    } else {
+        link.send(Command::Proceed(exchange));
     }
 }
 

@@ -42,7 +42,8 @@ impl Front {
     pub(crate) fn with(workers: u32, limits: PoolLimits, config: Config) -> Front {
         let roster = Arc::new(Roster::default());
         let server = Server::with_application(config, pool(Arc::clone(&roster), limits));
-        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        let site = Site { sees_heads: true, ..Site::default() };
+        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
         let mut front = Front {
             roster,
             workers: Vec::new(),
@@ -62,6 +63,14 @@ impl Front {
     pub(crate) fn join(&mut self, slot: u32) {
         self.epochs += 1;
         let worker = FakeWorker::start(self.folder.path(), slot, self.epochs);
+        self.roster.join(&worker.member);
+        self.workers.push(worker);
+    }
+
+    /// One whose application sees heads.
+    pub(crate) fn join_seeing_heads(&mut self, slot: u32) {
+        self.epochs += 1;
+        let worker = FakeWorker::start_seeing_heads(self.folder.path(), slot, self.epochs);
         self.roster.join(&worker.member);
         self.workers.push(worker);
     }

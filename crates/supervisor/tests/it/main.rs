@@ -4,6 +4,7 @@ mod busy;
 mod ends;
 mod fake;
 mod front;
+mod heads;
 mod hostile;
 mod number;
 mod pooling;

@@ -49,6 +49,7 @@ pub struct RawEvent {
     is_https: i32,
     has_client: i32,
     is_named: i32,
+    is_seen: i32,
 }
 
 // As in rookery.h.
@@ -88,6 +89,7 @@ impl RawEvent {
             is_https: 0,
             has_client: 0,
             is_named: 0,
+            is_seen: 0,
         }
     }
 }
@@ -163,6 +165,7 @@ impl Core {
         event.is_https = i32::from(exchange.is_https());
         event.has_client = i32::from(exchange.client().is_some());
         event.is_named = i32::from(exchange.is_named());
+        event.is_seen = i32::from(exchange.is_head_seen());
         event.body_len = exchange.body().len();
         if let BodySource::File(file) = exchange.body().source() {
             event.body_fd = std::os::fd::AsRawFd::as_raw_fd(file);
