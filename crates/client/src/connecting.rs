@@ -1,6 +1,7 @@
 //! From an address to an open connection.
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,6 +18,9 @@ use crate::address::Address;
 use crate::inherited::CloseInChild;
 use crate::settings::Settings;
 use crate::tls::Tls;
+
+/// Where `localhost` is, in the order that most machines say.
+const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 /// What a connection runs over.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -76,7 +80,12 @@ async fn transport(address: &Address, tls: Option<Tls>) -> Result<Box<dyn Transp
     let Address { host, port, .. } = address;
     let unreachable =
         |error: io::Error| Failure::new(format!("{host}:{port} cannot be connected to: {error}"));
-    let tcp = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
+    let tcp = if is_localhost(host) {
+        TcpStream::connect(&LOOPBACK.map(|address| SocketAddr::new(address, *port))[..]).await
+    } else {
+        TcpStream::connect((host.as_str(), *port)).await
+    };
+    let tcp = tcp.map_err(unreachable)?;
     // A message is written whole; waiting to fill a segment would only delay it.
     tcp.set_nodelay(true).map_err(unreachable)?;
     let socket = Socket { _mark: CloseInChild::new(&tcp), tcp };
@@ -85,6 +94,12 @@ async fn transport(address: &Address, tls: Option<Tls>) -> Result<Box<dyn Transp
         .map_err(|_| Failure::new(format!("{host} is no name that a certificate can have")))?;
     let secured = TlsConnector::from(Arc::clone(&tls)).connect(name, socket).await;
     Ok(Box::new(secured.map_err(|error| tls_failure(host, &error))?))
+}
+
+/// Whether a name is this machine's own, which nobody is asked for (RFC 6761, 6.3): a container may have no `/etc/hosts`.
+fn is_localhost(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    host == "localhost" || host.ends_with(".localhost")
 }
 
 /// What failed while TLS began, and what to do about a certificate.
@@ -152,5 +167,20 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_this_machine() {
+        for name in ["localhost", "LocalHost", "localhost.", "app.localhost", "a.b.LOCALHOST."] {
+            assert!(is_localhost(name), "{name}");
+        }
+        for name in ["localhost.example", "notlocalhost", "127.0.0.1", "", ".", "localhost.."] {
+            assert!(!is_localhost(name), "{name}");
+        }
     }
 }

@@ -201,7 +201,7 @@ fn write_lines(shared: &Shared, mut out: impl Write) {
         if written == lines.len() {
             missing = 0;
         } else {
-            let refused = lines[written.min(note)..note].iter().filter(|byte| **byte == b'\n').count() as u64;
+            let refused = lines[written.min(note)..note].split(|byte| *byte == b'\n').count() as u64 - 1;
             shared.lost.fetch_add(refused, Ordering::Relaxed);
             missing += refused;
             is_cut |= written > 0 && lines[written - 1] != b'\n';

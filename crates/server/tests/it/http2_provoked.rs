@@ -17,6 +17,9 @@ fn window_past_its_end(stream: u32) -> Vec<u8> {
     frame(kind::WINDOW_UPDATE, 0, stream, &MOST.to_be_bytes()).repeat(2)
 }
 
+/// A frame about a stream.
+type Frame = fn(u32) -> Vec<u8>;
+
 fn window_update_of_nothing(stream: u32) -> Vec<u8> {
     frame(kind::WINDOW_UPDATE, 0, stream, &0u32.to_be_bytes())
 }
@@ -31,7 +34,7 @@ fn data_behind_the_end(stream: u32) -> Vec<u8> {
 
 #[test]
 fn what_the_server_resets_counts_while_the_application_has_it() {
-    let frames: [(fn(u32) -> Vec<u8>, _, _); 4] = [
+    let frames: [(Frame, _, _); 4] = [
         (window_past_its_end, "a window past its end", false),
         (stream_that_depends_on_itself, "a stream that depends on itself", false),
         // For these h2 ends the connection, as it may (RFC 9113, 5.4.2).
