@@ -78,7 +78,7 @@ impl Fixture {
 
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream
     }
 
@@ -94,7 +94,7 @@ impl Fixture {
 
 /// The next `count` records.
 fn records(log: &AccessLog, count: usize) -> Vec<OwnedRecord> {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let mut records = Vec::new();
     while records.len() < count && Instant::now() < deadline {
         match log.take() {

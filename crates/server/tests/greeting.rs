@@ -31,7 +31,7 @@ fn a_greeting_sent_with_the_handshake_is_not_lost() {
     });
     for _ in 0..100 {
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream
             .write_all(
                 b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\

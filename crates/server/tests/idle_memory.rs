@@ -35,7 +35,7 @@ fn ask(address: SocketAddr, request: &[u8]) -> TcpStream {
 
 /// The bytes that live, once they no longer change.
 fn settled() -> usize {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     let mut seen = (0, Instant::now());
     loop {
         let live = counting::live_bytes();

@@ -76,7 +76,7 @@ fn hello() -> Vec<u8> {
 fn ask(address: SocketAddr, tls: Option<&Arc<ClientConfig>>) -> Duration {
     let began = Instant::now();
     let socket = TcpStream::connect(address).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let answer = match tls {
         None => exchange(socket),
         Some(config) => exchange(StreamOwned::new(session(config), socket)),
@@ -165,8 +165,8 @@ fn among_slow_ones(site: Site, tls: Option<&Arc<ClientConfig>>) {
     println!("alone:         median {:?}, p99 {:?} of {REQUESTS}", alone.0, alone.1);
     println!("among the slow: median {:?}, p99 {:?} of {REQUESTS}", crowded.0, crowded.1);
     assert!(held + held / 10 >= seats, "the slow ones have left: nothing was shown");
-    // That it is 250 ms on a quiet machine is for whoever runs this to see; that nobody waits for a seat is for here.
-    assert!(crowded.1 < Duration::from_secs(5), "p99 {:?}", crowded.1);
+    // That it is 250 ms on a quiet machine is for whoever runs this to see; that nobody waits until slow ones have to go is for here.
+    assert!(crowded.1 < Limits::default().head_time, "p99 {:?}", crowded.1);
 }
 
 /// The attackers: a third never speak, a third send a byte of a head each second, a third a byte of a body. Over TLS the second third sends

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rookery_exchange::{BodySource, Command, Event, MessageKind, Payload, Share};
 use rookery_server::{Config, Limits, Rejection, Shares, Site};
 
-use crate::support::{App, Client, PATIENCE, hello, masked};
+use crate::support::{App, Client, PATIENCE, hello, masked, until};
 
 /// 40 MiB for peers: 8 for connections, queues and replies each, 6 for requests and messages.
 fn small() -> Limits {
@@ -40,6 +40,18 @@ fn settled(app: &App, share: Share, bytes: usize) -> usize {
         }
         assert!(Instant::now() < until, "{share:?} does not come to rest");
     }
+}
+
+/// What has been said to those that something was said to: the beginning of it, which stays unread.
+fn heard<const LEN: usize>(clients: &[Client]) -> Vec<[u8; LEN]> {
+    let of_one = |client: &Client| {
+        let mut said = [0; LEN];
+        client.socket.set_nonblocking(true).unwrap();
+        let is_said = matches!(client.socket.peek(&mut said), Ok(len) if len == LEN);
+        client.socket.set_nonblocking(false).unwrap();
+        is_said.then_some(said)
+    };
+    clients.iter().filter_map(of_one).collect()
 }
 
 /// Waits until the server has refused so many.
@@ -78,16 +90,8 @@ fn half_sent_bodies() {
     assert!(used(&app, Share::Requests) <= limit);
     let refused = usize::try_from(app.server.reports().count(Rejection::Overload)).unwrap();
     assert!((4..10).contains(&refused), "{refused}");
-    let mut told = 0;
-    for client in &mut slow {
-        client.socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        let mut answer = [0; 12];
-        if std::io::Read::read_exact(&mut client.socket, &mut answer).is_ok() {
-            assert_eq!(&answer, b"HTTP/1.1 503");
-            told += 1;
-        }
-    }
-    assert_eq!(told, refused);
+    until("who was refused is told", || heard::<12>(&slow).len() == refused);
+    assert!(heard(&slow).iter().all(|answer| answer == b"HTTP/1.1 503"));
     drop(slow);
     await_used(&app, Share::Requests, 0);
 }
@@ -134,17 +138,23 @@ fn long_heads() {
 fn connections_that_are_all_being_served() {
     // Of 32 KiB each.
     let limits = Limits { memory: Some(3 * (32 << 10) * 5), ..Limits::default() };
-    let app = App::new(limits, |exchange| {
-        std::thread::sleep(Duration::from_millis(300));
+    let goes = Arc::new(AtomicBool::new(false));
+    let go = Arc::clone(&goes);
+    let app = App::new(limits, move |exchange| {
+        while !go.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         hello(exchange);
     });
     let mut seated: Vec<Client> = (0..3).map(|_| app.connect()).collect();
     for client in &mut seated {
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     }
-    app.await_event("request");
-    std::thread::sleep(Duration::from_millis(50));
+    for client in &seated {
+        client.until_read();
+    }
     assert_eq!(app.connect().reply().unwrap().status, 503);
+    goes.store(true, Ordering::Relaxed);
     for client in &mut seated {
         assert_eq!(client.reply().unwrap().status, 200);
     }
@@ -166,18 +176,11 @@ fn half_sent_messages() {
     honest.upgrade(b"");
     honest.send(masked(0x82, &vec![7; 300_000]));
     assert_eq!(honest.frame().unwrap().1.len(), 300_000);
-    let refused = app.server.reports().count(Rejection::Overload);
+    let refused = usize::try_from(app.server.reports().count(Rejection::Overload)).unwrap();
     assert!(refused < 10, "{refused}");
-    let mut told = 0;
-    for client in &mut slow {
-        client.socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        let mut frame = [0; 4];
-        if std::io::Read::read_exact(&mut client.socket, &mut frame).is_ok() {
-            assert_eq!((frame[0], &frame[2..]), (0x88, &1013u16.to_be_bytes()[..]));
-            told += 1;
-        }
-    }
-    assert_eq!(told, refused);
+    until("who was refused is told", || heard::<4>(&slow).len() == refused);
+    let is_overload = |frame: &[u8; 4]| (frame[0], &frame[2..]) == (0x88, &1013u16.to_be_bytes()[..]);
+    assert!(heard(&slow).iter().all(is_overload));
     drop(slow);
     await_used(&app, Share::Messages, 0);
 }

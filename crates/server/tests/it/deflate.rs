@@ -76,7 +76,7 @@ impl Peer {
         self.client.send(bytes);
     }
 
-    /// A message or another frame: its opcode, its bytes on the wire if it was compressed, and its payload.
+    /// A message or another frame that is no ping, which a machine that is busy gives the time for: its opcode, its bytes on the wire if it was compressed, and its payload.
     fn frame(&mut self) -> Option<(u8, Option<usize>, Vec<u8>)> {
         while self.client.read.is_empty() {
             if !self.client.fill() {
@@ -85,6 +85,10 @@ impl Peer {
         }
         let is_compressed = self.client.read[0] & 0x40 != 0;
         let (opcode, payload) = self.client.frame()?;
+        if opcode == 9 {
+            self.client.send(masked(0x8A, &payload));
+            return self.frame();
+        }
         if !is_compressed {
             return Some((opcode, None, payload));
         }

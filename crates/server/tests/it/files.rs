@@ -11,7 +11,7 @@ use rookery_server::access_log::AccessLog;
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_server::{Config, Limits, Site};
 
-use crate::support::{App, Client, Reply, alone, echo, hello};
+use crate::support::{App, Client, Reply, alone, echo, hello, until};
 
 /// A folder that is served at `/s`, and at `/f` with misses for the application.
 struct Folder {
@@ -370,7 +370,7 @@ fn a_client_that_does_not_read_a_large_file_is_given_up() {
     // Others are served meanwhile.
     let mut other = app.connect();
     assert_eq!(other.get("/").body, b"Hello, World!");
-    std::thread::sleep(Duration::from_secs(4));
+    until("both have been given up", || app.listener().connections() == 0);
     while slow.fill() {}
     assert!(slow.read.len() < UNREAD, "the connection has ended");
 }

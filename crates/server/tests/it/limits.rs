@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rookery_exchange::{BodySource, Command, Event};
 use rookery_server::{Config, Limits, Rejection, Site};
 
-use crate::support::{App, Client, PATIENCE, echo, hello, masked};
+use crate::support::{App, Client, PATIENCE, echo, hello, masked, until};
 
 #[test]
 fn head_bytes() {
@@ -123,14 +123,14 @@ fn head_time() {
 #[test]
 fn idle_time() {
     let limits = Limits {
-        idle_time: Duration::from_millis(200),
+        idle_time: Duration::from_secs(1),
         // The time of a connection on which nothing is ever sent.
-        head_time: Duration::from_millis(400),
+        head_time: Duration::from_millis(1500),
         ..Limits::default()
     };
     let app = App::new(limits, |exchange| {
         // The application has all the time it wants.
-        std::thread::sleep(Duration::from_millis(if exchange.path() == b"/slow" { 600 } else { 0 }));
+        std::thread::sleep(Duration::from_millis(if exchange.path() == b"/slow" { 2500 } else { 0 }));
         hello(exchange);
     });
     let mut client = app.connect();
@@ -224,9 +224,9 @@ fn a_request_whose_client_has_been_reset_is_not_for_the_application() {
     app.await_event("request /held");
     let mut gone = app.connect();
     gone.send("GET /gone HTTP/1.1\r\nHost: a\r\n\r\n");
-    std::thread::sleep(Duration::from_millis(50));
+    gone.until_read();
     reset(gone.socket);
-    std::thread::sleep(Duration::from_millis(100));
+    until("it is noticed", || app.listener().connections() == 1);
     count.store(false, Ordering::Relaxed);
     assert_eq!(first.reply().unwrap().status, 200);
     app.await_event("request /gone");
@@ -324,7 +324,7 @@ fn errors_kept_for_the_application() {
 
 #[test]
 fn the_application_has_a_time() {
-    let limits = Limits { request_time: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits { request_time: Duration::from_secs(1), ..Limits::default() };
     let held = Arc::new(Mutex::new(Vec::new()));
     let theirs = Arc::clone(&held);
     let app = App::with(
@@ -344,7 +344,7 @@ fn the_application_has_a_time() {
         let since = Instant::now();
         let reply = client.get("/slow");
         assert_eq!(reply.status, 504);
-        assert!(since.elapsed() >= Duration::from_millis(200), "{:?}", since.elapsed());
+        assert!(since.elapsed() >= Duration::from_secs(1), "{:?}", since.elapsed());
         // The connection goes on, and the answer that comes late is nobody's.
         let mut late = held.lock().unwrap().pop().unwrap();
         assert!(late.is_departed());

@@ -22,22 +22,25 @@ fn trickle(client: &mut Client, piece: &[u8], is_over: impl Fn() -> bool) -> boo
 
 #[test]
 fn the_deadline_of_a_head_starts_when_the_connection_is_accepted() {
-    let limits = Limits { head_time: Duration::from_millis(200), ..Limits::default() };
-    assert!(limits.idle_time > PATIENCE);
+    let limits = Limits { head_time: Duration::from_secs(1), idle_time: 10 * PATIENCE, ..Limits::default() };
     let app = App::new(limits, hello);
     // Nobody asked anything, so nothing is answered: a browser opens connections in advance.
     assert!(app.connect().is_closed());
     // After a reply a connection may be idle for longer than a head may take.
     let mut client = app.connect();
     assert_eq!(client.get("/").status, 200);
-    std::thread::sleep(Duration::from_millis(600));
+    std::thread::sleep(Duration::from_millis(2500));
     assert_eq!(client.get("/").status, 200);
 }
 
 #[test]
 fn a_head_has_a_rate() {
-    let limits = Limits { head_rate: 20_000, head_grace: Duration::from_millis(200), ..Limits::default() };
-    assert!(limits.head_time > PATIENCE);
+    let limits = Limits {
+        head_rate: 20_000,
+        head_grace: Duration::from_millis(200),
+        head_time: 10 * PATIENCE,
+        ..Limits::default()
+    };
     let app = App::new(limits, hello);
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\n");
@@ -48,8 +51,8 @@ fn a_head_has_a_rate() {
 
 #[test]
 fn the_rate_of_a_head_counts_from_its_first_byte_on() {
-    let limits = Limits { head_grace: Duration::from_millis(200), ..Limits::default() };
-    assert!(limits.head_time > PATIENCE);
+    let limits =
+        Limits { head_grace: Duration::from_millis(200), head_time: 10 * PATIENCE, ..Limits::default() };
     let app = App::new(limits, hello);
     // What a browser opens in advance has the whole time for a head; what has sent a byte is asked for the rest.
     let (mut spare, mut slow) = (app.connect(), app.connect());
@@ -151,11 +154,12 @@ fn a_websocket_that_reads_nothing_has_its_own_time() {
     let app = App::new(limits, hello);
     let mut client = app.connect();
     client.upgrade(b"");
-    client.send(masked(0x82, &vec![7; 20_000_000]));
     let sent = Instant::now();
+    client.send(masked(0x82, &vec![7; 20_000_000]));
     // Longer than `idle_time`; what the server has to say fits no buffer.
     std::thread::sleep(Duration::from_secs(1));
-    assert_eq!(app.server.reports().count(Rejection::Unread), 0);
+    let unread = app.server.reports().count(Rejection::Unread);
+    assert!(unread == 0 || sent.elapsed() > Duration::from_secs(2));
     app.await_event("closed 1006");
     assert!(sent.elapsed() > Duration::from_secs(2));
     assert_eq!(app.server.reports().count(Rejection::Unread), 1);

@@ -203,7 +203,7 @@ fn replies_in_pieces() {
             if is_cut {
                 // What has not begun is answered with an error.
                 link.flush();
-                std::thread::sleep(Duration::from_millis(300));
+                until("all has been written", || stream.flow.waiting() == 0);
             }
             link.send(if is_cut {
                 Command::Cut { stream: id, reason: Departure::Error, page: String::new().into() }
@@ -226,7 +226,7 @@ fn replies_in_pieces() {
 
 #[test]
 fn an_application_may_be_silent_after_a_client_was_slow() {
-    let limits = Limits { idle_time: Duration::from_secs(1), ..Limits::default() };
+    let limits = Limits { idle_time: Duration::from_secs(2), ..Limits::default() };
     let rules = StreamRules { is_prompt: true, ..StreamRules::default() };
     let (sender, full) = channel();
     let app = App::with(
@@ -253,7 +253,7 @@ fn an_application_may_be_silent_after_a_client_was_slow() {
                 give(vec![b'x'; 8 << 10]);
             }
             sender.send(()).unwrap();
-            std::thread::sleep(Duration::from_secs(3));
+            std::thread::sleep(Duration::from_secs(5));
             give(b"last".to_vec());
             link.send(Command::End { stream: id });
         }),

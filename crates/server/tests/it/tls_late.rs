@@ -20,7 +20,7 @@ fn a_websocket_may_be_idle_when_it_has_caught_up() {
     let sizes = || (0..24).map(|at| (64 << 10) + at * (12 << 10));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let limits = Limits { stall_time: Duration::from_secs(2), ..Limits::default() };
+    let limits = Limits { stall_time: Duration::from_secs(6), ..Limits::default() };
     let server = Server::new(Config { limits, ..Config::default() }, Box::new(NoWaker));
     let listener = server.listen_unix(&path, None, site(settings(&["localhost"]))).unwrap();
     let _application = Application::start(&server, |link, event| match event {
@@ -62,7 +62,7 @@ fn a_websocket_may_be_idle_when_it_has_caught_up() {
             left -= client.read(&mut buffer).unwrap();
         }
     }
-    std::thread::sleep(Duration::from_secs(5));
+    std::thread::sleep(Duration::from_secs(10));
     assert_eq!(listener.connections(), clients.len(), "dropped while nothing waited for it");
 }
 

@@ -30,7 +30,7 @@ fn alert(client: &mut Client) -> Option<[u8; 2]> {
 
 #[test]
 fn a_handshake_has_a_time() {
-    let limits = Limits { handshake_time: Duration::from_millis(400), ..Limits::default() };
+    let limits = Limits { handshake_time: Duration::from_secs(2), ..Limits::default() };
     let app = app(limits, hello);
     let hello = client_hello();
     let began = Instant::now();
@@ -49,12 +49,12 @@ fn a_handshake_has_a_time() {
     for client in &mut clients {
         assert!(client.is_closed());
     }
-    assert!(began.elapsed() > Duration::from_millis(390), "sooner than that");
+    assert!(began.elapsed() > Duration::from_millis(1990), "sooner than that");
     drop(clients);
     dripping.join().unwrap();
     // Who has shaken hands has the time of a head, and then that of being idle.
     let mut client = app.secure();
-    std::thread::sleep(Duration::from_millis(800));
+    std::thread::sleep(Duration::from_secs(3));
     assert_eq!(client.get("/").status, 200);
     until("all have gone", || app.listener().connections() == 1);
 }
@@ -234,18 +234,18 @@ fn renegotiation_is_refused() {
     command
         .args(["s_client", "-connect", &app.address.to_string(), "-tls1_2", "-CAfile"])
         .arg(file("ca.pem"));
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let heard = tempfile::NamedTempFile::new().unwrap();
+    let end = || Stdio::from(heard.as_file().try_clone().unwrap());
+    command.stdin(Stdio::piped()).stdout(end()).stderr(end());
     let Ok(mut client) = command.spawn() else { return println!("NOT TESTED: there is no openssl") };
     let mut stdin = client.stdin.take().unwrap();
+    let said = || String::from_utf8_lossy(&std::fs::read(heard.path()).unwrap()).into_owned();
+    until("its handshake", || said().contains("Verify return code"));
     // It takes the line for a command when it comes in a read of its own.
-    until("its handshake", || app.listener().connections() == 1);
-    std::thread::sleep(Duration::from_millis(300));
     stdin.write_all(b"R\n").unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    until("it is refused", || said().contains("RENEGOTIATING") && said().contains("no renegotiation"));
     drop(stdin);
-    let output = client.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(said.contains("RENEGOTIATING") && said.contains("no renegotiation"), "{said}");
+    client.wait().unwrap();
     assert_eq!(app.secure().get("/").status, 200);
 }
 

@@ -229,7 +229,7 @@ fn a_silent_connection_is_pinged() {
 
 #[test]
 fn a_peer_that_answers_no_ping_is_dropped_and_any_byte_is_an_answer() {
-    let time = Duration::from_millis(200);
+    let time = Duration::from_secs(1);
     let app = App::new(Limits { ping_time: time, pong_time: 3 * time, ..Limits::default() }, hello);
     let mut silent = app.connect();
     silent.upgrade(b"");
@@ -262,9 +262,9 @@ fn a_peer_that_answers_no_ping_is_dropped_and_any_byte_is_an_answer() {
 
 #[test]
 fn a_pause_of_the_application_is_no_silence_of_the_peer() {
-    let time = Duration::from_millis(100);
+    let time = Duration::from_millis(250);
     let queue = rookery_exchange::QueueLimits { messages: 1, ..Default::default() };
-    let limits = Limits { ping_time: time, pong_time: 2 * time, ..Limits::default() };
+    let limits = Limits { ping_time: time, pong_time: 4 * time, ..Limits::default() };
     let mut answer = echo(hello);
     let app = App::with(
         Config { limits, queue, ..Config::default() },
@@ -335,7 +335,7 @@ fn a_peer_that_pings_and_never_reads_does_not_fill_memory() {
     let pings = masked(0x89, &[b'p'; 125]).repeat(1000);
     // Megabytes of pongs, one by one: with everything checked and little processor that takes long.
     let until = Instant::now() + 6 * PATIENCE;
-    client.socket.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
+    client.socket.set_write_timeout(Some(PATIENCE)).unwrap();
     // Until the server has given it up: it writes nothing, so it stands still.
     while std::io::Write::write_all(&mut client.socket, &pings).is_ok() && Instant::now() < until {}
     app.await_event("closed 1006");

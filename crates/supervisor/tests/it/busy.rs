@@ -13,7 +13,7 @@ fn patient_for(milliseconds: u64) -> Times {
 
 #[test]
 fn one_that_does_not_come_out_of_it_is_ended_and_its_client_gets_504() {
-    let running = Running::new(Wish { times: patient_for(700), ..Wish::default() });
+    let running = Running::new(Wish { times: patient_for(2000), ..Wish::default() });
     let before = running.pids();
     let mut client = running.connect();
     let reply = client.get("/sleep/600000");

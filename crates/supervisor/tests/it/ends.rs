@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rookery_supervisor::{Outcome, Recycle, Request, Times};
 
-use crate::front::until;
+use crate::front::{PATIENCE, until};
 use crate::running::{Load, Running, Wish, is_told, lives, send_signal, while_};
 
 #[test]
@@ -66,16 +66,18 @@ fn one_that_does_not_end_is_killed() {
 
 #[test]
 fn a_second_stop_waits_for_nothing() {
-    let mut running = Running::new(Wish { mode: |_| "deaf", ..Wish::default() });
+    let long = 10 * PATIENCE;
+    let times = Times { drain: long, stop: long, ..Times::default() };
+    let mut running = Running::new(Wish { times, mode: |_| "deaf", ..Wish::default() });
     let mut client = running.connect();
-    let held = std::thread::spawn(move || client.get("/sleep/60000").status);
-    while_(200);
+    let held = std::thread::spawn(move || client.get("/sleep/6000000").status);
+    until("it has begun", || running.roster.members().iter().any(|member| member.load().0 == 1));
     let began = Instant::now();
     running.ask(Request::Stop);
     while_(100);
     running.ask(Request::Stop);
     assert_eq!(running.outcome(), Outcome::Stopped);
-    assert!(began.elapsed() < Duration::from_secs(10));
+    assert!(began.elapsed() < 5 * PATIENCE);
     assert_eq!(held.join().unwrap(), 502);
 }
 

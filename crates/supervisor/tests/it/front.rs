@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::fake::FakeWorker;
 
 /// Tests wait this long for what should come at once; the machine may be busy.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits for what comes by itself.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {

@@ -49,7 +49,7 @@ const BODIES: [&str; 6] = [
 /// What comes back for these bytes, and then a FIN.
 fn exchange(front: &Front, bytes: &[u8]) -> String {
     let mut socket = TcpStream::connect(front.address).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     // It may have been refused before it was all there.
     let _ = socket.write_all(bytes);
     let _ = socket.shutdown(Shutdown::Write);

@@ -136,10 +136,10 @@ fn who_waits_is_given_to_the_first_that_is_free() {
 
 #[test]
 fn past_the_queue_and_past_its_time_there_is_a_503() {
-    let limits = PoolLimits { queue: 2, queue_time: Duration::from_millis(300), ..PoolLimits::default() };
+    let limits = PoolLimits { queue: 2, queue_time: Duration::from_secs(5), ..PoolLimits::default() };
     let front = Front::with(0, limits, Config::default());
     let waiting: Vec<_> = (0..2).map(|_| front.ask("/slot")).collect();
-    std::thread::sleep(Duration::from_millis(100));
+    std::thread::sleep(Duration::from_secs(1));
     let full = front.connect().get("/slot");
     assert_eq!((full.status, full.header("retry-after")), (503, Some("1")));
     for waiting in waiting {
@@ -160,8 +160,8 @@ fn who_has_gone_is_not_worked_for() {
         client.reset_on_close();
         std::thread::sleep(Duration::from_millis(20));
     }
-    // A moment for the server to see that they have.
-    std::thread::sleep(Duration::from_millis(100));
+    let connections = || front.listener.as_ref().unwrap().connections();
+    until("the server sees that they have", || connections() == 1);
     front.workers[0].gate.open();
     held.join().unwrap();
     assert_eq!(front.connect().get("/slot").status, 200);

@@ -53,7 +53,7 @@ fn what_was_begun_is_answered_by_who_began_it() {
 
 #[test]
 fn a_websocket_holds_a_worker_until_the_drain_is_over() {
-    let times = Times { drain: Duration::from_secs(3), ..Times::default() };
+    let times = Times { drain: Duration::from_secs(10), ..Times::default() };
     let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let before = running.pids();
     let mut client = running.connect();

@@ -43,11 +43,11 @@ fn when_none_becomes_ready_that_is_the_end() {
 
 #[test]
 fn one_that_is_not_ready_in_time_is_started_again() {
-    let times = Times { start: Duration::from_millis(300), ..Times::default() };
+    let times = Times { start: Duration::from_secs(3), ..Times::default() };
     // The second is never ready, and whoever comes after it is.
     let mode = |start| if start == 1 { "never ready" } else { "" };
     let running = Running::new(Wish { times, mode, ..Wish::default() });
-    assert!(is_told(&["was not ready within 0.3 s"]));
+    assert!(is_told(&["was not ready within 3 s"]));
     assert_eq!(running.get("/pid").status, 200);
 }
 
@@ -65,11 +65,12 @@ fn a_loop_of_ends_is_told_and_others_serve_on() {
 fn it_turns_as_often_as_whoever_watches_it_wants() {
     let running = Running::new(Wish { turns_every: Duration::from_millis(100), ..Wish::default() });
     while_(1000);
-    let before = running.turns();
-    while_(3000);
-    // Of thirty; a second each, and what workers say, are six.
-    let turns = running.turns() - before;
-    assert!(turns >= 12, "{turns}");
+    // Of thirty; a second each, and what workers say, are six. A machine that is busy may have others turn meanwhile.
+    until("it turns so often", || {
+        let before = running.turns();
+        while_(3000);
+        running.turns() - before >= 12
+    });
 }
 
 #[test]

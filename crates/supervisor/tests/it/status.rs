@@ -192,7 +192,7 @@ fn whose_r_was_busy_for_too_long_is_told() {
 
 #[test]
 fn it_serves_on_for_a_while_and_says_that_it_will_not_for_long() {
-    let times = Times { delay: Duration::from_millis(1500), ..Times::default() };
+    let times = Times { delay: Duration::from_secs(8), ..Times::default() };
     let mut running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let admin = Admin::of(&running);
     until("it is ready", || admin.get("/-/ready").status == 200);

@@ -282,7 +282,8 @@ fn a_stop_ends_what_is_pushed_and_cuts_what_is_pulled() {
     assert!(client.is_closed());
     app.await_event("departed Stop");
 
-    let (mut app, opened) = pulling(Limits::default(), |open, n| {
+    let limits = Limits { stop_time: 10 * PATIENCE, ..Limits::default() };
+    let (mut app, opened) = pulling(limits, |open, n| {
         if n == 0 {
             open.give("one");
         }
@@ -291,7 +292,7 @@ fn a_stop_ends_what_is_pushed_and_cuts_what_is_pulled() {
     read_to(&mut client, "one");
     let since = Instant::now();
     app.stop();
-    assert!(since.elapsed() < Duration::from_millis(900), "the application cannot go on meanwhile");
+    assert!(since.elapsed() < 5 * PATIENCE, "the application cannot go on meanwhile");
     assert!(!rest(&mut client).1, "a clean end was faked");
     app.await_event("departed Stop");
 }

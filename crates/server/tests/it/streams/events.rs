@@ -13,10 +13,10 @@ const EVENTS: StreamRules = StreamRules { is_prompt: true, is_events: true, hear
 #[test]
 fn events_begin_at_once_and_are_kept_alive_without_the_application() {
     let (app, opened) = streaming(Config::default(), EVENTS, ok, Box::new(|_, _| unreachable!()));
+    let since = Instant::now();
     let (mut client, open) = ask(&app, &opened, GET);
     // A head, and what makes a proxy pass it on.
     read_to(&mut client, "\r\n\r\n3\r\n:\n\n\r\n");
-    let since = Instant::now();
     read_to(&mut client, ":\n\n\r\n3\r\n:\n\n\r\n3\r\n:\n\n\r\n");
     assert!(since.elapsed() >= Duration::from_millis(1500), "{:?}", since.elapsed());
     open.give("data: a\n\n");

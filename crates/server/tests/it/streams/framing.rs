@@ -122,17 +122,35 @@ fn a_large_piece_is_not_copied_or_reordered() {
     assert_eq!(&body[5_000_000..], b"end");
 }
 
+/// Less than a head waits for its first piece.
+const AT_ONCE: Duration = Duration::from_millis(900);
+
+/// Whether it does not take as long as what waits for a head does: once in so many times, since the machine may be busy.
+fn is_at_once(mut what: impl FnMut()) -> bool {
+    (0..20).any(|_| {
+        let since = Instant::now();
+        what();
+        since.elapsed() < AT_ONCE
+    })
+}
+
 #[test]
 fn the_head_leaves_with_the_first_piece() {
     let (app, opened) = pushing(Limits::default());
-    let (mut client, open) = ask(&app, &opened, GET);
-    std::thread::sleep(Duration::from_millis(200));
-    client.socket.set_nonblocking(true).unwrap();
-    assert_eq!(client.socket.read(&mut [0; 1]).unwrap_err().kind(), ErrorKind::WouldBlock, "not before");
-    client.socket.set_nonblocking(false).unwrap();
-    open.give("first");
-    assert!(client.fill());
-    assert!(ends_with(&client.read, "\r\n\r\n5\r\nfirst\r\n"), "in one write");
+    // A machine that is busy may let that time go by.
+    let is_in_one_write = (0..20).any(|_| {
+        let since = Instant::now();
+        let (mut client, open) = ask(&app, &opened, GET);
+        std::thread::sleep(Duration::from_millis(200));
+        client.socket.set_nonblocking(true).unwrap();
+        let read = client.socket.read(&mut [0; 1]);
+        let is_none = read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+        assert!(is_none || since.elapsed() >= AT_ONCE, "not before");
+        client.socket.set_nonblocking(false).unwrap();
+        open.give("first");
+        client.fill() && is_none && ends_with(&client.read, "\r\n\r\n5\r\nfirst\r\n")
+    });
+    assert!(is_in_one_write);
 }
 
 #[test]
@@ -151,17 +169,19 @@ fn a_head_waits_for_a_second_at_most() {
 #[test]
 fn a_head_leaves_when_it_is_told_to_and_at_once_where_that_is_the_rule() {
     let (app, opened) = pushing(Limits::default());
-    let since = Instant::now();
-    let (mut client, open) = ask(&app, &opened, GET);
-    open.tell(Command::SendHead { stream: open.id });
-    assert!(client.fill());
-    assert!(ends_with(&client.read, "\r\n\r\n"));
+    assert!(is_at_once(|| {
+        let (mut client, open) = ask(&app, &opened, GET);
+        open.tell(Command::SendHead { stream: open.id });
+        assert!(client.fill());
+        assert!(ends_with(&client.read, "\r\n\r\n"));
+    }));
     let rules = StreamRules { is_prompt: true, ..PUSHED };
     let (app, opened) = streaming(Config::default(), rules, ok, Box::new(|_, _| unreachable!()));
-    let (mut client, _open) = ask(&app, &opened, GET);
-    assert!(client.fill());
-    assert!(ends_with(&client.read, "\r\n\r\n"));
-    assert!(since.elapsed() < Duration::from_millis(900), "{:?}", since.elapsed());
+    assert!(is_at_once(|| {
+        let (mut client, _open) = ask(&app, &opened, GET);
+        assert!(client.fill());
+        assert!(ends_with(&client.read, "\r\n\r\n"));
+    }));
 }
 
 #[test]
@@ -229,10 +249,10 @@ fn nothing_is_waited_for_where_the_length_is_none() {
     for rules in [PULLED, PUSHED] {
         let (app, _opened) = streaming(Config::default(), rules, none, Box::new(|_, _| unreachable!()));
         let mut client = app.connect();
-        let since = Instant::now();
-        let reply = client.get("/");
-        assert_eq!((reply.header("content-length"), reply.body.len()), (Some("0"), 0));
-        assert!(since.elapsed() < Duration::from_millis(900), "{:?}", since.elapsed());
+        assert!(is_at_once(|| {
+            let reply = client.get("/");
+            assert_eq!((reply.header("content-length"), reply.body.len()), (Some("0"), 0));
+        }));
         assert_eq!(client.get("/plain").status, 200);
         app.await_event("departed Done");
     }
