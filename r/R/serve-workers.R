@@ -4,9 +4,9 @@
 # Options of the program that are about workers, as R and YAML have them.
 worker_option_names <- c(
   "workers", "spares", "warmup", "max_sessions", "max_requests", "max_age", "max_memory", "request_timeout", "kill_stuck", "start_timeout",
-  "drain", "sticky", "cookie_key_file", "admin", "embed", "reload"
+  "drain", "sticky", "cookie_key_file", "admin", "embed", "reload", "shutdown_delay", "min_ready", "drain_status", "fail_fast"
 )
-worker_flags <- c("embed", "reload")
+worker_flags <- c("embed", "reload", "fail_fast")
 
 #' Several R processes
 #'
@@ -30,6 +30,11 @@ worker_flags <- c("embed", "reload")
 #' @param admin Where status, metrics and probes are to be had, such as `"127.0.0.1:9100"` or `"unix:/path"`; see `rookery serve --help`.
 #' @param embed Whether pages may lie in those of other sites: the cookie is sent there, over HTTPS.
 #' @param reload Whether they are replaced when a file of the app has changed, to write one with; a single one is as well.
+#' @param shutdown_delay How long it serves on when it is to end, and says that it is not ready.
+#' @param min_ready So many have to be ready for the probe `/-/ready` of `admin` to say so; 1 by default.
+#' @param drain_status What that probe is answered with while it ends: 503, the default, or 404, which some balancers take for "no new clients".
+#' @param fail_fast Whether the program ends, with status 5, when all end again and again without having answered anything. Otherwise it tries on,
+#'   ever more seldom.
 #' @return An object of class `rookery_workers`.
 #' @examples
 #' workers_config(4, max_memory = "2GB", kill_stuck = "5min")
@@ -50,7 +55,11 @@ workers_config <- function(
   cookie_key_file = NULL,
   admin = NULL,
   embed = NULL,
-  reload = NULL
+  reload = NULL,
+  shutdown_delay = NULL,
+  min_ready = NULL,
+  drain_status = NULL,
+  fail_fast = NULL
 ) {
   fields <- mget(worker_option_names)
   words_of_workers(fields, function(name) paste0("`", name, "`"))

@@ -187,7 +187,7 @@ mod tests {
     fn text(failure: Failure) -> String {
         match failure {
             Failure::CommandLine(text) | Failure::Serving(text) | Failure::Address(text) => text,
-            Failure::NeverReady => unreachable!("nothing was started"),
+            Failure::NeverReady | Failure::CrashLoop => unreachable!("nothing was started"),
         }
     }
 

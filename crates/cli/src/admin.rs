@@ -1,6 +1,8 @@
 //! The admin listener: it answers those who look after a server, and never its clients.
 
 use std::net::SocketAddr;
+#[cfg(target_os = "linux")]
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 #[cfg(target_os = "linux")]
 use std::sync::Mutex;
@@ -73,11 +75,10 @@ impl Admin {
             AdminAt::Unix(path) => server.listen_unix(path, Some(OTHERS), Site::default()),
         });
         let listener = listener.transpose().map_err(|error| {
-            let why = match error {
-                ListenError::Bind { address, source } => format!("{address}: {source}"),
-                other => other.to_string(),
-            };
-            Failure::Address(format!("Cannot listen for `--admin` on {why}."))
+            Failure::Address(match error {
+                ListenError::Bind { address, source } => refused(at, &address, &source),
+                other => format!("Cannot listen for `--admin`: {other}."),
+            })
         })?;
         Ok(Admin { server, listeners: Mutex::new(listener.into_iter().collect()) })
     }
@@ -92,6 +93,26 @@ impl Admin {
             Err(error) => tell(&format!("`rookery status` will not find this server: {error}")),
         }
     }
+}
+
+/// Why, and what helps.
+#[cfg(target_os = "linux")]
+fn refused(at: Option<&AdminAt>, address: &str, source: &std::io::Error) -> String {
+    let hint = match at {
+        Some(AdminAt::Unix(path)) if source.kind() == std::io::ErrorKind::AddrInUse => {
+            let is_socket = std::fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
+            if is_socket {
+                "\nAnother server answers there: choose another path, or end that server."
+            } else {
+                "\nThat file is no socket, and is left as it is: choose another path, or move it away."
+            }
+        }
+        Some(AdminAt::Tcp(_)) if source.kind() == std::io::ErrorKind::AddrInUse => {
+            "\nAnother process has this port: choose another one."
+        }
+        _ => "",
+    };
+    format!("Cannot listen for `--admin` on {address}: {source}.{hint}")
 }
 
 #[cfg(test)]

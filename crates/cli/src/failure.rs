@@ -14,6 +14,8 @@ pub(crate) enum Failure {
     Serving(String),
     /// No worker ever became ready: status 3.
     NeverReady,
+    /// All workers end again and again, and `--fail-fast` was given: status 5.
+    CrashLoop,
     /// The address cannot be had: status 4.
     Address(String),
 }
@@ -24,7 +26,7 @@ impl Failure {
     pub(crate) fn message(self) -> String {
         match self {
             Failure::CommandLine(message) | Failure::Serving(message) | Failure::Address(message) => message,
-            Failure::NeverReady => String::new(),
+            Failure::NeverReady | Failure::CrashLoop => String::new(),
         }
     }
 
@@ -34,6 +36,11 @@ impl Failure {
             Failure::CommandLine(message) => (message.as_str(), "\nTry `rookery --help`.", 2),
             Failure::Serving(message) => (message.as_str(), "", 1),
             Failure::Address(message) => (message.as_str(), "", 4),
+            Failure::CrashLoop => (
+                "All workers end again and again without having answered anything: what the app said is above (`--fail-fast`).",
+                "",
+                5,
+            ),
             Failure::NeverReady => (
                 "No worker became ready: what the app said is above. Without `--workers` it may be easier to find.",
                 "",

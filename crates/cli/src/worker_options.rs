@@ -31,6 +31,12 @@ pub(crate) struct Workers {
     pub(crate) cookie_key_file: Option<PathBuf>,
     /// Whether they are replaced when a file of the app has changed.
     pub(crate) reload: bool,
+    /// Whether the program ends when all of them end again and again.
+    pub(crate) fail_fast: bool,
+    /// So many have to be ready for the whole to be.
+    pub(crate) min_ready: u32,
+    /// What a probe of that is answered with while it ends.
+    pub(crate) drain_status: u16,
 }
 
 /// Whether clients come back to the worker that they began with.
@@ -49,6 +55,7 @@ impl Workers {
     pub(crate) fn of<'a>(
         given: impl Fn(&str) -> Option<&'a str>,
         reload: bool,
+        fail_fast: bool,
     ) -> Result<Option<Workers>, Failure> {
         let count = match given("workers") {
             None => 1,
@@ -85,6 +92,16 @@ impl Workers {
                 Some(bytes(text).ok_or_else(|| wrong("max-memory", "a size, such as 500MB or 2GB", text))?)
             }
         };
+        let min_ready = match a_count("min-ready")? {
+            None => 1,
+            Some(ready) => u32::try_from(ready).ok().filter(|ready| *ready <= count).ok_or_else(|| {
+                wrong(
+                    "min-ready",
+                    &format!("a number from 1 to that of the workers, {count}"),
+                    &ready.to_string(),
+                )
+            })?,
+        };
         let minute = Duration::from_secs(60);
         let workers = Workers {
             count,
@@ -100,6 +117,13 @@ impl Workers {
             // Whoever writes an app wants to see the new one, and not that old pages end well.
             drain: a_time("drain")?.unwrap_or(if reload { Duration::from_secs(1) } else { minute }),
             reload,
+            fail_fast,
+            min_ready,
+            drain_status: match given("drain-status") {
+                None | Some("503") => 503,
+                Some("404") => 404,
+                Some(text) => return Err(wrong("drain-status", "503 or 404", text)),
+            },
             cookie_key_file: given("cookie-key-file").map(|path| settle(Path::new(path))),
             sticky: match given("sticky") {
                 None | Some("auto") => Sticky::Auto,
@@ -147,7 +171,11 @@ mod tests {
     use crate::failure::said;
 
     fn of(words: &[(&str, &'static str)]) -> Result<Option<Workers>, Failure> {
-        Workers::of(|name| words.iter().find(|(given, _)| *given == name).map(|(_, value)| *value), false)
+        Workers::of(
+            |name| words.iter().find(|(given, _)| *given == name).map(|(_, value)| *value),
+            false,
+            false,
+        )
     }
 
     #[test]
@@ -169,13 +197,16 @@ mod tests {
         ])
         .unwrap()
         .unwrap();
+        assert_eq!((workers.min_ready, workers.drain_status, workers.fail_fast), (1, 503, false));
+        let ready = of(&[("workers", "2"), ("min-ready", "2"), ("drain-status", "404")]).unwrap().unwrap();
+        assert_eq!((ready.min_ready, ready.drain_status), (2, 404));
         assert_eq!((workers.max_requests, workers.max_memory), (Some(1000), Some(1_500_000_000)));
         assert_eq!(workers.max_age, Some(Duration::from_secs(12 * 3600)));
         assert_eq!(workers.drain, Duration::from_millis(500));
         assert_eq!((workers.spares, workers.max_sessions), (1, Some(20)));
         assert_eq!(workers.kill_stuck, Some(Duration::from_secs(60)));
         assert_eq!(workers.warmup, ["/", "/predict?x=1"]);
-        let one = Workers::of(|_| None, true).unwrap().unwrap();
+        let one = Workers::of(|_| None, true, false).unwrap().unwrap();
         assert_eq!((one.count, one.reload, one.drain), (1, true, Duration::from_secs(1)));
         assert!(processors() >= 1);
         assert_eq!(of(&[("drain", "5s")]).unwrap(), None);
@@ -185,6 +216,12 @@ mod tests {
     fn what_is_wrong_is_said() {
         for (words, says) in [
             (&[("workers", "0")][..], "`--workers` must be auto, or a number from 1 to 1000, not `0`."),
+            (
+                &[("workers", "2"), ("min-ready", "3")],
+                "`--min-ready` must be a number from 1 to that of the workers, 2, not `3`.",
+            ),
+            (&[("workers", "2"), ("min-ready", "0")], "`--min-ready` must be a number from 1 on, not `0`."),
+            (&[("workers", "2"), ("drain-status", "500")], "`--drain-status` must be 503 or 404, not `500`."),
             (&[("workers", "1001")], "`--workers` must be auto, or a number from 1 to 1000, not `1001`."),
             (&[("workers", "-1")], "`--workers` must be auto, or a number from 1 to 1000, not `-1`."),
             (

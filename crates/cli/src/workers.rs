@@ -10,8 +10,8 @@ use rookery_server::tls::Tls;
 use rookery_server::{Notice, Server, Site, SpoolFolder};
 use rookery_service::Manager;
 use rookery_supervisor::{
-    About, Compression, CookieKeys, Front, News, Outcome, Plan, PoolLimits, Recycle, Request, Roster, Status,
-    Sticky, Times, open_files, pool, supervise,
+    About, Compression, CookieKeys, Front, News, Outcome, Plan, PoolLimits, Readiness, Recycle, Request,
+    Roster, Status, Sticky, Times, open_files, pool, supervise,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -98,6 +98,7 @@ pub(crate) fn serve(
     let status = Status::new(
         Arc::clone(&roster),
         About { target: target.path.display().to_string(), address: ports.shown.clone() },
+        Readiness { min_ready: workers.min_ready, drain_status: workers.drain_status },
     );
     let door = Door {
         greeting: format!(
@@ -141,6 +142,7 @@ pub(crate) fn serve(
     match outcome {
         Ok(Outcome::Stopped) => Ok(()),
         Ok(Outcome::NeverReady) => Err(Failure::NeverReady),
+        Ok(Outcome::CrashLoop) => Err(Failure::CrashLoop),
         Err(error) => Err(Failure::Serving(format!("Workers cannot be started: {error}."))),
     }
 }
@@ -168,6 +170,7 @@ fn plan(
             delay,
             ..Times::default()
         },
+        fails_fast: workers.fail_fast,
         recycle: Recycle { requests: workers.max_requests, age: workers.max_age, memory: workers.max_memory },
         tell,
     }

@@ -19,7 +19,7 @@ pub use pool::{ReadReply, read_reply_for_fuzzer};
 pub use process::{ADMIN_SOCKET, Exit, run_folders};
 pub use rookery_exchange::Compression;
 pub use roster::{Member, Roster, Standing};
-pub use status::{About, Status};
+pub use status::{About, Readiness, Status};
 pub use supervise::{
     Front, MOST_WORKERS, News, Outcome, Plan, Recycle, Request, Times, open_files, supervise,
 };

@@ -87,6 +87,8 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(tls_config(1)), "`cert` must be the path of a PEM file or its text"),
     list(quote(startServer("127.0.0.1", 0, hello_app, tls = TRUE)), "`tls` must be made by tls_config"),
     list(quote(workers_config(drain = TRUE)), "`drain` must be one number or string, not TRUE"),
+    list(quote(workers_config(fail_fast = "perhaps")), "`fail_fast` must be TRUE or FALSE, not"),
+    list(quote(workers_config(min_ready = 1:2)), "`min_ready` must be one number or string, not"),
     list(quote(workers_config(warmup = NA_character_)), "`warmup` must be one or more paths, not NA"),
     list(quote(serve(hello_app, workers = TRUE)), "`workers` must be a number, \"auto\", or made by workers_config"),
     list(quote(serve(hello_app, workers = 2)), "Several workers serve a path"),

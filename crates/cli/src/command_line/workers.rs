@@ -5,7 +5,7 @@ use clap::Arg;
 use super::given::{Given, flag, text};
 
 /// What goes with `--workers`, and not without.
-const WITH_WORKERS: [&str; 14] = [
+const WITH_WORKERS: [&str; 16] = [
     "spares",
     "warmup",
     "max-sessions",
@@ -20,6 +20,8 @@ const WITH_WORKERS: [&str; 14] = [
     "cookie-key-file",
     "admin",
     "shutdown-delay",
+    "min-ready",
+    "drain-status",
 ];
 
 pub(super) fn options() -> Vec<Arg> {
@@ -54,6 +56,9 @@ pub(super) fn options() -> Vec<Arg> {
         ),
         flag("reload", "to write an app: workers, even a single one, are replaced when a file of it changes"),
         text("drain", "time", "how long what is in hand is waited for before the end; 60s is the default"),
+        text("min-ready", "n", "so many workers have to be ready for /-/ready; 1 is the default"),
+        text("drain-status", "status", "what /-/ready answers while it ends: 503 (the default) or 404"),
+        flag("fail-fast", "to end, with status 5, when all workers end again and again"),
     ]
 }
 
@@ -61,7 +66,7 @@ pub(super) fn options() -> Vec<Arg> {
 /// have nobody to start the next.
 pub(super) fn needs_them(given: &Given<'_>) -> Option<&'static str> {
     let of_text = WITH_WORKERS.into_iter().find(|name| given.text(name).is_some());
-    of_text.or_else(|| given.flag("embed").then_some("embed"))
+    of_text.or_else(|| ["embed", "fail-fast"].into_iter().find(|name| given.flag(name)))
 }
 
 #[cfg(test)]

@@ -258,6 +258,27 @@ fn a_log_is_opened_anew_when_it_was_given_another_name() {
 }
 
 #[test]
+fn a_place_of_admin_that_is_taken_is_said_with_what_helps() {
+    let installed = Installed::new();
+    let app = folder(&[("app.R", "1"), ("file", "mine")]);
+    let _server = UnixListener::bind(app.path().join("socket")).unwrap();
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = format!("127.0.0.1:{}", tcp.local_addr().unwrap().port());
+    for (at, says) in [
+        ("unix:file", "That file is no socket, and is left as it is: choose another path, or move it away."),
+        ("unix:socket", "Another server answers there: choose another path, or end that server."),
+        (port.as_str(), "Another process has this port: choose another one."),
+    ] {
+        let mut command = Command::new(installed.program());
+        command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log", "--admin", at]);
+        let (status, _, said) = installed.run(command.current_dir(app.path()));
+        assert_eq!(status, Some(4), "{said}");
+        assert!(said.contains("Cannot listen for `--admin` on ") && said.contains(says), "{said}");
+    }
+    assert_eq!(fs::read_to_string(app.path().join("file")).unwrap(), "mine");
+}
+
+#[test]
 fn without_a_server_status_says_so() {
     let empty = folder(&[]);
     let run = |words: &[&str]| {

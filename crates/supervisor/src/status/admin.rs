@@ -22,10 +22,26 @@ pub struct About {
     pub address: String,
 }
 
+/// When something should be sent here.
+#[derive(Debug, Clone, Copy)]
+pub struct Readiness {
+    /// How many workers have to be ready, of those that are wanted.
+    pub min_ready: u32,
+    /// What is answered while it ends: 404 is what some balancers take for "no new clients", and 503 for a fault.
+    pub drain_status: u16,
+}
+
+impl Default for Readiness {
+    fn default() -> Readiness {
+        Readiness { min_ready: 1, drain_status: 503 }
+    }
+}
+
 /// Answers on the admin listener.
 #[derive(Debug, Clone)]
 pub struct Status {
     roster: Arc<Roster>,
+    readiness: Readiness,
     about: Arc<About>,
 }
 
@@ -34,8 +50,8 @@ const JSON: &str = "application/json";
 
 impl Status {
     /// Of the workers of a roster, and their supervisor.
-    pub fn new(roster: Arc<Roster>, about: About) -> Status {
-        Status { roster, about: Arc::new(about) }
+    pub fn new(roster: Arc<Roster>, about: About, readiness: Readiness) -> Status {
+        Status { roster, readiness, about: Arc::new(about) }
     }
 
     /// Writes the reply to a request. Does not wait for anybody.
@@ -64,9 +80,10 @@ impl Status {
             b"/status.txt" => (200, TEXT, table::of(&self.about, &report, &self.roster)),
             b"/metrics" => (200, "text/plain; version=0.0.4", metrics::of(&report, &self.roster)),
             b"/-/live" => probe(report.silence() < HANGS, "live", "the supervisor does not turn"),
-            b"/-/ready" => match not_ready(&report) {
+            b"/-/ready" => match not_ready(&report, self.readiness) {
                 None => probe(true, "ready", ""),
-                Some(why) => probe(false, "", why),
+                Some((404, why)) => (404, TEXT, format!("404 Not Found: {why}\n")),
+                Some((_, why)) => probe(false, "", &why),
             },
             b"/-/startup" => {
                 probe(report.course != Course::Starting, "started", "no worker has been ready yet")
@@ -90,11 +107,13 @@ fn probe(is_so: bool, yes: &str, no: &str) -> (u16, &'static str, String) {
 }
 
 /// Why nothing should be sent here. How much waits is none: overload would take out all machines.
-fn not_ready(report: &Report) -> Option<&'static str> {
+fn not_ready(report: &Report, readiness: Readiness) -> Option<(u16, String)> {
+    let (ready, least) = (report.ready(), readiness.min_ready.clamp(1, report.wanted.max(1)) as usize);
     match report.course {
-        Course::Draining | Course::Stopping => Some("it stops"),
-        _ if report.silence() >= HANGS => Some("the supervisor does not turn"),
-        _ if report.ready() == 0 => Some("no worker is ready"),
+        Course::Draining | Course::Stopping => Some((readiness.drain_status, "it stops".to_owned())),
+        _ if report.silence() >= HANGS => Some((503, "the supervisor does not turn".to_owned())),
+        _ if ready == 0 => Some((503, "no worker is ready".to_owned())),
+        _ if ready < least => Some((503, format!("{ready} of {least} workers are ready"))),
         _ => None,
     }
 }
@@ -125,7 +144,7 @@ mod tests {
 
     fn status() -> Status {
         let about = About { target: "/app".into(), address: "http://127.0.0.1:8000".into() };
-        Status::new(Arc::default(), about)
+        Status::new(Arc::default(), about, Readiness { drain_status: 404, ..Readiness::default() })
     }
 
     fn ask(status: &Status, local: Option<&str>, method: &str, path: &str, host: &str) -> (u16, String) {
@@ -154,9 +173,10 @@ mod tests {
         // All its workers have died: it is to be left alone, and given nothing.
         assert_eq!(probes(), [200, 200, 503]);
         told.change(|report| report.course = Course::Draining);
-        assert!(ask(&status, None, "GET", "/-/ready", "pod").1.contains("it stops"));
+        let (code, said) = ask(&status, None, "GET", "/-/ready", "pod");
+        assert_eq!((code, said.as_str()), (404, "404 Not Found: it stops\n"));
         told.change(|report| report.turned = Instant::now().checked_sub(HANGS));
-        assert_eq!(probes(), [503, 200, 503]);
+        assert_eq!(probes(), [503, 200, 404]);
     }
 
     #[test]

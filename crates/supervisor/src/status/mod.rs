@@ -7,5 +7,5 @@ mod metrics;
 mod report;
 mod table;
 
-pub use admin::{About, Status};
+pub use admin::{About, Readiness, Status};
 pub(crate) use report::{Course, LastExit, Process, READY, Reload, SlotReport, Told};

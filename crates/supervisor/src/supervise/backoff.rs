@@ -33,6 +33,11 @@ pub(crate) struct Pause {
 }
 
 impl Backoff {
+    /// Whether it ends again and again.
+    pub(crate) fn is_loop(&self, now: Instant) -> bool {
+        self.ends.iter().filter(|end| now.duration_since(**end) <= LONG).count() >= LOOP
+    }
+
     /// After a life of so long. `chance` is any number, so that workers that ended together do not start together.
     pub(crate) fn ended(&mut self, life: Duration, has_answered: bool, now: Instant, chance: u64) -> Pause {
         if has_answered || life > LONG {
@@ -68,10 +73,14 @@ mod tests {
             let pause = backoff.ended(Duration::from_secs(1), false, end, 200);
             assert_eq!(pause.time, Duration::from_millis(expected));
             told.push(pause.is_news_of_loop);
+            assert_eq!(backoff.is_loop(end), at >= 4);
         }
+        assert!(backoff.is_loop(now + LONG + Duration::from_secs(3)));
+        assert!(!backoff.is_loop(now + LONG + Duration::from_secs(4)));
         assert_eq!(told, [false, false, false, false, true, false, false, false]);
         let well = backoff.ended(Duration::from_secs(1), true, now, 0);
         assert_eq!(well, Pause { time: SHORT, is_news_of_loop: false });
+        assert!(!backoff.is_loop(now));
         let first = |backoff: &mut Backoff, chance| backoff.ended(Duration::ZERO, false, now, chance).time;
         assert_eq!(first(&mut backoff, 0), Duration::from_millis(400));
         backoff.ended(Duration::ZERO, true, now, 0);

@@ -39,6 +39,8 @@ pub struct Plan {
     pub times: Times,
     /// What a new worker is asked for before it is given requests: paths.
     pub warmup: Vec<String>,
+    /// Whether it is over when all workers end again and again without having answered anything. Else they are tried on.
+    pub fails_fast: bool,
     /// When a worker is replaced by a new one.
     pub recycle: Recycle,
     /// Called with a line for the person who runs it.
@@ -158,6 +160,8 @@ pub enum Outcome {
     Stopped,
     /// No worker ever became ready: each ended before.
     NeverReady,
+    /// All workers ended again and again without having answered anything.
+    CrashLoop,
 }
 
 /// Runs workers until it is asked to stop. Called on the process's first thread: workers end when the thread does that has started

@@ -185,7 +185,8 @@ impl<'a> Supervisor<'a> {
                 self.replacements.reload(self.kept_slots());
                 self.begin_reload();
             }
-            (Request::Stop, Course::Serving) if !self.plan.times.delay.is_zero() => {
+            // Nobody has been sent here whom it would have to wait for, before a worker was ready.
+            (Request::Stop, Course::Serving) if self.was_ready && !self.plan.times.delay.is_zero() => {
                 self.course = Course::Leaving { until: Instant::now() + self.plan.times.delay };
                 self.front.hear(News::Leaving);
             }

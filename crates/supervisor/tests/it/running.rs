@@ -28,6 +28,7 @@ pub(crate) struct Wish {
     pub(crate) warmup: Vec<String>,
     pub(crate) times: Times,
     pub(crate) recycle: Recycle,
+    pub(crate) fails_fast: bool,
     /// How often whoever watches wants it to turn.
     pub(crate) turns_every: Duration,
     /// The mode of a start, by how many there were before.
@@ -42,6 +43,7 @@ impl Default for Wish {
             warmup: Vec::new(),
             times: Times::default(),
             recycle: Recycle::default(),
+            fails_fast: false,
             turns_every: Duration::MAX,
             mode: |_| "",
         }
@@ -140,6 +142,7 @@ impl Running {
                     files: None,
                     times: wish.times,
                     recycle: wish.recycle,
+                    fails_fast: wish.fails_fast,
                     tell: |line| TOLD.lock().unwrap().push(line.to_owned()),
                 };
                 supervise(plan, roster, asked, &*door).unwrap()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rookery_supervisor::{Outcome, Recycle, Request, Times};
 
 use crate::front::until;
-use crate::running::{Running, Wish, how_often, is_told, while_};
+use crate::running::{Running, Wish, how_often, is_told, send_signal, while_};
 
 #[test]
 fn each_worker_has_its_own_and_nothing_else() {
@@ -84,4 +84,22 @@ fn one_that_cannot_be_replaced_is_tried_ever_more_seldom() {
     let tried = how_often(&format!("worker 1 ({pid}) is replaced: "));
     assert!((1..=6).contains(&tried), "{tried}");
     assert_eq!(running.get("/pid").text(), pid.to_string());
+}
+
+#[test]
+fn where_that_is_wished_it_is_over_when_all_end_again_and_again() {
+    // The first two serve.
+    let mode = |start| if start < 2 { "" } else { "fails" };
+    let mut running = Running::new(Wish { workers: 2, mode, fails_fast: true, ..Wish::default() });
+    for pid in running.pids() {
+        send_signal(pid, libc::SIGKILL);
+    }
+    assert_eq!(running.outcome(), Outcome::CrashLoop);
+}
+
+#[test]
+fn before_a_worker_was_ready_an_end_waits_for_nobody_to_hear_of_it() {
+    let times = Times { delay: Duration::from_secs(3600), ..Times::default() };
+    let mut running = Running::start(Wish { mode: |_| "never ready", times, ..Wish::default() });
+    assert_eq!(running.stop(), Outcome::Stopped);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_server::{Config, Listener, Server, Site};
-use rookery_supervisor::{About, Outcome, Request, Status, Times};
+use rookery_supervisor::{About, Outcome, Readiness, Request, Status, Times};
 use serde_json::Value;
 
 use crate::front::{Client, Reply, until};
@@ -18,8 +18,12 @@ struct Admin {
 
 impl Admin {
     fn of(running: &Running) -> Admin {
+        Admin::with(running, Readiness::default())
+    }
+
+    fn with(running: &Running, readiness: Readiness) -> Admin {
         let about = About { target: "/srv/app".into(), address: "http://127.0.0.1:8000".into() };
-        let status = Status::new(Arc::clone(&running.roster), about);
+        let status = Status::new(Arc::clone(&running.roster), about, readiness);
         let server = Server::of_answers(Config::default(), move |exchange| status.answer(exchange));
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
         Admin { listener, _server: server }
@@ -87,6 +91,27 @@ fn what_r_does_is_told_while_it_is_busy() {
     assert_eq!(admin.metric("rookery_upstream_seconds_bucket{le=\"0.5\"}"), Some(0.0));
     assert_eq!(admin.metric("rookery_upstream_seconds_count"), Some(1.0));
     assert_eq!(admin.metric("rookery_workers{state=\"ready\"}"), Some(2.0));
+}
+
+#[test]
+fn it_is_ready_when_as_many_workers_are_as_have_to_be_and_says_as_wished_that_it_ends() {
+    let mode = |start| if start < 2 { "" } else { "never ready" };
+    let times = Times { delay: Duration::from_secs(600), ..Times::default() };
+    let mut running = Running::new(Wish { workers: 2, mode, times, ..Wish::default() });
+    let admin = Admin::with(&running, Readiness { min_ready: 2, drain_status: 404 });
+    until("it is ready", || admin.get("/-/ready").status == 200);
+    let first = admin.worker(0)["pid"].as_i64().unwrap();
+    send_signal(i32::try_from(first).unwrap(), libc::SIGKILL);
+    until("one is missing", || admin.get("/-/ready").text().ends_with(": 1 of 2 workers are ready\n"));
+    assert_eq!(admin.get("/-/ready").status, 503);
+    assert_eq!(admin.get("/-/live").status, 200);
+    // What is not wanted need not be ready.
+    running.ask(Request::Fewer);
+    until("one is enough", || admin.get("/-/ready").status == 200);
+    running.ask(Request::Stop);
+    until("it says that it ends", || admin.get("/-/ready").status == 404);
+    assert_eq!(running.get("/pid").status, 200);
+    assert_eq!(running.stop(), Outcome::Stopped);
 }
 
 #[test]

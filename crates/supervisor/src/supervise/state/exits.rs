@@ -4,10 +4,21 @@ use std::time::{Duration, Instant};
 
 use super::super::Outcome;
 use super::super::worker::Phase;
-use super::{Course, Supervisor};
+use super::{Course, Slot, Supervisor};
 use crate::process::Exit;
 
 impl Supervisor<'_> {
+    /// Ends it all where that is wanted, and no worker has anything to show but ends.
+    pub(super) fn end_if_all_loop(&mut self, now: Instant) {
+        let loops = |slot: &Slot| {
+            let current = slot.current.and_then(|current| self.workers.get(&current));
+            slot.backoff.is_loop(now) && current.is_none_or(|worker| worker.member.answered() == 0)
+        };
+        if self.plan.fails_fast && self.slots.iter().filter(|slot| !slot.is_given_up).all(loops) {
+            self.end(Outcome::CrashLoop);
+        }
+    }
+
     pub(super) fn ended(&mut self, epoch: u64, exit: Exit) {
         let Some(mut worker) = self.workers.remove(&epoch) else { return };
         // Before anything else: requests that it had wait for this.
@@ -69,5 +80,6 @@ impl Supervisor<'_> {
                  more seldom; requests that no other worker takes get 503"
             ));
         }
+        self.end_if_all_loop(now);
     }
 }

@@ -50,6 +50,7 @@ impl Supervisor<'_> {
                 if self.is_hopeless() {
                     self.end(Outcome::NeverReady);
                 }
+                self.end_if_all_loop(now);
                 None
             }
         }
