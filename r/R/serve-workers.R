@@ -20,6 +20,7 @@ worker_flags <- c("embed", "reload", "fail_fast")
 #' @param warmup Paths that a new one is asked for before it serves. One that answers with a status of 500 or more does not serve.
 #' @param max_sessions How many WebSockets one may have, such as Shiny's sessions. When all have as many, new ones get 503; whoever has one does not.
 #' @param max_requests,max_age,max_memory One that has answered so many requests, is so old, or has so much memory of its own is replaced.
+#'   In a control group whose memory is limited `max_memory` is a share of that by default; 0 is no limit.
 #' @param request_timeout How long a request may take: its client gets 504 then.
 #' @param kill_stuck One whose R is busy with one thing for so long is interrupted, and ended where that does not help. Its clients get 504.
 #' @param start_timeout How long one may take until it serves.

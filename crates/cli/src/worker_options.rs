@@ -22,7 +22,7 @@ pub(crate) struct Workers {
     pub(crate) max_sessions: Option<u64>,
     pub(crate) max_requests: Option<u64>,
     pub(crate) max_age: Option<Duration>,
-    pub(crate) max_memory: Option<u64>,
+    pub(crate) max_memory: MaxMemory,
     pub(crate) request_timeout: Option<Duration>,
     pub(crate) kill_stuck: Option<Duration>,
     pub(crate) start_timeout: Duration,
@@ -37,6 +37,16 @@ pub(crate) struct Workers {
     pub(crate) min_ready: u32,
     /// What a probe of that is answered with while it ends.
     pub(crate) drain_status: u16,
+}
+
+/// How much memory of its own a worker may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MaxMemory {
+    /// Its share of what the control group may have, where that is limited.
+    Share,
+    Bytes(u64),
+    /// As much as it likes.
+    Any,
 }
 
 /// Whether clients come back to the worker that they began with.
@@ -87,9 +97,13 @@ impl Workers {
             },
         };
         let max_memory = match given("max-memory") {
-            None => None,
+            None => MaxMemory::Share,
+            Some("0") => MaxMemory::Any,
             Some(text) => {
-                Some(bytes(text).ok_or_else(|| wrong("max-memory", "a size, such as 500MB or 2GB", text))?)
+                let bytes = bytes(text);
+                MaxMemory::Bytes(
+                    bytes.ok_or_else(|| wrong("max-memory", "a size, such as 500MB or 2GB, or 0", text))?,
+                )
             }
         };
         let min_ready = match a_count("min-ready")? {
@@ -183,6 +197,8 @@ mod tests {
         assert_eq!(of(&[]).unwrap(), None);
         assert_eq!(of(&[("workers", "1")]).unwrap(), None);
         let workers = of(&[("workers", "4")]).unwrap().unwrap();
+        assert_eq!(workers.max_memory, MaxMemory::Share);
+        assert_eq!(of(&[("workers", "4"), ("max-memory", "0")]).unwrap().unwrap().max_memory, MaxMemory::Any);
         assert_eq!((workers.count, workers.max_requests, workers.drain), (4, None, Duration::from_secs(60)));
         let workers = of(&[
             ("workers", "2"),
@@ -200,7 +216,7 @@ mod tests {
         assert_eq!((workers.min_ready, workers.drain_status, workers.fail_fast), (1, 503, false));
         let ready = of(&[("workers", "2"), ("min-ready", "2"), ("drain-status", "404")]).unwrap().unwrap();
         assert_eq!((ready.min_ready, ready.drain_status), (2, 404));
-        assert_eq!((workers.max_requests, workers.max_memory), (Some(1000), Some(1_500_000_000)));
+        assert_eq!((workers.max_requests, workers.max_memory), (Some(1000), MaxMemory::Bytes(1_500_000_000)));
         assert_eq!(workers.max_age, Some(Duration::from_secs(12 * 3600)));
         assert_eq!(workers.drain, Duration::from_millis(500));
         assert_eq!((workers.spares, workers.max_sessions), (1, Some(20)));
@@ -255,7 +271,7 @@ mod tests {
             ),
             (
                 &[("workers", "2"), ("max-memory", "2s")],
-                "`--max-memory` must be a size, such as 500MB or 2GB, not `2s`.",
+                "`--max-memory` must be a size, such as 500MB or 2GB, or 0, not `2s`.",
             ),
             (
                 &[("workers", "2"), ("drain", "-5s")],

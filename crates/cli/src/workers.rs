@@ -10,8 +10,8 @@ use rookery_server::tls::Tls;
 use rookery_server::{Notice, Server, Site, SpoolFolder};
 use rookery_service::Manager;
 use rookery_supervisor::{
-    About, Compression, CookieKeys, Front, News, Outcome, Plan, PoolLimits, Readiness, Recycle, Request,
-    Roster, Status, Sticky, Times, open_files, pool, supervise,
+    About, Compression, CookieKeys, Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Readiness, Recycle,
+    Request, Roster, Status, Sticky, Times, memory_limit, open_files, pool, supervise,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -28,7 +28,7 @@ use crate::r;
 use crate::signals::{Caught, OF_WORKERS, Signals};
 use crate::target::Target;
 use crate::tls::{self, Opened};
-use crate::worker_options::{self, Workers};
+use crate::worker_options::{self, MaxMemory, Workers};
 
 /// The second signal to end: the process ends by it.
 static SECOND: OnceLock<Caught> = OnceLock::new();
@@ -171,9 +171,35 @@ fn plan(
             ..Times::default()
         },
         fails_fast: workers.fail_fast,
-        recycle: Recycle { requests: workers.max_requests, age: workers.max_age, memory: workers.max_memory },
+        recycle: Recycle {
+            requests: workers.max_requests,
+            age: workers.max_age,
+            memory: most_memory(workers, memory_limit()),
+        },
         tell,
     }
+}
+
+/// How much memory of its own a worker may have, in a control group that may have so much; said where nobody has.
+fn most_memory(workers: &Workers, limit: Option<u64>) -> Option<MemoryLimit> {
+    let group = match (workers.max_memory, limit) {
+        (MaxMemory::Bytes(bytes), _) => return Some(MemoryLimit::Each(bytes)),
+        (MaxMemory::Any, _) | (MaxMemory::Share, None) => return None,
+        (MaxMemory::Share, Some(limit)) => limit,
+    };
+    let (megabytes, limit) = (group / 1_000_000, MemoryLimit::of_group(group));
+    let several = workers.count + workers.spares + 1;
+    match limit.each(workers.count, workers.spares) {
+        Some(each) => tell(&format!(
+            "a worker that has {} MB of memory of its own is replaced: {several} of them have four fifths of the {megabytes} MB of \
+             this control group (`--max-memory` is another limit, 0 none)",
+            each / 1_000_000
+        )),
+        None => tell(&format!(
+            "the {megabytes} MB of this control group are little for {several} Rs: none is replaced for its memory without `--max-memory`"
+        )),
+    }
+    Some(limit)
 }
 
 /// What clients come to, and who is told of it.

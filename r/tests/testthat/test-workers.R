@@ -298,3 +298,17 @@ test_that("an app sees each head once, and one that receives its bodies has them
   expect_equal(post("/receive", 3e6), "3000000")
   expect_equal(it$pid("/closed"), "client done")
 })
+
+test_that("with --fail-fast the program ends with status 5 when all Rs end again and again", {
+  bad <- withr::local_tempfile()
+  it <- local_workers(
+    c(sprintf("if (file.exists('%s')) quit(status = 1)", bad), app_lines),
+    "--workers", "2", "--fail-fast", "--min-ready", "2", "--drain-status", "404", "--max-memory", "0"
+  )
+  expect_true(wait_until(function() length(pids_of(it)) == 2))
+  pids <- pids_of(it)
+  file.create(bad)
+  for (pid in pids) tools::pskill(as.integer(pid), tools::SIGKILL)
+  expect_equal(exit_of(it), 5)
+  expect_match(it$tell(), "All workers end again and again without having answered anything")
+})

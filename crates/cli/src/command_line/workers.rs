@@ -36,7 +36,7 @@ pub(super) fn options() -> Vec<Arg> {
         ),
         text("max-requests", "n", "a worker that has answered so many is replaced by a new one"),
         text("max-age", "time", "a worker that is so old is replaced: 12h"),
-        text("max-memory", "size", "a worker that has so much memory of its own is replaced: 2GB"),
+        text("max-memory", "size", "a worker that has so much memory of its own is replaced: 2GB; 0: none"),
         text(
             "request-timeout",
             "time",

@@ -20,30 +20,6 @@ pub(crate) fn processor_time(pid: libc::pid_t) -> Option<Duration> {
     Some(Duration::from_millis(ticks * 1000 / a_second))
 }
 
-/// How many processes of our control group have been killed because it had no memory left; `None` where the system does not count.
-pub(crate) fn kills_for_memory() -> Option<u64> {
-    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let events = counters(&groups).find_map(|path| std::fs::read_to_string(path).ok())?;
-    events.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
-}
-
-/// Where that is counted, by the lines of `/proc/self/cgroup`: version 1 has a tree for memory alone, version 2 one for all, and a
-/// system may have both, the second without memory. A container may see its own group as the root, under the name it has outside.
-fn counters(groups: &str) -> impl Iterator<Item = String> {
-    groups.lines().flat_map(|line| {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, group) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
-        let (tree, file) = match controllers {
-            "" => ("/sys/fs/cgroup", "memory.events"),
-            _ if controllers.split(',').any(|it| it == "memory") => {
-                ("/sys/fs/cgroup/memory", "memory.oom_control")
-            }
-            _ => return Vec::new(),
-        };
-        vec![format!("{tree}{group}/{file}"), format!("{tree}/{file}")]
-    })
-}
-
 /// Descriptors that this process has open.
 pub(crate) fn open_descriptors() -> Option<u64> {
     // One of them is that of the folder itself.
@@ -53,24 +29,6 @@ pub(crate) fn open_descriptors() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn kills_are_counted_where_the_system_has_its_groups() {
-        let paths = |groups| counters(groups).collect::<Vec<_>>();
-        assert_eq!(
-            paths("0::/system.slice/rookery.service\n"),
-            ["/sys/fs/cgroup/system.slice/rookery.service/memory.events", "/sys/fs/cgroup/memory.events"]
-        );
-        let both = "5:cpu,cpuacct:/a\n4:hugetlb,memory:/docker/1:2\n1:name=systemd:/memory\n0::/\nnonsense\n";
-        assert_eq!(
-            paths(both)[..3],
-            [
-                "/sys/fs/cgroup/memory/docker/1:2/memory.oom_control",
-                "/sys/fs/cgroup/memory/memory.oom_control",
-                "/sys/fs/cgroup//memory.events"
-            ]
-        );
-    }
 
     #[test]
     fn a_process_has_memory_and_time_of_its_own() {

@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::roster::Roster;
-pub use recycle::Recycle;
+pub use recycle::{MemoryLimit, Recycle};
 use state::Supervisor;
 
 /// What is to be run.

@@ -22,8 +22,36 @@ pub struct Recycle {
     pub requests: Option<u64>,
     /// How long ago it was started.
     pub age: Option<Duration>,
-    /// Bytes of memory that are its own.
-    pub memory: Option<u64>,
+    /// Memory that is its own.
+    pub memory: Option<MemoryLimit>,
+}
+
+/// An R with its usual packages has that much when it has done nothing yet: less would have each new one replaced at once, for ever.
+const LEAST_SHARE: u64 = 128 << 20;
+
+/// How much memory of its own a worker may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryLimit {
+    /// So many bytes.
+    Each(u64),
+    /// Its share of what all may have together, which is so many bytes. None is replaced where that is less than 128 MiB.
+    Shared(u64),
+}
+
+impl MemoryLimit {
+    /// Of a control group that may have `limit`: a fifth of it is for this process, files and what comes suddenly.
+    pub fn of_group(limit: u64) -> MemoryLimit {
+        MemoryLimit::Shared(limit / 5 * 4)
+    }
+
+    /// For each, where so many serve and are spares, and one more is there while it takes the place of another.
+    pub fn each(self, workers: u32, spares: u32) -> Option<u64> {
+        match self {
+            MemoryLimit::Each(bytes) => Some(bytes),
+            MemoryLimit::Shared(bytes) => Some(bytes / (u64::from(workers) + u64::from(spares) + 1))
+                .filter(|share| *share >= LEAST_SHARE),
+        }
+    }
 }
 
 /// Why.
@@ -68,7 +96,12 @@ pub(super) struct Age {
 
 impl Recycle {
     /// Why a worker is to be replaced, if it is.
-    pub(super) fn reason(&self, worker: &mut Worker, now: Instant) -> Option<Reason> {
+    pub(super) fn reason(
+        &self,
+        worker: &mut Worker,
+        (workers, spares): (u32, u32),
+        now: Instant,
+    ) -> Option<Reason> {
         if worker.phase != Phase::Ready {
             return None;
         }
@@ -81,7 +114,7 @@ impl Recycle {
         if self.age.is_some_and(|most| age.as_millis() >= spread(most.as_millis() as u64).into()) {
             return Some(Reason::Age(age));
         }
-        let most = self.memory?;
+        let most = self.memory?.each(workers, spares)?;
         worker.age.look(most, now, || own_memory(worker.pid)).map(Reason::Memory)
     }
 }
@@ -117,6 +150,18 @@ impl Age {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_is_less_with_each_worker_and_none_where_it_would_be_too_little() {
+        let group = MemoryLimit::of_group(5_000_000_000);
+        assert_eq!(group, MemoryLimit::Shared(4_000_000_000));
+        assert_eq!(group.each(2, 1), Some(1_000_000_000));
+        assert_eq!(group.each(3, 1), Some(800_000_000));
+        assert_eq!(group.each(100, 0), None);
+        assert_eq!(MemoryLimit::of_group(512 << 20).each(2, 0), Some((512 << 20) / 5 * 4 / 3));
+        assert_eq!(MemoryLimit::of_group(479 << 20).each(2, 0), None);
+        assert_eq!(MemoryLimit::Each(5).each(1000, 1000), Some(5));
+    }
 
     #[test]
     fn starts_differ_by_up_to_a_tenth() {

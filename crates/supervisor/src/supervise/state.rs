@@ -24,7 +24,7 @@ use super::replace::Replacements;
 use super::warmup::Warmed;
 use super::worker::{Event, Phase, Worker};
 use super::{Front, News, Outcome, Plan, Request};
-use crate::process::{Output, RunFolder};
+use crate::process::{Groups, Output, RunFolder};
 use crate::roster::Roster;
 use report::History;
 
@@ -124,7 +124,7 @@ impl<'a> Supervisor<'a> {
             was_ready: false,
             course: Course::Serving,
             looked: now,
-            history: History::begin(),
+            history: History::begin(Groups::default()),
             outputs: Vec::new(),
         })
     }

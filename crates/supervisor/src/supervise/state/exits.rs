@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::super::Outcome;
 use super::super::worker::Phase;
+use super::report::OOM;
 use super::{Course, Slot, Supervisor};
 use crate::process::Exit;
 
@@ -23,7 +24,7 @@ impl Supervisor<'_> {
         let Some(mut worker) = self.workers.remove(&epoch) else { return };
         // Before anything else: requests that it had wait for this.
         self.roster.leave(&worker.member);
-        self.history.has_ended(&worker, exit);
+        let reason = self.history.has_ended(&worker, exit);
         let now = Instant::now();
         self.outputs.extend(worker.clean_up().into_iter().map(|output| (output, now)));
         if let Course::Ending(_) = self.course {
@@ -63,6 +64,7 @@ impl Supervisor<'_> {
             return self.end(Outcome::NeverReady);
         }
         let cause = match (exit, worker.phase) {
+            _ if reason == OOM => ": the control group had no memory left",
             (Exit::Signal(libc::SIGKILL), phase) if phase != Phase::Killed => {
                 ", which nobody here has sent: perhaps out of memory"
             }

@@ -9,6 +9,7 @@ use crate::process::Exit;
 
 impl Supervisor<'_> {
     pub(super) fn look_at_age(&mut self, now: Instant) {
+        let numbers = (self.wanted, self.plan.spares);
         for (slot, place) in self.slots.iter().enumerate() {
             let slot = slot as u32;
             let Some(worker) = place.current.and_then(|current| self.workers.get_mut(&current)) else {
@@ -17,7 +18,7 @@ impl Supervisor<'_> {
             if self.replacements.has(slot) || place.replacing.1.is_some_and(|until| now < until) {
                 continue;
             }
-            if let Some(reason) = self.plan.recycle.reason(worker, now) {
+            if let Some(reason) = self.plan.recycle.reason(worker, numbers, now) {
                 let number = worker.start.number();
                 (self.plan.tell)(&format!("worker {number} ({}) is replaced: {reason}", worker.pid));
                 self.replacements.add(slot, reason);

@@ -5,10 +5,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::super::worker::{Phase, Worker};
 use super::{ASKED, Course, SELDOM, Supervisor};
-use crate::process::{Exit, kills_for_memory};
+use crate::process::{Exit, Groups};
 use crate::roster::Standing;
 use crate::status::{self, LastExit, Process, READY, Reload, SlotReport};
 use crate::supervise::News;
+
+/// There was no memory left.
+pub(super) const OOM: &str = "oom";
 
 /// What has happened, of which the supervisor itself remembers nothing.
 #[derive(Debug)]
@@ -22,12 +25,13 @@ pub(super) struct History {
     readied: (u64, f64),
     /// How many processes of our group had been killed for memory when that was last looked at.
     kills_for_memory: Option<u64>,
+    groups: Groups,
     connections: usize,
     asked: Option<Instant>,
 }
 
 impl History {
-    pub(super) fn begin() -> History {
+    pub(super) fn begin(groups: Groups) -> History {
         History {
             started: SystemTime::now(),
             reload: Reload::default(),
@@ -35,7 +39,8 @@ impl History {
             exits: BTreeMap::new(),
             sessions_lost: BTreeMap::new(),
             readied: (0, 0.0),
-            kills_for_memory: kills_for_memory(),
+            kills_for_memory: groups.kills_for_memory(),
+            groups,
             connections: 0,
             asked: None,
         }
@@ -56,7 +61,8 @@ impl History {
         self.readied.1 += worker.began.elapsed().as_secs_f64();
     }
 
-    pub(super) fn has_ended(&mut self, worker: &Worker, exit: Exit) {
+    /// Says why.
+    pub(super) fn has_ended(&mut self, worker: &Worker, exit: Exit) -> &'static str {
         let reason = match worker.leaves {
             // R's own `quit()` takes leave as well.
             Some(ASKED) if exit != Exit::Status(0) => "crash",
@@ -70,6 +76,7 @@ impl History {
         }
         let last = LastExit { exit, reason, at: SystemTime::now() };
         self.slots.entry(worker.start.slot).or_default().1 = Some(last);
+        reason
     }
 
     /// Why a worker has ended that nobody here has asked to.
@@ -77,9 +84,14 @@ impl History {
         if exit != Exit::Signal(libc::SIGKILL) || worker.phase == Phase::Killed {
             return "crash";
         }
-        let kills = kills_for_memory();
+        self.killed()
+    }
+
+    /// Why somebody else has killed a worker: the group has killed one more for memory, or not.
+    fn killed(&mut self) -> &'static str {
+        let kills = self.groups.kills_for_memory();
         let were = std::mem::replace(&mut self.kills_for_memory, kills);
-        if kills > were { "oom" } else { "killed" }
+        if kills > were { OOM } else { "killed" }
     }
 }
 
@@ -173,5 +185,26 @@ fn process(worker: &Worker) -> Process {
         state,
         started: worker.started,
         member: worker.member.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::stand_in;
+
+    #[test]
+    fn who_was_killed_was_so_for_memory_where_the_group_has_counted_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let count = |kills: &str| {
+            stand_in(folder.path(), "0::/a\n", &[("a/memory.events", &format!("oom 1\noom_kill {kills}\n"))])
+        };
+        let mut history = History::begin(count("3"));
+        assert_eq!(history.killed(), "killed");
+        count("4");
+        assert_eq!((history.killed(), history.killed()), (OOM, "killed"));
+        // Nobody counts: what cannot be known is not said.
+        let mut history = History::begin(stand_in(folder.path(), "", &[]));
+        assert_eq!(history.killed(), "killed");
     }
 }

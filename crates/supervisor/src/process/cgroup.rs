@@ -1,0 +1,145 @@
+//! The control group that this process, and so all its workers, are in: how much memory it may have, and how often that was too little.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Version 1 says "no limit" by a number: the largest of pages.
+const NO_LIMIT: u64 = 1 << 60;
+
+/// Where the system tells of control groups.
+#[derive(Debug, Clone)]
+pub(crate) struct Groups {
+    /// The groups of this process, `/proc/self/cgroup`.
+    own: PathBuf,
+    /// Where their folders are, `/sys/fs/cgroup`.
+    root: PathBuf,
+}
+
+impl Default for Groups {
+    fn default() -> Groups {
+        Groups { own: "/proc/self/cgroup".into(), root: "/sys/fs/cgroup".into() }
+    }
+}
+
+/// Bytes that this process and all that it starts may have together, by its control group; `None` where nobody limits them.
+pub fn memory_limit() -> Option<u64> {
+    Groups::default().memory_limit()
+}
+
+impl Groups {
+    /// The least of its own limit and those of the groups around it.
+    fn memory_limit(&self) -> Option<u64> {
+        let second = self.folders(false).into_iter().map(|folder| folder.join("memory.max"));
+        let first = self.folders(true).into_iter().map(|folder| folder.join("memory.limit_in_bytes"));
+        // "max" is no number.
+        let limit = |file: PathBuf| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
+        second.chain(first).filter_map(limit).filter(|bytes| *bytes < NO_LIMIT).min()
+    }
+
+    /// How many of its processes have been killed because there was no memory left; `None` where the system does not count.
+    pub(crate) fn kills_for_memory(&self) -> Option<u64> {
+        let second = self.folders(false).into_iter().map(|folder| folder.join("memory.events"));
+        let first = self.folders(true).into_iter().map(|folder| folder.join("memory.oom_control"));
+        let kills = |file: PathBuf| {
+            let text = fs::read_to_string(file).ok()?;
+            text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
+        };
+        // The innermost that counts.
+        second.chain(first).find_map(kills)
+    }
+
+    /// The folder of its group and those around it, from the inside out: of version 2, or of version 1's hierarchy for memory.
+    fn folders(&self, is_first: bool) -> Vec<PathBuf> {
+        let groups = fs::read_to_string(&self.own).unwrap_or_default();
+        let path = groups.lines().find_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            let is_it = if is_first {
+                controllers.split(',').any(|it| it == "memory")
+            } else {
+                controllers.is_empty()
+            };
+            is_it.then_some(path)
+        });
+        let Some(path) = path else { return Vec::new() };
+        let root = if is_first { self.root.join("memory") } else { self.root.clone() };
+        let path = Path::new(path.trim_start_matches('/'));
+        // In a namespace of its own a group may lie outside of what is to be seen; a container may see its own alone, as the root.
+        let is_inside = path.components().all(|it| matches!(it, std::path::Component::Normal(_)));
+        let around = path.ancestors().filter(|_| is_inside).map(|path| root.join(path));
+        let mut folders: Vec<PathBuf> = around.collect();
+        if !is_inside {
+            folders.push(root);
+        }
+        folders
+    }
+}
+
+/// Files in the place of the system's.
+#[cfg(test)]
+pub(crate) fn stand_in(folder: &Path, own: &str, files: &[(&str, &str)]) -> Groups {
+    let groups = Groups { own: folder.join("own"), root: folder.join("root") };
+    fs::write(&groups.own, own).unwrap();
+    for (path, text) in files {
+        let file = groups.root.join(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(own: &str, files: &[(&str, &str)]) -> (Option<u64>, Option<u64>) {
+        let folder = tempfile::tempdir().unwrap();
+        let groups = stand_in(folder.path(), own, files);
+        (groups.memory_limit(), groups.kills_for_memory())
+    }
+
+    #[test]
+    fn the_least_limit_around_it_counts_and_its_own_kills() {
+        let files = &[
+            ("memory.events", "low 0\noom_kill 9\n"),
+            ("a.slice/memory.max", "1000\n"),
+            ("a.slice/memory.events", "oom_kill 7\n"),
+            ("a.slice/b.service/memory.max", "max\n"),
+            (
+                "a.slice/b.service/memory.events",
+                "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n",
+            ),
+        ];
+        assert_eq!(asked("0::/a.slice/b.service\n", files), (Some(1000), Some(2)));
+        assert_eq!(asked("0::/a.slice\n", files), (Some(1000), Some(7)));
+        assert_eq!(asked("0::/\n", files), (None, Some(9)));
+        // A path of the host's, in a container that sees its own group alone.
+        let container = &[("memory.max", "500\n"), ("memory.events", "oom_kill 1\n")];
+        for own in ["0::/\n", "0::/docker/0123\n", "0::/../../other\n"] {
+            assert_eq!(asked(own, container), (Some(500), Some(1)), "{own}");
+        }
+    }
+
+    #[test]
+    fn version_1_is_read_as_well() {
+        // A system may have both, the second without memory; a name may have colons.
+        let own = "12:pids:/memory\n1:name=systemd:/memory\n9:cpu,memory:/docker/1:2\n0::/\nnonsense\n";
+        let files = &[
+            ("memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("memory/docker/1:2/memory.limit_in_bytes", "2048\n"),
+            ("memory/docker/1:2/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n"),
+        ];
+        assert_eq!(asked(own, files), (Some(2048), Some(4)));
+        assert_eq!(asked("9:memory:/\n", files), (None, None));
+    }
+
+    #[test]
+    fn without_groups_and_with_odd_ones_there_is_none() {
+        for (own, text) in [("", "5"), ("0::", "many"), ("0::/a\n", ""), (":::\n", "-1"), ("\u{0}", "5")] {
+            assert_eq!(
+                asked(own, &[("memory.max", text), ("memory.events", "oom_kill x")]),
+                (None, None),
+                "{own}"
+            );
+        }
+    }
+}
