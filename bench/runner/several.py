@@ -29,19 +29,22 @@ ASK_EVERY_S = 0.002
 
 
 def steady(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
-    """h2load over HTTP/1.1 at `rate` requests a second on each connection, and how long each took."""
+    """h2load over HTTP/1.1 at `rate` requests a second on each connection, and how long each took. The connections begin one after the
+    other, or all of them would ask at once, again and again."""
     if shutil.which("h2load") is None:
         raise Missing("h2load is not installed")
     whole, rate = max(1, round(seconds)), scenario.rate * scenario.connections
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        line = ["h2load", "-t1", "--h1", f"-c{scenario.connections}", f"-D{whole}", f"--rps={scenario.rate}", f"--log-file={log}"]
+        line = ["h2load", "-t1", "--h1", f"-c{scenario.connections}", f"-n{rate * whole}", "-r1", "--rate-period=1ms"]
+        line += [f"--rps={scenario.rate}", f"--log-file={log}"]
         url = f"{server.scheme}://127.0.0.1:{server.port}{scenario.path}"
         _, spent = sample([*pinned(GENERATOR_CORE, scenario.placement), *line, url], whole + 40, server)
         rows = [row.split() for row in log.read_text(encoding="utf-8").splitlines()]
     took = sorted(int(microseconds) for _, status, microseconds in rows if status == "200")
-    if len(took) < 0.9 * rate * whole or len(took) < len(rows):
-        raise RuntimeError(f"{len(took)} of {len(rows)} were answered, at {rate} a second for {whole} s")
+    lasted = (max(int(began) for began, *_ in rows) - min(int(began) for began, *_ in rows)) / 1e6
+    if len(took) < rate * whole or lasted > 1.2 * whole + 0.3:
+        raise RuntimeError(f"{len(took)} of {rate * whole} were answered, in {lasted:.1f} s instead of {whole}")
     found = {f"{name}_us": float(took[int(share * len(took))]) for name, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999))}
     return {"cpu_us_per_request": spent / len(took) * 1e6, **found}
 
