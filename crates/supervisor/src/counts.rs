@@ -107,6 +107,10 @@ pub(crate) struct Counts {
     pub(crate) waited: Histogram,
     /// From there to the head of the reply.
     pub(crate) took: Histogram,
+    /// Both together.
+    pub(crate) answered_in: Histogram,
+    /// WebSockets that a worker may have; 0: as many as it likes.
+    pub(crate) sessions_limit: Count,
     /// Requests that were refused because too many waited; because they had for too long; and because workers have as many sessions as they
     /// may.
     pub(crate) refused_full: Count,

@@ -37,7 +37,7 @@ pub(super) fn start(state: &Rc<State>, worker: Rc<Worker>, held: Held, waiting: 
         let since = Instant::now();
         state.counts().waited.add(since.duration_since(waiting.since));
         worker.member.load.asked.add(ticket, since, &waiting.exchange);
-        let call = Call { state: &state, worker: &worker, ticket, held, since };
+        let call = Call { state: &state, worker: &worker, ticket, held, since, came: waiting.since };
         call.run(waiting).await;
         worker.end();
         state.assign();
@@ -51,6 +51,8 @@ struct Call<'a> {
     /// Until it is known whether R has begun: a reply may take for ever, and of tickets there are 1,024.
     held: RefCell<Option<Held>>,
     since: Instant,
+    /// When the request came to the queue.
+    came: Instant,
 }
 
 impl Call<'_> {
@@ -190,7 +192,9 @@ impl Call<'_> {
     }
 
     fn has_answered(&self) {
-        self.state.counts().took.add(self.since.elapsed());
+        let (counts, now) = (self.state.counts(), Instant::now());
+        counts.took.add(now.duration_since(self.since));
+        counts.answered_in.add(now.duration_since(self.came));
         self.worker.has_answered(self.ticket, self.since);
         self.held.take();
         // R may have time for the next, while this reply is passed on.

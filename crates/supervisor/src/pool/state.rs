@@ -72,6 +72,11 @@ impl State {
     pub(super) fn new(roster: Arc<Roster>, limits: PoolLimits, waker: Arc<dyn IoWaker>) -> Rc<State> {
         let keys = Keys::with(Arc::clone(&limits.keys));
         roster.counts.queue_limit.set(limits.queue as u64);
+        roster.counts.sessions_limit.set(if limits.sessions == usize::MAX {
+            0
+        } else {
+            limits.sessions as u64
+        });
         Rc::new(State {
             limits,
             roster,

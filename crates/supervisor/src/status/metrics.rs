@@ -21,6 +21,11 @@ pub(super) fn of(report: &Report, roster: &Roster) -> String {
         .values("requests_total", "class", classes);
     text.histogram("queue_seconds", "From a request's coming to its going to a worker.", &counts.waited);
     text.histogram("upstream_seconds", "From there to the head of the worker's reply.", &counts.took);
+    text.histogram(
+        "request_seconds",
+        "Both together: from a request's coming to the head of the reply.",
+        &counts.answered_in,
+    );
     let queue = counts.queue.read();
     let own: u64 = report.processes.iter().map(|it| it.member.load.queue.read().length).sum();
     text.gauge("queue_length", "Requests that wait for a worker.", queue.length + own);
@@ -39,7 +44,7 @@ pub(super) fn of(report: &Report, roster: &Roster) -> String {
     .values("queue_rejected_total", "reason", refused);
     text.family("retries_total", "counter", "Requests given to another worker, since theirs ended first.")
         .values("retries_total", "reason", [("not_begun", counts.returned.get())]);
-    workers(&mut text, report);
+    workers(&mut text, report, counts.sessions_limit.get());
     text.gauge("workers_wanted", "Workers that are to serve, spares not counted.", report.wanted);
     text.family("worker_starts_total", "counter", "Workers that were started.").value(
         "worker_starts_total",
@@ -88,7 +93,7 @@ pub(super) fn of(report: &Report, roster: &Roster) -> String {
     text.0
 }
 
-fn workers(text: &mut Text, report: &Report) {
+fn workers(text: &mut Text, report: &Report, sessions_limit: u64) {
     let without = report.slots.iter().enumerate().filter(|(slot, told)| {
         told.start_at.is_some() && !report.processes.iter().any(|it| it.member.slot as usize == *slot)
     });
@@ -131,6 +136,11 @@ fn workers(text: &mut Text, report: &Report) {
         Some(it.member.load().0.to_string())
     });
     each("sessions", "gauge", "WebSockets that it has.", &|it| Some(it.member.load().1.to_string()));
+    let most = match sessions_limit {
+        0 => "+Inf".to_owned(),
+        most => most.to_string(),
+    };
+    each("sessions_limit", "gauge", "How many it may have.", &|_| Some(most.clone()));
     each("worker_busy_seconds", "gauge", "How long its R has been busy, 0 where it is not.", &|it| {
         Some(busy(it).to_string())
     });

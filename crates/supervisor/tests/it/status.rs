@@ -90,6 +90,9 @@ fn what_r_does_is_told_while_it_is_busy() {
     assert_eq!(admin.metric("rookery_requests_total{class=\"2xx\"}"), Some(1.0));
     assert_eq!(admin.metric("rookery_upstream_seconds_bucket{le=\"0.5\"}"), Some(0.0));
     assert_eq!(admin.metric("rookery_upstream_seconds_count"), Some(1.0));
+    assert_eq!(admin.metric("rookery_request_seconds_bucket{le=\"0.5\"}"), Some(0.0));
+    assert_eq!(admin.metric("rookery_request_seconds_count"), Some(1.0));
+    assert_eq!(admin.metric("rookery_sessions_limit{slot=\"1\"}"), Some(f64::INFINITY));
     assert_eq!(admin.metric("rookery_workers{state=\"ready\"}"), Some(2.0));
 }
 
