@@ -1,12 +1,18 @@
 // This process as a service that a manager such as systemd has started: see crates/service, and R/manager.R.
+#include <stdlib.h>
+
 #include "shim.h"
 
 // NULL, or a string that says what is wrong with the sockets that the manager has opened for us.
 SEXP ffi_manager_join(void) {
+    // Asked before: what the environment says is taken out of it.
+    bool is_managed = getenv("NOTIFY_SOCKET") != NULL;
     if (rk_manager_join() != RK_OK) {
         return Rf_mkString(rk_error());
     }
-    signals_are_managed();
+    if (is_managed || rk_manager_sockets() != RK_NO_SOCKETS) {
+        signals_are_managed();
+    }
     return R_NilValue;
 }
 
