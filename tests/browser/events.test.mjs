@@ -97,15 +97,12 @@ test('five hundred promised tokens come in their order', { timeout }, async () =
   await page.context().close();
 });
 
-test('a tab that is closed is told of within a second', { timeout }, async () => {
+test('a tab that is closed is told of', { timeout }, async () => {
   const page = await open(browser, server.url);
   await listen(page, '/left');
   await until(page, () => seen.includes('open'));
-  const since = Date.now();
   await page.context().close();
   await untilAsked('/reasons?left', 'client');
-  const passed = Date.now() - since;
-  console.log(`told after ${passed} ms, the browser's own time included`);
 });
 
 test('a page comes back by itself when the server was stopped and started again', { timeout }, async () => {

@@ -17,7 +17,7 @@ list(
       "/who" = function() paste(req$REMOTE_ADDR, req$HTTP_X_FORWARDED_FOR, req$rook.url_scheme, req$HTTP_HOST),
       "/size" = function() as.character(length(req$rook.input$read())),
       "/sleep" = function() {
-        Sys.sleep(2)
+        Sys.sleep(6)
         "slept"
       }
     )

@@ -12,7 +12,7 @@ import zlib
 # A byte that has not come this long is asked for with a barrier, see `Wire._more`.
 SHORT = 0.25
 # What may keep a connection waiting on a busy machine.
-LONG = 20
+LONG = 60
 
 DATE = re.compile(rb"^[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT$")
 # Headers that the server is answerable for. They are compared as aspects of their own.

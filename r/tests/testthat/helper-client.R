@@ -4,7 +4,7 @@
 options(rookery.error_detail = "httpuv")
 
 # Serves until `done()` is true; an error after `seconds`.
-serve_until <- function(done, seconds = 20) {
+serve_until <- function(done, seconds = 60) {
   until <- Sys.time() + seconds
   while (!isTRUE(done())) {
     if (Sys.time() > until) stop("not done after ", seconds, " s")

@@ -84,14 +84,18 @@ fetch <- function(url, ..., path = NULL) {
   answer
 }
 
-# Sends requests at once and gathers the statuses, in a process of its own: each with a connection of its own.
-local_requests <- function(url, count, path = NULL, env = parent.frame()) {
+# Sends requests at once and gathers the statuses, in a process of its own: each with a connection of its own. The file `sent` has a
+# byte for each that has been sent.
+local_requests <- function(url, count, path = NULL, env = parent.frame(), sent = tempfile()) {
   process <- callr::r_bg(
-    function(url, count, path) {
+    function(url, count, path, sent) {
+      note <- function(type, bytes) if (type == 2) cat("x", file = sent, append = TRUE)
       pool <- curl::new_pool(total_con = count, host_con = count)
       statuses <- integer()
       for (i in seq_len(count)) {
-        handle <- curl::new_handle(url = url, timeout = 60, forbid_reuse = TRUE, fresh_connect = TRUE)
+        handle <- curl::new_handle(
+          url = url, timeout = 60, forbid_reuse = TRUE, fresh_connect = TRUE, verbose = TRUE, debugfunction = note
+        )
         if (!is.null(path)) curl::handle_setopt(handle, unix_socket_path = path)
         curl::multi_add(
           handle,
@@ -103,10 +107,18 @@ local_requests <- function(url, count, path = NULL, env = parent.frame()) {
       curl::multi_run(pool = pool)
       statuses
     },
-    list(url, count, path)
+    list(url, count, path, sent)
   )
   withr::defer(process$kill(), envir = env)
   process
+}
+
+# Waits until a process has been told of all signals that were sent to it.
+expect_heard <- function(it) {
+  status <- sprintf("/proc/%d/status", it$process$get_pid())
+  if (file.exists("/proc/self/status")) {
+    expect_true(wait_until(function() all(grepl(":\\s*0+$", grep("^S[a-z]*Pnd:", readLines(status), value = TRUE)))))
+  }
 }
 
 # Whether there is a process.

@@ -28,7 +28,7 @@ make_pair <- function(dir, name, subject = "/CN=localhost", signed_by = NULL) {
 # One request while this process serves; the answer, or the error of curl as a string.
 fetch_here <- function(url, ...) {
   result <- NULL
-  handle <- curl::new_handle(url = url, timeout = 30, fresh_connect = TRUE, forbid_reuse = TRUE, ...)
+  handle <- curl::new_handle(url = url, timeout = 60, fresh_connect = TRUE, forbid_reuse = TRUE, ...)
   pool <- curl::new_pool()
   curl::multi_add(handle, done = function(answer) result <<- answer, fail = function(text) result <<- text, pool = pool)
   serve_until(function() {

@@ -116,7 +116,7 @@ test_that("second trap: a stack overflow is an error of its own", {
 test_that("third trap: an interrupt in a handler is a 500, and ends the loop", {
   server <- local_server(failing(function(req) {
     tools::pskill(Sys.getpid(), tools::SIGINT)
-    Sys.sleep(5)
+    Sys.sleep(60)
   }))
   client <- local_client(server)
   send(client, request("/fails"))
@@ -157,7 +157,7 @@ test_that("no frame stands between service() and the app", {
   send(client, request())
   Sys.sleep(0.2)
   depth <- sys.nframe()
-  service(1000)
+  service(60000)
   expect_false(is.null(frames))
   expect_identical(length(frames), depth + 2L)
   expect_identical(as.character(frames[[depth + 1L]][[1]]), "service")
@@ -289,7 +289,7 @@ test_that("an interrupt in a WebSocket's callback drops it, and ends the loop", 
   server <- local_server(list(onWSOpen = function(ws) {
     ws$onMessage(function(binary, message) {
       tools::pskill(Sys.getpid(), tools::SIGINT)
-      Sys.sleep(5)
+      Sys.sleep(60)
     })
     ws$onClose(function() closed <<- closed + 1)
   }))

@@ -141,7 +141,7 @@ test_that("it runs by later alone: in a loop of run_now(), and from a callback o
   server <- local_echo()
   it <- local_ws(server$url)
   later::later(function() it$ws$onOpen(function(event) event$target$send("sent")))
-  until <- Sys.time() + 20
+  until <- Sys.time() + 60
   while (length(it$seen) < 2 && Sys.time() < until) later::run_now(0.05)
   expect_identical(it$seen[[2]], list("message", data = "sent"))
 })
@@ -167,14 +167,14 @@ test_that("a handshake that is refused, or never answered, is an error and block
   expect_length(it$seen, 1)
   close(socket)
 
-  it <- local_ws(peer$url, connectTime = 0.5)
+  it <- local_ws(peer$url, connectTime = 2)
   ticks <- 0
   tick <- function() {
     ticks <<- ticks + 1
     if (it$ws$readyState() == 0L) later::later(tick, 0.01)
   }
   tick()
-  expect_match(wait_for(it, "error")$message, "did not answer within 0.5 s")
+  expect_match(wait_for(it, "error")$message, "did not answer within 2 s")
   expect_identical(it$seen[[1]]$status, NA_integer_)
   expect_gt(ticks, 5)
 

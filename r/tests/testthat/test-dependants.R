@@ -4,7 +4,7 @@
 skip_if_not_installed("processx")
 
 # Runs text in an R that has called use_compat(); what it printed.
-run_with_compat <- function(..., seconds = 60) {
+run_with_compat <- function(..., seconds = 180) {
   it <- local_r(c("invisible(rookery::use_compat(quiet = TRUE))", ..., "stopifnot(rookery::which_httpuv()$kind == 'rookery')"))
   status <- exit_of(it, seconds)
   if (status != 0) {
@@ -144,7 +144,7 @@ test_that("servr's site server serves, and tells its pages to reload", {
   expect_equal(fetch(paste0(url, "/none"))$status_code, 404)
 
   # The page's side of live reload: it sends "", and is told TRUE when something has changed.
-  socket <- socketConnection("127.0.0.1", port, open = "r+b", blocking = TRUE, timeout = 20)
+  socket <- socketConnection("127.0.0.1", port, open = "r+b", blocking = TRUE, timeout = 60)
   withr::defer(close(socket))
   writeBin(charToRaw(request("/websocket/", headers = c(
     "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
@@ -164,7 +164,7 @@ test_that("servr's site server serves, and tells its pages to reload", {
   }
   expect_equal(ask_reload(), "false")
   writeLines("<html><head></head><body>second</body></html>", file.path(site, "index.html"))
-  expect_true(wait_until(function() ask_reload() == "true", 20))
+  expect_true(wait_until(function() ask_reload() == "true"))
   expect_match(fetch(url)$text, "second")
 })
 
@@ -176,7 +176,7 @@ test_that("jrc opens a page and calls into it", {
     "url <- commandArgs(TRUE)[[1]]",
     "text <- rawToChar(curl::curl_fetch_memory(url)$content)",
     "port <- as.integer(sub('^.*:([0-9]+).*$', '\\\\1', url))",
-    "socket <- socketConnection('localhost', port, open = 'r+b', blocking = TRUE, timeout = 20)",
+    "socket <- socketConnection('localhost', port, open = 'r+b', blocking = TRUE, timeout = 60)",
     "writeBin(charToRaw(paste0('GET / HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\n',",
     "  'Sec-WebSocket-Version: 13\\r\\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\\r\\n\\r\\n')), socket)",
     "read <- raw(0)",
@@ -199,7 +199,7 @@ test_that("jrc opens a page and calls into it", {
     "library(jrc)",
     sprintf("openPage(useViewer = FALSE, browser = '%s', port = %d)", browser, free_port()),
     "sendData('x', 'from R END')",
-    "until <- Sys.time() + 20",
+    "until <- Sys.time() + 60",
     "while (!file.exists(Sys.getenv('TOLD')) && Sys.time() < until) httpuv::service(20)",
     "closePage()"
   )

@@ -94,8 +94,10 @@ test_that("the server sends comments while R is busy", {
   read_to(client, ":\n\n")
   before <- length(client$read)
   # R does nothing, and serves nothing.
-  Sys.sleep(2.5)
-  fill(client)
+  expect_true(wait_until(function() {
+    fill(client)
+    length(client$read) > before
+  }))
   expect_match(rawToChar(client$read[-seq_len(before)]), "^3\r\n:\n\n\r\n")
   expect_error(event_stream(heartbeat = 0), "`heartbeat` must be a number of seconds from 1 on, or Inf, not 0")
 })

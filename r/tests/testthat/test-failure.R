@@ -6,7 +6,7 @@ test_that("a thread that dies is an error of service(), and its servers are stop
   for (timeout in list(0, 60000, NA)) {
     server <- startServer("127.0.0.1", 0, hello)
     withr::defer(stopAllServers())
-    client <- socketConnection("127.0.0.1", server$getPort(), open = "r+b", blocking = TRUE, timeout = 20)
+    client <- socketConnection("127.0.0.1", server$getPort(), open = "r+b", blocking = TRUE, timeout = 60)
     .Call(ffi_break)
     expect_error(service(timeout), "thread has ended \\(broken for a test\\).*startServer")
     expect_false(server$isRunning())

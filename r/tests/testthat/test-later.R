@@ -44,8 +44,7 @@ test_that("a script that serves does without later, until its app asks for it", 
 test_that("service() without later comes back in its time, and is interrupted", {
   started <- serving(c(
     "took <- system.time(service(200))[['elapsed']]",
-    "cat('took', took, '\\n')",
-    "tryCatch(service(0), interrupt = function(condition) cat('interrupted', loaded(), '\\n'))"
+    "tryCatch({ cat('took', took, '\\n'); service(0) }, interrupt = function(condition) cat('interrupted', loaded(), '\\n'))"
   ))
   expect_true(wait_until(function() grepl("took", started$tell())))
   expect_gte(as.numeric(sub(".*took ([0-9.]+) .*", "\\1", started$tell())), 0.19)

@@ -10,7 +10,7 @@ reload_code <- c(
   "  on.exit(close(socket))",
   "  writeBin(bytes, socket)",
   "  got <- raw()",
-  "  until <- Sys.time() + 30",
+  "  until <- Sys.time() + 60",
   "  while (!grepl(done, rawToChar(got[got != 0]), useBytes = TRUE)) {",
   "    if (Sys.time() > until) stop('no answer but: ', rawToChar(got[got != 0]))",
   "    turn()",

@@ -55,10 +55,10 @@ interrupted_code <- c(
   "  on.exit(close(socket))",
   "  tryCatch(while (TRUE) service(100), interrupt = function(e) seen <<- seen + 1)",
   "  got <- raw()",
-  "  for (i in 1:100) {",
+  "  until <- Sys.time() + 60",
+  "  while (length(got) == 0 && Sys.time() < until) {",
   "    service(10)",
   "    got <- c(got, readBin(socket, 'raw', 1e4))",
-  "    if (length(got) > 0) break",
   "  }",
   "  cat(substr(rawToChar(got), 1, 12), '\\n')",
   "}"
@@ -99,7 +99,7 @@ test_that("serve() ends by Ctrl-C, time after time, whether the host's handler i
     "}",
     "cat('in front', .Call('host_count'), '\\n')",
     # Outside of serve() it is the host's again.
-    "got <- tryCatch({ tools::pskill(Sys.getpid(), 2); for (i in 1:100) Sys.sleep(0.01); 'nothing' }, interrupt = function(e) 'interrupt')",
+    "got <- tryCatch({ tools::pskill(Sys.getpid(), 2); for (i in 1:6000) Sys.sleep(0.01); 'nothing' }, interrupt = function(e) 'interrupt')",
     "cat('afterwards', got, '\\n')"
   ))
   expect_equal(exit_of(it), 0)
@@ -149,7 +149,7 @@ test_that("an interrupt that came with one handler and strikes in the next ends 
     "})",
     "socket <- socketConnection('127.0.0.1', server$getPort(), open = 'r+b', blocking = FALSE)",
     "writeBin(charToRaw(strrep('GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n', 2)), socket)",
-    "got <- tryCatch({ until <- Sys.time() + 30; while (Sys.time() < until) service(100); 'nothing' }, interrupt = function(e) 'interrupt')",
+    "got <- tryCatch({ until <- Sys.time() + 60; while (Sys.time() < until) service(100); 'nothing' }, interrupt = function(e) 'interrupt')",
     "cat('got', got, '\\n')"
   ))
   expect_equal(exit_of(it), 0)
@@ -257,7 +257,7 @@ test_that("an interrupt comes through where somebody put a function in front of 
     "options(interrupt = function() { mine <<- mine + 1; ours() })",
     "for (i in 1:3) {",
     "  service(NA)",
-    "  withRestarts({ tools::pskill(Sys.getpid(), 2); Sys.sleep(5); cat('slept\\n') }, abort = function() cat('aborted\\n'))",
+    "  withRestarts({ tools::pskill(Sys.getpid(), 2); Sys.sleep(60); cat('slept\\n') }, abort = function() cat('aborted\\n'))",
     "}",
     "cat('mine', mine, '\\n')"
   ))
@@ -276,7 +276,7 @@ test_that("a forked child of an R that serves may call serve(), which ends of a 
     "    paste('ended in', from)",
     "  })",
     "  connect <- function() socketConnection('127.0.0.1', port, open = 'r+b', timeout = 1)",
-    "  until <- Sys.time() + 30",
+    "  until <- Sys.time() + 60",
     "  while (inherits(suppressWarnings(try(close(connect()), silent = TRUE)), 'try-error') && Sys.time() < until) Sys.sleep(0.05)",
     "  tools::pskill(child$pid, 15)",
     "  cat('child:', suppressWarnings(parallel::mccollect(child))[[1]], '\\n')",

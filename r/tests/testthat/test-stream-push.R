@@ -138,14 +138,14 @@ test_that("abort() before the head is a 500, behind it a cut", {
   expect_equal(it$heard, c("error", "error"))
 })
 
-test_that("a client that leaves is told of within a second", {
+test_that("a client that leaves is told of, while nothing is written", {
   it <- local_streams(headers = plain)
   client <- local_client(it$server)
   s <- ask_for(it, client)
   s$write("begun")
   read_to(client, "begun")
   disconnect(client)
-  serve_until(function() length(it$heard) == 1, 5)
+  serve_until(function() length(it$heard) == 1)
   expect_equal(it$heard, "client")
   expect_identical(s$write("x"), NA)
   late <- NULL
@@ -218,7 +218,7 @@ test_that("close() after the client has gone is no error", {
   read_to(client, "\r\n\r\n0")
   disconnect(client)
   # R does not serve meanwhile: it has not been told.
-  until <- Sys.time() + 20
+  until <- Sys.time() + 60
   while (!is.na(s$write("x")) && Sys.time() < until) Sys.sleep(0.01)
   expect_identical(s$write("x"), NA)
   expect_identical(s$write(""), NA)

@@ -239,7 +239,7 @@ test_that("HTTP/1.0 reads what is pushed, and events, until the close, and a fai
   })
   job <- callr::r_bg(function(url) {
     tryCatch({
-      curl::curl_fetch_memory(url, curl::new_handle(http_version = 1, timeout = 30))
+      curl::curl_fetch_memory(url, curl::new_handle(http_version = 1, timeout = 60))
       "whole"
     }, error = conditionMessage)
   }, list(paste0("http://127.0.0.1:", failing$getPort())))
@@ -255,7 +255,7 @@ test_that("a WebSocket of whose peer nothing comes is closed with 1006, and one 
     name <- sub("/", "", ws$request$PATH_INFO)
     open[[name]] <<- ws
     ws$onClose(function(event) closed[[name]] <<- event[c("code", "wasClean")])
-  }), limits = server_limits(ping_time = "200 ms", pong_time = "300 ms"))
+  }), limits = server_limits(ping_time = "300 ms", pong_time = "5 s"))
   silent <- local_client(server)
   alive <- local_client(server)
   upgrade(silent, "/silent")

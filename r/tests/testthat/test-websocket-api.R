@@ -132,7 +132,7 @@ test_that("a message on a connection that has ended, and has not been told so, i
   seen <- opened()
   disconnect(seen$client)
   # The I/O thread knows; R has not looked.
-  until <- Sys.time() + 20
+  until <- Sys.time() + 60
   while (!identical(seen$ws$send(raw(1e6)), NA)) {
     if (Sys.time() > until) stop("never over")
     Sys.sleep(0.01)

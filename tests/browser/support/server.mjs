@@ -167,7 +167,7 @@ export class Server {
 
   /** Ends the server, whatever state it is in. */
   async stop() {
-    const timer = setTimeout(() => this.#child.kill('SIGKILL'), 15_000);
+    const timer = setTimeout(() => this.#child.kill('SIGKILL'), patience);
     const end = await this.signal('SIGTERM');
     clearTimeout(timer);
     return end;
