@@ -59,6 +59,12 @@ pub trait Application {
         false
     }
 
+    /// Whether it has passed something on to another process since it was last asked: then the processor is given away before the I/O
+    /// thread sleeps, because an answer may come meanwhile.
+    fn has_passed_on(&self) -> bool {
+        false
+    }
+
     /// How many events it has come for so far.
     fn taken(&self) -> u64;
 

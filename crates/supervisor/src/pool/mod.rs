@@ -126,6 +126,7 @@ impl Application for Pool {
             Event::Message { socket, kind, payload, .. } => {
                 if let Some(relay) = state.relay(socket) {
                     relay.forward(kind, payload.as_bytes());
+                    state.has_passed_on.set(true);
                 }
                 state.recycle(payload);
             }
@@ -177,6 +178,10 @@ impl Application for Pool {
     }
 
     fn settle(&self) {}
+
+    fn has_passed_on(&self) -> bool {
+        self.0.has_passed_on.replace(false)
+    }
 
     fn taken(&self) -> u64 {
         self.0.events()

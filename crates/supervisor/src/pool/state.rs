@@ -50,6 +50,8 @@ pub(super) struct State {
     look_in: Cell<Duration>,
     /// Requests that have been given to workers.
     pub(super) given: Cell<u64>,
+    /// Whether anything has gone to a worker since the thread slept.
+    pub(super) has_passed_on: Cell<bool>,
     relays: RefCell<HashMap<SocketId, Rc<Relay>>>,
     outlets: RefCell<HashMap<StreamId, Rc<Outlet>>>,
     /// Told when a worker has ended.
@@ -91,6 +93,7 @@ impl State {
             is_looking: Cell::new(false),
             look_in: Cell::new(LOOK_OFTEN),
             given: Cell::new(0),
+            has_passed_on: Cell::new(false),
             relays: RefCell::default(),
             outlets: RefCell::default(),
             deaths: tokio::sync::Notify::new(),
