@@ -60,7 +60,7 @@ pub(super) struct Connection {
 /// A request on its way out.
 #[derive(Debug, Default)]
 struct Outgoing {
-    /// The head, and a body that is in memory; and how much of them has left.
+    /// The head, and a body that is in memory, until they have left; and how much of them has.
     bytes: Vec<u8>,
     at: usize,
     file: Option<Spooled>,
@@ -132,6 +132,7 @@ impl Connection {
         let mut looked_at = 0;
         let head = poll_fn(|cx| {
             self.request.poll_write(&mut self.socket, cx);
+            self.request.let_go(state);
             match self.request.failed {
                 Some(Failed::Socket) if self.request.at == 0 => return Poll::Ready(Err(Failure::Unsent)),
                 // It may have said why it has ended.
@@ -200,10 +201,17 @@ impl Connection {
                 return Poll::Ready(None);
             }
             if self.read.is_empty() {
-                match ready!(self.poll_on(cx, PIECE)) {
-                    Ok(0) => return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into()))),
-                    Ok(_) => {}
-                    Err(error) => return Poll::Ready(Some(Err(error))),
+                match self.poll_on(cx, PIECE) {
+                    Poll::Ready(Ok(0)) => {
+                        return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into())));
+                    }
+                    Poll::Ready(Ok(_)) => {}
+                    Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
+                    // It may be hours until there is more, of thousands of them.
+                    Poll::Pending => {
+                        state.keep_buffer(std::mem::take(&mut self.read));
+                        return Poll::Pending;
+                    }
                 }
             }
             let (data, used) = match &mut self.body {
@@ -245,7 +253,7 @@ impl Connection {
         {
             return None;
         }
-        state.keep_buffer(std::mem::take(&mut self.request.bytes));
+        self.request.let_go(state);
         state.keep_buffer(std::mem::take(&mut self.read));
         Some(self)
     }
@@ -275,7 +283,14 @@ fn may_be_whole(read: &[u8], looked_at: usize) -> bool {
 
 impl Outgoing {
     fn has_left(&self) -> bool {
-        self.at == self.bytes.len() && self.file.is_none() && self.piece.is_empty()
+        self.at >= self.bytes.len() && self.file.is_none() && self.piece.is_empty()
+    }
+
+    /// Lets the memory go of what has left: R may take long, and the reply too.
+    fn let_go(&mut self, state: &State) {
+        if self.at >= self.bytes.len() && self.bytes.capacity() > 0 {
+            state.keep_buffer(std::mem::take(&mut self.bytes));
+        }
     }
 
     /// Writes what there is room for.
@@ -304,5 +319,55 @@ impl Outgoing {
             }
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::rc::Rc;
+    use std::sync::Arc;
+
+    use rookery_exchange::IoWaker;
+
+    use super::super::PoolLimits;
+    use super::*;
+
+    struct NoWaker;
+
+    impl IoWaker for NoWaker {
+        fn wake(&self) {}
+
+        fn wake_within(&self, _: Duration) {}
+    }
+
+    fn state() -> Rc<State> {
+        State::new(Arc::default(), PoolLimits::default(), Arc::new(NoWaker))
+    }
+
+    #[tokio::test]
+    async fn a_reply_that_is_awaited_costs_no_memory() {
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let mut connection = Connection::new(UnixStream::new(ours).unwrap());
+        let (state, mut exchange) = (state(), Exchange::new());
+        exchange.begin(1, 1, 0);
+        // More than a socket takes at once.
+        let request = vec![b'x'; 1 << 20];
+        let len = request.len();
+        let worker = std::thread::spawn(move || {
+            theirs.read_exact(&mut vec![0; len]).unwrap();
+            theirs.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n").unwrap();
+            theirs
+        });
+        let head = connection.ask(&state, request, None, Asked::Other, &mut exchange).await.unwrap();
+        assert_eq!(head.body, Framing::Chunks);
+        let _theirs = worker.join().unwrap();
+        let piece = poll_fn(|cx| connection.poll_piece(cx, &state)).await.unwrap().unwrap();
+        assert_eq!(piece, b"a");
+        let next = poll_fn(|cx| Poll::Ready(connection.poll_piece(cx, &state).is_pending())).await;
+        assert!(next);
+        assert_eq!((connection.request.bytes.capacity(), connection.read.capacity()), (0, 0));
+        assert!(connection.request.has_left() && connection.request.at == len);
     }
 }
