@@ -3,7 +3,7 @@
 use rookery_supervisor::Request;
 
 use crate::front::until;
-use crate::running::{Load, Running, Wish, is_told, lives};
+use crate::running::{Load, Running, Wish, lives};
 
 /// The epochs of those that are given requests, in order.
 fn epochs(running: &Running) -> Vec<u64> {
@@ -31,7 +31,7 @@ fn one_more_serves_and_one_less_does_not_and_no_request_fails() {
     running.ask(Request::Fewer);
     until("there is one", || epochs(&running) == [1]);
     running.ask(Request::Fewer);
-    until("the last stays", || is_told(&["there is one worker, which stays"]));
+    until("the last stays", || running.has_told(&["there is one worker, which stays"]));
     let last = running.pids();
     until("the others have ended", || before.iter().all(|pid| last.contains(pid) || !lives(*pid)));
     // The place of one that was given up is taken again.
@@ -84,9 +84,9 @@ fn one_that_never_became_ready_goes_before_those_that_serve() {
     let mode = |start| if start < 2 { "" } else { "never ready" };
     let running = Running::new(Wish { workers: 2, mode, ..Wish::default() });
     running.ask(Request::More);
-    until("it is told", || is_told(&["one worker more: 3"]));
+    until("it is told", || running.has_told(&["one worker more: 3"]));
     running.ask(Request::Fewer);
-    until("it is ended", || is_told(&["one worker less: 2"]));
+    until("it is ended", || running.has_told(&["one worker less: 2"]));
     assert_eq!(epochs(&running), [1, 2]);
     assert_eq!(running.get("/pid").status, 200);
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
 use rookery_server::{Config, Listener, Server, Site};
@@ -17,8 +17,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use crate::front::{Client, Reply, until};
 use crate::program::{MODE, command};
 
-/// What supervisors of this process have told. Each test looks for its own: their folders differ.
-static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// What supervisors of this process have told, each on its thread.
+static TOLD: Mutex<Vec<(ThreadId, String)>> = Mutex::new(Vec::new());
 
 /// What tests choose.
 #[derive(Clone)]
@@ -143,7 +143,7 @@ impl Running {
                     times: wish.times,
                     recycle: wish.recycle,
                     fails_fast: wish.fails_fast,
-                    tell: |line| TOLD.lock().unwrap().push(line.to_owned()),
+                    tell: |line| TOLD.lock().unwrap().push((std::thread::current().id(), line.to_owned())),
                 };
                 supervise(plan, roster, asked, &*door).unwrap()
             }
@@ -172,6 +172,13 @@ impl Running {
         self.connect().get(path)
     }
 
+    /// Whether it has told something with these words; others of this process tell the same.
+    pub(crate) fn has_told(&self, words: &[&str]) -> bool {
+        let own = self.supervisor.as_ref().unwrap().thread().id();
+        let told = TOLD.lock().unwrap();
+        told.iter().any(|(thread, line)| *thread == own && words.iter().all(|word| line.contains(word)))
+    }
+
     /// How often the supervisor has turned.
     pub(crate) fn turns(&self) -> usize {
         self.door.turns.load(Ordering::Relaxed)
@@ -194,14 +201,14 @@ impl Drop for Running {
     }
 }
 
-/// Whether a supervisor has told something with these words.
+/// Whether some supervisor has told something with these words: those of one test alone.
 pub(crate) fn is_told(words: &[&str]) -> bool {
-    TOLD.lock().unwrap().iter().any(|line| words.iter().all(|word| line.contains(word)))
+    TOLD.lock().unwrap().iter().any(|(_, line)| words.iter().all(|word| line.contains(word)))
 }
 
 /// How often supervisors have told something with this word.
 pub(crate) fn how_often(word: &str) -> usize {
-    TOLD.lock().unwrap().iter().filter(|line| line.contains(word)).count()
+    TOLD.lock().unwrap().iter().filter(|(_, line)| line.contains(word)).count()
 }
 
 /// Whether a process is there, and not merely to be waited for.

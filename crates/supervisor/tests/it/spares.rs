@@ -85,7 +85,7 @@ fn a_reload_replaces_spares_as_well() {
     let load = Load::start(running.address, 4, "/sleep/1");
     running.ask(Request::Reload);
     until("it is told", || {
-        is_told(&["reloaded: all workers are of generation 1"])
+        running.has_told(&["reloaded: all workers are of generation 1"])
             && running.pids().iter().all(|pid| !before.contains(pid))
     });
     until("they have gone", || before.iter().all(|pid| !lives(*pid)));
