@@ -33,9 +33,10 @@ pub(crate) struct Pause {
 }
 
 impl Backoff {
-    /// Whether it ends again and again.
-    pub(crate) fn is_loop(&self, now: Instant) -> bool {
-        self.ends.iter().filter(|end| now.duration_since(**end) <= LONG).count() >= LOOP
+    /// Whether it ends again and again, where the one that is there has lived for `life` and answered nothing. One that is tried ever more
+    /// seldom has fewer ends in a minute, and is in a loop still.
+    pub(crate) fn is_loop(&self, life: Duration) -> bool {
+        self.is_told && life <= LONG
     }
 
     /// After a life of so long. `chance` is any number, so that workers that ended together do not start together.
@@ -73,14 +74,18 @@ mod tests {
             let pause = backoff.ended(Duration::from_secs(1), false, end, 200);
             assert_eq!(pause.time, Duration::from_millis(expected));
             told.push(pause.is_news_of_loop);
-            assert_eq!(backoff.is_loop(end), at >= 4);
+            assert_eq!(backoff.is_loop(Duration::ZERO), at >= 4);
         }
-        assert!(backoff.is_loop(now + LONG + Duration::from_secs(3)));
-        assert!(!backoff.is_loop(now + LONG + Duration::from_secs(4)));
+        // Tried every half minute it has no five ends in a minute, and nothing better to show.
+        let late = now + LONG * 4;
+        assert!(!backoff.ended(Duration::from_secs(1), false, late, 200).is_news_of_loop);
+        assert!(backoff.is_loop(Duration::ZERO) && backoff.is_loop(LONG));
+        // One that lives has.
+        assert!(!backoff.is_loop(LONG + Duration::from_secs(1)));
         assert_eq!(told, [false, false, false, false, true, false, false, false]);
         let well = backoff.ended(Duration::from_secs(1), true, now, 0);
         assert_eq!(well, Pause { time: SHORT, is_news_of_loop: false });
-        assert!(!backoff.is_loop(now));
+        assert!(!backoff.is_loop(Duration::ZERO));
         let first = |backoff: &mut Backoff, chance| backoff.ended(Duration::ZERO, false, now, chance).time;
         assert_eq!(first(&mut backoff, 0), Duration::from_millis(400));
         backoff.ended(Duration::ZERO, true, now, 0);

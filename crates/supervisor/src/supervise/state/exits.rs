@@ -13,7 +13,8 @@ impl Supervisor<'_> {
     pub(super) fn end_if_all_loop(&mut self, now: Instant) {
         let loops = |slot: &Slot| {
             let current = slot.current.and_then(|current| self.workers.get(&current));
-            slot.backoff.is_loop(now) && current.is_none_or(|worker| worker.member.answered() == 0)
+            let life = current.map_or(Duration::ZERO, |worker| now.duration_since(worker.began));
+            slot.backoff.is_loop(life) && current.is_none_or(|worker| worker.member.answered() == 0)
         };
         if self.plan.fails_fast && self.slots.iter().filter(|slot| !slot.is_given_up).all(loops) {
             self.end(Outcome::CrashLoop);
