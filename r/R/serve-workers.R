@@ -4,9 +4,9 @@
 # Options of the program that are about workers, as R and YAML have them.
 worker_option_names <- c(
   "workers", "spares", "warmup", "max_sessions", "max_requests", "max_age", "max_memory", "request_timeout", "kill_stuck", "start_timeout",
-  "drain", "sticky", "cookie_key_file", "admin", "embed", "reload", "shutdown_delay", "min_ready", "drain_status", "fail_fast"
+  "drain", "sticky", "cookie_key_file", "admin", "embed", "reload", "shutdown_delay", "min_ready", "drain_status", "fail_fast", "retry_begun"
 )
-worker_flags <- c("embed", "reload", "fail_fast")
+worker_flags <- c("embed", "reload", "fail_fast", "retry_begun")
 
 #' Several R processes
 #'
@@ -36,6 +36,8 @@ worker_flags <- c("embed", "reload", "fail_fast")
 #' @param drain_status What that probe is answered with while it ends: 503, the default, or 404, which some balancers take for "no new clients".
 #' @param fail_fast Whether the program ends, with status 5, when all end again and again without having answered anything. Otherwise it tries on,
 #'   ever more seldom.
+#' @param retry_begun Whether a GET, HEAD or OPTIONS whose R has died goes to another, once, though the first may have done something for it. What no R has
+#'   begun goes to another whatever it is.
 #' @return An object of class `rookery_workers`.
 #' @examples
 #' workers_config(4, max_memory = "2GB", kill_stuck = "5min")
@@ -60,7 +62,8 @@ workers_config <- function(
   shutdown_delay = NULL,
   min_ready = NULL,
   drain_status = NULL,
-  fail_fast = NULL
+  fail_fast = NULL,
+  retry_begun = NULL
 ) {
   fields <- mget(worker_option_names)
   words_of_workers(fields, function(name) paste0("`", name, "`"))

@@ -37,6 +37,8 @@ pub(crate) struct Workers {
     pub(crate) min_ready: u32,
     /// What a probe of that is answered with while it ends.
     pub(crate) drain_status: u16,
+    /// Whether another begins once more with a GET whose worker has ended.
+    pub(crate) retry_begun: bool,
 }
 
 /// How much memory of its own a worker may have.
@@ -64,9 +66,9 @@ impl Workers {
     /// When it is wrong.
     pub(crate) fn of<'a>(
         given: impl Fn(&str) -> Option<&'a str>,
-        reload: bool,
-        fail_fast: bool,
+        flag: impl Fn(&str) -> bool,
     ) -> Result<Option<Workers>, Failure> {
+        let reload = flag("reload");
         let count = match given("workers") {
             None => 1,
             Some("auto") => processors(),
@@ -131,13 +133,14 @@ impl Workers {
             // Whoever writes an app wants to see the new one, and not that old pages end well.
             drain: a_time("drain")?.unwrap_or(if reload { Duration::from_secs(1) } else { minute }),
             reload,
-            fail_fast,
+            fail_fast: flag("fail-fast"),
             min_ready,
             drain_status: match given("drain-status") {
                 None | Some("503") => 503,
                 Some("404") => 404,
                 Some(text) => return Err(wrong("drain-status", "503 or 404", text)),
             },
+            retry_begun: flag("retry-begun"),
             cookie_key_file: given("cookie-key-file").map(|path| settle(Path::new(path))),
             sticky: match given("sticky") {
                 None | Some("auto") => Sticky::Auto,
@@ -185,11 +188,7 @@ mod tests {
     use crate::failure::said;
 
     fn of(words: &[(&str, &'static str)]) -> Result<Option<Workers>, Failure> {
-        Workers::of(
-            |name| words.iter().find(|(given, _)| *given == name).map(|(_, value)| *value),
-            false,
-            false,
-        )
+        Workers::of(|name| words.iter().find(|(given, _)| *given == name).map(|(_, value)| *value), |_| false)
     }
 
     #[test]
@@ -222,7 +221,8 @@ mod tests {
         assert_eq!((workers.spares, workers.max_sessions), (1, Some(20)));
         assert_eq!(workers.kill_stuck, Some(Duration::from_secs(60)));
         assert_eq!(workers.warmup, ["/", "/predict?x=1"]);
-        let one = Workers::of(|_| None, true, false).unwrap().unwrap();
+        let one = Workers::of(|_| None, |name| name == "reload").unwrap().unwrap();
+        assert!(!one.retry_begun);
         assert_eq!((one.count, one.reload, one.drain), (1, true, Duration::from_secs(1)));
         assert!(processors() >= 1);
         assert_eq!(of(&[("drain", "5s")]).unwrap(), None);

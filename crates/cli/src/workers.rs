@@ -65,6 +65,7 @@ pub(crate) fn serve(
         stream_bytes: config.queue.stream_bytes,
         sessions: workers.max_sessions.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX),
         gives_up: workers.kill_stuck.is_some(),
+        retries_begun: workers.retry_begun,
         keys: Arc::clone(&keys),
         sticky: match workers.sticky {
             worker_options::Sticky::Auto => Sticky::Auto,

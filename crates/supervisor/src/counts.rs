@@ -118,6 +118,10 @@ pub(crate) struct Counts {
     pub(crate) refused_sessions: Count,
     /// Requests that were given to another worker, because theirs ended before it had begun with them.
     pub(crate) returned: Count,
+    /// The same after it had begun with them.
+    pub(crate) begun_again: Count,
+    /// Requests with a cookie that should name a worker, and was not made here.
+    pub(crate) cookies_invalid: Count,
 }
 
 impl Counts {

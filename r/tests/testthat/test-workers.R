@@ -212,7 +212,7 @@ test_that("serve() starts several, and takes them along when it ends", {
     expect_true(wait_until(function() length(it$pids()) == 2))
     it
   }
-  call <- paste0("rookery::serve('", dir, "', port = 0, log = FALSE, workers = rookery::workers_config(2, drain = '5s'))")
+  call <- paste0("rookery::serve('", dir, "', port = 0, log = FALSE, workers = rookery::workers_config(2, drain = '5s', retry_begun = TRUE))")
   for (signal in c(tools::SIGTERM, tools::SIGKILL)) {
     it <- serving(call)
     pids <- it$pids()

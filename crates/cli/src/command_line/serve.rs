@@ -115,7 +115,7 @@ pub(super) fn read(given: &Given<'_>) -> Result<Serve, Failure> {
         Some(path) if path.as_os_str() != "-" => LogTo::File(path.into()),
         _ => LogTo::Stdout,
     };
-    let workers = Workers::of(|name| given.text(name), given.flag("reload"), given.flag("fail-fast"))?;
+    let workers = Workers::of(|name| given.text(name), |name| given.flag(name))?;
     Ok(Serve {
         target: target.into(),
         host: host.to_owned(),

@@ -54,6 +54,7 @@ pub(super) fn options() -> Vec<Arg> {
             "file",
             "what the cookie for that is signed with; else a key of each start's own",
         ),
+        flag("retry-begun", "a GET, HEAD or OPTIONS whose worker has died is begun once more by another"),
         flag("reload", "to write an app: workers, even a single one, are replaced when a file of it changes"),
         text("drain", "time", "how long what is in hand is waited for before the end; 60s is the default"),
         text("min-ready", "n", "so many workers have to be ready for /-/ready; 1 is the default"),
@@ -66,7 +67,7 @@ pub(super) fn options() -> Vec<Arg> {
 /// have nobody to start the next.
 pub(super) fn needs_them(given: &Given<'_>) -> Option<&'static str> {
     let of_text = WITH_WORKERS.into_iter().find(|name| given.text(name).is_some());
-    of_text.or_else(|| ["embed", "fail-fast"].into_iter().find(|name| given.flag(name)))
+    of_text.or_else(|| ["embed", "fail-fast", "retry-begun"].into_iter().find(|name| given.flag(name)))
 }
 
 #[cfg(test)]
@@ -79,5 +80,13 @@ mod tests {
         assert_eq!(served(&["serve", "a", "--drain", "5s", "--spares", "1"]).needs_workers, Some("spares"));
         assert_eq!(served(&["serve", "a", "--workers", "1"]).needs_workers, None);
         assert_eq!(served(&["serve", "a", "--workers", "2", "--drain", "5s"]).needs_workers, None);
+        assert_eq!(served(&["serve", "a", "--retry-begun"]).needs_workers, Some("retry-begun"));
+    }
+
+    #[test]
+    fn what_a_dead_worker_had_begun_is_not_begun_again_unless_that_is_asked_for() {
+        let retries = |words: &[&str]| served(words).workers.unwrap().retry_begun;
+        assert!(!retries(&["serve", "a", "--workers", "2"]));
+        assert!(retries(&["serve", "a", "--workers", "2", "--retry-begun"]));
     }
 }

@@ -84,16 +84,14 @@ impl Call<'_> {
                 Err(failure) => failure,
             }
         };
+        let has_died = matches!(failure, Some(Failure::Unsent | Failure::Lost)) && self.has_died().await;
         let refusal = match failure {
             None => Refusal::Unsendable,
             Some(Failure::Unreadable) => Refusal::Unreadable,
             Some(Failure::TookTooLong) => Refusal::TookTooLong,
-            Some(Failure::Unsent) => {
-                // Before that is known, it would be given to the same again.
-                self.has_died().await;
-                Refusal::Returned
-            }
-            Some(Failure::Lost) if self.has_died().await && !self.worker.member.board.has_begun(ticket) => {
+            // Before its end was known, it would have been given to the same again.
+            Some(Failure::Unsent) => Refusal::Returned,
+            Some(Failure::Lost) if has_died && !self.worker.member.board.has_begun(ticket) => {
                 Refusal::Returned
             }
             Some(Failure::Lost) => Refusal::Died,
@@ -104,7 +102,19 @@ impl Call<'_> {
             self.state.counts().returned.add(1);
             return self.state.put_back(waiting);
         }
+        if refusal == Refusal::Died && has_died && self.begins_again(&mut waiting) {
+            self.state.counts().begun_again.add(1);
+            return self.state.put_back(waiting);
+        }
         self.state.refuse(waiting, refusal);
+    }
+
+    /// Whether another may begin with a request whose worker has ended with it. A second one never does: it may be what ended them.
+    fn begins_again(&self, waiting: &mut Waiting) -> bool {
+        waiting.deaths += 1;
+        let exchange = &waiting.exchange;
+        let is_safe = matches!(exchange.method(), b"GET" | b"HEAD" | b"OPTIONS") && !exchange.is_upgrade();
+        self.state.limits.retries_begun && is_safe && waiting.deaths == 1
     }
 
     async fn send(

@@ -56,6 +56,9 @@ pub struct PoolLimits {
     pub sessions: usize,
     /// Whether workers are given up whose R is busy for too long: 504 for what they have begun.
     pub gives_up: bool,
+    /// Whether a GET, HEAD or OPTIONS goes to another worker, once, when its own ended after R had begun it, with nothing of the reply
+    /// sent. Default: not. An app may do something for them as well.
+    pub retries_begun: bool,
     /// Whether clients come back to their worker.
     pub sticky: Sticky,
     /// What the cookies are signed with by which they do. Default: a key of its own.
@@ -76,6 +79,7 @@ impl Default for PoolLimits {
             stream_bytes: 16 << 20,
             sessions: usize::MAX,
             gives_up: false,
+            retries_begun: false,
             sticky: Sticky::Auto,
             keys: Arc::new(CookieKeys::random()),
             is_embedded: false,
@@ -98,7 +102,7 @@ pub fn pool(roster: Arc<Roster>, limits: PoolLimits) -> MakeApplication {
 #[doc(hidden)]
 pub fn read_for_fuzzer(cookies: &[u8]) -> (bool, Option<Vec<u8>>) {
     (
-        sticky::Keys::with(Arc::new(CookieKeys::random())).read(cookies).is_some(),
+        sticky::Keys::with(Arc::new(CookieKeys::random())).read(cookies).named().is_some(),
         sticky::without_ours(cookies),
     )
 }

@@ -14,15 +14,27 @@ pub(super) struct Waiting {
     pub(super) since: Instant,
     /// How often it has come back from a worker that had not begun it.
     pub(super) returns: u32,
+    /// How many workers have ended while R had begun it.
+    pub(super) deaths: u32,
     /// Whether its client is told which worker it came to.
     pub(super) tells: bool,
     /// Whether this is its head alone: its body is taken once the app has seen that.
     pub(super) is_head: bool,
+    /// Whether it has been looked at where it has to go.
+    pub(super) is_looked_at: bool,
 }
 
 impl Waiting {
     pub(super) fn new(exchange: Box<Exchange>, is_head: bool) -> Waiting {
-        Waiting { exchange, since: Instant::now(), returns: 0, tells: false, is_head }
+        Waiting {
+            exchange,
+            since: Instant::now(),
+            returns: 0,
+            deaths: 0,
+            tells: false,
+            is_head,
+            is_looked_at: false,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use super::head;
 use super::queue::{Queue, Waiting};
 use super::relay::Relay;
 use super::reply::Outlet;
-use super::sticky::{self, Asks, Keys, Named, Sticky, Told, Way};
+use super::sticky::{self, Asks, Cookie, Keys, Named, Sticky, Told, Way};
 use super::worker::Worker;
 use crate::counts::Counts;
 use crate::roster::Roster;
@@ -152,31 +152,58 @@ impl State {
         if is_sticky {
             self.feed();
         }
-        loop {
-            let Some(mut waiting) = self.next() else { return };
-            if is_sticky {
-                match self.send_on_its_way(waiting, is_shiny) {
-                    None => continue,
-                    Some(back) => waiting = back,
-                }
-            }
-            if !is_sticky && waiting.exchange.is_upgrade() && self.is_full_of_sessions() {
-                self.counts().refused_sessions.add(1);
-                self.refuse(waiting, Refusal::Full);
-                continue;
-            }
-            match if is_sticky { None } else { self.choose(waiting.exchange.is_upgrade()) } {
-                Some((worker, held)) => call::start(self, worker, held, waiting),
-                None if waiting.since.elapsed() >= self.limits.queue_time => {
-                    self.counts().refused_late.add(1);
-                    self.refuse(waiting, Refusal::NoWorker);
-                }
-                None => {
-                    self.queue.borrow_mut().push_front(waiting);
-                    return self.look_again();
-                }
+        // Those that nobody has a place for, though somebody may have one for what is behind them.
+        let mut passed_over = Vec::new();
+        while let Some(waiting) = self.next() {
+            let left = if is_sticky {
+                self.send_on_its_way(waiting, is_shiny)
+            } else {
+                self.give(waiting, !passed_over.is_empty())
+            };
+            let Some(waiting) = left else { continue };
+            if waiting.since.elapsed() >= self.limits.queue_time {
+                self.counts().refused_late.add(1);
+                self.refuse(waiting, Refusal::NoWorker);
+            } else if self.is_last_to_be_looked_at(&waiting, is_sticky) {
+                self.queue.borrow_mut().push_front(waiting);
+                break;
+            } else {
+                passed_over.push(waiting);
             }
         }
+        for waiting in passed_over.into_iter().rev() {
+            self.queue.borrow_mut().push_front(waiting);
+        }
+        if !self.queue.borrow().is_empty() {
+            self.look_again();
+        }
+    }
+
+    /// Whether nobody has a place for what is behind a request either, when nobody has for it. A handshake is let in by fewer workers than
+    /// others are; what a cookie names may be there though no new page can be had.
+    fn is_last_to_be_looked_at(&self, waiting: &Waiting, is_sticky: bool) -> bool {
+        if is_sticky {
+            self.workers.borrow().is_empty()
+        } else {
+            !waiting.exchange.is_upgrade() || self.limits.sessions == usize::MAX
+        }
+    }
+
+    /// Gives a request to the worker that can begin with it best; it comes back when there is none. `is_passed_by`: a handshake has come
+    /// back before it.
+    fn give(self: &Rc<Self>, waiting: Waiting, is_passed_by: bool) -> Option<Waiting> {
+        let is_upgrade = waiting.exchange.is_upgrade();
+        if is_upgrade && self.is_full_of_sessions() {
+            self.counts().refused_sessions.add(1);
+            self.refuse(waiting, Refusal::Full);
+            return None;
+        }
+        if is_upgrade && is_passed_by {
+            return Some(waiting);
+        }
+        let Some((worker, held)) = self.choose(is_upgrade) else { return Some(waiting) };
+        call::start(self, worker, held, waiting);
+        None
     }
 
     /// The next whose client is still there.
@@ -219,7 +246,8 @@ impl State {
     fn send_on_its_way(self: &Rc<Self>, mut waiting: Waiting, is_shiny: bool) -> Option<Waiting> {
         let told = if is_shiny { sticky::told(waiting.exchange.query()) } else { Told::Nothing };
         let asks = sticky::asks(&waiting.exchange, is_shiny, told);
-        let named = self.named(&waiting.exchange, asks, told);
+        let is_first_look = !std::mem::replace(&mut waiting.is_looked_at, true);
+        let named = self.named(&waiting.exchange, asks, told, is_first_look);
         let worker = match sticky::way(asks, named.as_ref().map(|worker| worker.member.standing())) {
             Way::There => named?,
             Way::Fewest { tells } => {
@@ -252,7 +280,7 @@ impl State {
     }
 
     /// The worker that a request names, by its URL or else by its cookie. A page is the browser's: what its URL says is the app's alone.
-    fn named(&self, exchange: &Exchange, asks: Asks, told: Told) -> Option<Rc<Worker>> {
+    fn named(&self, exchange: &Exchange, asks: Asks, told: Told, is_first_look: bool) -> Option<Rc<Worker>> {
         let by_url = match told {
             Told::Worker(id) if asks != Asks::Page => {
                 self.workers.borrow().iter().find(|worker| worker.member.id == id).cloned()
@@ -260,8 +288,11 @@ impl State {
             _ => None,
         };
         by_url.or_else(|| {
-            let named = exchange.header(b"cookie").and_then(|cookies| self.keys.read(cookies))?;
-            self.worker_of(named)
+            let read = exchange.header(b"cookie").map(|cookies| self.keys.read(cookies))?;
+            if matches!(read, Cookie::Invalid) && is_first_look {
+                self.counts().cookies_invalid.add(1);
+            }
+            self.worker_of(read.named()?)
         })
     }
 

@@ -43,7 +43,17 @@ pub(super) fn of(report: &Report, roster: &Roster) -> String {
     )
     .values("queue_rejected_total", "reason", refused);
     text.family("retries_total", "counter", "Requests given to another worker, since theirs ended first.")
-        .values("retries_total", "reason", [("not_begun", counts.returned.get())]);
+        .values(
+            "retries_total",
+            "reason",
+            [("not_begun", counts.returned.get()), ("begun", counts.begun_again.get())],
+        );
+    text.family(
+        "cookie_invalid_total",
+        "counter",
+        "Requests whose cookie names no worker of this start: of an earlier one, or forged.",
+    )
+    .value("cookie_invalid_total", "", counts.cookies_invalid.get());
     workers(&mut text, report, counts.sessions_limit.get());
     text.gauge("workers_wanted", "Workers that are to serve, spares not counted.", report.wanted);
     text.family("worker_starts_total", "counter", "Workers that were started.").value(

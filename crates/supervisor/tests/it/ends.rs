@@ -38,6 +38,7 @@ fn one_that_is_killed_is_started_again_and_no_other_request_fails() {
 fn one_request_that_kills_kills_one_worker() {
     let running = Running::new(Wish::default());
     let reply = running.get("/die");
+    until("it is told what R was at", || is_told(&["; R had begun with GET /die; it is started again"]));
     assert_eq!(reply.status, 502, "{}", reply.text());
     until("it is there again", || running.roster.members().len() == 2);
     assert_eq!(running.get("/pid").status, 200);

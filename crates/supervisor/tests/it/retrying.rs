@@ -6,6 +6,7 @@ use rookery_server::Config;
 use rookery_supervisor::PoolLimits;
 
 use crate::front::{Front, until};
+use crate::status::Admin;
 
 #[test]
 fn one_that_was_begun_is_a_502() {
@@ -18,6 +19,58 @@ fn one_that_was_begun_is_a_502() {
     assert!(reply.header("retry-after").is_none());
     front.join(0);
     assert_eq!(front.connect().get("/slot").status, 200);
+}
+
+#[test]
+fn one_that_was_begun_is_begun_once_more_where_that_is_asked_for() {
+    let retrying = || PoolLimits { retries_begun: true, ..PoolLimits::default() };
+    for (method, again) in
+        [("GET", true), ("HEAD", true), ("OPTIONS", true), ("POST", false), ("DELETE", false)]
+    {
+        let mut front = Front::with(1, retrying(), Config::default());
+        let admin = Admin::of_roster(&front.roster);
+        let mut client = front.connect();
+        let held = std::thread::spawn(move || client.request(method, "/hold", b""));
+        until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+        front.join(1);
+        front.workers[1].gate.open();
+        front.kill(0);
+        let reply = held.join().unwrap();
+        assert_eq!(reply.status, if again { 200 } else { 502 }, "{method}");
+        let begun = front.workers[0].gate.begun.load(Ordering::Relaxed);
+        assert_eq!(begun, usize::from(again), "{method}");
+        let counted = admin.metric("rookery_retries_total{reason=\"begun\"}");
+        assert_eq!(counted, Some(if again { 1.0 } else { 0.0 }), "{method}");
+    }
+}
+
+#[test]
+fn no_third_worker_is_given_what_two_have_ended_with() {
+    let limits = PoolLimits { retries_begun: true, ..PoolLimits::default() };
+    let mut front = Front::with(1, limits, Config::default());
+    let held = front.ask("/hold");
+    for at in 0..2 {
+        until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+        front.join(at + 1);
+        front.kill(0);
+    }
+    assert_eq!(held.join().unwrap().status, 502);
+    assert_eq!(front.workers[0].gate.begun.load(Ordering::Relaxed), 0);
+    assert_eq!(front.connect().get("/slot").text(), "2");
+}
+
+#[test]
+fn one_whose_reply_had_begun_is_not_begun_again() {
+    let limits = PoolLimits { retries_begun: true, ..PoolLimits::default() };
+    let mut front = Front::with(1, limits, Config::default());
+    let mut client = front.connect();
+    client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.until(b"piece 1\n");
+    front.join(1);
+    front.kill(0);
+    while client.fill() {}
+    assert!(!client.read.ends_with(b"0\r\n\r\n"), "it does not look whole");
+    assert_eq!(front.workers[0].gate.begun.load(Ordering::Relaxed), 0);
 }
 
 #[test]

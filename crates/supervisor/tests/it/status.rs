@@ -4,26 +4,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_server::{Config, Listener, Server, Site};
-use rookery_supervisor::{About, Outcome, Readiness, Request, Status, Times};
+use rookery_supervisor::{About, Outcome, Readiness, Request, Roster, Status, Times};
 use serde_json::Value;
 
 use crate::front::{Client, Reply, until};
 use crate::running::{Load, Running, Wish, is_told, send_signal};
 
 /// The admin listener of a supervisor.
-struct Admin {
+pub(crate) struct Admin {
     listener: Listener,
     _server: Server,
 }
 
 impl Admin {
     fn of(running: &Running) -> Admin {
-        Admin::with(running, Readiness::default())
+        Admin::with(&running.roster, Readiness::default())
     }
 
-    fn with(running: &Running, readiness: Readiness) -> Admin {
+    pub(crate) fn of_roster(roster: &Arc<Roster>) -> Admin {
+        Admin::with(roster, Readiness::default())
+    }
+
+    fn with(roster: &Arc<Roster>, readiness: Readiness) -> Admin {
         let about = About { target: "/srv/app".into(), address: "http://127.0.0.1:8000".into() };
-        let status = Status::new(Arc::clone(&running.roster), about, readiness);
+        let status = Status::new(Arc::clone(roster), about, readiness);
         let server = Server::of_answers(Config::default(), move |exchange| status.answer(exchange));
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
         Admin { listener, _server: server }
@@ -44,7 +48,7 @@ impl Admin {
     }
 
     /// The value of a metric, by its name and labels.
-    fn metric(&self, name: &str) -> Option<f64> {
+    pub(crate) fn metric(&self, name: &str) -> Option<f64> {
         let text = self.get("/metrics").text();
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
         Some(line.parse().unwrap())
@@ -101,7 +105,7 @@ fn it_is_ready_when_as_many_workers_are_as_have_to_be_and_says_as_wished_that_it
     let mode = |start| if start < 2 { "" } else { "never ready" };
     let times = Times { delay: Duration::from_secs(600), ..Times::default() };
     let mut running = Running::new(Wish { workers: 2, mode, times, ..Wish::default() });
-    let admin = Admin::with(&running, Readiness { min_ready: 2, drain_status: 404 });
+    let admin = Admin::with(&running.roster, Readiness { min_ready: 2, drain_status: 404 });
     until("it is ready", || admin.get("/-/ready").status == 200);
     let first = admin.worker(0)["pid"].as_i64().unwrap();
     send_signal(i32::try_from(first).unwrap(), libc::SIGKILL);

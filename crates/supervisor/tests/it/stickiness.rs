@@ -2,11 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rookery_server::Config;
 use rookery_supervisor::{CookieKeys, PoolLimits, Sticky};
 
+use crate::fake::FakeWorker;
 use crate::front::{Client, Front, Reply, until};
+use crate::status::Admin;
 
 fn sticky(workers: u32, sticky: Sticky) -> Front {
     Front::with(workers, PoolLimits { sticky, ..PoolLimits::default() }, Config::default())
@@ -96,6 +99,7 @@ fn forged_cookies_are_as_none() {
     let own = cookie(&client.get("/slot")).unwrap();
     let mut cut = own.clone();
     cut.pop();
+    let admin = Admin::of_roster(&front.roster);
     for forged in
         [foreign, cut, format!("{own}A"), own.to_uppercase(), "rookery=".to_owned(), ";;=;".to_owned()]
     {
@@ -105,6 +109,58 @@ fn forged_cookies_are_as_none() {
         let asset = ask(&mut client, "/slot", &format!("Cookie: {forged}\r\nSec-Fetch-Mode: no-cors\r\n"));
         assert_eq!((asset.status, asset.header("set-cookie")), (200, None), "{forged}");
     }
+    // Both requests of each, but of those that have another name.
+    assert_eq!(admin.metric("rookery_cookie_invalid_total"), Some(8.0));
+    for known in [own.as_str(), "rookeries=1", "a=b"] {
+        assert_eq!(ask(&mut client, "/slot", &format!("Cookie: {known}\r\n")).status, 200);
+    }
+    assert_eq!(admin.metric("rookery_cookie_invalid_total"), Some(8.0));
+}
+
+#[test]
+fn a_handshake_that_waits_holds_nobody_up() {
+    let limits = || PoolLimits { sticky: Sticky::None, sessions: 1, ..PoolLimits::default() };
+    // One worker has its session and time, the other has no session and no time.
+    let (front, busy, held, _socket) = loop {
+        let front = Front::with(2, limits(), Config::default());
+        let mut socket = front.connect();
+        assert_eq!(socket.upgrade("/ws").status, 101);
+        let held = front.ask("/hold");
+        let begun = |it: &FakeWorker| it.member.load().0 == 1;
+        until("it is begun", || front.workers.iter().any(begun));
+        let busy = front.workers.iter().position(begun).unwrap();
+        if front.workers[busy].member.load().1 == 0 {
+            break (front, busy, held, socket);
+        }
+        front.workers[busy].gate.open();
+        held.join().unwrap();
+    };
+    let admin = Admin::of_roster(&front.roster);
+    let mut waits = front.connect();
+    let waiting = std::thread::spawn(move || waits.upgrade("/ws"));
+    until("it waits", || admin.metric("rookery_queue_length") == Some(1.0));
+    let mut client = front.connect();
+    for _ in 0..20 {
+        assert_eq!(client.get("/slot").text(), (1 - busy).to_string());
+    }
+    assert!(!waiting.is_finished());
+    front.workers[busy].gate.open();
+    assert_eq!(waiting.join().unwrap().header("x-slot"), Some(&*busy.to_string()));
+    assert_eq!(held.join().unwrap().status, 200);
+}
+
+#[test]
+fn handshakes_that_wait_are_let_in_in_their_order_and_not_for_ever() {
+    let queue_time = Duration::from_millis(500);
+    let limits = PoolLimits { sticky: Sticky::None, sessions: 1, queue_time, ..PoolLimits::default() };
+    let front = Front::with(1, limits, Config::default());
+    let held = front.ask("/hold");
+    until("it is begun", || front.workers[0].member.load().0 == 1);
+    let late = front.connect().upgrade("/ws");
+    assert_eq!((late.status, late.header("retry-after")), (503, Some("1")));
+    front.workers[0].gate.open();
+    held.join().unwrap();
+    assert_eq!(front.connect().upgrade("/ws").status, 101);
 }
 
 #[test]

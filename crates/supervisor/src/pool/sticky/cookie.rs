@@ -32,6 +32,26 @@ pub(in crate::pool) struct Named {
     pub(in crate::pool) epoch: u32,
 }
 
+/// What a request's `Cookie` says of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::pool) enum Cookie {
+    /// Nothing: there is none of ours.
+    Nothing,
+    /// There is one that was not made here, or not with a key of now: of an earlier start, or forged.
+    Invalid,
+    /// Which one it is.
+    Names(Named),
+}
+
+impl Cookie {
+    pub(in crate::pool) fn named(self) -> Option<Named> {
+        match self {
+            Cookie::Names(named) => Some(named),
+            Cookie::Nothing | Cookie::Invalid => None,
+        }
+    }
+}
+
 /// What cookies are signed with, and what stands for this supervisor: workers of another are not its own, whoever has signed.
 #[derive(Debug)]
 pub(in crate::pool) struct Keys {
@@ -80,15 +100,19 @@ impl Keys {
         encode(&bytes)
     }
 
-    /// The worker that a request's `Cookie` names, if it has been signed here.
-    pub(in crate::pool) fn read(&self, cookies: &[u8]) -> Option<Named> {
+    /// What a request's `Cookie` says of a worker; only what has been signed here names one.
+    pub(in crate::pool) fn read(&self, cookies: &[u8]) -> Cookie {
         // A browser may have both, of a time before HTTPS: the one that nobody else can set first.
         let of_name = |wanted: &str| {
             pairs(cookies)
                 .filter(|(name, _)| *name == wanted.as_bytes())
                 .find_map(|(_, value)| self.named(value))
         };
-        of_name(HOST_NAME).or_else(|| of_name(NAME))
+        match of_name(HOST_NAME).or_else(|| of_name(NAME)) {
+            Some(named) => Cookie::Names(named),
+            None if pairs(cookies).any(|(name, _)| is_ours(name)) => Cookie::Invalid,
+            None => Cookie::Nothing,
+        }
     }
 
     fn named(&self, value: &[u8]) -> Option<Named> {
@@ -187,7 +211,7 @@ mod tests {
             format!("rookery=forged; {}", cookie(&keys)),
             secure.split(';').next().unwrap().to_owned(),
         ] {
-            assert_eq!(keys.read(cookies.as_bytes()), Some(NAMED), "{cookies}");
+            assert_eq!(keys.read(cookies.as_bytes()), Cookie::Names(NAMED), "{cookies}");
         }
     }
 
@@ -195,16 +219,17 @@ mod tests {
     fn what_was_not_signed_here_names_nobody() {
         let keys = new_keys();
         let own = cookie(&keys);
-        assert_eq!(new_keys().read(own.as_bytes()), None, "another supervisor's");
+        assert_eq!(new_keys().read(own.as_bytes()), Cookie::Invalid, "another supervisor's");
         let same_key = Keys::with(Arc::clone(&keys.keys));
-        assert_eq!(same_key.read(own.as_bytes()), None, "of one with the same key, whose workers are others");
+        // Of one with the same key, whose workers are others.
+        assert_eq!(same_key.read(own.as_bytes()), Cookie::Invalid);
         // Each other digit in each place.
         let start = "rookery=".len();
         for at in start..own.len() {
             let mut forged = own.clone().into_bytes();
             for digit in *DIGITS {
                 forged[at] = digit;
-                assert_eq!(keys.read(&forged).is_some(), forged == own.as_bytes());
+                assert_eq!(keys.read(&forged).named().is_some(), forged == own.as_bytes());
             }
         }
         let value = &own[start..];
@@ -220,9 +245,12 @@ mod tests {
             format!("rookery={}", "+".repeat(48)),
             ";;;=;".to_owned(),
         ] {
-            assert_eq!(keys.read(wrong.as_bytes()), None, "{wrong}");
+            // What has another name is another's.
+            let is_ours = wrong.starts_with("rookery");
+            let expected = if is_ours { Cookie::Invalid } else { Cookie::Nothing };
+            assert_eq!(keys.read(wrong.as_bytes()), expected, "{wrong}");
         }
-        assert_eq!(keys.read(b"rookery=\xff\xfe; \0"), None);
+        assert_eq!(keys.read(b"rookery=\xff\xfe; \0"), Cookie::Invalid);
     }
 
     #[test]

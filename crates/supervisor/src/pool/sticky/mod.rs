@@ -6,7 +6,7 @@ mod url;
 
 use rookery_exchange::Exchange;
 
-pub(super) use cookie::{Keys, Named, without_ours};
+pub(super) use cookie::{Cookie, Keys, Named, without_ours};
 pub use keys::{CookieKeys, WrongKeys};
 pub(super) use url::{Told, is_ours_alone, told};
 

@@ -23,6 +23,8 @@ impl Supervisor<'_> {
 
     pub(super) fn ended(&mut self, epoch: u64, exit: Exit) {
         let Some(mut worker) = self.workers.remove(&epoch) else { return };
+        // What the pool knows of it is gone when it has heard of the end.
+        let route = worker.member.load.asked.begun(&worker.member.board);
         // Before anything else: requests that it had wait for this.
         self.roster.leave(&worker.member);
         let reason = self.history.has_ended(&worker, exit);
@@ -76,7 +78,11 @@ impl Supervisor<'_> {
             Duration::ZERO => "at once".to_owned(),
             time => format!("in {:.1} s", time.as_secs_f64()),
         };
-        self.tell(&format!("worker {number} ({}) {exit}{cause}; it is started again {when}", worker.pid));
+        let asked = route.map_or(String::new(), |(route, _)| format!("; R had begun with {route}"));
+        self.tell(&format!(
+            "worker {number} ({}) {exit}{cause}{asked}; it is started again {when}",
+            worker.pid
+        ));
         if pause.is_news_of_loop {
             self.tell(&format!(
                 "worker {number} ends again and again without having answered anything: see what it said above. It is tried on, ever \
