@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -276,6 +276,85 @@ fn a_place_of_admin_that_is_taken_is_said_with_what_helps() {
         assert!(said.contains("Cannot listen for `--admin` on ") && said.contains(says), "{said}");
     }
     assert_eq!(fs::read_to_string(app.path().join("file")).unwrap(), "mine");
+}
+
+#[test]
+fn the_second_signal_ends_workers_that_do_not_heed_the_first_and_is_how_it_ended() {
+    let installed = Installed::new();
+    executable(
+        &installed.r(),
+        "#!/bin/bash\ntrap '' TERM\necho \"process $$.\" >&2\nwhile :; do sleep 1; done\n",
+    );
+    for (first, second) in [
+        (libc::SIGTERM, libc::SIGTERM),
+        (libc::SIGINT, libc::SIGINT),
+        (libc::SIGQUIT, libc::SIGTERM),
+        (libc::SIGTERM, libc::SIGQUIT),
+    ] {
+        let app = folder(&[("app.R", "1")]);
+        let manager = Manager::at(&app.path().join("notify"));
+        let mut command = Command::new(installed.program());
+        command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"]).current_dir(app.path());
+        // A core that SIGQUIT writes is nobody's.
+        // SAFETY: a system call alone, with a limit that lies here.
+        let no_core = || match unsafe {
+            libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 })
+        } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        };
+        // SAFETY: see above; it allocates nothing.
+        unsafe { command.pre_exec(no_core) };
+        command.env("NOTIFY_SOCKET", app.path().join("notify"));
+        let mut it = Running::start(installed.on_path(&mut command));
+        let said = it.await_line("process ");
+        let pid = said.trim_end().trim_end_matches('.').rsplit(' ').next().unwrap().to_owned();
+        it.signal(first);
+        assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing what is in hand");
+        it.signal(second);
+        assert_eq!(it.end().0.signal(), Some(second), "{first}: {}", it.said);
+        let until = Instant::now() + PATIENCE;
+        while fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z ")) {
+            assert!(Instant::now() < until, "{pid} lives on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn with_workers_a_log_is_opened_anew_as_well() {
+    let installed = Installed::new();
+    executable(&installed.r(), "#!/bin/bash\necho started >&2\nexec sleep 1000\n");
+    let app = folder(&[("app.R", "1")]);
+    let (path, log, old) =
+        (app.path().join("s"), app.path().join("access.log"), app.path().join("access.log.1"));
+    let mut command = Command::new(installed.program());
+    command.args(["serve", ".", "--workers", "2", "--host", "unix:s", "--log", "access.log"]);
+    let mut it = Running::start(installed.on_path(command.current_dir(app.path())));
+    it.await_line("started");
+    // What is refused before anybody is asked is logged as well.
+    let ask = || {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(b"no request\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    };
+    let until = |file: &Path| {
+        let until = Instant::now() + PATIENCE;
+        while fs::read_to_string(file).unwrap_or_default().is_empty() {
+            assert!(Instant::now() < until, "nothing in {}", file.display());
+            ask();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    until(&log);
+    fs::rename(&log, &old).unwrap();
+    it.signal(libc::SIGUSR1);
+    until(&log);
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
 }
 
 #[test]
