@@ -134,10 +134,12 @@ impl Manager {
         waiting.push_back(text.to_owned());
         drop(waiting);
         if !is_tried {
-            let way = Arc::clone(way);
+            let its = Arc::clone(way);
             let trying = std::thread::Builder::new().name("rookery-notify".to_owned());
-            // Without a thread it is as lost as a status line.
-            let _ = trying.spawn(move || way.tell_what_waits());
+            if trying.spawn(move || its.tell_what_waits()).is_err() {
+                // Without a thread it is as lost as a status line, and what comes next is tried anew.
+                lock(&way.waiting).clear();
+            }
         }
     }
 }

@@ -23,6 +23,13 @@ const WHOLE: u64 = 32 << 10;
 const NEIGHBOURS: [&str; 6] =
     ["connection", "keep-alive", "proxy-connection", "trailer", "transfer-encoding", "upgrade"];
 
+/// Whether a line of the reply names this header as one between the worker and us (RFC 9110, 7.6.1).
+fn is_named(lines: &[Header<'_>], name: &str) -> bool {
+    let lines = lines.iter().filter(|line| line.name.eq_ignore_ascii_case("connection"));
+    let mut words = lines.flat_map(|line| line.value.split(|byte| *byte == b','));
+    words.any(|word| word.trim_ascii().eq_ignore_ascii_case(name.as_bytes()))
+}
+
 /// The client's end of a reply that goes in pieces.
 #[derive(Debug, Default)]
 pub(super) struct Outlet {
@@ -56,7 +63,8 @@ pub(super) enum Passed {
 pub(super) fn begin(exchange: &mut Exchange, status: u16, lines: &[Header<'_>]) {
     exchange.begin_reply(status);
     for line in lines {
-        if !NEIGHBOURS.iter().any(|name| name.eq_ignore_ascii_case(line.name)) {
+        if !NEIGHBOURS.iter().any(|name| name.eq_ignore_ascii_case(line.name)) && !is_named(lines, line.name)
+        {
             // It was read as one.
             let _ = exchange.push_reply_header(line.name.as_bytes(), line.value);
         }

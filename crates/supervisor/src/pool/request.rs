@@ -92,10 +92,12 @@ fn write_headers(
     body_is: Body,
     without: &[&str],
 ) -> Result<(), Unsendable> {
-    let named = exchange.header(b"connection").unwrap_or_default();
-    let named = if named.eq_ignore_ascii_case(b"keep-alive") { b"" } else { named };
+    let lines =
+        || exchange.headers().filter(|header| header.name == b"connection").map(|header| header.value);
+    let names_some = lines().any(|line| !line.eq_ignore_ascii_case(b"keep-alive"));
     let is_named = |name: &[u8]| {
-        named.split(|byte| *byte == b',').any(|word| word.trim_ascii().eq_ignore_ascii_case(name))
+        let mut words = lines().flat_map(|line| line.split(|byte| *byte == b','));
+        words.any(|word| word.trim_ascii().eq_ignore_ascii_case(name))
     };
     let mut has_host = false;
     for header in exchange.headers() {
@@ -103,7 +105,7 @@ fn write_headers(
         let is_neighbours = kept_back.any(|name| name.as_bytes() == header.name);
         has_host |= header.name == b"host";
         // Whoever names Host there would have it taken from the request.
-        if is_neighbours || (!named.is_empty() && is_named(header.name) && header.name != b"host") {
+        if is_neighbours || (names_some && is_named(header.name) && header.name != b"host") {
             continue;
         }
         let others = if header.name == b"cookie" { without_ours(header.value) } else { None };
@@ -198,7 +200,9 @@ mod tests {
             &[
                 ("host", "example.org"),
                 ("connection", "keep-alive, x-mine, host"),
+                ("connection", "X-Ours"),
                 ("x-mine", "1"),
+                ("x-ours", "1"),
                 ("x-theirs", "2"),
                 ("keep-alive", "timeout=5"),
                 ("te", "trailers"),

@@ -29,12 +29,18 @@ pub struct Recycle {
 /// An R with its usual packages has that much when it has done nothing yet: less would have each new one replaced at once, for ever.
 const LEAST_SHARE: u64 = 128 << 20;
 
+/// For so long a worker is not replaced for its share: an app whose first request loads what takes more would be replaced for ever, and
+/// its sessions with it.
+const SHARE_AGE: Duration = Duration::from_secs(300);
+
 /// How much memory of its own a worker may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryLimit {
     /// So many bytes.
     Each(u64),
-    /// Its share of what all may have together, which is so many bytes. None is replaced where that is less than 128 MiB.
+    /// Its share of what all may have together, which is so many bytes. Nobody has asked for that, so it is for a worker that grows and
+    /// not for an app that is large: half as much as it had when it was new is its own in any case, it is left alone for five minutes,
+    /// and none is replaced where the share is less than 128 MiB.
     Shared(u64),
 }
 
@@ -92,6 +98,8 @@ pub(super) struct Age {
     looked: Option<Instant>,
     sampled: Option<Instant>,
     too_much: u32,
+    /// What it had at the first look.
+    first: Option<u64>,
 }
 
 impl Recycle {
@@ -114,8 +122,11 @@ impl Recycle {
         if self.age.is_some_and(|most| age.as_millis() >= spread(most.as_millis() as u64).into()) {
             return Some(Reason::Age(age));
         }
-        let most = self.memory?.each(workers, spares)?;
-        worker.age.look(most, now, || own_memory(worker.pid)).map(Reason::Memory)
+        let limit = self.memory?;
+        let is_share = matches!(limit, MemoryLimit::Shared(_));
+        let most = limit.each(workers, spares)?;
+        let bytes = worker.age.look(most, is_share, now, || own_memory(worker.pid));
+        bytes.filter(|_| !is_share || age >= SHARE_AGE).map(Reason::Memory)
     }
 }
 
@@ -126,15 +137,24 @@ fn less(most: u64, start: u64) -> u64 {
 }
 
 impl Age {
-    /// The memory it has, if that has been too much for long, or is far too much.
-    fn look(&mut self, most: u64, now: Instant, memory: impl FnOnce() -> Option<u64>) -> Option<u64> {
+    /// The memory it has, if that has been too much for long, or is far too much. A share may be less than the app needs.
+    fn look(
+        &mut self,
+        most: u64,
+        is_share: bool,
+        now: Instant,
+        memory: impl FnOnce() -> Option<u64>,
+    ) -> Option<u64> {
         let is_within =
             |since: Option<Instant>, time| since.is_some_and(|since| now.duration_since(since) < time);
         if is_within(self.looked, LOOK_EVERY) {
             return None;
         }
         self.looked = Some(now);
-        let bytes = memory().filter(|bytes| *bytes > most);
+        let bytes = memory();
+        let first = *self.first.get_or_insert(bytes.unwrap_or(0));
+        let most = if is_share { most.max(first + first / 2) } else { most };
+        let bytes = bytes.filter(|bytes| *bytes > most);
         if bytes.is_some_and(|bytes| bytes / FAR_TOO_MUCH >= most) {
             return bytes;
         }
@@ -176,7 +196,7 @@ mod tests {
     fn memory_has_to_be_too_much_for_a_while() {
         let mut age = Age::default();
         let now = Instant::now();
-        let mut look = |seconds, bytes| age.look(100, now + Duration::from_secs(seconds), || bytes);
+        let mut look = |seconds, bytes| age.look(100, false, now + Duration::from_secs(seconds), || bytes);
         assert_eq!(look(0, Some(101)), None);
         assert_eq!(look(9, Some(199)), None);
         assert_eq!(look(10, Some(101)), None);
@@ -189,11 +209,28 @@ mod tests {
     }
 
     #[test]
-    fn far_too_much_memory_is_not_waited_with() {
+    fn an_app_that_has_more_than_its_share_when_it_is_new_may_grow_by_half() {
         let mut age = Age::default();
         let now = Instant::now();
         let mut look =
-            |milliseconds, bytes| age.look(100, now + Duration::from_millis(milliseconds), || Some(bytes));
+            |seconds, bytes| age.look(100, true, now + Duration::from_secs(seconds), || Some(bytes));
+        for seconds in [0, 10, 20, 30] {
+            assert_eq!(look(seconds, 200), None);
+        }
+        for seconds in [40, 50] {
+            assert_eq!(look(seconds, 301), None);
+        }
+        assert_eq!(look(60, 301), Some(301));
+        assert_eq!(look(61, 600), Some(600));
+    }
+
+    #[test]
+    fn far_too_much_memory_is_not_waited_with() {
+        let mut age = Age::default();
+        let now = Instant::now();
+        let mut look = |milliseconds, bytes| {
+            age.look(100, false, now + Duration::from_millis(milliseconds), || Some(bytes))
+        };
         assert_eq!(look(0, 150), None);
         assert_eq!(look(999, 900), None);
         assert_eq!(look(1000, 199), None);
