@@ -20,7 +20,8 @@ from .scenarios import Scenario
 
 # A request in so many sleeps as long as `NAP_S`, all others as `SHORT_S`; the rate is for four Rs.
 NAP_EVERY, NAP_S, SHORT_S = 100, 0.5, 0.005
-NAPS_PER_SECOND, NAPS_S = 80, 30.0
+# All four sleep for 0.07 % of a long time, and then everybody waits, whoever balances: in half a minute that is nothing or a hundredth.
+NAPS_PER_SECOND, NAPS_S = 80, 120.0
 # A worker that has lived for a minute is replaced at once (`backoff.rs` in crates/supervisor), and what is measured is that.
 LIFE_S = 61.0
 # For which the other Rs have something to do meanwhile.
