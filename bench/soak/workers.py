@@ -34,6 +34,8 @@ def main() -> int:
         return 2
     # SIGTERM ends it as an exception does, so that no server outlives it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # Ignored by what nohup starts, and by all that it starts.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     machine.raise_descriptor_limit()
     status = 0
     for name in names or ROWS:
