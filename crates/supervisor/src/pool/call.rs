@@ -36,9 +36,12 @@ pub(super) fn start(state: &Rc<State>, worker: Rc<Worker>, held: Held, waiting: 
         let ticket = held.ticket();
         let held = RefCell::new(Some(held));
         let since = Instant::now();
-        state.counts().waited.add(since.duration_since(waiting.since));
+        // Of an upload whose head goes first, its body does.
+        if !waiting.is_head {
+            state.counts().waited.add(since.duration_since(waiting.since));
+        }
         worker.member.load.asked.add(ticket, since, &waiting.exchange);
-        let call = Call { state: &state, worker: &worker, ticket, held, since, came: waiting.since };
+        let call = Call { state: &state, worker: &worker, ticket, held, since, came: waiting.came };
         call.run(waiting).await;
         worker.end();
         state.assign();
@@ -72,7 +75,7 @@ impl Call<'_> {
             let body_is = head::body_is(&waiting);
             match self.send(&mut waiting.exchange, body_is).await {
                 Ok((connection, _)) if waiting.is_head && head::lets_body_come(&waiting.exchange) => {
-                    self.has_answered();
+                    self.has_shown();
                     self.keep(connection);
                     return self.state.command(Command::Proceed(head::goes_on(waiting)));
                 }
@@ -200,6 +203,13 @@ impl Call<'_> {
             let cookie = self.state.cookie(self.worker, waiting.exchange.is_https());
             reply::set_cookie(&mut waiting.exchange, &cookie);
         }
+    }
+
+    /// R has seen a head, and the body is to come: what is counted is the request, once.
+    fn has_shown(&self) {
+        self.worker.forget(self.ticket);
+        self.held.take();
+        self.state.assign();
     }
 
     fn has_answered(&self) {

@@ -56,8 +56,8 @@ pub struct PoolLimits {
     pub sessions: usize,
     /// Whether workers are given up whose R is busy for too long: 504 for what they have begun.
     pub gives_up: bool,
-    /// Whether a GET, HEAD or OPTIONS goes to another worker, once, when its own ended after R had begun it, with nothing of the reply
-    /// sent. Default: not. An app may do something for them as well.
+    /// Whether a GET, HEAD or OPTIONS goes to another worker, once, when its own ended after R had begun it, before the
+    /// head of its reply. Default: not. An app may do something for them as well.
     pub retries_begun: bool,
     /// Whether clients come back to their worker.
     pub sticky: Sticky,

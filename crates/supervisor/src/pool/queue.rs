@@ -11,6 +11,8 @@ use crate::counts::Gauge;
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) exchange: Box<Exchange>,
+    pub(super) came: Instant,
+    /// Since when it waits: it has been with a worker before, if it came earlier.
     pub(super) since: Instant,
     /// How often it has come back from a worker that had not begun it.
     pub(super) returns: u32,
@@ -26,9 +28,11 @@ pub(super) struct Waiting {
 
 impl Waiting {
     pub(super) fn new(exchange: Box<Exchange>, is_head: bool) -> Waiting {
+        let now = Instant::now();
         Waiting {
             exchange,
-            since: Instant::now(),
+            came: now,
+            since: now,
             returns: 0,
             deaths: 0,
             tells: false,

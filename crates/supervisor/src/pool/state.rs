@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Exchange, IoWaker, Payload, SocketId, StreamId};
 
@@ -130,8 +130,9 @@ impl State {
         Ok(())
     }
 
-    /// Takes a request back that no R has begun.
-    pub(super) fn put_back(self: &Rc<Self>, waiting: Waiting) {
+    /// Takes a request back whose worker has not answered it. What it was there for is no time in the queue.
+    pub(super) fn put_back(self: &Rc<Self>, mut waiting: Waiting) {
+        waiting.since = Instant::now();
         self.queue.borrow_mut().push_front(waiting);
         self.assign();
     }
@@ -193,13 +194,13 @@ impl State {
     /// back before it.
     fn give(self: &Rc<Self>, waiting: Waiting, is_passed_by: bool) -> Option<Waiting> {
         let is_upgrade = waiting.exchange.is_upgrade();
+        if is_upgrade && is_passed_by {
+            return Some(waiting);
+        }
         if is_upgrade && self.is_full_of_sessions() {
             self.counts().refused_sessions.add(1);
             self.refuse(waiting, Refusal::Full);
             return None;
-        }
-        if is_upgrade && is_passed_by {
-            return Some(waiting);
         }
         let Some((worker, held)) = self.choose(is_upgrade) else { return Some(waiting) };
         call::start(self, worker, held, waiting);

@@ -155,7 +155,8 @@ impl Age {
         let first = *self.first.get_or_insert(bytes.unwrap_or(0));
         let most = if is_share { most.max(first + first / 2) } else { most };
         let bytes = bytes.filter(|bytes| *bytes > most);
-        if bytes.is_some_and(|bytes| bytes / FAR_TOO_MUCH >= most) {
+        // An app that has too much when it is new has it each second.
+        if first <= most && bytes.is_some_and(|bytes| bytes / FAR_TOO_MUCH >= most) {
             return bytes;
         }
         if is_within(self.sampled, SAMPLE_EVERY) {
@@ -231,9 +232,19 @@ mod tests {
         let mut look = |milliseconds, bytes| {
             age.look(100, false, now + Duration::from_millis(milliseconds), || Some(bytes))
         };
-        assert_eq!(look(0, 150), None);
+        assert_eq!(look(0, 100), None);
         assert_eq!(look(999, 900), None);
         assert_eq!(look(1000, 199), None);
         assert_eq!(look(2000, 200), Some(200));
+    }
+
+    #[test]
+    fn an_app_that_has_far_too_much_when_it_is_new_is_not_replaced_each_second() {
+        let mut age = Age::default();
+        let now = Instant::now();
+        let mut look =
+            |seconds, bytes| age.look(100, false, now + Duration::from_secs(seconds), || Some(bytes));
+        assert_eq!([0, 1, 9, 10, 19].map(|seconds| look(seconds, 300)), [None; 5]);
+        assert_eq!(look(20, 300), Some(300));
     }
 }

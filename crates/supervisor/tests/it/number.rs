@@ -1,9 +1,9 @@
 //! One worker more, and one less, while it serves.
 
-use rookery_supervisor::Request;
+use rookery_supervisor::{Request, Standing};
 
 use crate::front::until;
-use crate::running::{Load, Running, Wish, lives};
+use crate::running::{Load, Running, Wish, lives, send_signal};
 
 /// The epochs of those that are given requests, in order.
 fn epochs(running: &Running) -> Vec<u64> {
@@ -89,4 +89,18 @@ fn one_that_never_became_ready_goes_before_those_that_serve() {
     until("it is ended", || running.has_told(&["one worker less: 2"]));
     assert_eq!(epochs(&running), [1, 2]);
     assert_eq!(running.get("/pid").status, 200);
+}
+
+#[test]
+fn one_that_is_stopped_goes_before_a_younger_one_that_answers() {
+    let running = Running::new(Wish { workers: 2, ..Wish::default() });
+    let oldest = running.roster.members().iter().find(|it| it.epoch == 1).cloned().unwrap();
+    let pid = i32::try_from(oldest.board.read().pid).unwrap();
+    send_signal(pid, libc::SIGSTOP);
+    until("it is known", || oldest.standing() != Standing::Ready);
+    running.ask(Request::Fewer);
+    until("it is told", || running.has_told(&["one worker less: 1"]));
+    send_signal(pid, libc::SIGCONT);
+    until("it goes", || epochs(&running) == [2]);
+    assert_eq!(running.get("/slot").status, 200);
 }

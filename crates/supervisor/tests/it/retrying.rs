@@ -1,9 +1,10 @@
 //! What becomes of requests whose worker ends.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use rookery_server::Config;
-use rookery_supervisor::PoolLimits;
+use rookery_supervisor::{PoolLimits, Sticky};
 
 use crate::front::{Front, until};
 use crate::status::Admin;
@@ -41,6 +42,22 @@ fn one_that_was_begun_is_begun_once_more_where_that_is_asked_for() {
         assert_eq!(begun, usize::from(again), "{method}");
         let counted = admin.metric("rookery_retries_total{reason=\"begun\"}");
         assert_eq!(counted, Some(if again { 1.0 } else { 0.0 }), "{method}");
+    }
+}
+
+#[test]
+fn the_time_with_a_worker_that_has_ended_is_none_in_the_queue() {
+    for sticky in [Sticky::None, Sticky::Cookie] {
+        let queue_time = Duration::from_secs(1);
+        let limits = PoolLimits { retries_begun: true, queue_time, sticky, ..PoolLimits::default() };
+        let mut front = Front::with(1, limits, Config::default());
+        let held = front.ask("/hold");
+        until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+        std::thread::sleep(queue_time + Duration::from_millis(100));
+        front.join(1);
+        front.workers[1].gate.open();
+        front.kill(0);
+        assert_eq!(held.join().unwrap().status, 200, "{sticky:?}");
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::super::MOST_WORKERS;
 use super::super::worker::Phase;
 use super::{Slot, Supervisor};
+use crate::roster::Standing;
 
 impl Supervisor<'_> {
     /// The slots that are to have a worker.
@@ -52,11 +53,13 @@ impl Supervisor<'_> {
         let slots = self.kept_slots();
         let serving = slots.iter().filter_map(|slot| {
             let worker = current(*slot).filter(|it| it.is_serving && it.phase == Phase::Ready)?;
-            Some((worker.member.load().1, Reverse(worker.start.epoch), *slot))
+            // One that does not answer now serves nobody.
+            let is_well = worker.member.standing() == Standing::Ready;
+            Some((is_well, worker.member.load().1, Reverse(worker.start.epoch), *slot))
         });
         let serving: Vec<_> = serving.collect();
         if serving.len() > self.wanted as usize {
-            return serving.into_iter().min().map(|(_, _, slot)| slot);
+            return serving.into_iter().min().map(|(_, _, _, slot)| slot);
         }
         // One without a process, one that starts, a spare.
         let others = slots.into_iter().filter_map(|slot| match current(slot) {
