@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -136,7 +137,7 @@ impl Manager {
         if !is_tried {
             let its = Arc::clone(way);
             let trying = std::thread::Builder::new().name("rookery-notify".to_owned());
-            if trying.spawn(move || its.tell_what_waits()).is_err() {
+            if with_signals_blocked(|| trying.spawn(move || its.tell_what_waits())).is_err() {
                 // Without a thread it is as lost as a status line, and what comes next is tried anew.
                 lock(&way.waiting).clear();
             }
@@ -170,6 +171,21 @@ fn has_no_room(sent: &io::Result<()>) -> bool {
         error.kind() == io::ErrorKind::WouldBlock
             || matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::ENOMEM))
     })
+}
+
+/// Runs `start` with every signal blocked: the thread that it starts runs no handler of the service's, which may be R's.
+fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both sets have room; sigfillset fills the first before it is read.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let value = start();
+    // SAFETY: the call above filled `before`.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    value
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -294,6 +310,33 @@ mod tests {
             assert!(said.starts_with(&format!("READY=1\nSTATUS={round}\n")), "{round}: {said}");
         }
         assert_eq!(receive(&socket), "STOPPING=1\nSTATUS=now");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_thread_that_says_it_again_takes_no_signals() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        let it = manager(&[("NOTIFY_SOCKET", path.to_str().unwrap())]);
+        while it.send("STATUS=full") {}
+        it.ready("");
+        let began = Instant::now();
+        // A thread names itself, so not at once. That of another test will do as well.
+        let blocked = loop {
+            let threads = std::fs::read_dir("/proc/self/task").unwrap();
+            let mut states =
+                threads.filter_map(|it| std::fs::read_to_string(it.ok()?.path().join("status")).ok());
+            if let Some(state) = states.find(|state| state.starts_with("Name:\trookery-notify\n")) {
+                let blocked = state.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap().trim();
+                break u64::from_str_radix(blocked, 16).unwrap();
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "it has no thread");
+        };
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGALRM] {
+            assert!(blocked >> (signal - 1) & 1 == 1, "{signal}: {blocked:x}");
+        }
+        drop(socket);
     }
 
     #[test]
