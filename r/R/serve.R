@@ -205,7 +205,10 @@ serve_here <- function(found, object, address, dots, log, settings = list()) {
   }
   # Before anything is started: a file that is not there is said at once.
   tls <- tryCatch(tls_open(address$tls), error = function(error) abort_serve(conditionMessage(error), "rookery_bad_tls"))
-  address <- probe(address)
+  if (!has_given_sockets() || identical(address$port, 0L)) {
+    # Of a service manager's sockets none is bound here, and the port that is asked for may well be theirs.
+    address <- probe(address)
+  }
   if (is.list(address$tls) && !is.null(address$tls$redirect_from)) {
     if (!is.null(address$socket)) {
       abort_serve(redirect_needs_port, "rookery_bad_tls")

@@ -155,10 +155,11 @@ listServers <- function() {
   .globals$servers
 }
 
-registerServer <- function(server) {
+# `is_given`: whether it has the sockets of the service manager.
+registerServer <- function(server, is_given = FALSE) {
   .globals$servers <- c(.globals$servers, server)
-  # What serve() says once a server listens.
-  if (!is.null(.globals$on_listen)) {
+  # What serve() says once a server listens: where there are such sockets, the one that clients come to.
+  if (!is.null(.globals$on_listen) && (is_given || !has_given_sockets())) {
     .globals$on_listen(server)
   }
 }
@@ -294,7 +295,7 @@ Server <- R6::R6Class(
       private$appWrapper$connect(private$handle)
       private$running <- TRUE
       private$session <- .globals$session
-      registerServer(self)
+      registerServer(self, private$is_given)
       bound
     }
   )

@@ -8,6 +8,7 @@
 //   OVERDUE    SIGINT is R's, others end the process        the process ends of the first signal
 //
 // A SIGHUP that was sent to a server of HTTPS, or to a service, is none of these: it has certificates read anew, of which there may be none.
+// A service that ends already does nothing of it: a manager may send one right after the SIGTERM (SendSIGHUP=).
 //
 // While a child serves (serve() of a path), all of them are passed on to it instead. A signal that is ignored stays
 // ignored: by nohup, or in the background of a script.
@@ -113,16 +114,20 @@ static void ask_to_stop(int signal_number) {
     }
 }
 
-// A SIGHUP that somebody has sent where certificates are served, or to a service: read them anew. The one that the system sends when the
-// terminal has gone ends what runs in it, as always.
-static bool asks_for_reload(int signal_number, const siginfo_t* info) {
+// A SIGHUP that somebody has sent. The one that the system sends when the terminal has gone ends what runs in it, as always.
+static bool is_sent_hangup(int signal_number, const siginfo_t* info) {
     struct sigaction installed;
-    if (signal_number != SIGHUP || stage != WATCHING || (!rk_has_tls() && !is_managed)) {
+    if (signal_number != SIGHUP) {
         return false;
     }
     // Installed by signal() we are given no such arguments.
     bool has_info = sigaction(signal_number, NULL, &installed) == 0 && (installed.sa_flags & SA_SIGINFO);
     return has_info && (info->si_code == SI_USER || info->si_code == SI_QUEUE);
+}
+
+// Where certificates are served, and in a service: read them anew.
+static bool asks_for_reload(int signal_number, const siginfo_t* info) {
+    return stage == WATCHING && (is_managed || rk_has_tls()) && is_sent_hangup(signal_number, info);
 }
 
 static void on_signal(int signal_number, siginfo_t* info, void* context) {
@@ -136,7 +141,7 @@ static void on_signal(int signal_number, siginfo_t* info, void* context) {
         do_as_before(index_of(signal_number), info, context);
     } else if (asks_for_reload(signal_number, info)) {
         is_reload = 1;
-    } else {
+    } else if (!is_managed || stage == WATCHING || !is_sent_hangup(signal_number, info)) {
         ask_to_stop(signal_number);
     }
     errno = saved_errno;

@@ -4,7 +4,8 @@
 
 It listens on 127.0.0.1 and at SOCKET, and hears at SOCKET.notify. Its stdin takes a command a line, and each is answered with a line:
 `port`; `pid`; `hear`, with what it is told next that is no sign of life, its lines separated by `|`; `alive`, when a sign of life has come;
-`signal N`; `end`, with the exit status. The program is killed with it. Without WATCHDOG_USEC (0) nobody watches.
+`signal N`; `end`, with the exit status. The program is killed with it. Without WATCHDOG_USEC (0) nobody watches. In an ARGUMENT `{port}` is
+the port.
 """
 
 import os
@@ -37,6 +38,7 @@ def settle():
 environment = dict(os.environ, LISTEN_FDS="2", NOTIFY_SOCKET=path + ".notify")
 if watchdog != "0":
     environment["WATCHDOG_USEC"] = watchdog
+program = [word.replace("{port}", str(tcp.getsockname()[1])) for word in program]
 # A process's own number is known to itself first: so a shell names it.
 child = subprocess.Popen(
     ["/bin/sh", "-c", 'LISTEN_PID=$$ exec "$0" "$@"', *program],

@@ -111,6 +111,64 @@ test_that("a server that ends leaves the sockets to the next, and one without an
   expect_true(wait_until(function() it$get() == paste(it$ask("port"), "FALSE")))
 })
 
+test_that("the port that is asked for may be the one that the manager listens on", {
+  it <- local_service(local_app("app.R" = hello), "--no-log", "--port", "{port}")
+  port <- it$ask("port")
+  expect_heard(it, paste0("^READY=1\\|STATUS=Serving on http://127.0.0.1:", port))
+  expect_equal(it$get(), paste0(port, "  "))
+})
+
+test_that("a server that has not the sockets is not what a manager waits for", {
+  it <- local_service(local_app("app.R" = c("none <- rookery::startServer('127.0.0.1', 0, list())", "NULL")), "--no-log")
+  expect_heard(it, "^STATUS=.*its last value is NULL, not an app.*\\|EXIT_STATUS=1$")
+})
+
+test_that("a server that fails to start leaves the sockets to the next", {
+  pair <- make_pair(withr::local_tempdir(), "a")
+  it <- local_service(local_app("app.R" = c(
+    "app <- function(req) list(status = 200L, body = 'second')",
+    "taken <- rookery::startServer('127.0.0.1', 0, list())",
+    sprintf("tls <- rookery::tls_config('%s', '%s', redirect_from = taken$getPort())", pair$cert, pair$key),
+    "stopifnot(inherits(try(rookery::startServer('127.0.0.1', 0, app, tls = tls)), 'try-error'))",
+    "rookery::runServer('127.0.0.1', 0, app)"
+  )), "--no-log")
+  expect_heard(it, "^READY=1")
+  expect_equal(it$get(), "second")
+})
+
+test_that("a HUP that comes after the TERM is not the second signal", {
+  skip_if_not_installed("promises")
+  flag <- withr::local_tempfile()
+  it <- local_service(local_app("app.R" = c(
+    "function(req) {",
+    "  cat('begun\\n')",
+    "  promises::promise(function(resolve, reject) {",
+    sprintf("    look <- function() if (file.exists('%s')) resolve(list(status = 200L, body = 'x')) else later::later(look, 0.1)", flag),
+    "    look()",
+    "  })",
+    "}"
+  )), "--no-log")
+  expect_heard(it, "^READY=1")
+  asked <- curl::new_pool()
+  is_over <- FALSE
+  over <- function(...) is_over <<- TRUE
+  handle <- curl::new_handle(url = paste0("http://127.0.0.1:", it$ask("port"), "/"))
+  curl::multi_add(handle, pool = asked, done = over, fail = over)
+  expect_true(wait_until(function() {
+    curl::multi_run(timeout = 0.1, pool = asked)
+    grepl("begun", it$tell())
+  }))
+  it$ask("signal", 15)
+  expect_heard(it, "^STOPPING=1")
+  it$ask("signal", 1)
+  file.create(flag)
+  expect_true(wait_until(function() {
+    curl::multi_run(timeout = 0.1, pool = asked)
+    is_over
+  }))
+  expect_equal(it$ask("end"), "0")
+})
+
 test_that("HTTPS is spoken on them, whatever port the app asks for", {
   it <- local_service(local_app("app.R" = hello), "--no-log", "--tls", "dev", environment = c(R_USER_CACHE_DIR = withr::local_tempdir()))
   expect_heard(it, "^READY=1\\|STATUS=Serving on https://127.0.0.1:")

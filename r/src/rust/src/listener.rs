@@ -53,15 +53,20 @@ impl Listening {
 }
 
 impl Core {
+    /// `inherits` is that of its setup.
     fn started(
         &mut self,
         listening: Result<Listening, ListenError>,
         tls: Option<Tls>,
+        inherits: i32,
     ) -> Option<(ListenerId, Option<u16>)> {
         match listening {
             Ok(listening) => {
                 let listener = &listening.listener;
                 let (id, port) = (listener.id(), listener.local_addr().map(|address| address.port()));
+                if inherits == SOCKETS_OF_MANAGER {
+                    self.takes_given(id);
+                }
                 self.listeners.insert(id, listening);
                 self.tls.extend(tls.map(|tls| (id, Counted::new(tls))));
                 Some((id, port))
@@ -136,6 +141,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
 /// Where a listener listens, by `rk_setup.inherits`.
 const OWN_SOCKET: i32 = 0;
 const SOCKET_OF_WORKER: i32 = 1;
+const SOCKETS_OF_MANAGER: i32 = 2;
 
 /// Listens on an address, or on the sockets of a service manager where it has them, and on another port beside it from which requests are
 /// sent on.
@@ -181,7 +187,7 @@ fn listen_as_worker(setup: &RawSetup, site: Site) -> Option<ListenerId> {
     core::with(|core| {
         let started =
             core.listen_inherited(site).map(|listener| Listening { keeper: None, listener, redirect: None });
-        let (id, _) = core.started(started, None)?;
+        let (id, _) = core.started(started, None, SOCKET_OF_WORKER)?;
         core.is_ready(id, setup.sees_heads != 0, setup.is_sticky != 0);
         Some(id)
     })
@@ -240,9 +246,9 @@ pub unsafe extern "C" fn rk_listen_tcp(
         // SAFETY: the caller's duty.
         let https = unsafe { tls::of(setup.tls) };
         let redirect_from = https.and_then(|https| https.redirect_from);
-        let started = listen_beside(address, setup.inherits != OWN_SOCKET, site, redirect_from)
+        let started = listen_beside(address, setup.inherits == SOCKETS_OF_MANAGER, site, redirect_from)
             .and_then(|it| kept(it, https));
-        let Some((id, bound)) = core::with(|core| core.started(started, tls)) else {
+        let Some((id, bound)) = core::with(|core| core.started(started, tls, setup.inherits)) else {
             return FAILED;
         };
         // SAFETY: the caller's duty.
@@ -282,12 +288,12 @@ pub unsafe extern "C" fn rk_listen_unix(
         // SAFETY: the caller's duty.
         let https = unsafe { tls::of(setup.tls) };
         let started = core::with(|core| match setup.inherits {
-            OWN_SOCKET => core.server().listen_unix(path, u32::try_from(mask).ok(), site),
-            _ => core.listen_given(site),
+            SOCKETS_OF_MANAGER => core.listen_given(site),
+            _ => core.server().listen_unix(path, u32::try_from(mask).ok(), site),
         });
         let started =
             started.and_then(|listener| kept(Listening { keeper: None, listener, redirect: None }, https));
-        let Some((id, _)) = core::with(|core| core.started(started, tls)) else {
+        let Some((id, _)) = core::with(|core| core.started(started, tls, setup.inherits)) else {
             return FAILED;
         };
         // SAFETY: the caller's duty.

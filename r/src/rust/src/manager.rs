@@ -34,10 +34,13 @@ const STOPPING: i32 = 2;
 
 impl Core {
     /// Listens on the sockets. While a listener has them, and without any, that is an error of the caller's.
-    pub(crate) fn listen_given(&mut self, site: Site) -> Result<Listener, ListenError> {
-        let listener = self.server().listen_given(&self.service.sockets, site)?;
-        self.service.listening = Some(listener.id());
-        Ok(listener)
+    pub(crate) fn listen_given(&self, site: Site) -> Result<Listener, ListenError> {
+        self.server().listen_given(&self.service.sockets, site)
+    }
+
+    /// A listener has started on them: no other may have them now.
+    pub(crate) fn takes_given(&mut self, listener: u32) {
+        self.service.listening = Some(listener);
     }
 
     /// That listener has ended: another may have the sockets.
