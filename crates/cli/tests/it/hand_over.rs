@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Running, executable, folder};
+use crate::support::{Running, executable, folder, hears_all};
 
 /// A package folder with the program in it, and a folder with an `R` that says how it was called.
 pub(crate) struct Installed {
@@ -47,6 +47,7 @@ impl Installed {
 
     /// Has its `R` be the one that is found.
     pub(crate) fn on_path<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        hears_all(command);
         let path = format!("{}:/usr/bin:/bin", self.root.path().join("bin").display());
         command.env("PATH", path).env_remove("R_LIBS")
     }

@@ -15,8 +15,14 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The program.
 pub(crate) fn rookery() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rookery"));
-    // nohup ignores the first, and a shell the others for what it runs in the background; it would be inherited.
-    let hears_all = || {
+    hears_all(&mut command);
+    command
+}
+
+/// Has a command hear the signals that whoever runs the tests may ignore: nohup the first, and a shell the others for what it runs in the
+/// background; that would be inherited.
+pub(crate) fn hears_all(command: &mut Command) {
+    let hears = || {
         for number in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
             // SAFETY: async-signal-safe, and the numbers are those of signals.
             unsafe { libc::signal(number, libc::SIG_DFL) };
@@ -24,8 +30,7 @@ pub(crate) fn rookery() -> Command {
         Ok(())
     };
     // SAFETY: it allocates nothing and takes no lock.
-    unsafe { command.pre_exec(hears_all) };
-    command
+    unsafe { command.pre_exec(hears) };
 }
 
 /// A running program; killed when this is dropped.
