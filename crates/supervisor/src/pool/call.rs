@@ -153,9 +153,10 @@ impl Call<'_> {
             }
         };
         tokio::select! {
+            // It is known before R is interrupted: what R answers to that is not the answer, though both may be there at once.
             biased;
-            response = sending => response,
             () = is_given_up => Err(Failure::TookTooLong),
+            response = sending => response,
         }
     }
 
