@@ -8,7 +8,7 @@ import socket
 import time
 
 from soak.fleet import Clients, Fleet
-from soak.rows.kills import left_behind
+from soak.rows.kills import left_behind, left_over, too_many_failed
 
 # Connections at once, and kills and as many reloads; of which a part comes first, and what is held then is the reference.
 SHORT, LONG = (500, 4), (10_000, 100)
@@ -46,17 +46,12 @@ def churn(is_long: bool) -> list[str]:
     print(f"4 x {count} connections, {killed} kills, {killed} reloads: {more_descriptors:+} descriptors, {more_memory / 2**20:+.1f} MiB "
           f"since a fifth of it ({memory / 2**20:.1f}), zombies: {len(zombies)}; requests failed: {dict(failed) or 'none'}")  # fmt: skip
     found = [f"{bad} connections were not answered"] if bad else []
-    if sum(failed.values()) > killed or set(failed) - {"502"}:
-        found.append(f"{killed} kills cost {dict(failed)}")
+    found += too_many_failed(killed, failed)
     if more_descriptors > 0:
         found.append(f"{more_descriptors} descriptors more")
     if more_memory > (most := MORE_MEMORY_LONG if is_long else MORE_MEMORY_SHORT):
         found.append(f"{more_memory / 2**20:.1f} MiB more, at most {most >> 20}")
-    if zombies:
-        found.append(f"zombies: {zombies}")
-    if left := left_behind(before):
-        found.append(f"processes that handlers left behind live: {sorted(left)[:5]}")
-    return found
+    return found + left_over(zombies, before)
 
 
 def _connect(fleet: Fleet, count: int) -> int:

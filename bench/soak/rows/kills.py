@@ -21,6 +21,20 @@ def left_behind(before: set[str] = frozenset()) -> set[str]:
     return set(found.split()) - before
 
 
+def too_many_failed(killed: int, failed: dict[str, int]) -> list[str]:
+    """More requests than workers were killed, or with another answer than 502."""
+    is_too_much = sum(failed.values()) > killed or set(failed) - {"502"}
+    return [f"{killed} kills cost {dict(failed)}"] if is_too_much else []
+
+
+def left_over(zombies: list[int], before: set[str]) -> list[str]:
+    """What is there still of processes that have ended, and of those that handlers began."""
+    found = [f"zombies: {zombies}"] if zombies else []
+    if left := left_behind(before):
+        found.append(f"processes that handlers left behind live: {sorted(left)[:5]}")
+    return found
+
+
 def kills(is_long: bool) -> list[str]:
     """No more requests fail than workers are killed, each with 502: the one that its R had begun. No POST runs twice, and each that is
     answered has run. Nothing is left: descriptors, zombies, processes that handlers began."""
@@ -45,17 +59,11 @@ def kills(is_long: bool) -> list[str]:
         time.sleep(1)
         more, zombies, runs = fleet.descriptors() - level, fleet.zombies(), ran(fleet)
     print(f"{killed} workers were killed, {clients.total} requests, failed: {clients.failed or 'none'}; descriptors: {more:+}")
-    found = []
-    if sum(clients.failed.values()) > killed or set(clients.failed) - {"502"}:
-        found.append(f"{killed} kills cost {clients.failed}")
+    found = too_many_failed(killed, clients.failed)
     if twice := [name for name, number in runs.items() if number > 1]:
         found.append(f"ran twice: {twice[:5]}")
     if lost := clients.counted - set(runs):
         found.append(f"answered, and never ran: {sorted(lost)[:5]}")
     if more > 0:
         found.append(f"{more} descriptors more than after the first kill")
-    if zombies:
-        found.append(f"zombies: {zombies}")
-    if left := left_behind(before):
-        found.append(f"processes that handlers left behind live: {sorted(left)[:5]}")
-    return found
+    return found + left_over(zombies, before)

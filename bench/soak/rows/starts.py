@@ -34,17 +34,18 @@ def loops(is_long: bool) -> list[str]:
     seconds = LOOP_LONG_S if is_long else LOOP_SHORT_S
     with Fleet(app=_app(ENDS_SOON + APP.read_text(encoding="utf-8")), workers=2, is_ready=False) as fleet:
         fleet.wait("both have served", lambda: fleet.starts() >= 2)
-        spent, of_rs, began = fleet.cpu_seconds(False), fleet.cpu_seconds(True), time.monotonic()
+        before, before_with_rs, began = fleet.cpu_seconds(False), fleet.cpu_seconds(True), time.monotonic()
         probes = set()
         while time.monotonic() < began + seconds:
             probes.add(fleet.told("/-/live")[0])
             time.sleep(1)
         took = time.monotonic() - began
-        spent, of_rs = ((now - before) / took for now, before in ((fleet.cpu_seconds(False), spent), (fleet.cpu_seconds(True), of_rs)))
+        spent = (fleet.cpu_seconds(False) - before) / took
+        with_rs = (fleet.cpu_seconds(True) - before_with_rs) / took
         ends, states = fleet.metric("rookery_worker_exits_total"), {worker["state"] for worker in fleet.workers()}
         pauses = {worker["slot"]: worker["restarts"] for worker in fleet.workers()}
         reasons = {worker["last_exit"]["reason"] for worker in fleet.workers()}
-    print(f"{ends:.0f} ends in {took:.0f} s, {spent:.2%} of a processor by the supervisor, {of_rs:.1%} with the Rs that it started")
+    print(f"{ends:.0f} ends in {took:.0f} s, {spent:.2%} of a processor by the supervisor, {with_rs:.1%} with the Rs that it started")
     found = [] if probes == {200} else [f"/-/live was answered {probes}"]
     # Half a second doubled, each up to a fifth less, and a second of life.
     most, at = 0, 0.0

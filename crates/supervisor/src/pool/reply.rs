@@ -62,9 +62,12 @@ pub(super) enum Passed {
 /// Writes the head of a worker's reply into its exchange: what of it is the client's.
 pub(super) fn begin(exchange: &mut Exchange, status: u16, lines: &[Header<'_>]) {
     exchange.begin_reply(status);
+    // Hardly any names one: else all lines would be gone through for each of them.
+    let names_some = lines.iter().any(|line| line.name.eq_ignore_ascii_case("connection"));
     for line in lines {
-        if !NEIGHBOURS.iter().any(|name| name.eq_ignore_ascii_case(line.name)) && !is_named(lines, line.name)
-        {
+        let is_between = NEIGHBOURS.iter().any(|name| name.eq_ignore_ascii_case(line.name))
+            || (names_some && is_named(lines, line.name));
+        if !is_between {
             // It was read as one.
             let _ = exchange.push_reply_header(line.name.as_bytes(), line.value);
         }
