@@ -1,5 +1,26 @@
 # Workers, with a supervisor for tests.
 
+# A program that answers each line of its stdin with one of its stdout; what it runs says what it says in the file `output`.
+conversation <- function(process, path, output, who, env) {
+  withr::defer({
+    # With the end of its stdin it ends, and what it runs with it.
+    close(process$get_input_connection())
+    process$wait(5000)
+    process$kill_tree()
+  }, envir = env)
+  it <- list(process = process, path = path, tell = function() paste(readLines(output, warn = FALSE), collapse = "\n"))
+  it$ask <- function(...) {
+    process$write_input(paste0(paste(...), "\n"))
+    answer <- character()
+    if (!wait_until(function() length(answer <<- process$read_output_lines(1)) == 1 || !process$is_alive(), 90)) {
+      stop("the ", who, " does not answer:\n", it$tell())
+    }
+    if (length(answer) == 0) stop("the ", who, " has ended:\n", it$tell())
+    answer
+  }
+  it
+}
+
 # `rookery serve --workers` in miniature: runs a program with what a supervisor gives a worker.
 local_supervisor <- function(program, dir = tempdir(), env = parent.frame(), environment = character()) {
   python <- Sys.which("python3")[[1]]
@@ -15,22 +36,7 @@ local_supervisor <- function(program, dir = tempdir(), env = parent.frame(), env
     env = c("current", R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep), R_TESTS = "", environment),
     cleanup = TRUE, cleanup_tree = TRUE
   )
-  withr::defer({
-    # With the end of its stdin it ends, and its worker with it.
-    close(process$get_input_connection())
-    process$wait(5000)
-    process$kill_tree()
-  }, envir = env)
-  it <- list(process = process, path = path, tell = function() paste(readLines(output, warn = FALSE), collapse = "\n"))
-  it$ask <- function(...) {
-    process$write_input(paste0(paste(...), "\n"))
-    answer <- character()
-    if (!wait_until(function() length(answer <<- process$read_output_lines(1)) == 1 || !process$is_alive(), 90)) {
-      stop("the supervisor does not answer:\n", it$tell())
-    }
-    if (length(answer) == 0) stop("the supervisor has ended:\n", it$tell())
-    answer
-  }
+  it <- conversation(process, path, output, "supervisor", env)
   # What the scoreboard says, as a list.
   it$board <- function() {
     pairs <- strsplit(strsplit(it$ask("board"), " ", fixed = TRUE)[[1]], "=", fixed = TRUE)

@@ -24,20 +24,7 @@ local_service <- function(app, ..., watchdog = 0, env = parent.frame(), environm
     ),
     cleanup = TRUE, cleanup_tree = TRUE
   )
-  withr::defer({
-    close(process$get_input_connection())
-    process$wait(5000)
-    process$kill_tree()
-  }, envir = env)
-  it <- list(process = process, path = path, tell = function() paste(readLines(output, warn = FALSE), collapse = "\n"))
-  it$ask <- function(...) {
-    process$write_input(paste0(paste(...), "\n"))
-    answer <- character()
-    if (!wait_until(function() length(answer <<- process$read_output_lines(1)) == 1 || !process$is_alive(), 90) || length(answer) == 0) {
-      stop("the manager does not answer:\n", it$tell())
-    }
-    answer
-  }
+  it <- conversation(process, path, output, "manager", env)
   it$get <- function(path = "/", ...) {
     rawToChar(curl::curl_fetch_memory(paste0("http://127.0.0.1:", it$ask("port"), path), curl::new_handle(timeout = 60, ...))$content)
   }
