@@ -155,13 +155,9 @@ listServers <- function() {
   .globals$servers
 }
 
-# `is_given`: whether it has the sockets of the service manager.
-registerServer <- function(server, is_given = FALSE) {
+# With one argument, as whoever calls it by `:::` knows it.
+registerServer <- function(server) {
   .globals$servers <- c(.globals$servers, server)
-  # What serve() says once a server listens: where there are such sockets, the one that clients come to.
-  if (!is.null(.globals$on_listen) && (is_given || !has_given_sockets())) {
-    .globals$on_listen(server)
-  }
 }
 
 deregisterServer <- function(server) {
@@ -295,7 +291,11 @@ Server <- R6::R6Class(
       private$appWrapper$connect(private$handle)
       private$running <- TRUE
       private$session <- .globals$session
-      registerServer(self, private$is_given)
+      registerServer(self)
+      # What serve() says once a server listens: where there are sockets of a manager, the one that clients come to.
+      if (!is.null(.globals$on_listen) && (private$is_given || !has_given_sockets())) {
+        .globals$on_listen(self)
+      }
       bound
     }
   )
