@@ -9,7 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::admin::AdminAt;
+use rookery_status::{ADMIN_SOCKET, AdminAt, run_folders};
+
+use crate::admin;
 use crate::failure::Failure;
 use crate::path::settle;
 
@@ -136,7 +138,7 @@ impl Wanted {
 
 /// An address, a socket, or neither.
 fn place(which: &OsStr) -> Option<AdminAt> {
-    if let Some(Ok(at)) = which.to_str().map(AdminAt::of) {
+    if let Some(Ok(at)) = which.to_str().map(admin::address) {
         return Some(at);
     }
     let path = settle(Path::new(which));
@@ -145,24 +147,17 @@ fn place(which: &OsStr) -> Option<AdminAt> {
 }
 
 /// Those of this user, by their process id.
-#[cfg(target_os = "linux")]
 fn places() -> Vec<(u32, AdminAt)> {
     let mut parents = vec![std::env::temp_dir()];
     // Where the path would be too long elsewhere.
     if parents[0] != Path::new("/tmp") {
         parents.push("/tmp".into());
     }
-    let folders = parents.iter().flat_map(|parent| rookery_supervisor::run_folders(parent));
-    let mut places: Vec<_> = folders
-        .map(|(pid, folder)| (pid, AdminAt::Unix(folder.join(rookery_supervisor::ADMIN_SOCKET))))
-        .collect();
+    let folders = parents.iter().flat_map(|parent| run_folders(parent));
+    let mut places: Vec<_> =
+        folders.map(|(pid, folder)| (pid, AdminAt::Unix(folder.join(ADMIN_SOCKET)))).collect();
     places.sort_by_key(|(pid, _)| *pid);
     places
-}
-
-#[cfg(not(target_os = "linux"))]
-fn places() -> Vec<(u32, AdminAt)> {
-    Vec::new()
 }
 
 /// What is served, by the second line of the text: `<target> is at <address>`.

@@ -9,14 +9,14 @@ use rookery_server::access_log::AccessLog;
 use rookery_server::tls::Tls;
 use rookery_server::{Notice, Server, Site, SpoolFolder};
 use rookery_service::Manager;
+use rookery_status::{About, Admin, Answers};
 use rookery_supervisor::{
-    About, Compression, CookieKeys, Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Readiness, Recycle,
+    Compression, CookieKeys, Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Readiness, Recycle,
     Request, Roster, Status, Sticky, Times, memory_limit, open_files, pool, supervise,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::address::Address;
-use crate::admin::Admin;
 use crate::changes::Changes;
 use crate::command_line::Serve;
 use crate::cookie_keys;
@@ -110,7 +110,8 @@ pub(crate) fn serve(
             ports.shown
         ),
         ports,
-        admin: Admin::start(status, asked.admin.as_ref())?,
+        admin: Admin::start(Answers::new(Arc::new(status)), asked.admin.as_ref())
+            .map_err(|error| Failure::Address(error.to_string()))?,
         manager: Manager::of_environment(),
         log: log.as_ref().map(Log::access_log),
         state: Cell::new((Phase::Starting, 0)),
@@ -264,7 +265,12 @@ impl Front for Door {
                 self.is(Phase::Stopping);
                 self.manager.stopping("Waiting until nothing more is sent here");
             }
-            News::Started(folder) => self.admin.listen_in(folder),
+            // What is served goes on.
+            News::Started(folder) => {
+                if let Err(error) = self.admin.listen_in(folder) {
+                    tell(&format!("`rookery status` will not find this server: {error}"));
+                }
+            }
             // The thread of the connections has answered before, and this is that of the workers.
             News::Turned { ready, workers } => {
                 self.manager.is_alive();

@@ -1,60 +1,11 @@
 //! What the pool counts, for whoever asks from another thread. One thread writes: plain loads and stores, nothing that locks.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::Exchange;
+use rookery_status::{Classes, Count, Histogram};
 use rookery_worker::{Board, Ticket};
-
-/// Upper bounds of histograms, in seconds: those that OpenTelemetry recommends for HTTP.
-pub(crate) const BOUNDS: [f64; 14] =
-    [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
-
-/// A number that one thread writes.
-#[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
-
-impl Count {
-    pub(crate) fn add(&self, n: u64) {
-        self.set(self.get().wrapping_add(n));
-    }
-
-    pub(crate) fn set(&self, n: u64) {
-        self.0.store(n, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// How many took how long.
-#[derive(Debug, Default)]
-pub(crate) struct Histogram {
-    /// By [`BOUNDS`], and those above.
-    counts: [Count; BOUNDS.len() + 1],
-    nanoseconds: Count,
-}
-
-impl Histogram {
-    pub(crate) fn add(&self, time: Duration) {
-        let seconds = time.as_secs_f64();
-        self.counts[BOUNDS.partition_point(|bound| *bound < seconds)].add(1);
-        self.nanoseconds.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-    }
-
-    /// How many took no longer than each bound, how many there are, and the seconds of all.
-    pub(crate) fn read(&self) -> ([u64; BOUNDS.len()], u64, f64) {
-        let mut sum = 0;
-        let cumulated = std::array::from_fn(|at| {
-            sum += self.counts[at].get();
-            sum
-        });
-        let all = sum + self.counts[BOUNDS.len()].get();
-        (cumulated, all, Duration::from_nanos(self.nanoseconds.get()).as_secs_f64())
-    }
-}
 
 /// What waits in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,8 +52,8 @@ pub(crate) struct Counts {
     pub(crate) queue: Gauge,
     /// How many may wait.
     pub(crate) queue_limit: Count,
-    /// Replies of each class, from 1xx.
-    classes: [Count; 5],
+    /// Replies of each class.
+    pub(crate) answered: Classes,
     /// From a request's coming to its going to a worker.
     pub(crate) waited: Histogram,
     /// From there to the head of the reply.
@@ -122,19 +73,6 @@ pub(crate) struct Counts {
     pub(crate) begun_again: Count,
     /// Requests with a cookie that should name a worker, and was not made here.
     pub(crate) cookies_invalid: Count,
-}
-
-impl Counts {
-    /// A reply of this status.
-    pub(crate) fn answered(&self, status: u16) {
-        if let Some(class) = self.classes.get(usize::from(status / 100).wrapping_sub(1)) {
-            class.add(1);
-        }
-    }
-
-    pub(crate) fn classes(&self) -> [u64; 5] {
-        std::array::from_fn(|at| self.classes[at].get())
-    }
 }
 
 /// Bytes of a [`Route`]; of longer ones the beginning.
@@ -199,26 +137,6 @@ mod tests {
     use rookery_exchange::Version;
 
     use super::*;
-
-    #[test]
-    fn a_bound_is_the_last_that_counts_for_it() {
-        let histogram = Histogram::default();
-        for milliseconds in [1, 5, 6, 10_000, 10_001] {
-            histogram.add(Duration::from_millis(milliseconds));
-        }
-        let (counts, all, seconds) = histogram.read();
-        assert_eq!((counts[0], counts[1], counts[13], all), (2, 3, 4, 5));
-        assert!((seconds - 20.013).abs() < 1e-9, "{seconds}");
-    }
-
-    #[test]
-    fn classes_are_those_of_http() {
-        let counts = Counts::default();
-        for status in [0, 99, 101, 200, 204, 503, 599, 600, 999, u16::MAX] {
-            counts.answered(status);
-        }
-        assert_eq!(counts.classes(), [1, 2, 0, 0, 2]);
-    }
 
     #[test]
     fn an_empty_queue_has_nobody_who_waits() {

@@ -16,10 +16,10 @@ mod worker_id;
 pub use pool::{CookieKeys, PoolLimits, Sticky, WrongKeys, pool, read_for_fuzzer, told_for_fuzzer};
 #[doc(hidden)]
 pub use pool::{ReadReply, read_reply_for_fuzzer};
-pub use process::{ADMIN_SOCKET, Exit, memory_limit, run_folders};
+pub use process::{Exit, memory_limit};
 pub use rookery_exchange::Compression;
 pub use roster::{Member, Roster, Standing};
-pub use status::{About, Readiness, Status};
+pub use status::{Readiness, Status};
 pub use supervise::{
     Front, MOST_WORKERS, MemoryLimit, News, Outcome, Plan, Recycle, Request, Times, open_files, supervise,
 };

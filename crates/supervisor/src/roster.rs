@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rookery_status::Count;
 use rookery_worker::Scoreboard;
 use tokio::sync::Notify;
 
-use crate::counts::{Asked, Count, Counts, Gauge};
+use crate::counts::{Asked, Counts, Gauge};
 use crate::status::Told;
 use crate::worker_id::WorkerId;
 

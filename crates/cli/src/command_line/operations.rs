@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgMatches, Command};
+use rookery_status::AdminAt;
 
 use super::given::{Given, flag, text, wrong};
-use crate::admin::AdminAt;
+use crate::admin;
 use crate::failure::Failure;
 use crate::limits::time;
 use crate::status::StatusOf;
@@ -29,7 +30,7 @@ pub(super) fn options() -> Vec<Arg> {
 /// # Errors
 /// When it is none.
 pub(super) fn admin(given: &Given<'_>) -> Result<Option<AdminAt>, Failure> {
-    given.text("admin").map(AdminAt::of).transpose()
+    given.text("admin").map(admin::address).transpose()
 }
 
 /// # Errors

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::Arg;
 use rookery_server::access_log::Format;
+use rookery_status::AdminAt;
 
 use super::given::{Given, flag, path, text, wrong};
 use super::{https, operations, server, shiny, workers};
 use crate::address::Address;
-use crate::admin::AdminAt;
 use crate::failure::Failure;
 use crate::log::LogTo;
 use crate::settings::{self, AskedTls, Settings};

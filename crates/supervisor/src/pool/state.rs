@@ -429,7 +429,7 @@ impl State {
     /// Gives an exchange back with its reply; where nobody waits for it, it may have none.
     pub(super) fn respond(&self, exchange: Box<Exchange>) {
         if !exchange.is_departed() {
-            self.counts().answered(exchange.reply().status());
+            self.counts().answered.add(exchange.reply().status());
         }
         self.command(Command::Respond(exchange));
     }

@@ -2,10 +2,8 @@
 
 mod cgroup;
 mod exit;
-mod folder;
 mod output;
 mod spawn;
-mod usage;
 
 pub(crate) use cgroup::Groups;
 pub use cgroup::memory_limit;
@@ -13,8 +11,5 @@ pub use cgroup::memory_limit;
 pub(crate) use cgroup::stand_in;
 pub use exit::Exit;
 pub(crate) use exit::wait;
-pub(crate) use folder::RunFolder;
-pub use folder::{ADMIN_SOCKET, run_folders};
 pub(crate) use output::{Output, Sink, pass_on};
 pub(crate) use spawn::{Start, spawn};
-pub(crate) use usage::{open_descriptors, own_memory, processor_time};

@@ -8,10 +8,10 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use rookery_status::RunFolder;
 use rookery_worker::{Control, HandOver, Scoreboard};
 use tokio::net::unix::pipe;
 
-use super::folder::RunFolder;
 use crate::worker_id::WorkerId;
 
 /// How much sooner than the supervisor a worker is chosen when the machine has no memory left.

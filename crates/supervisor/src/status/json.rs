@@ -2,12 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
+use rookery_status::{About, milliseconds, own_memory, processor_time, seconds};
 use rookery_worker::{R, now};
 use serde_json::{Value, json};
 
-use super::admin::About;
 use super::report::{LastExit, Process, Report, SlotReport};
-use crate::process::{Exit, own_memory, processor_time};
+use crate::process::Exit;
 use crate::roster::Roster;
 
 pub(super) fn of(about: &About, report: &Report, roster: &Roster) -> String {
@@ -123,14 +123,4 @@ pub(super) fn what_r_does(process: &Process) -> Does {
 
 fn elapsed(since: SystemTime) -> Duration {
     since.elapsed().unwrap_or_default()
-}
-
-/// Since the epoch, to the millisecond.
-fn seconds(at: SystemTime) -> f64 {
-    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Duration::from_millis(milliseconds(since)).as_secs_f64()
-}
-
-fn milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

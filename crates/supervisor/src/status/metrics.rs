@@ -1,12 +1,11 @@
 //! The report as Prometheus reads it: text, version 0.0.4. Workers are told apart by slot, of which there are few, and not by process.
 
-use std::fmt::{Display, Write as _};
 use std::time::SystemTime;
+
+use rookery_status::{CLASSES, Metrics, open_descriptors, own_memory, processor_time};
 
 use super::json::what_r_does;
 use super::report::{Process, READY, Report};
-use crate::counts::{BOUNDS, Histogram};
-use crate::process::{open_descriptors, own_memory, processor_time};
 use crate::roster::Roster;
 
 /// All that a worker's state may be, so that none is missing while nobody is in it.
@@ -14,9 +13,9 @@ const STATES: [&str; 8] =
     ["starting", "warming", "spare", READY, "draining", "stopping", "backing_off", "suspended"];
 
 pub(super) fn of(report: &Report, roster: &Roster) -> String {
-    let mut text = Text(String::new());
+    let mut text = Metrics::default();
     let counts = &roster.counts;
-    let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"].into_iter().zip(counts.classes());
+    let classes = CLASSES.into_iter().zip(counts.answered.read());
     text.family("requests_total", "counter", "Requests of the app that were answered, by class of status.")
         .values("requests_total", "class", classes);
     text.histogram("queue_seconds", "From a request's coming to its going to a worker.", &counts.waited);
@@ -100,10 +99,10 @@ pub(super) fn of(report: &Report, roster: &Roster) -> String {
             since.as_secs_f64(),
         );
     }
-    text.0
+    text.into_text()
 }
 
-fn workers(text: &mut Text, report: &Report, sessions_limit: u64) {
+fn workers(text: &mut Metrics, report: &Report, sessions_limit: u64) {
     let without = report.slots.iter().enumerate().filter(|(slot, told)| {
         told.start_at.is_some() && !report.processes.iter().any(|it| it.member.slot as usize == *slot)
     });
@@ -160,40 +159,4 @@ fn workers(text: &mut Text, report: &Report, sessions_limit: u64) {
     });
     let longest = latest.iter().map(|process| busy(process)).fold(0.0, f64::max);
     text.gauge("worker_busy_seconds_max", "How long the R has been busy that has been for longest.", longest);
-}
-
-/// The text, whose names all begin in the same way.
-struct Text(String);
-
-impl Text {
-    fn family(&mut self, name: &str, kind: &str, help: &str) -> &mut Text {
-        let _ = writeln!(self.0, "# HELP rookery_{name} {help}\n# TYPE rookery_{name} {kind}");
-        self
-    }
-
-    fn value(&mut self, name: &str, labels: &str, value: impl Display) {
-        let braces = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
-        let _ = writeln!(self.0, "rookery_{name}{braces} {value}");
-    }
-
-    fn values<'a>(&mut self, name: &str, label: &str, values: impl IntoIterator<Item = (&'a str, u64)>) {
-        for (of, value) in values {
-            self.value(name, &format!("{label}=\"{of}\""), value);
-        }
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.family(name, "gauge", help).value(name, "", value);
-    }
-
-    fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
-        self.family(name, "histogram", help);
-        let (counts, all, seconds) = histogram.read();
-        for (bound, count) in BOUNDS.into_iter().zip(counts) {
-            self.value(&format!("{name}_bucket"), &format!("le=\"{bound}\""), count);
-        }
-        self.value(&format!("{name}_bucket"), "le=\"+Inf\"", all);
-        self.value(&format!("{name}_sum"), "", seconds);
-        self.value(&format!("{name}_count"), "", all);
-    }
 }

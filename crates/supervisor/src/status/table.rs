@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::admin::About;
+use rookery_status::{About, counted, in_words, own_memory, processor_time};
+
 use super::json::what_r_does;
 use super::report::{Process, Report, SlotReport};
-use crate::process::{own_memory, processor_time};
 use crate::roster::Roster;
 
 const HEAD: [&str; 11] = [
@@ -25,7 +25,7 @@ const HEAD: [&str; 11] = [
 
 pub(super) fn of(about: &About, report: &Report, roster: &Roster) -> String {
     let mut text = String::new();
-    let up = report.started.map_or_else(String::new, |started| format!(", up {}", time(since(started))));
+    let up = report.started.map_or_else(String::new, |started| format!(", up {}", in_words(since(started))));
     let queue = roster.counts.queue.read();
     let _ = writeln!(
         text,
@@ -38,7 +38,7 @@ pub(super) fn of(about: &About, report: &Report, roster: &Roster) -> String {
         about.address,
     );
     let oldest =
-        if queue.length == 0 { String::new() } else { format!(", the first for {}", time(queue.oldest)) };
+        if queue.length == 0 { String::new() } else { format!(", the first for {}", in_words(queue.oldest)) };
     let _ = writeln!(
         text,
         "{} ready, {}, {} waiting{oldest} (limit {}), generation {}{}",
@@ -95,12 +95,12 @@ fn row(process: &Process, state: &str, lasts: Duration, told: &SlotReport) -> [S
         process.pid.to_string(),
         process.state.to_owned(),
         state.to_owned(),
-        time(lasts),
+        in_words(lasts),
         member.answered().to_string(),
         in_flight.to_string(),
         sessions.to_string(),
         own_memory(process.pid).map_or_else(unknown, |bytes| format!("{} MB", bytes / 1_000_000)),
-        processor_time(process.pid).map_or_else(unknown, time),
+        processor_time(process.pid).map_or_else(unknown, in_words),
         told.restarts.to_string(),
     ]
 }
@@ -109,7 +109,7 @@ fn waiting(slot: usize, told: &SlotReport) -> [String; 11] {
     let mut row = std::array::from_fn(|_| "-".to_owned());
     row[0] = (slot + 1).to_string();
     row[2] = match told.start_at {
-        Some(at) => format!("starts in {}", time(at.saturating_duration_since(Instant::now()))),
+        Some(at) => format!("starts in {}", in_words(at.saturating_duration_since(Instant::now()))),
         None => "ended".to_owned(),
     };
     row[10] = told.restarts.to_string();
@@ -118,45 +118,10 @@ fn waiting(slot: usize, told: &SlotReport) -> [String; 11] {
 
 fn last_end(told: &SlotReport) -> String {
     told.last_exit.as_ref().map_or_else(String::new, |last| {
-        format!("before: {} ({}), {} ago", last.exit, last.reason, time(since(last.at)))
+        format!("before: {} ({}), {} ago", last.exit, last.reason, in_words(since(last.at)))
     })
 }
 
 fn since(at: SystemTime) -> Duration {
     at.elapsed().unwrap_or_default()
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// Two units at the most.
-fn time(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match seconds {
-        0 => format!("{} ms", time.as_millis()),
-        1..60 => format!("{:.1} s", time.as_secs_f64()),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
-        _ => format!("{} d {} h", seconds / 86_400, seconds / 3600 % 24),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_two_units_at_the_most() {
-        for (milliseconds, shown) in [
-            (0, "0 ms"),
-            (999, "999 ms"),
-            (1_000, "1.0 s"),
-            (61_000, "1 min 1 s"),
-            (3_660_000, "1 h 1 min"),
-            (90_000_000, "1 d 1 h"),
-        ] {
-            assert_eq!(time(Duration::from_millis(milliseconds)), shown);
-        }
-    }
 }

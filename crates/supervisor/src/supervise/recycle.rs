@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use rookery_status::own_memory;
+
 use super::worker::{Phase, Worker};
-use crate::process::own_memory;
 
 /// So many looks in a row have to find too much memory, this far apart: R gives some back at its next collection.
 const SAMPLES: u32 = 3;

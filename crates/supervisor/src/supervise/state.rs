@@ -14,6 +14,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rookery_status::RunFolder;
 use rookery_worker::Message;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
@@ -24,7 +25,7 @@ use super::replace::Replacements;
 use super::warmup::Warmed;
 use super::worker::{Event, Phase, Worker};
 use super::{Front, News, Outcome, Plan, Request};
-use crate::process::{Groups, Output, RunFolder};
+use crate::process::{Groups, Output};
 use crate::roster::Roster;
 use report::History;
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use rookery_status::RunFolder;
 use rookery_worker::{Control, Message, Received};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -17,7 +18,7 @@ use super::health::Health;
 use super::recycle::Age;
 use super::stuck::Stuck;
 use super::warmup::{Warmed, warm_up};
-use crate::process::{Exit, Output, RunFolder, Sink, Start, pass_on, spawn, wait};
+use crate::process::{Exit, Output, Sink, Start, pass_on, spawn, wait};
 use crate::roster::Member;
 
 /// What happens to workers.

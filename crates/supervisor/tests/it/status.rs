@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_server::{Config, Listener, Server, Site};
-use rookery_supervisor::{About, Outcome, Readiness, Request, Roster, Status, Times};
+use rookery_status::{About, Answers};
+use rookery_supervisor::{Outcome, Readiness, Request, Roster, Status, Times};
 use serde_json::Value;
 
 use crate::front::{Client, Reply, until};
@@ -27,8 +28,8 @@ impl Admin {
 
     fn with(roster: &Arc<Roster>, readiness: Readiness) -> Admin {
         let about = About { target: "/srv/app".into(), address: "http://127.0.0.1:8000".into() };
-        let status = Status::new(Arc::clone(roster), about, readiness);
-        let server = Server::of_answers(Config::default(), move |exchange| status.answer(exchange));
+        let answers = Answers::new(Arc::new(Status::new(Arc::clone(roster), about, readiness)));
+        let server = Server::of_answers(Config::default(), move |exchange| answers.answer(exchange));
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
         Admin { listener, _server: server }
     }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 /// Bytes that are a process's alone: what it shares with others would be counted for each.
-pub(crate) fn own_memory(pid: libc::pid_t) -> Option<u64> {
+pub fn own_memory(pid: libc::pid_t) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
 /// The processor time that it has had, with that of its children that it has waited for.
-pub(crate) fn processor_time(pid: libc::pid_t) -> Option<Duration> {
+pub fn processor_time(pid: libc::pid_t) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may have any character; behind it fields 3 and on.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
@@ -21,7 +21,7 @@ pub(crate) fn processor_time(pid: libc::pid_t) -> Option<Duration> {
 }
 
 /// Descriptors that this process has open.
-pub(crate) fn open_descriptors() -> Option<u64> {
+pub fn open_descriptors() -> Option<u64> {
     // One of them is that of the folder itself.
     Some((std::fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1))
 }

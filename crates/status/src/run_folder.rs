@@ -1,4 +1,4 @@
-//! The folder of the workers' sockets and temporary files: of this user alone, and gone when the supervisor is.
+//! A server's folder, for its admin socket, and for its workers' sockets and temporary files: of this user alone, and gone when the server is.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,7 +18,7 @@ const IN_FOLDER: usize = 40;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct RunFolder {
+pub struct RunFolder {
     path: PathBuf,
     /// Locked while this lives.
     _lock: File,
@@ -30,7 +30,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn create(parent: &Path) -> io::Result<RunFolder> {
+    pub fn create(parent: &Path) -> io::Result<RunFolder> {
         let is_long = parent.as_os_str().len() + PREFIX.len() + IN_FOLDER > MOST_PATH;
         let parent = if is_long { Path::new("/tmp") } else { parent };
         remove_forsaken(parent);
@@ -54,17 +54,20 @@ impl RunFolder {
     }
 
     /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Where the socket of a start is.
-    pub(crate) fn socket(&self, slot: u32, epoch: u64) -> PathBuf {
+    pub fn socket(&self, slot: u32, epoch: u64) -> PathBuf {
         self.path.join(format!("{slot}.{epoch}"))
     }
 
     /// Makes the folder of a start's temporary files.
-    pub(crate) fn temporary(&self, slot: u32, epoch: u64) -> io::Result<PathBuf> {
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn temporary(&self, slot: u32, epoch: u64) -> io::Result<PathBuf> {
         let path = self.path.join(format!("tmp-{slot}.{epoch}"));
         fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(path)
