@@ -11,6 +11,8 @@ the table. --write puts it into the vignette. The status is 1 when a session ove
 """
 
 import argparse
+import contextlib
+import itertools
 import os
 import pathlib
 import signal
@@ -44,10 +46,16 @@ def libraries_of(side):
     return os.pathsep.join(map(str, (inside if (inside / "httpuv").is_dir() else rookery, rookery)))
 
 
+# Below the ports that the kernel hands out by itself, so that nobody else gets one in the moment until it is used.
+PORTS = itertools.count(12000 + os.getpid() * 97 % 15000)
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    while True:
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port := next(PORTS)))
+            return port
 
 
 class App:

@@ -86,7 +86,8 @@ test(`${sessions} sessions, ${reloads} reloads and a kill, and none at the wrong
     const statuses = await Promise.all(all.map(async (way) => (await client.ask(way)).status));
     assert.deepEqual(statuses, [404, 404, 404]);
   });
-  console.log(`${asked} requests of ${clients.length} sessions, ${wrong.length} at the wrong R`);
+  console.log(`${asked} requests of ${clients.length} sessions, ${reloads} reloads, ${wrong.length} at the wrong R; `
+    + `at first ${most} sessions at the fullest R and ${least} at the emptiest`);
   clients.forEach((client) => client.close());
   agent.destroy();
   await server.stop();

@@ -10,6 +10,7 @@ ran passed; 1 not.
 
 import base64
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -52,10 +53,16 @@ def until(what, is_so):
         time.sleep(0.05)
 
 
+# Below the ports that the kernel hands out by itself, so that nobody else gets one in the moment until it is used.
+PORTS = itertools.count(12000 + os.getpid() * 97 % 15000)
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    while True:
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port := next(PORTS)))
+            return port
 
 
 @contextlib.contextmanager

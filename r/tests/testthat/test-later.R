@@ -2,7 +2,7 @@
 
 # An R that serves hello, whose body says whether `later` is loaded, and then does what is said.
 serving <- function(then, env = parent.frame()) {
-  port <- randomPort()
+  port <- free_port()
   started <- local_r(
     c(
       "library(rookery)",

@@ -123,6 +123,31 @@ test_that("a server that fails to start leaves the sockets to the next", {
   expect_equal(it$get(), "second")
 })
 
+test_that("a server whose certificates nobody can keep leaves the sockets to the next", {
+  skip_if(!nzchar(Sys.which("prlimit")), "no prlimit (util-linux)")
+  it <- local_service(local_app("app.R" = c(
+    "app <- function(req) list(status = 200L, body = 'second')",
+    # Its threads run already.
+    "none <- rookery::startServer('127.0.0.1', 0, list())",
+    "tls <- rookery::tls_config(acme = rookery::acme('a.example.org', agree_tos = TRUE, directory = 'https://127.0.0.1:1/'))",
+    # The thread of the one who keeps them needs two MB, of which there is one.
+    "size <- as.numeric(sub('[^0-9]*([0-9]+) kB', '\\\\1', grep('^VmSize', readLines('/proc/self/status'), value = TRUE)))",
+    "limit <- function(bytes) system(sprintf('prlimit --pid %d --as=%s:', Sys.getpid(), format(bytes, scientific = FALSE)))",
+    "invisible(gc())",
+    "limit((size + 1024) * 1024)",
+    # To listen is none too much.
+    "also <- rookery::startServer('127.0.0.1', 0, list())",
+    "failed <- try(rookery::startServer('127.0.0.1', 0, app, tls = tls), silent = TRUE)",
+    "system(sprintf('prlimit --pid %d --as=unlimited:', Sys.getpid()))",
+    "if (!inherits(failed, 'try-error')) stop('it started')",
+    "cat('failed\\n')",
+    "rookery::runServer('127.0.0.1', 0, app)"
+  )), "--no-log", environment = c(R_USER_DATA_DIR = withr::local_tempdir()))
+  expect_heard(it, "^READY=1")
+expect_match(it$tell(), "failed")
+  expect_equal(it$get(), "second")
+})
+
 test_that("a HUP that comes after the TERM is not the second signal", {
   skip_if_not_installed("promises")
   flag <- withr::local_tempfile()

@@ -6,7 +6,7 @@ hello_app <- function(req) {
 
 # An R process that runs `code`, in which `port` is a free port and `ready()` says that the server listens.
 local_process <- function(code, env = parent.frame()) {
-  port <- randomPort()
+  port <- free_port()
   script <- withr::local_tempfile(fileext = ".R", .local_envir = env)
   paths <- paste(deparse(.libPaths()), collapse = "")
   writeLines(c(

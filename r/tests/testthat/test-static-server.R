@@ -18,7 +18,7 @@ messages_of <- function(code) {
 
 test_that("in the background the server is returned, and said where it is", {
   dir <- local_site()
-  port <- randomPort()
+  port <- free_port()
   said <- messages_of(
     server <- expect_invisible(runStaticServer(dir, port = port, background = TRUE, browse = FALSE))
   )

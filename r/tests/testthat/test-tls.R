@@ -58,7 +58,7 @@ test_that("browsers are told to come by HTTPS alone, if that is asked for", {
 
 test_that("a port beside it sends requests on", {
   pair <- make_pair(withr::local_tempdir(), "own")
-  from <- randomPort()
+  from <- free_port()
   server <- startServer("127.0.0.1", 0, function(req) stop("R is not asked"), tls = tls_config(pair$cert, pair$key, redirect_from = from))
   withr::defer(server$stop())
   sent_to <- function(host, path) {
@@ -68,7 +68,7 @@ test_that("a port beside it sends requests on", {
   expect_equal(sent_to("localhost", "/a?b=c"), c("308", paste0("https://localhost:", server$getPort(), "/a?b=c")))
   expect_equal(sent_to("evil.example", "/"), 421)
   # The port is taken: the server does not start, and leaves nothing behind.
-  other <- randomPort()
+  other <- free_port()
   expect_error(
     capture.output(startServer("127.0.0.1", other, list(), tls = tls_config(pair$cert, pair$key, redirect_from = from)), type = "message"),
     "Failed to create server"
@@ -316,7 +316,7 @@ test_that("a Shiny app is served over HTTPS, and _server.yml names certificates"
   it <- local_cli("serve", app, "--port", "0", "--tls-cert", pair$cert, "--tls-key", pair$key, "--no-log")
   expect_match(fetch(expect_serving(it), cainfo = pair$cert)$text, "hello over TLS")
   skip_if_not_installed("yaml")
-  from <- randomPort()
+  from <- free_port()
   app <- local_app(
     "app.R" = "function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)",
     "_server.yml" = c("engine: rookery", "app: app.R", "options:", "  port: 0", "  tls:", "    cert: own.pem", "    key: own.key",

@@ -108,7 +108,7 @@ test_that("a promise that is settled by a foreign process is answered", {
 
 test_that("an interactive R at its prompt is served", {
   skip_if_not_installed("processx")
-  port <- randomPort()
+  port <- free_port()
   paths <- paste(deparse(.libPaths()), collapse = "")
   # A pseudo terminal: R waits for input there in its event loop, as at a desk.
   process <- processx::process$new(

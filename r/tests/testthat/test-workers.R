@@ -124,14 +124,16 @@ test_that("a page of Shiny comes back to its R", {
   it <- local_workers(lines, "--workers", "2")
   expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr("Serving as worker", it$tell()))) == 2))
   pid_in <- function(page) sub(".*pid:([0-9]+);.*", "\\1", rawToChar(page$content))
-  seen <- vapply(seq_len(6), function(at) {
+  seen <- character()
+  # One that answers late on a busy machine gets no new browsers for a while.
+  expect_true(wait_until(function() {
     # A handle keeps its cookies.
     browser <- curl::new_handle(cookiefile = "")
     pages <- vapply(seq_len(4), function(at) pid_in(it$get(handle = browser)), "")
     expect_length(unique(pages), 1)
-    pages[[1]]
-  }, "")
-  expect_equal(as.vector(table(seen)), c(3L, 3L))
+    seen <<- c(seen, pages[[1]])
+    length(unique(seen)) == 2
+  }))
   expect_equal(it$get("/session/0123456789abcdef0123456789abcdef/download/x")$status_code, 404)
   expect_match(rawToChar(it$get()$headers), "rookery=[A-Za-z0-9_-]{48}; Path=/; HttpOnly; SameSite=Lax")
   # Each page says which R has made it.

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::authority::free_port;
 use crate::support::{Running, executable, folder, hears_all};
 
 /// A package folder with the program in it, and a folder with an `R` that says how it was called.
@@ -170,7 +171,7 @@ fn how_tls_is_to_be_spoken_is_handed_over() {
     let mut command = Command::new(installed.program());
     command.current_dir(app.path()).args(["serve", ".", "--port", "0", "--no-log"]);
     command.arg("--tls-cert").arg(tls.join("localhost.pem")).arg("--tls-key").arg(tls.join("localhost.key"));
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let free = free_port();
     command.args([
         "--no-http2-websockets",
         "--hsts=31536000,subdomains",

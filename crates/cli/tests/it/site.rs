@@ -7,6 +7,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::authority::free_port;
 use crate::support::{PATIENCE, Running, ask, connect, folder, get, rookery};
 
 fn serve(folder: &tempfile::TempDir, options: &[&str]) -> Running {
@@ -208,8 +209,7 @@ fn requests_in_the_clear_are_sent_on() {
     );
     let other = made.port();
     let certificate = data.path().join("R/rookery/tls/localhost.pem");
-    // Free a moment ago.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let free = free_port();
     let options =
         ["--port=0", "--no-log", "--hsts=60", "--no-http2-websockets", "--tls-cert"].map(String::from);
     let mut options = options.to_vec();

@@ -74,12 +74,15 @@ fn a_body_has_a_rate() {
     assert_eq!(app.requests(), 0);
 }
 
-/// Reads `piece` bytes every 20 ms, in a small buffer; the bytes read until the end.
-fn sip(client: &mut Client, piece: usize) -> usize {
+/// Reads `piece` bytes every 20 ms, in a small buffer; the bytes read until the end, and how long it once did not read at the most.
+fn sip(client: &mut Client, piece: usize) -> (usize, Duration) {
     let (mut buffer, mut total) = (vec![0; piece], 0);
+    let (mut since, mut longest) = (Instant::now(), Duration::ZERO);
     loop {
+        longest = longest.max(since.elapsed());
+        since = Instant::now();
         match client.socket.read(&mut buffer) {
-            Ok(0) | Err(_) => return total,
+            Ok(0) | Err(_) => return (total, longest),
             Ok(n) => total += n,
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -116,11 +119,20 @@ fn reading_has_a_rate() {
 fn who_keeps_the_rate_of_reading_is_served_although_the_sockets_buffer_stands_still_for_long() {
     // About 400 KB/s: the buffer (2.5 to 4 MB, of which a third has to be free) takes nothing for seconds at a time.
     let limits = Limits { reply_rate: 1000, idle_time: Duration::from_millis(1500), ..Limits::default() };
+    let idle_time = limits.idle_time;
     let app = page(limits, 6_000_000);
-    let mut client = app.connect();
-    client.little_room();
-    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert!(sip(&mut client, 8000) > 6_000_000);
+    for _ in 0..20 {
+        let mut client = app.connect();
+        client.little_room();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let (read, longest) = sip(&mut client, 8000);
+        if read > 6_000_000 {
+            return;
+        }
+        // A machine that is busy may not let it read for so long that it does not keep the rate.
+        assert!(longest > idle_time / 2, "cut off after {read} bytes, of which each came within {longest:?}");
+    }
+    panic!("the machine is too busy to read anything");
 }
 
 #[test]

@@ -30,6 +30,13 @@ const RESTARTS: u16 = 1012;
 /// What a page that comes back costs an R, about: so far apart are those closed that do.
 const EACH_COMES_BACK: Duration = Duration::from_millis(50);
 
+/// When one of so many is closed, of a worker that ends within a time: spread by chance, and not for longer than the others need.
+fn closes_after(socket: SocketId, sessions: u32, within: Duration) -> Duration {
+    let all = EACH_COMES_BACK.saturating_mul(sessions).min(within * 4 / 5);
+    let chance = (socket.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
+    all.mul_f64(f64::from(chance) / f64::from(u32::MAX))
+}
+
 /// See the module.
 pub(super) struct Relay {
     socket: SocketId,
@@ -162,12 +169,8 @@ impl Relay {
                 None => told.await,
             }
         };
-        // Spread by chance, and not for longer than the others need.
-        let all = EACH_COMES_BACK
-            .saturating_mul(member.load().1.try_into().unwrap_or(u32::MAX))
-            .min(within * 4 / 5);
-        let chance = (self.socket.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
-        tokio::time::sleep(all.mul_f64(f64::from(chance) / f64::from(u32::MAX))).await;
+        let sessions = member.load().1.try_into().unwrap_or(u32::MAX);
+        tokio::time::sleep(closes_after(self.socket, sessions, within)).await;
         let reason = b"the worker ends".to_vec();
         state.command(Command::Close { socket: self.socket, code: RESTARTS, reason });
         // The worker is told by `write`, once the client has left.
@@ -239,5 +242,28 @@ impl Relay {
                 None => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_are_closed_one_after_the_other_and_all_in_time() {
+        // (sessions, milliseconds that are left, milliseconds in which they are closed)
+        for (sessions, within, most) in [(40, 60_000, 2000), (1000, 60_000, 48_000), (10_000, 500, 400)] {
+            let within = Duration::from_millis(within);
+            let mut tenths = [0_u32; 10];
+            for socket in 1..=u64::from(sessions) {
+                let after = closes_after(socket, sessions, within).as_millis();
+                assert!(after <= most, "{after} ms of {most}");
+                tenths[usize::try_from(after * 10 / most).unwrap().min(9)] += 1;
+            }
+            // In no tenth of the time twice as many as are due.
+            assert!(tenths.iter().all(|count| *count <= sessions / 5), "{tenths:?}");
+        }
+        assert!(closes_after(7, 1, Duration::from_secs(60)) <= EACH_COMES_BACK);
+        assert_eq!(closes_after(7, u32::MAX, Duration::ZERO), Duration::ZERO);
     }
 }
