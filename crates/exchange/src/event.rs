@@ -111,6 +111,11 @@ impl Event {
     pub fn is_call(&self) -> bool {
         matches!(self, Event::Request(_) | Event::Head(_))
     }
+
+    /// Whether it is a WebSocket's, behind its handshake.
+    pub fn is_of_websocket(&self) -> bool {
+        matches!(self, Event::Message { .. } | Event::Closed { .. } | Event::Drained { .. })
+    }
 }
 
 /// Down: what the application wants done. Commands for a WebSocket or a stream that has ended are ignored.

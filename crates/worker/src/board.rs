@@ -15,11 +15,14 @@ pub const TICKETS: usize = 1024;
 const MAGIC: u64 = u64::from_le_bytes(*b"Rookery\0");
 
 /// Of the layout: both sides have the same, or the worker refuses.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// An R that waits in Rookery says so anew at least this often, so what has been [`R::Idle`] for much longer is not: R is in a
 /// callback of package later's that takes long, or waits elsewhere.
 pub const IDLE_IS_RENEWED: Duration = Duration::from_millis(150);
+
+/// For how long: twice, for a machine that is short of processors.
+const IDLE_IS_BELIEVED: Duration = Duration::from_nanos(2 * IDLE_IS_RENEWED.as_nanos() as u64);
 
 /// What R does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +31,14 @@ pub enum R {
     Starting,
     /// It waits for something to do: see [`IDLE_IS_RENEWED`].
     Idle,
-    /// It runs the application, or something else.
+    /// It runs the application for a request, or something else.
     Busy,
+    /// It runs the application for a WebSocket.
+    Messages,
 }
+
+/// How often a reader looks again who finds that R has begun with something else meanwhile.
+const LOOKS: u32 = 3;
 
 /// How many bits of [`Board::r`] its state takes.
 const R_BITS: u32 = 2;
@@ -41,15 +49,16 @@ impl R {
             R::Starting => 0,
             R::Idle => 1,
             R::Busy => 2,
+            R::Messages => 3,
         }
     }
 
-    /// Anything that was not written by a worker of ours counts as busy: nothing is given to it.
     fn of_bits(bits: u64) -> R {
-        match bits {
+        match bits & ((1 << R_BITS) - 1) {
             0 => R::Starting,
             1 => R::Idle,
-            _ => R::Busy,
+            2 => R::Busy,
+            _ => R::Messages,
         }
     }
 }
@@ -96,6 +105,9 @@ struct Rs {
     state: AtomicU64,
     taken: AtomicU64,
     done: AtomicU64,
+    /// Nanoseconds, up to `since`.
+    busy: AtomicU64,
+    answering: AtomicU64,
 }
 
 /// What the I/O thread writes.
@@ -108,6 +120,7 @@ struct Ios {
 
 // The layout of `VERSION`: whoever changes it changes that.
 const _: () = {
+    assert!(size_of::<Rs>() == 40 && size_of::<Line<Rs>>() == 64);
     assert!(std::mem::offset_of!(Board, r) == 64 && std::mem::offset_of!(Board, io) == 128);
     assert!(std::mem::offset_of!(Board, begun) == 192);
     assert!(size_of::<Board>() == 192 + 8 * TICKETS && align_of::<Board>() == 64);
@@ -134,6 +147,10 @@ pub struct Snapshot {
     pub done: u64,
     /// WebSockets that are open.
     pub sessions: u64,
+    /// How long R has been busy since it serves, up to [`since`](Self::since): see [`busy_by`](Self::busy_by).
+    pub busy: Duration,
+    /// How much of that was for requests, up to the last that was [done](Self::done) at least: all but [`R::Messages`].
+    pub answering: Duration,
 }
 
 impl Snapshot {
@@ -154,8 +171,13 @@ impl Snapshot {
 
     /// Whether R waits for something to do: it says so, and has said it lately.
     pub fn is_idle(&self, now: u64) -> bool {
-        // Twice, for a machine that is short of processors.
-        self.r == R::Idle && self.lasts(now) <= 2 * IDLE_IS_RENEWED
+        self.r == R::Idle && self.lasts(now) <= IDLE_IS_BELIEVED
+    }
+
+    /// How long R has been busy since it serves, with what it is at.
+    pub fn busy_by(&self, now: u64) -> Duration {
+        let is_busy = self.r != R::Starting && !self.is_idle(now);
+        self.busy.saturating_add(if is_busy { self.lasts(now) } else { Duration::ZERO })
     }
 }
 
@@ -201,12 +223,14 @@ impl Board {
 
     /// What it says now.
     pub fn read(&self) -> Snapshot {
-        let state = self.r.0.state.load(Acquire);
         // Taken before handed: what R comes for was handed to it before, so no reader finds more taken than handed.
         let done = self.r.0.done.load(Acquire);
         let taken = self.r.0.taken.load(Acquire);
+        // Behind `done`, so that the time of what is done is in it.
+        let answering = self.r.0.answering.load(Acquire);
+        let (state, busy) = self.state();
         Snapshot {
-            r: R::of_bits(state & ((1 << R_BITS) - 1)),
+            r: R::of_bits(state),
             since: state >> R_BITS,
             is_stopping: self.is_stopping.load(Relaxed) != 0,
             pid: self.pid.load(Relaxed),
@@ -215,7 +239,24 @@ impl Board {
             taken,
             done,
             sessions: self.io.0.sessions.load(Relaxed),
+            busy: Duration::from_nanos(busy),
+            answering: Duration::from_nanos(answering),
         }
+    }
+
+    /// What R does, and how long it was busy until it began with that.
+    fn state(&self) -> (u64, u64) {
+        let mut state = self.r.0.state.load(Acquire);
+        let mut busy = self.r.0.busy.load(Acquire);
+        // An R that goes on and on from one thing to the next is at each for a short time: so that little is wrong.
+        for _ in 0..LOOKS {
+            let now = self.r.0.state.load(Acquire);
+            if now == state {
+                break;
+            }
+            (state, busy) = (now, self.r.0.busy.load(Acquire));
+        }
+        (state, busy)
     }
 
     /// Whether R has begun the request of this ticket. Exact once the worker's process has been waited for: `false` means that no line
@@ -238,9 +279,25 @@ impl Board {
         self.r_thread.store(r_thread, Relaxed);
     }
 
-    /// R begins to do something. R's thread.
+    /// R begins to do something, by [`now`]; the time since it was told last was for what it did. R's thread.
     pub fn r_is(&self, r: R, since: u64) {
-        self.r.0.state.store(since << R_BITS | r.bits(), Release);
+        let line = &self.r.0;
+        let state = line.state.load(Relaxed);
+        let lasted = (since << R_BITS >> R_BITS).saturating_sub(state >> R_BITS);
+        let (is_busy, is_for_requests) = match R::of_bits(state) {
+            R::Starting => (false, false),
+            // It was in a callback of package later's.
+            R::Idle => (Duration::from_nanos(lasted) > IDLE_IS_BELIEVED, false),
+            R::Busy => (true, true),
+            R::Messages => (true, false),
+        };
+        if is_busy {
+            add(&line.busy, lasted);
+        }
+        if is_for_requests {
+            add(&line.answering, lasted);
+        }
+        line.state.store(since << R_BITS | r.bits(), Release);
     }
 
     /// R has come for a request. R's thread.
@@ -260,8 +317,14 @@ impl Board {
         }
     }
 
-    /// R has answered a request. R's thread.
-    pub fn done(&self) {
+    /// R has answered a request, by [`now`]: it is at something else from then on, and how long the request took can be read before its
+    /// reply can. R's thread.
+    pub fn done(&self, now: u64) {
+        match R::of_bits(self.r.0.state.load(Relaxed)) {
+            // By a promise, in a wait: that goes on.
+            R::Idle => {}
+            r => self.r_is(r, now),
+        }
         add(&self.r.0.done, 1);
     }
 
@@ -272,7 +335,7 @@ impl Board {
 
     /// The request was not handed to R after all: too many wait. The I/O thread.
     pub fn take_back(&self) {
-        add(&self.io.0.handed, -1);
+        add(&self.io.0.handed, u64::MAX);
     }
 
     /// A WebSocket has been opened. The I/O thread.
@@ -282,7 +345,7 @@ impl Board {
 
     /// A WebSocket has ended. The I/O thread.
     pub fn close_session(&self) {
-        add(&self.io.0.sessions, -1);
+        add(&self.io.0.sessions, u64::MAX);
     }
 
     /// The worker has been asked to stop. Any thread.
@@ -291,9 +354,9 @@ impl Board {
     }
 }
 
-/// Adds to a number that nobody else writes.
-fn add(number: &AtomicU64, n: i64) {
-    number.store(number.load(Relaxed).wrapping_add_signed(n), Release);
+/// Adds to a number that nobody else writes; the largest there is takes one away.
+fn add(number: &AtomicU64, n: u64) {
+    number.store(number.load(Relaxed).wrapping_add(n), Release);
 }
 
 #[cfg(test)]
@@ -323,8 +386,47 @@ mod tests {
         assert_eq!((read.queued(), read.pending()), (1, 1));
         assert!(read.is_stopping);
         assert_eq!(read.lasts(1_000_500), Duration::from_nanos(500));
-        board.done();
+        board.done(1_000_700);
         assert_eq!(board.read().pending(), 0);
+    }
+
+    #[test]
+    fn what_r_was_busy_with_is_summed() {
+        let ms = |ms: u64| ms * 1_000_000;
+        let sums = |board: &Board, now| {
+            let read = board.read();
+            [read.busy_by(ms(now)).as_millis(), read.answering.as_millis()]
+        };
+        let board = Board::new();
+        board.r_is(R::Starting, ms(5));
+        // What it took to start is none of it.
+        board.r_is(R::Busy, ms(1_000));
+        assert_eq!(sums(&board, 1_000), [0, 0]);
+        assert_eq!(sums(&board, 1_004), [4, 0]);
+        // A request of 7 ms, behind it something of 2, a wait of 100, messages of 30 in two, and another request of 1.
+        board.r_is(R::Busy, ms(1_010));
+        board.done(ms(1_017));
+        assert_eq!(sums(&board, 1_017), [17, 17]);
+        board.r_is(R::Idle, ms(1_019));
+        assert_eq!(sums(&board, 1_119), [19, 19]);
+        board.r_is(R::Messages, ms(1_119));
+        assert_eq!(sums(&board, 1_129), [29, 19]);
+        board.r_is(R::Messages, ms(1_129));
+        board.r_is(R::Busy, ms(1_149));
+        board.done(ms(1_150));
+        board.r_is(R::Idle, ms(1_150));
+        assert_eq!(sums(&board, 1_400), [50, 20]);
+        // Answered by a promise, in a wait that is none of R's being busy.
+        board.done(ms(1_200));
+        assert_eq!((sums(&board, 1_250), board.read().since), ([50, 20], ms(1_150)));
+        // A wait that has not been renewed is a callback, and for no request.
+        assert_eq!(sums(&board, 1_450), [50, 20]);
+        assert_eq!(sums(&board, 1_451), [351, 20]);
+        board.r_is(R::Busy, ms(1_550));
+        assert_eq!(sums(&board, 1_550), [450, 20]);
+        // A clock that goes back takes nothing away.
+        board.r_is(R::Idle, ms(1_540));
+        assert_eq!(sums(&board, 1_540), [450, 20]);
     }
 
     #[test]
@@ -357,19 +459,26 @@ mod tests {
     #[test]
     fn every_word_that_somebody_may_write_means_something() {
         let board = Board::new();
-        for word in [0, 1, 3, u64::MAX, u64::MAX - 1, 1 << 63, 0x5555_5555_5555_5555] {
+        for word in [0, 1, 2, 3, u64::MAX, u64::MAX - 1, 1 << 63, 0x5555_5555_5555_5555] {
             board.r.0.state.store(word, Relaxed);
-            for number in [&board.r.0.taken, &board.r.0.done, &board.io.0.handed, &board.io.0.sessions] {
+            let rs = &board.r.0;
+            let numbers =
+                [&rs.taken, &rs.done, &rs.busy, &rs.answering, &board.io.0.handed, &board.io.0.sessions];
+            for number in numbers {
                 number.store(word, Relaxed);
             }
             board.r.0.taken.store(word.wrapping_add(1), Relaxed);
             board.begun[3].store(word, Relaxed);
             let read = board.read();
             let _ = (read.queued(), read.pending(), read.lasts(0), read.lasts(u64::MAX), read.is_idle(17));
+            let _ = (read.busy_by(0), read.busy_by(u64::MAX));
             let _ = board.has_begun(Ticket::new(u64::MAX >> 10, 3).unwrap());
             board.begin(Ticket::new(1, 3).unwrap());
             board.close_session();
             board.hand();
+            board.r_is(R::Idle, 5);
+            board.done(u64::MAX);
+            let _ = board.read().busy_by(u64::MAX);
         }
         board.version.store(VERSION + 1, Relaxed);
         assert!(!board.is_signed());
@@ -390,15 +499,19 @@ mod tests {
             });
             scope.spawn(move || {
                 for ticket in taker {
-                    board.r_is(R::Busy, ticket.sequence());
+                    board.r_is(R::Busy, 2 * ticket.sequence() - 1);
                     board.take();
                     board.begin(ticket);
-                    board.done();
+                    board.done(2 * ticket.sequence());
                 }
             });
             loop {
                 let read = board.read();
                 assert!(read.done <= read.taken && read.taken <= read.handed, "{read:?}");
+                // Each takes a nanosecond, and R is busy in between as well.
+                assert!(read.answering >= Duration::from_nanos(read.done), "{read:?}");
+                let most = Duration::from_nanos(2 * rounds);
+                assert!(read.busy <= most && read.answering <= most, "{read:?}");
                 if read.done == rounds {
                     break;
                 }

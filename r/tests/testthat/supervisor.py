@@ -31,7 +31,7 @@ memory = os.memfd_create("rookery-scoreboard", os.MFD_CLOEXEC | 2)
 os.ftruncate(memory, SIZE)
 fcntl.fcntl(memory, F_ADD_SEALS, SEAL_SEAL | SEAL_SHRINK | SEAL_GROW)
 board = mmap.mmap(memory, SIZE)
-board[0:16] = b"Rookery\0" + struct.pack("<II", 1, SIZE)
+board[0:16] = b"Rookery\0" + struct.pack("<II", 2, SIZE)
 
 environment = dict(
     os.environ,
@@ -67,13 +67,15 @@ def show(_):
     return " ".join(
         f"{name}={value}"
         for name, value in [
-            ("r", ["starting", "idle", "busy", "unknown"][state & 3]),
+            ("r", ["starting", "idle", "busy", "messages"][state & 3]),
             ("since", state >> 2),
             ("pid", small(16)),
             ("tid", small(20)),
             ("stopping", small(24)),
             ("taken", number(72)),
             ("done", number(80)),
+            ("busy_ns", number(88)),
+            ("answering_ns", number(96)),
             ("handed", number(128)),
             ("sessions", number(136)),
         ]

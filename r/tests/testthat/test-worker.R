@@ -246,6 +246,43 @@ test_that("the scoreboard tells which requests R has begun after it was killed",
   expect_identical(worker$board()[c("r", "taken", "done", "handed")], list(r = "busy", taken = 2, done = 1, handed = 3))
 })
 
+test_that("the scoreboard sums how long R was busy, and with requests how long", {
+  worker <- local_worker(c(
+    "app <- list(",
+    "  call = function(req) {",
+    "    if (req$PATH_INFO == '/sleep') Sys.sleep(0.4)",
+    "    if (req$PATH_INFO == '/spin') { until <- proc.time()[[3]] + 0.4; while (proc.time()[[3]] < until) NULL }",
+    "    list(status = 200L, headers = list(), body = 'hello')",
+    "  },",
+    "  onWSOpen = function(ws) ws$onMessage(function(binary, message) { Sys.sleep(0.4); ws$send('slept') })",
+    ")",
+    "startServer('127.0.0.1', 80, app)",
+    "port <- randomPort()",
+    "startServer('127.0.0.1', port, app)",
+    "cat('port', port, '\\n')",
+    "service(0)"
+  ))
+  worker$expect_ready()
+  before <- worker$board()
+  grown <- function(name) (worker$board()[[name]] - before[[name]]) / 1e9
+  # What it took is there with the reply.
+  for (count in 1:2) {
+    expect_identical(worker$get(c("/sleep", "/spin")[[count]])$text, "hello")
+    expect_gte(grown("answering_ns"), 0.39 * count)
+  }
+  port <- sub(".*port ([0-9]+).*", "\\1", worker$tell())
+  messages <- character()
+  client <- WebSocketClient$new(paste0("ws://127.0.0.1:", port, "/"))
+  client$onOpen(function(event) client$send("now"))
+  client$onMessage(function(event) messages <<- c(messages, event$data))
+  withr::defer(client$close())
+  serve_until(function() length(messages) == 1)
+  # It is told of once R does something else.
+  expect_true(wait_until(function() worker$board()$r == "idle"))
+  board <- worker$board()
+  expect_gte(board$busy_ns - board$answering_ns, 0.39 * 1e9)
+})
+
 test_that("a worker's children have none of its descriptors", {
   worker <- local_worker(c(
     "links <- function() Sys.readlink(list.files('/proc/self/fd', full.names = TRUE))",

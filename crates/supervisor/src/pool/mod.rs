@@ -15,6 +15,7 @@ mod call;
 mod connection;
 mod framing;
 mod head;
+mod pace;
 mod queue;
 mod relay;
 mod reply;

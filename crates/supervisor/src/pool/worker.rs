@@ -11,21 +11,9 @@ use rookery_worker::{Held, Ticket, Tickets, now};
 
 use super::PoolLimits;
 use super::connection::Connection;
+use super::pace::{Pace, Work};
 use super::queue::Queue;
 use crate::roster::{Member, Standing};
-
-/// Work that a worker may have ahead, beside what its R does: so that R need not wait for the next request to be handed over, which
-/// takes some tens of microseconds, and no more of them wait behind a slow one than can be helped.
-const AHEAD: Duration = Duration::from_millis(1);
-
-/// Up to which mean it has one ahead in any case: the time that a hand-over takes is a tenth of it or more, and an R that sleeps
-/// after each request is put by the system where it last was, though another processor is idle. One that takes longer is given the
-/// next when its reply has come: so that its end costs one request and never two.
-const ONE_AHEAD: Duration = Duration::from_millis(2);
-
-/// Times its mean that R may be at its request, for the next to be put behind it: a slow one among quick ones holds nobody up who comes
-/// later.
-const SLOW: u32 = 4;
 
 /// Connections that are kept for the next requests: more are needed only for replies that take long.
 const KEPT_CONNECTIONS: usize = 64;
@@ -35,9 +23,6 @@ const SUSPECTED: Duration = Duration::from_secs(1);
 
 /// How long a page's WebSocket is awaited, as Shiny Server has it: a page may bring many scripts.
 const RESERVED: Duration = Duration::from_secs(45);
-
-/// A worker that is not known to be slow.
-const FIRST_GUESS: Duration = Duration::from_millis(5);
 
 /// See the module.
 #[derive(Debug)]
@@ -58,13 +43,6 @@ pub(super) struct Worker {
     pub(super) chosen: Cell<u64>,
 }
 
-/// How long its R takes for a request.
-#[derive(Debug, Clone, Copy)]
-struct Pace {
-    mean: Duration,
-    answered: Option<Instant>,
-}
-
 /// What there is to be said for a worker; the least is the best.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Preference {
@@ -75,12 +53,13 @@ pub(super) struct Preference {
 
 impl Worker {
     pub(super) fn new(member: Arc<Member>) -> Rc<Worker> {
+        let pace = Pace::new(work(&member));
         Rc::new(Worker {
             member,
             tickets: Tickets::new(),
             unanswered: RefCell::default(),
             connections: RefCell::default(),
-            pace: Cell::new(Pace { mean: FIRST_GUESS, answered: None }),
+            pace: Cell::new(pace),
             queue: RefCell::default(),
             reserved: RefCell::default(),
             suspected: Cell::new(None),
@@ -100,11 +79,11 @@ impl Worker {
         let board = &self.member.board;
         let waiting = unanswered.iter().filter(|ticket| !board.has_begun(**ticket)).count();
         let read = board.read();
-        let is_idle = read.is_idle(now());
+        let now = now();
+        let is_idle = read.is_idle(now);
         // R has begun all that it was sent, and waits for their promises; or it has just answered, and will wait.
         let is_free = waiting == 0 && (is_idle || self.has_just_answered(unanswered.len()));
-        let is_slow = !is_idle && read.lasts(now()) > self.pace.get().mean * SLOW;
-        let ahead = if is_slow { 0 } else { self.ahead() };
+        let ahead = self.pace.get().ahead(if is_idle { Duration::ZERO } else { read.lasts(now) });
         (is_free || waiting < ahead.max(limits.ahead)).then(|| Preference {
             is_busy: !is_idle,
             unanswered: unanswered.len(),
@@ -124,14 +103,7 @@ impl Worker {
     }
 
     fn has_just_answered(&self, unanswered: usize) -> bool {
-        let answered = self.pace.get().answered;
-        unanswered == 0 && answered.is_some_and(|at| at.elapsed() < AHEAD)
-    }
-
-    fn ahead(&self) -> usize {
-        let mean = self.pace.get().mean;
-        let work = (AHEAD.as_nanos() / mean.as_nanos().max(1)) as usize;
-        work.max(usize::from(mean <= ONE_AHEAD))
+        unanswered == 0 && self.pace.get().has_just_answered(Instant::now())
     }
 
     // ---- requests ----
@@ -147,12 +119,8 @@ impl Worker {
     /// It has answered, `since` it was given the request.
     pub(super) fn has_answered(&self, ticket: Ticket, since: Instant) {
         self.forget(ticket);
-        let now = Instant::now();
         let mut pace = self.pace.get();
-        // While it answered others it did not work on this one.
-        let from = pace.answered.map_or(since, |answered| answered.max(since));
-        pace.mean = (pace.mean * 7 + (now - from)) / 8;
-        pace.answered = Some(now);
+        pace.has_answered(work(&self.member), since, Instant::now());
         self.pace.set(pace);
         self.member.load.answered.fetch_add(1, Ordering::Relaxed);
     }
@@ -227,4 +195,10 @@ impl Worker {
     pub(super) fn let_go(&self) {
         self.connections.borrow_mut().clear();
     }
+}
+
+/// What a worker's R has done.
+fn work(member: &Member) -> Work {
+    let read = member.board.read();
+    Work { answering: read.answering, done: read.done }
 }

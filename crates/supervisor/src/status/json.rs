@@ -113,7 +113,7 @@ pub(super) fn what_r_does(process: &Process) -> Does {
         R::Starting => "starting",
         R::Idle if read.is_idle(now) => "idle",
         // It has not said for a while that it waits, so it does not: see `IDLE_IS_RENEWED`.
-        R::Idle | R::Busy => "busy",
+        R::Idle | R::Busy | R::Messages => "busy",
     };
     // What it was given before is not what it starts with.
     let lasts = if read.since == 0 { elapsed(process.started) } else { read.lasts(now) };

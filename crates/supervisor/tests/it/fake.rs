@@ -125,8 +125,7 @@ pub(crate) fn answer(slot: u32, link: &Link, board: &Scoreboard, gate: &Gate, ev
                 board.begin(ticket);
             }
             gate.heads.fetch_add(1, Ordering::Relaxed);
-            head(link, gate, exchange);
-            board.done();
+            head(link, board, gate, exchange);
             link.flush();
         }
         Event::Request(mut exchange) => {
@@ -139,12 +138,12 @@ pub(crate) fn answer(slot: u32, link: &Link, board: &Scoreboard, gate: &Gate, ev
             }
             gate.begun.fetch_add(1, Ordering::Relaxed);
             if exchange.path().starts_with(b"/pieces/") {
-                pieces(link, gate, exchange);
+                pieces(link, board, gate, exchange);
             } else {
                 reply(slot, gate, &mut exchange, call.as_ref());
+                board.done(now());
                 link.send(Command::Respond(exchange));
             }
-            board.done();
             link.flush();
         }
         Event::Message { socket, kind, payload, .. } => {
@@ -166,10 +165,11 @@ pub(crate) fn answer(slot: u32, link: &Link, board: &Scoreboard, gate: &Gate, ev
 }
 
 /// Refuses what is to be larger than 10 MB or comes in chunks, as Shiny does, and holds what is for `/hold-head`.
-fn head(link: &Link, gate: &Gate, mut exchange: Box<Exchange>) {
+fn head(link: &Link, board: &Scoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
     if exchange.path() == b"/hold-head" {
         gate.pass();
     }
+    board.done(now());
     let len = exchange.header(b"content-length").map(|len| String::from_utf8_lossy(len).parse::<u64>());
     if len.is_some_and(|len| len.unwrap() > 10_000_000) || exchange.header(b"transfer-encoding").is_some() {
         exchange.begin_reply(413);
@@ -270,13 +270,14 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&Call>) {
 }
 
 /// As many pieces as the path says, the last of them when the gate is open.
-fn pieces(link: &Link, gate: &Gate, mut exchange: Box<Exchange>) {
+fn pieces(link: &Link, board: &Scoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
     let count: usize = String::from_utf8_lossy(&exchange.path()[8..]).parse().unwrap();
     let stream = exchange.id();
     exchange.begin_reply(200);
     let body = link.stream(StreamRules::default());
     let flow = Arc::clone(&body.flow);
     exchange.set_reply_stream(body);
+    board.done(now());
     link.send(Command::Respond(exchange));
     for at in 0..count {
         if at + 1 == count {

@@ -65,7 +65,7 @@ fn handles_requests() {
         if out.write_all(format!("{sequence}\n").as_bytes()).is_err() {
             return;
         }
-        board.done();
+        board.done(now());
     }
 }
 
@@ -103,7 +103,7 @@ fn a_hostile_worker_cannot_take_the_memory_away_nor_write_what_is_not_understood
         }
         memory.write_all_at(&bytes, 0).unwrap();
         let read = board.read();
-        let _ = (read.queued(), read.pending(), read.lasts(now()), read.is_idle(now()));
+        let _ = (read.queued(), read.pending(), read.lasts(now()), read.is_idle(now()), read.busy_by(now()));
         let _ = held.iter().filter(|held| board.has_begun(held.ticket())).count();
     }
     let hole = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;

@@ -126,7 +126,7 @@ impl Core {
     pub(crate) fn begins(&self, event: &Event) {
         let Membership::Worker(worker) = &self.membership else { return };
         let board = worker.supervision.scoreboard();
-        board.r_is(R::Busy, now());
+        board.r_is(if event.is_of_websocket() { R::Messages } else { R::Busy }, now());
         if let Event::Request(exchange) | Event::Head(exchange) = event {
             board.take();
             if let Some(ticket) = Ticket::of_word(exchange.ticket()) {
@@ -144,10 +144,11 @@ impl Core {
 
     /// Hands an exchange back to the server.
     pub(crate) fn hand_back(&self, command: Command) {
-        self.link.send(command);
+        // Before: who has the reply can read what it took.
         if let Membership::Worker(worker) = &self.membership {
-            worker.supervision.scoreboard().done();
+            worker.supervision.scoreboard().done(now());
         }
+        self.link.send(command);
     }
 }
 
