@@ -4,7 +4,8 @@
 # Options of the program that are about workers, as R and YAML have them.
 worker_option_names <- c(
   "workers", "spares", "warmup", "max_sessions", "max_requests", "max_age", "max_memory", "request_timeout", "kill_stuck", "start_timeout",
-  "drain", "sticky", "cookie_key_file", "admin", "embed", "reload", "shutdown_delay", "min_ready", "drain_status", "fail_fast", "retry_begun"
+  "drain", "sticky", "cookie_key_file", "admin", "embed", "reload", "shutdown_delay", "min_ready", "drain_status", "fail_fast", "retry_begun",
+  "surge", "max_in_flight", "queue_timeout"
 )
 worker_flags <- c("embed", "reload", "fail_fast", "retry_begun")
 
@@ -38,6 +39,10 @@ worker_flags <- c("embed", "reload", "fail_fast", "retry_begun")
 #'   ever more seldom.
 #' @param retry_begun Whether a GET, HEAD or OPTIONS whose R has died goes to another, once, though the first may have done something for it. What no R has
 #'   begun goes to another whatever it is.
+#' @param surge Whether the one that takes another's place is started beside it: 1, the default, or 0 where there is no memory for one more. One fewer
+#'   serves then meanwhile, and a reload of an app that does not start leaves one that is tried on.
+#' @param max_in_flight How many requests one may have in hand whose R waits for something else, as promises do; 64 by default.
+#' @param queue_timeout How long a request waits for one: its client gets 503 then; 10 seconds by default.
 #' @return An object of class `rookery_workers`.
 #' @examples
 #' workers_config(4, max_memory = "2GB", kill_stuck = "5min")
@@ -63,7 +68,10 @@ workers_config <- function(
   min_ready = NULL,
   drain_status = NULL,
   fail_fast = NULL,
-  retry_begun = NULL
+  retry_begun = NULL,
+  surge = NULL,
+  max_in_flight = NULL,
+  queue_timeout = NULL
 ) {
   fields <- mget(worker_option_names)
   words_of_workers(fields, function(name) paste0("`", name, "`"))

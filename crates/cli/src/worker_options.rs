@@ -17,12 +17,18 @@ pub(crate) struct Workers {
     pub(crate) count: u32,
     /// How many more wait, ready, to take the place of one that ends.
     pub(crate) spares: u32,
+    /// How many more there may be while one takes another's place, which has to end first where that is 0.
+    pub(crate) surge: u32,
     /// What a new one is asked for before it serves.
     pub(crate) warmup: Vec<String>,
     pub(crate) max_sessions: Option<u64>,
+    /// How many requests one may have in hand whose R waits for something else.
+    pub(crate) max_in_flight: usize,
     pub(crate) max_requests: Option<u64>,
     pub(crate) max_age: Option<Duration>,
     pub(crate) max_memory: MaxMemory,
+    /// How long a request waits for a worker.
+    pub(crate) queue_timeout: Duration,
     pub(crate) request_timeout: Option<Duration>,
     pub(crate) kill_stuck: Option<Duration>,
     pub(crate) start_timeout: Duration,
@@ -51,6 +57,16 @@ pub(crate) enum MaxMemory {
     Any,
 }
 
+impl MaxMemory {
+    fn of(text: &str) -> Result<MaxMemory, Failure> {
+        match bytes(text) {
+            _ if text == "0" => Ok(MaxMemory::Any),
+            Some(bytes) => Ok(MaxMemory::Bytes(bytes)),
+            None => Err(wrong("max-memory", "a size, such as 500MB or 2GB, or 0", text)),
+        }
+    }
+}
+
 /// Whether clients come back to the worker that they began with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sticky {
@@ -77,37 +93,8 @@ impl Workers {
                 _ => return Err(wrong("workers", "auto, or a number from 1 to 1000", text)),
             },
         };
-        let a_time = |name| match given(name) {
-            None => Ok(None),
-            Some(text) => match time(text) {
-                Some(time) => Ok(Some(time)),
-                None => Err(wrong(name, "a time, such as 30s, 5min or 12h", text)),
-            },
-        };
-        let a_count = |name| match given(name) {
-            None => Ok(None),
-            Some(text) => match number(text) {
-                Some(count) if count > 0 => Ok(Some(count)),
-                _ => Err(wrong(name, "a number from 1 on", text)),
-            },
-        };
-        let spares = match given("spares") {
-            None => 0,
-            Some(text) => match number(text) {
-                Some(count @ 0..=MOST) => count as u32,
-                _ => return Err(wrong("spares", "a number from 0 to 1000", text)),
-            },
-        };
-        let max_memory = match given("max-memory") {
-            None => MaxMemory::Share,
-            Some("0") => MaxMemory::Any,
-            Some(text) => {
-                let bytes = bytes(text);
-                MaxMemory::Bytes(
-                    bytes.ok_or_else(|| wrong("max-memory", "a size, such as 500MB or 2GB, or 0", text))?,
-                )
-            }
-        };
+        let a_time = |name| given(name).map(|text| a_time(name, text)).transpose();
+        let a_count = |name| given(name).map(|text| a_count(name, text)).transpose();
         let min_ready = match a_count("min-ready")? {
             None => 1,
             Some(ready) => u32::try_from(ready).ok().filter(|ready| *ready <= count).ok_or_else(|| {
@@ -121,12 +108,20 @@ impl Workers {
         let minute = Duration::from_secs(60);
         let workers = Workers {
             count,
-            spares,
+            spares: given("spares").map_or(Ok(0), some_spares)?,
+            surge: match given("surge") {
+                None | Some("1") => 1,
+                Some("0") => 0,
+                Some(text) => return Err(wrong("surge", "1 or 0", text)),
+            },
             warmup: given("warmup").map(paths).transpose()?.unwrap_or_default(),
             max_sessions: a_count("max-sessions")?,
+            max_in_flight: a_count("max-in-flight")?
+                .map_or(64, |most| usize::try_from(most).unwrap_or(usize::MAX)),
             max_requests: a_count("max-requests")?,
             max_age: a_time("max-age")?,
-            max_memory,
+            max_memory: given("max-memory").map_or(Ok(MaxMemory::Share), MaxMemory::of)?,
+            queue_timeout: a_time("queue-timeout")?.unwrap_or(Duration::from_secs(10)),
             request_timeout: a_time("request-timeout")?,
             kill_stuck: a_time("kill-stuck")?,
             start_timeout: a_time("start-timeout")?.unwrap_or(minute),
@@ -150,6 +145,21 @@ impl Workers {
             },
         };
         Ok(Some(workers).filter(|workers| workers.count > 1 || reload))
+    }
+}
+
+fn a_time(name: &str, text: &str) -> Result<Duration, Failure> {
+    time(text).ok_or_else(|| wrong(name, "a time, such as 30s, 5min or 12h", text))
+}
+
+fn a_count(name: &str, text: &str) -> Result<u64, Failure> {
+    number(text).filter(|count| *count > 0).ok_or_else(|| wrong(name, "a number from 1 on", text))
+}
+
+fn some_spares(text: &str) -> Result<u32, Failure> {
+    match number(text) {
+        Some(count @ 0..=MOST) => Ok(count as u32),
+        _ => Err(wrong("spares", "a number from 0 to 1000", text)),
     }
 }
 
@@ -198,6 +208,13 @@ mod tests {
         let workers = of(&[("workers", "4")]).unwrap().unwrap();
         assert_eq!(workers.max_memory, MaxMemory::Share);
         assert_eq!(of(&[("workers", "4"), ("max-memory", "0")]).unwrap().unwrap().max_memory, MaxMemory::Any);
+        assert_eq!((workers.surge, workers.max_in_flight), (1, 64));
+        assert_eq!(workers.queue_timeout, Duration::from_secs(10));
+        let tight =
+            of(&[("workers", "2"), ("surge", "0"), ("max-in-flight", "1"), ("queue-timeout", "500ms")]);
+        let tight = tight.unwrap().unwrap();
+        assert_eq!((tight.surge, tight.max_in_flight), (0, 1));
+        assert_eq!(tight.queue_timeout, Duration::from_millis(500));
         assert_eq!((workers.count, workers.max_requests, workers.drain), (4, None, Duration::from_secs(60)));
         let workers = of(&[
             ("workers", "2"),
@@ -226,6 +243,18 @@ mod tests {
         assert_eq!((one.count, one.reload, one.drain), (1, true, Duration::from_secs(1)));
         assert!(processors() >= 1);
         assert_eq!(of(&[("drain", "5s")]).unwrap(), None);
+    }
+
+    #[test]
+    fn how_much_they_hold() {
+        let workers = of(&[("workers", "2")]).unwrap().unwrap();
+        assert_eq!((workers.surge, workers.max_in_flight), (1, 64));
+        assert_eq!(workers.queue_timeout, Duration::from_secs(10));
+        let tight =
+            of(&[("workers", "2"), ("surge", "0"), ("max-in-flight", "1"), ("queue-timeout", "500ms")]);
+        let tight = tight.unwrap().unwrap();
+        assert_eq!((tight.surge, tight.max_in_flight), (0, 1));
+        assert_eq!(tight.queue_timeout, Duration::from_millis(500));
     }
 
     #[test]
@@ -283,6 +312,16 @@ mod tests {
             ),
         ] {
             assert_eq!(said(of(words)), says);
+        }
+        for (word, says) in [
+            (("surge", "2"), "`--surge` must be 1 or 0, not `2`."),
+            (("max-in-flight", "0"), "`--max-in-flight` must be a number from 1 on, not `0`."),
+            (
+                ("queue-timeout", "soon"),
+                "`--queue-timeout` must be a time, such as 30s, 5min or 12h, not `soon`.",
+            ),
+        ] {
+            assert_eq!(said(of(&[("workers", "2"), word])), says);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rookery_server::access_log::AccessLog;
 use rookery_server::tls::Tls;
-use rookery_server::{Notice, Server, Site, SpoolFolder};
+use rookery_server::{Config, Notice, Server, Site, SpoolFolder};
 use rookery_service::Manager;
 use rookery_status::{About, Admin, Answers};
 use rookery_supervisor::{
@@ -60,26 +60,7 @@ pub(crate) fn serve(
     if let Some(time) = workers.request_timeout {
         config.limits.request_time = time;
     }
-    let limits = PoolLimits {
-        queue: config.queue.requests,
-        stream_bytes: config.queue.stream_bytes,
-        sessions: workers.max_sessions.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX),
-        gives_up: workers.kill_stuck.is_some(),
-        retries_begun: workers.retry_begun,
-        keys: Arc::clone(&keys),
-        sticky: match workers.sticky {
-            worker_options::Sticky::Auto => Sticky::Auto,
-            worker_options::Sticky::None => Sticky::None,
-            worker_options::Sticky::Cookie => Sticky::Cookie,
-        },
-        is_embedded: asked.is_embedded,
-        compression: asked.settings.ws_compression.filter(|it| it.level > 0).map(|it| Compression {
-            level: it.level,
-            threshold: usize::try_from(it.threshold).unwrap_or(usize::MAX),
-            keeps_window: it.takeover,
-        }),
-        ..PoolLimits::default()
-    };
+    let limits = pool_limits(workers, asked, &config, Arc::clone(&keys));
     let roster = Arc::new(Roster::default());
     let server = Server::with_application(config, pool(Arc::clone(&roster), limits));
     let log = log.open(asked.format)?;
@@ -149,6 +130,31 @@ pub(crate) fn serve(
     }
 }
 
+fn pool_limits(workers: &Workers, asked: &Serve, config: &Config, keys: Arc<CookieKeys>) -> PoolLimits {
+    PoolLimits {
+        queue: config.queue.requests,
+        queue_time: workers.queue_timeout,
+        in_flight: workers.max_in_flight,
+        stream_bytes: config.queue.stream_bytes,
+        sessions: workers.max_sessions.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX),
+        gives_up: workers.kill_stuck.is_some(),
+        retries_begun: workers.retry_begun,
+        keys,
+        sticky: match workers.sticky {
+            worker_options::Sticky::Auto => Sticky::Auto,
+            worker_options::Sticky::None => Sticky::None,
+            worker_options::Sticky::Cookie => Sticky::Cookie,
+        },
+        is_embedded: asked.is_embedded,
+        compression: asked.settings.ws_compression.filter(|it| it.level > 0).map(|it| Compression {
+            level: it.level,
+            threshold: usize::try_from(it.threshold).unwrap_or(usize::MAX),
+            keeps_window: it.takeover,
+        }),
+        ..PoolLimits::default()
+    }
+}
+
 fn plan(
     workers: &Workers,
     asked: &Serve,
@@ -161,6 +167,7 @@ fn plan(
     Plan {
         workers: workers.count,
         spares: workers.spares,
+        surges: workers.surge > 0,
         warmup: workers.warmup.clone(),
         command: Box::new(move || r::worker(&asked, &target, &address).map_err(Failure::message)),
         folder: std::env::temp_dir(),
@@ -190,8 +197,8 @@ fn most_memory(workers: &Workers, limit: Option<u64>) -> Option<MemoryLimit> {
         (MaxMemory::Share, Some(limit)) => limit,
     };
     let (megabytes, limit) = (group / 1_000_000, MemoryLimit::of_group(group));
-    let several = workers.count + workers.spares + 1;
-    match limit.each(workers.count, workers.spares) {
+    let several = workers.count + workers.spares + workers.surge;
+    match limit.each(several) {
         Some(each) => tell(&format!(
             "a worker that has {} MB of memory of its own is replaced: {several} of them have four fifths of the {megabytes} MB of \
              this control group (`--max-memory` is another limit, 0 none)",

@@ -70,6 +70,35 @@ test_that("an R that is busy with one thing for too long is interrupted, and end
   expect_true(wait_until(function() length(intersect(pids_of(it), pids)) == 1 && length(pids_of(it)) == 2))
 })
 
+test_that("what waits for an R for too long is a 503, and a reload without one more replaces all Rs", {
+  hold <- withr::local_tempfile()
+  lines <- c(
+    "list(call = function(req) {",
+    paste0("  while (req$PATH_INFO == '/hold' && file.exists('", hold, "')) Sys.sleep(0.05)"),
+    "  list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = as.character(Sys.getpid()))",
+    "})"
+  )
+  it <- local_workers(lines, "--workers", "2", "--queue-timeout", "100ms", "--max-in-flight", "1", "--surge", "0")
+  expect_true(wait_until(function() length(pids_of(it)) == 2))
+  before <- pids_of(it)
+  file.create(hold)
+  held <- integer()
+  pool <- curl::new_pool()
+  for (at in 1:2) curl::curl_fetch_multi(paste0(it$url, "/hold"), function(reply) held <<- c(held, reply$status_code), pool = pool)
+  # One that R is to begin with next is ahead of it and no longer in the queue: whoever waits there goes away again.
+  status <- function() tryCatch(it$get(handle = curl::new_handle(timeout = 1))$status_code, error = function(error) 0L)
+  expect_true(wait_until(function() {
+    curl::multi_run(timeout = 0, poll = TRUE, pool = pool)
+    status() == 503L
+  }))
+  unlink(hold)
+  curl::multi_run(pool = pool)
+  expect_equal(held, c(200L, 200L))
+  it$signal(tools::SIGHUP)
+  expect_true(wait_until(function() grepl("reloaded: all workers are of generation 1", it$tell())))
+  expect_length(intersect(pids_of(it), before), 0)
+})
+
 test_that("a spare serves at once in the place of an R that ends, and has been asked what it is to be asked", {
   lines <- c(
     "asked <- character()",

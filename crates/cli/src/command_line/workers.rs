@@ -5,8 +5,11 @@ use clap::Arg;
 use super::given::{Given, flag, text};
 
 /// What goes with `--workers`, and not without.
-const WITH_WORKERS: [&str; 16] = [
+const WITH_WORKERS: [&str; 19] = [
     "spares",
+    "surge",
+    "max-in-flight",
+    "queue-timeout",
     "warmup",
     "max-sessions",
     "max-requests",
@@ -28,12 +31,23 @@ pub(super) fn options() -> Vec<Arg> {
     vec![
         text("workers", "n", "several R processes behind one address; auto: as many as there are processors"),
         text("spares", "n", "so many more that wait, ready, for one of them to end"),
+        text(
+            "surge",
+            "1/0",
+            "0: a worker ends before the one that takes its place starts, where memory is short",
+        ),
         text("warmup", "paths", "what a new worker is asked for before it serves: /,/predict?x=1"),
         text(
             "max-sessions",
             "n",
             "WebSockets that a worker may have, such as Shiny's sessions: 503 for more",
         ),
+        text(
+            "max-in-flight",
+            "n",
+            "requests that a worker has in hand whose R waits for others; 64 is the default",
+        ),
+        text("queue-timeout", "time", "how long a request waits for a worker: 503 then; 10s is the default"),
         text("max-requests", "n", "a worker that has answered so many is replaced by a new one"),
         text("max-age", "time", "a worker that is so old is replaced: 12h"),
         text("max-memory", "size", "a worker that has so much memory of its own is replaced: 2GB; 0: none"),

@@ -29,6 +29,8 @@ pub struct Plan {
     pub workers: u32,
     /// How many more that wait, ready, to take the place of one that ends.
     pub spares: u32,
+    /// Whether the one that takes another's place is started beside it. Else, where memory is for so many and no more, the old one ends first.
+    pub surges: bool,
     /// Makes the command of a worker, to which its descriptors and its folder of temporary files are added; or says why it cannot.
     pub command: Box<dyn Fn() -> Result<Command, String>>,
     /// Where the folder of sockets and temporary files is made.

@@ -51,12 +51,13 @@ impl MemoryLimit {
         MemoryLimit::Shared(limit / 5 * 4)
     }
 
-    /// For each, where so many serve and are spares, and one more is there while it takes the place of another.
-    pub fn each(self, workers: u32, spares: u32) -> Option<u64> {
+    /// For each of so many: those that serve, spares, and the one that is there while it takes the place of another.
+    pub fn each(self, workers: u32) -> Option<u64> {
         match self {
             MemoryLimit::Each(bytes) => Some(bytes),
-            MemoryLimit::Shared(bytes) => Some(bytes / (u64::from(workers) + u64::from(spares) + 1))
-                .filter(|share| *share >= LEAST_SHARE),
+            MemoryLimit::Shared(bytes) => {
+                Some(bytes / u64::from(workers)).filter(|share| *share >= LEAST_SHARE)
+            }
         }
     }
 }
@@ -105,12 +106,7 @@ pub(super) struct Age {
 
 impl Recycle {
     /// Why a worker is to be replaced, if it is.
-    pub(super) fn reason(
-        &self,
-        worker: &mut Worker,
-        (workers, spares): (u32, u32),
-        now: Instant,
-    ) -> Option<Reason> {
+    pub(super) fn reason(&self, worker: &mut Worker, workers: u32, now: Instant) -> Option<Reason> {
         if worker.phase != Phase::Ready {
             return None;
         }
@@ -125,7 +121,7 @@ impl Recycle {
         }
         let limit = self.memory?;
         let is_share = matches!(limit, MemoryLimit::Shared(_));
-        let most = limit.each(workers, spares)?;
+        let most = limit.each(workers)?;
         let bytes = worker.age.look(most, is_share, now, || own_memory(worker.pid));
         bytes.filter(|_| !is_share || age >= SHARE_AGE).map(Reason::Memory)
     }
@@ -177,12 +173,12 @@ mod tests {
     fn a_share_is_less_with_each_worker_and_none_where_it_would_be_too_little() {
         let group = MemoryLimit::of_group(5_000_000_000);
         assert_eq!(group, MemoryLimit::Shared(4_000_000_000));
-        assert_eq!(group.each(2, 1), Some(1_000_000_000));
-        assert_eq!(group.each(3, 1), Some(800_000_000));
-        assert_eq!(group.each(100, 0), None);
-        assert_eq!(MemoryLimit::of_group(512 << 20).each(2, 0), Some((512 << 20) / 5 * 4 / 3));
-        assert_eq!(MemoryLimit::of_group(479 << 20).each(2, 0), None);
-        assert_eq!(MemoryLimit::Each(5).each(1000, 1000), Some(5));
+        assert_eq!(group.each(4), Some(1_000_000_000));
+        assert_eq!(group.each(5), Some(800_000_000));
+        assert_eq!(group.each(101), None);
+        assert_eq!(MemoryLimit::of_group(512 << 20).each(3), Some((512 << 20) / 5 * 4 / 3));
+        assert_eq!(MemoryLimit::of_group(479 << 20).each(3), None);
+        assert_eq!(MemoryLimit::Each(5).each(2000), Some(5));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Workers that are to be replaced, one at a time: a new one is started, and when it is ready the old one is drained.
+//! Workers that are to be replaced, one at a time: a new one is started, and when it is ready the old one is drained; or the other way
+//! round, where there is no memory for one more.
 
 use std::collections::VecDeque;
 
@@ -42,6 +43,11 @@ impl Replacements {
             return self.current;
         }
         None
+    }
+
+    /// Why that of a slot is under way, if it is.
+    pub(super) fn current_of(&self, slot: u32) -> Option<Reason> {
+        self.current.filter(|(current, _)| *current == slot).map(|(_, reason)| reason)
     }
 
     /// That of a slot is over; says why it was replaced.

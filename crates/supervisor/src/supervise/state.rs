@@ -290,19 +290,24 @@ impl<'a> Supervisor<'a> {
             self.have_serve(epoch);
         }
         let place = &mut self.slots[slot as usize];
-        if place.successor == Some(epoch) {
-            place.successor = None;
+        let takes_place = place.successor.take_if(|successor| *successor == epoch).is_some();
+        // Where another is to take its place, that is still to come.
+        let reason = if place.successor.is_none() { self.replacements.finish(slot) } else { None };
+        if takes_place {
             place.replacing = (Backoff::default(), None);
             let old = place.current.replace(epoch);
-            let reason = self.replacements.finish(slot);
             if let Some(old) = old.and_then(|old| self.workers.get_mut(&old)) {
                 old.leaves = reason.map(Reason::name);
                 self.roster.drain(&old.member);
                 old.drain(self.plan.times);
             }
-            if self.generation > 0 && !self.replacements.is_reloading() && self.all_are_of(self.generation) {
-                self.tell(&format!("reloaded: all workers are of generation {}", self.generation));
-            }
+        }
+        // The last of a reload.
+        if reason == Some(Reason::Reload)
+            && !self.replacements.is_reloading()
+            && self.all_are_of(self.generation)
+        {
+            self.tell(&format!("reloaded: all workers are of generation {}", self.generation));
         }
         if !std::mem::replace(&mut self.was_ready, true) {
             self.front.ready();

@@ -39,6 +39,44 @@ fn a_reload_that_fails_changes_nothing() {
 }
 
 #[test]
+fn without_one_more_the_old_ends_before_the_new_is_started_and_no_request_fails() {
+    let running = Running::new(Wish { workers: 2, surges: false, ..Wish::default() });
+    let load = Load::start(running.address, 4, "/sleep/1");
+    for generation in 1..=3 {
+        let before = running.pids();
+        running.ask(Request::Reload);
+        until("all are others", || {
+            running.pids().len() == 2 && running.pids().iter().all(|pid| !before.contains(pid))
+        });
+        let told = format!("reloaded: all workers are of generation {generation}");
+        until("it is told", || is_told(&[&told]));
+        assert_eq!(running.get("/environment/ROOKERY_GENERATION").text(), generation.to_string());
+    }
+    let seen = load.end();
+    assert!(seen.iter().all(|status| *status == 200) && !seen.is_empty(), "{seen:?}");
+    assert_eq!(*running.beside.lock().unwrap(), [0, 1, 1, 1, 1, 1, 1, 1]);
+}
+
+#[test]
+fn a_reload_without_one_more_stops_at_the_first_that_does_not_start() {
+    let mode = |start| if start == 2 { "fails" } else { "" };
+    let running = Running::new(Wish { workers: 2, surges: false, mode, ..Wish::default() });
+    let before = running.pids();
+    running.ask(Request::Reload);
+    until("it is told", || {
+        is_told(&["the reload has failed: the new worker", "Those that it has not come to serve on"])
+    });
+    // The one that did not start is tried again, and the other has been left alone.
+    until("both serve", || running.pids().len() == 2);
+    let kept = running.pids().iter().filter(|pid| before.contains(pid)).count();
+    assert_eq!(kept, 1);
+    running.ask(Request::Reload);
+    until("both are others", || {
+        running.pids().len() == 2 && running.pids().iter().all(|pid| !before.contains(pid))
+    });
+}
+
+#[test]
 fn what_was_begun_is_answered_by_who_began_it() {
     let running = Running::new(Wish { workers: 1, ..Wish::default() });
     let before = running.pids();

@@ -25,6 +25,7 @@ static TOLD: Mutex<Vec<(ThreadId, String)>> = Mutex::new(Vec::new());
 pub(crate) struct Wish {
     pub(crate) workers: u32,
     pub(crate) spares: u32,
+    pub(crate) surges: bool,
     pub(crate) warmup: Vec<String>,
     pub(crate) times: Times,
     pub(crate) recycle: Recycle,
@@ -40,6 +41,7 @@ impl Default for Wish {
         Wish {
             workers: 2,
             spares: 0,
+            surges: true,
             warmup: Vec::new(),
             times: Times::default(),
             recycle: Recycle::default(),
@@ -85,11 +87,18 @@ impl Front for Door {
     }
 }
 
+/// Of this thread, those that have ended and have not been waited for among them.
+fn processes() -> usize {
+    std::fs::read_to_string("/proc/thread-self/children").unwrap().split_whitespace().count()
+}
+
 /// See the module.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) roster: Arc<Roster>,
     pub(crate) folder: TempDir,
+    /// How many workers there were when each was started, those that were ending among them.
+    pub(crate) beside: Arc<Mutex<Vec<usize>>>,
     door: Arc<Door>,
     requests: UnboundedSender<Request>,
     supervisor: Option<JoinHandle<Outcome>>,
@@ -121,12 +130,14 @@ impl Running {
         });
         let folder = tempfile::tempdir().unwrap();
         let (requests, asked) = unbounded_channel();
+        let beside = Arc::new(Mutex::new(Vec::new()));
         let supervisor = std::thread::spawn({
-            let (roster, door, folder) =
-                (Arc::clone(&roster), Arc::clone(&door), folder.path().to_path_buf());
+            let (roster, door, folder, beside) =
+                (Arc::clone(&roster), Arc::clone(&door), folder.path().to_path_buf(), Arc::clone(&beside));
             move || {
                 let starts = Mutex::new(0);
                 let make = move || -> Result<Command, String> {
+                    beside.lock().unwrap().push(processes());
                     let mut starts = starts.lock().unwrap();
                     let mut command = command();
                     command.env(MODE, (wish.mode)(*starts));
@@ -136,6 +147,7 @@ impl Running {
                 let plan = Plan {
                     workers: wish.workers,
                     spares: wish.spares,
+                    surges: wish.surges,
                     warmup: wish.warmup,
                     command: Box::new(make),
                     folder,
@@ -148,7 +160,16 @@ impl Running {
                 supervise(plan, roster, asked, &*door).unwrap()
             }
         });
-        Running { address, roster, folder, door, requests, supervisor: Some(supervisor), _server: server }
+        Running {
+            address,
+            roster,
+            folder,
+            beside,
+            door,
+            requests,
+            supervisor: Some(supervisor),
+            _server: server,
+        }
     }
 
     pub(crate) fn ask(&self, request: Request) {

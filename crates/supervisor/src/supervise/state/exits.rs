@@ -55,6 +55,11 @@ impl Supervisor<'_> {
             self.replacements.finish(slot);
             return;
         }
+        if self.has_ended_first(&worker, exit) {
+            self.slots[slot as usize].start_at = Some(now);
+            return;
+        }
+        let place = &mut self.slots[slot as usize];
         let has_answered = worker.member.answered() > 0;
         place.has_failed |= matches!(worker.phase, Phase::Starting { .. }) || !self.was_ready;
         let pause = place.backoff.ended(now.duration_since(worker.began), has_answered, now, epoch * 7919);

@@ -9,7 +9,7 @@ use crate::process::Exit;
 
 impl Supervisor<'_> {
     pub(super) fn look_at_age(&mut self, now: Instant) {
-        let numbers = (self.wanted, self.plan.spares);
+        let workers = self.wanted + self.plan.spares + u32::from(self.plan.surges);
         for (slot, place) in self.slots.iter().enumerate() {
             let slot = slot as u32;
             let Some(worker) = place.current.and_then(|current| self.workers.get_mut(&current)) else {
@@ -18,7 +18,7 @@ impl Supervisor<'_> {
             if self.replacements.has(slot) || place.replacing.1.is_some_and(|until| now < until) {
                 continue;
             }
-            if let Some(reason) = self.plan.recycle.reason(worker, numbers, now) {
+            if let Some(reason) = self.plan.recycle.reason(worker, workers, now) {
                 let number = worker.start.number();
                 (self.plan.tell)(&format!("worker {number} ({}) is replaced: {reason}", worker.pid));
                 self.replacements.add(slot, reason);
@@ -27,12 +27,16 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn replace_next(&mut self) {
-        while let Some((slot, _)) = self.replacements.next() {
+        while let Some((slot, reason)) = self.replacements.next() {
             let place = &self.slots[slot as usize];
             if place.current.is_none() {
                 // It is started anyway, and there is nothing to replace: at once then, since it may be another app now.
                 self.slots[slot as usize].start_at = Some(Instant::now());
                 self.replacements.finish(slot);
+                continue;
+            }
+            if !self.plan.surges {
+                self.end_first(slot, reason);
                 continue;
             }
             let successor = self.start(slot);
@@ -45,6 +49,38 @@ impl Supervisor<'_> {
                 }
             }
         }
+    }
+
+    /// The old one finishes what it has; the new one is started when it has ended.
+    fn end_first(&mut self, slot: u32, reason: Reason) {
+        let old = self.slots[slot as usize].current.and_then(|current| self.workers.get_mut(&current));
+        if let Some(old) = old {
+            old.leaves = Some(reason.name());
+            self.roster.drain(&old.member);
+            old.drain(self.plan.times);
+        }
+        self.call_on_spares();
+    }
+
+    /// Whether a worker that has ended was to end first, and another to take its place now. One that was to take such a place has failed.
+    pub(super) fn has_ended_first(&mut self, worker: &Worker, exit: Exit) -> bool {
+        let slot = worker.start.slot;
+        let Some(reason) = self.replacements.current_of(slot) else { return false };
+        if worker.leaves == Some(reason.name()) {
+            return true;
+        }
+        self.replacements.finish(slot);
+        if reason == Reason::Reload {
+            self.replacements.give_up_reload();
+            let what = format!(
+                "the new worker {} ({}) {exit} before it was ready",
+                worker.start.number(),
+                worker.pid
+            );
+            self.tell(&format!("the reload has failed: {what}. Those that it has not come to serve on"));
+            self.end_reload(Some(what));
+        }
+        false
     }
 
     pub(super) fn failed_to_replace(&mut self, worker: &Worker, exit: Exit) {
