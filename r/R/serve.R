@@ -27,7 +27,9 @@
 #' `"json"` one JSON object per line, which has the id of the request as well, and `"aborted":true` with a `reason` where the reply is not whole, such
 #' as `"client"` for one that left. A function is called with a list of `time`, `remote`, `method`, `path`, `query`,
 #' `status`, `bytes`, `seconds`, `request_id` and `aborted` (the reason, or `NA`), at the latest 0.2 s after the request. A log that cannot keep up loses lines rather
-#' than holding the server up, and then says how many.
+#' than holding the server up, and then says how many. With several `workers` lines end with the request's id, the worker's slot, process and start, seconds in the queue and
+#' from there to the head of the reply, how often it went to another worker, what ended it (`Q` no worker had time, `D` its worker died, `T` time, `C` the client left), and a
+#' number for the client's session; `-` is what is not known.
 #'
 #' @param target What to serve, see below.
 #' @param host The address to listen on: `"127.0.0.1"` for this machine only, `"0.0.0.0"` or `"::"` for all, or

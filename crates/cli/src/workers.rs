@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use rookery_server::access_log::AccessLog;
+use rookery_server::access_log::{AccessLog, Format};
 use rookery_server::tls::Tls;
 use rookery_server::{Config, Notice, Server, Site, SpoolFolder};
 use rookery_service::Manager;
@@ -63,7 +63,7 @@ pub(crate) fn serve(
     let limits = pool_limits(workers, asked, &config, Arc::clone(&keys));
     let roster = Arc::new(Roster::default());
     let server = Server::with_application(config, pool(Arc::clone(&roster), limits));
-    let log = log.open(asked.format)?;
+    let log = log.open(format_of(asked.format, workers))?;
     server.set_access_log(log.as_ref().map(Log::access_log));
     let site = Site {
         // Where the app of the workers does.
@@ -186,6 +186,14 @@ fn plan(
             memory: most_memory(workers, memory_limit()),
         },
         tell,
+    }
+}
+
+/// How lines of the log look: of several workers they say which one it was.
+fn format_of(asked: Format, workers: &Workers) -> Format {
+    match asked {
+        Format::Common if workers.count > 1 => Format::CommonOfWorkers,
+        asked => asked,
     }
 }
 

@@ -4,19 +4,20 @@ use std::alloc::Layout;
 use std::net::SocketAddr;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rookery_arena::Arena;
 
 use crate::backlog::Backlog;
 use crate::body::RequestBody;
 use crate::budget::{Budget, Charge, Share};
+use crate::fate::Fate;
 use crate::headers::{HeaderLine, KNOWN_HEADERS, PREFIX, StoredHeader, UNKNOWN, known_header, write_cgi};
 use crate::payload::Tag;
 use crate::reply::{Reply, ReplyBody};
 use crate::request_id::RequestId;
 use crate::span::Span;
 use crate::stream::Stream;
+use crate::upstream::Upstream;
 
 /// Names an exchange for the life of the process. A WebSocket keeps the id of its opening handshake.
 pub type ExchangeId = u64;
@@ -80,7 +81,8 @@ pub struct Exchange {
     headers: Vec<StoredHeader>,
     body: RequestBody,
     reply: Reply,
-    departed: Arc<AtomicBool>,
+    fate: Arc<Fate>,
+    is_logged: bool,
     /// What the server has charged for it, if it is large.
     charge: Option<Charge>,
     // Last, so that nothing that points into it outlives it.
@@ -112,7 +114,8 @@ impl Exchange {
             headers: Vec::with_capacity(INITIAL_HEADERS),
             body: RequestBody::default(),
             reply: Reply::default(),
-            departed: Arc::new(AtomicBool::new(false)),
+            fate: Arc::default(),
+            is_logged: false,
             charge: None,
             arena: Arena::with_chunk_size(FIRST_CHUNK),
         })
@@ -220,9 +223,12 @@ impl Exchange {
         self.reply.reset();
         self.arena.reset();
         self.charge = None;
-        if self.departed.load(Ordering::Relaxed) {
-            // Whoever set it may still hold the flag: the next request gets one of its own.
-            self.departed = Arc::new(AtomicBool::new(false));
+        let was_logged = std::mem::take(&mut self.is_logged);
+        if self.fate.is_departed() {
+            // Whoever said so may still hold it: the next request gets one of its own.
+            self.fate = Arc::default();
+        } else if was_logged {
+            self.fate.forget();
         }
     }
 
@@ -427,12 +433,29 @@ impl Exchange {
 
     /// Whether the client has gone: nobody will read a reply.
     pub fn is_departed(&self) -> bool {
-        self.departed.load(Ordering::Acquire)
+        self.fate.is_departed()
     }
 
-    /// The flag that the side which does not own the exchange may set.
-    pub fn departed_flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.departed)
+    /// What the side which does not own the exchange may look at, and where it says that the client has gone.
+    pub fn fate(&self) -> Arc<Fate> {
+        Arc::clone(&self.fate)
+    }
+
+    /// Notes that a line of the access log is made of it.
+    pub fn set_logged(&mut self, is_logged: bool) {
+        self.is_logged = is_logged;
+    }
+
+    /// Notes what becomes of it at workers, for the line of the access log; nothing where there is none.
+    pub fn note_upstream(&self, note: impl FnOnce(&mut Upstream)) {
+        if self.is_logged {
+            self.fate.note(note);
+        }
+    }
+
+    /// What has been [noted](Self::note_upstream).
+    pub fn upstream(&self) -> Option<Upstream> {
+        if self.is_logged { self.fate.upstream() } else { None }
     }
 
     /// Bytes of memory held: the arena, the tables and the block of a body. After [`reset`](Self::reset), for reuse.
@@ -617,12 +640,27 @@ mod tests {
     fn a_departed_exchange_is_not_departed_when_used_again() {
         let mut exchange = Exchange::new();
         exchange.begin(1, 1, 0);
-        let flag = exchange.departed_flag();
-        flag.store(true, Ordering::Release);
+        let fate = exchange.fate();
+        fate.depart();
         assert!(exchange.is_departed());
         exchange.begin(2, 1, 0);
         assert!(!exchange.is_departed());
-        flag.store(true, Ordering::Release);
+        fate.depart();
         assert!(!exchange.is_departed(), "the old flag must not reach the new request");
+    }
+
+    #[test]
+    fn what_became_of_a_request_is_noted_where_it_is_logged_and_not_of_the_next() {
+        let mut exchange = Exchange::new();
+        exchange.begin(1, 1, 0);
+        exchange.note_upstream(|upstream| upstream.given = 1);
+        assert_eq!((exchange.upstream(), exchange.fate().upstream()), (None, None));
+        exchange.set_logged(true);
+        assert_eq!(exchange.upstream(), None);
+        exchange.note_upstream(|upstream| upstream.given = 3);
+        assert_eq!(exchange.upstream().map(|upstream| upstream.given), Some(3));
+        exchange.begin(2, 1, 0);
+        exchange.set_logged(true);
+        assert_eq!((exchange.upstream(), exchange.fate().upstream()), (None, None));
     }
 }

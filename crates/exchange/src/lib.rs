@@ -19,6 +19,7 @@ mod body;
 mod budget;
 mod event;
 mod exchange;
+mod fate;
 mod headers;
 mod link;
 mod payload;
@@ -26,6 +27,7 @@ mod reply;
 mod request_id;
 mod span;
 mod stream;
+mod upstream;
 
 pub use backlog::Backlog;
 pub use block::{Block, Blocks};
@@ -33,6 +35,7 @@ pub use body::{BodySource, RequestBody};
 pub use budget::{Budget, Charge, Share};
 pub use event::{Command, Event, MessageKind, SocketId, StreamId};
 pub use exchange::{ClientCertificate, Exchange, ExchangeId, ListenerId, Version};
+pub use fate::Fate;
 pub use headers::{HeaderLine, KNOWN_HEADERS, KnownHeader, known_header};
 pub use link::{AppState, AppWaker, IoWaker, Link, PushError, Pushed, QueueLimits};
 pub use payload::{Lease, Payload, Releases, Tag};
@@ -41,3 +44,4 @@ pub use request_id::{RequestId, renew_request_ids, request_process};
 pub use stream::{
     ASK_MARK, Departure, EVENTS_LATER, Flow, Given, HIGH_MARK, LOW_MARK, Stream, StreamRules, accepts_events,
 };
+pub use upstream::{Ended, Upstream, UpstreamWorker};

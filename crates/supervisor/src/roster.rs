@@ -35,6 +35,8 @@ pub struct Member {
     pub slot: u32,
     /// Which start of all workers it is: no two have the same.
     pub epoch: u64,
+    /// The number of its process.
+    pub pid: u32,
     /// What its sessions' URLs call it.
     pub id: WorkerId,
     /// Where it listens.
@@ -69,13 +71,20 @@ pub(crate) struct Load {
 }
 
 impl Member {
-    /// A worker that is ready.
-    pub fn new(slot: u32, epoch: u64, id: WorkerId, socket: PathBuf, board: Scoreboard) -> Arc<Member> {
+    /// A worker that is ready: its slot and its start, and the number of its process.
+    pub fn new(
+        (slot, epoch): (u32, u64),
+        pid: u32,
+        id: WorkerId,
+        socket: PathBuf,
+        board: Scoreboard,
+    ) -> Arc<Member> {
         let standing = AtomicU8::new(Standing::Ready as u8);
         let [is_sticky, sees_heads, is_given_up] = [false; 3].map(AtomicBool::new);
         Arc::new(Member {
             slot,
             epoch,
+            pid,
             id,
             socket,
             board,

@@ -75,9 +75,13 @@ fn logging() -> Vec<Arg> {
             .default_value("-")
             .hide_default_value(true),
         flag("no-log", "no access log"),
-        text("log-format", "format", "common (the default) or json")
-            .default_value("common")
-            .hide_default_value(true),
+        text(
+            "log-format",
+            "format",
+            "common (the default) or json; of several workers they say which one it was",
+        )
+        .default_value("common")
+        .hide_default_value(true),
     ]
 }
 
@@ -136,7 +140,7 @@ impl Serve {
     /// How the format of the log is named.
     pub(crate) fn format_name(&self) -> &'static OsStr {
         OsStr::new(match self.format {
-            Format::Common => "common",
+            Format::Common | Format::CommonOfWorkers => "common",
             Format::Json => "json",
         })
     }

@@ -350,6 +350,13 @@ fn with_workers_a_log_is_opened_anew_as_well() {
         }
     };
     until(&log);
+    // With what several workers' lines have behind it: here nobody was asked.
+    let text = fs::read_to_string(&log).unwrap();
+    let line = text.lines().next().unwrap();
+    assert!(
+        line.starts_with("- - - [") && line.ends_with(&" -".repeat(9)) && !line.ends_with(&" -".repeat(10)),
+        "{line}"
+    );
     fs::rename(&log, &old).unwrap();
     it.signal(libc::SIGUSR1);
     until(&log);

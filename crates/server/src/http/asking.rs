@@ -3,10 +3,9 @@
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use rookery_exchange::{Event, Exchange, PushError};
+use rookery_exchange::{Ended, Event, Exchange, Fate, PushError};
 
 use super::call::Call;
 use super::connection::Connection;
@@ -53,7 +52,8 @@ pub(super) async fn ask(
 ) -> Result<Answer, Unanswered> {
     call.is_asked();
     let mut asking = Asking::new(&call.connection, &exchange);
-    match call.http().dispatch.push(event(exchange)) {
+    let mut logged = Logged::new(call, &exchange);
+    match logged.call.http().dispatch.push(event(exchange)) {
         Ok(()) => match (&mut asking).await {
             Ok(Answer::Receive(_)) => {
                 asking.is_over = false;
@@ -61,7 +61,10 @@ pub(super) async fn ask(
             }
             Ok(answer) => Ok(answer),
             Err(Lost::Gone) => Err(Unanswered::Gone),
-            Err(Lost::Overdue) => Err(Unanswered::Overdue),
+            Err(Lost::Overdue) => {
+                logged.ended = Some(Ended::Time);
+                Err(Unanswered::Overdue)
+            }
         },
         Err(PushError::Full(exchange)) => {
             asking.cancel();
@@ -71,12 +74,36 @@ pub(super) async fn ask(
     }
 }
 
+/// Has the log's entry say what became of the request at workers, however the asking ends: also when it is dropped, since the client has
+/// gone and the application keeps the exchange.
+struct Logged<'a> {
+    call: &'a mut Call,
+    /// Of a request that is logged.
+    fate: Option<Arc<Fate>>,
+    ended: Option<Ended>,
+}
+
+impl<'a> Logged<'a> {
+    fn new(call: &'a mut Call, exchange: &Exchange) -> Logged<'a> {
+        let fate = call.is_logged().then(|| exchange.fate());
+        Logged { call, fate, ended: None }
+    }
+}
+
+impl Drop for Logged<'_> {
+    fn drop(&mut self) {
+        let Some(mut upstream) = self.fate.as_ref().and_then(|fate| fate.upstream()) else { return };
+        upstream.ended = self.ended.or(upstream.ended);
+        self.call.entry().set_upstream(upstream);
+    }
+}
+
 /// Waits for the application. Dropped before, it tells the application that nobody waits for its answer.
 #[derive(Debug)]
 pub(super) struct Asking {
     connection: Rc<Connection>,
     slot: u32,
-    departed: Arc<AtomicBool>,
+    fate: Arc<Fate>,
     is_over: bool,
 }
 
@@ -85,7 +112,7 @@ impl Asking {
         Asking {
             connection: Rc::clone(connection),
             slot: exchange.slot(),
-            departed: exchange.departed_flag(),
+            fate: exchange.fate(),
             is_over: false,
         }
     }
@@ -121,11 +148,11 @@ impl Future for Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         if !self.is_over {
-            self.departed.store(true, Ordering::Release);
+            self.fate.depart();
             let http = &self.connection.http;
             match http.dispatch.abandon(self.slot) {
                 Some(exchange) => http.disown(exchange),
-                None => self.connection.leaves_behind(&self.departed),
+                None => self.connection.leaves_behind(&self.fate),
             }
         }
     }

@@ -85,6 +85,11 @@ impl Call {
         &mut self.parts().entry
     }
 
+    /// Whether a line of the access log is made of it.
+    pub(super) fn is_logged(&self) -> bool {
+        self.parts.as_ref().is_some_and(|parts| parts.entry.is_begun())
+    }
+
     /// What the bytes of the reply are copied into, and the names of its headers.
     pub(super) fn out_and_names(&mut self) -> (&mut BytesMut, &HeaderNames) {
         let parts = self.parts.as_mut().expect("taken by `drop` alone");

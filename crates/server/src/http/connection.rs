@@ -8,12 +8,11 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
-use rookery_exchange::{Charge, ClientCertificate, Departure, Exchange, ListenerId, Share};
+use rookery_exchange::{Charge, ClientCertificate, Departure, Exchange, Fate, ListenerId, Share};
 
 use super::call_parts::CallParts;
 use super::context::Http;
@@ -203,9 +202,9 @@ impl Connection {
     }
 
     /// What the application has of a call whose client has gone.
-    pub(super) fn leaves_behind(&self, departed: &Arc<AtomicBool>) {
+    pub(super) fn leaves_behind(&self, fate: &Arc<Fate>) {
         if let Some(session) = self.session.get() {
-            session.leaves_behind(departed);
+            session.leaves_behind(fate);
         }
     }
 

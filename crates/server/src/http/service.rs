@@ -203,6 +203,7 @@ fn begin_exchange(call: &Call, head: &Parts, said: Option<Box<Said>>, is_upgrade
     let mut exchange = call.http().dispatch.begin(call.id, connection.listener, connection.key.get());
     let ends = said.as_deref().map_or_else(|| connection.ends.get(), supervised::ends);
     head::fill(&mut exchange, head, ends, is_upgrade);
+    exchange.set_logged(call.is_logged());
     if let Some(said) = said {
         supervised::show(&mut exchange, *said);
     } else if connection.has_tls() || !connection.site.proxies.is_empty() {

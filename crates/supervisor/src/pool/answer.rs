@@ -1,6 +1,6 @@
 //! What clients are told when no worker answers.
 
-use rookery_exchange::{EVENTS_LATER, Exchange, accepts_events};
+use rookery_exchange::{EVENTS_LATER, Ended, Exchange, accepts_events};
 
 /// Seconds a client is asked to wait when there was nobody to answer: a worker starts again within that.
 const RETRY_SECONDS: &[u8] = b"1";
@@ -40,6 +40,16 @@ impl Refusal {
             Refusal::Full => "503 Service Unavailable: all workers have as many sessions as they may\n",
             Refusal::Gone => "404 Not Found: the session has ended\n",
             Refusal::Unsendable => "500 Internal Server Error\n",
+        }
+    }
+
+    /// What the access log has for it.
+    pub(super) fn ended(self) -> Option<Ended> {
+        match self {
+            Refusal::NoWorker | Refusal::Full => Some(Ended::Queue),
+            Refusal::Returned | Refusal::Died => Some(Ended::Died),
+            Refusal::TookTooLong => Some(Ended::Time),
+            Refusal::Unreadable | Refusal::Gone | Refusal::Unsendable => None,
         }
     }
 

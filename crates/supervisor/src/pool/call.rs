@@ -36,12 +36,14 @@ pub(super) fn start(state: &Rc<State>, worker: Rc<Worker>, held: Held, waiting: 
         let ticket = held.ticket();
         let held = RefCell::new(Some(held));
         let since = Instant::now();
-        // Of an upload whose head goes first, its body does.
+        let waited = since.duration_since(waiting.since);
+        // Of an upload whose head goes first, its body does; unless the head is answered.
         if !waiting.is_head {
-            state.counts().waited.add(since.duration_since(waiting.since));
+            state.counts().waited.add(waited);
         }
+        waiting.exchange.note_upstream(|upstream| upstream.goes(worker.as_upstream(), since));
         worker.member.load.asked.add(ticket, since, &waiting.exchange);
-        let call = Call { state: &state, worker: &worker, ticket, held, since, came: waiting.came };
+        let call = Call { state: &state, worker: &worker, ticket, held, since, waited, came: waiting.came };
         call.run(waiting).await;
         worker.end();
         state.assign();
@@ -55,6 +57,8 @@ struct Call<'a> {
     /// Until it is known whether R has begun: a reply may take for ever, and of tickets there are 1,024.
     held: RefCell<Option<Held>>,
     since: Instant,
+    /// How long it has waited for this worker.
+    waited: Duration,
     /// When the request came to the queue.
     came: Instant,
 }
@@ -65,7 +69,7 @@ impl Call<'_> {
         let failure = if waiting.exchange.is_upgrade() {
             match self.open(&mut waiting.exchange).await {
                 Ok((connection, head)) => {
-                    self.has_answered();
+                    self.has_answered(&waiting);
                     self.set_cookie(&mut waiting);
                     return self.pass_on_opened(waiting.exchange, connection, head).await;
                 }
@@ -80,7 +84,7 @@ impl Call<'_> {
                     return self.state.command(Command::Proceed(head::goes_on(waiting)));
                 }
                 Ok((connection, head)) => {
-                    self.has_answered();
+                    self.has_answered(&waiting);
                     self.set_cookie(&mut waiting);
                     return self.pass_on(waiting.exchange, connection, head).await;
                 }
@@ -201,8 +205,10 @@ impl Call<'_> {
     /// Tells the client which worker it came to, if it is told.
     fn set_cookie(&self, waiting: &mut Waiting) {
         if waiting.tells {
-            let cookie = self.state.cookie(self.worker, waiting.exchange.is_https());
-            reply::set_cookie(&mut waiting.exchange, &cookie);
+            let (cookie, session) = self.state.cookie(self.worker, waiting.exchange.is_https());
+            if reply::set_cookie(&mut waiting.exchange, &cookie) {
+                waiting.exchange.note_upstream(|upstream| upstream.session = Some(session));
+            }
         }
     }
 
@@ -213,9 +219,14 @@ impl Call<'_> {
         self.state.assign();
     }
 
-    fn has_answered(&self) {
+    fn has_answered(&self, waiting: &Waiting) {
         let (counts, now) = (self.state.counts(), Instant::now());
-        counts.took.add(now.duration_since(self.since));
+        let took = now.duration_since(self.since);
+        waiting.exchange.note_upstream(|upstream| upstream.took = Some(took));
+        if waiting.is_head {
+            counts.waited.add(self.waited);
+        }
+        counts.took.add(took);
         counts.answered_in.add(now.duration_since(self.came));
         self.worker.has_answered(self.ticket, self.since);
         self.held.take();

@@ -102,8 +102,6 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use super::*;
 
     fn waiting(id: u64) -> Waiting {
@@ -116,11 +114,11 @@ mod tests {
     fn it_is_bounded_and_who_has_gone_has_no_place_in_it() {
         let mut queue = Queue::default();
         let first = waiting(1);
-        let flag = first.exchange.departed_flag();
+        let fate = first.exchange.fate();
         queue.push(first, 2).unwrap();
         queue.push(waiting(2), 2).unwrap();
         assert_eq!(queue.push(waiting(3), 2).unwrap_err().id(), 3);
-        flag.store(true, Ordering::Release);
+        fate.depart();
         let departed = queue.take_departed();
         queue.push(waiting(3), 2).unwrap();
         assert_eq!(departed.iter().map(|gone| gone.exchange.id()).collect::<Vec<_>>(), [1]);

@@ -74,12 +74,10 @@ pub(super) fn begin(exchange: &mut Exchange, status: u16, lines: &[Header<'_>]) 
     }
 }
 
-/// Tells the client which worker it came to: not in what a cache would give to everybody.
-pub(super) fn set_cookie(exchange: &mut Exchange, cookie: &str) {
-    if !is_for_all(exchange) {
-        // It has digits and words of ours.
-        let _ = exchange.push_reply_header(b"Set-Cookie", cookie.as_bytes());
-    }
+/// Tells the client which worker it came to: not in what a cache would give to everybody. Says whether it has.
+pub(super) fn set_cookie(exchange: &mut Exchange, cookie: &str) -> bool {
+    // It has digits and words of ours.
+    !is_for_all(exchange) && exchange.push_reply_header(b"Set-Cookie", cookie.as_bytes()).is_ok()
 }
 
 /// Whether a reply is for caches that many share (RFC 9111, 5.2.2).
@@ -117,6 +115,7 @@ pub(super) async fn pass_on(
 fn refuse(state: &State, mut exchange: Box<Exchange>, error: &io::Error) -> Passed {
     let is_unreadable = error.kind() == io::ErrorKind::InvalidData;
     let refusal = if is_unreadable { Refusal::Unreadable } else { Refusal::Died };
+    exchange.note_upstream(|upstream| upstream.ended = refusal.ended());
     refusal.answer(&mut exchange);
     state.respond(exchange);
     Passed::Cut

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Command, Exchange, IoWaker, Payload, SocketId, StreamId};
+use rookery_exchange::{Command, Ended, Exchange, IoWaker, Payload, SocketId, StreamId, Upstream};
 
 use super::PoolLimits;
 use super::answer::Refusal;
@@ -115,6 +115,10 @@ impl State {
     /// Takes a request, or its head; it comes back when too many wait.
     pub(super) fn enqueue(self: &Rc<Self>, waiting: Waiting) -> Result<(), Box<Exchange>> {
         let most = self.limits.queue;
+        waiting.exchange.note_upstream(|upstream| {
+            // It may have been here before: then its head was.
+            *upstream = Upstream { waits_since: Some(waiting.since), ..Upstream::default() };
+        });
         if self.queue.borrow().is_full(most) {
             let departed = self.queue.borrow_mut().take_departed();
             for gone in departed {
@@ -122,10 +126,11 @@ impl State {
             }
         }
         let pushed = self.queue.borrow_mut().push(waiting, most);
-        if pushed.is_err() {
+        if let Err(refused) = pushed {
             self.counts().refused_full.add(1);
+            refused.note_upstream(|upstream| upstream.ends(Some(Ended::Queue), Instant::now()));
+            return Err(refused);
         }
-        pushed?;
         self.assign();
         Ok(())
     }
@@ -133,6 +138,7 @@ impl State {
     /// Takes a request back whose worker has not answered it. What it was there for is no time in the queue.
     pub(super) fn put_back(self: &Rc<Self>, mut waiting: Waiting) {
         waiting.since = Instant::now();
+        waiting.exchange.note_upstream(|upstream| upstream.waits(waiting.since));
         self.queue.borrow_mut().push_front(waiting);
         self.assign();
     }
@@ -282,19 +288,26 @@ impl State {
 
     /// The worker that a request names, by its URL or else by its cookie. A page is the browser's: what its URL says is the app's alone.
     fn named(&self, exchange: &Exchange, asks: Asks, told: Told, is_first_look: bool) -> Option<Rc<Worker>> {
+        let read = || exchange.header(b"cookie").map_or(Cookie::Nothing, |cookies| self.keys.read(cookies));
+        let note = |cookie: Cookie, upstream: &mut Upstream| {
+            upstream.session = cookie.named().map(|named| self.keys.session(named));
+        };
         let by_url = match told {
             Told::Worker(id) if asks != Asks::Page => {
                 self.workers.borrow().iter().find(|worker| worker.member.id == id).cloned()
             }
             _ => None,
         };
-        by_url.or_else(|| {
-            let read = exchange.header(b"cookie").map(|cookies| self.keys.read(cookies))?;
-            if matches!(read, Cookie::Invalid) && is_first_look {
-                self.counts().cookies_invalid.add(1);
-            }
-            self.worker_of(read.named()?)
-        })
+        if by_url.is_some() {
+            exchange.note_upstream(|upstream| note(read(), upstream));
+            return by_url;
+        }
+        let cookie = read();
+        if matches!(cookie, Cookie::Invalid) && is_first_look {
+            self.counts().cookies_invalid.add(1);
+        }
+        exchange.note_upstream(|upstream| note(cookie, upstream));
+        self.worker_of(cookie.named()?)
     }
 
     fn worker_of(&self, named: Named) -> Option<Rc<Worker>> {
@@ -322,11 +335,11 @@ impl State {
         Some(Rc::clone(worker))
     }
 
-    /// The cookie by which a client comes back to a worker.
-    pub(super) fn cookie(&self, worker: &Worker, is_https: bool) -> String {
+    /// The cookie by which a client comes back to a worker, and the number that logs know it by.
+    pub(super) fn cookie(&self, worker: &Worker, is_https: bool) -> (String, u64) {
         // Of slots there are 1,000 at the most, and nobody starts four thousand million workers.
-        let named = Named { slot: worker.member.slot as u16, epoch: worker.member.epoch as u32 };
-        self.keys.set_cookie(named, is_https, self.limits.is_embedded)
+        let named = Named::new(worker.member.slot as u16, worker.member.epoch as u32);
+        (self.keys.set_cookie(named, is_https, self.limits.is_embedded), self.keys.session(named))
     }
 
     /// Gives workers what waits for each of them.
@@ -422,6 +435,7 @@ impl State {
 
     /// Answers in place of a worker.
     pub(super) fn refuse(&self, mut waiting: Waiting, refusal: Refusal) {
+        waiting.exchange.note_upstream(|upstream| upstream.ends(refusal.ended(), Instant::now()));
         refusal.answer(&mut waiting.exchange);
         self.respond(waiting.exchange);
     }

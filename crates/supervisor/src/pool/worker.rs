@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rookery_exchange::UpstreamWorker;
 use rookery_worker::{Held, Ticket, Tickets, now};
 
 use super::PoolLimits;
@@ -65,6 +66,12 @@ impl Worker {
             suspected: Cell::new(None),
             chosen: Cell::new(0),
         })
+    }
+
+    /// As the access log has it.
+    pub(super) fn as_upstream(&self) -> UpstreamWorker {
+        let Member { slot, pid, epoch, .. } = *self.member;
+        UpstreamWorker { slot, pid, epoch }
     }
 
     /// Whether it is to be given a request now, and how gladly.

@@ -83,7 +83,8 @@ impl Worker {
     ) -> io::Result<Worker> {
         let spawned = spawn(command, folder, start, files)?;
         let mut child = spawned.child;
-        let pid = libc::pid_t::try_from(child.id()).expect("the system has it in this type");
+        let child_id = child.id();
+        let pid = libc::pid_t::try_from(child_id).expect("the system has it in this type");
         let epoch = start.epoch;
         let outputs = [(Sink::Stdout, spawned.stdout), (Sink::Stderr, spawned.stderr)].map(|(sink, pipe)| {
             let prefix = format!("[{} {pid}] ", start.number());
@@ -103,7 +104,7 @@ impl Worker {
         Ok(Worker {
             start,
             pid,
-            member: Member::new(start.slot, epoch, spawned.id, spawned.socket, spawned.board),
+            member: Member::new((start.slot, epoch), child_id, spawned.id, spawned.socket, spawned.board),
             phase: Phase::Starting { until: now + time },
             began: now,
             health: Health::default(),

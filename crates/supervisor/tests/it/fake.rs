@@ -40,6 +40,11 @@ impl Gate {
     }
 }
 
+/// What stands for the number of its process.
+pub(crate) fn pid_of(slot: u32, epoch: u64) -> u32 {
+    1000 * (slot + 1) + epoch as u32
+}
+
 /// See the module.
 pub(crate) struct FakeWorker {
     pub(crate) member: Arc<Member>,
@@ -87,7 +92,7 @@ impl FakeWorker {
                 }
             }
         });
-        let member = Member::new(slot, epoch, WorkerId::new().unwrap(), socket, board);
+        let member = Member::new((slot, epoch), pid_of(slot, epoch), WorkerId::new().unwrap(), socket, board);
         FakeWorker {
             member,
             gate,

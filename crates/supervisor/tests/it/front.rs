@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rookery_server::access_log::{AccessLog, OwnedRecord};
 use rookery_server::{Config, Listener, Server, Site};
 use rookery_supervisor::{PoolLimits, Roster, pool};
 use tempfile::TempDir;
@@ -31,7 +32,7 @@ pub(crate) struct Front {
     folder: TempDir,
     epochs: u64,
     pub(crate) listener: Option<Listener>,
-    _server: Server,
+    server: Server,
 }
 
 impl Front {
@@ -51,12 +52,19 @@ impl Front {
             folder: tempfile::tempdir().unwrap(),
             epochs: 0,
             listener: Some(listener),
-            _server: server,
+            server,
         };
         for slot in 0..workers {
             front.join(slot);
         }
         front
+    }
+
+    /// The lines of its access log from now on, as values.
+    pub(crate) fn log(&self) -> Log {
+        let log = Arc::new(AccessLog::read());
+        self.server.set_access_log(Some(Arc::clone(&log)));
+        Log(log)
     }
 
     /// One worker more.
@@ -90,6 +98,21 @@ impl Front {
     pub(crate) fn ask(&self, path: &str) -> std::thread::JoinHandle<Reply> {
         let (mut client, path) = (self.connect(), path.to_owned());
         std::thread::spawn(move || client.get(&path))
+    }
+}
+
+/// An access log that is read.
+pub(crate) struct Log(Arc<AccessLog>);
+
+impl Log {
+    /// The next line.
+    pub(crate) fn line(&self) -> OwnedRecord {
+        let mut line = None;
+        until("a line of the log", || {
+            line = self.0.take();
+            line.is_some()
+        });
+        line.unwrap()
     }
 }
 

@@ -6,6 +6,7 @@ mod fake;
 mod front;
 mod heads;
 mod hostile;
+mod logged;
 mod number;
 mod pooling;
 mod program;

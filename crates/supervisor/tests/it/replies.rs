@@ -52,7 +52,7 @@ impl Script {
         // Bodies past a few bytes go in files.
         let limits = Limits { body_memory: 64 << 10, ..Limits::default() };
         let front = Front::with(0, PoolLimits::default(), Config { limits, ..Config::default() });
-        front.roster.join(&Member::new(0, 1, WorkerId::new().unwrap(), socket, board));
+        front.roster.join(&Member::new((0, 1), 4711, WorkerId::new().unwrap(), socket, board));
         Script { front, connections, _folder: folder }
     }
 

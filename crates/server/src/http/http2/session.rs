@@ -4,10 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::io::IoSlice;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use bytes::{Bytes, BytesMut};
-use rookery_exchange::{Charge, Share};
+use rookery_exchange::{Charge, Fate, Share};
 
 use super::frames::Frames;
 use crate::peers::table::Peers;
@@ -65,7 +64,7 @@ pub(crate) struct Session {
     /// What those write is put into before it is handed over, one after the other.
     pieces: RefCell<BytesMut>,
     /// Requests whose streams are over, and which the application has all the same.
-    left_behind: RefCell<Vec<Arc<AtomicBool>>>,
+    left_behind: RefCell<Vec<Arc<Fate>>>,
     /// What may come of bodies before it is read, and what that is charged.
     coming: Cell<usize>,
     charge: Charge,
@@ -155,14 +154,14 @@ impl Session {
     /// Requests that its peer has under way: those of streams that are not answered, and those that it gave up and the application still has.
     pub(super) fn under_way(&self) -> usize {
         let mut left = self.left_behind.borrow_mut();
-        // Whoever has the exchange has the flag as well, and lets go of it with the exchange.
-        left.retain(|flag| Arc::strong_count(flag) > 1);
+        // Whoever has the exchange has its fate as well, and lets go of it with the exchange.
+        left.retain(|fate| Arc::strong_count(fate) > 1);
         left.len() + self.streams.borrow().len() - self.answered.get()
     }
 
     /// A stream is over, and the application has its request.
-    pub(crate) fn leaves_behind(&self, departed: &Arc<AtomicBool>) {
-        self.left_behind.borrow_mut().push(Arc::clone(departed));
+    pub(crate) fn leaves_behind(&self, fate: &Arc<Fate>) {
+        self.left_behind.borrow_mut().push(Arc::clone(fate));
     }
 
     /// A request has come to nothing.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use http::{Method, Uri, Version};
-use rookery_exchange::{Departure, RequestId};
+use rookery_exchange::{Departure, RequestId, Upstream};
 
 use super::record::{Protocol, Record, cut};
 use super::{AccessLog, lock};
@@ -59,6 +59,7 @@ struct Begun {
     status: u16,
     bytes: u64,
     aborted: Option<Departure>,
+    upstream: Option<Upstream>,
 }
 
 impl Entry {
@@ -85,6 +86,18 @@ impl Entry {
         head.extend_from_slice(id().as_bytes());
         let protocol = Protocol::of(version);
         self.begun = Some(Begun { method, path, query, ..Begun::new(log, remote, protocol) });
+    }
+
+    /// Whether there is one.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// What became of it at workers.
+    pub(crate) fn set_upstream(&mut self, upstream: Upstream) {
+        if let Some(begun) = &mut self.begun {
+            begun.upstream = Some(upstream);
+        }
     }
 
     pub(crate) fn set_status(&mut self, status: u16) {
@@ -142,6 +155,7 @@ impl Begun {
             status: 0,
             bytes: 0,
             aborted: None,
+            upstream: None,
         }
     }
 
@@ -158,6 +172,7 @@ impl Begun {
             elapsed: self.since.elapsed(),
             aborted: self.aborted.or((self.status == 0).then_some(Departure::Client)),
             request_id: &head[self.query..],
+            upstream: self.upstream,
         });
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rookery_exchange::Departure;
+use rookery_exchange::{Departure, Ended, Upstream};
 
 /// A path of a log line is cut here: a client may send 96 KiB, and a line is for reading.
 pub(super) const PATH_BYTES: usize = 2048;
@@ -34,6 +34,8 @@ pub struct Record<'a> {
     pub aborted: Option<Departure>,
     /// The id of the request; empty when the head was refused before it was known.
     pub request_id: &'a [u8],
+    /// What became of it at workers; `None` where there are none, and of what was answered without them.
+    pub upstream: Option<Upstream>,
 }
 
 /// A version of HTTP.
@@ -88,6 +90,10 @@ pub struct OwnedRecord {
     pub aborted: Option<Departure>,
     /// See [`Record::request_id`].
     pub request_id: Vec<u8>,
+    /// See [`Record::upstream`].
+    pub upstream: Option<Upstream>,
+    /// See [`Record::ended`].
+    pub ended: Option<Ended>,
 }
 
 /// How a line looks.
@@ -95,6 +101,10 @@ pub struct OwnedRecord {
 pub enum Format {
     /// The Common Log Format, with the seconds the request took behind it.
     Common,
+    /// The same, and behind it what became of the request at workers: its id, slot, process and start of the worker, seconds in the queue
+    /// and from there to the head of the reply, how often it went to another worker, [what ended it](Record::ended), and its session.
+    /// What is not known is `-`.
+    CommonOfWorkers,
     /// One JSON object per line.
     Json,
 }
@@ -113,6 +123,8 @@ impl Record<'_> {
             elapsed: self.elapsed,
             aborted: self.aborted,
             request_id: self.request_id.to_vec(),
+            upstream: self.upstream,
+            ended: self.ended(),
         }
     }
 
@@ -120,12 +132,28 @@ impl Record<'_> {
     pub fn write_line(&self, format: Format, out: &mut Vec<u8>) {
         // Writing to a Vec does not fail.
         let _ = match format {
-            Format::Common => self.write_common(out),
+            Format::Common => self.write_common(out, false),
+            Format::CommonOfWorkers => self.write_common(out, true),
             Format::Json => self.write_json(out),
         };
     }
 
-    fn write_common(&self, out: &mut Vec<u8>) -> io::Result<()> {
+    /// What ended a request that was not simply answered: as the application says, or as it was seen here.
+    pub fn ended(&self) -> Option<Ended> {
+        let told = self.upstream.and_then(|upstream| upstream.ended);
+        let has_worker = self.upstream.is_some_and(|upstream| upstream.worker.is_some());
+        told.or(match self.aborted {
+            Some(Departure::Client | Departure::Slow) => Some(Ended::Client),
+            Some(Departure::Timeout) => Some(Ended::Time),
+            // Its reply broke off.
+            Some(Departure::Error) if has_worker => Some(Ended::Died),
+            // Its head or its body took too long to come.
+            None if self.status == 408 => Some(Ended::Time),
+            _ => None,
+        })
+    }
+
+    fn write_common(&self, out: &mut Vec<u8>, tells_of_workers: bool) -> io::Result<()> {
         let civil = Civil::of(self.time);
         match self.remote {
             Some(remote) => write!(out, "{}", plain(remote.ip()))?,
@@ -146,7 +174,38 @@ impl Record<'_> {
         escape_common(cut(self.path), out);
         escape_common(cut(self.query), out);
         let protocol = self.protocol.name();
-        writeln!(out, " {protocol}\" {} {} {:.6}", self.status, self.bytes, self.elapsed.as_secs_f64())
+        write!(out, " {protocol}\" {} {} {:.6}", self.status, self.bytes, self.elapsed.as_secs_f64())?;
+        if tells_of_workers {
+            self.write_upstream(out)?;
+        }
+        out.push(b'\n');
+        Ok(())
+    }
+
+    fn write_upstream(&self, out: &mut Vec<u8>) -> io::Result<()> {
+        out.push(b' ');
+        // It has no characters but those of names.
+        out.extend_from_slice(if self.request_id.is_empty() { b"-" } else { self.request_id });
+        let upstream = self.upstream.unwrap_or_default();
+        match upstream.worker {
+            Some(worker) => write!(out, " {} {} {}", worker.slot, worker.pid, worker.epoch)?,
+            None => out.extend_from_slice(b" - - -"),
+        }
+        for time in [self.upstream.map(|upstream| upstream.queued), upstream.took] {
+            match time {
+                Some(time) => write!(out, " {:.6}", time.as_secs_f64())?,
+                None => out.extend_from_slice(b" -"),
+            }
+        }
+        let letter = self.ended().map_or('-', Ended::letter);
+        match self.upstream {
+            Some(upstream) => write!(out, " {} {letter}", upstream.retries())?,
+            None => write!(out, " - {letter}")?,
+        }
+        match upstream.session {
+            Some(session) => write!(out, " {session:016x}"),
+            None => write!(out, " -"),
+        }
     }
 
     fn write_json(&self, out: &mut Vec<u8>) -> io::Result<()> {
@@ -180,7 +239,29 @@ impl Record<'_> {
         if let Some(reason) = self.aborted {
             write!(out, ",\"aborted\":true,\"reason\":\"{}\"", reason.name())?;
         }
+        if let Some(upstream) = &self.upstream {
+            self.write_upstream_json(upstream, out)?;
+        }
         out.extend_from_slice(b"}\n");
+        Ok(())
+    }
+
+    /// Only what is known.
+    fn write_upstream_json(&self, upstream: &Upstream, out: &mut Vec<u8>) -> io::Result<()> {
+        if let Some(worker) = upstream.worker {
+            write!(out, ",\"slot\":{},\"pid\":{},\"epoch\":{}", worker.slot, worker.pid, worker.epoch)?;
+        }
+        write!(out, ",\"queue_seconds\":{:.6}", upstream.queued.as_secs_f64())?;
+        if let Some(took) = upstream.took {
+            write!(out, ",\"upstream_seconds\":{:.6}", took.as_secs_f64())?;
+        }
+        write!(out, ",\"retries\":{}", upstream.retries())?;
+        if let Some(ended) = self.ended() {
+            write!(out, ",\"ended\":\"{}\"", ended.letter())?;
+        }
+        if let Some(session) = upstream.session {
+            write!(out, ",\"session\":\"{session:016x}\"")?;
+        }
         Ok(())
     }
 }

@@ -1,6 +1,8 @@
 use std::sync::mpsc;
 use std::time::UNIX_EPOCH;
 
+use rookery_exchange::{Ended, Upstream, UpstreamWorker};
+
 use super::record::{Civil, PATH_BYTES};
 use super::*;
 
@@ -18,6 +20,7 @@ fn record<'a>(path: &'a [u8], query: &'a [u8]) -> Record<'a> {
         elapsed: Duration::from_micros(1234),
         aborted: None,
         request_id: b"",
+        upstream: None,
     }
 }
 
@@ -74,6 +77,62 @@ fn a_json_line_is_one_object() {
     assert!(line(&aborted, Format::Json).ends_with(
         ",\"seconds\":0.001234,\"request_id\":\"ab-1\",\"aborted\":true,\"reason\":\"timeout\"}\n"
     ));
+}
+
+#[test]
+fn a_line_of_workers_tells_what_became_of_the_request_at_them() {
+    let nothing = line(&record(b"/a", b""), Format::CommonOfWorkers);
+    assert!(nothing.ends_with("\" 200 12 0.001234 - - - - - - - - -\n"), "{nothing}");
+    let upstream = Upstream {
+        worker: Some(UpstreamWorker { slot: 2, pid: 4711, epoch: 5 }),
+        given: 2,
+        queued: Duration::from_micros(7),
+        took: Some(Duration::from_micros(1200)),
+        ended: Some(Ended::Died),
+        session: Some(0xab),
+        ..Upstream::default()
+    };
+    let all = Record { request_id: b"ab-1", upstream: Some(upstream), ..record(b"/a", b"") };
+    let text = line(&all, Format::CommonOfWorkers);
+    assert!(text.ends_with(" 0.001234 ab-1 2 4711 5 0.000007 0.001200 1 D 00000000000000ab\n"), "{text}");
+    assert!(line(&all, Format::Common).ends_with(" 0.001234\n"));
+    let json = line(&all, Format::Json);
+    assert!(
+        json.ends_with(
+            ",\"request_id\":\"ab-1\",\"slot\":2,\"pid\":4711,\"epoch\":5,\"queue_seconds\":0.000007,\
+             \"upstream_seconds\":0.001200,\"retries\":1,\"ended\":\"D\",\"session\":\"00000000000000ab\"}\n"
+        ),
+        "{json}"
+    );
+    // One that nobody had time for.
+    let queued = Upstream { queued: Duration::from_secs(10), ..Upstream::default() };
+    let late = Record { upstream: Some(queued), ..record(b"/a", b"") };
+    assert!(line(&late, Format::CommonOfWorkers).ends_with(" - - - - 10.000000 - 0 - -\n"));
+    assert!(line(&late, Format::Json).ends_with(",\"queue_seconds\":10.000000,\"retries\":0}\n"));
+}
+
+#[test]
+fn what_ended_a_request_is_what_the_application_says_or_what_was_seen() {
+    use rookery_exchange::Departure;
+    let worker = Some(UpstreamWorker { slot: 0, pid: 1, epoch: 1 });
+    let with = |worker, ended| Some(Upstream { worker, ended, ..Upstream::default() });
+    for (upstream, aborted, ended) in [
+        (None, None, None),
+        (with(worker, None), None, None),
+        (with(None, Some(Ended::Queue)), None, Some(Ended::Queue)),
+        // Who has been refused and does not wait for it has been refused.
+        (with(None, Some(Ended::Queue)), Some(Departure::Client), Some(Ended::Queue)),
+        (with(worker, None), Some(Departure::Client), Some(Ended::Client)),
+        (with(worker, None), Some(Departure::Slow), Some(Ended::Client)),
+        (with(worker, None), Some(Departure::Timeout), Some(Ended::Time)),
+        (with(worker, None), Some(Departure::Error), Some(Ended::Died)),
+        (None, Some(Departure::Error), None),
+        (with(worker, None), Some(Departure::Stop), None),
+    ] {
+        let record = Record { aborted, upstream, ..record(b"/", b"") };
+        assert_eq!(record.ended(), ended, "{upstream:?} {aborted:?}");
+    }
+    assert_eq!(Record { status: 408, ..record(b"/", b"") }.ended(), Some(Ended::Time));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! The cookie that names a worker. It is signed, so that nobody aims what he sends at one R; it is no proof of who somebody is.
 //!
-//! Its value is 36 bytes in base64url: version, number of the key, 8 bytes that stand for this supervisor, slot, start, time, and 16 bytes of
-//! HMAC-SHA-256 over the others.
+//! Its value is 36 bytes in base64url: version, number of the key, 8 bytes that stand for this supervisor, slot, start, 4 bytes of chance by which
+//! clients of one worker are told apart in logs, and 16 bytes of HMAC-SHA-256 over the others.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 
@@ -25,11 +25,24 @@ const TEXT: usize = (SIGNED + SIGNATURE) / 3 * 4;
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The worker that a cookie names.
+/// The worker that a cookie names, and which of its clients has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) struct Named {
     pub(in crate::pool) slot: u16,
     pub(in crate::pool) epoch: u32,
+    chance: u32,
+}
+
+impl Named {
+    /// What the cookie of a new client of this worker says.
+    ///
+    /// # Panics
+    /// When the system has no randomness.
+    pub(in crate::pool) fn new(slot: u16, epoch: u32) -> Named {
+        let mut chance = [0; 4];
+        SystemRandom::new().fill(&mut chance).expect("the system's randomness");
+        Named { slot, epoch, chance: u32::from_be_bytes(chance) }
+    }
 }
 
 /// What a request's `Cookie` says of a worker.
@@ -55,8 +68,10 @@ impl Cookie {
 /// What cookies are signed with, and what stands for this supervisor: workers of another are not its own, whoever has signed.
 #[derive(Debug)]
 pub(in crate::pool) struct Keys {
-    keys: Arc<CookieKeys>,
+    signs: Arc<CookieKeys>,
     instance: [u8; 8],
+    /// Of the numbers that logs have for sessions.
+    sessions: RandomState,
 }
 
 impl Keys {
@@ -67,14 +82,19 @@ impl Keys {
     pub(in crate::pool) fn with(keys: Arc<CookieKeys>) -> Keys {
         let mut instance = [0; 8];
         SystemRandom::new().fill(&mut instance).expect("the system's randomness");
-        Keys { keys, instance }
+        Keys { signs: keys, instance, sessions: RandomState::new() }
+    }
+
+    /// A number that is the same for all requests with this cookie, by a key that nobody else has: whoever reads it knows nothing of the
+    /// cookie.
+    pub(in crate::pool) fn session(&self, named: Named) -> u64 {
+        self.sessions.hash_one((named.slot, named.epoch, named.chance))
     }
 
     /// The value of `Set-Cookie` for clients of a worker. `is_embedded`: its pages may lie in those of other sites, each of which has
     /// a cookie of its own then. Browsers take one like that over HTTPS alone.
     pub(in crate::pool) fn set_cookie(&self, named: Named, is_https: bool, is_embedded: bool) -> String {
-        let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let value = self.value(named, time.map_or(0, |time| time.as_secs() as u32));
+        let value = self.value(named);
         let value = String::from_utf8_lossy(&value);
         if is_https && is_embedded {
             format!("{HOST_NAME}={value}; Path=/; HttpOnly; Secure; SameSite=None; Partitioned")
@@ -85,13 +105,13 @@ impl Keys {
         }
     }
 
-    fn value(&self, named: Named, time: u32) -> [u8; TEXT] {
-        let (signed, signature) = self.keys.sign(|id| {
+    fn value(&self, named: Named) -> [u8; TEXT] {
+        let (signed, signature) = self.signs.sign(|id| {
             let mut bytes = vec![VERSION, id];
             bytes.extend_from_slice(&self.instance);
             bytes.extend_from_slice(&named.slot.to_be_bytes());
             bytes.extend_from_slice(&named.epoch.to_be_bytes());
-            bytes.extend_from_slice(&time.to_be_bytes());
+            bytes.extend_from_slice(&named.chance.to_be_bytes());
             bytes
         });
         let mut bytes = [0; SIGNED + SIGNATURE];
@@ -117,13 +137,14 @@ impl Keys {
 
     fn named(&self, value: &[u8]) -> Option<Named> {
         let bytes = decode(value)?;
-        let is_ours = self.keys.have_signed(bytes[1], &bytes[..SIGNED], &bytes[SIGNED..]);
+        let is_ours = self.signs.have_signed(bytes[1], &bytes[..SIGNED], &bytes[SIGNED..]);
         if !is_ours || bytes[0] != VERSION || bytes[2..10] != self.instance {
             return None;
         }
         Some(Named {
             slot: u16::from_be_bytes([bytes[10], bytes[11]]),
             epoch: u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]),
+            chance: u32::from_be_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]),
         })
     }
 }
@@ -181,7 +202,7 @@ fn decode(text: &[u8]) -> Option<[u8; SIGNED + SIGNATURE]> {
 mod tests {
     use super::*;
 
-    const NAMED: Named = Named { slot: 3, epoch: 70_000 };
+    const NAMED: Named = Named { slot: 3, epoch: 70_000, chance: 0xfedc_ba98 };
 
     fn new_keys() -> Keys {
         Keys::with(Arc::new(CookieKeys::random()))
@@ -216,11 +237,21 @@ mod tests {
     }
 
     #[test]
+    fn a_session_is_known_by_a_number_that_nobody_else_would_have_for_it() {
+        let keys = new_keys();
+        let [a, b] = [(); 2].map(|()| Named::new(1, 2));
+        assert!((a.slot, a.epoch) == (1, 2) && keys.session(a) == keys.session(a));
+        // One of four thousand million pairs has the same chance.
+        assert_ne!(keys.session(a), keys.session(b));
+        assert_ne!(keys.session(a), new_keys().session(a));
+    }
+
+    #[test]
     fn what_was_not_signed_here_names_nobody() {
         let keys = new_keys();
         let own = cookie(&keys);
         assert_eq!(new_keys().read(own.as_bytes()), Cookie::Invalid, "another supervisor's");
-        let same_key = Keys::with(Arc::clone(&keys.keys));
+        let same_key = Keys::with(Arc::clone(&keys.signs));
         // Of one with the same key, whose workers are others.
         assert_eq!(same_key.read(own.as_bytes()), Cookie::Invalid);
         // Each other digit in each place.
