@@ -71,6 +71,7 @@ fn worker(process: &Process, report: &Report) -> Value {
         "r_state": does.state,
         "r_state_ms": milliseconds(does.lasts),
         "busy_ms": if does.state == "busy" { Some(milliseconds(does.lasts)) } else { None },
+        "busy_ratio": process.busy_ratio,
         "route": does.route,
         "rss_anon": own_memory(process.pid),
         "cpu_s": processor_time(process.pid).map(|time| time.as_secs_f64()),

@@ -141,6 +141,8 @@ fn workers(text: &mut Metrics, report: &Report, sessions_limit: u64) {
         "Requests that the worker of a slot has answered since its start.",
         &|it| Some(it.member.answered().to_string()),
     );
+    let share = "For which share of the last 5 to 10 seconds its R was busy, from 0 to 1.";
+    each("worker_busy_ratio", "gauge", share, &|it| Some(it.busy_ratio.to_string()));
     each("worker_in_flight", "gauge", "Requests that it has and has not answered.", &|it| {
         Some(it.member.load().0.to_string())
     });

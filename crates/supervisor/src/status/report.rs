@@ -38,6 +38,8 @@ pub(crate) struct Process {
     pub(crate) generation: u64,
     pub(crate) state: &'static str,
     pub(crate) started: SystemTime,
+    /// For which share of the last seconds its R was busy.
+    pub(crate) busy_ratio: f64,
     pub(crate) member: Arc<Member>,
 }
 

@@ -5,6 +5,7 @@ mod backoff;
 mod health;
 mod recycle;
 mod replace;
+mod share;
 mod state;
 mod stuck;
 mod warmup;

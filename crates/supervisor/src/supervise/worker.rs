@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use super::Times;
 use super::health::Health;
 use super::recycle::Age;
+use super::share::Share;
 use super::stuck::Stuck;
 use super::warmup::{Warmed, warm_up};
 use crate::process::{Exit, Output, Sink, Start, pass_on, spawn, wait};
@@ -58,6 +59,7 @@ pub(super) struct Worker {
     pub(super) health: Health,
     pub(super) age: Age,
     pub(super) stuck: Stuck,
+    pub(super) share: Share,
     /// Whether it is given requests, or was; else it is a spare.
     pub(super) is_serving: bool,
     pub(super) is_warming: bool,
@@ -110,6 +112,7 @@ impl Worker {
             health: Health::default(),
             age: Age::default(),
             stuck: Stuck::default(),
+            share: Share::default(),
             is_serving: false,
             is_warming: false,
             leaves: None,

@@ -102,6 +102,19 @@ fn what_r_does_is_told_while_it_is_busy() {
 }
 
 #[test]
+fn the_share_of_time_in_which_r_is_busy_is_told() {
+    let running = Running::new(Wish { workers: 1, ..Wish::default() });
+    let admin = Admin::of(&running);
+    let share = || admin.metric("rookery_worker_busy_ratio{slot=\"0\"}").filter(|share| *share <= 1.0);
+    assert!(share().is_some());
+    let load = Load::start(running.address, 1, "/sleep/50");
+    until("it is busy for most of the time", || share() > Some(0.5));
+    assert!(admin.worker(0)["busy_ratio"].as_f64().is_some());
+    assert!(load.end().iter().all(|status| *status == 200));
+    until("it is not", || share() < Some(0.5));
+}
+
+#[test]
 fn it_is_ready_when_as_many_workers_are_as_have_to_be_and_says_as_wished_that_it_ends() {
     let mode = |start| if start < 2 { "" } else { "never ready" };
     let times = Times { delay: Duration::from_secs(600), ..Times::default() };

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
+use rookery_worker::now;
+
 use super::super::worker::{Phase, Worker};
 use super::{ASKED, Course, SELDOM, Supervisor};
 use crate::process::{Exit, Groups};
@@ -129,7 +131,7 @@ impl Supervisor<'_> {
             Course::Leaving { .. } | Course::Draining { .. } => status::Course::Draining,
             Course::Ending(_) => status::Course::Stopping,
         };
-        let mut processes: Vec<Process> = self.workers.values().map(process).collect();
+        let mut processes: Vec<Process> = self.workers.values_mut().map(process).collect();
         processes.sort_by_key(|process| (process.member.slot, process.member.epoch));
         let slots = self.slots.iter().enumerate().map(|(slot, place)| {
             let (starts, last_exit) = self.history.slots.get(&(slot as u32)).cloned().unwrap_or_default();
@@ -169,7 +171,9 @@ impl Supervisor<'_> {
 /// How much before its time a turn may come.
 const LATE: Duration = Duration::from_millis(50);
 
-fn process(worker: &Worker) -> Process {
+fn process(worker: &mut Worker) -> Process {
+    let time = now();
+    let busy_ratio = worker.share.look(worker.member.board.read().busy_by(time), time);
     let state = match worker.phase {
         Phase::Starting { .. } if worker.is_warming => "warming",
         Phase::Starting { .. } => "starting",
@@ -184,6 +188,7 @@ fn process(worker: &Worker) -> Process {
         generation: worker.start.generation,
         state,
         started: worker.started,
+        busy_ratio,
         member: worker.member.clone(),
     }
 }
