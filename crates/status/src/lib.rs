@@ -14,4 +14,4 @@ pub use answers::{About, Answers, HANGS, NotReady, Subject};
 pub use counts::{BOUNDS, CLASSES, Classes, Count, Histogram};
 pub use run_folder::{ADMIN_SOCKET, RunFolder, run_folders};
 pub use text::{Metrics, counted, in_words, milliseconds, seconds};
-pub use usage::{open_descriptors, own_memory, processor_time};
+pub use usage::{open_descriptors, own_memory, processor_time, thread_time};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
@@ -48,19 +49,26 @@ impl fmt::Display for Exit {
     }
 }
 
+/// The end of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) exit: Exit,
+    /// The processor time that it has had, with that of the children that it has waited for.
+    pub(crate) time: Duration,
+    /// Bytes of memory that it had at the most.
+    pub(crate) memory: u64,
+}
+
 /// Waits for the end of a process, and takes it from the system's table.
-pub(crate) async fn wait(child: &mut Child) -> Exit {
+pub(crate) async fn wait(child: Child) -> Ended {
     let descriptor = process_descriptor(child.id()).and_then(|descriptor| {
         // SAFETY: it owns its descriptor, which stays open and the same until it is dropped.
         unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }
             .map_err(|refused| refused.into_parts().1)
     });
     loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return status.into(),
-            Ok(None) => {}
-            // Somebody else has waited for it: how it ended is not known.
-            Err(_) => return Exit::Status(-1),
+        if let Some(ended) = has_ended(&child) {
+            return ended;
         }
         match &descriptor {
             // It stays readable; an error of waiting is one of the runtime's end.
@@ -68,6 +76,35 @@ pub(crate) async fn wait(child: &mut Child) -> Exit {
             _ => tokio::time::sleep(LOOK_EVERY).await,
         }
     }
+}
+
+/// What the standard library does, and tells what the process has used as well.
+fn has_ended(child: &Child) -> Option<Ended> {
+    let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
+    // SAFETY: two places to write to. It is our child, and nobody else waits for it.
+    let waited = unsafe {
+        libc::wait4(
+            libc::pid_t::try_from(child.id()).unwrap_or(-1),
+            &raw mut status,
+            libc::WNOHANG,
+            usage.as_mut_ptr(),
+        )
+    };
+    if waited == 0 || (waited < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted) {
+        return None;
+    }
+    // SAFETY: zeroes are a value of it, which the system may have replaced.
+    let usage = unsafe { usage.assume_init() };
+    let time = |it: libc::timeval| {
+        Duration::from_secs(u64::try_from(it.tv_sec).unwrap_or(0))
+            + Duration::from_micros(u64::try_from(it.tv_usec).unwrap_or(0))
+    };
+    Some(Ended {
+        // Somebody else has waited for it: how it ended is not known.
+        exit: if waited < 0 { Exit::Status(-1) } else { ExitStatus::from_raw(status).into() },
+        time: time(usage.ru_utime) + time(usage.ru_stime),
+        memory: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
+    })
 }
 
 fn process_descriptor(pid: u32) -> io::Result<OwnedFd> {
@@ -94,9 +131,14 @@ mod tests {
             ("kill -9 $$", Exit::Signal(9), "was ended by SIGKILL"),
             ("kill -USR1 $$", Exit::Signal(libc::SIGUSR1), "was ended by signal 10"),
         ] {
-            let mut child = Command::new("/bin/sh").args(["-c", script]).spawn().unwrap();
-            let ended = wait(&mut child).await;
-            assert_eq!((ended, ended.to_string().as_str()), (exit, text));
+            let child = Command::new("/bin/sh").args(["-c", script]).spawn().unwrap();
+            let ended = wait(child).await;
+            assert_eq!((ended.exit, ended.exit.to_string().as_str()), (exit, text));
+            assert!(ended.memory > 100_000, "{ended:?}");
         }
+        let mut busy = Command::new("/bin/sh");
+        busy.args(["-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"]);
+        let ended = wait(busy.spawn().unwrap()).await;
+        assert!(ended.exit == Exit::Status(0) && ended.time > Duration::ZERO, "{ended:?}");
     }
 }

@@ -6,6 +6,8 @@ mod health;
 mod recycle;
 mod replace;
 mod share;
+mod slow;
+mod stalled;
 mod state;
 mod stuck;
 mod warmup;

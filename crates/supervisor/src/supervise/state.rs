@@ -1,6 +1,7 @@
 //! The supervisor's state, and what it does about what happens.
 
 mod busy;
+mod events;
 mod exits;
 mod number;
 mod pings;
@@ -97,6 +98,8 @@ pub(super) struct Supervisor<'a> {
     was_ready: bool,
     course: Course,
     looked: Instant,
+    /// When it is told next what the end waits for.
+    told_of_drain: Option<Instant>,
     /// What others are told besides.
     history: History,
     /// Output of workers that have ended, and since when.
@@ -125,6 +128,7 @@ impl<'a> Supervisor<'a> {
             was_ready: false,
             course: Course::Serving,
             looked: now,
+            told_of_drain: None,
             history: History::begin(Groups::default()),
             outputs: Vec::new(),
         })
@@ -155,7 +159,7 @@ impl<'a> Supervisor<'a> {
                 Some(event) = self.happened.recv() => match event {
                     Event::Said(epoch, message) => self.hear(epoch, message),
                     Event::Warmed(epoch, warmed) => self.warmed(epoch, warmed),
-                    Event::Ended(epoch, exit) => self.ended(epoch, exit),
+                    Event::Ended(epoch, ended) => self.ended(epoch, ended),
                 },
                 request = requests.recv(), if has_requests => match request {
                     Some(request) => self.asked(request),
@@ -302,6 +306,7 @@ impl<'a> Supervisor<'a> {
                 old.drain(self.plan.times);
             }
         }
+        self.tell_of_start(&self.workers[&epoch]);
         // The last of a reload.
         if reason == Some(Reason::Reload)
             && !self.replacements.is_reloading()
@@ -355,6 +360,7 @@ impl<'a> Supervisor<'a> {
             }
             !output.is_finished()
         });
+        self.tell_of_drains(now);
         match self.course {
             Course::Ending(_) => {}
             Course::Draining { until } => {
@@ -368,6 +374,7 @@ impl<'a> Supervisor<'a> {
                     self.looked = now;
                     self.look_at_health(now);
                     self.look_at_busy(now);
+                    self.look_at_slow(now);
                     self.look_at_age(now);
                 }
                 self.start_due(now);

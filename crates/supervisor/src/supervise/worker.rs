@@ -17,9 +17,11 @@ use super::Times;
 use super::health::Health;
 use super::recycle::Age;
 use super::share::Share;
+use super::slow::Slow;
+use super::stalled::Stalled;
 use super::stuck::Stuck;
 use super::warmup::{Warmed, warm_up};
-use crate::process::{Exit, Output, Sink, Start, pass_on, spawn, wait};
+use crate::process::{Ended, Output, Sink, Start, pass_on, spawn, wait};
 use crate::roster::Member;
 
 /// What happens to workers.
@@ -30,7 +32,7 @@ pub(super) enum Event {
     /// One has answered what it was asked before it is given requests, or has not.
     Warmed(u64, Warmed),
     /// One has ended.
-    Ended(u64, Exit),
+    Ended(u64, Ended),
 }
 
 /// How far it is.
@@ -60,6 +62,10 @@ pub(super) struct Worker {
     pub(super) age: Age,
     pub(super) stuck: Stuck,
     pub(super) share: Share,
+    pub(super) slow: Slow,
+    pub(super) stalled: Stalled,
+    /// When it is told next what its end waits for, and how long after that.
+    pub(super) tells_at: Option<(Instant, Duration)>,
     /// Whether it is given requests, or was; else it is a spare.
     pub(super) is_serving: bool,
     pub(super) is_warming: bool,
@@ -84,7 +90,7 @@ impl Worker {
         events: &UnboundedSender<Event>,
     ) -> io::Result<Worker> {
         let spawned = spawn(command, folder, start, files)?;
-        let mut child = spawned.child;
+        let child = spawned.child;
         let child_id = child.id();
         let pid = libc::pid_t::try_from(child_id).expect("the system has it in this type");
         let epoch = start.epoch;
@@ -96,11 +102,11 @@ impl Worker {
         let listening = tokio::task::spawn_local(listen(Rc::clone(&control), epoch, events.clone()));
         let events = events.clone();
         tokio::task::spawn_local(async move {
-            let exit = wait(&mut child).await;
+            let ended = wait(child).await;
             // What it said before has been read, or is not of interest any more.
             listening.abort();
             // The supervisor has gone first: nobody is to be told.
-            let _ = events.send(Event::Ended(epoch, exit));
+            let _ = events.send(Event::Ended(epoch, ended));
         });
         let now = Instant::now();
         Ok(Worker {
@@ -113,6 +119,9 @@ impl Worker {
             age: Age::default(),
             stuck: Stuck::default(),
             share: Share::default(),
+            slow: Slow::default(),
+            stalled: Stalled::default(),
+            tells_at: None,
             is_serving: false,
             is_warming: false,
             leaves: None,

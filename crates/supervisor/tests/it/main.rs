@@ -2,6 +2,7 @@
 
 mod busy;
 mod ends;
+mod events;
 mod fake;
 mod front;
 mod heads;

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use super::super::Outcome;
 use super::super::worker::Phase;
+use super::events::had;
 use super::report::OOM;
 use super::{Course, Slot, Supervisor};
-use crate::process::Exit;
+use crate::process::{Ended, Exit};
 
 impl Supervisor<'_> {
     /// Ends it all where that is wanted, and no worker has anything to show but ends.
@@ -21,7 +22,8 @@ impl Supervisor<'_> {
         }
     }
 
-    pub(super) fn ended(&mut self, epoch: u64, exit: Exit) {
+    pub(super) fn ended(&mut self, epoch: u64, ended: Ended) {
+        let exit = ended.exit;
         let Some(mut worker) = self.workers.remove(&epoch) else { return };
         // What the pool knows of it is gone when it has heard of the end.
         let route = worker.member.load.asked.begun(&worker.member.board);
@@ -40,14 +42,14 @@ impl Supervisor<'_> {
         let place = &mut self.slots[slot as usize];
         if place.is_given_up {
             place.current.take_if(|current| *current == epoch);
-            return;
+            return self.tell_of_end(&worker, &ended);
         }
         if place.successor == Some(epoch) {
             place.successor = None;
             return self.failed_to_replace(&worker, exit);
         }
         if place.current != Some(epoch) {
-            return;
+            return self.tell_of_end(&worker, &ended);
         }
         place.current = place.successor.take();
         if place.current.is_some() {
@@ -57,7 +59,7 @@ impl Supervisor<'_> {
         }
         if self.has_ended_first(&worker, exit) {
             self.slots[slot as usize].start_at = Some(now);
-            return;
+            return self.tell_of_end(&worker, &ended);
         }
         let place = &mut self.slots[slot as usize];
         let has_answered = worker.member.answered() > 0;
@@ -85,8 +87,9 @@ impl Supervisor<'_> {
         };
         let asked = route.map_or(String::new(), |(route, _)| format!("; R had begun with {route}"));
         self.tell(&format!(
-            "worker {number} ({}) {exit}{cause}{asked}; it is started again {when}",
-            worker.pid
+            "worker {number} ({}) {exit}{cause}{asked}; it is started again {when}. It had {}",
+            worker.pid,
+            had(&worker, &ended)
         ));
         if pause.is_news_of_loop {
             self.tell(&format!(

@@ -1,0 +1,122 @@
+//! What is told, for the person who runs it, of workers that come and go and of what is waited for.
+
+use std::time::{Duration, Instant};
+
+use rookery_status::thread_time;
+use rookery_worker::now as board_time;
+
+use super::super::slow::Note;
+use super::super::worker::{Phase, Worker};
+use super::{Course, Supervisor};
+use crate::process::Ended;
+
+/// How often it is told what the end of the server waits for.
+const ENDING_EVERY: Duration = Duration::from_secs(5);
+
+/// After how long it is first told what the end of a worker waits for, and then ever more seldom: sessions may last for hours.
+const DRAINING_FIRST: Duration = Duration::from_secs(5);
+
+impl Supervisor<'_> {
+    pub(super) fn tell_of_start(&self, worker: &Worker) {
+        let took = worker.began.elapsed().as_millis();
+        let (number, pid) = (worker.start.number(), worker.pid);
+        let as_what = if worker.is_serving { "" } else { ", a spare" };
+        self.tell(&format!("worker {number} ({pid}){as_what} is ready, {took} ms after its start"));
+    }
+
+    /// Of one that was to end.
+    pub(super) fn tell_of_end(&self, worker: &Worker, ended: &Ended) {
+        let (number, pid, exit) = (worker.start.number(), worker.pid, ended.exit);
+        self.tell(&format!("worker {number} ({pid}) {exit}, as it was to; it had {}", had(worker, ended)));
+    }
+
+    /// Those whose R is long at one thing, and those that stand still.
+    pub(super) fn look_at_slow(&mut self, now: Instant) {
+        let time = board_time();
+        for worker in self.workers.values_mut() {
+            if !matches!(worker.phase, Phase::Ready | Phase::Draining { .. }) {
+                continue;
+            }
+            let (number, pid) = (worker.start.number(), worker.pid);
+            let board = worker.member.board.read();
+            match worker.slow.look(&board, time, || thread_time(pid, board.r_thread)) {
+                Note::Nothing => {}
+                Note::Long(lasts, computes) => {
+                    let route = worker.member.load.asked.begun(&worker.member.board);
+                    let route = route.map_or(String::new(), |(route, _)| format!(" with {route}"));
+                    let how = match computes {
+                        Some(true) => ": it computes",
+                        Some(false) => ": it waits, for a file, a database or a lock",
+                        None => "",
+                    };
+                    (self.plan.tell)(&format!(
+                        "the R of worker {number} ({pid}) has been busy for {} s{route}{how}",
+                        lasts.as_secs()
+                    ));
+                }
+                Note::Over(lasts) => (self.plan.tell)(&format!(
+                    "the R of worker {number} ({pid}) has come to an end with that, after {} s",
+                    lasts.as_secs()
+                )),
+            }
+            if worker.phase == Phase::Ready && worker.stalled.look(&board, now, time) {
+                (self.plan.tell)(&format!(
+                    "the R of worker {number} ({pid}) waits, and {} for it, of {} that it was handed and {} that it has come \
+                     for: a fault of Rookery's, please report it. It is killed, and another has what it had not begun",
+                    several(board.queued(), "request"),
+                    board.handed,
+                    board.taken
+                ));
+                worker.leaves = Some("stalled");
+                worker.kill();
+            }
+        }
+    }
+
+    /// What an end waits for, of the server and of workers.
+    pub(super) fn tell_of_drains(&mut self, now: Instant) {
+        if let Course::Draining { until } = self.course {
+            if self.told_of_drain.is_none_or(|at| now >= at) {
+                self.told_of_drain = Some(now + ENDING_EVERY);
+                self.tell(&format!(
+                    "ending: waiting for {}, {} s at the most",
+                    several(self.front.connections() as u64, "connection"),
+                    until.saturating_duration_since(now).as_secs()
+                ));
+            }
+            return;
+        }
+        for worker in self.workers.values_mut() {
+            let Phase::Draining { until } = worker.phase else { continue };
+            let (at, pause) = *worker.tells_at.get_or_insert((now + DRAINING_FIRST, DRAINING_FIRST));
+            if now < at {
+                continue;
+            }
+            worker.tells_at = Some((now + pause, pause * 2));
+            let (requests, sessions) = worker.member.load();
+            (self.plan.tell)(&format!(
+                "worker {} ({}) is to end: waiting for {} and {}, {} s at the most",
+                worker.start.number(),
+                worker.pid,
+                several(requests as u64, "request"),
+                several(sessions as u64, "WebSocket"),
+                until.saturating_duration_since(now).as_secs()
+            ));
+        }
+    }
+}
+
+/// What a worker has had that has ended.
+pub(super) fn had(worker: &Worker, ended: &Ended) -> String {
+    format!(
+        "{} s, {}, {} MB of memory at the most, {:.1} s of processor time",
+        worker.began.elapsed().as_secs(),
+        several(worker.member.answered(), "request"),
+        ended.memory / 1_000_000,
+        ended.time.as_secs_f64()
+    )
+}
+
+fn several(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
