@@ -63,7 +63,11 @@ def _connect(fleet: Fleet, count: int) -> int:
             held += new
             for each in new:
                 each.sendall(b"GET / HTTP/1.1\r\nHost: soak\r\n\r\n")
-            bad += sum(not each.recv(4096).startswith(b"HTTP/1.1 200 ") for each in new)
+            for each in new:
+                try:
+                    bad += not each.recv(4096).startswith(b"HTTP/1.1 200 ")
+                except TimeoutError as error:
+                    raise RuntimeError(f"connection {len(held)} of {count} has no answer: {fleet.told('/status')} {fleet.said()[-3000:]}") from error
     finally:
         for each in held:
             each.close()

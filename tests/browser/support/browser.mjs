@@ -1,6 +1,8 @@
 // Debian's Chromium, and the few things that more than one test does with a page.
 
 import assert from 'node:assert/strict';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 
 import { chromium } from 'playwright-core';
 
@@ -8,25 +10,48 @@ import { patience } from './server.mjs';
 
 const running = new Set();
 
+const options = {
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+  timeout: patience,
+};
+
+const words = [
+  '--no-sandbox', // CI runs as root
+  '--disable-gpu',
+  '--disable-dev-shm-usage',
+  // Without these Chromium looks for its maker's hosts at every start.
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
+
+/** How a context is opened. */
+const visitor = { acceptDownloads: true, ignoreHTTPSErrors: true };
+
 /** One browser for a file of tests; each test opens contexts of its own in it, which share nothing. */
 export async function launch() {
-  const browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    timeout: patience,
-    args: [
-      '--no-sandbox', // CI runs as root
-      '--disable-gpu',
-      '--disable-dev-shm-usage',
-      // Without these Chromium looks for its maker's hosts at every start.
-      '--disable-quic',
-      '--no-first-run',
-      '--disable-background-networking',
-      '--disable-component-update',
-      '--disable-sync',
-    ],
-  });
+  const browser = await chromium.launch({ ...options, args: words });
   running.add(browser);
   return browser;
+}
+
+/** The only context of a browser of its own, with a profile in a new folder in which these preferences are set. */
+export async function launchPersistent(folder, preferences) {
+  mkdirSync(join(folder, 'Default'), { recursive: true });
+  writeFileSync(join(folder, 'Default', 'Preferences'), JSON.stringify(preferences));
+  // ignoreHTTPSErrors is not for what a frame has its browser save.
+  const args = [...words, '--ignore-certificate-errors'];
+  const context = await chromium.launchPersistentContext(folder, { ...options, ...visitor, args });
+  running.add(context);
+  return patiently(context);
+}
+
+function patiently(context) {
+  context.setDefaultTimeout(patience);
+  context.setDefaultNavigationTimeout(patience);
+  return context;
 }
 
 /** Closes every browser, also one that a failed test left. */
@@ -36,9 +61,7 @@ export async function closeAll() {
 
 /** A page in a context of its own. Closing the page's context is closing a browser, as far as a server can tell. */
 export async function open(browser, url) {
-  const context = await browser.newContext({ acceptDownloads: true, ignoreHTTPSErrors: true });
-  context.setDefaultTimeout(patience);
-  context.setDefaultNavigationTimeout(patience);
+  const context = patiently(await browser.newContext(visitor));
   const page = await context.newPage();
   const response = await page.goto(url);
   assert.equal(response.status(), 200, `${url} was answered with status ${response.status()}`);
