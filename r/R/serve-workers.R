@@ -5,9 +5,9 @@
 worker_option_names <- c(
   "workers", "spares", "warmup", "max_sessions", "max_requests", "max_age", "max_memory", "request_timeout", "kill_stuck", "start_timeout",
   "drain", "sticky", "cookie_key_file", "admin", "embed", "reload", "shutdown_delay", "min_ready", "drain_status", "fail_fast", "retry_begun",
-  "surge", "max_in_flight", "queue_timeout"
+  "surge", "max_in_flight", "queue_timeout", "keep_half_closed"
 )
-worker_flags <- c("embed", "reload", "fail_fast", "retry_begun")
+worker_flags <- c("embed", "reload", "fail_fast", "retry_begun", "keep_half_closed")
 
 #' Several R processes
 #'
@@ -43,6 +43,8 @@ worker_flags <- c("embed", "reload", "fail_fast", "retry_begun")
 #'   serves then meanwhile, and a reload of an app that does not start leaves one that is tried on.
 #' @param max_in_flight How many requests one may have in hand whose R waits for something else, as promises do; 64 by default.
 #' @param queue_timeout How long a request waits for one: its client gets 503 then; 10 seconds by default.
+#' @param keep_half_closed Whether a client that has closed its half of the connection behind its request (`nc -N`, some health checks) is answered also where that had to
+#'   wait for an R. By default it counts as gone while it waits: most that do so have left. What an R has is answered in any case.
 #' @return An object of class `rookery_workers`.
 #' @examples
 #' workers_config(4, max_memory = "2GB", kill_stuck = "5min")
@@ -71,7 +73,8 @@ workers_config <- function(
   retry_begun = NULL,
   surge = NULL,
   max_in_flight = NULL,
-  queue_timeout = NULL
+  queue_timeout = NULL,
+  keep_half_closed = NULL
 ) {
   fields <- mget(worker_option_names)
   words_of_workers(fields, function(name) paste0("`", name, "`"))

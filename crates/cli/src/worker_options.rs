@@ -13,6 +13,7 @@ const MOST: u64 = 1000;
 
 /// How several R processes serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
 pub(crate) struct Workers {
     pub(crate) count: u32,
     /// How many more wait, ready, to take the place of one that ends.
@@ -45,6 +46,8 @@ pub(crate) struct Workers {
     pub(crate) drain_status: u16,
     /// Whether another begins once more with a GET whose worker has ended.
     pub(crate) retry_begun: bool,
+    /// Whether a client that sends a FIN behind its request is answered also where that had to wait.
+    pub(crate) keep_half_closed: bool,
 }
 
 /// How much memory of its own a worker may have.
@@ -136,6 +139,7 @@ impl Workers {
                 Some(text) => return Err(wrong("drain-status", "503 or 404", text)),
             },
             retry_begun: flag("retry-begun"),
+            keep_half_closed: flag("keep-half-closed"),
             cookie_key_file: given("cookie-key-file").map(|path| settle(Path::new(path))),
             sticky: match given("sticky") {
                 None | Some("auto") => Sticky::Auto,

@@ -139,6 +139,7 @@ fn pool_limits(workers: &Workers, asked: &Serve, config: &Config, keys: Arc<Cook
         sessions: workers.max_sessions.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX),
         gives_up: workers.kill_stuck.is_some(),
         retries_begun: workers.retry_begun,
+        keeps_half_closed: workers.keep_half_closed,
         keys,
         sticky: match workers.sticky {
             worker_options::Sticky::Auto => Sticky::Auto,

@@ -223,6 +223,7 @@ impl Exchange {
         self.reply.reset();
         self.arena.reset();
         self.charge = None;
+        self.fate.set_waiting(false);
         let was_logged = std::mem::take(&mut self.is_logged);
         if self.fate.is_departed() {
             // Whoever said so may still hold it: the next request gets one of its own.
@@ -439,6 +440,11 @@ impl Exchange {
     /// What the side which does not own the exchange may look at, and where it says that the client has gone.
     pub fn fate(&self) -> Arc<Fate> {
         Arc::clone(&self.fate)
+    }
+
+    /// Notes whether it [waits](Fate::is_waiting) for somebody who could begin with it.
+    pub fn set_waiting(&self, waits: bool) {
+        self.fate.set_waiting(waits);
     }
 
     /// Notes that a line of the access log is made of it.

@@ -10,6 +10,7 @@ use crate::upstream::Upstream;
 #[derive(Debug, Default)]
 pub struct Fate {
     departed: AtomicBool,
+    waits: AtomicBool,
     /// Of one that is logged, and that the application has workers for. Both sides are on one thread then: nobody waits for the lock.
     upstream: Mutex<Option<Upstream>>,
 }
@@ -23,6 +24,15 @@ impl Fate {
     /// Whether it has.
     pub fn is_departed(&self) -> bool {
         self.departed.load(Ordering::Acquire)
+    }
+
+    /// Whether it waits for somebody who could begin with it: nobody has anything of it yet.
+    pub fn is_waiting(&self) -> bool {
+        self.waits.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_waiting(&self, waits: bool) {
+        self.waits.store(waits, Ordering::Release);
     }
 
     /// What has become of it at workers so far, in a queue until now; `None` where there are none.

@@ -69,6 +69,10 @@ pub(super) fn options() -> Vec<Arg> {
             "what the cookie for that is signed with; else a key of each start's own",
         ),
         flag("retry-begun", "a GET, HEAD or OPTIONS whose worker has died is begun once more by another"),
+        flag(
+            "keep-half-closed",
+            "a client that sends a FIN behind its request is answered also where that had to wait",
+        ),
         flag("reload", "to write an app: workers, even a single one, are replaced when a file of it changes"),
         text("drain", "time", "how long what is in hand is waited for before the end; 60s is the default"),
         text("min-ready", "n", "so many workers have to be ready for /-/ready; 1 is the default"),
@@ -81,7 +85,9 @@ pub(super) fn options() -> Vec<Arg> {
 /// have nobody to start the next.
 pub(super) fn needs_them(given: &Given<'_>) -> Option<&'static str> {
     let of_text = WITH_WORKERS.into_iter().find(|name| given.text(name).is_some());
-    of_text.or_else(|| ["embed", "fail-fast", "retry-begun"].into_iter().find(|name| given.flag(name)))
+    of_text.or_else(|| {
+        ["embed", "fail-fast", "retry-begun", "keep-half-closed"].into_iter().find(|name| given.flag(name))
+    })
 }
 
 #[cfg(test)]
@@ -95,6 +101,14 @@ mod tests {
         assert_eq!(served(&["serve", "a", "--workers", "1"]).needs_workers, None);
         assert_eq!(served(&["serve", "a", "--workers", "2", "--drain", "5s"]).needs_workers, None);
         assert_eq!(served(&["serve", "a", "--retry-begun"]).needs_workers, Some("retry-begun"));
+        assert_eq!(served(&["serve", "a", "--keep-half-closed"]).needs_workers, Some("keep-half-closed"));
+    }
+
+    #[test]
+    fn whoever_has_said_all_and_waits_is_answered_where_that_is_asked_for() {
+        let keeps = |words: &[&str]| served(words).workers.unwrap().keep_half_closed;
+        assert!(!keeps(&["serve", "a", "--workers", "2"]));
+        assert!(keeps(&["serve", "a", "--workers", "2", "--keep-half-closed"]));
     }
 
     #[test]

@@ -33,6 +33,15 @@ pub trait Application {
         !exchange.is_head_seen()
     }
 
+    /// Whether a client that has sent a FIN behind its request counts as gone while that [waits](rookery_exchange::Fate::is_waiting). Else it is
+    /// answered.
+    fn drops_half_closed(&self) -> bool {
+        false
+    }
+
+    /// The client of a request has gone that [waits](rookery_exchange::Fate::is_waiting).
+    fn has_left(&self) {}
+
     /// Puts what it has sent into `commands`, which is empty.
     fn commands(&self, commands: &mut VecDeque<Command>);
 

@@ -141,7 +141,10 @@ impl Future for Asking {
         if self.connection.is_overdue() {
             return Poll::Ready(Err(Lost::Overdue));
         }
-        if self.connection.is_reset(cx) { Poll::Ready(Err(Lost::Gone)) } else { Poll::Pending }
+        // Asked first, since that is what finds a FIN.
+        let has_gone =
+            self.connection.is_reset(cx) || (self.fate.is_waiting() && self.connection.waits_no_more());
+        if has_gone { Poll::Ready(Err(Lost::Gone)) } else { Poll::Pending }
     }
 }
 
@@ -150,6 +153,9 @@ impl Drop for Asking {
         if !self.is_over {
             self.fate.depart();
             let http = &self.connection.http;
+            if self.fate.is_waiting() {
+                http.dispatch.application.has_left();
+            }
             match http.dispatch.abandon(self.slot) {
                 Some(exchange) => http.disown(exchange),
                 None => self.connection.leaves_behind(&self.fate),

@@ -41,4 +41,5 @@ mod tls_late;
 mod tls_peers;
 mod tls_programs;
 mod tls_support;
+mod waiting;
 mod websocket;

@@ -31,6 +31,7 @@ const DEATH_IS_KNOWN: Duration = Duration::from_secs(2);
 pub(super) fn start(state: &Rc<State>, worker: Rc<Worker>, held: Held, waiting: Waiting) {
     state.given.set(state.given.get() + 1);
     state.has_passed_on.set(true);
+    waiting.exchange.set_waiting(false);
     let state = Rc::clone(state);
     tokio::task::spawn_local(async move {
         let ticket = held.ticket();

@@ -42,6 +42,7 @@ pub use sticky::{CookieKeys, Sticky, WrongKeys};
 
 /// Bounds of what waits.
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
 pub struct PoolLimits {
     /// Requests that may wait for a worker: 503. Default 1,024, as one process has it.
     pub queue: usize,
@@ -60,6 +61,9 @@ pub struct PoolLimits {
     /// Whether a GET, HEAD or OPTIONS goes to another worker, once, when its own ended after R had begun it, before the
     /// head of its reply. Default: not. An app may do something for them as well.
     pub retries_begun: bool,
+    /// Whether a client that has sent a FIN behind its request is answered also where that had to wait. Default: not, it counts as gone, as with
+    /// `HAProxy`'s `abortonclose`: most that do so have left.
+    pub keeps_half_closed: bool,
     /// Whether clients come back to their worker.
     pub sticky: Sticky,
     /// What the cookies are signed with by which they do. Default: a key of its own.
@@ -81,6 +85,7 @@ impl Default for PoolLimits {
             sessions: usize::MAX,
             gives_up: false,
             retries_begun: false,
+            keeps_half_closed: false,
             sticky: Sticky::Auto,
             keys: Arc::new(CookieKeys::random()),
             is_embedded: false,
@@ -159,6 +164,14 @@ impl Application for Pool {
 
     fn sees_head(&self, exchange: &Exchange) -> bool {
         self.0.sees_head(exchange)
+    }
+
+    fn drops_half_closed(&self) -> bool {
+        !self.0.limits.keeps_half_closed
+    }
+
+    fn has_left(&self) {
+        self.0.has_left();
     }
 
     fn commands(&self, commands: &mut VecDeque<Command>) {

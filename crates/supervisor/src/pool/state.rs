@@ -46,6 +46,8 @@ pub(super) struct State {
     queue: RefCell<Queue>,
     workers: RefCell<Vec<Rc<Worker>>>,
     choices: Cell<u64>,
+    /// Whether there may be requests in the queues whose clients have gone.
+    has_departed: Cell<bool>,
     is_looking: Cell<bool>,
     look_in: Cell<Duration>,
     /// Requests that have been given to workers.
@@ -90,6 +92,7 @@ impl State {
             queue: RefCell::default(),
             workers: RefCell::default(),
             choices: Cell::new(0),
+            has_departed: Cell::new(false),
             is_looking: Cell::new(false),
             look_in: Cell::new(LOOK_OFTEN),
             given: Cell::new(0),
@@ -115,6 +118,7 @@ impl State {
     /// Takes a request, or its head; it comes back when too many wait.
     pub(super) fn enqueue(self: &Rc<Self>, waiting: Waiting) -> Result<(), Box<Exchange>> {
         let most = self.limits.queue;
+        waiting.exchange.set_waiting(true);
         waiting.exchange.note_upstream(|upstream| {
             // It may have been here before: then its head was.
             *upstream = Upstream { waits_since: Some(waiting.since), ..Upstream::default() };
@@ -128,6 +132,7 @@ impl State {
         let pushed = self.queue.borrow_mut().push(waiting, most);
         if let Err(refused) = pushed {
             self.counts().refused_full.add(1);
+            refused.set_waiting(false);
             refused.note_upstream(|upstream| upstream.ends(Some(Ended::Queue), Instant::now()));
             return Err(refused);
         }
@@ -138,9 +143,30 @@ impl State {
     /// Takes a request back whose worker has not answered it. What it was there for is no time in the queue.
     pub(super) fn put_back(self: &Rc<Self>, mut waiting: Waiting) {
         waiting.since = Instant::now();
+        waiting.exchange.set_waiting(true);
         waiting.exchange.note_upstream(|upstream| upstream.waits(waiting.since));
         self.queue.borrow_mut().push_front(waiting);
         self.assign();
+    }
+
+    /// The client of one that waits has gone. It is found at the next look, which is soon, since it waits.
+    pub(super) fn has_left(&self) {
+        self.has_departed.set(true);
+    }
+
+    /// Lets go of those whose clients have gone: nobody is to be refused for them.
+    fn drop_departed(&self) {
+        if !self.has_departed.replace(false) {
+            return;
+        }
+        let mut departed = self.queue.borrow_mut().take_departed();
+        for worker in self.workers.borrow().iter() {
+            departed.append(&mut worker.queue.borrow_mut().take_departed());
+            worker.queue.borrow().tell(&worker.member.load.queue);
+        }
+        for gone in departed {
+            self.respond(gone.exchange);
+        }
     }
 
     /// Gives what waits to workers that can begin with it.
@@ -150,6 +176,7 @@ impl State {
     }
 
     fn hand_out(self: &Rc<Self>) {
+        self.drop_departed();
         let is_shiny = self.is_shiny();
         let is_sticky = match self.limits.sticky {
             Sticky::Auto => is_shiny,
@@ -435,6 +462,7 @@ impl State {
 
     /// Answers in place of a worker.
     pub(super) fn refuse(&self, mut waiting: Waiting, refusal: Refusal) {
+        waiting.exchange.set_waiting(false);
         waiting.exchange.note_upstream(|upstream| upstream.ends(refusal.ended(), Instant::now()));
         refusal.answer(&mut waiting.exchange);
         self.respond(waiting.exchange);

@@ -5,6 +5,7 @@ mod ends;
 mod events;
 mod fake;
 mod front;
+mod half_closed;
 mod heads;
 mod hostile;
 mod logged;

@@ -138,6 +138,12 @@ impl Connection {
         self.has_gone.get()
     }
 
+    /// Whether the peer has sent a FIN, and counts as gone with it while its request waits. A system call where there are bytes before the FIN.
+    pub(in crate::http) fn waits_no_more(&self) -> bool {
+        let drops = self.http.dispatch.application.drops_half_closed();
+        drops && (self.is_half_closed.get() || self.has_shut())
+    }
+
     /// Whether the application has had its time for the request.
     pub(in crate::http) fn is_overdue(&self) -> bool {
         self.is_overdue.get()

@@ -41,6 +41,15 @@ impl Peer for Connection {
             self.has_gone.set(true);
             self.wake();
         }
+        let may_have_shut = self.is_half_closed.get() || !self.is_watched.get();
+        if may_have_shut
+            && self.is_owed()
+            && !self.is_stream
+            && self.http.dispatch.application.drops_half_closed()
+        {
+            // Its request may wait again, for its worker has ended; or the FIN lies behind the next request, where nothing tells of it.
+            self.wake();
+        }
         if self.standing.is_overdue(&self.http.peers.clock.ticks, now) && !self.is_overdue.replace(true) {
             self.wake();
         }
