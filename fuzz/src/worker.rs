@@ -1,5 +1,7 @@
 //! The targets of what a supervisor and a worker tell one another.
 
+use rookery_server::follow_for_fuzzer;
+use rookery_websocket::protocol::{Header, OpCode};
 use rookery_worker::{Call, MOST_CALL_BYTES, Message};
 
 /// A packet: it is a message only as that message is written.
@@ -27,4 +29,34 @@ pub fn cookie(data: &[u8]) {
     if let Some(others) = others {
         assert!(others.len() < data.len() && rookery_supervisor::read_for_fuzzer(&others).1.is_none());
     }
+}
+
+/// Where what a worker sends is cut (the first two bytes), and that: frames end where their headers say, wherever it is cut, and nothing of
+/// them is changed but the code of one that closes because it goes away.
+pub fn frames(data: &[u8]) {
+    let [high, low, bytes @ ..] = data else { return };
+    frames_cut(bytes, usize::from(u16::from_be_bytes([*high, *low])).min(bytes.len()));
+}
+
+/// The same, cut there.
+pub fn frames_cut(bytes: &[u8], cut: usize) {
+    let (ends, passed, is_closing) = follow_for_fuzzer(bytes, cut);
+    let (mut expected, mut expected_ends, mut closes) = (bytes.to_vec(), Vec::new(), false);
+    let mut at = 0;
+    while let Ok(Ok((header, len))) = Header::parse(&bytes[at..]) {
+        let (start, is_close) = (at + len, header.opcode == OpCode::Close);
+        closes |= is_close;
+        let payload = usize::try_from(header.len).unwrap_or(usize::MAX);
+        let end = start.checked_add(payload).filter(|end| *end <= bytes.len());
+        let shown = &mut expected[start..end.unwrap_or(bytes.len())];
+        // Masked, it says something else; and no server masks.
+        if is_close && header.mask.is_none() && shown.starts_with(&1001_u16.to_be_bytes()) {
+            shown[..2].copy_from_slice(&1012_u16.to_be_bytes());
+        }
+        let Some(end) = end else { break };
+        expected_ends.push(end);
+        at = end;
+    }
+    assert_eq!((ends, is_closing), (expected_ends, closes), "cut at {cut}");
+    assert!(passed == expected, "cut at {cut}");
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use rookery_fuzz::reply;
-use rookery_fuzz::worker::{call, cookie, message};
+use rookery_fuzz::worker::{call, cookie, frames, frames_cut, message};
 
 /// Every seed, every beginning of one, and every seed with one of its bytes left out or another.
 fn replay(target: &str, run: fn(&[u8]), least: usize) {
@@ -52,6 +52,22 @@ fn replies_are_cut_everywhere() {
         let seed = fs::read(entry.unwrap().path()).unwrap();
         for at in 0..seed.len() - 3 {
             reply::of(&seed[3..], at, seed[0] % 2 == 1);
+        }
+    }
+}
+
+#[test]
+fn replay_frames() {
+    replay("worker_frames", frames, 6);
+}
+
+#[test]
+fn frames_are_cut_everywhere() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/worker_frames");
+    for entry in fs::read_dir(corpus).unwrap() {
+        let seed = fs::read(entry.unwrap().path()).unwrap();
+        for cut in 0..=seed.len() - 2 {
+            frames_cut(&seed[2..], cut);
         }
     }
 }

@@ -44,6 +44,10 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
+    pub(crate) fn name(&self) -> &'static str {
+        name_of(self.of)
+    }
+
     /// Of `name=value`.
     ///
     /// # Errors

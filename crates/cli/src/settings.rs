@@ -121,6 +121,20 @@ pub(crate) struct OfSite {
     pub(crate) spool_folder: PathBuf,
 }
 
+/// Limits of WebSockets and of what they may hold: with workers, whose WebSockets they are, theirs as well.
+#[cfg(target_os = "linux")]
+const OF_WEBSOCKETS: [&str; 9] = [
+    "message_bytes",
+    "socket_queue",
+    "message_rate",
+    "stall_time",
+    "ping_time",
+    "pong_time",
+    "close_time",
+    "kept_windows",
+    "memory",
+];
+
 /// How messages of WebSockets are compressed, as in R; level 0: not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Compression {
@@ -204,13 +218,6 @@ impl Settings {
         if self.proxy_protocol {
             field("proxy_protocol", b"TRUE");
         }
-        for origin in self.ws_origins.iter().flatten() {
-            field("ws_origins", origin.as_bytes());
-        }
-        if let Some(Compression { level, threshold, takeover }) = self.ws_compression {
-            let takeover = if takeover { "TRUE" } else { "FALSE" };
-            field("ws_compression", format!("{level} {threshold} {takeover}").as_bytes());
-        }
         if self.spool_dir.is_some() {
             field("spool_dir", self.spool_folder().as_os_str().as_bytes());
         }
@@ -220,17 +227,24 @@ impl Settings {
         self.hand_over_behaviour(field);
     }
 
-    /// The same for an R behind a supervisor, which knows the client's side.
+    /// The same for an R behind a supervisor, which knows the client's side but for WebSockets: those the workers speak with clients.
     #[cfg(target_os = "linux")]
     pub(crate) fn hand_over_to_worker(&self, field: &mut impl FnMut(&str, &[u8])) {
-        for origin in self.ws_origins.iter().flatten() {
-            field("ws_origins", origin.as_bytes());
+        for limit in self.limits.iter().filter(|limit| OF_WEBSOCKETS.contains(&limit.name())) {
+            field("limit", limit.text.as_bytes());
         }
         self.hand_over_behaviour(field);
     }
 
-    /// What R does for a request.
+    /// What R does for a request, and what its WebSockets are.
     fn hand_over_behaviour(&self, field: &mut impl FnMut(&str, &[u8])) {
+        for origin in self.ws_origins.iter().flatten() {
+            field("ws_origins", origin.as_bytes());
+        }
+        if let Some(Compression { level, threshold, takeover }) = self.ws_compression {
+            let takeover = if takeover { "TRUE" } else { "FALSE" };
+            field("ws_compression", format!("{level} {threshold} {takeover}").as_bytes());
+        }
         if self.interrupt_requests {
             field("interrupt_requests", b"TRUE");
         }
@@ -365,6 +379,33 @@ pub(crate) fn pairs(certificates: &[&Path], keys: &[&Path]) -> Result<Vec<(PathB
 mod tests {
     use super::*;
     use crate::failure::said;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn workers_are_told_what_their_websockets_are() {
+        let limit = |text| crate::limits::Limit::of(text).unwrap();
+        let settings = Settings {
+            limits: vec![limit("message_bytes=1MB"), limit("body_bytes=2MB"), limit("ping_time=5s")],
+            ws_compression: Some(compression("level=3").unwrap()),
+            ws_origins: Some(list("same")),
+            trusted_proxies: list("unix"),
+            ..Settings::default()
+        };
+        let mut told = Vec::new();
+        settings.hand_over_to_worker(&mut |name, value| {
+            told.push(format!("{name} {}", String::from_utf8_lossy(value)));
+        });
+        let expected = [
+            "limit message_bytes=1MB",
+            "limit ping_time=5s",
+            "ws_origins same",
+            "ws_compression 3 512 FALSE",
+        ];
+        assert_eq!(told, expected);
+        for name in OF_WEBSOCKETS {
+            assert!(crate::limits::Limit::of(&format!("{name}=1e9")).is_ok(), "{name}");
+        }
+    }
 
     #[test]
     fn hosts_are_as_r_takes_them() {

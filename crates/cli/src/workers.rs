@@ -11,8 +11,8 @@ use rookery_server::{Config, Notice, Server, Site, SpoolFolder};
 use rookery_service::Manager;
 use rookery_status::{About, Admin, Answers};
 use rookery_supervisor::{
-    Compression, CookieKeys, Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Readiness, Recycle,
-    Request, Roster, Status, Sticky, Times, memory_limit, open_files, pool, supervise,
+    CookieKeys, Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Readiness, Recycle, Request, Roster,
+    Status, Sticky, Times, memory_limit, open_files, pool, supervise,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -147,11 +147,6 @@ fn pool_limits(workers: &Workers, asked: &Serve, config: &Config, keys: Arc<Cook
             worker_options::Sticky::Cookie => Sticky::Cookie,
         },
         is_embedded: asked.is_embedded,
-        compression: asked.settings.ws_compression.filter(|it| it.level > 0).map(|it| Compression {
-            level: it.level,
-            threshold: usize::try_from(it.threshold).unwrap_or(usize::MAX),
-            keeps_window: it.takeover,
-        }),
         ..PoolLimits::default()
     }
 }

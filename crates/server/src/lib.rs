@@ -36,7 +36,7 @@ mod runtime;
 pub mod static_files;
 mod websocket;
 
-pub use application::application::{Application, MakeApplication};
+pub use application::application::{Application, FarEnd, MakeApplication};
 pub use blocking::thread::with_signals_blocked;
 pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
 pub use http::compress;
@@ -52,6 +52,8 @@ pub use observe::access_log;
 pub use rejection::Rejection;
 pub use rookery_websocket::protocol::handshake::OriginPolicy;
 pub use runtime::{ListenError, Listener, Pulse, Server, Supervision, SupervisorRequest};
+#[doc(hidden)]
+pub use websocket::relay::follow_for_fuzzer;
 
 pub mod tls {
     //! HTTPS: what a listener speaks TLS with ([`Site::tls`](crate::Site::tls)), and what may be wrong with it.

@@ -17,7 +17,6 @@ pub use pool::{CookieKeys, PoolLimits, Sticky, WrongKeys, pool, read_for_fuzzer,
 #[doc(hidden)]
 pub use pool::{ReadReply, read_reply_for_fuzzer};
 pub use process::{Exit, memory_limit};
-pub use rookery_exchange::Compression;
 pub use roster::{Member, Roster, Standing};
 pub use status::{Readiness, Status};
 pub use supervise::{

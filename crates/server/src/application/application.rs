@@ -5,9 +5,20 @@ use std::sync::Arc;
 
 use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, Pushed, SocketId};
 
+use crate::net::unix_stream::UnixStream;
+
 /// Makes an application on the I/O thread, inside of its runtime: each time that the thread starts. Whoever puts a command
 /// where [`Application::commands`] finds it while the thread may be awake for other reasons wakes it with the waker.
 pub type MakeApplication = Arc<dyn Fn(Arc<dyn IoWaker>) -> Box<dyn Application> + Send + Sync>;
+
+/// A process that speaks WebSocket, as a server that has accepted the same handshake.
+#[derive(Debug)]
+pub struct FarEnd {
+    /// The socket to it.
+    pub socket: UnixStream,
+    /// What it has said already.
+    pub read: Vec<u8>,
+}
 
 /// Whoever answers calls and speaks over WebSockets, as the I/O thread sees it; it lives on that thread.
 ///
@@ -51,6 +62,12 @@ pub trait Application {
     /// Whether it takes those of this WebSocket, where it keeps them apart; else [`has_room`](Self::has_room) says all.
     fn has_room_of(&self, _socket: SocketId) -> bool {
         true
+    }
+
+    /// The other end of a WebSocket that it has accepted, where that is a process which speaks the protocol itself: bytes are passed on
+    /// between the two from then on, and no message of it comes. Asked once for each.
+    fn far_end(&self, _socket: SocketId) -> Option<FarEnd> {
+        None
     }
 
     /// An empty buffer for a message to it.

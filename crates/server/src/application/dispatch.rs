@@ -33,6 +33,8 @@ pub(crate) struct Dispatch {
     /// Somebody has to look whether a busy application comes back.
     pub(crate) look: Notify,
     is_looked_after: Cell<bool>,
+    /// Whether anything has been passed on to another process since the thread was about to sleep.
+    pub(crate) has_passed_on: Cell<bool>,
     /// Where a supervisor reads what the application has to do.
     pub(crate) scoreboard: Option<Arc<Scoreboard>>,
     /// Whether it takes longer than a millisecond.
@@ -54,6 +56,7 @@ impl Dispatch {
             settle: Notify::new(),
             look: Notify::new(),
             is_looked_after: Cell::new(false),
+            has_passed_on: Cell::new(false),
             scoreboard,
             is_slow: Cell::new(false),
         })
@@ -211,6 +214,11 @@ impl Dispatch {
         if !self.is_looked_after.replace(true) {
             self.look.notify_one();
         }
+    }
+
+    /// Whether anything has been passed on to another process since this was last asked.
+    pub(crate) fn has_passed_on(&self) -> bool {
+        self.has_passed_on.take() | self.application.has_passed_on()
     }
 
     /// It has come back, or there is nothing for it to come for.

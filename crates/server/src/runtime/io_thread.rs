@@ -147,7 +147,7 @@ fn before_sleep() {
                 return;
             }
             let is_awaited = dispatch.application.has_thread() && dispatch.in_flight() > 0;
-            let is_elsewhere = dispatch.application.has_passed_on();
+            let is_elsewhere = dispatch.has_passed_on();
             if !has_yielded && (is_awaited || is_elsewhere || dispatch.application.has_events()) {
                 // On a shared core the application answers meanwhile, and nobody has to be woken.
                 has_yielded = true;

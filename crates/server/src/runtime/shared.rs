@@ -18,7 +18,7 @@ use crate::observe::access_log::entry::CurrentLog;
 use crate::peers::table::Peers;
 use crate::rejection::Rejection;
 use crate::websocket::shared::Shared as WebSocketShared;
-use crate::websocket::sockets::WebSockets;
+use crate::websocket::sockets::{Open, WebSockets};
 
 /// What the tasks of an I/O thread share.
 #[derive(Debug)]
@@ -82,25 +82,25 @@ impl Shared {
                     self.peers.wake(key);
                 }
             }
-            Command::Send { socket, kind, payload } => match self.websockets.get(socket) {
+            Command::Send { socket, kind, payload } => match self.websockets.mailbox(socket) {
                 Some(socket) => socket.send(kind, payload),
                 None => self.dispatch.discard(payload),
             },
             Command::Ping { socket } => {
-                if let Some(socket) = self.websockets.get(socket) {
+                if let Some(socket) = self.websockets.mailbox(socket) {
                     socket.ping();
                 }
             }
-            Command::Close { socket, code, reason } => {
-                if let Some(socket) = self.websockets.get(socket) {
-                    socket.close(code, &reason);
-                }
-            }
-            Command::Abort { socket } => {
-                if let Some(socket) = self.websockets.get(socket) {
-                    socket.abort();
-                }
-            }
+            Command::Close { socket, code, reason } => match self.websockets.get(socket) {
+                Some(Open::Here(socket)) => socket.close(code, &reason),
+                Some(Open::Elsewhere(socket)) => socket.close(code, &reason),
+                None => {}
+            },
+            Command::Abort { socket } => match self.websockets.get(socket) {
+                Some(Open::Here(socket)) => socket.abort(),
+                Some(Open::Elsewhere(socket)) => socket.abort(),
+                None => {}
+            },
             Command::Piece { stream, payload, goes_on } => match self.http.streams.get(stream) {
                 Some(stream) => stream.push(payload, goes_on),
                 None => self.dispatch.discard(payload),

@@ -11,8 +11,9 @@ use rookery_websocket::endpoint::{Duty, Endpoint, Received, Rules};
 use rookery_websocket::protocol::{CloseCode, DecodedPayload, Decoder, DecoderLimits, Role};
 
 use super::mailbox::{Mailbox, State};
+use super::relay;
 use super::shell::ServerShell;
-use super::sockets::WebSockets;
+use super::sockets::{Open, WebSockets};
 use crate::net::transport::Transport;
 use crate::peers::table::Seat;
 
@@ -48,7 +49,10 @@ fn most_fragments(message_bytes: u64) -> u32 {
 /// Starts an open WebSocket on what its connection has left. In a task of its own: the one that held hyper is large, and a
 /// WebSocket lives long. Whatever could wake that one would keep its memory; with the connection its wakers go.
 pub(crate) fn spawn(sockets: &Rc<WebSockets>, id: SocketId, upgraded: Upgraded) {
-    let mailbox = sockets.get(id).expect("opened when it was accepted, closed only by its task");
+    let mailbox = match sockets.get(id).expect("opened when it was accepted, closed only by its task") {
+        Open::Here(mailbox) => mailbox,
+        Open::Elsewhere(relay) => return relay::spawn(sockets, relay, upgraded),
+    };
     let Upgraded { transport, seat, charge, read, is_ending } = upgraded;
     mailbox.transport.replace(Some(transport));
     seat.give(Rc::clone(&mailbox) as _);

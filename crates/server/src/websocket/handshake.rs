@@ -28,13 +28,21 @@ pub(crate) fn is_allowed(policy: &OriginPolicy, headers: &HeaderMap) -> bool {
 /// Where a handshake over HTTP/1.1 has its key.
 pub(crate) const KEY: &str = "sec-websocket-key";
 
+/// What extends a WebSocket.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Extensions {
+    /// What the server has agreed on with the client.
+    Ours(Option<Agreed>),
+    /// What the process has at its other end, which says so in its answer.
+    Theirs,
+}
+
 /// The headers of an answer that accepts a handshake which are the server's business, or have no meaning in one.
-const OURS: [&[u8]; 10] = [
+const OURS: [&[u8]; 9] = [
     b"date",
     b"connection",
     b"upgrade",
     b"sec-websocket-accept",
-    b"sec-websocket-extensions",
     b"content-length",
     b"transfer-encoding",
     b"keep-alive",
@@ -42,22 +50,27 @@ const OURS: [&[u8]; 10] = [
     b"trailer",
 ];
 
-fn app_headers(exchange: &Exchange) -> impl Iterator<Item = (&[u8], &[u8])> {
-    exchange.reply_headers().filter(|(name, _)| !OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)))
+fn app_headers(exchange: &Exchange, extensions: Extensions) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let are_ours = matches!(extensions, Extensions::Ours(_));
+    let is_ours = move |name: &[u8]| {
+        OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours))
+            || (are_ours && name.eq_ignore_ascii_case(b"sec-websocket-extensions"))
+    };
+    exchange.reply_headers().filter(move |(name, _)| !is_ours(name))
 }
 
 /// The answer that accepts a handshake with this key (RFC 6455, 4.2.2), with the application's headers and what was agreed on.
-pub(super) fn switching_protocols(exchange: &Exchange, key: &[u8], agreed: Option<Agreed>) -> Vec<u8> {
+pub(super) fn switching_protocols(exchange: &Exchange, key: &[u8], extensions: Extensions) -> Vec<u8> {
     let mut head = format!(
         "HTTP/1.1 101 Switching Protocols\r\nDate: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {}\r\n",
         httpdate::fmt_http_date(std::time::SystemTime::now()),
         String::from_utf8_lossy(&accept_key(key)),
     )
     .into_bytes();
-    if let Some(agreed) = agreed {
+    if let Extensions::Ours(Some(agreed)) = extensions {
         head.extend_from_slice(format!("Sec-WebSocket-Extensions: {agreed}\r\n").as_bytes());
     }
-    for (name, value) in app_headers(exchange) {
+    for (name, value) in app_headers(exchange, extensions) {
         for part in [name, b": ", value, b"\r\n"] {
             head.extend_from_slice(part);
         }
@@ -67,12 +80,14 @@ pub(super) fn switching_protocols(exchange: &Exchange, key: &[u8], agreed: Optio
 }
 
 /// The headers of the answer over HTTP/2, which is a 200 (RFC 8441, 5).
-pub(crate) fn accepting(exchange: &Exchange, agreed: Option<Agreed>) -> HeaderMap {
+pub(crate) fn accepting(exchange: &Exchange, extensions: Extensions) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    if let Some(agreed) = agreed.and_then(|agreed| HeaderValue::try_from(agreed.to_string()).ok()) {
-        headers.insert(SEC_WEBSOCKET_EXTENSIONS, agreed);
+    if let Extensions::Ours(Some(agreed)) = extensions {
+        if let Ok(agreed) = HeaderValue::try_from(agreed.to_string()) {
+            headers.insert(SEC_WEBSOCKET_EXTENSIONS, agreed);
+        }
     }
-    for (name, value) in app_headers(exchange) {
+    for (name, value) in app_headers(exchange, extensions) {
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
             headers.append(name, value);
         }

@@ -7,11 +7,10 @@ use std::task::Waker;
 
 use rookery_exchange::{Backlog, Charge, Exchange, ListenerId, MessageKind, Payload, Share, SocketId};
 use rookery_websocket::endpoint::{Due, Duty, Endpoint};
-use rookery_websocket::protocol::deflate::Agreed;
 use rookery_websocket::protocol::{CloseCode, OpCode, Role};
 
 use super::compression::{Compression, agree};
-use super::handshake::{KEY, switching_protocols};
+use super::handshake::{Extensions, KEY, switching_protocols};
 use super::shared::Shared;
 use super::shell::{ServerShell, Tick};
 use crate::net::transport::Transport;
@@ -30,6 +29,8 @@ pub(crate) struct Mailbox {
     pub(crate) listener: ListenerId,
     /// Whether it is within a connection that others share, which answers its handshake.
     is_guest: bool,
+    /// Whether a supervisor is between it and its client. It alone sees what the client takes, and gives one up that takes nothing.
+    is_supervised: bool,
     pub(super) shared: Rc<Shared>,
     /// The core: what waits to be sent, and how far the end is.
     pub(super) endpoint: RefCell<Endpoint<ServerShell>>,
@@ -85,7 +86,7 @@ impl Mailbox {
         let agreed = compression.as_ref().map(|with| with.agreed);
         let key = exchange.header(KEY.as_bytes());
         if let Some(key) = key {
-            endpoint.send_raw(&switching_protocols(exchange, key, agreed));
+            endpoint.send_raw(&switching_protocols(exchange, key, Extensions::Ours(agreed)));
         }
         // The first ping is counted from here.
         endpoint.deadline(&shared.rules, || now);
@@ -93,6 +94,7 @@ impl Mailbox {
             id: exchange.id(),
             listener: exchange.listener(),
             is_guest: key.is_none(),
+            is_supervised: exchange.ticket() != 0,
             shared: Rc::clone(shared),
             endpoint: RefCell::new(endpoint),
             transport: RefCell::default(),
@@ -124,8 +126,8 @@ impl Mailbox {
     }
 
     /// What its handshake agreed on.
-    pub(crate) fn agreed(&self) -> Option<Agreed> {
-        self.compression.as_ref().map(|with| with.agreed)
+    pub(super) fn extensions(&self) -> Extensions {
+        Extensions::Ours(self.compression.as_ref().map(|with| with.agreed))
     }
 
     /// Sends a message.
@@ -247,7 +249,10 @@ impl Peer for Mailbox {
         let ticks = &self.shared.peers.clock.ticks;
         let state = self.state();
         let is_open = state == State::Open;
-        if state == State::Closing || (is_open && self.is_blocked.get()) {
+        if is_open && self.is_supervised && self.is_blocked.get() {
+            // It waits for the supervisor, which takes in lumps what a client takes slowly.
+            self.has_moved(Tick(now));
+        } else if state == State::Closing || (is_open && self.is_blocked.get()) {
             let taken = self.reading.taken(self.transport.borrow().as_ref().and_then(Transport::unsent));
             if taken > 0 {
                 self.has_moved(Tick(now));

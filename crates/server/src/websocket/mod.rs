@@ -7,6 +7,7 @@ mod compression;
 pub(crate) mod driver;
 pub(crate) mod handshake;
 pub(crate) mod mailbox;
+pub(crate) mod relay;
 mod room;
 pub(crate) mod shared;
 mod shell;

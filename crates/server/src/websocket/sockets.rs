@@ -6,14 +6,25 @@ use std::rc::Rc;
 
 use rookery_exchange::{Exchange, SocketId};
 
+use super::handshake::Extensions;
 use super::mailbox::Mailbox;
+use super::relay::Relay;
 use super::shared::Shared;
+
+/// An open one.
+#[derive(Debug, Clone)]
+pub(crate) enum Open {
+    /// The server speaks with its client.
+    Here(Rc<Mailbox>),
+    /// Another process does.
+    Elsewhere(Rc<Relay>),
+}
 
 /// The open WebSockets of an I/O thread.
 #[derive(Debug)]
 pub(crate) struct WebSockets {
     pub(crate) shared: Rc<Shared>,
-    open: RefCell<HashMap<SocketId, Rc<Mailbox>>>,
+    open: RefCell<HashMap<SocketId, Open>>,
     /// Those that wait for the application to take messages.
     waiting: RefCell<Vec<Rc<Mailbox>>>,
 }
@@ -25,15 +36,35 @@ impl WebSockets {
 
     /// Opens the WebSocket that an exchange has accepted; [`spawn`](super::driver::spawn) starts it.
     pub(crate) fn open(&self, exchange: &Exchange) {
-        let before = self.open.borrow_mut().insert(exchange.id(), Mailbox::new(&self.shared, exchange));
+        let open = match self.shared.dispatch.application.far_end(exchange.id()) {
+            Some(far) => Open::Elsewhere(Relay::new(&self.shared, exchange, far)),
+            None => Open::Here(Mailbox::new(&self.shared, exchange)),
+        };
+        let before = self.open.borrow_mut().insert(exchange.id(), open);
         if let Some(board) = self.shared.dispatch.scoreboard.as_ref().filter(|_| before.is_none()) {
             board.open_session();
         }
     }
 
     /// An open one.
-    pub(crate) fn get(&self, id: SocketId) -> Option<Rc<Mailbox>> {
+    pub(crate) fn get(&self, id: SocketId) -> Option<Open> {
         self.open.borrow().get(&id).cloned()
+    }
+
+    /// An open one with whose client the server speaks.
+    pub(crate) fn mailbox(&self, id: SocketId) -> Option<Rc<Mailbox>> {
+        match self.open.borrow().get(&id)? {
+            Open::Here(mailbox) => Some(Rc::clone(mailbox)),
+            Open::Elsewhere(_) => None,
+        }
+    }
+
+    /// What the handshake of one agreed on.
+    pub(crate) fn extensions(&self, id: SocketId) -> Option<Extensions> {
+        Some(match self.open.borrow().get(&id)? {
+            Open::Here(mailbox) => mailbox.extensions(),
+            Open::Elsewhere(_) => Extensions::Theirs,
+        })
     }
 
     /// Forgets one that has ended.

@@ -15,7 +15,7 @@ use crate::support::{App, Client, Handler, PATIENCE, echo, hello, masked, until}
 const PLAIN: Compression = Compression { level: 2, threshold: 512, keeps_window: false };
 
 /// Accepts WebSockets with `compression`, and leaves all else to `handler`.
-fn compressing(compression: Compression, mut handler: Handler) -> Handler {
+pub(crate) fn compressing(compression: Compression, mut handler: Handler) -> Handler {
     Box::new(move |link, event| match event {
         Event::Request(mut exchange) if exchange.is_upgrade() => {
             exchange.begin_reply(101);
@@ -32,9 +32,9 @@ fn app(limits: Limits, compression: Compression) -> App {
 }
 
 /// A client that takes part.
-struct Peer {
+pub(crate) struct Peer {
     client: Client,
-    answer: Option<String>,
+    pub(crate) answer: Option<String>,
     deflater: Deflater,
     inflater: Inflater,
 }
@@ -48,7 +48,10 @@ fn agreed(offer: &str, takeover: Takeover) -> (Agreed, DeflateConfig) {
 
 impl Peer {
     fn open(app: &App, offer: &str) -> Peer {
-        let mut client = app.connect();
+        Peer::of(app.connect(), offer)
+    }
+
+    pub(crate) fn of(mut client: Client, offer: &str) -> Peer {
         client.send(format!(
             "GET /ws HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: x\r\n\
              Sec-WebSocket-Extensions: {offer}\r\n\r\n"
@@ -71,13 +74,13 @@ impl Peer {
         out
     }
 
-    fn send(&mut self, payload: &[u8]) {
+    pub(crate) fn send(&mut self, payload: &[u8]) {
         let bytes = self.encode(payload);
         self.client.send(bytes);
     }
 
     /// A message or another frame that is no ping, which a machine that is busy gives the time for: its opcode, its bytes on the wire if it was compressed, and its payload.
-    fn frame(&mut self) -> Option<(u8, Option<usize>, Vec<u8>)> {
+    pub(crate) fn frame(&mut self) -> Option<(u8, Option<usize>, Vec<u8>)> {
         while self.client.read.is_empty() {
             if !self.client.fill() {
                 return None;
@@ -100,7 +103,7 @@ impl Peer {
 }
 
 /// Text that shrinks to a tenth or so.
-fn text(len: usize) -> Vec<u8> {
+pub(crate) fn text(len: usize) -> Vec<u8> {
     let mut text: Vec<u8> = Vec::with_capacity(len + 40);
     let mut n = 7_u32;
     while text.len() < len {

@@ -147,7 +147,11 @@ impl Peer {
     }
 
     pub(crate) fn with(app: &App, settings: &[u8]) -> Peer {
-        let mut peer = Peer::silent(app.address);
+        Peer::at(app.address, settings)
+    }
+
+    pub(crate) fn at(address: SocketAddr, settings: &[u8]) -> Peer {
+        let mut peer = Peer::silent(address);
         let settings = [&setting(1, 0), settings].concat();
         // That the server's settings are in force is said before they have been read: it has sent them first.
         let acknowledged = frame(kind::SETTINGS, ACK, 0, b"");

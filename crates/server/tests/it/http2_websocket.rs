@@ -42,7 +42,7 @@ enum Ended {
 }
 
 /// The WebSockets of a connection, by their streams.
-struct Sockets {
+pub(crate) struct Sockets {
     peer: Peer,
     read: HashMap<u32, Vec<u8>>,
     ended: HashMap<u32, Ended>,
@@ -51,7 +51,12 @@ struct Sockets {
 impl Sockets {
     /// A peer that takes whatever comes.
     fn new(app: &App) -> Sockets {
-        let mut sockets = Sockets::with(app, WIDE);
+        Sockets::at(app.address)
+    }
+
+    pub(crate) fn at(address: std::net::SocketAddr) -> Sockets {
+        let peer = Peer::at(address, &setting(4, WIDE));
+        let mut sockets = Sockets { peer, read: HashMap::new(), ended: HashMap::new() };
         sockets.peer.send(frame(kind::WINDOW_UPDATE, 0, 0, &(WIDE - 65_535).to_be_bytes()));
         sockets
     }
@@ -62,7 +67,7 @@ impl Sockets {
         Sockets { peer, read: HashMap::new(), ended: HashMap::new() }
     }
 
-    fn open(&mut self, stream: u32) {
+    pub(crate) fn open(&mut self, stream: u32) {
         self.open_with(stream, &[]);
     }
 
@@ -71,7 +76,7 @@ impl Sockets {
         assert_eq!(self.peer.outcome(stream), Heard::Status(200));
     }
 
-    fn send(&mut self, stream: u32, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, stream: u32, bytes: &[u8]) {
         for part in bytes.chunks(16 << 10) {
             self.peer.send(frame(kind::DATA, 0, stream, part));
         }
@@ -96,7 +101,7 @@ impl Sockets {
     }
 
     /// The next frame of a WebSocket: its first byte and its payload; `None` at the end of its stream.
-    fn frame(&mut self, stream: u32) -> Option<(u8, Vec<u8>)> {
+    pub(crate) fn frame(&mut self, stream: u32) -> Option<(u8, Vec<u8>)> {
         loop {
             let read = self.read.entry(stream).or_default();
             let short = usize::from(read.get(1).copied().unwrap_or(0));

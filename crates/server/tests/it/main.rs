@@ -26,6 +26,7 @@ mod off_thread;
 mod proxy;
 mod receiving;
 mod redirect;
+mod relayed;
 mod reports;
 mod seats;
 mod send_queue;

@@ -5,7 +5,7 @@
 //!   take() -> queue -> choose -> call -- a Unix socket --> a worker's server -> R
 //!                                 |
 //!   commands() <-- reply, pieces -+
-//!   take() -> relay <-- a WebSocket of its own for each --> a worker's server -> R
+//!   far_end() -> the server <-- bytes as they are, for each WebSocket --> a worker's server -> R
 //! ```
 //!
 //! What becomes of a request whose worker dies depends on one thing alone: whether R had begun it. The worker's scoreboard says so.
@@ -30,8 +30,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_exchange::{Command, Compression, Event, Exchange, IoWaker, PushError, Pushed, SocketId};
-use rookery_server::{Application, MakeApplication};
+use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, Pushed, SocketId};
+use rookery_server::{Application, FarEnd, MakeApplication};
 
 use crate::roster::Roster;
 #[doc(hidden)]
@@ -70,8 +70,6 @@ pub struct PoolLimits {
     pub keys: Arc<CookieKeys>,
     /// Whether pages may lie in those of other sites, over HTTPS: their cookie is sent there then. Default: not.
     pub is_embedded: bool,
-    /// How messages to clients are compressed, of those that take part; between us and workers they are not. Default: not at all.
-    pub compression: Option<Compression>,
 }
 
 impl Default for PoolLimits {
@@ -89,7 +87,6 @@ impl Default for PoolLimits {
             sticky: Sticky::Auto,
             keys: Arc::new(CookieKeys::random()),
             is_embedded: false,
-            compression: None,
         }
     }
 }
@@ -133,21 +130,9 @@ impl Application for Pool {
             Event::Head(exchange) => {
                 state.enqueue(Waiting::new(exchange, true)).map_err(PushError::Full)?;
             }
-            Event::Message { socket, kind, payload, .. } => {
-                if let Some(relay) = state.relay(socket) {
-                    relay.forward(kind, payload.as_bytes());
-                    state.has_passed_on.set(true);
-                }
-                state.recycle(payload);
-            }
-            Event::Closed { socket, code, reason, .. } => {
+            Event::Closed { socket, .. } => {
                 if let Some(relay) = state.take_relay(socket) {
-                    relay.client_left(code, &reason);
-                }
-            }
-            Event::Drained { socket, .. } => {
-                if let Some(relay) = state.relay(socket) {
-                    relay.has_room_below();
+                    relay.end();
                 }
             }
             Event::Room { stream, .. } => state.with_outlet(stream, reply::Outlet::has_room),
@@ -156,8 +141,12 @@ impl Application for Pool {
                     outlet.depart();
                 }
             }
-            // Bodies are taken whole, and no stream is pulled.
-            Event::Body { .. } | Event::BodyEnd { .. } | Event::Want { .. } => {}
+            // Bodies are taken whole, no stream is pulled, and of WebSockets bytes are passed on.
+            Event::Body { .. }
+            | Event::BodyEnd { .. }
+            | Event::Want { .. }
+            | Event::Message { .. }
+            | Event::Drained { .. } => {}
         }
         Ok(Pushed::Quiet)
     }
@@ -178,13 +167,13 @@ impl Application for Pool {
         self.0.take_commands(commands);
     }
 
-    /// Each WebSocket has a queue of its own.
+    /// Of WebSockets bytes are passed on.
     fn has_room(&self) -> bool {
         true
     }
 
-    fn has_room_of(&self, socket: SocketId) -> bool {
-        self.0.relay(socket).is_none_or(|relay| relay.has_room_above())
+    fn far_end(&self, socket: SocketId) -> Option<FarEnd> {
+        self.0.relay(socket)?.far_end()
     }
 
     fn buffer(&self) -> Vec<u8> {

@@ -1,30 +1,20 @@
-//! A WebSocket between a client and a worker: two of them, and their messages passed on in both directions. So each side has its own
-//! pings, compression and closing handshake, whatever version of HTTP the client speaks.
+//! WebSockets between clients and workers: what was the connection to the worker is given to the server, which passes bytes on as they are. So
+//! pings, compression and the closing handshake are between a worker and its client, whatever version of HTTP that speaks. Here it is known whose
+//! each of them is, and it is said when a worker is to end.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rookery_exchange::{Backlog, Command, Exchange, MessageKind, Payload, SocketId};
-use rookery_server::UnixStream;
-use rookery_websocket::protocol::{CloseCode, DecoderLimits};
-use rookery_websocket::{Config, Kind, Outgoing, Parts, Reader, Sender};
-use tokio::sync::Notify;
+use rookery_exchange::{Command, Exchange, SocketId};
+use rookery_server::FarEnd;
 
 use super::connection::Connection;
 use super::state::State;
 use super::worker::Worker;
-use crate::roster::Member;
 
-/// Bytes that wait for a worker from which on its client is not read. One message may go past it.
-const HIGH_MARK: usize = 1 << 20;
-
-/// Bytes below which its client is read again.
-const LOW_MARK: usize = 256 << 10;
-
-/// What a client is told when its worker has ended: the service restarts, and a new session can be had (IANA's registry).
+/// What a client is told when its worker ends: the service restarts, and a new session can be had (IANA's registry).
 const RESTARTS: u16 = 1012;
 
 /// What a page that comes back costs an R, about: so far apart are those closed that do.
@@ -39,25 +29,11 @@ fn closes_after(socket: SocketId, sessions: u32, within: Duration) -> Duration {
 
 /// See the module.
 pub(super) struct Relay {
-    socket: SocketId,
-    sender: Sender<UnixStream>,
-    backlog: Option<Arc<Backlog>>,
-    /// Something is to be written to the worker.
-    to_write: Notify,
-    /// The client takes messages again, or has gone.
-    below: Notify,
-    /// Whether the client is not read for the time being.
-    is_full: Cell<bool>,
-    /// How the client has ended it.
-    left: RefCell<Option<Left>>,
-}
-
-#[derive(Debug)]
-enum Left {
-    /// With a close frame.
-    Closed(CloseCode, Box<str>),
-    /// Without.
-    Broken,
+    worker: Rc<Worker>,
+    /// Until the server has it.
+    far: RefCell<Option<FarEnd>>,
+    /// Whether its end is known, and comes at its time.
+    is_ending: Cell<bool>,
 }
 
 /// A key for a handshake. It is there so that no cache takes one for a request (RFC 6455, 1.3), and there is none between us and a
@@ -74,174 +50,50 @@ pub(super) fn key() -> [u8; 24] {
     text
 }
 
-/// Accepts the client's half of a WebSocket that the worker has accepted over this connection, and passes messages on from now on.
-pub(super) fn start(
-    state: &Rc<State>,
-    worker: &Rc<Worker>,
-    mut exchange: Box<Exchange>,
-    connection: Connection,
-) {
-    let (socket, leftover) = connection.into_parts();
-    let config = Config {
-        // The worker's app may send what it likes, and the client's limits are the server's own.
-        limits: DecoderLimits { message: u64::MAX, ..DecoderLimits::default() },
-        high_water: LOW_MARK,
-        queue_max: usize::MAX,
-        // A worker that is there answers, and one that is not has closed.
-        keep_alive: None,
-        ..Config::default()
-    };
-    let parts = Parts { leftover, ..Parts::client(socket) };
-    let (reader, sender) = parts.connection(config).split();
+/// Accepts the client's half of a WebSocket that the worker has accepted over this connection.
+pub(super) fn start(state: &Rc<State>, worker: &Rc<Worker>, exchange: Box<Exchange>, connection: Connection) {
+    let (socket, read) = connection.into_parts();
     let relay = Rc::new(Relay {
-        socket: exchange.id(),
-        sender,
-        backlog: exchange.backlog().cloned(),
-        to_write: Notify::new(),
-        below: Notify::new(),
-        is_full: Cell::new(false),
-        left: RefCell::default(),
+        worker: Rc::clone(worker),
+        far: RefCell::new(Some(FarEnd { socket, read })),
+        is_ending: Cell::new(false),
     });
-    if let Some(compression) = state.limits.compression {
-        exchange.reply_mut().set_compression(compression);
-    }
-    state.add_relay(relay.socket, Rc::clone(&relay));
-    state.respond(exchange);
     worker.has_come();
     worker.member.load.sessions.fetch_add(1, Ordering::Relaxed);
-    let (state, worker) = (Rc::clone(state), Rc::clone(worker));
-    tokio::task::spawn_local(async move {
-        tokio::select! {
-            () = relay.read(&state, reader) => {}
-            () = relay.write(&state) => {}
-            () = relay.end_with(&worker.member, &state) => {}
-        }
-        worker.member.load.sessions.fetch_sub(1, Ordering::Relaxed);
-    });
+    let id = exchange.id();
+    state.add_relay(id, Rc::clone(&relay));
+    state.respond(exchange);
+    // It may have come to one that ends.
+    relay.look_for_end(state, id);
 }
 
 impl Relay {
-    // ---- what the server tells ----
-
-    /// Passes a message of the client's on.
-    pub(super) fn forward(&self, kind: MessageKind, bytes: &[u8]) {
-        // What cannot be sent any more has an end, which is told by the reader.
-        let _ = match (kind, std::str::from_utf8(bytes)) {
-            (MessageKind::Text, Ok(text)) => self.sender.queue(Outgoing::Text(text)),
-            _ => self.sender.queue(Outgoing::Binary(bytes)),
-        };
-        self.to_write.notify_one();
+    /// The socket to the worker, once.
+    pub(super) fn far_end(&self) -> Option<FarEnd> {
+        self.far.take()
     }
 
-    /// Whether the client is to be read.
-    pub(super) fn has_room_above(&self) -> bool {
-        let has_room = self.sender.pending() < HIGH_MARK;
-        self.is_full.set(!has_room);
-        has_room
+    /// It has ended.
+    pub(super) fn end(&self) {
+        self.worker.member.load.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// What was sent to the client has been written.
-    pub(super) fn has_room_below(&self) {
-        self.below.notify_one();
-    }
-
-    /// The client has ended it.
-    pub(super) fn client_left(&self, code: u16, reason: &str) {
-        let left = match CloseCode::new(code) {
-            Some(code) => Left::Closed(code, reason.into()),
-            // A close frame without a code (1005) has none to pass on.
-            None if code == 1005 => Left::Closed(CloseCode::NORMAL, Box::default()),
-            None => Left::Broken,
-        };
-        self.left.replace(Some(left));
-        self.to_write.notify_one();
-        self.below.notify_one();
-    }
-
-    // ---- its two directions ----
-
-    /// Closes it when its worker is to end, which both sides are told in order.
-    async fn end_with(&self, member: &Member, state: &State) {
-        let within = loop {
-            let told = state.deaths.notified();
-            match member.ends_within() {
-                Some(within) => break within,
-                None => told.await,
-            }
-        };
+    /// Closes it, in its turn, when its worker is to end.
+    pub(super) fn look_for_end(&self, state: &Rc<State>, socket: SocketId) {
+        let member = &self.worker.member;
+        let Some(within) = member.ends_within() else { return };
+        if self.is_ending.replace(true) {
+            return;
+        }
         let sessions = member.load().1.try_into().unwrap_or(u32::MAX);
-        tokio::time::sleep(closes_after(self.socket, sessions, within)).await;
-        let reason = b"the worker ends".to_vec();
-        state.command(Command::Close { socket: self.socket, code: RESTARTS, reason });
-        // The worker is told by `write`, once the client has left.
-        std::future::pending::<()>().await;
-    }
-
-    /// Passes the worker's messages on until there are no more.
-    async fn read(&self, state: &State, mut reader: Reader<UnixStream>) {
-        loop {
-            let (kind, payload) = match reader.read().await {
-                Ok(Some(message)) => {
-                    let mut payload = state.buffer();
-                    payload.extend_from_slice(message.as_bytes());
-                    (message.kind(), payload)
-                }
-                Ok(None) => break,
-                Err(_) => {
-                    let reason = b"the worker has ended".to_vec();
-                    state.command(Command::Close { socket: self.socket, code: RESTARTS, reason });
-                    return;
-                }
-            };
-            let kind = if kind == Kind::Text { MessageKind::Text } else { MessageKind::Binary };
-            let given = self.backlog.as_ref().map_or(Some(true), |backlog| backlog.give(payload.len()));
-            match given {
-                Some(goes_on) => {
-                    let payload = Payload::Pooled(payload);
-                    state.command(Command::Send { socket: self.socket, kind, payload });
-                    if !goes_on {
-                        self.below.notified().await;
-                    }
-                }
-                // It has ended, and the reader goes on only to hear of the worker's close frame.
-                None => state.keep_buffer(payload),
-            }
-        }
-        if self.left.borrow().is_none() {
-            let code = match self.sender.ending().code {
-                // It is the worker that goes away, and not what the client has connected to.
-                Some(CloseCode::GOING_AWAY) => RESTARTS,
-                Some(code) => code.get(),
-                // Of a close frame without a code, which cannot be sent, the client gets the usual one.
-                None => CloseCode::NORMAL.get(),
-            };
-            let reason = self.sender.close_reason().into_bytes();
-            state.command(Command::Close { socket: self.socket, code, reason });
-        }
-    }
-
-    /// Writes what is passed on, and ends when the client has ended it.
-    async fn write(&self, state: &State) {
-        loop {
-            self.to_write.notified().await;
-            if self.sender.flush().await.is_err() {
-                // The reader hears of it as well, and says so.
-                return std::future::pending().await;
-            }
-            if self.is_full.get() && self.sender.pending() < HIGH_MARK {
-                state.wake();
-            }
-            match self.left.take() {
-                Some(Left::Closed(code, reason)) => {
-                    self.left.replace(Some(Left::Broken));
-                    // Waits for the answer, a few seconds at the most.
-                    let _ = self.sender.close(code, &reason).await;
-                    return;
-                }
-                Some(Left::Broken) => return,
-                None => {}
-            }
-        }
+        let pause = closes_after(socket, sessions, within);
+        let state = Rc::clone(state);
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(pause).await;
+            // The worker is told by the client's answer.
+            let reason = b"the worker ends".to_vec();
+            state.command(Command::Close { socket, code: RESTARTS, reason });
+        });
     }
 }
 

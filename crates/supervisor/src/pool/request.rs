@@ -23,8 +23,8 @@ const NEIGHBOURS: [&str; 11] = [
     CALL_HEADER,
 ];
 
-/// Of a handshake: the way to the worker is a WebSocket of its own.
-const HANDSHAKE: [&str; 3] = ["sec-websocket-extensions", "sec-websocket-key", "sec-websocket-version"];
+/// Of a handshake: those to the worker are ours, whatever version of HTTP the client speaks. What extends it is between the two.
+const HANDSHAKE: [&str; 2] = ["sec-websocket-key", "sec-websocket-version"];
 
 /// Why a request cannot go on. The server has read it, so hardly ever.
 #[derive(Debug)]
@@ -290,7 +290,7 @@ mod tests {
         for (name, expected) in [
             ("sec-websocket-key", Some("ours")),
             ("sec-websocket-version", Some("13")),
-            ("sec-websocket-extensions", None),
+            ("sec-websocket-extensions", Some("permessage-deflate")),
             ("sec-websocket-protocol", Some("chat")),
             ("origin", Some("https://a")),
             ("connection", Some("Upgrade")),

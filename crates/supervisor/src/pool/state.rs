@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Command, Ended, Exchange, IoWaker, Payload, SocketId, StreamId, Upstream};
+use rookery_exchange::{Command, Ended, Exchange, IoWaker, SocketId, StreamId, Upstream};
 
 use super::PoolLimits;
 use super::answer::Refusal;
@@ -446,6 +446,9 @@ impl State {
         }
         drop(workers);
         self.deaths.notify_waiters();
+        for (id, relay) in self.relays.borrow().iter() {
+            relay.look_for_end(self, *id);
+        }
         self.assign();
     }
 
@@ -503,17 +506,6 @@ impl State {
             buffer.clear();
             buffers.push(buffer);
         }
-    }
-
-    pub(super) fn recycle(&self, payload: Payload) {
-        if let Payload::Pooled(buffer) = payload {
-            self.keep_buffer(buffer);
-        }
-    }
-
-    /// Has the server look at what has room again.
-    pub(super) fn wake(&self) {
-        self.waker.wake();
     }
 
     // ---- WebSockets and streams ----

@@ -41,7 +41,7 @@ fn either_side_may_close() {
     assert_eq!((opcode, &payload[..]), (8, &b"\x0F\xA0bye"[..]));
     client.message(8, b"\x0F\xA0");
     until("it has gone", || worker.member.load() == (0, 0));
-    for (frame, code) in [(&b"\x0F\xA1"[..], 4001), (b"", 1000)] {
+    for (frame, code) in [(&b"\x0F\xA1"[..], 4001), (b"", 1005)] {
         let mut client = front.connect();
         client.upgrade("/ws");
         client.message(8, frame);

@@ -44,10 +44,10 @@ pub(super) fn open(
 ) {
     let http = Rc::clone(&served.stream.http);
     let (id, is_ending) = (exchange.id(), served.stream.is_ending());
-    let agreed = http.websockets.get(id).map(|mailbox| mailbox.agreed());
-    let opened = coming.zip(agreed).and_then(|(coming, agreed)| {
+    let extensions = http.websockets.extensions(id);
+    let opened = coming.zip(extensions).and_then(|(coming, extensions)| {
         let mut response = Response::new(());
-        *response.headers_mut() = accepting(&exchange, agreed);
+        *response.headers_mut() = accepting(&exchange, extensions);
         response.headers_mut().insert(DATE, date::now());
         let going = respond.borrow_mut().send_response(response, false).ok()?;
         Some((coming.frames, going))
