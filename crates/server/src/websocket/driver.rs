@@ -11,7 +11,7 @@ use rookery_websocket::endpoint::{Duty, Endpoint, Received, Rules};
 use rookery_websocket::protocol::{CloseCode, DecodedPayload, Decoder, DecoderLimits, Role};
 
 use super::mailbox::{Mailbox, State};
-use super::relay;
+use super::relay::Relay;
 use super::shell::ServerShell;
 use super::sockets::{Open, WebSockets};
 use crate::net::transport::Transport;
@@ -51,7 +51,7 @@ fn most_fragments(message_bytes: u64) -> u32 {
 pub(crate) fn spawn(sockets: &Rc<WebSockets>, id: SocketId, upgraded: Upgraded) {
     let mailbox = match sockets.get(id).expect("opened when it was accepted, closed only by its task") {
         Open::Here(mailbox) => mailbox,
-        Open::Elsewhere(relay) => return relay::spawn(sockets, relay, upgraded),
+        Open::Elsewhere(relay) => return spawn_relay(sockets, relay, upgraded),
     };
     let Upgraded { transport, seat, charge, read, is_ending } = upgraded;
     mailbox.transport.replace(Some(transport));
@@ -83,6 +83,36 @@ pub(crate) fn spawn(sockets: &Rc<WebSockets>, id: SocketId, upgraded: Upgraded) 
             driver.with_transport(Transport::shut_down);
         }
     });
+}
+
+/// The same of one whose other end is another process.
+fn spawn_relay(sockets: &Rc<WebSockets>, relay: Rc<Relay>, upgraded: Upgraded) {
+    let Upgraded { transport, seat, charge, read, is_ending } = upgraded;
+    relay.begin(transport, &read);
+    seat.give(Rc::clone(&relay) as _);
+    if is_ending {
+        // As above.
+        relay.close(CloseCode::GOING_AWAY.get(), b"");
+    }
+    let relayed = Relayed { sockets: Rc::clone(sockets), relay, _seat: seat, _charge: charge };
+    tokio::task::spawn_local(async move { poll_fn(|cx| relayed.relay.poll(cx)).await });
+}
+
+/// The task of one whose other end is another process.
+struct Relayed {
+    sockets: Rc<WebSockets>,
+    relay: Rc<Relay>,
+    _seat: Seat,
+    _charge: Charge,
+}
+
+impl Drop for Relayed {
+    /// Also when its task panics, or ends with the thread.
+    fn drop(&mut self) {
+        let closed = self.relay.end();
+        self.sockets.forget(self.relay.id);
+        self.sockets.shared.dispatch.tell(closed);
+    }
 }
 
 /// The task of one WebSocket. Idle, it holds no buffer.

@@ -9,7 +9,6 @@
 mod ends;
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -20,16 +19,14 @@ use rookery_websocket::protocol::{CloseCode, encode_close};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
 use self::ends::{Ends, RESTARTS};
-use super::driver::Upgraded;
 use super::handshake::{Extensions, KEY, switching_protocols};
 use super::shared::Shared;
-use super::sockets::WebSockets;
 use crate::application::application::FarEnd;
 use crate::net::transport::Transport;
 use crate::net::unix_stream::UnixStream;
 use crate::peers::rate::Pace;
 use crate::peers::room::FREE;
-use crate::peers::table::{Peer, Seat};
+use crate::peers::table::Peer;
 use crate::rejection::Rejection;
 
 /// Reads in a row of each direction before the other connections have their turn.
@@ -135,43 +132,6 @@ impl Way {
     }
 }
 
-/// Starts a WebSocket on what its connection has left, in a task of its own.
-pub(super) fn spawn(sockets: &Rc<WebSockets>, relay: Rc<Relay>, upgraded: Upgraded) {
-    let Upgraded { transport, seat, charge, read, is_ending } = upgraded;
-    relay.transport.replace(Some(transport));
-    relay.up.borrow_mut().kept.extend_from_slice(&read);
-    seat.give(Rc::clone(&relay) as _);
-    if is_ending {
-        // Its listener is stopping: the WebSockets it had have been told already.
-        relay.close(CloseCode::GOING_AWAY.get(), b"");
-    }
-    let driven = Driven { sockets: Rc::clone(sockets), relay, _seat: seat, _charge: charge };
-    tokio::task::spawn_local(async move { poll_fn(|cx| driven.relay.poll(cx)).await });
-}
-
-/// What the task has beside. Dropped, the WebSocket has ended: also when the task panics, or ends with the thread.
-struct Driven {
-    sockets: Rc<WebSockets>,
-    relay: Rc<Relay>,
-    _seat: Seat,
-    _charge: Charge,
-}
-
-impl Drop for Driven {
-    fn drop(&mut self) {
-        let relay = &self.relay;
-        let is_clean = relay.end.get() == End::Closing || relay.ends.borrow().is_closing();
-        relay.end.set(End::Over);
-        relay.transport.take();
-        relay.far.take();
-        self.sockets.forget(relay.id);
-        let (socket, listener) = (relay.id, relay.listener);
-        let code = if is_clean { 1000 } else { 1006 };
-        let closed = Event::Closed { socket, listener, code, reason: Box::default(), is_clean };
-        relay.shared.dispatch.tell(closed);
-    }
-}
-
 impl Relay {
     /// One that an exchange has accepted, to this end.
     pub(super) fn new(shared: &Rc<Shared>, exchange: &Exchange, far: FarEnd) -> Rc<Relay> {
@@ -203,6 +163,25 @@ impl Relay {
             kept_up: Charge::new(&shared.peers.budget, Share::Messages),
             kept_down: Charge::new(&shared.peers.budget, Share::Queues),
         })
+    }
+
+    // ---- its task ----
+
+    /// The client's end, and what came behind the handshake.
+    pub(super) fn begin(&self, transport: Transport, read: &[u8]) {
+        self.transport.replace(Some(transport));
+        self.up.borrow_mut().kept.extend_from_slice(read);
+    }
+
+    /// It is over, whoever still knows it: what the application is told.
+    pub(super) fn end(&self) -> Event {
+        let is_clean = self.end.get() == End::Closing || self.ends.borrow().is_closing();
+        self.end.set(End::Over);
+        self.transport.take();
+        self.far.take();
+        let code = if is_clean { CloseCode::NORMAL.get() } else { 1006 };
+        let (socket, listener) = (self.id, self.listener);
+        Event::Closed { socket, listener, code, reason: Box::default(), is_clean }
     }
 
     // ---- what it is told ----
@@ -255,7 +234,7 @@ impl Relay {
     // ---- its two directions ----
 
     /// Passes on what there is, to the end.
-    fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         {
             let mut waker = self.waker.borrow_mut();
             if waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {

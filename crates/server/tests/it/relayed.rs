@@ -405,13 +405,13 @@ fn who_does_not_take_what_comes_is_waited_for_and_given_up() {
 
 #[test]
 fn without_room_for_what_waits_it_ends_and_others_do_not() {
-    // Enough for what one of them keeps.
-    let shares = Shares { queues: 1, ..Shares::default() };
-    let limits = Limits { memory: Some(8 << 20), shares, ..Limits::default() };
+    // Too little for what some of them keep.
+    let shares = Shares { connections: 50, queues: 1, ..Shares::default() };
+    let limits = Limits { memory: Some(2 << 20), shares, ..Limits::default() };
     let (server, listener, receiver) = scripted(limits, b"");
     let (mut other, mut its) = open(&listener, &receiver, b"");
     let frame = text_of(&vec![b'x'; 200_000]);
-    let held: Vec<_> = (0..3)
+    let held: Vec<_> = (0..12)
         .map(|_| {
             let (client, worker) = open(&listener, &receiver, b"");
             worker.set_nonblocking(true).unwrap();
