@@ -116,7 +116,7 @@ int64_t rk_allocations(void);
 
 enum rk_worker { RK_NO_WORKER = 0, RK_SOCKET_IS_FREE = 1, RK_SOCKET_IS_TAKEN = 2, RK_WORKER_IS_BROKEN = 3 };
 
-void rk_worker_join(void (*interrupt)(void), void (*end)(void));  // which are called on another thread
+void rk_worker_join(void (*interrupt)(void), void (*collect)(void), void (*end)(void));  // which are called on another thread
 int rk_worker(void);                           // an enum rk_worker; broken: rk_error() says why
 int rk_worker_has(uint32_t listener);          // whether it has the socket
 

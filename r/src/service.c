@@ -143,6 +143,7 @@ static bool run_later(double seconds) {
 // A signal that serve() watches for, and an access log that is an R function: see heed() in R/serve-stop.R. Not
 // below a handler, where ending would be taken for the handler's failure. May jump.
 static void heed(void) {
+    worker_collect();
     bool is_asked = stop_is_asked();
     bool is_reload = reload_is_asked();
     if ((is_asked || is_reload || log_is_read()) && !guard_is_in()) {

@@ -353,6 +353,7 @@ void signals_are_managed(void);
 void worker_init(void);
 bool worker_has_interrupted(void);
 void worker_forget_interrupt(void);
+void worker_collect(void);
 
 // log.c ---------------------------------------------------------------------
 

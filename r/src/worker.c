@@ -2,7 +2,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "shim.h"
 // R_interrupts_pending is declared there, and nowhere else.
@@ -13,6 +18,7 @@
 static const int look_signal = SIGURG;
 
 static pthread_t r_thread;
+static atomic_bool is_to_collect;
 static volatile sig_atomic_t is_asked;  // the interrupt that R is about to see is the supervisor's
 
 // On R's thread. What R does outside of a handler of the app's is not interrupted: it would be the loop.
@@ -29,6 +35,24 @@ static void interrupt(void) {
     pthread_kill(r_thread, look_signal);
 }
 
+// On the I/O thread. R looks, where it waits, several times a second.
+static void collect(void) {
+    atomic_store_explicit(&is_to_collect, true, memory_order_relaxed);
+}
+
+// Gives back what nothing refers to any more: the supervisor has found that there is much, and would replace this process for it. R
+// collects when it allocates, so one that has nothing to do keeps what its last request left behind; and glibc keeps what R has freed.
+void worker_collect(void) {
+    if (!atomic_load_explicit(&is_to_collect, memory_order_relaxed)) {
+        return;
+    }
+    atomic_store_explicit(&is_to_collect, false, memory_order_relaxed);
+    R_gc();
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
 // On the I/O thread. R's takes the signal, which is blocked in all of ours. A second one would end serve() at once: whoever stops a whole
 // group of processes has signalled this one, too.
 static void end(void) {
@@ -38,7 +62,7 @@ static void end(void) {
 }
 
 void worker_init(void) {
-    rk_worker_join(interrupt, end);
+    rk_worker_join(interrupt, collect, end);
     if (rk_worker() == RK_NO_WORKER) {
         return;
     }

@@ -29,6 +29,8 @@ pub enum Message {
     /// To the worker: interrupt what the application runs for a request or a message, which fails by that. Where R does something else,
     /// nothing happens; and the worker goes on.
     Interrupt,
+    /// To the worker: give back the memory that nothing refers to any more, when R has nothing else to do.
+    Collect,
     /// To the supervisor.
     Pong(u64),
     /// To the supervisor: a server listens, so requests will be answered.
@@ -63,6 +65,7 @@ impl Message {
             Message::Drain => (b'd', 0),
             Message::Stop => (b's', 0),
             Message::Interrupt => (b'i', 0),
+            Message::Collect => (b'c', 0),
             Message::Pong(number) => (b'P', number),
             Message::Ready { sees_heads, is_sticky } => {
                 (b'R', if sees_heads { SEES_HEADS } else { 0 } | if is_sticky { IS_STICKY } else { 0 })
@@ -92,6 +95,7 @@ impl Message {
             (b'd', 0) => Ok(Message::Drain),
             (b's', 0) => Ok(Message::Stop),
             (b'i', 0) => Ok(Message::Interrupt),
+            (b'c', 0) => Ok(Message::Collect),
             (b'P', number) => Ok(Message::Pong(number)),
             (b'R', flags) if flags & !(SEES_HEADS | IS_STICKY) == 0 => {
                 Ok(Message::Ready { sees_heads: flags & SEES_HEADS != 0, is_sticky: flags & IS_STICKY != 0 })
@@ -106,12 +110,13 @@ impl Message {
 mod tests {
     use super::*;
 
-    const ALL: [Message; 11] = [
+    const ALL: [Message; 12] = [
         Message::Ping(0),
         Message::Ping(u64::MAX),
         Message::Drain,
         Message::Stop,
         Message::Interrupt,
+        Message::Collect,
         Message::Pong(0),
         Message::Pong(1 << 63),
         Message::Ready { sees_heads: false, is_sticky: false },

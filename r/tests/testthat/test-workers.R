@@ -99,6 +99,28 @@ test_that("what waits for an R for too long is a 503, and a reload without one m
   expect_length(intersect(pids_of(it), before), 0)
 })
 
+test_that("an R that has much memory which it does not need gives it back, and is not replaced for it", {
+  skip_if_not(file.exists("/proc/self/status"))
+  lines <- c(
+    "list(call = function(req) {",
+    # What is left behind is not collected before R allocates again, and R has no need to.
+    "  if (req$PATH_INFO == '/leave') numeric(2e7)[[1]]",
+    "  list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = as.character(Sys.getpid()))",
+    "})"
+  )
+  it <- local_workers(lines, "--workers", "2", "--sticky", "cookie", "--max-memory", "150MB")
+  mine <- curl::new_handle()
+  pid <- rawToChar(it$get("/leave", mine)$content)
+  memory <- function() {
+    line <- grep("^RssAnon:", readLines(file.path("/proc", pid, "status")), value = TRUE)
+    as.numeric(gsub("[^0-9]", "", line)) * 1024
+  }
+  skip_if(memory() < 150e6, "R has collected it at once")
+  expect_true(wait_until(function() memory() < 150e6))
+  expect_no_match(it$tell(), "is replaced")
+  expect_equal(rawToChar(it$get("/", mine)$content), pid)
+})
+
 test_that("a spare serves at once in the place of an R that ends, and has been asked what it is to be asked", {
   lines <- c(
     "asked <- character()",

@@ -21,6 +21,8 @@ pub enum Request {
     Stop,
     /// To interrupt what the application runs.
     Interrupt,
+    /// To give back memory that nothing refers to any more, when there is nothing else to do.
+    Collect,
     /// Nothing any more, for it has gone: to be over as after [`Stop`](Self::Stop).
     Gone,
 }
@@ -96,6 +98,7 @@ pub(super) async fn attend(supervision: Arc<Supervision>) {
             Received::Message(Message::Drain) => hear(Request::Drain),
             Received::Message(Message::Stop) => hear(Request::Stop),
             Received::Message(Message::Interrupt) => hear(Request::Interrupt),
+            Received::Message(Message::Collect) => hear(Request::Collect),
             // What only a worker says, or one of another version: there is nothing that it could be told of it.
             Received::Message(Message::Pong(_) | Message::Ready { .. } | Message::Leaving)
             | Received::Malformed => {}

@@ -286,6 +286,7 @@ fn what_the_supervisor_asks_is_heard_with_and_without_listeners() {
     };
     ask(&worker, Message::Drain, SupervisorRequest::Drain);
     ask(&worker, Message::Interrupt, SupervisorRequest::Interrupt);
+    ask(&worker, Message::Collect, SupervisorRequest::Collect);
     worker.listener.take().unwrap().stop();
     ask(&worker, Message::Stop, SupervisorRequest::Stop);
     worker.is_pinged(7);

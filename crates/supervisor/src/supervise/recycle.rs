@@ -100,6 +100,7 @@ pub(super) struct Age {
     looked: Option<Instant>,
     sampled: Option<Instant>,
     too_much: u32,
+    is_to_collect: bool,
     /// What it had at the first look.
     first: Option<u64>,
 }
@@ -134,6 +135,11 @@ fn less(most: u64, start: u64) -> u64 {
 }
 
 impl Age {
+    /// Whether its R is to be asked, once, to give back what it does not need: the next look judges.
+    pub(super) fn asks_to_collect(&mut self) -> bool {
+        std::mem::take(&mut self.is_to_collect)
+    }
+
     /// The memory it has, if that has been too much for long, or is far too much. A share may be less than the app needs.
     fn look(
         &mut self,
@@ -161,6 +167,7 @@ impl Age {
         }
         self.sampled = Some(now);
         self.too_much = bytes.map_or(0, |_| self.too_much + 1);
+        self.is_to_collect = self.too_much == SAMPLES - 1;
         bytes.filter(|_| self.too_much >= SAMPLES)
     }
 }
@@ -199,11 +206,15 @@ mod tests {
         assert_eq!(look(9, Some(199)), None);
         assert_eq!(look(10, Some(101)), None);
         assert_eq!(look(20, Some(99)), None);
-        for seconds in [30, 40] {
-            assert_eq!(look(seconds, Some(150)), None);
-        }
+        assert_eq!(look(30, Some(150)), None);
+        assert!(!age.asks_to_collect());
+        let mut look = |seconds, bytes| age.look(100, false, now + Duration::from_secs(seconds), || bytes);
+        assert_eq!(look(40, Some(150)), None);
+        assert!(age.asks_to_collect() && !age.asks_to_collect());
+        let mut look = |seconds, bytes| age.look(100, false, now + Duration::from_secs(seconds), || bytes);
         assert_eq!(look(50, Some(130)), Some(130));
         assert_eq!(look(60, None), None);
+        assert!(!age.asks_to_collect());
     }
 
     #[test]

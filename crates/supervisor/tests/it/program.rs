@@ -50,7 +50,7 @@ fn is_a_worker_when_it_is_started_as_one() {
     let theirs = Arc::clone(&is_over);
     let is_deaf = mode == "deaf";
     let supervision = Arc::new(Supervision::new(inherited, move |asked| {
-        if !matches!(asked, SupervisorRequest::Interrupt) {
+        if !matches!(asked, SupervisorRequest::Interrupt | SupervisorRequest::Collect) {
             theirs.store(!is_deaf, Ordering::Relaxed);
         }
     }));

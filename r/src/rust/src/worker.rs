@@ -35,6 +35,8 @@ pub(crate) enum Membership {
 pub(crate) struct Deeds {
     /// Interrupts what R runs for a request.
     interrupt: extern "C" fn(),
+    /// Has R give back memory, when it comes to wait.
+    collect: extern "C" fn(),
     /// Has the process end as SIGTERM has it end, unless a signal has done so.
     end: extern "C" fn(),
 }
@@ -161,6 +163,7 @@ fn hear(asked: SupervisorRequest, deeds: Deeds) {
             end(deeds);
         }
         SupervisorRequest::Interrupt => (deeds.interrupt)(),
+        SupervisorRequest::Collect => (deeds.collect)(),
     }
 }
 
@@ -195,11 +198,11 @@ fn end_in_time() {
     }
 }
 
-/// Takes what a supervisor has given this process, if one has. `interrupt` interrupts what R runs for a request, `end` has the process end;
-/// both are called on another thread.
+/// Takes what a supervisor has given this process, if one has. `interrupt` interrupts what R runs for a request, `collect` has R give back
+/// memory when it waits, `end` has the process end; all are called on another thread.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_worker_join(interrupt: extern "C" fn(), end: extern "C" fn()) {
-    let deeds = Deeds { interrupt, end };
+pub extern "C" fn rk_worker_join(interrupt: extern "C" fn(), collect: extern "C" fn(), end: extern "C" fn()) {
+    let deeds = Deeds { interrupt, collect, end };
     // SAFETY: R's main thread, which alone changes R's environment, as the package is loaded; and the names are a supervisor's to set.
     entry((), || core::with(|core| unsafe { core.join(deeds) }));
 }

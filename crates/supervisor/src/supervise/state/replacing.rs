@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use rookery_worker::Message;
+
 use super::super::recycle::Reason;
 use super::super::worker::Worker;
 use super::Supervisor;
@@ -22,6 +24,9 @@ impl Supervisor<'_> {
                 let number = worker.start.number();
                 (self.plan.tell)(&format!("worker {number} ({}) is replaced: {reason}", worker.pid));
                 self.replacements.add(slot, reason);
+            }
+            if worker.age.asks_to_collect() {
+                worker.say(Message::Collect);
             }
         }
     }
