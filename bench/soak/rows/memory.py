@@ -78,6 +78,10 @@ def _group(limit: int):  # noqa: ANN202
     for parent in parents:
         group = parent / f"rookery-soak-{os.getpid()}"
         try:
+            # Without systemd nobody has turned it on; the groups of version 1 have no such file.
+            if (gives := parent / "cgroup.subtree_control").exists():
+                with suppress(OSError):
+                    gives.write_text("+memory", encoding="utf-8")
             group.mkdir()
         except OSError as error:
             why = f"no control group can be made: {error}"
