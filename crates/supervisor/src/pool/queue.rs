@@ -1,4 +1,4 @@
-//! Requests that wait for a worker, the oldest first.
+//! Requests that wait for a worker, the oldest first; and apart from them those that need not be looked at before something changes.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -46,6 +46,9 @@ impl Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Waiting>,
+    /// Those that were looked at, and that no worker can be given before one is ready or the workers change: by age. Where clients come back
+    /// to their workers a look is a signature, and there is one at each reply and each millisecond.
+    parked: VecDeque<Waiting>,
 }
 
 impl Queue {
@@ -63,23 +66,52 @@ impl Queue {
         self.waiting.push_back(waiting);
     }
 
+    /// Puts one where its age says: whose worker has ended may be older than those that are there.
+    pub(super) fn insert(&mut self, waiting: Waiting) {
+        insert(&mut self.waiting, waiting);
+    }
+
     /// Since when the first waits, and how many do.
     pub(super) fn tell(&self, gauge: &Gauge) {
-        gauge.set(self.waiting.len(), self.waiting.front().map(|first| first.since));
+        let firsts = [&self.waiting, &self.parked].into_iter().filter_map(VecDeque::front);
+        gauge.set(self.len(), firsts.map(|first| first.since).min());
+    }
+
+    fn len(&self) -> usize {
+        self.waiting.len() + self.parked.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.len() == 0
+    }
+
+    /// Puts one aside until [`unpark`](Self::unpark).
+    pub(super) fn park(&mut self, waiting: Waiting) {
+        insert(&mut self.parked, waiting);
+    }
+
+    pub(super) fn has_parked(&self) -> bool {
+        !self.parked.is_empty()
+    }
+
+    /// Has those be looked at again that were put aside, before the others.
+    pub(super) fn unpark(&mut self) {
+        self.parked.append(&mut self.waiting);
+        std::mem::swap(&mut self.parked, &mut self.waiting);
+    }
+
+    /// Takes out those put aside that have waited for so long.
+    pub(super) fn take_overdue_parked(&mut self, time: Duration) -> Vec<Waiting> {
+        take_overdue(&mut self.parked, time)
     }
 
     /// Takes out those that have waited for so long, which are in front.
     pub(super) fn take_overdue(&mut self, time: Duration) -> Vec<Waiting> {
-        let overdue = self.waiting.iter().take_while(|waiting| waiting.since.elapsed() >= time).count();
-        self.waiting.drain(..overdue).collect()
+        take_overdue(&mut self.waiting, time)
     }
 
     pub(super) fn is_full(&self, most: usize) -> bool {
-        self.waiting.len() >= most
+        self.len() >= most
     }
 
     /// One that came back is the next: it is older than those behind it.
@@ -93,11 +125,27 @@ impl Queue {
 
     /// Takes out those whose clients have gone.
     pub(super) fn take_departed(&mut self) -> Vec<Waiting> {
-        let (gone, waiting) =
-            self.waiting.drain(..).partition::<Vec<_>, _>(|waiting| waiting.exchange.is_departed());
-        self.waiting = waiting.into();
-        gone
+        let mut all_gone = Vec::new();
+        for waiting in [&mut self.waiting, &mut self.parked] {
+            let (gone, left) =
+                waiting.drain(..).partition::<Vec<_>, _>(|waiting| waiting.exchange.is_departed());
+            *waiting = left.into();
+            all_gone.extend(gone);
+        }
+        all_gone
     }
+}
+
+/// At its place by age, which is nearly always the last.
+fn insert(into: &mut VecDeque<Waiting>, waiting: Waiting) {
+    let at = into.partition_point(|other| other.since <= waiting.since);
+    into.insert(at, waiting);
+}
+
+/// Takes the first out while they have waited for so long.
+fn take_overdue(from: &mut VecDeque<Waiting>, time: Duration) -> Vec<Waiting> {
+    let overdue = from.iter().take_while(|waiting| waiting.since.elapsed() >= time).count();
+    from.drain(..overdue).collect()
 }
 
 #[cfg(test)]
@@ -127,5 +175,39 @@ mod tests {
         queue.push_front(second);
         assert_eq!([queue.pop(), queue.pop()].map(|it| it.unwrap().exchange.id()), [2, 3]);
         assert!(queue.pop().is_none());
+    }
+
+    #[test]
+    fn who_is_put_aside_counts_and_is_the_first_afterwards_by_age() {
+        let mut queue = Queue::default();
+        let [first, second, third, fourth] = [1, 2, 3, 4].map(waiting);
+        let gone = fourth.exchange.fate();
+        for one in [third, first, fourth] {
+            queue.park(one);
+        }
+        queue.push(second, 4).unwrap();
+        assert!(queue.is_full(4) && !queue.is_full(5) && queue.has_parked());
+        assert_eq!(queue.pop().unwrap().exchange.id(), 2);
+        assert!(queue.pop().is_none() && !queue.is_empty());
+        gone.depart();
+        assert_eq!(queue.take_departed().len(), 1);
+        assert!(queue.take_overdue_parked(Duration::from_secs(600)).is_empty());
+        queue.push(waiting(5), 4).unwrap();
+        queue.unpark();
+        assert!(!queue.has_parked());
+        assert_eq!([(); 3].map(|()| queue.pop().unwrap().exchange.id()), [1, 3, 5]);
+        queue.park(waiting(6));
+        assert_eq!(queue.take_overdue_parked(Duration::ZERO).len(), 1);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn one_that_is_older_comes_before_the_others() {
+        let mut queue = Queue::default();
+        let [first, second, third] = [1, 2, 3].map(waiting);
+        for one in [second, third, first] {
+            queue.insert(one);
+        }
+        assert_eq!([(); 3].map(|()| queue.pop().unwrap().exchange.id()), [1, 2, 3]);
     }
 }

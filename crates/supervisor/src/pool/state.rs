@@ -48,6 +48,11 @@ pub(super) struct State {
     choices: Cell<u64>,
     /// Whether there may be requests in the queues whose clients have gone.
     has_departed: Cell<bool>,
+    /// How often a request was looked at for where it has to come.
+    #[cfg(test)]
+    looks: Cell<u64>,
+    /// Whether workers have come or gone, or changed, since requests were looked at that had none.
+    has_changed: Cell<bool>,
     is_looking: Cell<bool>,
     look_in: Cell<Duration>,
     /// Requests that have been given to workers.
@@ -93,6 +98,9 @@ impl State {
             workers: RefCell::default(),
             choices: Cell::new(0),
             has_departed: Cell::new(false),
+            #[cfg(test)]
+            looks: Cell::new(0),
+            has_changed: Cell::new(false),
             is_looking: Cell::new(false),
             look_in: Cell::new(LOOK_OFTEN),
             given: Cell::new(0),
@@ -186,6 +194,7 @@ impl State {
         if is_sticky {
             self.feed();
         }
+        self.look_at_parked();
         // Those that nobody has a place for, though somebody may have one for what is behind them.
         let mut passed_over = Vec::new();
         while let Some(waiting) = self.next() {
@@ -196,9 +205,10 @@ impl State {
             };
             let Some(waiting) = left else { continue };
             if waiting.since.elapsed() >= self.limits.queue_time {
-                self.counts().refused_late.add(1);
-                self.refuse(waiting, Refusal::NoWorker);
-            } else if self.is_last_to_be_looked_at(&waiting, is_sticky) {
+                self.refuse_late(waiting);
+            } else if is_sticky {
+                self.queue.borrow_mut().park(waiting);
+            } else if self.is_last_to_be_looked_at(&waiting) {
                 self.queue.borrow_mut().push_front(waiting);
                 break;
             } else {
@@ -213,14 +223,32 @@ impl State {
         }
     }
 
-    /// Whether nobody has a place for what is behind a request either, when nobody has for it. A handshake is let in by fewer workers than
-    /// others are; what a cookie names may be there though no new page can be had.
-    fn is_last_to_be_looked_at(&self, waiting: &Waiting, is_sticky: bool) -> bool {
-        if is_sticky {
-            self.workers.borrow().is_empty()
-        } else {
-            !waiting.exchange.is_upgrade() || self.limits.sessions == usize::MAX
+    /// Has those be looked at again that were put aside, once that may find somebody: no new page could be had, and what their cookies named
+    /// was not there.
+    fn look_at_parked(&self) {
+        let has_changed = self.has_changed.replace(false);
+        if !self.queue.borrow().has_parked() {
+            return;
         }
+        if has_changed || self.workers.borrow().iter().any(|worker| worker.is_taken_for_ready()) {
+            self.queue.borrow_mut().unpark();
+            return;
+        }
+        let late = self.queue.borrow_mut().take_overdue_parked(self.limits.queue_time);
+        for waiting in late {
+            self.refuse_late(waiting);
+        }
+    }
+
+    fn refuse_late(&self, waiting: Waiting) {
+        self.counts().refused_late.add(1);
+        self.refuse(waiting, Refusal::NoWorker);
+    }
+
+    /// Whether nobody has a place for what is behind a request either, when nobody has for it. A handshake is let in by fewer workers than
+    /// others are.
+    fn is_last_to_be_looked_at(&self, waiting: &Waiting) -> bool {
+        !waiting.exchange.is_upgrade() || self.limits.sessions == usize::MAX
     }
 
     /// Gives a request to the worker that can begin with it best; it comes back when there is none. `is_passed_by`: a handshake has come
@@ -278,6 +306,8 @@ impl State {
 
     /// Gives a request to the worker that it has to come to. It comes back when there is none yet.
     fn send_on_its_way(self: &Rc<Self>, mut waiting: Waiting, is_shiny: bool) -> Option<Waiting> {
+        #[cfg(test)]
+        self.looks.set(self.looks.get() + 1);
         let told = if is_shiny { sticky::told(waiting.exchange.query()) } else { Told::Nothing };
         let asks = sticky::asks(&waiting.exchange, is_shiny, told);
         let is_first_look = !std::mem::replace(&mut waiting.is_looked_at, true);
@@ -308,7 +338,7 @@ impl State {
             self.refuse(waiting, Refusal::NoWorker);
             return None;
         }
-        worker.queue.borrow_mut().push_back(waiting);
+        worker.queue.borrow_mut().insert(waiting);
         self.feed_one(&worker);
         None
     }
@@ -385,8 +415,7 @@ impl State {
     fn feed_from_its_queue(self: &Rc<Self>, worker: &Rc<Worker>) {
         let overdue = worker.queue.borrow_mut().take_overdue(self.limits.queue_time);
         for waiting in overdue {
-            self.counts().refused_late.add(1);
-            self.refuse(waiting, Refusal::NoWorker);
+            self.refuse_late(waiting);
         }
         while worker.has_place(&self.limits) {
             let Some(waiting) = worker.queue.borrow_mut().pop() else { return };
@@ -445,6 +474,7 @@ impl State {
             }
         }
         drop(workers);
+        self.has_changed.set(true);
         self.deaths.notify_waiters();
         for (id, relay) in self.relays.borrow().iter() {
             relay.look_for_end(self, *id);
@@ -536,3 +566,6 @@ impl State {
         self.outlets.borrow_mut().remove(&stream)
     }
 }
+
+#[cfg(test)]
+mod tests;

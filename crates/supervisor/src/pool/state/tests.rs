@@ -1,0 +1,99 @@
+use rookery_worker::Scoreboard;
+use tokio::task::LocalSet;
+
+use super::*;
+use crate::roster::Member;
+use crate::worker_id::WorkerId;
+
+struct NoWaker;
+
+impl IoWaker for NoWaker {
+    fn wake(&self) {}
+
+    fn wake_within(&self, _within: Duration) {}
+}
+
+/// Runs with a pool of one worker, which is not given anything. Nothing that is begun goes on meanwhile.
+fn with_a_silent_worker(limits: PoolLimits, test: impl FnOnce(&Rc<State>, &Roster, &Arc<Member>)) {
+    let (board, _memory) = Scoreboard::create().unwrap();
+    let member = Member::new((0, 1), 4711, WorkerId::new().unwrap(), "/none/there".into(), board);
+    let roster = Arc::new(Roster::default());
+    roster.join(&member);
+    roster.suspend(&member);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let state = State::new(Arc::clone(&roster), limits, Arc::new(NoWaker));
+        state.read_roster();
+        test(&state, &roster, &member);
+    });
+}
+
+fn request(id: u64, cookie: &str) -> Waiting {
+    let mut exchange = Exchange::new();
+    exchange.begin(id, 1, 0);
+    exchange.set_request_line(b"GET", b"/", rookery_exchange::Version::Http11);
+    exchange.push_header(b"cookie", cookie.as_bytes());
+    exchange.end_head(None, None, false);
+    Waiting::new(exchange, false)
+}
+
+#[test]
+fn what_waits_for_any_worker_is_looked_at_once_while_none_is_ready() {
+    const COUNT: u64 = 1000;
+    let limits = PoolLimits { sticky: Sticky::Cookie, ..PoolLimits::default() };
+    with_a_silent_worker(limits, |state, roster, member| {
+        for id in 1..=COUNT {
+            state.enqueue(request(id, "rookery=forged")).unwrap();
+        }
+        // As after each reply, and each millisecond.
+        for _ in 0..100 {
+            state.assign();
+        }
+        assert_eq!(state.looks.get(), COUNT);
+        assert_eq!(state.counts().queue.read().length, COUNT);
+        // Somebody came who is not there for them.
+        state.read_roster();
+        assert_eq!(state.looks.get(), 2 * COUNT);
+        roster.resume(member);
+        state.read_roster();
+        assert_eq!((state.looks.get(), state.counts().queue.read().length), (3 * COUNT, 0));
+        assert_eq!(state.given.get() + member.load.queue.read().length, COUNT);
+        assert_eq!(state.counts().cookies_invalid.get(), COUNT);
+    });
+}
+
+#[test]
+fn who_has_waited_too_long_or_left_is_let_go_of_without_a_look() {
+    let limits =
+        PoolLimits { sticky: Sticky::Cookie, queue_time: Duration::from_secs(60), ..PoolLimits::default() };
+    with_a_silent_worker(limits, |state, _, _| {
+        let [mut late, leaving, staying] = [1, 2, 3].map(|id| request(id, ""));
+        // It came back from a worker, and is the first; others are older.
+        late.since = Instant::now().checked_sub(Duration::from_secs(61)).unwrap();
+        let fate = leaving.exchange.fate();
+        let returned = request(4, "");
+        for waiting in [staying, leaving] {
+            state.enqueue(waiting).unwrap();
+        }
+        state.put_back(returned);
+        let looks = state.looks.get();
+        state.queue.borrow_mut().park(late);
+        fate.depart();
+        state.has_left();
+        state.assign();
+        assert_eq!((state.looks.get(), state.counts().refused_late.get()), (looks, 1));
+        let mut commands = VecDeque::new();
+        state.take_commands(&mut commands);
+        let mut answered: Vec<_> = commands
+            .iter()
+            .map(|command| match command {
+                Command::Respond(exchange) => (exchange.id(), exchange.reply().status()),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        answered.sort_unstable();
+        // Who has left is told nothing.
+        assert_eq!((answered[0], answered[1].0, answered.len()), ((1, 503), 2, 2));
+        assert_eq!(state.counts().queue.read().length, 2);
+    });
+}
