@@ -71,6 +71,9 @@ pub(crate) struct Counts {
     pub(crate) returned: Count,
     /// The same after it had begun with them.
     pub(crate) begun_again: Count,
+    /// Pages that have lost their WebSocket and opened another: with the R that has made them, or with another.
+    pub(crate) reconnected_same: Count,
+    pub(crate) reconnected_new: Count,
     /// Requests with a cookie that should name a worker, and was not made here.
     pub(crate) cookies_invalid: Count,
 }

@@ -58,6 +58,7 @@ pub(super) fn start(state: &Rc<State>, worker: &Rc<Worker>, exchange: Box<Exchan
         far: RefCell::new(Some(FarEnd { socket, read })),
         is_ending: Cell::new(false),
     });
+    state.count_reconnect(&exchange, worker);
     worker.has_come();
     worker.member.load.sessions.fetch_add(1, Ordering::Relaxed);
     let id = exchange.id();

@@ -367,6 +367,20 @@ impl State {
         self.worker_of(cookie.named()?)
     }
 
+    /// Counts a WebSocket that a worker has opened, where it is one of a page that has lost another: whether the page is back with the R that
+    /// has made it. A page that sends no cookie has nothing to say that by, and counts as one with a new R.
+    pub(super) fn count_reconnect(&self, exchange: &Exchange, worker: &Worker) {
+        if !worker.member.is_sticky() || sticky::told(exchange.query()) != Told::Anew {
+            return;
+        }
+        let read = exchange.header(b"cookie").and_then(|cookies| self.keys.read(cookies).named());
+        let is_same = read.is_some_and(|named| {
+            u64::from(named.epoch) == worker.member.epoch && u32::from(named.slot) == worker.member.slot
+        });
+        let counts = self.counts();
+        if is_same { counts.reconnected_same.add(1) } else { counts.reconnected_new.add(1) }
+    }
+
     fn worker_of(&self, named: Named) -> Option<Rc<Worker>> {
         let workers = self.workers.borrow();
         let is_it = |worker: &&Rc<Worker>| {

@@ -76,6 +76,16 @@ pub(super) fn of(report: &Report, roster: &Roster) -> String {
     let lost = report.sessions_lost.iter().map(|(reason, count)| (*reason, *count));
     text.values("sessions_lost_total", "reason", lost);
     text.family(
+        "reconnects_total",
+        "counter",
+        "Shiny pages that have opened another WebSocket in place of one that has ended, with the same R or a new one.",
+    );
+    text.values(
+        "reconnects_total",
+        "result",
+        [("same", counts.reconnected_same.get()), ("new", counts.reconnected_new.get())],
+    );
+    text.family(
         "log_lines_lost_total",
         "counter",
         "Lines of the access log that could not be written, or not fast enough.",

@@ -4,6 +4,7 @@ use rookery_server::Config;
 use rookery_supervisor::{PoolLimits, WorkerId};
 
 use crate::front::{Client, Front, Reply};
+use crate::status::Admin;
 
 const SESSION: &str = "/session/0123456789abcdef0123456789abcdef/slot";
 
@@ -91,6 +92,11 @@ fn of_two_pages_each_has_its_own() {
 #[test]
 fn a_page_that_has_lost_its_session_does_not_go_back_to_a_worker_that_leaves() {
     let mut front = shiny(2);
+    let admin = Admin::of_roster(&front.roster);
+    let reconnects = || {
+        ["same", "new"]
+            .map(|result| admin.metric(&format!("rookery_reconnects_total{{result=\"{result}\"}}")))
+    };
     let (cookie, old) = page(&front);
     front.roster.drain(&front.workers[old].member);
     let (id, own) = (id(&front, old), slot(&front, old));
@@ -98,8 +104,10 @@ fn a_page_that_has_lost_its_session_does_not_go_back_to_a_worker_that_leaves() {
     let url = format!("{SESSION}?w={id}");
     assert_eq!(ask(&mut front.connect(), &url, "").header("x-slot"), Some(own.as_str()));
     assert_eq!(front.connect().upgrade_with(&format!("/ws?w={id}"), "").header("x-slot"), Some(own.as_str()));
+    assert_eq!(reconnects(), [Some(0.0), Some(0.0)]);
     let again = front.connect().upgrade_with("/ws?w=", &cookie);
     assert!(again.status == 101 && again.header("x-slot") != Some(own.as_str()), "{}", again.head);
+    assert_eq!(reconnects(), [Some(0.0), Some(1.0)]);
     let new = again.header("set-cookie").expect("it is told").split(';').next().unwrap().to_owned();
     let asset = ask(&mut front.connect(), "/slot", &format!("Cookie: {new}\r\nSec-Fetch-Mode: no-cors\r\n"));
     assert_eq!(Some(asset.text().as_str()), again.header("x-slot"));
@@ -112,6 +120,10 @@ fn a_page_that_has_lost_its_session_does_not_go_back_to_a_worker_that_leaves() {
         let back = front.connect().upgrade_with("/ws?w=", &format!("Cookie: {new}\r\n"));
         assert_eq!((back.header("x-slot"), back.header("set-cookie")), (again.header("x-slot"), None));
     }
+    assert_eq!(reconnects(), [Some(3.0), Some(1.0)]);
+    // What names nobody is back with whomever.
+    assert_eq!(front.connect().upgrade_with("/ws?w=", "").status, 101);
+    assert_eq!(reconnects(), [Some(3.0), Some(2.0)]);
 }
 
 #[test]
