@@ -28,7 +28,7 @@ cli_main <- function(text) {
         )
       }
       settings <- list(cli = cli_settings(asked))
-      serve_here(detect_target(asked$target), NULL, cli_address(asked), list(), cli_log(asked), settings)
+      serve_here(detect_target(asked$target), NULL, cli_address(asked), list(), cli_log(asked), settings, list(at = asked[["admin"]], label = asked$target))
       0L
     },
     rookery_error = function(error) {

@@ -2,8 +2,8 @@
 # libraries and rookery's httpuv in front of them.
 
 # Runs the child and waits for it. Its stdout and stderr are this process's; SIGINT, SIGTERM and SIGHUP are passed on.
-serve_in_child <- function(found, address, dots, log, settings = list()) {
-  run_child(child_command(found, address, dots, log, settings, parent = Sys.getpid()), found$label)
+serve_in_child <- function(found, address, dots, log, settings = list(), admin = list()) {
+  run_child(child_command(found, address, dots, log, settings, parent = Sys.getpid(), admin = admin), found$label)
 }
 
 # Runs a program that serves what is called `label`, until it ends.
@@ -26,7 +26,7 @@ run_child <- function(command, label) {
   NULL
 }
 
-child_command <- function(found, address, dots, log, settings, parent) {
+child_command <- function(found, address, dots, log, settings, parent, admin = list()) {
   if (inherits(address$tls, "rookery_tls") && any(is_pem(address$tls$key))) {
     # It would go through the environment, which whatever the child starts inherits.
     abort_serve(
@@ -43,6 +43,7 @@ child_command <- function(found, address, dots, log, settings, parent) {
     log = log,
     parent = parent,
     settings = lapply(settings, unclass),
+    admin = admin,
     options = session_options()
   )
   list(
@@ -116,7 +117,7 @@ child_main <- function(text) {
   options(spec$options)
   status <- tryCatch(
     {
-      serve_here(spec$found, NULL, spec$address, spec$dots, spec$log, spec$settings)
+      serve_here(spec$found, NULL, spec$address, spec$dots, spec$log, spec$settings, spec$admin)
       0L
     },
     rookery_error = function(error) {

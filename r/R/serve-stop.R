@@ -64,6 +64,7 @@ stop_gracefully <- function() {
 # Stops accepting, closes WebSockets with 1001, and serves until everything is answered or time is up.
 drain_servers <- function() {
   tell_manager("stopping", "Finishing what is in hand")
+  admin_drains()
   waiting <- 0
   for (server in listServers()) {
     .Call(ffi_drain, listener_of(server))

@@ -247,6 +247,7 @@ worker_fields <- function(options, file) {
   if (is.character(fields$cookie_key_file)) {
     fields$cookie_key_file <- beside(fields$cookie_key_file, file)
   }
+  fields$admin <- settings_admin(options, file)
   fields
 }
 
@@ -258,11 +259,21 @@ settings_workers <- function(options, settings) {
   if (isTRUE(flag_of(fields$reload %||% FALSE))) {
     workers <- workers %||% workers_config(1, reload = TRUE)
   }
-  others <- setdiff(names(fields), c("workers", "reload"))
+  # One R has that as well.
+  others <- setdiff(names(fields), c("workers", "reload", "admin"))
   if (is.null(workers) && !is_worker() && length(others) > 0) {
     abort_unknown(settings, paste0("its `", others[[1]], ":` needs `workers:`, with 2 or more"))
   }
   workers
+}
+
+# `admin:` of a `_server.yml`, with a path that is relative to it.
+settings_admin <- function(options, settings) {
+  admin <- if (is.list(options)) options[["admin"]]
+  if (is.character(admin) && length(admin) == 1 && startsWith(admin, "unix:")) {
+    admin <- paste0("unix:", beside(substring(admin, 6), settings))
+  }
+  check_admin(admin, paste0("`admin:` of `", settings, "`"))
 }
 
 # What the program reads (words_of() in crates/cli/src/r.rs): a line for each word, in which its end would be one.

@@ -43,6 +43,8 @@
 #' @param log_format `"common"` or `"json"`.
 #' @param tls Certificates to speak HTTPS with, by [tls_config()]; `"dev"` for one of this machine's own. `NULL` for HTTP.
 #' @param workers How many R processes serve a path behind one address (Linux): a number, `"auto"`, or [workers_config()] with more to say. `NULL` is one.
+#' @param admin Where those who look after it find status, metrics and probes, also while R is busy: an address with its port, such as
+#'   `"127.0.0.1:9100"`, or `"unix:/path/of/a/socket"`. It is for programs of yours and no part of the app; `rookery status` asks it, too. Needs Linux.
 #' @param limits What clients may do, by [server_limits()]; `NULL` for what options say, see [rookery_options()].
 #' @return What the app returned when it ended by itself, otherwise `NULL`; invisibly. An error of class `rookery_exit`
 #'   with a `status` when the R that served a path ended with another exit status than 0.
@@ -62,18 +64,22 @@ serve <- function(
   log_format = "common",
   tls = NULL,
   limits = NULL,
-  workers = NULL
+  workers = NULL,
+  admin = NULL
 ) {
   address <- serve_address(host, port, tls)
   log <- log_target(log, log_format)
   settings <- list(argument = check_limits(limits))
   workers <- check_workers(workers)
+  admin <- check_admin(admin)
   if (is.character(target)) {
     found <- detect_target(target)
     if (!is.null(workers)) {
+      workers$admin <- admin %||% workers$admin
       return(invisible(serve_with_workers(target, address, list(...), log, settings$argument, workers)))
     }
-    return(invisible(serve_in_child(found, address, list(...), log, settings)))
+    about <- list(at = admin, label = normalizePath(target, winslash = "/"))
+    return(invisible(serve_in_child(found, address, list(...), log, settings, about)))
   }
   if (!is.null(workers)) {
     abort_serve("Several workers serve a path: an object is in this R alone. Give the file or folder of the app.", "rookery_bad_target")
@@ -88,7 +94,7 @@ serve <- function(
       "rookery_bad_target"
     )
   }
-  invisible(serve_here(found, target, address, list(...), log, settings))
+  invisible(serve_here(found, target, address, list(...), log, settings, list(at = admin, label = found$label)))
 }
 
 #' Serve a folder that has a `_server.yml`
@@ -111,7 +117,8 @@ launch_server <- function(settings, host = NULL, port = NULL, ...) {
     # The program reads the rest of the file.
     return(invisible(serve_with_workers(settings, asked$address, list(...), log_target(FALSE), list(), asked$workers)))
   }
-  invisible(serve_here(asked$found, NULL, asked$address, list(...), log_target(FALSE), list(file = asked$settings)))
+  about <- list(at = asked$admin, label = normalizePath(settings, winslash = "/"))
+  invisible(serve_here(asked$found, NULL, asked$address, list(...), log_target(FALSE), list(file = asked$settings), about))
 }
 
 # list(found =, address =): what a `_server.yml` asks for; `host` and `port` overrule it.
@@ -134,6 +141,7 @@ settings_read <- function(settings, host = NULL, port = NULL) {
   list(
     found = found,
     workers = settings_workers(options, settings),
+    admin = settings_admin(options, settings),
     settings = settings_fields(options, settings),
     address = serve_address(
       host %||% options[["host"]] %||% "127.0.0.1",
@@ -191,7 +199,7 @@ settings_tls <- function(fields, settings) {
 }
 
 # Runs an app in this R until it ends or is told to: the body of serve() for an object, and of the child for a path.
-serve_here <- function(found, object, address, dots, log, settings = list()) {
+serve_here <- function(found, object, address, dots, log, settings = list(), admin = list()) {
   # Of an engine that is rookery itself, the outer one's count as well.
   before <- .globals$settings
   on.exit(.globals$settings <- before)
@@ -225,6 +233,8 @@ serve_here <- function(found, object, address, dots, log, settings = list()) {
   }
   log_end <- log_open(log)
   on.exit(log_end(), add = TRUE)
+  admin_end <- admin_start(admin$at, admin$label)
+  on.exit(admin_end(), add = TRUE)
   announce(found, address)
   on.exit(.globals$on_listen <- NULL, add = TRUE)
   with_graceful_stop(run_target(found, object, address, dots))
@@ -409,6 +419,7 @@ announce <- function(found, address) {
     if (!is_worker()) {
       .globals$serving_on <- paste("Serving on", place)
       tell_manager("ready", .globals$serving_on)
+      admin_serves(place)
     }
     message("rookery ", utils::packageVersion("rookery"), ": ", found$label, folder, "\nServing ", where)
   }

@@ -131,6 +131,12 @@ const char* rk_manager_places(void);    // where they are, in lines
 void rk_manager_tell(int what, const char* status);  // 0 it serves, 1 it reads anew, 2 it ends
 void rk_manager_failed(const char* status, int code);
 
+// this process as one that is looked after
+
+int rk_admin_start(const char* at, const char* target);  // RK_OK; else rk_error() says why not
+void rk_admin_is(int course, const char* address);       // 1 it listens there, 2 it ends (NULL)
+void rk_admin_stop(void);
+
 // limits
 
 enum rk_limit_kind { RK_COUNT = 0, RK_BYTES = 1, RK_SECONDS = 2, RK_RATE = 3, RK_PERCENT = 4 };

@@ -373,6 +373,9 @@ SEXP ffi_refuse(SEXP listener, SEXP held);
 
 SEXP ffi_worker(void);
 SEXP ffi_worker_has(SEXP listener);
+SEXP ffi_admin_start(SEXP at, SEXP target);
+SEXP ffi_admin_is(SEXP course, SEXP address);
+SEXP ffi_admin_stop(void);
 SEXP ffi_manager_join(void);
 SEXP ffi_manager_sockets(void);
 SEXP ffi_manager_places(void);

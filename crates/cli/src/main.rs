@@ -80,6 +80,12 @@ fn run(serve: Serve, words: &[OsString]) -> Result<(), Failure> {
     let redirect_from = serve.tls.as_ref().and_then(settings::AskedTls::redirect_from);
     let beside = redirect_from.map(|port| address.beside(port)).transpose()?;
     if target.is_site {
+        if serve.admin.is_some() {
+            return Err(Failure::CommandLine(
+                "`--admin` tells of an app and its R, and a folder of files has none: leave it out, and probe a file."
+                    .to_owned(),
+            ));
+        }
         return site::serve(&target, serve, &address, beside.as_ref(), &log);
     }
     if let Some(workers) = &serve.workers {

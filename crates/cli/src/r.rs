@@ -8,6 +8,7 @@ use std::process::Command;
 
 use rookery_acme::Challenge;
 use rookery_server::tls::Hsts;
+use rookery_status::AdminAt;
 
 use crate::address::Address;
 use crate::command_line::Serve;
@@ -289,6 +290,11 @@ fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -
         }
     }
     field("log_format", serve.format_name().as_bytes());
+    match &serve.admin {
+        Some(AdminAt::Tcp(address)) => field("admin", address.to_string().as_bytes()),
+        Some(AdminAt::Unix(path)) => field("admin", &[b"unix:", path.as_os_str().as_bytes()].concat()),
+        None => {}
+    }
     if signals::is_ignored(libc::SIGINT) {
         field("interrupt", b"ignored");
     }

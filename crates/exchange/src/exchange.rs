@@ -63,6 +63,9 @@ pub struct Exchange {
     tag: Option<Tag>,
     /// What a supervisor calls it; 0 without one.
     ticket: u64,
+    /// When it was handed over, and when the application began with it; 0 where nobody measures that.
+    handed_at: u64,
+    begun_at: u64,
     /// What a supervisor's log calls it.
     given_id: Span,
     version: Version,
@@ -98,6 +101,8 @@ impl Exchange {
             slot: 0,
             tag: None,
             ticket: 0,
+            handed_at: 0,
+            begun_at: 0,
             given_id: Span::EMPTY,
             version: Version::Http11,
             is_upgrade: false,
@@ -197,6 +202,21 @@ impl Exchange {
         self.is_head_seen
     }
 
+    /// Notes that it is handed to the application, by a clock of the caller's.
+    pub fn set_handed_at(&mut self, time: u64) {
+        self.handed_at = time;
+    }
+
+    /// Notes that the application begins with it, by the same clock.
+    pub fn set_begun_at(&mut self, time: u64) {
+        self.begun_at = time;
+    }
+
+    /// When it was handed to the application, and when that began with it; 0 where it was not noted.
+    pub fn times(&self) -> (u64, u64) {
+        (self.handed_at, self.begun_at)
+    }
+
     /// Notes what a supervisor calls it: by its ticket, 0 for none, and in its log.
     pub fn set_supervised(&mut self, ticket: u64, id: Option<&[u8]>) {
         self.ticket = ticket;
@@ -207,6 +227,7 @@ impl Exchange {
     pub fn reset(&mut self) {
         self.tag = None;
         self.ticket = 0;
+        (self.handed_at, self.begun_at) = (0, 0);
         self.given_id = Span::EMPTY;
         self.is_https = false;
         self.is_believed = false;

@@ -92,6 +92,7 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(workers_config(warmup = NA_character_)), "`warmup` must be one or more paths, not NA"),
     list(quote(workers_config(keep_half_closed = "no")), "`keep_half_closed` must be TRUE or FALSE, not"),
     list(quote(workers_config(retry_begun = 2)), "`retry_begun` must be TRUE or FALSE, not 2"),
+    list(quote(serve(hello_app, port = 0, admin = TRUE)), "`admin` must be an address such as \"127.0.0.1:9100\""),
     list(quote(serve(hello_app, workers = TRUE)), "`workers` must be a number, \"auto\", or made by workers_config"),
     list(quote(serve(hello_app, workers = 2)), "Several workers serve a path"),
     list(quote(rookery:::launch_server(42)), "`settings` must be one string"),

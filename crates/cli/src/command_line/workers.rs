@@ -5,7 +5,7 @@ use clap::Arg;
 use super::given::{Given, flag, text};
 
 /// What goes with `--workers`, and not without.
-const WITH_WORKERS: [&str; 19] = [
+const WITH_WORKERS: [&str; 18] = [
     "spares",
     "surge",
     "max-in-flight",
@@ -21,7 +21,6 @@ const WITH_WORKERS: [&str; 19] = [
     "drain",
     "sticky",
     "cookie-key-file",
-    "admin",
     "shutdown-delay",
     "min-ready",
     "drain-status",

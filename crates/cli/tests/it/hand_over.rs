@@ -103,10 +103,13 @@ fn it_becomes_the_r_that_serves() {
     assert!(!blocked(&out), "{out}");
 
     let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", "trap '' INT; exec \"$0\" serve \"$1\" --no-log --host unix:s"]).arg(&link);
+    shell
+        .args(["-c", "trap '' INT; exec \"$0\" serve \"$1\" --no-log --host unix:s --admin unix:look"])
+        .arg(&link);
     let (_, out, _) = installed.run(shell.arg(app.path().join("my app")).current_dir(app.path()));
     assert!(out.contains("\ninterrupt=ignored\n") && out.contains("\nlog=nothing\n"), "{out}");
     assert!(out.contains(&format!("\nsocket={}/s\n", app.path().display())), "{out}");
+    assert!(out.contains(&format!("\nadmin=unix:{}/look\n", app.path().display())), "{out}");
     assert!(blocked(&out), "{out}");
 }
 

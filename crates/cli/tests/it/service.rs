@@ -374,7 +374,9 @@ fn without_a_server_status_says_so() {
     let (status, said) = run(&["999999999"]);
     assert_eq!(status, Some(1));
     assert!(
-        said.starts_with("rookery: Process 999999999 is no server with `--workers` of this user."),
+        said.starts_with(
+            "rookery: Process 999999999 is no server with `--workers` or `--admin` of this user."
+        ),
         "{said}"
     );
     assert!(run(&["unix:/none/there"]).1.starts_with("rookery: Nobody answers at unix:/none/there: "));

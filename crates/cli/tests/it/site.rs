@@ -302,3 +302,13 @@ fn a_crowd_that_has_gone_quiet_gives_its_memory_back() {
     }
     drop((few, crowd));
 }
+
+#[test]
+fn there_is_no_r_that_an_admin_listener_could_tell_of() {
+    let folder = folder(&[("index.html", "")]);
+    let output =
+        rookery().arg("serve").arg(folder.path()).args(["--admin", "127.0.0.1:0"]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("`--admin` tells of an app and its R, and a folder of files has none"), "{said}");
+}

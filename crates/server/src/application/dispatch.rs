@@ -11,7 +11,7 @@ use rookery_exchange::{
     Budget, Command, Departure, Event, Exchange, ExchangeId, ListenerId, Payload, PushError, Pushed,
     ReplyBody,
 };
-use rookery_worker::Scoreboard;
+use rookery_worker::{Scoreboard, now};
 use tokio::sync::Notify;
 
 pub(crate) use super::answers::Answer;
@@ -37,6 +37,8 @@ pub(crate) struct Dispatch {
     pub(crate) has_passed_on: Cell<bool>,
     /// Where a supervisor reads what the application has to do.
     pub(crate) scoreboard: Option<Arc<Scoreboard>>,
+    /// Whether requests are told when they were handed over ([`Exchange::times`]).
+    is_timed: bool,
     /// Whether it takes longer than a millisecond.
     pub(crate) is_slow: Cell<bool>,
 }
@@ -47,6 +49,7 @@ impl Dispatch {
         pool_bytes: usize,
         budget: Arc<Budget>,
         scoreboard: Option<Arc<Scoreboard>>,
+        is_timed: bool,
     ) -> Rc<Dispatch> {
         Rc::new(Dispatch {
             application,
@@ -58,6 +61,7 @@ impl Dispatch {
             is_looked_after: Cell::new(false),
             has_passed_on: Cell::new(false),
             scoreboard,
+            is_timed,
             is_slow: Cell::new(false),
         })
     }
@@ -86,10 +90,15 @@ impl Dispatch {
         Ok(())
     }
 
-    fn hand(&self, event: Event) -> Result<Pushed, PushError> {
+    fn hand(&self, mut event: Event) -> Result<Pushed, PushError> {
         let Some(board) = self.scoreboard.as_deref().filter(|_| event.is_call()) else {
             return self.application.take(event);
         };
+        if let Event::Request(exchange) | Event::Head(exchange) = &mut event {
+            if self.is_timed {
+                exchange.set_handed_at(now());
+            }
+        }
         // Before: it may have been taken when this returns.
         board.hand();
         self.application.take(event).inspect_err(|_| board.take_back())

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 
 use rookery_error::Reports;
 use rookery_exchange::{AppWaker, Budget, Link, ListenerId};
+use rookery_worker::Scoreboard;
 
 use super::io_thread::{Setup, run};
 use super::listen_error::ListenError;
@@ -31,6 +32,7 @@ pub(super) struct Core {
     pub(super) reports: Arc<Reports<Rejection>>,
     pub(super) budget: Arc<Budget>,
     supervision: OnceLock<Arc<Supervision>>,
+    measured: Mutex<Option<Arc<Scoreboard>>>,
     thread: Mutex<Option<Thread>>,
 }
 
@@ -58,6 +60,7 @@ impl Core {
             log: Arc::default(),
             reports: Arc::new(Reports::new()),
             supervision: OnceLock::new(),
+            measured: Mutex::default(),
             thread: Mutex::new(None),
         }
     }
@@ -75,6 +78,11 @@ impl Core {
         // A second one is the same: a process has one supervisor.
         let supervision = Arc::clone(self.supervision.get_or_init(|| supervision));
         self.start_with(|done| Order::Attend { supervision, done })
+    }
+
+    /// Has I/O threads that are started from now on write there what the application is handed, and when.
+    pub(super) fn measure(&self, board: Option<Arc<Scoreboard>>) {
+        *self.measured.lock().unwrap_or_else(PoisonError::into_inner) = board;
     }
 
     /// Gives an order to the I/O thread, which is started if none runs, and waits until it has been carried out.
@@ -111,6 +119,7 @@ impl Core {
             reports: Arc::clone(&self.reports),
             budget: Arc::clone(&self.budget),
             supervision: self.supervision.get().cloned(),
+            measured: self.measured.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         };
         let theirs = Arc::clone(&control);
         let handle = with_signals_blocked(|| {

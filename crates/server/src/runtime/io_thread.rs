@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use rookery_error::Reports;
 use rookery_exchange::{Budget, IoWaker, Link, ListenerId};
+use rookery_worker::Scoreboard;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -71,12 +72,14 @@ pub(super) struct Setup {
     pub(super) reports: Arc<Reports<Rejection>>,
     pub(super) budget: Arc<Budget>,
     pub(super) supervision: Option<Arc<Supervision>>,
+    /// Of a process without a supervisor.
+    pub(super) measured: Option<Arc<Scoreboard>>,
 }
 
 /// Runs the I/O thread until there is no listener and no connection. When it cannot go on, every connection is closed,
 /// whoever waits for it hears of it, and so does the application ([`Link::fail`]).
 pub(super) fn run(setup: Setup, control: &Control) {
-    let Setup { link, application, limits, reclaim, log, reports, budget, supervision } = setup;
+    let Setup { link, application, limits, reclaim, log, reports, budget, supervision, measured } = setup;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -106,7 +109,9 @@ pub(super) fn run(setup: Setup, control: &Control) {
         Some(make) => runtime.block_on(async { make(waker) }),
         None => Box::new(Arc::clone(&link)),
     };
-    let scoreboard = supervision.as_ref().map(|supervision| Arc::clone(supervision.scoreboard()));
+    let is_timed = measured.is_some();
+    let supervised = supervision.as_ref().map(|supervision| Arc::clone(supervision.scoreboard()));
+    let scoreboard = (supervised.or(measured), is_timed);
     let shared = Shared::new(application, limits, reclaim, log, reports, budget, scoreboard);
     SHARED.set(Some((Rc::clone(&shared), Arc::clone(&drain))));
     let outcome =

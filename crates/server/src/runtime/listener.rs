@@ -81,7 +81,7 @@ impl Listener {
 }
 
 /// Asks the I/O thread of a listener for a sign of life, from any thread and for as long as anybody likes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Pulse {
     core: Arc<Core>,
     id: ListenerId,
@@ -90,7 +90,12 @@ pub struct Pulse {
 impl Pulse {
     /// Waits for one. There is nothing to wait for when the thread has ended, as it does when nothing listens any more.
     pub fn wait(&self) {
-        self.core.order(|done| Order::Count { listener: self.id, done });
+        self.connections();
+    }
+
+    /// The same, and how many connections and WebSockets the listener has; `None` when the thread has ended.
+    pub fn connections(&self) -> Option<usize> {
+        self.core.order(|done| Order::Count { listener: self.id, done })
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use rookery_error::Reports;
 use rookery_exchange::{AppWaker, Budget, Exchange, Link};
+use rookery_worker::Scoreboard;
 
 use super::core::Core;
 use super::listen_error::ListenError;
@@ -165,6 +166,12 @@ impl Server {
     /// When the thread cannot be started.
     pub fn attend(&self, supervision: Arc<Supervision>) -> Result<(), ListenError> {
         self.core.attend(supervision)
+    }
+
+    /// Has a process without a supervisor know by a scoreboard of its own what the application is handed, and requests when they were
+    /// ([`Exchange::times`]); `None` ends that. It counts from the next start of the I/O thread on, so before anything listens.
+    pub fn measure(&self, board: Option<Arc<Scoreboard>>) {
+        self.core.measure(board);
     }
 
     /// Does not hear the supervisor any more: the I/O thread may end.

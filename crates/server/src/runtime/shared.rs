@@ -38,9 +38,10 @@ impl Shared {
         log: Arc<CurrentLog>,
         reports: Arc<Reports<Rejection>>,
         budget: Arc<Budget>,
-        scoreboard: Option<Arc<Scoreboard>>,
+        (scoreboard, is_timed): (Option<Arc<Scoreboard>>, bool),
     ) -> Rc<Shared> {
-        let dispatch = Dispatch::new(application, limits.pool_bytes, Arc::clone(&budget), scoreboard);
+        let dispatch =
+            Dispatch::new(application, limits.pool_bytes, Arc::clone(&budget), scoreboard, is_timed);
         let peers = Peers::new(limits, budget, reclaim);
         let scratch = Scratch::new();
         let websockets = WebSockets::new(WebSocketShared::new(

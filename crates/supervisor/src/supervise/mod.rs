@@ -5,7 +5,6 @@ mod backoff;
 mod health;
 mod recycle;
 mod replace;
-mod share;
 mod slow;
 mod stalled;
 mod state;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use rookery_status::RunFolder;
+use rookery_status::{RunFolder, Share};
 use rookery_worker::{Control, Message, Received};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -16,7 +16,6 @@ use tokio::task::JoinHandle;
 use super::Times;
 use super::health::Health;
 use super::recycle::Age;
-use super::share::Share;
 use super::slow::Slow;
 use super::stalled::Stalled;
 use super::stuck::Stuck;

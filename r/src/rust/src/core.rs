@@ -10,6 +10,7 @@ use rookery_exchange::{AppWaker, Backlog, Exchange, Link};
 use rookery_server::tls::DevelopmentCertificate;
 use rookery_server::{Config, Server};
 
+use crate::admin::Administered;
 use crate::event::Header;
 use crate::limits::config_of;
 use crate::listener::Listening;
@@ -55,6 +56,8 @@ pub(crate) struct Core {
     pub(crate) membership: Membership,
     /// What a service manager has given this process.
     pub(crate) service: Service,
+    /// Who looks after this process, if anybody does.
+    pub(crate) admin: Option<Administered>,
 }
 
 /// The R object of a request whose body comes in pieces.
@@ -124,16 +127,19 @@ impl Core {
             limits: Vec::new(),
             membership: Membership::default(),
             service: Service::default(),
+            admin: None,
         }
     }
 
     /// Another server in the place of the one there is, which nobody may use; the access log stays. Returns that.
-    pub(crate) fn replace_server(&mut self, config: Config) -> Server {
+    pub(crate) fn replace_server(&mut self, config: &Config) -> Server {
         let schedule = SCHEDULE.get().expect("called after rk_init");
-        let server = Server::new(config, Box::new(Schedule(schedule)));
+        let server = Server::new(config.clone(), Box::new(Schedule(schedule)));
         server.set_access_log(self.log.opened());
         self.link = Arc::clone(server.link());
-        std::mem::replace(&mut self.server, server)
+        let before = std::mem::replace(&mut self.server, server);
+        self.look_at_server(config);
+        before
     }
 
     /// Whether R holds no exchange.

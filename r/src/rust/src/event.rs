@@ -265,8 +265,8 @@ impl Core {
                     self.passes_over();
                     self.hand_back(Command::Respond(exchange));
                 }
-                event => {
-                    self.begins(&event);
+                mut event => {
+                    self.begins(&mut event);
                     return Some(self.show(event));
                 }
             }

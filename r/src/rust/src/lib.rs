@@ -10,6 +10,7 @@
 // The entry points are reached by their symbols, not by their paths.
 #![allow(unreachable_pub)]
 
+mod admin;
 mod client;
 mod core;
 mod event;

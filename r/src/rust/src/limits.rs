@@ -54,7 +54,7 @@ impl Core {
             return false;
         }
         let before = self.link.clone();
-        drop(self.replace_server(config_of(values)));
+        drop(self.replace_server(&config_of(values)));
         // After the thread of the one before has ended: one at a time hears a supervisor.
         self.attend();
         // What was lent is given back when the thread has ended; nobody asks the link from before again.

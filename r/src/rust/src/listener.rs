@@ -38,6 +38,11 @@ impl Listening {
         self.listener.pulse()
     }
 
+    /// Those of all that listen.
+    pub(crate) fn pulses(&self) -> Vec<Pulse> {
+        self.all().map(Listener::pulse).collect()
+    }
+
     fn all(&self) -> impl Iterator<Item = &Listener> {
         self.redirect.iter().chain([&self.listener])
     }
@@ -66,6 +71,9 @@ impl Core {
                 let (id, port) = (listener.id(), listener.local_addr().map(|address| address.port()));
                 if inherits == SOCKETS_OF_MANAGER {
                     self.takes_given(id);
+                }
+                if let Some(admin) = &self.admin {
+                    admin.one.listens(id, listening.pulses());
                 }
                 self.listeners.insert(id, listening);
                 self.tls.extend(tls.map(|tls| (id, Counted::new(tls))));
@@ -310,6 +318,7 @@ pub extern "C" fn rk_stop(listener: u32) {
         let stopped = core::with(|core| {
             core.leaves(listener, false);
             core.gives_back(listener);
+            core.is_over(listener);
             core.tls.remove(&listener);
             core.listeners.remove(&listener)
         });
@@ -356,6 +365,7 @@ pub extern "C" fn rk_stop_all() {
             core::with(|core| {
                 core.leaves(id, false);
                 core.gives_back(id);
+                core.is_over(id);
             });
             listening.stop();
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rookery_exchange::{Command, Event};
 use rookery_server::{ListenError, Listener, Site, Supervision, SupervisorRequest};
-use rookery_worker::{END_WITHIN, Inherited, Message, R, Ticket, now};
+use rookery_worker::{Board, END_WITHIN, Inherited, Message, R, Ticket, now};
 
 use crate::core::{self, Core};
 use crate::{entry, listener};
@@ -117,38 +117,50 @@ impl Core {
 
     // ---- the scoreboard: nothing where there is none ----
 
+    /// The one that a supervisor reads.
+    pub(crate) fn supervised_board(&self) -> Option<&Board> {
+        match &self.membership {
+            Membership::Worker(worker) => Some(worker.supervision.scoreboard()),
+            _ => None,
+        }
+    }
+
     /// R begins to do something.
     pub(crate) fn r_is(&self, r: R) {
-        if let Membership::Worker(worker) = &self.membership {
-            worker.supervision.scoreboard().r_is(r, now());
+        if let Some(board) = self.board() {
+            board.r_is(r, now());
         }
     }
 
     /// R has come for an event, and is about to be shown it.
-    pub(crate) fn begins(&self, event: &Event) {
-        let Membership::Worker(worker) = &self.membership else { return };
-        let board = worker.supervision.scoreboard();
-        board.r_is(if event.is_of_websocket() { R::Messages } else { R::Busy }, now());
+    pub(crate) fn begins(&self, event: &mut Event) {
+        let Some(board) = self.board() else { return };
+        let now = now();
+        board.r_is(if event.is_of_websocket() { R::Messages } else { R::Busy }, now);
         if let Event::Request(exchange) | Event::Head(exchange) = event {
             board.take();
             if let Some(ticket) = Ticket::of_word(exchange.ticket()) {
                 board.begin(ticket);
+            }
+            if let Some(admin) = &self.admin {
+                admin.one.begins(exchange, now);
             }
         }
     }
 
     /// R has come for a request whose client has gone, and does not begin it.
     pub(crate) fn passes_over(&self) {
-        if let Membership::Worker(worker) = &self.membership {
-            worker.supervision.scoreboard().take();
+        if let Some(board) = self.board() {
+            board.take();
         }
     }
 
     /// Hands an exchange back to the server.
     pub(crate) fn hand_back(&self, command: Command) {
+        self.counts(&command);
         // Before: who has the reply can read what it took.
-        if let Membership::Worker(worker) = &self.membership {
-            worker.supervision.scoreboard().done(now());
+        if let Some(board) = self.board() {
+            board.done(now());
         }
         self.link.send(command);
     }

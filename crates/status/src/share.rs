@@ -15,14 +15,14 @@ struct Mark {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Share {
+pub struct Share {
     /// The earlier of them is where what is told begins.
     marks: Option<(Mark, Mark)>,
 }
 
 impl Share {
     /// The share from 0 to 1, of an R that has been busy for this long by now. It is to be looked at more often than every [`SPAN`].
-    pub(super) fn look(&mut self, busy: Duration, at: u64) -> f64 {
+    pub fn look(&mut self, busy: Duration, at: u64) -> f64 {
         let now = Mark { at, busy };
         let (from, next) = self.marks.get_or_insert((now, now));
         if Duration::from_nanos(at.saturating_sub(next.at)) >= SPAN {

@@ -1,0 +1,413 @@
+//! One R that serves by itself: what is in its process is looked at there, and nothing of it is asked of R.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+
+use rookery_error::Reports;
+use rookery_exchange::{Exchange, ListenerId};
+use rookery_server::access_log::AccessLog;
+use rookery_server::{Pulse, Rejection, with_signals_blocked};
+use rookery_worker::{R, Scoreboard, Snapshot, now};
+use serde_json::json;
+
+use crate::answers::{About, HANGS, NotReady, Subject};
+use crate::counts::{CLASSES, Classes, Count, Histogram};
+use crate::share::Share;
+use crate::text::{Metrics, counted, in_words, milliseconds, seconds};
+use crate::usage::{open_descriptors, own_memory, processor_time};
+
+/// How often the server's loop is asked whether it turns, and how many connections it has.
+const LOOKS_EVERY: Duration = Duration::from_secs(1);
+
+/// Where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Course {
+    /// R starts, or the app is loaded.
+    Starting = 0,
+    /// The app listens.
+    Serving = 1,
+    /// It finishes what it has.
+    Draining = 2,
+}
+
+impl Course {
+    fn name(self) -> &'static str {
+        match self {
+            Course::Starting => "starting",
+            Course::Serving => "serving",
+            Course::Draining => "draining",
+        }
+    }
+
+    /// What a worker of several is called then.
+    fn state(self) -> &'static str {
+        STATES[self as usize]
+    }
+}
+
+/// By [`Course`].
+const STATES: [&str; 3] = ["starting", "ready", "draining"];
+
+/// What there is to look at besides what it counts itself.
+#[derive(Debug)]
+pub struct Seen {
+    /// What R does.
+    pub board: Arc<Scoreboard>,
+    /// The access log, if there is one.
+    pub log: Option<Arc<AccessLog>>,
+    /// What was refused.
+    pub reports: Arc<Reports<Rejection>>,
+    /// How many requests may wait for R.
+    pub queue_limit: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct OneR {
+    about: Mutex<About>,
+    started: SystemTime,
+    seen: Mutex<Seen>,
+    board: Arc<Scoreboard>,
+    course: AtomicU8,
+    listening: Mutex<Vec<(ListenerId, Vec<Pulse>)>>,
+    /// When the server's loop was heard of, by [`now`].
+    heard: AtomicU64,
+    connections: Count,
+    /// Bits of a fraction.
+    busy_ratio: AtomicU64,
+    answered: Classes,
+    waited: Histogram,
+    took: Histogram,
+    answered_in: Histogram,
+}
+
+impl OneR {
+    /// One that starts. A thread looks after it for as long as it is there.
+    ///
+    /// # Errors
+    /// When that cannot be started.
+    pub fn new(about: About, seen: Seen) -> std::io::Result<Arc<OneR>> {
+        let one = Arc::new(OneR {
+            about: Mutex::new(about),
+            started: SystemTime::now(),
+            board: Arc::clone(&seen.board),
+            seen: Mutex::new(seen),
+            course: AtomicU8::new(Course::Starting as u8),
+            listening: Mutex::default(),
+            heard: AtomicU64::new(now()),
+            connections: Count::default(),
+            busy_ratio: AtomicU64::new(0.0_f64.to_bits()),
+            answered: Classes::default(),
+            waited: Histogram::default(),
+            took: Histogram::default(),
+            answered_in: Histogram::default(),
+        });
+        let watched = Arc::downgrade(&one);
+        // It takes no signals, as the threads of the server.
+        with_signals_blocked(|| {
+            std::thread::Builder::new().name("rookery-alive".to_owned()).spawn(move || watch(&watched))
+        })?;
+        Ok(one)
+    }
+
+    /// Where R's thread and the server's write what R does.
+    pub fn board(&self) -> &Arc<Scoreboard> {
+        &self.board
+    }
+
+    /// There is something else to look at from now on, of a server made anew.
+    pub fn look_at(&self, reports: Arc<Reports<Rejection>>, queue_limit: usize) {
+        let mut seen = lock(&self.seen);
+        (seen.reports, seen.queue_limit) = (reports, queue_limit);
+    }
+
+    // ---- the course of it ----
+
+    /// It is there now; `address` is where clients find it, once that is known.
+    pub fn is(&self, course: Course, address: Option<&str>) {
+        if let Some(address) = address {
+            address.clone_into(&mut lock(&self.about).address);
+        }
+        self.course.store(course as u8, Ordering::Release);
+    }
+
+    /// A listener has been started.
+    pub fn listens(&self, listener: ListenerId, pulses: Vec<Pulse>) {
+        self.heard.store(now(), Ordering::Relaxed);
+        lock(&self.listening).push((listener, pulses));
+    }
+
+    /// It ends.
+    pub fn ends(&self, listener: ListenerId) {
+        lock(&self.listening).retain(|(other, _)| *other != listener);
+    }
+
+    fn course(&self) -> Course {
+        match self.course.load(Ordering::Acquire) {
+            0 => Course::Starting,
+            1 => Course::Serving,
+            _ => Course::Draining,
+        }
+    }
+
+    // ---- what R's thread counts ----
+
+    /// R begins with a request.
+    pub fn begins(&self, exchange: &mut Exchange, now: u64) {
+        let (handed, _) = exchange.times();
+        exchange.set_begun_at(now);
+        if handed > 0 {
+            self.waited.add(Duration::from_nanos(now.saturating_sub(handed)));
+        }
+    }
+
+    /// R, or who refuses it in R's place, has answered a request.
+    pub fn answers(&self, exchange: &Exchange, now: u64) {
+        self.answered.add(exchange.reply().status());
+        let (handed, begun) = exchange.times();
+        if begun > 0 {
+            self.took.add(Duration::from_nanos(now.saturating_sub(begun)));
+        }
+        if handed > 0 {
+            self.answered_in.add(Duration::from_nanos(now.saturating_sub(handed)));
+        }
+    }
+
+    // ---- what is looked at ----
+
+    /// Asks the server's loop, which may take as long as it hangs.
+    fn look(&self) {
+        let pulses: Vec<Pulse> =
+            lock(&self.listening).iter().flat_map(|(_, pulses)| pulses.iter().cloned()).collect();
+        let mut connections = 0;
+        for pulse in pulses {
+            // A thread that has ended, and whose listener has not, was none that ended well.
+            let Some(count) = pulse.connections() else { return };
+            connections += count as u64;
+        }
+        self.connections.set(connections);
+        self.heard.store(now(), Ordering::Relaxed);
+    }
+
+    fn busy_ratio(&self) -> f64 {
+        f64::from_bits(self.busy_ratio.load(Ordering::Relaxed))
+    }
+
+    fn is_listening(&self) -> bool {
+        !lock(&self.listening).is_empty()
+    }
+
+    /// Whether what there is to turn does not.
+    fn hangs(&self) -> bool {
+        let silence = now().saturating_sub(self.heard.load(Ordering::Relaxed));
+        Duration::from_nanos(silence) >= HANGS && self.is_listening()
+    }
+
+    fn does(&self, read: &Snapshot) -> (&'static str, Duration) {
+        let now = now();
+        let state = match read.r {
+            R::Starting => "starting",
+            R::Idle if read.is_idle(now) => "idle",
+            _ => "busy",
+        };
+        let up = || self.started.elapsed().unwrap_or_default();
+        (state, if read.since == 0 { up() } else { read.lasts(now) })
+    }
+
+    /// Lines of the access log that were lost.
+    fn lines_lost(&self) -> u64 {
+        lock(&self.seen).log.as_ref().map_or(0, |log| log.lines_lost())
+    }
+}
+
+impl Subject for OneR {
+    fn json(&self) -> String {
+        let read = self.board.read();
+        let (state, lasts) = self.does(&read);
+        let about = lock(&self.about).clone();
+        let pid = std::process::id();
+        let value = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "pid": pid,
+            "target": about.target,
+            "address": about.address,
+            "started": seconds(self.started),
+            "state": self.course().name(),
+            "wanted": { "workers": 1, "spares": 0 },
+            "connections": self.connections.get(),
+            "queue": { "length": read.queued(), "limit": lock(&self.seen).queue_limit },
+            "workers": [{
+                "slot": 0,
+                "pid": pid,
+                "state": self.course().state(),
+                "started": seconds(self.started),
+                "requests": read.done,
+                "sessions": read.sessions,
+                "in_flight": read.pending(),
+                "waiting_for_r": read.queued(),
+                "r_state": state,
+                "r_state_ms": milliseconds(lasts),
+                "busy_ms": (state == "busy").then(|| milliseconds(lasts)),
+                "busy_ratio": self.busy_ratio(),
+                "rss_anon": own_memory(own_pid()),
+                "cpu_s": processor_time(own_pid()).map(|time| time.as_secs_f64()),
+            }],
+        });
+        let mut text = value.to_string();
+        text.push('\n');
+        text
+    }
+
+    fn text(&self) -> String {
+        let read = self.board.read();
+        let (state, lasts) = self.does(&read);
+        let about = lock(&self.about).clone();
+        let used = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        format!(
+            "rookery {}, process {}, up {}: {}, one R\n{} is at {}\n{}, {} waiting (limit {}), {} answered, {} in hand, {}\n\
+             R is {state} for {}, memory {}, CPU {}\n",
+            env!("CARGO_PKG_VERSION"),
+            std::process::id(),
+            in_words(self.started.elapsed().unwrap_or_default()),
+            self.course().name(),
+            about.target,
+            about.address,
+            counted(self.connections.get() as usize, "connection"),
+            counted(read.queued() as usize, "request"),
+            lock(&self.seen).queue_limit,
+            read.done,
+            read.pending(),
+            counted(read.sessions as usize, "session"),
+            in_words(lasts),
+            used(own_memory(own_pid()).map(|bytes| format!("{} MB", bytes / 1_000_000))),
+            used(processor_time(own_pid()).map(in_words)),
+        )
+    }
+
+    fn metrics(&self) -> String {
+        let mut text = Metrics::default();
+        let read = self.board.read();
+        let (state, lasts) = self.does(&read);
+        let classes = CLASSES.into_iter().zip(self.answered.read());
+        text.family(
+            "requests_total",
+            "counter",
+            "Requests of the app that were answered, by class of status.",
+        )
+        .values("requests_total", "class", classes);
+        text.histogram("queue_seconds", "From a request's coming to R's beginning with it.", &self.waited);
+        text.histogram("upstream_seconds", "From there to the head of the reply.", &self.took);
+        text.histogram(
+            "request_seconds",
+            "Both together: from a request's coming to the head of the reply.",
+            &self.answered_in,
+        );
+        text.gauge("queue_length", "Requests that wait for R.", read.queued());
+        let (limit, refused) = {
+            let seen = lock(&self.seen);
+            (seen.queue_limit, seen.reports.count(Rejection::Busy))
+        };
+        text.gauge("queue_limit", "How many may.", limit);
+        text.family(
+            "queue_rejected_total",
+            "counter",
+            "Requests that were refused with 503, for R had no time.",
+        )
+        .values("queue_rejected_total", "reason", [("full", refused)]);
+        text.family("workers", "gauge", "Workers, by state: this one.");
+        let own = self.course().state();
+        text.values("workers", "state", STATES.map(|state| (state, u64::from(state == own))));
+        let slot = "slot=\"0\"";
+        let busy = if state == "busy" { lasts } else { Duration::ZERO };
+        text.family("worker_requests", "gauge", "Requests that it has answered since its start.").value(
+            "worker_requests",
+            slot,
+            read.done,
+        );
+        text.family(
+            "worker_busy_ratio",
+            "gauge",
+            "For which share of the last 5 to 10 seconds its R was busy, from 0 to 1.",
+        )
+        .value("worker_busy_ratio", slot, self.busy_ratio());
+        text.family("worker_in_flight", "gauge", "Requests that it has and has not answered.").value(
+            "worker_in_flight",
+            slot,
+            read.pending(),
+        );
+        text.family("sessions", "gauge", "WebSockets that it has.").value("sessions", slot, read.sessions);
+        text.family("worker_busy_seconds", "gauge", "How long its R has been busy, 0 where it is not.")
+            .value("worker_busy_seconds", slot, busy.as_secs_f64());
+        if let Some(bytes) = own_memory(own_pid()) {
+            text.family("worker_rss_anon_bytes", "gauge", "Memory of its own.").value(
+                "worker_rss_anon_bytes",
+                slot,
+                bytes,
+            );
+        }
+        if let Some(time) = processor_time(own_pid()) {
+            text.family("worker_cpu_seconds", "gauge", "Processor time since its start.").value(
+                "worker_cpu_seconds",
+                slot,
+                time.as_secs_f64(),
+            );
+        }
+        text.gauge("worker_busy_seconds_max", "The longest of these.", busy.as_secs_f64());
+        text.family(
+            "log_lines_lost_total",
+            "counter",
+            "Lines of the access log that could not be written, or not fast enough.",
+        )
+        .value("log_lines_lost_total", "", self.lines_lost());
+        text.gauge("connections", "Connections of clients.", self.connections.get());
+        if let Some(open) = open_descriptors() {
+            text.gauge("open_fds", "Descriptors that the process has open.", open);
+        }
+        if let Ok(since) = self.started.duration_since(SystemTime::UNIX_EPOCH) {
+            text.gauge("start_time_seconds", "When it started, since the epoch.", since.as_secs_f64());
+        }
+        text.into_text()
+    }
+
+    fn not_live(&self) -> Option<&'static str> {
+        self.hangs().then_some("the server does not turn")
+    }
+
+    fn not_ready(&self) -> Option<NotReady> {
+        let why = match self.course() {
+            Course::Starting => "the app does not listen yet",
+            Course::Draining => "it stops",
+            Course::Serving if !self.is_listening() => "nothing listens any more",
+            Course::Serving if self.hangs() => "the server does not turn",
+            Course::Serving => return None,
+        };
+        Some(NotReady { status: 503, why: why.to_owned() })
+    }
+
+    fn not_started(&self) -> Option<&'static str> {
+        (self.course() == Course::Starting).then_some("the app does not listen yet")
+    }
+}
+
+fn watch(one: &Weak<OneR>) {
+    let mut share = Share::default();
+    while let Some(one) = one.upgrade() {
+        let time = now();
+        let ratio = share.look(one.board.read().busy_by(time), time);
+        one.busy_ratio.store(ratio.to_bits(), Ordering::Relaxed);
+        one.look();
+        drop(one);
+        std::thread::sleep(LOOKS_EVERY);
+    }
+}
+
+fn own_pid() -> libc::pid_t {
+    // SAFETY: asks only.
+    unsafe { libc::getpid() }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

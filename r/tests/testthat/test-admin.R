@@ -1,0 +1,170 @@
+# `admin`: those who look after one R are answered beside the app, also while R is busy.
+
+skip_if_not_installed("processx")
+skip_if_not_installed("curl")
+skip_if_not_installed("jsonlite")
+skip_on_os(c("mac", "solaris"))
+
+admin_app <- c(
+  "list(",
+  "  call = function(req) {",
+  "    if (req$PATH_INFO == '/busy') while (!file.exists(file.path(Sys.getenv('TEST_DIR'), 'go'))) Sys.sleep(0.02)",
+  "    if (req$PATH_INFO == '/missing') return(list(status = 404L, headers = list(), body = ''))",
+  "    list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = 'hello')",
+  "  },",
+  "  onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(message))",
+  ")"
+)
+
+# `rookery serve` of that app with an admin listener on a socket. `$admin(path)` asks it, `$metric(name)` takes a number of what it says.
+local_administered <- function(..., lines = admin_app, env = parent.frame(), environment = character()) {
+  dir <- normalizePath(withr::local_tempdir(.local_envir = env))
+  writeLines(lines, file.path(dir, "app.R"))
+  socket <- withr::local_tempfile(pattern = "a", tmpdir = "/tmp", .local_envir = env)
+  it <- local_cli(
+    "serve", dir, "--port", "0", "--no-log", "--admin", paste0("unix:", socket), ...,
+    env = env, environment = c(environment, TEST_DIR = dir)
+  )
+  it$dir <- dir
+  it$socket <- socket
+  it$admin <- function(path) fetch(paste0("http://localhost", path), path = socket)
+  it$metric <- function(name) metric_of(rawToChar(it$admin("/metrics")$content), name)
+  it
+}
+
+metric_of <- function(text, name) {
+  lines <- strsplit(text, "\n", fixed = TRUE)[[1]]
+  line <- lines[startsWith(lines, paste0("rookery_", name, " "))]
+  as.numeric(sub("^.* ", "", line))
+}
+
+probes <- function(it) {
+  vapply(c("live", "ready", "startup"), function(name) it$admin(paste0("/-/", name))$status_code, 0L, USE.NAMES = FALSE)
+}
+
+test_that("one R tells what it does while it does it, and nobody asks R", {
+  it <- local_administered()
+  url <- sub(" .*", "", expect_serving(it))
+  expect_equal(probes(it), c(200L, 200L, 200L))
+  for (path in c("/", "/", "/missing")) fetch(paste0(url, path))
+  expect_true(wait_until(function() identical(it$metric("requests_total{class=\"2xx\"}"), 2)))
+  expect_equal(it$metric("requests_total{class=\"4xx\"}"), 1)
+  for (name in c("queue_seconds_count", "upstream_seconds_count", "request_seconds_count")) expect_equal(it$metric(name), 3)
+  expect_equal(it$metric("workers{state=\"ready\"}"), 1)
+  expect_gt(it$metric("worker_rss_anon_bytes{slot=\"0\"}"), 1e6)
+  expect_gt(it$metric("open_fds"), 3)
+  # R is busy until the file is there: what is asked meanwhile waits, and is counted.
+  pool <- curl::new_pool()
+  answers <- 0
+  for (path in c("/busy", "/")) {
+    curl::multi_add(
+      curl::new_handle(url = paste0(url, path), timeout = 120),
+      done = function(reply) answers <<- answers + (reply$status_code == 200), pool = pool
+    )
+    expect_true(wait_until(function() {
+      curl::multi_run(timeout = 0.05, pool = pool)
+      if (path == "/busy") it$metric("worker_busy_seconds{slot=\"0\"}") > 0.05 else identical(it$metric("queue_length"), 1)
+    }))
+  }
+  expect_equal(probes(it), c(200L, 200L, 200L))
+  status <- jsonlite::fromJSON(rawToChar(it$admin("/status")$content), simplifyVector = FALSE)
+  expect_equal(status$state, "serving")
+  expect_equal(status$address, url)
+  expect_equal(status$target, it$dir)
+  expect_equal(status$queue$length, 1)
+  worker <- status$workers[[1]]
+  expect_equal(worker[c("state", "r_state", "in_flight")], list(state = "ready", r_state = "busy", in_flight = 1L))
+  expect_equal(worker$pid, it$process$get_pid())
+  expect_true(wait_until(function() it$metric("connections") >= 2))
+  expect_true(wait_until(function() it$metric("worker_busy_ratio{slot=\"0\"}") > 0))
+  file.create(file.path(it$dir, "go"))
+  expect_true(wait_until(function() {
+    curl::multi_run(timeout = 0.05, pool = pool)
+    answers == 2
+  }))
+  expect_true(wait_until(function() identical(it$metric("worker_busy_seconds{slot=\"0\"}"), 0)))
+  expect_gt(it$metric("request_seconds_sum"), 0.05)
+})
+
+test_that("`rookery status` finds it by itself, by its app, its process and its socket", {
+  it <- local_administered()
+  expect_serving(it)
+  ask <- function(...) {
+    asked <- local_cli("status", ...)
+    list(status = exit_of(asked), said = asked$tell())
+  }
+  for (which in list(it$dir, it$process$get_pid(), paste0("unix:", it$socket))) {
+    told <- ask(which)
+    expect_equal(told$status, 0L)
+    expect_match(told$said, paste0("process ", it$process$get_pid(), ", up .*: serving, one R\n", it$dir, " is at http"))
+    expect_match(told$said, "R is idle for")
+  }
+  pid <- it$process$get_pid()
+  it$signal(tools::SIGTERM)
+  expect_equal(exit_of(it), 0)
+  # What it had is gone with it.
+  expect_false(file.exists(it$socket))
+  expect_length(Sys.glob(file.path(dirname(tempdir()), paste0("rookery-workers-", pid, "-*"))), 0)
+  told <- ask(pid)
+  expect_equal(told$status, 1L)
+  expect_match(told$said, paste("Process", pid, "is no server with `--workers` or `--admin` of this user"))
+})
+
+test_that("it is not ready before the app listens, nor once it is to end", {
+  lines <- c("while (!file.exists(file.path(Sys.getenv('TEST_DIR'), 'load'))) Sys.sleep(0.02)", admin_app)
+  it <- local_administered(lines = lines)
+  expect_true(wait_until(function() file.exists(it$socket)))
+  expect_equal(probes(it), c(200L, 503L, 503L))
+  expect_match(rawToChar(it$admin("/-/ready")$content), "the app does not listen yet")
+  expect_equal(it$metric("workers{state=\"starting\"}"), 1)
+  file.create(file.path(it$dir, "load"))
+  url <- sub(" .*", "", expect_serving(it))
+  expect_equal(probes(it), c(200L, 200L, 200L))
+  pool <- curl::new_pool()
+  status <- NULL
+  curl::multi_add(
+    curl::new_handle(url = paste0(url, "/busy"), timeout = 120), done = function(reply) status <<- reply$status_code, pool = pool
+  )
+  expect_true(wait_until(function() {
+    curl::multi_run(timeout = 0.05, pool = pool)
+    it$metric("worker_in_flight{slot=\"0\"}") == 1
+  }))
+  it$signal(tools::SIGTERM)
+  # R hears it between two events: what it is at is finished first.
+  file.create(file.path(it$dir, "go"))
+  expect_true(wait_until(function() {
+    curl::multi_run(timeout = 0.05, pool = pool)
+    !is.null(status)
+  }))
+  expect_equal(status, 200L)
+  expect_equal(exit_of(it), 0)
+})
+
+test_that("what is wrong with the address is said at once, and an object may have one as well", {
+  app <- list(call = function(req) list(status = 200L, headers = list(), body = ""))
+  expect_error(serve(app, port = 0, admin = 9100), "`admin` must be an address such as", class = "rookery_bad_address")
+  expect_error(serve(app, port = 0, admin = "9100"), "must be an address with its port", class = "rookery_no_address")
+  folder <- withr::local_tempdir()
+  expect_error(serve(app, port = 0, admin = paste0("unix:", folder)), "Cannot listen for `--admin`", class = "rookery_no_address")
+  socket <- withr::local_tempfile(pattern = "a", tmpdir = "/tmp")
+  it <- local_r(c(
+    "app <- list(call = function(req) list(status = 200L, headers = list(), body = ''))",
+    paste0("rookery::serve(app, port = 0, admin = 'unix:", socket, "')")
+  ))
+  expect_serving(it)
+  expect_equal(fetch("http://localhost/-/ready", path = socket)$status_code, 200L)
+  # The address is somebody's: nothing is served.
+  taken <- local_administered("--admin", paste0("unix:", socket))
+  expect_equal(exit_of(taken), 4)
+  expect_match(taken$tell(), "Another server answers there: choose another path, or end that server.")
+})
+
+test_that("a `_server.yml` has it for one R, with a path beside it", {
+  skip_if_not_installed("yaml")
+  dir <- normalizePath(withr::local_tempdir(pattern = "y", tmpdir = "/tmp"))
+  writeLines("list(call = function(req) list(status = 200L, headers = list(), body = ''))", file.path(dir, "app.R"))
+  writeLines(c("engine: rookery", "app: app.R", "options:", "  admin: unix:look"), file.path(dir, "_server.yml"))
+  it <- local_cli("serve", dir, "--port", "0", "--no-log")
+  expect_serving(it)
+  expect_equal(fetch("http://localhost/-/ready", path = file.path(dir, "look"))$status_code, 200L)
+})
