@@ -4,7 +4,7 @@
 # Options of the program that are about workers, as R and YAML have them.
 worker_option_names <- c(
   "workers", "spares", "warmup", "max_sessions", "max_requests", "max_age", "max_memory", "request_timeout", "kill_stuck", "start_timeout",
-  "drain", "sticky", "cookie_key_file", "admin", "embed", "reload", "shutdown_delay", "min_ready", "drain_status", "fail_fast", "retry_begun",
+  "drain", "drain_sessions", "sticky", "cookie_key_file", "admin", "embed", "reload", "shutdown_delay", "min_ready", "drain_status", "fail_fast", "retry_begun",
   "surge", "max_in_flight", "queue_timeout", "keep_half_closed"
 )
 worker_flags <- c("embed", "reload", "fail_fast", "retry_begun", "keep_half_closed")
@@ -26,6 +26,8 @@ worker_flags <- c("embed", "reload", "fail_fast", "retry_begun", "keep_half_clos
 #' @param kill_stuck One whose R is busy with one thing for so long is interrupted, and ended where that does not help. Its clients get 504.
 #' @param start_timeout How long one may take until it serves.
 #' @param drain How long what is in hand is waited for before one ends.
+#' @param drain_sessions The same for WebSockets, such as Shiny's sessions, of one that another has replaced: `"4h"`. `NULL` is as long as `drain`. What
+#'   is replaced for its memory, and all of them when the program ends, wait no longer than `drain`.
 #' @param sticky Whether clients come back to the R that they began with: `"auto"` (for Shiny), `"cookie"` or `"none"`.
 #' @param cookie_key_file A file with the keys that the cookie for that is signed with, the newest in the first line, which its owner alone may
 #'   read. Without it each start has a key of its own.
@@ -61,6 +63,7 @@ workers_config <- function(
   kill_stuck = NULL,
   start_timeout = NULL,
   drain = NULL,
+  drain_sessions = NULL,
   sticky = NULL,
   cookie_key_file = NULL,
   admin = NULL,

@@ -34,6 +34,8 @@ pub(crate) struct Workers {
     pub(crate) kill_stuck: Option<Duration>,
     pub(crate) start_timeout: Duration,
     pub(crate) drain: Duration,
+    /// For WebSockets; none: the same.
+    pub(crate) drain_sessions: Option<Duration>,
     pub(crate) sticky: Sticky,
     pub(crate) cookie_key_file: Option<PathBuf>,
     /// Whether they are replaced when a file of the app has changed.
@@ -130,6 +132,7 @@ impl Workers {
             start_timeout: a_time("start-timeout")?.unwrap_or(minute),
             // Whoever writes an app wants to see the new one, and not that old pages end well.
             drain: a_time("drain")?.unwrap_or(if reload { Duration::from_secs(1) } else { minute }),
+            drain_sessions: a_time("drain-sessions")?,
             reload,
             fail_fast: flag("fail-fast"),
             min_ready,
@@ -220,12 +223,14 @@ mod tests {
         assert_eq!((tight.surge, tight.max_in_flight), (0, 1));
         assert_eq!(tight.queue_timeout, Duration::from_millis(500));
         assert_eq!((workers.count, workers.max_requests, workers.drain), (4, None, Duration::from_secs(60)));
+        assert_eq!(workers.drain_sessions, None);
         let workers = of(&[
             ("workers", "2"),
             ("max-requests", "1000"),
             ("max-age", "12h"),
             ("max-memory", "1.5GB"),
             ("drain", "500ms"),
+            ("drain-sessions", "4h"),
             ("spares", "1"),
             ("kill-stuck", "1min"),
             ("max-sessions", "20"),
@@ -239,6 +244,7 @@ mod tests {
         assert_eq!((workers.max_requests, workers.max_memory), (Some(1000), MaxMemory::Bytes(1_500_000_000)));
         assert_eq!(workers.max_age, Some(Duration::from_secs(12 * 3600)));
         assert_eq!(workers.drain, Duration::from_millis(500));
+        assert_eq!(workers.drain_sessions, Some(Duration::from_secs(4 * 3600)));
         assert_eq!((workers.spares, workers.max_sessions), (1, Some(20)));
         assert_eq!(workers.kill_stuck, Some(Duration::from_secs(60)));
         assert_eq!(workers.warmup, ["/", "/predict?x=1"]);
@@ -305,6 +311,10 @@ mod tests {
             (
                 &[("workers", "2"), ("max-memory", "2s")],
                 "`--max-memory` must be a size, such as 500MB or 2GB, or 0, not `2s`.",
+            ),
+            (
+                &[("workers", "2"), ("drain-sessions", "0")],
+                "`--drain-sessions` must be a time, such as 30s, 5min or 12h, not `0`.",
             ),
             (
                 &[("workers", "2"), ("drain", "-5s")],

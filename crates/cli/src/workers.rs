@@ -171,6 +171,7 @@ fn plan(
         times: Times {
             start: workers.start_timeout,
             drain: workers.drain,
+            sessions: workers.drain_sessions,
             busy: workers.kill_stuck,
             delay,
             ..Times::default()

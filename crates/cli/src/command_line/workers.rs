@@ -5,7 +5,7 @@ use clap::Arg;
 use super::given::{Given, flag, text};
 
 /// What goes with `--workers`, and not without.
-const WITH_WORKERS: [&str; 18] = [
+const WITH_WORKERS: [&str; 19] = [
     "spares",
     "surge",
     "max-in-flight",
@@ -19,6 +19,7 @@ const WITH_WORKERS: [&str; 18] = [
     "kill-stuck",
     "start-timeout",
     "drain",
+    "drain-sessions",
     "sticky",
     "cookie-key-file",
     "shutdown-delay",
@@ -74,6 +75,11 @@ pub(super) fn options() -> Vec<Arg> {
         ),
         flag("reload", "to write an app: workers, even a single one, are replaced when a file of it changes"),
         text("drain", "time", "how long what is in hand is waited for before the end; 60s is the default"),
+        text(
+            "drain-sessions",
+            "time",
+            "the same for WebSockets of a worker that was replaced: 4h; as --drain by default",
+        ),
         text("min-ready", "n", "so many workers have to be ready for /-/ready; 1 is the default"),
         text("drain-status", "status", "what /-/ready answers while it ends: 503 (the default) or 404"),
         flag("fail-fast", "to end, with status 5, when all workers end again and again"),

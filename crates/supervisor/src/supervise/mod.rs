@@ -67,6 +67,8 @@ pub struct Times {
     pub start: Duration,
     /// How long what a worker has in hand is waited for, before it is asked to end. Default 60 s.
     pub drain: Duration,
+    /// How long its WebSockets are, where it has any and another is in its place already. Default: as long as the rest.
+    pub sessions: Option<Duration>,
     /// How long it has to end once it has been asked, before it is killed. Default 15 s, of which its own drain takes ten.
     pub stop: Duration,
     /// How long its R may be busy with one thing: it is interrupted then, and ended where that does not help. Default: for ever.
@@ -75,11 +77,19 @@ pub struct Times {
     pub delay: Duration,
 }
 
+impl Times {
+    /// The same where WebSockets are not waited for any longer than requests: for a worker whose place or memory is wanted.
+    fn without_sessions(self) -> Times {
+        Times { sessions: self.sessions.map(|sessions| sessions.min(self.drain)), ..self }
+    }
+}
+
 impl Default for Times {
     fn default() -> Times {
         Times {
             start: Duration::from_secs(60),
             drain: Duration::from_secs(60),
+            sessions: None,
             stop: rookery_worker::END_WITHIN,
             busy: None,
             delay: Duration::ZERO,

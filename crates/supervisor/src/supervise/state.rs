@@ -173,7 +173,7 @@ impl<'a> Supervisor<'a> {
     fn is_settled(&self) -> bool {
         self.course == Course::Serving
             && self.slots.iter().all(|slot| slot.start_at.is_none())
-            && self.workers.values().all(|worker| worker.phase == Phase::Ready)
+            && self.workers.values().all(Worker::is_settled)
     }
 
     fn tell(&self, line: &str) {
@@ -300,10 +300,14 @@ impl<'a> Supervisor<'a> {
         if takes_place {
             place.replacing = (Backoff::default(), None);
             let old = place.current.replace(epoch);
+            self.hurry_those_before(slot);
             if let Some(old) = old.and_then(|old| self.workers.get_mut(&old)) {
                 old.leaves = reason.map(Reason::name);
                 self.roster.drain(&old.member);
-                old.drain(self.plan.times);
+                // One that has too much memory would have it for as long.
+                let is_large = matches!(reason, Some(Reason::Memory(_)));
+                let times = self.plan.times;
+                old.drain(if is_large { times.without_sessions() } else { times });
             }
         }
         self.tell_of_start(&self.workers[&epoch]);
@@ -316,6 +320,14 @@ impl<'a> Supervisor<'a> {
         }
         if !std::mem::replace(&mut self.was_ready, true) {
             self.front.ready();
+        }
+    }
+
+    /// Of each slot one worker at the most waits for its WebSockets, however often the app is reloaded: else hours of them would be an R for each
+    /// reload.
+    fn hurry_those_before(&mut self, slot: u32) {
+        for worker in self.workers.values_mut().filter(|worker| worker.start.slot == slot) {
+            worker.hurry(self.plan.times);
         }
     }
 
@@ -341,13 +353,16 @@ impl<'a> Supervisor<'a> {
                     worker.leaves = Some("start");
                     worker.stop(self.plan.times.stop);
                 }
-                Phase::Draining { until } if now >= until || worker.is_done() => {
-                    worker.stop(self.plan.times.stop);
-                }
-                Phase::Draining { until } => {
-                    let within = ENDS_SESSIONS.min(self.plan.times.drain / 2);
-                    if until - now <= within {
-                        self.roster.end_sessions(&worker.member, until - now);
+                Phase::Draining { until, sessions } => {
+                    let has_sessions = worker.member.load().1 > 0;
+                    let is_over = now >= until && (now >= sessions || !has_sessions);
+                    let within =
+                        ENDS_SESSIONS.min(self.plan.times.sessions.unwrap_or(self.plan.times.drain) / 2);
+                    let left = sessions.saturating_duration_since(now);
+                    if is_over || worker.is_done() {
+                        worker.stop(self.plan.times.stop);
+                    } else if left <= within {
+                        self.roster.end_sessions(&worker.member, left);
                     }
                 }
                 Phase::Stopping { until } if now >= until => worker.kill(),

@@ -41,8 +41,8 @@ pub(super) enum Phase {
     Starting { until: Instant },
     /// It answers.
     Ready,
-    /// It finishes what it has.
-    Draining { until: Instant },
+    /// It finishes what it has: requests until then, and WebSockets until their time is over.
+    Draining { until: Instant, sessions: Instant },
     /// It has been asked to end.
     Stopping { until: Instant },
     /// It has been killed, and its end is waited for.
@@ -153,9 +153,20 @@ impl Worker {
     /// Has it finish what it has; one that is not ready has nothing.
     pub(super) fn drain(&mut self, times: Times) {
         match self.phase {
-            Phase::Ready => self.phase = Phase::Draining { until: Instant::now() + times.drain },
+            Phase::Ready => {
+                let now = Instant::now();
+                let sessions = now + times.sessions.unwrap_or(times.drain);
+                self.phase = Phase::Draining { until: now + times.drain, sessions };
+            }
             Phase::Starting { .. } => self.stop(times.stop),
             Phase::Draining { .. } | Phase::Stopping { .. } | Phase::Killed => {}
+        }
+    }
+
+    /// One that finishes what it has has no longer for its WebSockets than for a request from now on.
+    pub(super) fn hurry(&mut self, times: Times) {
+        if let Phase::Draining { sessions, .. } = &mut self.phase {
+            *sessions = (*sessions).min(Instant::now() + times.drain);
         }
     }
 
@@ -192,6 +203,15 @@ impl Worker {
             let _ = std::fs::remove_dir_all(temporary);
         });
         std::mem::take(&mut self.outputs)
+    }
+
+    /// Whether nothing is to happen to it soon.
+    pub(super) fn is_settled(&self) -> bool {
+        match self.phase {
+            Phase::Ready => true,
+            Phase::Draining { until, .. } => Instant::now() >= until && self.member.load().1 > 0,
+            Phase::Starting { .. } | Phase::Stopping { .. } | Phase::Killed => false,
+        }
     }
 
     /// Whether it has nothing in hand.

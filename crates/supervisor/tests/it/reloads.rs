@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rookery_supervisor::{Outcome, Request, Times};
 
-use crate::front::until;
+use crate::front::{Client, until};
 use crate::running::{Load, Running, Wish, is_told, lives, while_};
 
 #[test]
@@ -103,6 +103,85 @@ fn a_websocket_holds_a_worker_until_the_drain_is_over() {
     let (opcode, payload) = client.frame();
     assert_eq!((opcode, u16::from_be_bytes([payload[0], payload[1]])), (8, 1012));
     until("the first has gone", || !lives(before[0]));
+}
+
+/// Long enough for any machine.
+const HOURS: Option<Duration> = Some(Duration::from_secs(4 * 3600));
+
+/// Whether a WebSocket is open: what is sent comes back.
+fn echoes(client: &mut Client) -> bool {
+    client.message(1, b"still there");
+    client.frame() == (1, b"still there".to_vec())
+}
+
+fn is_told_to_come_back(client: &mut Client) -> bool {
+    let (opcode, payload) = client.frame();
+    (opcode, u16::from_be_bytes([payload[0], payload[1]])) == (8, 1012)
+}
+
+#[test]
+fn a_websocket_may_be_waited_for_longer_than_a_request() {
+    let drain = Duration::from_millis(200);
+    let times = Times { drain, sessions: HOURS, ..Times::default() };
+    let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
+    let before = running.pids();
+    let mut client = running.connect();
+    assert_eq!(client.upgrade("/ws").status, 101);
+    running.ask(Request::Reload);
+    until("another serves", || running.get("/pid").text() != before[0].to_string());
+    // It would have ended by now: without sessions it does.
+    std::thread::sleep(drain * 5);
+    assert!(echoes(&mut client) && lives(before[0]));
+    // What they are waited for is over when the last has gone.
+    drop(client);
+    until("the first has gone", || !lives(before[0]));
+}
+
+#[test]
+fn of_each_place_one_worker_waits_for_its_websockets() {
+    let times = Times { drain: Duration::from_secs(2), sessions: HOURS, ..Times::default() };
+    let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
+    let mut pids = Vec::new();
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let own = running.get("/pid").text();
+        let mut client = running.connect();
+        assert_eq!(client.upgrade("/ws").status, 101);
+        running.ask(Request::Reload);
+        until("another serves", || running.get("/pid").text() != own);
+        pids.push(own.parse().unwrap());
+        clients.push(client);
+    }
+    assert!(is_told_to_come_back(&mut clients[0]));
+    until("the first has gone", || !lives(pids[0]));
+    assert!(echoes(&mut clients[1]) && lives(pids[1]));
+}
+
+#[test]
+fn websockets_may_be_waited_for_less_long_than_requests_and_no_longer_where_nobody_is_in_their_workers_place()
+{
+    let short = Some(Duration::from_secs(1));
+    let long = HOURS.unwrap();
+    for (drain, sessions, surges) in [(long, short, true), (Duration::from_secs(1), HOURS, false)] {
+        let times = Times { drain, sessions, ..Times::default() };
+        let running = Running::new(Wish { workers: 1, times, surges, ..Wish::default() });
+        let before = running.pids();
+        let mut client = running.connect();
+        assert_eq!(client.upgrade("/ws").status, 101);
+        running.ask(Request::Reload);
+        assert!(is_told_to_come_back(&mut client));
+        drop(client);
+        until("the first has gone", || !lives(before[0]));
+    }
+}
+
+#[test]
+fn an_end_of_all_does_not_wait_for_websockets() {
+    let times = Times { drain: Duration::from_secs(2), sessions: HOURS, ..Times::default() };
+    let mut running = Running::new(Wish { workers: 1, times, ..Wish::default() });
+    let mut client = running.connect();
+    assert_eq!(client.upgrade("/ws").status, 101);
+    assert_eq!(running.stop(), Outcome::Stopped);
 }
 
 #[test]

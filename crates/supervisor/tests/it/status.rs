@@ -57,6 +57,25 @@ impl Admin {
 }
 
 #[test]
+fn the_page_for_operators_names_every_metric_and_no_other() {
+    let page = include_str!("../../../../docs/operations.md");
+    let rows = page.split_once("\n## Metrics\n").and_then(|(_, rest)| rest.split_once("\n## ")).unwrap().0;
+    let first = |row: &'static str| row.strip_prefix("| `").and_then(|row| row.split(" | ").next());
+    let mut named: Vec<&str> = rows.lines().filter_map(first).flat_map(|names| names.split(", ")).collect();
+    for name in &mut named {
+        *name = name.trim_matches('`').split('{').next().unwrap();
+    }
+    named.sort_unstable();
+    let text = Admin::of_roster(&Arc::default()).get("/metrics").text();
+    let mut told: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE rookery_")?.split(' ').next()).collect();
+    told.sort_unstable();
+    // What there is once it has started.
+    named.retain(|name| *name != "start_time_seconds");
+    assert_eq!(named, told);
+}
+
+#[test]
 fn what_r_does_is_told_while_it_is_busy() {
     let running = Running::new(Wish { workers: 2, ..Wish::default() });
     let admin = Admin::of(&running);

@@ -87,19 +87,20 @@ impl Supervisor<'_> {
             return;
         }
         for worker in self.workers.values_mut() {
-            let Phase::Draining { until } = worker.phase else { continue };
+            let Phase::Draining { until, sessions } = worker.phase else { continue };
             let (at, pause) = *worker.tells_at.get_or_insert((now + DRAINING_FIRST, DRAINING_FIRST));
             if now < at {
                 continue;
             }
             worker.tells_at = Some((now + pause, pause * 2));
-            let (requests, sessions) = worker.member.load();
+            let (requests, sockets) = worker.member.load();
+            let until = if sockets > 0 { until.max(sessions) } else { until };
             (self.plan.tell)(&format!(
                 "worker {} ({}) is to end: waiting for {} and {}, {} s at the most",
                 worker.start.number(),
                 worker.pid,
                 several(requests as u64, "request"),
-                several(sessions as u64, "WebSocket"),
+                several(sockets as u64, "WebSocket"),
                 until.saturating_duration_since(now).as_secs()
             ));
         }

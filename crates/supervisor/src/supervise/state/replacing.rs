@@ -62,7 +62,8 @@ impl Supervisor<'_> {
         if let Some(old) = old {
             old.leaves = Some(reason.name());
             self.roster.drain(&old.member);
-            old.drain(self.plan.times);
+            // Nobody is in its place until it has ended.
+            old.drain(self.plan.times.without_sessions());
         }
         self.call_on_spares();
     }
