@@ -43,6 +43,8 @@ pub struct StreamRules {
     /// It may be compressed, if its client takes that, its headers tell no length, and its type is one that gets smaller (of
     /// events it is not asked). A piece is not held back for that.
     pub is_compressible: bool,
+    /// What is answered when it fails before anything of it was sent; 0: 500.
+    pub failed_status: u16,
 }
 
 /// The body of a reply that comes in pieces.

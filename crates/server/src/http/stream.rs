@@ -358,9 +358,11 @@ impl Stream {
         self.is_prompt.get() || self.queued.get() > 0 || !self.is_open() || self.length() == Some(0)
     }
 
-    /// What is said instead of the reply, when it has failed before anything was sent.
-    pub(super) fn failure(&self) -> Option<Vec<u8>> {
-        (self.state.get() == State::Failed).then(|| self.page.take())
+    /// What is said instead of the reply, when it has failed before anything was sent: the status, if the application has one for that, and
+    /// the text.
+    pub(super) fn failure(&self) -> Option<(Option<u16>, Vec<u8>)> {
+        let status = Some(self.rules.failed_status).filter(|status| *status > 0);
+        (self.state.get() == State::Failed).then(|| (status, self.page.take()))
     }
 
     /// hyper has its head.

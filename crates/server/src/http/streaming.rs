@@ -1,5 +1,5 @@
 //! The head of a reply that comes in pieces: it waits for the first of them, so that a failure before that is an ordinary
-//! 500.
+//! 500, or what the application has for it.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -39,11 +39,13 @@ pub(super) async fn respond(
         let _ = tokio::time::timeout(HEAD_WAITS, begun(&stream)).await;
     }
     let mut exchange = held.release();
-    if let Some(page) = stream.failure() {
-        rookery_error::throw(Rejection::Application.error());
+    if let Some((status, page)) = stream.failure() {
+        if status.is_none() {
+            rookery_error::throw(Rejection::Application.error());
+        }
         http.streams.end(&stream, Departure::Error);
         call.replies();
-        exchange.begin_reply(Rejection::Application.status());
+        exchange.begin_reply(status.unwrap_or(Rejection::Application.status()));
         // A name and a value of ours: they are not refused.
         let _ = exchange.push_reply_header(b"Content-Type", b"text/plain; charset=UTF-8");
         let own = Rejection::Application.text().as_bytes();

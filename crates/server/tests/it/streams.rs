@@ -23,6 +23,7 @@ const PUSHED: StreamRules = StreamRules {
     is_events: false,
     heartbeat: 0,
     is_compressible: false,
+    failed_status: 0,
 };
 const PULLED: StreamRules = StreamRules { is_pulled: true, ..PUSHED };
 

@@ -30,7 +30,7 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    fn text(self) -> &'static str {
+    pub(super) fn text(self) -> &'static str {
         match self {
             Refusal::NoWorker => "503 Service Unavailable: no worker had time for it\n",
             Refusal::Returned => "503 Service Unavailable: workers ended before they began with it\n",

@@ -127,7 +127,6 @@ impl Connection {
         exchange: &mut Exchange,
     ) -> Result<Head, Failure> {
         self.request = Outgoing { bytes: request, file, ..Outgoing::default() };
-        self.read = state.buffer();
         self.is_kept = false;
         let mut looked_at = 0;
         let head = poll_fn(|cx| {
@@ -140,8 +139,10 @@ impl Connection {
                 Some(Failed::File) => return Poll::Ready(Err(Failure::Lost)),
             }
             loop {
-                if ready!(self.poll_read(cx, FIRST_READ)).unwrap_or(0) == 0 {
-                    return Poll::Ready(Err(Failure::Lost));
+                match self.poll_read(cx, state, FIRST_READ) {
+                    Poll::Ready(Ok(1..)) => {}
+                    Poll::Ready(_) => return Poll::Ready(Err(Failure::Lost)),
+                    Poll::Pending => return Poll::Pending,
                 }
                 if !may_be_whole(&self.read, std::mem::replace(&mut looked_at, self.read.len())) {
                     continue;
@@ -175,10 +176,10 @@ impl Connection {
     ///
     /// # Errors
     /// The worker has ended before.
-    pub(super) async fn whole(&mut self, len: usize) -> io::Result<&[u8]> {
+    pub(super) async fn whole(&mut self, state: &State, len: usize) -> io::Result<&[u8]> {
         while self.read.len() < len {
             let missing = len - self.read.len();
-            if poll_fn(|cx| self.poll_on(cx, missing)).await? == 0 {
+            if poll_fn(|cx| self.poll_on(cx, state, missing)).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
@@ -201,17 +202,10 @@ impl Connection {
                 return Poll::Ready(None);
             }
             if self.read.is_empty() {
-                match self.poll_on(cx, PIECE) {
-                    Poll::Ready(Ok(0)) => {
-                        return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into())));
-                    }
-                    Poll::Ready(Ok(_)) => {}
-                    Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
-                    // It may be hours until there is more, of thousands of them.
-                    Poll::Pending => {
-                        state.keep_buffer(std::mem::take(&mut self.read));
-                        return Poll::Pending;
-                    }
+                match ready!(self.poll_on(cx, state, PIECE)) {
+                    Ok(0) => return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into()))),
+                    Ok(_) => {}
+                    Err(error) => return Poll::Ready(Some(Err(error))),
                 }
             }
             let (data, used) = match &mut self.body {
@@ -228,23 +222,31 @@ impl Connection {
             self.is_kept &= used == self.read.len();
             self.read.truncate(data);
             if data > 0 {
-                return Poll::Ready(Some(Ok(std::mem::replace(&mut self.read, state.buffer()))));
+                return Poll::Ready(Some(Ok(std::mem::take(&mut self.read))));
             }
         }
     }
 
     /// Reads on, while the request may still be on its way.
-    fn poll_on(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<io::Result<usize>> {
+    fn poll_on(&mut self, cx: &mut Context<'_>, state: &State, room: usize) -> Poll<io::Result<usize>> {
         self.request.poll_write(&mut self.socket, cx);
         if self.request.failed == Some(Failed::File) {
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         }
-        self.poll_read(cx, room)
+        self.poll_read(cx, state, room)
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<io::Result<usize>> {
+    /// Reads into a buffer that it has only while there is something in it: it may be hours until there is more, of thousands of them.
+    fn poll_read(&mut self, cx: &mut Context<'_>, state: &State, room: usize) -> Poll<io::Result<usize>> {
+        if self.read.capacity() == 0 {
+            self.read = state.buffer();
+        }
         self.read.reserve(room);
-        pin!(self.socket.read_buf(&mut self.read)).poll(cx)
+        let read = pin!(self.socket.read_buf(&mut self.read)).poll(cx);
+        if read.is_pending() && self.read.is_empty() {
+            state.keep_buffer(std::mem::take(&mut self.read));
+        }
+        read
     }
 
     /// The connection for another request, if it may be used for one: all of the request has left and all of its reply has come.
@@ -355,12 +357,25 @@ mod tests {
         // More than a socket takes at once.
         let request = vec![b'x'; 1 << 20];
         let len = request.len();
+        let (go, goes) = std::sync::mpsc::channel();
         let worker = std::thread::spawn(move || {
+            goes.recv().unwrap();
             theirs.read_exact(&mut vec![0; len]).unwrap();
             theirs.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n").unwrap();
             theirs
         });
-        let head = connection.ask(&state, request, None, Asked::Other, &mut exchange).await.unwrap();
+        // What lies here for others, with the request's own.
+        let kept = || [state.buffer(), state.buffer()].map(|buffer| buffer.capacity());
+        state.keep_buffer(Vec::with_capacity(100));
+        let head = {
+            let mut asking = pin!(connection.ask(&state, request, None, Asked::Other, &mut exchange));
+            poll_fn(|cx| Poll::Ready(assert!(asking.as_mut().poll(cx).is_pending()))).await;
+            let [one, other] = kept();
+            assert!(one >= 100 && other == 0, "{one} {other}");
+            state.keep_buffer(Vec::with_capacity(one));
+            go.send(()).unwrap();
+            asking.await.unwrap()
+        };
         assert_eq!(head.body, Framing::Chunks);
         let _theirs = worker.join().unwrap();
         let piece = poll_fn(|cx| connection.poll_piece(cx, &state)).await.unwrap().unwrap();

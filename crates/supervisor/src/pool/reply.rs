@@ -99,7 +99,7 @@ pub(super) async fn pass_on(
 ) -> Passed {
     match head.body {
         Framing::None | Framing::Length(0) => state.respond(exchange),
-        Framing::Length(len) if len <= WHOLE => match connection.whole(len as usize).await {
+        Framing::Length(len) if len <= WHOLE => match connection.whole(state, len as usize).await {
             Ok(whole) => {
                 exchange.set_reply_body(whole);
                 state.respond(exchange);
@@ -113,12 +113,16 @@ pub(super) async fn pass_on(
 
 /// Answers instead of a worker whose reply has broken off before anything of it was sent.
 fn refuse(state: &State, mut exchange: Box<Exchange>, error: &io::Error) -> Passed {
-    let is_unreadable = error.kind() == io::ErrorKind::InvalidData;
-    let refusal = if is_unreadable { Refusal::Unreadable } else { Refusal::Died };
+    let refusal = broken(error);
     exchange.note_upstream(|upstream| upstream.ended = refusal.ended());
     refusal.answer(&mut exchange);
     state.respond(exchange);
     Passed::Cut
+}
+
+/// Why a reply has broken off.
+fn broken(error: &io::Error) -> Refusal {
+    if error.kind() == io::ErrorKind::InvalidData { Refusal::Unreadable } else { Refusal::Died }
 }
 
 async fn in_pieces(state: &Rc<State>, mut exchange: Box<Exchange>, connection: &mut Connection) -> Passed {
@@ -132,7 +136,13 @@ async fn in_pieces(state: &Rc<State>, mut exchange: Box<Exchange>, connection: &
         return refuse(state, exchange, &error);
     }
     // Pulled, since a server that stops waits for such a one, and ends others where they are; but what there is goes on by itself.
-    let rules = StreamRules { is_pulled: true, is_prompt: first.is_none(), ..StreamRules::default() };
+    let rules = StreamRules {
+        is_pulled: true,
+        is_prompt: first.is_none(),
+        // Of all that may end it.
+        failed_status: 502,
+        ..StreamRules::default()
+    };
     let stream = Stream::new(rules, state.limits.stream_bytes);
     let (id, flow) = (exchange.id(), std::sync::Arc::clone(&stream.flow));
     let outlet = Rc::new(Outlet::default());
@@ -160,8 +170,10 @@ async fn in_pieces(state: &Rc<State>, mut exchange: Box<Exchange>, connection: &
                 state.command(Command::End { stream: id });
                 return Passed::Whole;
             }
-            Some(Err(_)) => {
-                state.command(Command::Cut { stream: id, reason: Departure::Error, page: Vec::new() });
+            Some(Err(error)) => {
+                // Where nothing has been sent yet, it is said instead.
+                let page = broken(&error).text().as_bytes().to_vec();
+                state.command(Command::Cut { stream: id, reason: Departure::Error, page });
                 return Passed::Cut;
             }
         }

@@ -151,6 +151,31 @@ fn what_is_no_reply_is_a_502() {
 }
 
 #[test]
+fn a_worker_that_ends_within_a_large_reply_has_not_answered() {
+    let script = Script::new(|connection, head| {
+        let length: usize = if head.starts_with("GET /large") { 100_000 } else { 20_000 };
+        let _ = connection
+            .write_all(format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\nabc").as_bytes());
+        let _ = connection.shutdown(std::net::Shutdown::Both);
+    });
+    let mut statuses = Vec::new();
+    for path in ["/large", "/small"].into_iter().cycle().take(40) {
+        let mut client = script.front.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let head = client.head();
+        statuses.push((path, head.status));
+        match head.status {
+            502 => assert!(client.until(b"\n").starts_with(b"502 Bad Gateway: the worker ended"), "{path}"),
+            // Something had been sent: the client sees that it is not whole.
+            200 => while client.fill() {},
+            status => panic!("{status} for {path}"),
+        }
+        assert!(client.read.len() < 10, "{path}");
+    }
+    assert!(statuses.iter().all(|(path, status)| *path == "/large" || *status == 502), "{statuses:?}");
+}
+
+#[test]
 fn a_reply_may_come_before_the_body_has_gone() {
     // Sends as much as it has read, and so neither side can wait for the other to be done.
     let script = Script::new(|connection, head| {

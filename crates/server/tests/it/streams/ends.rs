@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Departure, Event, Exchange, Given, Payload, Share};
-use rookery_server::{Config, Limits, Site};
+use rookery_server::{Config, Limits, Rejection, Site};
 
 use super::{GET, GET_10, PUSHED, ask, departures, ok, pulling, pushing, read_to, rest, streaming, ten};
 use crate::support::{App, Client, PATIENCE, until};
@@ -28,6 +28,25 @@ fn an_error_before_the_head_is_an_ordinary_500() {
     };
     open.cut(Departure::Error, "");
     assert_eq!(client.reply().unwrap().body, b"500 Internal Server Error\n");
+}
+
+#[test]
+fn an_application_may_have_another_status_for_that() {
+    let rules = rookery_exchange::StreamRules { failed_status: 502, ..PUSHED };
+    let (app, opened) = streaming(Config::default(), rules, ok, Box::new(|_, _| unreachable!()));
+    let (mut client, open) = ask(&app, &opened, GET);
+    open.cut(Departure::Error, "502 Bad Gateway: gone\n");
+    let reply = client.reply().unwrap();
+    assert_eq!((reply.status, reply.body.as_slice()), (502, &b"502 Bad Gateway: gone\n"[..]));
+    // It is no failure of the application's here, and none is reported.
+    assert_eq!(app.server.reports().count(Rejection::Application), 0);
+    // Once something has been sent, it is cut off.
+    client.send(GET);
+    let open = opened.recv_timeout(PATIENCE).unwrap();
+    open.give("abc");
+    read_to(&mut client, "abc");
+    open.cut(Departure::Error, "502 Bad Gateway: gone\n");
+    assert!(!rest(&mut client).1);
 }
 
 #[test]

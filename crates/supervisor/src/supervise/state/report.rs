@@ -12,6 +12,10 @@ use crate::roster::Standing;
 use crate::status::{self, LastExit, Process, READY, Reload, SlotReport};
 use crate::supervise::News;
 
+/// Within what time it is heard of the end of a worker that was killed for memory: it gives all of that back first. One that is counted and not
+/// heard of by then was no worker.
+const HEARD_WITHIN: Duration = Duration::from_secs(10);
+
 /// There was no memory left.
 pub(super) const OOM: &str = "oom";
 
@@ -25,8 +29,10 @@ pub(super) struct History {
     exits: BTreeMap<&'static str, u64>,
     sessions_lost: BTreeMap<&'static str, u64>,
     readied: (u64, f64),
-    /// How many processes of our group had been killed for memory when that was last looked at.
+    /// How many processes of our group had been killed for memory when that was last looked at; and how many of these ends have not been
+    /// heard of yet, until when.
     kills_for_memory: Option<u64>,
+    unheard: (u64, Option<Instant>),
     groups: Groups,
     connections: usize,
     asked: Option<Instant>,
@@ -42,6 +48,7 @@ impl History {
             sessions_lost: BTreeMap::new(),
             readied: (0, 0.0),
             kills_for_memory: groups.kills_for_memory(),
+            unheard: (0, None),
             groups,
             connections: 0,
             asked: None,
@@ -86,14 +93,24 @@ impl History {
         if exit != Exit::Signal(libc::SIGKILL) || worker.phase == Phase::Killed {
             return "crash";
         }
-        self.killed()
+        self.killed(Instant::now())
     }
 
-    /// Why somebody else has killed a worker: the group has killed one more for memory, or not.
-    fn killed(&mut self) -> &'static str {
+    /// Why somebody else has killed a worker: the group has killed one more for memory, or not. Of several that are killed at once the
+    /// count is there when the first is heard of.
+    fn killed(&mut self, now: Instant) -> &'static str {
         let kills = self.groups.kills_for_memory();
         let were = std::mem::replace(&mut self.kills_for_memory, kills);
-        if kills > were { OOM } else { "killed" }
+        let new = kills.zip(were).map_or(0, |(kills, were)| kills.saturating_sub(were));
+        let (unheard, until) = self.unheard;
+        let unheard = if until.is_some_and(|until| now < until) { unheard } else { 0 } + new;
+        if unheard == 0 {
+            self.unheard = (0, None);
+            return "killed";
+        }
+        let until = if new > 0 { Some(now + HEARD_WITHIN) } else { until };
+        self.unheard = (unheard - 1, until);
+        OOM
     }
 }
 
@@ -205,11 +222,17 @@ mod tests {
             stand_in(folder.path(), "0::/a\n", &[("a/memory.events", &format!("oom 1\noom_kill {kills}\n"))])
         };
         let mut history = History::begin(count("3"));
-        assert_eq!(history.killed(), "killed");
+        let start = Instant::now();
+        assert_eq!(history.killed(start), "killed");
         count("4");
-        assert_eq!((history.killed(), history.killed()), (OOM, "killed"));
+        assert_eq!((history.killed(start), history.killed(start)), (OOM, "killed"));
+        // Two at once, and one that was no worker.
+        count("7");
+        let killed = [0, 9, 20].map(|seconds| history.killed(start + Duration::from_secs(seconds)));
+        assert_eq!(killed, [OOM, OOM, "killed"]);
+        assert_eq!(history.killed(start), "killed");
         // Nobody counts: what cannot be known is not said.
         let mut history = History::begin(stand_in(folder.path(), "", &[]));
-        assert_eq!(history.killed(), "killed");
+        assert_eq!(history.killed(Instant::now()), "killed");
     }
 }

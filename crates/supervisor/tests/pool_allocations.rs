@@ -1,0 +1,125 @@
+//! What a request and a WebSocket message through the pool allocate on the I/O thread at steady state.
+
+#[path = "../../server/tests/counting/mod.rs"]
+mod counting;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rookery_server::{Config, Server, Site};
+use rookery_supervisor::{Member, PoolLimits, Roster, WorkerId, pool};
+use rookery_worker::{R, Scoreboard, now};
+
+const REPLY: &[u8] =
+    b"HTTP/1.1 200 OK\r\ndate: Sat, 21 Nov 2026 00:00:00 GMT\r\ncontent-type: text/plain\r\ncontent-length: 13\r\n\r\nHello, World!";
+
+/// Answers every request with the same, and every frame with one of a server's.
+fn serve(mut connection: UnixStream) {
+    counting::leave_this_thread_out();
+    let mut buffer = [0; 4096];
+    let mut is_open = false;
+    while let Ok(n) = connection.read(&mut buffer) {
+        let said = &buffer[..n];
+        if n == 0 {
+            return;
+        }
+        let answer: &[u8] = if is_open {
+            b"\x82\x04abcd"
+        } else if said.windows(9).any(|window| window == b"websocket") {
+            is_open = true;
+            b"HTTP/1.1 101 Switching Protocols\r\n\r\n"
+        } else {
+            REPLY
+        };
+        connection.write_all(answer).unwrap();
+    }
+}
+
+/// Sends `request` `n` times, each after the answer to the one before, whose length does not change.
+fn ask(socket: &mut TcpStream, request: &[u8], answer_len: usize, n: usize) {
+    let mut buffer = [0; 4096];
+    for _ in 0..n {
+        socket.write_all(request).unwrap();
+        let mut got = 0;
+        while got < answer_len {
+            let read = socket.read(&mut buffer[got..]).unwrap();
+            assert!(read > 0, "{}", String::from_utf8_lossy(&buffer[..got]));
+            got += read;
+        }
+        assert_eq!(got, answer_len, "{}", String::from_utf8_lossy(&buffer[..got]));
+    }
+}
+
+fn head(socket: &mut TcpStream) -> usize {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        socket.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    head.len()
+}
+
+#[test]
+fn steady_state_allocates_little() {
+    counting::leave_this_thread_out();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("worker");
+    let listener = UnixListener::bind(&path).unwrap();
+    // It ends with the process.
+    std::thread::spawn(move || {
+        counting::leave_this_thread_out();
+        for connection in listener.incoming() {
+            let connection = connection.unwrap();
+            std::thread::spawn(move || serve(connection));
+        }
+    });
+    let (board, memory) = Scoreboard::create().unwrap();
+    let theirs = Scoreboard::attach(&memory).unwrap();
+    theirs.r_is(R::Idle, now());
+    std::thread::spawn(move || {
+        counting::leave_this_thread_out();
+        loop {
+            theirs.r_is(R::Idle, now());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let roster = Arc::new(Roster::default());
+    let server =
+        Server::with_application(Config::default(), pool(Arc::clone(&roster), PoolLimits::default()));
+    let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+    roster.join(&Member::new((0, 1), 1, WorkerId::new().unwrap(), path, board));
+    let connect = || {
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        socket.set_nodelay(true).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        socket
+    };
+    let get = b"GET /a/path?and=query HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n";
+    let frame = [0x82, 0x84, 0, 0, 0, 0, 1, 2, 3, 4];
+    // A request is a task.
+    for (what, request, allowed) in [("GET", &get[..], 1), ("a message", &frame, 0)] {
+        let mut socket = connect();
+        let answer_len = if what == "GET" {
+            socket.write_all(get).unwrap();
+            let len = head(&mut socket) + 13;
+            socket.read_exact(&mut [0; 13]).unwrap();
+            len
+        } else {
+            let handshake = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+            socket.write_all(handshake).unwrap();
+            head(&mut socket);
+            6
+        };
+        ask(&mut socket, request, answer_len, 200);
+        let before = counting::allocations_everywhere();
+        ask(&mut socket, request, answer_len, 2000);
+        let spent = counting::allocations_everywhere() - before;
+        // A timer's wheel, or the runtime's queue, may grow once.
+        assert!(spent <= allowed * 2000 + 4, "{what}: {spent} allocations in 2,000");
+    }
+}
