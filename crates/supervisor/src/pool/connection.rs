@@ -369,7 +369,8 @@ mod tests {
         state.keep_buffer(Vec::with_capacity(100));
         let head = {
             let mut asking = pin!(connection.ask(&state, request, None, Asked::Other, &mut exchange));
-            poll_fn(|cx| Poll::Ready(assert!(asking.as_mut().poll(cx).is_pending()))).await;
+            let is_pending = poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_pending())).await;
+            assert!(is_pending);
             let [one, other] = kept();
             assert!(one >= 100 && other == 0, "{one} {other}");
             state.keep_buffer(Vec::with_capacity(one));
