@@ -53,6 +53,8 @@ pub(crate) struct Relay {
     ends: RefCell<Ends>,
     /// A close frame that is to go in at a frame's end.
     goodbye: RefCell<Vec<u8>>,
+    /// Whether it has gone in: what comes from the worker has no place behind it, however the end goes on.
+    has_said_goodbye: Cell<bool>,
     end: Cell<End>,
     /// Whether what goes down waits for the client.
     is_blocked: Cell<bool>,
@@ -156,6 +158,7 @@ impl Relay {
             down: RefCell::new(down),
             ends: RefCell::new(ends),
             goodbye: RefCell::default(),
+            has_said_goodbye: Cell::new(false),
             end: Cell::new(End::Open),
             is_blocked: Cell::new(false),
             reading: Pace::default(),
@@ -175,7 +178,7 @@ impl Relay {
 
     /// It is over, whoever still knows it: what the application is told.
     pub(super) fn end(&self) -> Event {
-        let is_clean = self.end.get() == End::Closing || self.ends.borrow().is_closing();
+        let is_clean = self.has_said_goodbye.get() || self.ends.borrow().is_closing();
         self.end.set(End::Over);
         self.transport.take();
         self.far.take();
@@ -223,12 +226,13 @@ impl Relay {
     fn say_goodbye(&self) {
         if self.ends.borrow().is_between() {
             self.down.borrow_mut().kept.append(&mut self.goodbye.borrow_mut());
+            self.has_said_goodbye.set(true);
         }
     }
 
-    /// Whether what comes from the worker has no place behind our close frame.
-    fn has_said_goodbye(&self) -> bool {
-        self.end.get() == End::Closing && self.goodbye.borrow().is_empty()
+    /// Whether a close frame waits for the end of the worker's.
+    fn is_to_say_goodbye(&self) -> bool {
+        !self.goodbye.borrow().is_empty()
     }
 
     // ---- its two directions ----
@@ -355,12 +359,12 @@ impl Relay {
                 way.is_over = true;
                 drop(way);
                 self.worker_has_ended();
-            } else if !self.has_said_goodbye() {
+            } else if !self.has_said_goodbye.get() {
                 let n = self.follow(&mut scratch[..n]);
                 way.pass_on(&scratch[..n], |bytes| transport.poll_write_vectored(cx, &[IoSlice::new(bytes)]))
                     .inspect(|()| self.count_read(n - (way.kept.len() - way.at)))?;
                 drop(way);
-                if self.end.get() == End::Closing {
+                if self.is_to_say_goodbye() {
                     self.say_goodbye();
                 }
             }
@@ -371,7 +375,7 @@ impl Relay {
     /// How much of it is passed on: up to the next end of a frame, where a close frame waits for that.
     fn follow(&self, bytes: &mut [u8]) -> usize {
         let mut ends = self.ends.borrow_mut();
-        if self.end.get() == End::Closing {
+        if self.is_to_say_goodbye() {
             return ends.follow_one(bytes);
         }
         ends.follow(bytes);

@@ -430,3 +430,21 @@ fn without_room_for_what_waits_it_ends_and_others_do_not() {
     its.write_all(&text_of(b"still there")).unwrap();
     assert_eq!(other.frame(), Some((1, b"still there".to_vec())));
 }
+
+#[test]
+fn behind_a_close_frame_put_in_nothing_comes_also_when_the_client_has_ended_its_side() {
+    let (_server, listener, receiver) = scripted(Limits::default(), b"");
+    let (mut client, mut worker) = open(&listener, &receiver, b"");
+    let stopping = std::thread::spawn(move || listener.stop());
+    assert_eq!(client.frame(), Some((8, b"\x03\xE9".to_vec())));
+    client.send(masked(0x88, b"\x03\xE9"));
+    client.socket.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut heard = Vec::new();
+    worker.read_to_end(&mut heard).unwrap();
+    assert_eq!(heard[..2], [0x88, 0x82]);
+    // Its answer to that, and what it had to say before it knew.
+    let _ = worker.write_all(&[text_of(b"late"), close_of(1001)].concat());
+    drop(worker);
+    assert_eq!(client.frame(), None);
+    stopping.join().unwrap();
+}
