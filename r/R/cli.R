@@ -12,7 +12,7 @@ cli_main <- function(text) {
     .Call(ffi_signals_ignore_interrupt)
   }
   status <- tryCatch(
-    {
+    told_of_failure({
       join_manager()
       # rookery's httpuv, for this R and for those that the app starts.
       .libPaths(c(compat_library(), .libPaths()))
@@ -30,7 +30,7 @@ cli_main <- function(text) {
       settings <- list(cli = cli_settings(asked))
       serve_here(detect_target(asked$target), NULL, cli_address(asked), list(), cli_log(asked), settings, list(at = asked[["admin"]], label = asked$target))
       0L
-    },
+    }),
     rookery_error = function(error) {
       cat("rookery: ", conditionMessage(error), "\n", sep = "", file = stderr())
       status <- error$status %||% 1L

@@ -33,7 +33,24 @@ tell_manager <- function(what, status) {
   .Call(ffi_manager_tell, match(what, c("ready", "reloading", "stopping")) - 1L, status)
 }
 
-# The first line of why it ends, and its exit status.
-tell_manager_failure <- function(message, status) {
-  .Call(ffi_manager_failed, strsplit(paste0(message, "\n"), "\n", fixed = TRUE)[[1]][[1]], status)
+# The first line of why it ends, behind what it is about, and its exit status.
+tell_manager_failure <- function(message, status, about = "") {
+  # What is no text in its encoding cannot be taken apart.
+  message <- iconv(enc2utf8(message), "UTF-8", "UTF-8", sub = "byte")
+  lines <- trimws(strsplit(message, "\n", fixed = TRUE)[[1]])
+  .Call(ffi_manager_failed, paste0(about, c(lines[nzchar(lines)], "")[[1]]), status)
+}
+
+# Runs `body`, and has the manager hear of an error of the app's that nobody catches: R says it on stderr and ends with status 1, as without us.
+# Those of handlers are caught where these are called, so they do not come here.
+told_of_failure <- function(body) {
+  withCallingHandlers(
+    body,
+    error = function(error) {
+      if (!inherits(error, "rookery_error")) {
+        # It must not stand in place of the error itself.
+        tryCatch(tell_manager_failure(conditionMessage(error), 1L, "The app has failed: "), error = function(error) NULL)
+      }
+    }
+  )
 }

@@ -195,3 +195,32 @@ test_that("what is wrong is told with its status", {
   expect_heard(it, "^STATUS=.*its last value is NULL, not an app.*\\|EXIT_STATUS=1$")
   expect_equal(it$ask("end"), "1")
 })
+
+test_that("an error of the app that nobody catches is told with its status, and no other", {
+  it <- local_service(local_app("app.R" = c(
+    "try(stop('caught'), silent = TRUE)",
+    "tryCatch(warning('also'), warning = function(warning) NULL)",
+    "load_data <- function() stop('\\n the data is not there\\nand more')",
+    "load_data()"
+  )), "--no-log")
+  expect_heard(it, "^STATUS=The app has failed: the data is not there\\|EXIT_STATUS=1$")
+  expect_equal(it$ask("end"), "1")
+  expect_match(it$tell(), "the data is not there\nand more")
+})
+
+test_that("an error that ends a server which is ready is told as well, and those of handlers are not", {
+  it <- local_service(local_app("app.R" = c(
+    "server <- rookery::startServer('127.0.0.1', 1, function(req) {",
+    "  if (req$PATH_INFO == '/end') is_over <<- TRUE else if (req$PATH_INFO == '/wrong') stop('of a handler')",
+    "  list(status = 200L, body = 'x')",
+    "})",
+    "is_over <- FALSE",
+    "while (!is_over) rookery::service(100)",
+    "stop('caf\\xe9 is no text')"
+  )), "--no-log")
+  expect_heard(it, "^READY=1")
+  expect_match(it$get("/wrong"), "500|error|id", ignore.case = TRUE)
+  it$get("/end")
+  expect_heard(it, "^STATUS=The app has failed: caf.* is no text\\|EXIT_STATUS=1$")
+  expect_equal(it$ask("end"), "1")
+})
