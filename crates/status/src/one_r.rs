@@ -1,7 +1,8 @@
 //! One R that serves by itself: what is in its process is looked at there, and nothing of it is asked of R.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use rookery_error::Reports;
@@ -77,6 +78,8 @@ pub struct OneR {
     connections: Count,
     /// Bits of a fraction.
     busy_ratio: AtomicU64,
+    watching: Mutex<Option<JoinHandle<()>>>,
+    is_over: AtomicBool,
     answered: Classes,
     waited: Histogram,
     took: Histogram,
@@ -84,7 +87,7 @@ pub struct OneR {
 }
 
 impl OneR {
-    /// One that starts. A thread looks after it for as long as it is there.
+    /// One that starts. A thread looks after it until its [`end`](Self::end).
     ///
     /// # Errors
     /// When that cannot be started.
@@ -99,6 +102,8 @@ impl OneR {
             heard: AtomicU64::new(now()),
             connections: Count::default(),
             busy_ratio: AtomicU64::new(0.0_f64.to_bits()),
+            watching: Mutex::default(),
+            is_over: AtomicBool::new(false),
             answered: Classes::default(),
             waited: Histogram::default(),
             took: Histogram::default(),
@@ -106,10 +111,21 @@ impl OneR {
         });
         let watched = Arc::downgrade(&one);
         // It takes no signals, as the threads of the server.
-        with_signals_blocked(|| {
+        let watching = with_signals_blocked(|| {
             std::thread::Builder::new().name("rookery-alive".to_owned()).spawn(move || watch(&watched))
         })?;
+        *lock(&one.watching) = Some(watching);
         Ok(one)
+    }
+
+    /// Nobody looks after it any more: its thread has ended when this returns.
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        if let Some(watching) = lock(&self.watching).take() {
+            watching.thread().unpark();
+            // It does nothing that panics.
+            let _ = watching.join();
+        }
     }
 
     /// Where R's thread and the server's write what R does.
@@ -154,11 +170,12 @@ impl OneR {
 
     // ---- what R's thread counts ----
 
-    /// R begins with a request.
-    pub fn begins(&self, exchange: &mut Exchange, now: u64) {
+    /// R begins with a request, or with the head of one that comes again with its body.
+    pub fn begins(&self, exchange: &mut Exchange, is_head: bool, now: u64) {
         let (handed, _) = exchange.times();
         exchange.set_begun_at(now);
-        if handed > 0 {
+        // One that comes twice waits once.
+        if handed > 0 && !is_head {
             self.waited.add(Duration::from_nanos(now.saturating_sub(handed)));
         }
     }
@@ -243,7 +260,7 @@ impl Subject for OneR {
                 "pid": pid,
                 "state": self.course().state(),
                 "started": seconds(self.started),
-                "requests": read.done,
+                "requests": self.answered.read().iter().sum::<u64>(),
                 "sessions": read.sessions,
                 "in_flight": read.pending(),
                 "waiting_for_r": read.queued(),
@@ -277,7 +294,7 @@ impl Subject for OneR {
             counted(self.connections.get() as usize, "connection"),
             counted(read.queued() as usize, "request"),
             lock(&self.seen).queue_limit,
-            read.done,
+            self.answered.read().iter().sum::<u64>(),
             read.pending(),
             counted(read.sessions as usize, "session"),
             in_words(lasts),
@@ -324,7 +341,7 @@ impl Subject for OneR {
         text.family("worker_requests", "gauge", "Requests that it has answered since its start.").value(
             "worker_requests",
             slot,
-            read.done,
+            self.answered.read().iter().sum::<u64>(),
         );
         text.family(
             "worker_busy_ratio",
@@ -398,8 +415,11 @@ fn watch(one: &Weak<OneR>) {
         let ratio = share.look(one.board.read().busy_by(time), time);
         one.busy_ratio.store(ratio.to_bits(), Ordering::Relaxed);
         one.look();
+        if one.is_over.load(Ordering::Acquire) {
+            return;
+        }
         drop(one);
-        std::thread::sleep(LOOKS_EVERY);
+        std::thread::park_timeout(LOOKS_EVERY);
     }
 }
 
@@ -410,4 +430,84 @@ fn own_pid() -> libc::pid_t {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use rookery_server::{Config, Server, Site};
+
+    use super::*;
+
+    fn one() -> Arc<OneR> {
+        let (board, _) = Scoreboard::create().unwrap();
+        let seen = Seen { board: Arc::new(board), log: None, reports: Arc::default(), queue_limit: 7 };
+        OneR::new(About { target: "/app".into(), address: String::new() }, seen).unwrap()
+    }
+
+    fn probes(one: &OneR) -> [bool; 3] {
+        [one.not_live().is_none(), one.not_ready().is_none(), one.not_started().is_none()]
+    }
+
+    #[test]
+    fn probes_say_where_it_is() {
+        let server = Server::of_answers(Config::default(), |exchange| exchange.begin_reply(200));
+        let one = one();
+        // The app is loaded, for as long as that takes.
+        one.heard.store(1, Ordering::Relaxed);
+        assert_eq!(probes(&one), [true, false, false]);
+        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        one.listens(listener.id(), vec![listener.pulse()]);
+        assert_eq!(probes(&one), [true, false, false]);
+        one.is(Course::Serving, Some("http://here"));
+        assert_eq!(probes(&one), [true, true, true]);
+        assert!(one.text().contains("\n/app is at http://here\n"), "{}", one.text());
+        // What is to turn is not heard of any more.
+        one.end();
+        one.heard.store(1, Ordering::Relaxed);
+        assert_eq!(probes(&one), [false, false, true]);
+        one.look();
+        assert_eq!(probes(&one), [true, true, true]);
+        one.is(Course::Draining, None);
+        assert_eq!(probes(&one), [true, false, true]);
+        one.is(Course::Serving, None);
+        one.ends(listener.id());
+        assert_eq!(one.not_ready().map(|not| not.why).as_deref(), Some("nothing listens any more"));
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_though_its_listener_has_not_is_no_sign_of_life() {
+        let server = Server::of_answers(Config::default(), |exchange| exchange.begin_reply(200));
+        let one = one();
+        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        one.listens(listener.id(), vec![listener.pulse()]);
+        one.end();
+        server.break_down();
+        one.heard.store(1, Ordering::Relaxed);
+        one.look();
+        assert!(!probes(&one)[0]);
+    }
+
+    #[test]
+    fn a_request_waits_once_though_its_head_comes_before() {
+        let one = one();
+        let mut exchange = Exchange::new();
+        for is_head in [true, false] {
+            exchange.set_handed_at(1_000_000);
+            one.begins(&mut exchange, is_head, 3_000_000);
+        }
+        exchange.begin_reply(404);
+        one.answers(&exchange, 8_000_000);
+        let text = one.metrics();
+        for line in [
+            "queue_seconds_sum 0.002",
+            "queue_seconds_count 1",
+            "upstream_seconds_sum 0.005",
+            "request_seconds_sum 0.007",
+            "requests_total{class=\"4xx\"} 1",
+            "worker_requests{slot=\"0\"} 1",
+            "queue_limit 7",
+        ] {
+            assert!(text.contains(&format!("\nrookery_{line}\n")), "{line}: {text}");
+        }
+    }
 }

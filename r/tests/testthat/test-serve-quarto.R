@@ -81,6 +81,26 @@ test_that("what Quarto cannot make is not served", {
   expect_error(quarto_render(file), "has not made `doc.html`", class = "rookery_no_quarto")
 })
 
+test_that("a `quarto` on PATH is found, and one R serves what it makes", {
+  skip_if_not_installed("rmarkdown")
+  skip_if_not_installed("processx")
+  skip_if_not_installed("curl")
+  skip_if_not(rmarkdown::pandoc_available(), "pandoc is not installed")
+  file <- local_document()
+  quarto <- local_quarto("exec Rscript -e 'rmarkdown::render(commandArgs(TRUE), quiet = TRUE)' \"$2\"")
+  path <- paste(c(dirname(quarto$program), R.home("bin"), Sys.getenv("PATH")), collapse = .Platform$path.sep)
+  # The folder is as good as its document.
+  it <- local_cli("serve", dirname(file), "--port", "0", "--no-log", environment = c(PATH = path, QUARTO_PATH = ""))
+  url <- expect_serving(it)
+  expect_equal(quarto$calls(), paste("render", file))
+  page <- fetch(sub(" .*", "", url))
+  expect_equal(page$status_code, 200L)
+  expect_match(page$text, "Its text.", fixed = TRUE)
+  expect_match(page$text, "rookery-shiny.js\" data-reconnect=\"app\"")
+  it$signal(tools::SIGTERM)
+  expect_equal(exit_of(it), 0)
+})
+
 test_that("workers serve it, of which one has the page made", {
   skip_if_not_installed("rmarkdown")
   skip_if_not_installed("processx")

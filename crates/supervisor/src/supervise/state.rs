@@ -325,7 +325,7 @@ impl<'a> Supervisor<'a> {
 
     /// Of each slot one worker at the most waits for its WebSockets, however often the app is reloaded: else hours of them would be an R for each
     /// reload.
-    fn hurry_those_before(&mut self, slot: u32) {
+    pub(super) fn hurry_those_before(&mut self, slot: u32) {
         for worker in self.workers.values_mut().filter(|worker| worker.start.slot == slot) {
             worker.hurry(self.plan.times);
         }

@@ -151,6 +151,10 @@ pub extern "C" fn rk_admin_stop() {
             core.server().measure(None);
             core.admin.take()
         });
+        if let Some(Administered { one, .. }) = &ended {
+            // This library may be unloaded behind this.
+            one.end();
+        }
         drop(ended);
     });
 }

@@ -137,13 +137,14 @@ impl Core {
         let Some(board) = self.board() else { return };
         let now = now();
         board.r_is(if event.is_of_websocket() { R::Messages } else { R::Busy }, now);
+        let is_head = matches!(event, Event::Head(_));
         if let Event::Request(exchange) | Event::Head(exchange) = event {
             board.take();
             if let Some(ticket) = Ticket::of_word(exchange.ticket()) {
                 board.begin(ticket);
             }
             if let Some(admin) = &self.admin {
-                admin.one.begins(exchange, now);
+                admin.one.begins(exchange, is_head, now);
             }
         }
     }

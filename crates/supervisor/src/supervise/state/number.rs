@@ -74,6 +74,7 @@ impl Supervisor<'_> {
     /// What it has in hand is finished, and no other is started there.
     fn give_up(&mut self, slot: u32) {
         self.replacements.forget(slot);
+        self.hurry_those_before(slot);
         let place = &mut self.slots[slot as usize];
         place.is_given_up = true;
         place.start_at = None;
