@@ -134,7 +134,8 @@ test(`${reloads} reloads under load with an open page: no request fails, and it 
   // Where the certificate to develop with is kept.
   process.env.R_USER_DATA_DIR = folder;
   // Shiny registers a page's files in the R that makes it: all have to have made it, for any of them may be asked.
-  const server = await serve(3, '--drain', '2s', '--tls', 'dev', '--warmup', '/');
+  // What an R has begun it may finish: ten seconds are enough for a page, and the test waits for them at each reload.
+  const server = await serve(3, '--drain', '10s', '--tls', 'dev', '--warmup', '/');
   const page = await used(server.url, 'kept');
   let pid = await pidOf(page);
   // Pages come from R, and files from its I/O thread: over HTTP/1.1, kept alive, and over HTTP/2.
