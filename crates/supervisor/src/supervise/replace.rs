@@ -36,7 +36,12 @@ impl Replacements {
         self.waiting.iter().chain(&self.current).any(|(other, _)| *other == slot)
     }
 
-    /// The next, if none is under way.
+    /// Which is the next, if none is under way.
+    pub(super) fn first(&self) -> Option<(u32, Reason)> {
+        if self.current.is_some() { None } else { self.waiting.front().copied() }
+    }
+
+    /// Begins with the next, if none is under way.
     pub(super) fn next(&mut self) -> Option<(u32, Reason)> {
         if self.current.is_none() {
             self.current = self.waiting.pop_front();

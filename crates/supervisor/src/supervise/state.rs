@@ -187,7 +187,7 @@ impl<'a> Supervisor<'a> {
             (Request::Reload, Course::Serving) => {
                 self.generation += 1;
                 self.tell(&format!("reloading: {} workers are replaced one after the other", self.wanted));
-                self.replacements.reload(self.kept_slots());
+                self.replacements.reload(self.reloaded_slots());
                 self.begin_reload();
             }
             // Nobody has been sent here whom it would have to wait for, before a worker was ready.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rookery_supervisor::{Outcome, Request, Times};
+use rookery_supervisor::{Outcome, Recycle, Request, Times};
 
 use crate::front::{Client, until};
 use crate::running::{Load, Running, Wish, is_told, lives, while_};
@@ -74,6 +74,49 @@ fn a_reload_without_one_more_stops_at_the_first_that_does_not_start() {
     until("both are others", || {
         running.pids().len() == 2 && running.pids().iter().all(|pid| !before.contains(pid))
     });
+}
+
+/// A start that fails when there were two before it.
+fn only_two_start(starts: usize) -> &'static str {
+    if starts < 2 { "" } else { "fails" }
+}
+
+/// Until some have failed to start; whoever serves answers meanwhile.
+fn answers_while_starts_fail(running: &Running) {
+    let most = running.beside.lock().unwrap().len() + 2;
+    until("others have failed", || {
+        assert_eq!(running.get("/pid").status, 200);
+        running.beside.lock().unwrap().len() >= most
+    });
+}
+
+#[test]
+fn without_one_more_the_last_that_serves_stays_however_often_a_broken_app_is_reloaded() {
+    let running = Running::new(Wish { workers: 2, surges: false, mode: only_two_start, ..Wish::default() });
+    let before = running.pids();
+    for _ in 0..2 {
+        running.ask(Request::Reload);
+        answers_while_starts_fail(&running);
+        // The last of them has ended by now, and the next is not due.
+        while_(300);
+    }
+    let pids = running.pids();
+    assert!(pids.len() == 1 && before.contains(&pids[0]), "{pids:?} of {before:?}");
+}
+
+#[test]
+fn without_one_more_the_last_that_serves_is_not_replaced_for_its_requests() {
+    let recycle = Recycle { requests: Some(5), ..Recycle::default() };
+    let running =
+        Running::new(Wish { workers: 2, surges: false, recycle, mode: only_two_start, ..Wish::default() });
+    let before = running.pids();
+    until("one has ended", || {
+        assert_eq!(running.get("/pid").status, 200);
+        running.pids().len() == 1
+    });
+    answers_while_starts_fail(&running);
+    let pids = running.pids();
+    assert!(pids.len() == 1 && before.contains(&pids[0]), "{pids:?} of {before:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rookery_worker::Message;
 
 use super::super::recycle::Reason;
-use super::super::worker::Worker;
+use super::super::worker::{Phase, Worker};
 use super::Supervisor;
 use crate::process::Exit;
 
@@ -32,12 +32,19 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn replace_next(&mut self) {
-        while let Some((slot, reason)) = self.replacements.next() {
-            let place = &self.slots[slot as usize];
+        while let Some((slot, reason)) = self.replacements.first() {
+            if self.waits_for_others(slot, reason) {
+                return;
+            }
+            self.replacements.next();
+            let place = &mut self.slots[slot as usize];
             if place.current.is_none() {
                 // It is started anyway, and there is nothing to replace: at once then, since it may be another app now.
-                self.slots[slot as usize].start_at = Some(Instant::now());
-                self.replacements.finish(slot);
+                place.start_at = Some(Instant::now());
+                if self.plan.surges || reason != Reason::Reload {
+                    self.replacements.finish(slot);
+                }
+                // Else the next one ends only when this one serves: if the app is still broken, those that serve are the last.
                 continue;
             }
             if !self.plan.surges {
@@ -54,6 +61,26 @@ impl Supervisor<'_> {
                 }
             }
         }
+    }
+
+    /// The slots that are reloaded, in that order. Where the old one ends first, those that serve are the last: if the app is broken, they stay.
+    pub(super) fn reloaded_slots(&self) -> Vec<u32> {
+        let mut slots = self.kept_slots();
+        if !self.plan.surges {
+            slots.sort_by_key(|slot| self.serves(*slot));
+        }
+        slots
+    }
+
+    fn serves(&self, slot: u32) -> bool {
+        let current = self.slots[slot as usize].current.and_then(|current| self.workers.get(&current));
+        current.is_some_and(|worker| worker.is_serving && worker.phase == Phase::Ready)
+    }
+
+    /// Whether it would be one less of too few, where the old one ends first: what is wrong with those that do not serve may be wrong with the
+    /// one that would take its place. A reload does not wait, since it may mend them.
+    fn waits_for_others(&self, slot: u32, reason: Reason) -> bool {
+        !self.plan.surges && reason != Reason::Reload && self.serves(slot) && self.lacks()
     }
 
     /// The old one finishes what it has; the new one is started when it has ended.
