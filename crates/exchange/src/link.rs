@@ -117,6 +117,10 @@ const GATHERED: usize = 32;
 /// shares a core with the server, the two take turns without a system call that wakes the other.
 const LOOK: Duration = Duration::from_micros(50);
 
+/// The same for one that [stays](Link::stay_awake) awake, when what came last came within this time: what comes to it has gone
+/// through another process, which takes longer than a look, and to be woken is most of what that costs. What comes more seldom is not awaited so.
+const LONG_LOOK: Duration = Duration::from_micros(200);
+
 /// How long a reply may wait for others to leave with it.
 const COALESCE: Duration = Duration::from_micros(100);
 
@@ -142,6 +146,9 @@ pub struct Link {
     put: AtomicU64,
     /// [`taken`](Self::taken) when the application last looked in vain.
     looked: AtomicU64,
+    /// Whether the application may look for [`LONG_LOOK`], and whether what it waited for last had come by then.
+    stays_awake: AtomicBool,
+    was_soon: AtomicBool,
     down: Mutex<Down>,
     io_state: AtomicU8,
     io_waker: Mutex<Option<Arc<dyn IoWaker>>>,
@@ -190,6 +197,8 @@ impl Link {
             has_failed: AtomicBool::new(false),
             put: AtomicU64::new(0),
             looked: AtomicU64::new(0),
+            stays_awake: AtomicBool::new(false),
+            was_soon: AtomicBool::new(false),
             down: Mutex::default(),
             io_state: AtomicU8::new(IoState::Awake as u8),
             io_waker: Mutex::default(),
@@ -364,9 +373,22 @@ impl Link {
     /// Waits until an event waits or the server has failed, at most `timeout`; says whether an event does.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.flush();
-        if self.look(timeout) {
-            return true;
+        if !self.stays_awake.load(Ordering::Relaxed) {
+            return self.look(timeout, LOOK) || self.sleep(timeout);
         }
+        let began = Instant::now();
+        let look = if self.was_soon.load(Ordering::Relaxed) { LONG_LOOK } else { LOOK };
+        let came = self.look(timeout, look) || self.sleep(timeout);
+        self.was_soon.store(came && began.elapsed() <= LONG_LOOK, Ordering::Relaxed);
+        came
+    }
+
+    /// Has the application stay awake for longer in [`wait`](Self::wait), where something comes again and again.
+    pub fn stay_awake(&self) {
+        self.stays_awake.store(true, Ordering::Relaxed);
+    }
+
+    fn sleep(&self, timeout: Duration) -> bool {
         let mut up = lock(&self.up);
         if up.events.is_empty() && up.failure.is_none() {
             up = self
@@ -387,14 +409,14 @@ impl Link {
     }
 
     /// Stays awake for a moment before it sleeps, once after each time that something came.
-    fn look(&self, timeout: Duration) -> bool {
+    fn look(&self, timeout: Duration, most: Duration) -> bool {
         let taken = self.taken();
         let has_come = || self.put.load(Ordering::SeqCst) != taken;
         if has_come() || self.looked.load(Ordering::Relaxed) == taken {
             return has_come();
         }
         self.app_state.store(AppState::Looking as u8, Ordering::SeqCst);
-        let until = Instant::now() + LOOK.min(timeout);
+        let until = Instant::now() + most.min(timeout);
         while !has_come() {
             if Instant::now() >= until {
                 self.looked.store(taken, Ordering::Relaxed);

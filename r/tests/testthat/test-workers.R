@@ -22,7 +22,13 @@ local_workers <- function(lines, ..., env = parent.frame()) {
   it
 }
 
-pids_of <- function(it, n = 12) sort(unique(vapply(seq_len(n), function(at) it$pid(), "")))
+# With a pause: an R that is awake still from the last request has the next.
+pids_of <- function(it, n = 12) {
+  sort(unique(vapply(seq_len(n), function(at) {
+    Sys.sleep(0.002)
+    it$pid()
+  }, "")))
+}
 
 test_that("several Rs answer, one that is killed is started again, and all end with the program", {
   it <- local_workers(app_lines, "--workers", "2")

@@ -175,6 +175,35 @@ fn the_first_of_a_group_sets_an_alarm_and_no_other_until_it_is_over() {
 /// A server and an application that sleep whenever they may pass a token to and fro; a lost wake-up hangs.
 #[test]
 fn no_wake_up_is_lost() {
+    no_wake_up_is_lost_by(|_| {});
+}
+
+#[test]
+fn no_wake_up_is_lost_by_one_that_stays_awake() {
+    no_wake_up_is_lost_by(Link::stay_awake);
+}
+
+#[test]
+fn it_looks_for_longer_only_where_something_comes_again_and_again() {
+    let link = Link::new(QueueLimits::default(), Box::new(Never));
+    let looks_long = || link.was_soon.load(Ordering::Relaxed);
+    let answers_one = || {
+        let _ = link.push(message(1));
+        assert!(link.wait(Duration::from_secs(3600)));
+        link.next();
+    };
+    answers_one();
+    assert!(!looks_long(), "nobody has asked for it");
+    link.stay_awake();
+    // What is there has come soon, unless the test's thread is put off.
+    while !looks_long() {
+        answers_one();
+    }
+    assert!(!link.wait(Duration::from_millis(1)));
+    assert!(!looks_long());
+}
+
+fn no_wake_up_is_lost_by(set: impl FnOnce(&Link)) {
     const ROUNDS: u64 = 20_000;
     // A wake-up that comes at all comes long before, on however busy a machine.
     const LOST: Duration = Duration::from_secs(30);
@@ -182,6 +211,7 @@ fn no_wake_up_is_lost() {
     let (io_ring, io_rung) = mpsc::channel();
     let link = Link::new(QueueLimits::default(), Box::new(Ring(Mutex::new(app_ring))));
     link.set_io_waker(Some(Arc::new(Ring(Mutex::new(io_ring)))));
+    set(&link);
     let app = {
         let link = Arc::clone(&link);
         std::thread::spawn(move || {

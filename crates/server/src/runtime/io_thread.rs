@@ -23,6 +23,7 @@ use super::alarm::Alarm;
 use super::clocks;
 use super::drain;
 use super::orders::{Control, Order};
+use super::patience;
 use super::shared::Shared;
 use super::supervision::{self, Supervision};
 use crate::application::application::{Application, MakeApplication};
@@ -152,6 +153,10 @@ fn before_sleep() {
                 return;
             }
             let is_awaited = dispatch.application.has_thread() && dispatch.in_flight() > 0;
+            if is_awaited && !has_yielded && shared.patience.stays_awake() {
+                // A task, and not a loop here: sockets are looked at meanwhile.
+                return;
+            }
             let is_elsewhere = dispatch.has_passed_on();
             if !has_yielded && (is_awaited || is_elsewhere || dispatch.application.has_events()) {
                 // On a shared core the application answers meanwhile, and nobody has to be woken.
@@ -281,7 +286,7 @@ fn start_attending(supervision: Arc<Supervision>) -> JoinHandle<()> {
 }
 
 /// Starts what everything else needs.
-fn start_vital(shared: &Rc<Shared>, drain: &Arc<Notify>) -> [JoinHandle<()>; 4] {
+fn start_vital(shared: &Rc<Shared>, drain: &Arc<Notify>) -> [JoinHandle<()>; 5] {
     [
         tokio::task::spawn_local(clocks::look_after_application(Rc::clone(&shared.dispatch))),
         tokio::task::spawn_local(clocks::sweep(Rc::clone(&shared.peers))),
@@ -303,6 +308,10 @@ fn start_vital(shared: &Rc<Shared>, drain: &Arc<Notify>) -> [JoinHandle<()>; 4] 
                     shared.deliver();
                 }
             }
+        }),
+        tokio::task::spawn_local({
+            let shared = Rc::clone(shared);
+            async move { patience::stay_awake(&shared.patience, &shared.dispatch, || shared.deliver()).await }
         }),
     ]
 }

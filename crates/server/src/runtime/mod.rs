@@ -9,6 +9,7 @@ mod io_thread;
 mod listen_error;
 mod listener;
 mod orders;
+mod patience;
 mod server;
 mod shared;
 mod supervision;

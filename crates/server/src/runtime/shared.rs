@@ -7,6 +7,7 @@ use rookery_error::Reports;
 use rookery_exchange::{Budget, Command, StreamId};
 use rookery_worker::Scoreboard;
 
+use super::patience::Patience;
 use crate::application::application::Application;
 use crate::application::dispatch::{Answer, Dispatch, is_accepted, is_streamed};
 use crate::config::Limits;
@@ -27,6 +28,7 @@ pub(super) struct Shared {
     pub(super) dispatch: Rc<Dispatch>,
     pub(super) http: Rc<Http>,
     pub(super) addresses: Rc<Addresses>,
+    pub(super) patience: Patience,
     websockets: Rc<WebSockets>,
 }
 
@@ -40,6 +42,7 @@ impl Shared {
         budget: Arc<Budget>,
         (scoreboard, is_timed): (Option<Arc<Scoreboard>>, bool),
     ) -> Rc<Shared> {
+        let patience = Patience::new(scoreboard.is_some());
         let dispatch =
             Dispatch::new(application, limits.pool_bytes, Arc::clone(&budget), scoreboard, is_timed);
         let peers = Peers::new(limits, budget, reclaim);
@@ -51,7 +54,7 @@ impl Shared {
             Arc::clone(&reports),
         ));
         let http = Http::new(Rc::clone(&websockets), scratch, log, reports);
-        Rc::new(Shared { peers, dispatch, http, addresses: Rc::default(), websockets })
+        Rc::new(Shared { peers, dispatch, http, addresses: Rc::default(), patience, websockets })
     }
 
     /// Carries out what the application has sent down; says whether there was anything.

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// takes some tens of microseconds, and no more of them wait behind a slow one than can be helped.
 const AHEAD: Duration = Duration::from_millis(1);
 
+/// For how long after its answer an R looks for what comes next, of the 200 us that it may (`Link::stay_awake`): the rest is the way there.
+const AWAKE: Duration = Duration::from_micros(150);
+
 /// Up to which mean it has one ahead in any case: the time that a hand-over takes is a tenth of it or more, and an R that sleeps
 /// after each request is put by the system where it last was, though another processor is idle. One that takes longer is given the
 /// next when its reply has come: so that its end costs one request and never two.
@@ -75,6 +78,11 @@ impl Pace {
     /// Whether it has answered a moment ago, so that it soon waits if there is nothing for it to do.
     pub(super) fn has_just_answered(&self, now: Instant) -> bool {
         self.answered.is_some_and(|at| now.saturating_duration_since(at) < AHEAD)
+    }
+
+    /// Whether its R still looks for the next, so that nobody has to wake it.
+    pub(super) fn is_awake(&self, now: Instant) -> bool {
+        self.answered.is_some_and(|at| now.saturating_duration_since(at) < AWAKE)
     }
 
     /// How many may wait for it beside the one it is at, which it has been at for so long.

@@ -49,6 +49,8 @@ pub(super) struct Worker {
 pub(super) struct Preference {
     is_busy: bool,
     unanswered: usize,
+    /// Of those that have nothing to do, one whose R has not gone to sleep.
+    is_asleep: bool,
     chosen: u64,
 }
 
@@ -94,6 +96,7 @@ impl Worker {
         (is_free || waiting < ahead.max(limits.ahead)).then(|| Preference {
             is_busy: !is_idle,
             unanswered: unanswered.len(),
+            is_asleep: !self.pace.get().is_awake(Instant::now()),
             chosen: self.chosen.get(),
         })
     }

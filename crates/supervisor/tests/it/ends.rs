@@ -104,7 +104,7 @@ fn one_that_is_stopped_is_given_nothing_and_is_not_killed() {
     }
     send_signal(pid, libc::SIGCONT);
     until("it answers again", || is_told(&[&format!("({pid}) answers again")]));
-    until("it is given work again", || client.get("/pid").text() == pid.to_string());
+    until("it is given work again", || client.get_at_rest("/pid").text() == pid.to_string());
 }
 
 #[test]

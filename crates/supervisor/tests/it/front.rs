@@ -175,6 +175,12 @@ impl Client {
         self.request("GET", path, b"")
     }
 
+    /// When no worker is awake any more from a request before: they take turns then.
+    pub(crate) fn get_at_rest(&mut self, path: &str) -> Reply {
+        std::thread::sleep(Duration::from_millis(2));
+        self.get(path)
+    }
+
     pub(crate) fn request(&mut self, method: &str, path: &str, body: &[u8]) -> Reply {
         let length =
             if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };

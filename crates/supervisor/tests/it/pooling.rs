@@ -98,7 +98,7 @@ fn a_reply_that_nobody_reads_is_not_read_either() {
 fn all_workers_have_their_share_and_a_busy_one_has_none() {
     let front = Front::new(3);
     let mut client = front.connect();
-    let seen: HashSet<String> = (0..6).map(|_| client.get("/slot").text()).collect();
+    let seen: HashSet<String> = (0..6).map(|_| client.get_at_rest("/slot").text()).collect();
     assert_eq!(seen.len(), 3, "{seen:?}");
     let held = front.ask("/hold");
     until("it is begun", || front.workers.iter().any(|it| it.gate.begun.load(Ordering::Relaxed) > 2));

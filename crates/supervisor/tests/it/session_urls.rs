@@ -131,6 +131,6 @@ fn where_the_app_is_not_shiny_it_is_the_apps() {
     let front = Front::new(2);
     let url = format!("/slot?w={}", id(&front, 0));
     let mut client = front.connect();
-    let slots: Vec<_> = (0..2).map(|_| ask(&mut client, &url, "").text()).collect();
+    let slots: Vec<_> = (0..2).map(|_| client.get_at_rest(&url).text()).collect();
     assert_ne!(slots[0], slots[1], "whoever has time");
 }

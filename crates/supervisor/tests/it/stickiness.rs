@@ -203,7 +203,7 @@ fn nobody_is_told_anything_where_the_app_does_not_ask() {
             front.workers[0].member.set_sticky(true);
         }
         let mut client = front.connect();
-        let slots: Vec<_> = (0..2).map(|_| client.get("/slot")).collect();
+        let slots: Vec<_> = (0..2).map(|_| client.get_at_rest("/slot")).collect();
         assert!(slots.iter().all(|reply| cookie(reply).is_none()) && slots[0].body != slots[1].body);
         let path = "/session/0123456789abcdef0123456789abcdef/x";
         assert!(!client.get(path).text().contains("has ended"), "{how:?}");

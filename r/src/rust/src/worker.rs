@@ -70,6 +70,7 @@ impl Core {
     /// Has the server hear the supervisor: it, or the one in its place from now on.
     pub(crate) fn attend(&mut self) {
         let Membership::Worker(worker) = &self.membership else { return };
+        self.link.stay_awake();
         if let Err(error) = self.server().attend(Arc::clone(&worker.supervision)) {
             self.membership = Membership::Broken(error.to_string());
         }
