@@ -76,11 +76,12 @@ impl Supervisor<'_> {
     /// What an end waits for, of the server and of workers.
     pub(super) fn tell_of_drains(&mut self, now: Instant) {
         if let Course::Draining { until } = self.course {
-            if self.told_of_drain.is_none_or(|at| now >= at) {
+            let connections = self.front.connections();
+            if connections > 0 && self.told_of_drain.is_none_or(|at| now >= at) {
                 self.told_of_drain = Some(now + ENDING_EVERY);
                 self.tell(&format!(
                     "ending: waiting for {}, {} s at the most",
-                    several(self.front.connections() as u64, "connection"),
+                    several(connections as u64, "connection"),
                     until.saturating_duration_since(now).as_secs()
                 ));
             }
