@@ -215,13 +215,6 @@ mod tests {
         let workers = of(&[("workers", "4")]).unwrap().unwrap();
         assert_eq!(workers.max_memory, MaxMemory::Share);
         assert_eq!(of(&[("workers", "4"), ("max-memory", "0")]).unwrap().unwrap().max_memory, MaxMemory::Any);
-        assert_eq!((workers.surge, workers.max_in_flight), (1, 64));
-        assert_eq!(workers.queue_timeout, Duration::from_secs(10));
-        let tight =
-            of(&[("workers", "2"), ("surge", "0"), ("max-in-flight", "1"), ("queue-timeout", "500ms")]);
-        let tight = tight.unwrap().unwrap();
-        assert_eq!((tight.surge, tight.max_in_flight), (0, 1));
-        assert_eq!(tight.queue_timeout, Duration::from_millis(500));
         assert_eq!((workers.count, workers.max_requests, workers.drain), (4, None, Duration::from_secs(60)));
         assert_eq!(workers.drain_sessions, None);
         let workers = of(&[

@@ -523,7 +523,7 @@ impl Peer for Relay {
     }
 }
 
-/// [`Ends`] as the fuzzer asks for them: where frames end, what is passed on, and whether the worker has begun to close.
+/// The ends of frames, as the fuzzer asks for them: where frames end, what is passed on, and whether the worker has begun to close.
 pub fn follow_for_fuzzer(bytes: &[u8], cut: usize) -> (Vec<usize>, Vec<u8>, bool) {
     ends::follow_for_fuzzer(bytes, cut)
 }
