@@ -21,7 +21,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// The share from 0 to 1, of an R that has been busy for this long by now. It is to be looked at more often than every [`SPAN`].
+    /// The share from 0 to 1, of an R that has been busy for this long by now. It is to be looked at more often than five seconds.
     pub fn look(&mut self, busy: Duration, at: u64) -> f64 {
         let now = Mark { at, busy };
         let (from, next) = self.marks.get_or_insert((now, now));
