@@ -159,8 +159,8 @@ fn settings_are_handed_over() {
     let (status, out, said) = installed.run(&mut command);
     assert_eq!((status, said.as_str()), (Some(7), ""), "{out}");
     let wanted = format!(
-        "\ntrusted_proxies=10.0.0.0/8\ntrusted_proxies=unix\nproxy_protocol=TRUE\nws_origins=same\nws_compression=6 512 FALSE\n\
-         spool_dir={}/spool\nlimit=body_bytes=10 MB\nlimit=idle_time=5\nerror_detail=full\nrequest_id_header=FALSE\n",
+        "\ntrusted_proxies=10.0.0.0/8\ntrusted_proxies=unix\nproxy_protocol=TRUE\nspool_dir={}/spool\nlimit=body_bytes=10 MB\n\
+         limit=idle_time=5\nws_origins=same\nws_compression=6 512 FALSE\nerror_detail=full\nrequest_id_header=FALSE\n",
         app.path().display()
     );
     assert!(out.contains(&wanted), "{out}");

@@ -97,7 +97,8 @@ fn a_reload_replaces_spares_as_well() {
     }
     let seen = load.end();
     assert!(seen.iter().all(|status| matches!(status, 200 | 502)), "{seen:?}");
-    assert!(seen.iter().filter(|status| **status == 502).count() <= 1, "of the one that was killed");
+    // What the one that was killed had begun; its handlers are quick, so one whose answer had not left as well.
+    assert!(seen.iter().filter(|status| **status == 502).count() <= 2, "of the one that was killed");
 }
 
 fn warm(paths: &[&str]) -> Wish {
