@@ -53,7 +53,7 @@ def command(peer: str, port: int, workload: str) -> list[str]:
     """The command line of a peer's server, whose programs are built; `bare-epoll/evalq` and `rookery/evalq` call the
     handler that way, `rookery/alone` is without later, and `ablation/timer` is the ablation's server with that cost.
     `rookery/tls` speaks TLS itself, and `nginx/tls` is nginx with Rookery behind it. `rookery/workers`, `haproxy/workers`,
-    `nginx/workers` and `faucet/workers` are two R processes behind one address, `rookery/spares` has a third that waits, and `rookery/four`,
+    `nginx/workers` and `faucet/workers` are two R processes behind one address, `rookery/spares` has a third that waits and has been warmed up, and `rookery/four`,
     `haproxy/four` and `haproxy/robin` are four.
 
     Raises Missing.
@@ -100,7 +100,7 @@ def _workers(peer: str, shape: str, port: int, workload: str) -> list[object]:
     variables = [f"R_LIBS={ROOKERY_LIB}", *(f"BENCH_{name}={value}" for name, value in told.items())]
     program = ROOKERY_LIB / "rookery" / "exec" / "rookery"
     app = folder / ("plumber" if workload == "plumber" else "workers.R")
-    options = ["--spares", 1] if shape == "spares" else []
+    options = ["--spares", 1, "--warmup", "/"] if shape == "spares" else []
     return ["env", *variables, program, "serve", app, "--workers", WORKERS[shape], "--port", port, "--no-log", *options]
 
 
