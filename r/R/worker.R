@@ -15,9 +15,9 @@ is_worker <- function() {
   !is.null(.Call(ffi_worker))
 }
 
-# "worker 3 of 4", as people count.
+# "worker 2": the number that logs, status and metrics have, from 0.
 worker_name <- function() {
-  paste0("worker ", as.integer(Sys.getenv("ROOKERY_WORKER", "0")) + 1L, " of ", Sys.getenv("ROOKERY_WORKERS", "?"))
+  paste("worker", Sys.getenv("ROOKERY_WORKER", "?"))
 }
 
 # Whether the app keeps something for each client between its requests, so that they have to come to the same R: Shiny's sessions.

@@ -8,6 +8,7 @@ static SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
     if (globals_init(ns, globals, shared)) {
         strings_init();
         guard_init();
+        rk_output_init();
     }
     service_init();
     worker_init();

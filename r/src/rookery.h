@@ -327,6 +327,8 @@ int rk_log_open(int fd, int format);  // takes the descriptor; -1: for rk_log_ne
 int rk_log_next(struct rk_log_record* record);
 uint64_t rk_log_lost(void);
 void rk_log_close(void);
+void rk_output_init(void);   // once
+void rk_output_flush(void);  // before the process ends
 
 // what a listener serves without R: opaque here, see static.c
 struct rk_static_path {

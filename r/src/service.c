@@ -296,6 +296,7 @@ SEXP ffi_close(void) {
     later_close();
     rk_stop_all();
     rk_client_stop();
+    rk_output_flush();
     return R_NilValue;
 }
 

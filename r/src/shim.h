@@ -343,6 +343,8 @@ void reload_take(void);
 bool stop_take(void);
 void signals_pass_to(int pid);
 void signals_forked(void);
+void signals_are_supervised(void);
+void signals_end(void);
 int signals_passed(void);
 void signals_interrupt(void);
 bool signal_is_ignored(int signal_number);

@@ -10,11 +10,16 @@
 // A SIGHUP that was sent to a server of HTTPS, or to a service, is none of these: it has certificates read anew, of which there may be none.
 // A service that ends already does nothing of it: a manager may send one right after the SIGTERM (SendSIGHUP=).
 //
+// In a worker all of them are left to its supervisor: whoever signals a whole group of processes (systemd, Heroku, supervisord) means
+// that the supervisor ends in order, and it decides how long the workers go on. A worker heeds a signal only once its supervisor has
+// told it to end, or has gone. SIGUSR2, of which R would end at once, does nothing, and in a worker neither does SIGUSR1.
+//
 // While a child serves (serve() of a path), all of them are passed on to it instead. A signal that is ignored stays
 // ignored: by nohup, or in the background of a script.
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -45,6 +50,15 @@ static struct sigaction before[STOP_SIGNALS];
 static bool is_ours[STOP_SIGNALS];
 static struct sigaction before_alarm;
 static bool is_interrupt_blocked;
+
+// Signals that do nothing while serve() runs, the first of them in any process and the second in a worker; and what was there before us.
+static const int idle_signals[] = {SIGUSR2, SIGUSR1};
+enum { IDLE_SIGNALS = sizeof idle_signals / sizeof idle_signals[0] };
+static struct sigaction before_idle[IDLE_SIGNALS];
+
+// The process id of the supervisor, in a worker; else 0. And whether this process has been told to end, by the I/O thread.
+static volatile sig_atomic_t supervisor;
+static atomic_int is_told_to_end;
 
 // The child of serve_in_child(): while there is one, signals are its.
 static volatile sig_atomic_t child;
@@ -114,15 +128,23 @@ static void ask_to_stop(int signal_number) {
     }
 }
 
-// A SIGHUP that somebody has sent. The one that the system sends when the terminal has gone ends what runs in it, as always.
-static bool is_sent_hangup(int signal_number, const siginfo_t* info) {
+// Whether a process has sent the signal, as far as is known.
+static bool is_sent(int signal_number, const siginfo_t* info) {
     struct sigaction installed;
-    if (signal_number != SIGHUP) {
-        return false;
-    }
     // Installed by signal() we are given no such arguments.
     bool has_info = sigaction(signal_number, NULL, &installed) == 0 && (installed.sa_flags & SA_SIGINFO);
     return has_info && (info->si_code == SI_USER || info->si_code == SI_QUEUE);
+}
+
+// A SIGHUP that somebody has sent. The one that the system sends when the terminal has gone ends what runs in it, as always.
+static bool is_sent_hangup(int signal_number, const siginfo_t* info) {
+    return signal_number == SIGHUP && is_sent(signal_number, info);
+}
+
+// Whether a worker leaves the signal to its supervisor. A SIGINT that nobody has sent is how R is interrupted here.
+static bool is_left_to_supervisor(int signal_number, const siginfo_t* info) {
+    bool is_own = signal_number == SIGINT && !is_sent(signal_number, info);
+    return supervisor != 0 && !is_told_to_end && !is_own && getppid() == (pid_t)supervisor;
 }
 
 // Where certificates are served, and in a service: read them anew.
@@ -132,7 +154,9 @@ static bool asks_for_reload(int signal_number, const siginfo_t* info) {
 
 static void on_signal(int signal_number, siginfo_t* info, void* context) {
     int saved_errno = errno;
-    if (child > 0) {
+    if (is_left_to_supervisor(signal_number, info)) {
+        // The supervisor's are the I/O thread's to hear.
+    } else if (child > 0) {
         passed_on = signal_number;
         // Ctrl-C as well: R puts a handler of its own in place of the child's while it is in Sys.sleep().
         kill((pid_t)child, SIGTERM);
@@ -145,6 +169,15 @@ static void on_signal(int signal_number, siginfo_t* info, void* context) {
         ask_to_stop(signal_number);
     }
     errno = saved_errno;
+}
+
+static void do_nothing(int signal_number) {
+    (void)signal_number;
+}
+
+// How many of the signals that do nothing are ours to ignore.
+static int idle_count(void) {
+    return supervisor != 0 ? IDLE_SIGNALS : 1;
 }
 
 // Time is up and serve() has not returned: R is interrupted as by Ctrl-C; if that does not help the process ends.
@@ -182,6 +215,12 @@ static void watch(void) {
     // No SA_RESTART: what R waits in has to come back.
     struct sigaction ours_alarm = {.sa_handler = on_alarm, .sa_mask = ours.sa_mask};
     sigaction(SIGALRM, &ours_alarm, &before_alarm);
+    // Not ignored, which programs that R starts would inherit.
+    struct sigaction idle = {.sa_handler = do_nothing, .sa_flags = SA_RESTART};
+    sigemptyset(&idle.sa_mask);
+    for (int i = 0; i < idle_count(); i++) {
+        sigaction(idle_signals[i], &idle, &before_idle[i]);
+    }
 }
 
 static void unwatch(void) {
@@ -196,6 +235,13 @@ static void unwatch(void) {
         }
     }
     sigaction(SIGALRM, &before_alarm, NULL);
+    for (int i = 0; i < idle_count(); i++) {
+        struct sigaction now;
+        sigaction(idle_signals[i], NULL, &now);
+        if (is_plain(&now, do_nothing)) {
+            sigaction(idle_signals[i], &before_idle[i], NULL);
+        }
+    }
 }
 
 // R is interrupted, as it would be by Ctrl-C were we not there: by its own handler, or a host's.
@@ -307,6 +353,21 @@ void signals_forked(void) {
         child = 0;
         seen = 0;
         unwatch();
+    }
+    supervisor = 0;
+}
+
+// From now on this process is a worker, and its parent its supervisor.
+void signals_are_supervised(void) {
+    supervisor = getppid();
+}
+
+// On the I/O thread: ends the process as SIGTERM does, at the word of the supervisor, or since it has gone. R's thread takes the signal,
+// which is blocked in all of ours. A second one would end serve() at once.
+void signals_end(void) {
+    is_told_to_end = 1;
+    if (!signals_have_begun()) {
+        kill(getpid(), SIGTERM);
     }
 }
 

@@ -53,19 +53,12 @@ void worker_collect(void) {
 #endif
 }
 
-// On the I/O thread. R's takes the signal, which is blocked in all of ours. A second one would end serve() at once: whoever stops a whole
-// group of processes has signalled this one, too.
-static void end(void) {
-    if (!signals_have_begun()) {
-        kill(getpid(), SIGTERM);
-    }
-}
-
 void worker_init(void) {
-    rk_worker_join(interrupt, collect, end);
+    rk_worker_join(interrupt, collect, signals_end);
     if (rk_worker() == RK_NO_WORKER) {
         return;
     }
+    signals_are_supervised();
     r_thread = pthread_self();
     // No SA_RESTART: what R waits in has to come back.
     struct sigaction action = {.sa_handler = on_look};

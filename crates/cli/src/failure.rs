@@ -1,8 +1,8 @@
 //! Why nothing is served, and how that is told.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use rookery_server::output;
 use rookery_service::Manager;
 
 /// Why nothing is served, each with its remedy.
@@ -54,14 +54,14 @@ impl Failure {
     }
 }
 
-/// One line on stderr, from any thread.
+/// Writes one line on stderr, from any thread. Never blocks on whoever reads it.
 pub(crate) fn tell(line: &str) {
     say(&format!("rookery: {line}"));
 }
 
-/// Lines on stderr. Closed, or without a reader, it says nothing: what is served goes on.
+/// Writes lines on stderr, from any thread. Never blocks on whoever reads them.
 pub(crate) fn say(lines: &str) {
-    let _ = writeln!(io::stderr(), "{lines}");
+    output::stderr().write(format!("{lines}\n").as_bytes());
 }
 
 /// What is said of the failure that a test expects.

@@ -2,12 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rookery_server::access_log::{AccessLog, Format};
+use rookery_server::output;
 
 use crate::failure::{Failure, tell};
 use crate::path::{folder_of, is_writable, settle};
@@ -50,12 +50,8 @@ impl LogTo {
         let reopens = Arc::new(AtomicBool::new(false));
         let opened = match self {
             LogTo::Nothing => return Ok(None),
-            // A descriptor of the log's own.
-            LogTo::Stdout => io::stdout()
-                .as_fd()
-                .try_clone_to_owned()
-                .map(File::from)
-                .and_then(|file| AccessLog::written(file, format)),
+            // Workers write there as well.
+            LogTo::Stdout => Ok(AccessLog::to(output::stdout().clone(), format)),
             LogTo::File(path) => open(path).and_then(|file| {
                 let out = Out { file, path: path.clone(), reopens: Arc::clone(&reopens) };
                 AccessLog::written(out, format)

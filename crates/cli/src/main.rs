@@ -39,9 +39,17 @@ use std::process::ExitCode;
 
 use command_line::{Asked, Serve};
 use failure::Failure;
+use rookery_server::output;
 use target::Target;
 
 fn main() -> ExitCode {
+    output::write_panics();
+    let code = begin();
+    output::flush();
+    code
+}
+
+fn begin() -> ExitCode {
     #[cfg(target_os = "linux")]
     match init::be_first() {
         Ok(None) => {}

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rookery_acme::Challenge;
+use rookery_server::output;
 use rookery_server::tls::Hsts;
 use rookery_status::AdminAt;
 
@@ -35,6 +36,7 @@ pub(crate) fn become_r(serve: &Serve, target: &Target, address: &Address, log: &
         // R handles it all the same: blocked, it does not come.
         signals::block(&[libc::SIGINT]);
     }
+    output::flush();
     let error = command.exec();
     let program = command.get_program().to_string_lossy();
     Failure::Serving(format!("R could not be started ({program}): {error}."))

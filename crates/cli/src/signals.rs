@@ -6,6 +6,8 @@ use std::mem::MaybeUninit;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use rookery_server::output;
+
 /// One worker more, one less. The system sends them as well, to who uses a terminal in the background; while they are waited for it
 /// does not, and lets a program write there.
 #[cfg(target_os = "linux")]
@@ -52,6 +54,7 @@ impl Caught {
 
     /// Ends the process as it would have without us.
     pub(crate) fn die(self) -> ! {
+        output::flush();
         // SAFETY: plain calls of a number that is a signal's; raised here and not blocked, it is delivered before the
         // last of them returns.
         unsafe {

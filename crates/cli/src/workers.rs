@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use rookery_server::access_log::{AccessLog, Format};
+use rookery_server::access_log::Format;
 use rookery_server::tls::Tls;
-use rookery_server::{Config, Notice, Server, Site, SpoolFolder};
+use rookery_server::{Config, Notice, Server, Site, SpoolFolder, output};
 use rookery_service::Manager;
 use rookery_status::{About, Admin, Answers};
 use rookery_supervisor::{
@@ -94,7 +94,6 @@ pub(crate) fn serve(
         admin: Admin::start(Answers::new(Arc::new(status)), asked.admin.as_ref())
             .map_err(|error| Failure::Address(error.to_string()))?,
         manager: Manager::of_environment(),
-        log: log.as_ref().map(Log::access_log),
         state: Cell::new((Phase::Starting, 0)),
     };
     let keeper = opened.as_ref().map_or(Ok(None), Opened::keep)?;
@@ -222,7 +221,6 @@ struct Door {
     greeting: String,
     admin: Admin,
     manager: Manager,
-    log: Option<Arc<AccessLog>>,
     /// What the service manager has been told.
     state: Cell<(Phase, usize)>,
 }
@@ -263,7 +261,7 @@ impl Front for Door {
     }
 
     fn log_lines_lost(&self) -> u64 {
-        self.log.as_ref().map_or(0, |log| log.lines_lost())
+        output::lines_lost()
     }
 
     fn turns_every(&self) -> Duration {

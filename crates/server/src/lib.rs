@@ -48,7 +48,7 @@ pub use net::literal::literal_address;
 pub use net::proxies::{NotAProxy, Proxies};
 pub use net::proxy_header;
 pub use net::unix_stream::UnixStream;
-pub use observe::access_log;
+pub use observe::{access_log, output};
 pub use rejection::Rejection;
 pub use rookery_websocket::protocol::handshake::OriginPolicy;
 pub use runtime::{ListenError, Listener, Pulse, Server, Supervision, SupervisorRequest};

@@ -7,8 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use rookery_error::Reports;
 use rookery_exchange::{Exchange, ListenerId};
-use rookery_server::access_log::AccessLog;
-use rookery_server::{Pulse, Rejection, with_signals_blocked};
+use rookery_server::{Pulse, Rejection, output, with_signals_blocked};
 use rookery_worker::{R, Scoreboard, Snapshot, now};
 use serde_json::json;
 
@@ -56,8 +55,6 @@ const STATES: [&str; 3] = ["starting", "ready", "draining"];
 pub struct Seen {
     /// What R does.
     pub board: Arc<Scoreboard>,
-    /// The access log, if there is one.
-    pub log: Option<Arc<AccessLog>>,
     /// What was refused.
     pub reports: Arc<Reports<Rejection>>,
     /// How many requests may wait for R.
@@ -232,11 +229,6 @@ impl OneR {
         let up = || self.started.elapsed().unwrap_or_default();
         (state, if read.since == 0 { up() } else { read.lasts(now) })
     }
-
-    /// Lines of the access log that were lost.
-    fn lines_lost(&self) -> u64 {
-        lock(&self.seen).log.as_ref().map_or(0, |log| log.lines_lost())
-    }
 }
 
 impl Subject for OneR {
@@ -375,9 +367,9 @@ impl Subject for OneR {
         text.family(
             "log_lines_lost_total",
             "counter",
-            "Lines of the access log that could not be written, or not fast enough.",
+            "Lines of the access log and messages that could not be written, or not fast enough.",
         )
-        .value("log_lines_lost_total", "", self.lines_lost());
+        .value("log_lines_lost_total", "", output::lines_lost());
         text.gauge("connections", "Connections of clients.", self.connections.get());
         if let Some(open) = open_descriptors() {
             text.gauge("open_fds", "Descriptors that the process has open.", open);
@@ -440,7 +432,7 @@ mod tests {
 
     fn one() -> Arc<OneR> {
         let (board, _) = Scoreboard::create().unwrap();
-        let seen = Seen { board: Arc::new(board), log: None, reports: Arc::default(), queue_limit: 7 };
+        let seen = Seen { board: Arc::new(board), reports: Arc::default(), queue_limit: 7 };
         OneR::new(About { target: "/app".into(), address: String::new() }, seen).unwrap()
     }
 

@@ -29,7 +29,7 @@ test_that("a server listens on the worker's socket whatever port it asks for", {
     "service(0)"
   ))
   worker$expect_ready()
-  print <- paste0("<WebServer http://127.0.0.1:", port, ": running as worker 2 of 4, 1 connection>|127.0.0.1|", port)
+  print <- paste0("<WebServer http://127.0.0.1:", port, ": running as worker 1, 1 connection>|127.0.0.1|", port)
   fingerprint <- strrep("ab", 32)
   call <- call_of(1, 0, paste("https 192.0.2.1:4000 198.51.100.7:443 abc.1", fingerprint, "CN=Ada%20L"))
   answer <- worker$get("/", call, c(Host = "example.org", "X-Request-Id" = "theirs", "X-Forwarded-Proto" = "http"))
@@ -85,7 +85,7 @@ test_that("the socket outlives a server, and a supervisor is told when nobody an
   expect_identical(worker$ask("receive"), "L 0")
   worker$expect_ready()
   expect_identical(worker$get()$text, "hello")
-  expect_match(worker$tell(), "<PipeServer unix:/nowhere/at/all: running as worker 2 of 4, 0 connections>", fixed = TRUE)
+  expect_match(worker$tell(), "<PipeServer unix:/nowhere/at/all: running as worker 1, 0 connections>", fixed = TRUE)
   worker$ask("send p 7")
   expect_identical(worker$ask("receive"), "P 7")
 })
@@ -119,7 +119,7 @@ test_that("a Shiny app is reached, and its supervisor told that it keeps session
   # Shiny sees heads (1) and keeps sessions (2).
   worker$expect_ready(3)
   expect_match(worker$get("/", call_of(1, 0))$text, "the page")
-  expect_match(worker$tell(), "Serving as worker 2 of 4")
+  expect_match(worker$tell(), "Serving as worker 1")
   expect_identical(worker$board()$sessions, 0)
   socket <- processx::conn_connect_unix_socket(worker$path)
   processx::conn_write(socket, gsub("\n", "\r\n", fixed = TRUE, paste0(

@@ -11,4 +11,5 @@ mod service;
 mod site;
 mod support;
 #[cfg(target_os = "linux")]
+mod unread;
 mod workers;

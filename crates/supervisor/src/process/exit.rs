@@ -5,7 +5,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Child, ExitStatus};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use tokio::io::Interest;
@@ -59,17 +59,15 @@ pub(crate) struct Ended {
     pub(crate) memory: u64,
 }
 
-/// Waits for the end of a process, and takes it from the system's table.
-pub(crate) async fn wait(child: Child) -> Ended {
-    let descriptor = process_descriptor(child.id()).and_then(|descriptor| {
+/// Waits until a process has ended. It stays in the system's table, so that nobody else is given its
+/// number, until it is [reaped](reap).
+pub(crate) async fn wait(pid: libc::pid_t) {
+    let descriptor = process_descriptor(pid).and_then(|descriptor| {
         // SAFETY: it owns its descriptor, which stays open and the same until it is dropped.
         unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }
             .map_err(|refused| refused.into_parts().1)
     });
-    loop {
-        if let Some(ended) = has_ended(&child) {
-            return ended;
-        }
+    while !has_ended(pid) {
         match &descriptor {
             // It stays readable; an error of waiting is one of the runtime's end.
             Ok(descriptor) if descriptor.readable().await.is_ok() => {}
@@ -78,36 +76,48 @@ pub(crate) async fn wait(child: Child) -> Ended {
     }
 }
 
-/// What the standard library does, and tells what the process has used as well.
-fn has_ended(child: &Child) -> Option<Ended> {
-    let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
-    // SAFETY: two places to write to. It is our child, and nobody else waits for it.
-    let waited = unsafe {
-        libc::wait4(
-            libc::pid_t::try_from(child.id()).unwrap_or(-1),
-            &raw mut status,
-            libc::WNOHANG,
-            usage.as_mut_ptr(),
-        )
-    };
-    if waited == 0 || (waited < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted) {
-        return None;
+/// Returns whether a child has ended, and leaves it in the system's table.
+fn has_ended(pid: libc::pid_t) -> bool {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let id = libc::id_t::try_from(pid).unwrap_or(libc::id_t::MAX);
+    let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: a place to write to.
+    if unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), how) } != 0 {
+        // Somebody else has waited for it: it is not there.
+        return io::Error::last_os_error().kind() != io::ErrorKind::Interrupted;
     }
+    // SAFETY: zeroes are a value of it, which the system may have replaced; without an end they stay.
+    unsafe { info.assume_init().si_pid() != 0 }
+}
+
+/// Kills what is left of the group that an ended process has led, and then takes the process from
+/// the system's table: until then the number of both is theirs alone.
+pub(crate) fn reap(pid: libc::pid_t) -> Ended {
+    let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
+    // SAFETY: passes no memory. The process is a zombie, so that its group is still its own.
+    unsafe { libc::kill(-pid, libc::SIGKILL) };
+    let waited = loop {
+        // SAFETY: two places to write to. It is our child, and nobody else waits for it.
+        let waited = unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) };
+        if waited >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            break waited;
+        }
+    };
     // SAFETY: zeroes are a value of it, which the system may have replaced.
     let usage = unsafe { usage.assume_init() };
     let time = |it: libc::timeval| {
         Duration::from_secs(u64::try_from(it.tv_sec).unwrap_or(0))
             + Duration::from_micros(u64::try_from(it.tv_usec).unwrap_or(0))
     };
-    Some(Ended {
+    Ended {
         // Somebody else has waited for it: how it ended is not known.
         exit: if waited < 0 { Exit::Status(-1) } else { ExitStatus::from_raw(status).into() },
         time: time(usage.ru_utime) + time(usage.ru_stime),
         memory: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
-    })
+    }
 }
 
-fn process_descriptor(pid: u32) -> io::Result<OwnedFd> {
+fn process_descriptor(pid: libc::pid_t) -> io::Result<OwnedFd> {
     // SAFETY: passes no memory.
     let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     match libc::c_int::try_from(descriptor) {
@@ -119,9 +129,20 @@ fn process_descriptor(pid: u32) -> io::Result<OwnedFd> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::io::Read as _;
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Child, Command, Stdio};
 
     use super::*;
+
+    /// Starts a shell that leads a group of its own.
+    fn shell(script: &str) -> (Child, libc::pid_t) {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).process_group(0).stdout(Stdio::piped());
+        let child = command.spawn().unwrap();
+        let pid = libc::pid_t::try_from(child.id()).unwrap();
+        (child, pid)
+    }
 
     #[tokio::test]
     async fn an_end_is_told_with_its_reason() {
@@ -131,14 +152,43 @@ mod tests {
             ("kill -9 $$", Exit::Signal(9), "was ended by SIGKILL"),
             ("kill -USR1 $$", Exit::Signal(libc::SIGUSR1), "was ended by signal 10"),
         ] {
-            let child = Command::new("/bin/sh").args(["-c", script]).spawn().unwrap();
-            let ended = wait(child).await;
+            let (_child, pid) = shell(script);
+            wait(pid).await;
+            let ended = reap(pid);
             assert_eq!((ended.exit, ended.exit.to_string().as_str()), (exit, text));
             assert!(ended.memory > 100_000, "{ended:?}");
         }
-        let mut busy = Command::new("/bin/sh");
-        busy.args(["-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"]);
-        let ended = wait(busy.spawn().unwrap()).await;
+        let (_child, pid) = shell("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done");
+        wait(pid).await;
+        let ended = reap(pid);
         assert!(ended.exit == Exit::Status(0) && ended.time > Duration::ZERO, "{ended:?}");
+    }
+
+    /// The state of a process as the system has it; `None` when there is none.
+    fn state(pid: libc::pid_t) -> Option<char> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(')')?.1.trim_start().chars().next()
+    }
+
+    #[tokio::test]
+    async fn its_number_is_nobody_elses_until_its_group_has_been_killed() {
+        let (mut child, pid) = shell("sleep 1000 & echo $!");
+        wait(pid).await;
+        let mut said = String::new();
+        // Its child has the pipe as well, so only as much is read as there is.
+        let mut room = [0; 32];
+        let read = child.stdout.as_mut().unwrap().read(&mut room).unwrap();
+        said.push_str(std::str::from_utf8(&room[..read]).unwrap());
+        let left: libc::pid_t = said.trim().parse().unwrap();
+        // A zombie keeps the number of the process, and so that of the group.
+        assert_eq!(state(pid), Some('Z'));
+        assert!(state(left).is_some_and(|state| state != 'Z'));
+        assert_eq!(reap(pid).exit, Exit::Status(0));
+        assert_eq!(state(pid), None);
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        while state(left).is_some_and(|state| state != 'Z') {
+            assert!(std::time::Instant::now() < until, "what it has started lives on");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 }

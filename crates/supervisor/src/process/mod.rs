@@ -10,6 +10,6 @@ pub use cgroup::memory_limit;
 #[cfg(test)]
 pub(crate) use cgroup::stand_in;
 pub use exit::Exit;
-pub(crate) use exit::{Ended, wait};
-pub(crate) use output::{Output, Sink, pass_on};
+pub(crate) use exit::{Ended, reap, wait};
+pub(crate) use output::pass_on;
 pub(crate) use spawn::{Start, spawn};

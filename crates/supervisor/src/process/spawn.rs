@@ -32,13 +32,6 @@ pub(crate) struct Start {
     pub(crate) generation: u64,
 }
 
-impl Start {
-    /// As people count workers.
-    pub(crate) fn number(self) -> u32 {
-        self.slot + 1
-    }
-}
-
 /// A worker that was started.
 #[derive(Debug)]
 pub(crate) struct Spawned {

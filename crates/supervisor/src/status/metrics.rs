@@ -88,7 +88,7 @@ pub(super) fn of(report: &Report, roster: &Roster) -> String {
     text.family(
         "log_lines_lost_total",
         "counter",
-        "Lines of the access log that could not be written, or not fast enough.",
+        "Lines of the access log, of messages and of workers' output that could not be written, or not fast enough.",
     );
     text.value("log_lines_lost_total", "", report.log_lines_lost);
     text.family("reloads_total", "counter", "Reloads that have ended.");

@@ -91,7 +91,7 @@ fn row(process: &Process, state: &str, lasts: Duration, told: &SlotReport) -> [S
     let (in_flight, sessions) = member.load();
     let unknown = || "-".to_owned();
     [
-        (member.slot + 1).to_string(),
+        member.slot.to_string(),
         process.pid.to_string(),
         process.state.to_owned(),
         state.to_owned(),
@@ -107,7 +107,7 @@ fn row(process: &Process, state: &str, lasts: Duration, told: &SlotReport) -> [S
 
 fn waiting(slot: usize, told: &SlotReport) -> [String; 11] {
     let mut row = std::array::from_fn(|_| "-".to_owned());
-    row[0] = (slot + 1).to_string();
+    row[0] = slot.to_string();
     row[2] = match told.start_at {
         Some(at) => format!("starts in {}", in_words(at.saturating_duration_since(Instant::now()))),
         None => "ended".to_owned(),

@@ -15,6 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rookery_server::output;
 use rookery_status::RunFolder;
 use rookery_worker::Message;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -26,7 +27,7 @@ use super::replace::Replacements;
 use super::warmup::Warmed;
 use super::worker::{Event, Phase, Worker};
 use super::{Front, News, Outcome, Plan, Request};
-use crate::process::{Groups, Output};
+use crate::process::Groups;
 use crate::roster::Roster;
 use report::History;
 
@@ -87,7 +88,6 @@ pub(super) struct Supervisor<'a> {
     /// How many workers are to serve: `Plan::workers`, until more or fewer were asked for.
     wanted: u32,
     folder: RunFolder,
-    output: Arc<Output>,
     events: UnboundedSender<Event>,
     happened: UnboundedReceiver<Event>,
     slots: Vec<Slot>,
@@ -113,7 +113,6 @@ impl<'a> Supervisor<'a> {
         let slots = || Slot { start_at: Some(now), ..Slot::default() };
         Ok(Supervisor {
             folder: RunFolder::create(&plan.folder)?,
-            output: Output::start()?,
             slots: (0..plan.workers + plan.spares).map(|_| slots()).collect(),
             wanted: plan.workers,
             plan,
@@ -149,7 +148,7 @@ impl<'a> Supervisor<'a> {
                         }
                     };
                     let _ = tokio::time::timeout(LAST_WORDS, all).await;
-                    self.output.finish();
+                    output::flush();
                     return Ok(outcome);
                 }
             }
@@ -159,7 +158,7 @@ impl<'a> Supervisor<'a> {
                 Some(event) = self.happened.recv() => match event {
                     Event::Said(epoch, message) => self.hear(epoch, message),
                     Event::Warmed(epoch, warmed) => self.warmed(epoch, warmed),
-                    Event::Ended(epoch, ended) => self.ended(epoch, ended),
+                    Event::Ended(epoch, pid) => self.ended(epoch, pid),
                 },
                 request = requests.recv(), if has_requests => match request {
                     Some(request) => self.asked(request),
@@ -244,7 +243,7 @@ impl<'a> Supervisor<'a> {
                 if !worker.stuck.is_interrupted() {
                     self.roster.resume(&worker.member);
                 }
-                let line = format!("worker {} ({}) answers again", worker.start.number(), worker.pid);
+                let line = format!("worker {} ({}) answers again", worker.start.slot, worker.pid);
                 self.tell(&line);
                 // A spare that was not to be called on then may be wanted still.
                 self.call_on_spares();
@@ -266,7 +265,7 @@ impl<'a> Supervisor<'a> {
         if !matches!(worker.phase, Phase::Starting { .. }) {
             return;
         }
-        let name = format!("worker {} ({})", worker.start.number(), worker.pid);
+        let name = format!("worker {} ({})", worker.start.slot, worker.pid);
         match warmed {
             Warmed::Up(remarks) => {
                 worker.phase = Phase::Ready;
@@ -345,7 +344,7 @@ impl<'a> Supervisor<'a> {
         for worker in self.workers.values_mut() {
             match worker.phase {
                 Phase::Starting { until } if now >= until => {
-                    let (number, pid) = (worker.start.number(), worker.pid);
+                    let (number, pid) = (worker.start.slot, worker.pid);
                     let time = self.plan.times.start.as_secs_f64();
                     (self.plan.tell)(&format!(
                         "worker {number} ({pid}) was not ready within {time} s: it is ended"

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use rookery_server::output;
 use rookery_status::{RunFolder, Share};
 use rookery_worker::{Control, Message, Received};
 use tokio::io::Interest;
@@ -20,7 +21,7 @@ use super::slow::Slow;
 use super::stalled::Stalled;
 use super::stuck::Stuck;
 use super::warmup::{Warmed, warm_up};
-use crate::process::{Ended, Output, Sink, Start, pass_on, spawn, wait};
+use crate::process::{Start, pass_on, spawn, wait};
 use crate::roster::Member;
 
 /// What happens to workers.
@@ -30,8 +31,8 @@ pub(super) enum Event {
     Said(u64, Message),
     /// One has answered what it was asked before it is given requests, or has not.
     Warmed(u64, Warmed),
-    /// One has ended.
-    Ended(u64, Ended),
+    /// One has ended, and is to be reaped.
+    Ended(u64, libc::pid_t),
 }
 
 /// How far it is.
@@ -85,27 +86,26 @@ impl Worker {
         start: Start,
         files: Option<libc::rlimit>,
         time: Duration,
-        output: &Arc<Output>,
         events: &UnboundedSender<Event>,
     ) -> io::Result<Worker> {
         let spawned = spawn(command, folder, start, files)?;
-        let child = spawned.child;
-        let child_id = child.id();
+        let child_id = spawned.child.id();
         let pid = libc::pid_t::try_from(child_id).expect("the system has it in this type");
         let epoch = start.epoch;
-        let outputs = [(Sink::Stdout, spawned.stdout), (Sink::Stderr, spawned.stderr)].map(|(sink, pipe)| {
-            let prefix = format!("[{} {pid}] ", start.number());
-            tokio::task::spawn_local(pass_on(Arc::clone(output), sink, pipe, prefix))
+        let streams = [(output::stdout(), spawned.stdout), (output::stderr(), spawned.stderr)];
+        let outputs = streams.map(|(to, pipe)| {
+            let prefix = format!("[{} {pid}] ", start.slot);
+            tokio::task::spawn_local(pass_on(to.clone(), pipe, prefix))
         });
         let control = Rc::new(spawned.control);
         let listening = tokio::task::spawn_local(listen(Rc::clone(&control), epoch, events.clone()));
         let events = events.clone();
         tokio::task::spawn_local(async move {
-            let ended = wait(child).await;
+            wait(pid).await;
             // What it said before has been read, or is not of interest any more.
             listening.abort();
             // The supervisor has gone first: nobody is to be told.
-            let _ = events.send(Event::Ended(epoch, ended));
+            let _ = events.send(Event::Ended(epoch, pid));
         });
         let now = Instant::now();
         Ok(Worker {
@@ -174,8 +174,11 @@ impl Worker {
     pub(super) fn stop(&mut self, time: Duration) {
         match self.phase {
             Phase::Stopping { .. } | Phase::Killed => return,
-            // It may not have come to listen to us yet.
-            Phase::Starting { .. } => self.signal(libc::SIGTERM),
+            // It may not have come to listen to us yet; once it has, it leaves signals to us.
+            Phase::Starting { .. } => {
+                self.signal(libc::SIGTERM);
+                self.say(Message::Stop);
+            }
             Phase::Ready | Phase::Draining { .. } => self.say(Message::Stop),
         }
         self.phase = Phase::Stopping { until: Instant::now() + time };
@@ -188,14 +191,14 @@ impl Worker {
     }
 
     fn signal(&self, signal: libc::c_int) {
-        // SAFETY: passes no memory. It leads a group of its own, which has its number until it has been waited for.
+        // SAFETY: passes no memory. It leads a group of its own, which has its number until it is reaped, as it
+        // is when the supervisor forgets it.
         unsafe { libc::kill(-self.pid, signal) };
     }
 
-    /// Removes what it leaves behind, now that it has ended: what it started, its socket, and its temporary files. What passes on its last words
+    /// Removes what it leaves behind, now that it has been reaped: its socket, and its temporary files. What passes on its last words
     /// is returned, and ends by itself unless something that it started has left its group.
     pub(super) fn clean_up(&mut self) -> Vec<JoinHandle<()>> {
-        self.signal(libc::SIGKILL);
         let (socket, temporary) = (self.member.socket.clone(), self.temporary.clone());
         tokio::task::spawn_blocking(move || {
             // What cannot be removed goes with the folder.

@@ -12,16 +12,16 @@ fn starts_and_ends_are_told_with_what_there_was_of_a_worker() {
     let recycle = Recycle { requests: Some(50), ..Recycle::default() };
     let running = Running::new(Wish { workers: 1, recycle, ..Wish::default() });
     let first = running.pids()[0];
-    until("it is told", || is_told(&[&format!("worker 1 ({first}) is ready, ")]));
+    until("it is told", || is_told(&[&format!("worker 0 ({first}) is ready, ")]));
     let mut client = running.connect();
     until("it is another", || client.get("/pid").text() != first.to_string());
     until("its end is told", || {
-        is_told(&[&format!("worker 1 ({first}) ended with status 0, as it was to; it had ")])
+        is_told(&[&format!("worker 0 ({first}) ended with status 0, as it was to; it had ")])
     });
     let second = running.pids()[0];
     send_signal(second, libc::SIGKILL);
     until("a death is", || {
-        is_told(&[&format!("worker 1 ({second}) was ended by SIGKILL"), "MB of memory at the most"])
+        is_told(&[&format!("worker 0 ({second}) was ended by SIGKILL"), "MB of memory at the most"])
     });
 }
 
@@ -31,10 +31,10 @@ fn what_r_is_long_at_is_told_and_when_it_is_over() {
     let pid = running.pids()[0];
     let mut client = running.connect();
     let begun = std::thread::spawn(move || client.get("/sleep/13000"));
-    let said = format!("the R of worker 1 ({pid}) has been busy for 1");
+    let said = format!("the R of worker 0 ({pid}) has been busy for 1");
     until("it is told", || is_told(&[&said, "with GET /sleep/13000: it waits"]));
     assert_eq!(begun.join().unwrap().status, 200);
-    until("its end is", || is_told(&[&format!("the R of worker 1 ({pid}) has come to an end with that")]));
+    until("its end is", || is_told(&[&format!("the R of worker 0 ({pid}) has come to an end with that")]));
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn what_an_end_waits_for_is_told() {
     let mut client = running.connect();
     assert_eq!(client.upgrade("/ws").status, 101);
     running.ask(Request::Reload);
-    let said = format!("worker 1 ({first}) is to end: waiting for 0 requests and 1 WebSocket, ");
+    let said = format!("worker 0 ({first}) is to end: waiting for 0 requests and 1 WebSocket, ");
     until("it is told of a worker", || is_told(&[&said]));
     running.ask(Request::Stop);
     until("it is told of all", || is_told(&["ending: waiting for 1 connection, "]));
@@ -62,6 +62,6 @@ fn an_r_that_does_not_come_for_what_waits_for_it_is_replaced_and_another_answers
     let reply = running.get("/pid");
     assert_eq!((reply.status, reply.text() == first.to_string()), (200, false));
     assert!(is_told(&[&format!(
-        "the R of worker 1 ({first}) waits, and 1 request for it, of 1 that it was handed and 0"
+        "the R of worker 0 ({first}) waits, and 1 request for it, of 1 that it was handed and 0"
     )]));
 }

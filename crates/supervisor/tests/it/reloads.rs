@@ -32,7 +32,7 @@ fn a_reload_that_fails_changes_nothing() {
     let before = running.pids();
     let load = Load::start(running.address, 4, "/sleep/1");
     running.ask(Request::Reload);
-    until("it is told", || is_told(&["the reload has failed: the new worker 1", "ended with status 1"]));
+    until("it is told", || is_told(&["the reload has failed: the new worker 0", "ended with status 1"]));
     while_(200);
     assert!(load.end().iter().all(|status| *status == 200));
     assert_eq!(running.pids(), before);

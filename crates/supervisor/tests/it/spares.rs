@@ -119,7 +119,7 @@ fn a_worker_that_fails_in_it_does_not_serve() {
     let mut running = Running::start(warm(&["/slot", "/status/500"]));
     assert_eq!(running.outcome(), Outcome::NeverReady);
     assert!(is_told(&[
-        "the warm-up of worker 1",
+        "the warm-up of worker 0",
         "has failed, `/status/500` was answered with 500: it is ended"
     ]));
     // Longer than a start may take.
@@ -132,5 +132,5 @@ fn a_worker_that_fails_in_it_does_not_serve() {
 fn a_path_that_is_not_there_is_told_and_no_failure() {
     let running = Running::new(warm(&["/status/404"]));
     assert_eq!(running.get("/slot").status, 200);
-    assert!(is_told(&["the warm-up of worker 1", "`/status/404` was answered with 404"]));
+    assert!(is_told(&["the warm-up of worker 0", "`/status/404` was answered with 404"]));
 }

@@ -56,7 +56,7 @@ fn a_loop_of_ends_is_told_and_others_serve_on() {
     let mode = |start| if start == 0 { "" } else { "fails" };
     let running = Running::start(Wish { mode, ..Wish::default() });
     until("one is ready", || running.roster.members().len() == 1);
-    until("the loop is told", || is_told(&["worker 2 ends again and again"]));
+    until("the loop is told", || is_told(&["worker 1 ends again and again"]));
     assert_eq!(running.get("/environment/ROOKERY_WORKER").text(), "0");
     running.ask(Request::Stop);
 }
@@ -81,7 +81,7 @@ fn one_that_cannot_be_replaced_is_tried_ever_more_seldom() {
     let pid = running.pids()[0];
     while_(12_000);
     // After pauses of 1, 1, 2, 4 and 8 s.
-    let tried = how_often(&format!("worker 1 ({pid}) is replaced: "));
+    let tried = how_often(&format!("worker 0 ({pid}) is replaced: "));
     assert!((1..=6).contains(&tried), "{tried}");
     assert_eq!(running.get("/pid").text(), pid.to_string());
 }

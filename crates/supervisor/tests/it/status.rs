@@ -205,7 +205,7 @@ fn reloads_are_told_and_what_was_wrong_with_the_last() {
     let status = admin.json();
     assert_eq!(status["reload"]["state"], "idle");
     assert!(status["reload"]["last_error"].as_str().unwrap().contains("ended with status 1"), "{status}");
-    assert!(admin.get("/status.txt").text().contains("\nthe last reload failed: the new worker 1"));
+    assert!(admin.get("/status.txt").text().contains("\nthe last reload failed: the new worker 0"));
     assert!(load.end().iter().all(|status| *status == 200));
 }
 
@@ -228,7 +228,7 @@ fn probes_follow_the_supervisor_and_a_loop_of_crashes_is_no_reason_to_end_it() {
     assert!(admin.get("/status.txt").text().contains("starts in "));
     assert_eq!(admin.metric("rookery_workers{state=\"ready\"}"), Some(0.0));
     until("it is a loop", || {
-        is_told(&["worker 1 ends again and again"]) || admin.worker(0)["restarts"].as_u64() > Some(2)
+        is_told(&["worker 0 ends again and again"]) || admin.worker(0)["restarts"].as_u64() > Some(2)
     });
     running.stop();
     assert_eq!(admin.get("/-/ready").status, 503);

@@ -38,7 +38,6 @@ impl Core {
         board.introduce_self();
         let seen = Seen {
             board: Arc::clone(&board),
-            log: self.log.opened(),
             reports: Arc::clone(self.server().reports()),
             queue_limit: self.config().queue.requests,
         };

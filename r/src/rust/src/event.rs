@@ -115,11 +115,11 @@ fn symbol(names: &mut Names, before: &[Header], header: &HeaderLine<'_>) -> i32 
         Interned::Index(index) if header.name.contains(&b'_') && is_taken(before, header.cgi, index) => -1,
         Interned::Index(index) => index,
         Interned::FirstRefused => {
-            eprintln!(
-                "rookery: clients have sent more than {} different header names; \
-                 new ones are in `req$HEADERS` only",
+            crate::listener::tell(&format!(
+                "clients have sent more than {} different header names; new ones are in \
+                 `req$HEADERS` only",
                 crate::names::NAMES
-            );
+            ));
             -1
         }
         Interned::Refused => -1,

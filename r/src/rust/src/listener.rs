@@ -1,7 +1,6 @@
 //! Starting and stopping listeners.
 
 use std::ffi::{CStr, OsStr, c_char, c_void};
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -12,7 +11,7 @@ use rookery_exchange::ListenerId;
 use rookery_server::tls::Tls;
 use rookery_server::{
     Callers, ListenError, Listener, Notice, OriginPolicy, Proxies, Pulse, Redirect, Site, SpoolFolder,
-    literal_address,
+    literal_address, output,
 };
 
 use crate::core::{self, Core};
@@ -209,10 +208,10 @@ unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
     Path::new(OsStr::from_bytes(path.to_bytes()))
 }
 
-/// One line on stderr, like those of `report()` in R; from any thread.
+/// Writes one line on stderr, like those of `report()` in R, from any thread. Never blocks on whoever
+/// reads it.
 pub(crate) fn tell(line: &str) {
-    // Closed, it says nothing.
-    let _ = writeln!(std::io::stderr(), "rookery: {line}");
+    output::stderr().write(format!("rookery: {line}\n").as_bytes());
 }
 
 /// Listens on a literal IPv4 or IPv6 address.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use rookery_server::access_log::{AccessLog, Format, OwnedRecord};
+use rookery_server::output;
 
 use crate::{Bytes, core, entry, refusal};
 
@@ -114,6 +115,19 @@ pub unsafe extern "C" fn rk_log_next(out: *mut RawRecord) -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_log_lost() -> u64 {
     entry(0, || core::with(|core| core.log.open.as_ref().map_or(0, |open| open.take_lost())))
+}
+
+/// Has panics of this process's threads written like everything else that is told: without blocking on
+/// whoever reads it.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_output_init() {
+    output::write_panics();
+}
+
+/// Waits until what was told on stderr has been written, for a second at most.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_output_flush() {
+    output::flush();
 }
 
 /// Ends the log; what waits is written first, for a second at most.

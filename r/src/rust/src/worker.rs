@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rookery_exchange::{Command, Event};
-use rookery_server::{ListenError, Listener, Site, Supervision, SupervisorRequest};
+use rookery_server::{ListenError, Listener, Site, Supervision, SupervisorRequest, output};
 use rookery_worker::{Board, END_WITHIN, Inherited, Message, R, Ticket, now};
 
 use crate::core::{self, Core};
@@ -202,6 +202,7 @@ fn end_in_time() {
         listener::tell(
             "the supervisor has asked this worker to end, or has gone, and R does not come back: it is ended",
         );
+        output::flush();
         // SAFETY: it does not return, and runs nothing of R's.
         unsafe { libc::_exit(1) };
     });

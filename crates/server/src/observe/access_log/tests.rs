@@ -1,10 +1,12 @@
-use std::sync::mpsc;
-use std::time::UNIX_EPOCH;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Instant, UNIX_EPOCH};
 
 use rookery_exchange::{Ended, Upstream, UpstreamWorker};
 
 use super::record::{Civil, PATH_BYTES};
 use super::*;
+use crate::observe::line_writer::BUFFER_BYTES;
 
 fn record<'a>(path: &'a [u8], query: &'a [u8]) -> Record<'a> {
     Record {

@@ -14,7 +14,7 @@ impl Supervisor<'_> {
     pub(super) fn look_at_busy(&mut self, now: Instant) {
         let Some(most) = self.plan.times.busy else { return };
         for worker in self.workers.values_mut().filter(|worker| worker.phase == Phase::Ready) {
-            let (number, pid) = (worker.start.number(), worker.pid);
+            let (number, pid) = (worker.start.slot, worker.pid);
             let board = worker.member.board.read();
             match worker.stuck.look(most, &board, now, board_time(), || is_stopped(pid)) {
                 Step::Nothing => {}

@@ -19,14 +19,14 @@ const DRAINING_FIRST: Duration = Duration::from_secs(5);
 impl Supervisor<'_> {
     pub(super) fn tell_of_start(&self, worker: &Worker) {
         let took = worker.began.elapsed().as_millis();
-        let (number, pid) = (worker.start.number(), worker.pid);
+        let (number, pid) = (worker.start.slot, worker.pid);
         let as_what = if worker.is_serving { "" } else { ", a spare" };
         self.tell(&format!("worker {number} ({pid}){as_what} is ready, {took} ms after its start"));
     }
 
     /// Of one that was to end.
     pub(super) fn tell_of_end(&self, worker: &Worker, ended: &Ended) {
-        let (number, pid, exit) = (worker.start.number(), worker.pid, ended.exit);
+        let (number, pid, exit) = (worker.start.slot, worker.pid, ended.exit);
         self.tell(&format!("worker {number} ({pid}) {exit}, as it was to; it had {}", had(worker, ended)));
     }
 
@@ -37,7 +37,7 @@ impl Supervisor<'_> {
             if !matches!(worker.phase, Phase::Ready | Phase::Draining { .. }) {
                 continue;
             }
-            let (number, pid) = (worker.start.number(), worker.pid);
+            let (number, pid) = (worker.start.slot, worker.pid);
             let board = worker.member.board.read();
             match worker.slow.look(&board, time, || thread_time(pid, board.r_thread)) {
                 Note::Nothing => {}
@@ -98,7 +98,7 @@ impl Supervisor<'_> {
             let until = if sockets > 0 { until.max(sessions) } else { until };
             (self.plan.tell)(&format!(
                 "worker {} ({}) is to end: waiting for {} and {}, {} s at the most",
-                worker.start.number(),
+                worker.start.slot,
                 worker.pid,
                 several(requests as u64, "request"),
                 several(sockets as u64, "WebSocket"),

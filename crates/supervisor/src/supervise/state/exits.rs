@@ -7,7 +7,7 @@ use super::super::worker::Phase;
 use super::events::had;
 use super::report::OOM;
 use super::{Course, Slot, Supervisor};
-use crate::process::{Ended, Exit};
+use crate::process::{Exit, reap};
 
 impl Supervisor<'_> {
     /// Ends it all where that is wanted, and no worker has anything to show but ends.
@@ -22,7 +22,8 @@ impl Supervisor<'_> {
         }
     }
 
-    pub(super) fn ended(&mut self, epoch: u64, ended: Ended) {
+    pub(super) fn ended(&mut self, epoch: u64, pid: libc::pid_t) {
+        let ended = reap(pid);
         let exit = ended.exit;
         let Some(mut worker) = self.workers.remove(&epoch) else { return };
         // What the pool knows of it is gone when it has heard of the end.
@@ -38,7 +39,7 @@ impl Supervisor<'_> {
         if worker.is_serving {
             self.call_on_spares();
         }
-        let (slot, number) = (worker.start.slot, worker.start.number());
+        let (slot, number) = (worker.start.slot, worker.start.slot);
         let place = &mut self.slots[slot as usize];
         if place.is_given_up {
             place.current.take_if(|current| *current == epoch);

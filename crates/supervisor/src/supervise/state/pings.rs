@@ -11,7 +11,7 @@ use super::Supervisor;
 impl Supervisor<'_> {
     pub(super) fn look_at_health(&mut self, now: Instant) {
         for worker in self.workers.values_mut().filter(|worker| worker.phase == Phase::Ready) {
-            let (number, pid) = (worker.start.number(), worker.pid);
+            let (number, pid) = (worker.start.slot, worker.pid);
             let suspend = |worker: &mut Worker, why: &str| {
                 if !std::mem::replace(&mut worker.health.is_suspended, true) {
                     self.roster.suspend(&worker.member);

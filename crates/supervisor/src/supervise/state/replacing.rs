@@ -21,7 +21,7 @@ impl Supervisor<'_> {
                 continue;
             }
             if let Some(reason) = self.plan.recycle.reason(worker, workers, now) {
-                let number = worker.start.number();
+                let number = worker.start.slot;
                 (self.plan.tell)(&format!("worker {number} ({}) is replaced: {reason}", worker.pid));
                 self.replacements.add(slot, reason);
             }
@@ -57,7 +57,7 @@ impl Supervisor<'_> {
                 self.slots[slot as usize].start_at = None;
                 if self.replacements.finish(slot) == Some(Reason::Reload) {
                     self.replacements.give_up_reload();
-                    self.end_reload(Some(format!("the new worker {} cannot be started", slot + 1)));
+                    self.end_reload(Some(format!("the new worker {} cannot be started", slot)));
                 }
             }
         }
@@ -107,7 +107,7 @@ impl Supervisor<'_> {
             self.replacements.give_up_reload();
             let what = format!(
                 "the new worker {} ({}) {exit} before it was ready",
-                worker.start.number(),
+                worker.start.slot,
                 worker.pid
             );
             self.tell(&format!("the reload has failed: {what}. Those that it has not come to serve on"));
@@ -117,7 +117,7 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn failed_to_replace(&mut self, worker: &Worker, exit: Exit) {
-        let (slot, number) = (worker.start.slot, worker.start.number());
+        let (slot, number) = (worker.start.slot, worker.start.slot);
         let what = format!("the new worker {number} ({}) {exit} before it was ready", worker.pid);
         // What is wrong with the one that serves does not go away: without a pause an R would be started each second.
         let now = Instant::now();

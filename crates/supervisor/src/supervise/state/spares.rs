@@ -29,7 +29,7 @@ impl Supervisor<'_> {
             let Some(spare) = spare.max_by_key(|it| (it.start.generation, Reverse(it.start.slot))) else {
                 return;
             };
-            let (epoch, number, pid) = (spare.start.epoch, spare.start.number(), spare.pid);
+            let (epoch, number, pid) = (spare.start.epoch, spare.start.slot, spare.pid);
             self.have_serve(epoch);
             self.tell(&format!("worker {number} ({pid}), a spare, serves in its place"));
         }

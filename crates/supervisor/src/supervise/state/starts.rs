@@ -32,7 +32,7 @@ impl Supervisor<'_> {
         self.history.starts(slot);
         let time = self.plan.times.start;
         let started = (self.plan.command)().map_err(io::Error::other).and_then(|command| {
-            Worker::start(command, &self.folder, start, self.plan.files, time, &self.output, &self.events)
+            Worker::start(command, &self.folder, start, self.plan.files, time, &self.events)
         });
         match started {
             Ok(worker) => {
@@ -40,7 +40,7 @@ impl Supervisor<'_> {
                 Some(epoch)
             }
             Err(error) => {
-                let number = start.number();
+                let number = start.slot;
                 self.tell(&format!("worker {number} cannot be started: {error}"));
                 let now = Instant::now();
                 let place = &mut self.slots[slot as usize];

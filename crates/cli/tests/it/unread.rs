@@ -1,0 +1,152 @@
+//! Standard streams that nobody reads: whoever is behind them may have stopped, as a log shipper that
+//! hangs or a terminal after Ctrl-S, and the server goes on and ends all the same.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use crate::authority::free_port;
+use crate::hand_over::Installed;
+use crate::support::{PATIENCE, executable, folder, get, rookery};
+
+/// Makes a pipe that is full: what reads it, and an end to write to.
+fn full_pipe() -> (fs::File, OwnedFd) {
+    let mut ends = [-1; 2];
+    // SAFETY: room for two descriptors.
+    assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
+    // SAFETY: just made, and owned by nobody else.
+    let (reader, writer) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+    let mut writer = fs::File::from(writer);
+    let set = |flags: libc::c_int| {
+        // SAFETY: flags of a descriptor that is open.
+        assert_eq!(unsafe { libc::fcntl(ends[1], libc::F_SETFL, flags) }, 0);
+    };
+    set(libc::O_NONBLOCK);
+    while writer.write(&[b'x'; 4096]).is_ok() {}
+    // Less than a page may be left, and no byte is to be.
+    while writer.write(b"x").is_ok() {}
+    set(0);
+    (fs::File::from(reader), writer.into())
+}
+
+/// Waits until something is so.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "it never was so: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A process that is killed when a test fails.
+struct Running(Child);
+
+impl Running {
+    fn signal(&self, number: i32) {
+        // SAFETY: a child that has not been waited for: the id is its.
+        assert_eq!(unsafe { libc::kill(i32::try_from(self.0.id()).expect("an id"), number) }, 0);
+    }
+
+    /// Waits for its end.
+    fn end(&mut self) -> ExitStatus {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.0.try_wait().expect("our child") {
+                return status;
+            }
+            assert!(Instant::now() < until, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_site_whose_output_nobody_reads_answers_and_ends() {
+    let site = folder(&[("index.html", "hello")]);
+    let port = free_port();
+    let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
+    let mut command = rookery();
+    command.args(["serve", ".", "--port", &port.to_string()]).current_dir(site.path());
+    let mut it = Running(command.stdout(out).stderr(err).spawn().expect("it starts"));
+    until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    for _ in 0..100 {
+        assert!(get(port, "/").ends_with("hello"));
+    }
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().code(), Some(0));
+}
+
+/// A program in R's place that writes more than pipes hold, and then that it has.
+const LOUD: &str = "#!/bin/bash\nfor i in {1..900}; do printf '%01000d\\n' $i; printf '%01000d\\n' $i >&2; done\n\
+                    touch \"$LOUD_DIR/$$\"\nexec sleep 1000\n";
+
+/// The workers that have written all that they had to.
+fn those_done(folder: &Path) -> Vec<i32> {
+    let entries = fs::read_dir(folder).expect("a folder").flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Starts two loud workers, whose supervisor has these streams.
+fn loud(installed: &Installed, [done, app]: [&Path; 2], out: OwnedFd, err: OwnedFd) -> Running {
+    executable(&installed.r(), LOUD);
+    let mut command = Command::new(installed.program());
+    command.args(["serve", ".", "--workers", "2", "--port", "0"]).current_dir(app);
+    let command = installed.on_path(&mut command).env("LOUD_DIR", done);
+    Running(command.stdout(out).stderr(err).spawn().expect("it starts"))
+}
+
+#[test]
+fn workers_are_read_restarted_and_ended_while_nobody_reads_their_supervisor() {
+    let installed = Installed::new();
+    let (done, app) = (folder(&[]), folder(&[("app.R", "1")]));
+    let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
+    let mut it = loud(&installed, [done.path(), app.path()], out, err);
+    until("both have written all", || those_done(done.path()).len() == 2);
+    for pid in those_done(done.path()) {
+        // SAFETY: a process that the supervisor has not waited for, since it lives.
+        assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+    }
+    until("others have taken their places", || those_done(done.path()).len() == 4);
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().code(), Some(0));
+}
+
+#[test]
+fn a_second_signal_ends_a_supervisor_that_nobody_reads() {
+    let installed = Installed::new();
+    let (done, app) = (folder(&[]), folder(&[("app.R", "1")]));
+    let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
+    let mut it = loud(&installed, [done.path(), app.path()], out, err);
+    until("both have written all", || those_done(done.path()).len() == 2);
+    it.signal(libc::SIGTERM);
+    it.signal(libc::SIGINT);
+    it.end();
+}
+
+#[test]
+fn lines_that_nobody_has_read_are_counted_where_somebody_reads_again() {
+    let installed = Installed::new();
+    let (done, app) = (folder(&[]), folder(&[("app.R", "1")]));
+    let ((_unread, out), (mut late, err)) = (full_pipe(), full_pipe());
+    let mut it = loud(&installed, [done.path(), app.path()], out, err);
+    until("both have written all", || those_done(done.path()).len() == 2);
+    let reading = std::thread::spawn(move || {
+        let mut said = Vec::new();
+        late.read_to_end(&mut said).expect("it is read to its end");
+        String::from_utf8_lossy(&said).into_owned()
+    });
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().code(), Some(0));
+    let said = reading.join().expect("it is read");
+    assert!(said.contains("rookery: ") && said.contains(" lines were lost: "), "{} bytes", said.len());
+}

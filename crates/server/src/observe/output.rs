@@ -1,0 +1,124 @@
+//! The standard output and the standard error of this process, which whoever reads them may stop
+//! reading: each has one [`LineWriter`], and everything that this process writes goes through it.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::{Duration, Instant};
+
+pub use super::line_writer::{LineWriter, lines_lost};
+
+/// How long the end of a process waits for an output that stands still.
+const FLUSH_TIME: Duration = Duration::from_secs(1);
+/// How long a panic waits until it has been written, since an abort may follow.
+const PANIC_TIME: Duration = Duration::from_millis(200);
+
+static STDOUT: Stream = Stream::new(libc::STDOUT_FILENO, "# ");
+static STDERR: Stream = Stream::new(libc::STDERR_FILENO, "rookery: ");
+
+/// Returns the writer of the standard output.
+pub fn stdout() -> &'static LineWriter {
+    STDOUT.writer()
+}
+
+/// Returns the writer of the standard error.
+pub fn stderr() -> &'static LineWriter {
+    STDERR.writer()
+}
+
+/// Waits until both streams have taken what was written to them, for a second in all at most. To be
+/// called before the process ends or becomes another program.
+pub fn flush() {
+    let until = Instant::now() + FLUSH_TIME;
+    for stream in [&STDOUT, &STDERR] {
+        if let Some(writer) = stream.started() {
+            writer.flush(until.saturating_duration_since(Instant::now()));
+        }
+    }
+}
+
+/// Has panics written through [`stderr`], so that a panic does not block on its message either.
+pub fn write_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let mut text = format!("thread '{}' {panic}\n", thread.name().unwrap_or("<unnamed>"));
+        let trace = std::backtrace::Backtrace::capture();
+        if trace.status() == std::backtrace::BacktraceStatus::Captured {
+            text += &format!("{trace}\n");
+        }
+        stderr().write(text.as_bytes());
+        stderr().flush(PANIC_TIME);
+    }));
+}
+
+/// One of the standard streams, whose writer is started when it is first used.
+struct Stream {
+    descriptor: libc::c_int,
+    prefix: &'static str,
+    current: AtomicPtr<Started>,
+}
+
+/// A writer, and the process that has its thread: a forked child has the memory without the thread.
+struct Started {
+    process: u32,
+    writer: LineWriter,
+}
+
+impl Stream {
+    const fn new(descriptor: libc::c_int, prefix: &'static str) -> Stream {
+        Stream { descriptor, prefix, current: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Returns the writer of this process, if it has been started.
+    fn started(&self) -> Option<&'static LineWriter> {
+        // SAFETY: null, or what `writer` has leaked, which stays for ever.
+        let started: &'static Started = unsafe { self.current.load(Ordering::Acquire).as_ref() }?;
+        (started.process == std::process::id()).then_some(&started.writer)
+    }
+
+    fn writer(&self) -> &'static LineWriter {
+        if let Some(writer) = self.started() {
+            return writer;
+        }
+        let writer = LineWriter::start(Descriptor(self.descriptor), self.prefix)
+            .unwrap_or_else(|_| LineWriter::without_output());
+        let before = self.current.load(Ordering::Acquire);
+        let new = Box::into_raw(Box::new(Started { process: std::process::id(), writer }));
+        match self.current.compare_exchange(before, new, Ordering::AcqRel, Ordering::Acquire) {
+            // Leaked: one for each process that has forked from this one without becoming a program.
+            // SAFETY: just leaked.
+            Ok(_) => unsafe { &(*new).writer },
+            Err(_) => {
+                // SAFETY: another thread was first, so nobody else has seen this one.
+                drop(unsafe { Box::from_raw(new) });
+                self.writer()
+            }
+        }
+    }
+}
+
+/// A descriptor that is written to and not owned.
+struct Descriptor(libc::c_int);
+
+impl Write for Descriptor {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            // SAFETY: as many bytes as said. The descriptor may be closed, which is an error.
+            let written = unsafe { libc::write(self.0, bytes.as_ptr().cast(), bytes.len()) };
+            if let Ok(written) = usize::try_from(written) {
+                return Ok(written);
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::WouldBlock {
+                return Err(error);
+            }
+            // Another process may have made the terminal or pipe that both have non-blocking.
+            let mut room = libc::pollfd { fd: self.0, events: libc::POLLOUT, revents: 0 };
+            // SAFETY: one descriptor to wait for.
+            unsafe { libc::poll(&raw mut room, 1, -1) };
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
