@@ -6,7 +6,7 @@
 #' see [startServer()] and [serve()], and as options, see [rookery_options()]. What is not given is as by default.
 #'
 #' @details
-#' Sizes are numbers of bytes, or strings with a unit: `"10 MB"` is ten million bytes, `"10 MiB"` 10 * 1024^2. Times are seconds, or strings such as
+#' Sizes are numbers of bytes, or strings with a unit: `"10 MB"` is ten million bytes, `"10 MiB"` and `"10M"` are 10 * 1024^2. Times are seconds, or strings such as
 #' `"500 ms"`, `"30 s"`, `"2 min"`, `"1 h"`. `Inf`, or `"Inf"`, is no limit. Rates are bytes a second, `0` asks for none.
 #'
 #' All servers of a process have one set of limits: that of the first. A server that asks for others while one runs is an error.
@@ -104,7 +104,7 @@ limit_table <- function() {
 }
 
 limit_units <- list(
-  bytes = c(B = 1, KB = 1e3, MB = 1e6, GB = 1e9, TB = 1e12, KIB = 1024, MIB = 1024^2, GIB = 1024^3, TIB = 1024^4),
+  bytes = c(B = 1, K = 1024, M = 1024^2, G = 1024^3, T = 1024^4, KB = 1e3, MB = 1e6, GB = 1e9, TB = 1e12, KIB = 1024, MIB = 1024^2, GIB = 1024^3, TIB = 1024^4),
   seconds = c(MS = 0.001, S = 1, SEC = 1, SECONDS = 1, MIN = 60, MINUTES = 60, H = 3600, HOURS = 3600, D = 86400, DAYS = 86400)
 )
 

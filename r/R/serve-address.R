@@ -15,12 +15,14 @@ serve_address <- function(host, port, tls = NULL) {
   if (startsWith(host, "unix:")) {
     return(list(host = NULL, port = NULL, socket = socket_path(sub("^unix:", "", host)), tls = tls)[with_tls])
   }
+  if (host == "localhost") {
+    host <- "127.0.0.1"
+  }
   if (ipFamily(host) == -1L) {
-    hint <- if (host == "localhost") " For this machine only it is \"127.0.0.1\"." else ""
     abort_serve(
       paste0(
-        "`host` must be an IP address of this machine, not \"", host, "\": \"127.0.0.1\" is for this machine only, ",
-        "\"0.0.0.0\" and \"::\" are for all its networks.", if (nzchar(hint)) paste0("\n", trimws(hint))
+        "`host` must be \"localhost\" or an IP address of this machine, not \"", host, "\": \"127.0.0.1\" is for this machine only, ",
+        "\"0.0.0.0\" and \"::\" are for all its networks."
       ),
       "rookery_bad_address"
     )

@@ -3,7 +3,7 @@
 
 # Options of the program that are about workers, as R and YAML have them.
 worker_option_names <- c(
-  "workers", "spares", "warmup", "max_sessions", "max_requests", "max_age", "max_memory", "request_timeout", "kill_stuck", "start_timeout",
+  "workers", "spares", "warmup", "max_sessions", "max_requests", "max_age", "max_memory", "request_timeout", "kill_stuck", "start_timeout", "start_retries",
   "drain", "drain_sessions", "sticky", "cookie_key_file", "admin", "embed", "reload", "shutdown_delay", "min_ready", "drain_status", "fail_fast", "retry_begun",
   "surge", "max_in_flight", "queue_timeout", "keep_half_closed"
 )
@@ -20,11 +20,14 @@ worker_flags <- c("embed", "reload", "fail_fast", "retry_begun", "keep_half_clos
 #' @param spares How many more wait, ready, for one of them to end.
 #' @param warmup Paths that a new one is asked for before it serves. One that answers with a status of 500 or more does not serve.
 #' @param max_sessions How many WebSockets one may have, such as Shiny's sessions. When all have as many, new ones get 503; whoever has one does not.
-#' @param max_requests,max_age,max_memory One that has answered so many requests, is so old, or has so much memory of its own is replaced.
+#' @param max_requests,max_age,max_memory One that has answered so many requests, is so old, or has so much memory is replaced: anonymous, swapped and
+#'   shared memory of its processes.
 #'   In a control group whose memory is limited `max_memory` is a share of that by default; 0 is no limit.
 #' @param request_timeout How long a request may take: its client gets 504 then.
 #' @param kill_stuck One whose R is busy with one thing for so long is interrupted, and ended where that does not help. Its clients get 504.
 #' @param start_timeout How long one may take until it serves.
+#' @param start_retries How often a start that failed is tried again, after ever longer pauses, while none has ever served: what the app needs, such as a
+#'   database, may come up later. 3 by default; past that the program ends with status 3.
 #' @param drain How long what is in hand is waited for before one ends.
 #' @param drain_sessions The same for WebSockets, such as Shiny's sessions, of one that another has replaced: `"4h"`. `NULL` is as long as `drain`. What
 #'   is replaced for its memory, and all of them when the program ends, wait no longer than `drain`.
@@ -62,6 +65,7 @@ workers_config <- function(
   request_timeout = NULL,
   kill_stuck = NULL,
   start_timeout = NULL,
+  start_retries = NULL,
   drain = NULL,
   drain_sessions = NULL,
   sticky = NULL,
@@ -130,7 +134,9 @@ words_of_workers <- function(fields, called) {
       wanted <- if (name == "warmup") "one or more paths" else "one number or string"
       abort_serve(paste0(called(name), " must be ", wanted, ", not ", describe(value), "."), "rookery_bad_workers")
     }
-    word_of(name, paste(plain_text(value), collapse = ","))
+    # A number is one of bytes, which the program wants to be said.
+    unit <- if (name == "max_memory" && is.numeric(value) && value != 0) "B"
+    word_of(name, paste0(paste(plain_text(value), collapse = ","), unit))
   })
   unlist(words)
 }

@@ -8,9 +8,13 @@ use crate::failure::Failure;
 use crate::memory;
 use crate::names::near;
 
-/// Units of bytes, of which a person may mean either kind.
-const BYTES: [(&str, f64); 9] = [
+/// Units of bytes, as GNU coreutils have them: `M` is `MiB`, and `MB` a million.
+const BYTES: [(&str, f64); 13] = [
     ("B", 1.0),
+    ("K", 1024.0),
+    ("M", 1_048_576.0),
+    ("G", 1_073_741_824.0),
+    ("T", 1_099_511_627_776.0),
     ("KB", 1e3),
     ("MB", 1e6),
     ("GB", 1e9),
@@ -116,25 +120,31 @@ pub(crate) fn config(given: &[Limit]) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Bytes, as people write them: `2GB`.
+/// Reads a size with its unit, such as `2GB`. A number alone is none: who writes `512` may mean any unit.
 #[expect(clippy::cast_sign_loss, reason = "an amount is positive")]
 pub(crate) fn bytes(text: &str) -> Option<u64> {
-    amount(text, &BYTES).map(|bytes| bytes as u64)
+    let has_unit = text.trim().ends_with(|last: char| last.is_ascii_alphabetic());
+    amount(text, &BYTES).filter(|bytes| has_unit && is_sensible(*bytes)).map(|bytes| bytes as u64)
 }
 
-/// A time, as people write it: `30s`.
+/// Reads a time, such as `30s`.
 pub(crate) fn time(text: &str) -> Option<Duration> {
-    Duration::try_from_secs_f64(amount(text, &SECONDS)?).ok()
+    Duration::try_from_secs_f64(amount(text, &SECONDS).filter(|time| is_sensible(*time))?).ok()
 }
 
-/// A positive number with one of these units, or none.
+/// Returns whether an amount is positive, and less than bytes that no machine has and a time that nobody lives.
+fn is_sensible(amount: f64) -> bool {
+    (0.001..1e18).contains(&amount)
+}
+
+/// Reads a number with one of these units, or none.
 fn amount(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let text = text.trim().to_uppercase();
     let (number, unit) = split(&text)?;
+    // It may have an exponent too great for a number.
     let number: f64 = number.parse().ok().filter(|number: &f64| number.is_finite())?;
     let factor = if unit.is_empty() { 1.0 } else { units.iter().find(|(name, _)| *name == unit)?.1 };
-    // A number of bytes that no machine has, and a time that nobody lives, are mistakes.
-    Some(number * factor).filter(|amount| (0.001..1e18).contains(amount))
+    Some(number * factor).filter(|amount| amount.is_finite())
 }
 
 fn name_of(limit: &NamedLimit) -> &'static str {
@@ -147,21 +157,15 @@ fn read(limit: &NamedLimit, text: &str) -> Option<f64> {
     if ["INF", ".INF", "NONE"].contains(&text.as_str()) {
         return Some(f64::INFINITY).filter(|value| limit.takes(*value));
     }
-    let (number, unit) = split(&text)?;
-    // It may have an exponent too great for a number.
-    let number: f64 = number.parse().ok().filter(|number: &f64| number.is_finite())?;
     let units: &[(&str, f64)] = match limit.kind() {
         LimitKind::Count => &[],
         LimitKind::Bytes | LimitKind::Rate => &BYTES,
         LimitKind::Seconds => &SECONDS,
         LimitKind::Percent => &PERCENT,
     };
-    let unit = if limit.kind() == LimitKind::Rate { unit.strip_suffix("/S").unwrap_or(unit) } else { unit };
-    let factor = match unit {
-        "" => 1.0,
-        unit => units.iter().find(|(name, _)| *name == unit)?.1,
-    };
-    Some(number * factor).filter(|value| value.is_finite() && limit.takes(*value))
+    let is_rate = limit.kind() == LimitKind::Rate;
+    let text = text.strip_suffix("/S").filter(|_| is_rate).unwrap_or(&text);
+    amount(text, units).filter(|value| limit.takes(*value))
 }
 
 /// The digits, perhaps with a fraction and an exponent, and behind them the unit. `1E3` is a number; `1EB` a unit.
@@ -208,6 +212,8 @@ mod tests {
             ("body_bytes=1000", 1000.0),
             ("body_bytes=10MB", 10e6),
             ("body_bytes=10 MiB", 10_485_760.0),
+            ("body_bytes=300M", 314_572_800.0),
+            ("body_bytes=2k", 2048.0),
             ("body_bytes=1.5kb", 1500.0),
             ("body_bytes=1e6", 1e6),
             ("body_bytes=1e1_KB", 1e4),
@@ -222,6 +228,22 @@ mod tests {
         ] {
             let found = value(text);
             assert!((found - wanted).abs() < 1e-9 || found.to_bits() == wanted.to_bits(), "{text}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_size_has_a_unit_which_is_that_of_limits() {
+        for (text, wanted) in [
+            ("300M", 314_572_800),
+            ("300MB", 300_000_000),
+            ("300MiB", 314_572_800),
+            ("1.5 gb", 1_500_000_000),
+        ] {
+            assert_eq!(bytes(text), Some(wanted), "{text}");
+            assert!((value(&format!("body_bytes={text}")) - wanted as f64).abs() < 1.0, "{text}");
+        }
+        for text in ["512", "0", "2e9", "M", "1 s", "0.0001B", "1e18B", "-1MB", ""] {
+            assert_eq!(bytes(text), None, "{text}");
         }
     }
 

@@ -1,5 +1,6 @@
-//! SIGINT, SIGTERM, SIGQUIT, SIGHUP and SIGUSR1 of a program without R, and with workers SIGTTIN and SIGTTOU. What is ignored stays ignored, as `nohup` and the background of a script
-//! ask.
+//! The signals of a program without R: SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1 and SIGUSR2, and with workers SIGTTIN and SIGTTOU.
+//! What is ignored stays ignored, as `nohup` and the background of a script ask. Only a SIGHUP that somebody sends is heard all
+//! the same, since it is how a reload is asked for: `nohup` means the one of a terminal that goes.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,13 +15,19 @@ use rookery_server::output;
 pub(crate) const OF_WORKERS: [i32; 2] = [libc::SIGTTIN, libc::SIGTTOU];
 
 /// Those that end it, and those that ask for something.
-const HEEDED: [i32; 5] = [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP, libc::SIGUSR1];
+const HEEDED: [i32; 6] =
+    [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
+
+/// Whether who has sent a signal is known, and one that is ignored can be waited for.
+const KNOWS_SENDERS: bool = cfg!(target_os = "linux");
 
 /// One that came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Caught {
     number: i32,
     is_sent: bool,
+    /// Whether the process was started to ignore it.
+    is_ignored: bool,
 }
 
 impl Caught {
@@ -33,6 +40,16 @@ impl Caught {
     /// Whether it asks for the file of the log to be opened anew.
     pub(crate) fn asks_for_logs(self) -> bool {
         self.number == libc::SIGUSR1
+    }
+
+    /// Returns whether it asks for a reload and for nothing where nothing can be reloaded: the process was started to ignore it.
+    pub(crate) fn asks_for_reload_only(self) -> bool {
+        self.asks_for_reload() && self.is_ignored
+    }
+
+    /// Returns whether it asks for workers to be replaced, as SIGHUP does; where there are none it asks for nothing.
+    pub(crate) fn asks_for_restart(self) -> bool {
+        self.number == libc::SIGUSR2
     }
 
     /// Whether it asks for a worker more.
@@ -49,7 +66,7 @@ impl Caught {
 
     /// Whether it ends the process, and asks for nothing else.
     pub(crate) fn ends(self) -> bool {
-        !self.asks_for_logs() && !self.asks_for_reload()
+        !self.asks_for_logs() && !self.asks_for_reload() && !self.asks_for_restart()
     }
 
     /// Ends the process as it would have without us.
@@ -77,14 +94,20 @@ impl Signals {
     /// # Errors
     /// When the thread that waits for them cannot be started.
     pub(crate) fn watch(also: &[i32]) -> io::Result<Signals> {
-        let heeded: Vec<i32> =
-            HEEDED.iter().chain(also).copied().filter(|number| !is_ignored(*number)).collect();
+        let ignores_hangup = is_ignored(libc::SIGHUP);
+        let is_heeded = |number: &i32| !is_ignored(*number) || (*number == libc::SIGHUP && KNOWS_SENDERS);
+        let heeded: Vec<i32> = HEEDED.iter().chain(also).copied().filter(is_heeded).collect();
+        // Linux has signals that are blocked wait, those that are ignored among them.
         block(&heeded);
         let (told, hears) = mpsc::channel();
         let set = set_of(&heeded);
         std::thread::Builder::new().name("rookery-signals".to_owned()).spawn(move || {
             while let Some(caught) = wait(&set) {
-                if told.send(caught).is_err() {
+                let is_ignored = caught.number == libc::SIGHUP && ignores_hangup;
+                if is_ignored && !caught.is_sent {
+                    continue;
+                }
+                if told.send(Caught { is_ignored, ..caught }).is_err() {
                     return;
                 }
             }
@@ -174,7 +197,11 @@ fn wait(set: &libc::sigset_t) -> Option<Caught> {
         if number > 0 {
             // SAFETY: sigwaitinfo has filled it.
             let code = unsafe { info.assume_init() }.si_code;
-            return Some(Caught { number, is_sent: code == libc::SI_USER || code == libc::SI_QUEUE });
+            return Some(Caught {
+                number,
+                is_sent: code == libc::SI_USER || code == libc::SI_QUEUE,
+                is_ignored: false,
+            });
         }
         if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
             return None;
@@ -188,5 +215,5 @@ fn wait(set: &libc::sigset_t) -> Option<Caught> {
     let mut number = 0;
     // SAFETY: a valid set, and room for the answer.
     let waited = unsafe { libc::sigwait(set, &raw mut number) };
-    (waited == 0).then_some(Caught { number, is_sent: true })
+    (waited == 0).then_some(Caught { number, is_sent: true, is_ignored: false })
 }

@@ -102,6 +102,8 @@ fn wait(signals: &Signals, tls: Option<&Tls>, log: Option<&Reopener>, ports: &Po
                     log.reopen();
                 }
             }
+            (Some(caught), _) if caught.asks_for_restart() => {}
+            (Some(caught), None) if caught.asks_for_reload_only() => {}
             (Some(caught), Some(tls)) if caught.asks_for_reload() => {
                 manager.reloading("Reading certificates");
                 tls::reload(tls);

@@ -8,6 +8,9 @@ use crate::limits::{bytes, time};
 use crate::path::settle;
 use crate::settings::{list, number};
 
+/// An R process has more than that when it has done nothing yet, and would be replaced for ever.
+const LEAST_MEMORY: u64 = 32 << 20;
+
 /// Workers past that are a mistake: each is an R, with its memory.
 const MOST: u64 = 1000;
 
@@ -33,6 +36,8 @@ pub(crate) struct Workers {
     pub(crate) request_timeout: Option<Duration>,
     pub(crate) kill_stuck: Option<Duration>,
     pub(crate) start_timeout: Duration,
+    /// How often a start that failed is tried again while no worker has ever been ready.
+    pub(crate) start_retries: u32,
     pub(crate) drain: Duration,
     /// For WebSockets; none: the same.
     pub(crate) drain_sessions: Option<Duration>,
@@ -66,8 +71,9 @@ impl MaxMemory {
     fn of(text: &str) -> Result<MaxMemory, Failure> {
         match bytes(text) {
             _ if text == "0" => Ok(MaxMemory::Any),
-            Some(bytes) => Ok(MaxMemory::Bytes(bytes)),
-            None => Err(wrong("max-memory", "a size, such as 500MB or 2GB, or 0", text)),
+            Some(bytes) if bytes >= LEAST_MEMORY => Ok(MaxMemory::Bytes(bytes)),
+            Some(_) => Err(wrong("max-memory", "at least 32MiB, which R needs by itself, or 0", text)),
+            None => Err(wrong("max-memory", "a size with its unit, such as 512MB or 2GB, or 0", text)),
         }
     }
 }
@@ -81,7 +87,8 @@ pub(crate) enum Sticky {
 }
 
 impl Workers {
-    /// Of what was given; `None` when that is one R, which nobody replaces.
+    /// Of what was given; `None` when that is one R, which nobody replaces. `auto` has a supervisor on any machine, so that what goes
+    /// with it does not depend on how many processors there are.
     ///
     /// # Errors
     /// When it is wrong.
@@ -90,6 +97,7 @@ impl Workers {
         flag: impl Fn(&str) -> bool,
     ) -> Result<Option<Workers>, Failure> {
         let reload = flag("reload");
+        let is_auto = given("workers") == Some("auto");
         let count = match given("workers") {
             None => 1,
             Some("auto") => processors(),
@@ -130,6 +138,8 @@ impl Workers {
             request_timeout: a_time("request-timeout")?,
             kill_stuck: a_time("kill-stuck")?,
             start_timeout: a_time("start-timeout")?.unwrap_or(minute),
+            // Whoever writes an app has made a mistake, and wants to see it once.
+            start_retries: given("start-retries").map_or(Ok(if reload { 0 } else { 3 }), retries)?,
             // Whoever writes an app wants to see the new one, and not that old pages end well.
             drain: a_time("drain")?.unwrap_or(if reload { Duration::from_secs(1) } else { minute }),
             drain_sessions: a_time("drain-sessions")?,
@@ -151,7 +161,7 @@ impl Workers {
                 Some(text) => return Err(wrong("sticky", "auto, none or cookie", text)),
             },
         };
-        Ok(Some(workers).filter(|workers| workers.count > 1 || reload))
+        Ok(Some(workers).filter(|workers| workers.count > 1 || is_auto || reload))
     }
 }
 
@@ -167,6 +177,13 @@ fn some_spares(text: &str) -> Result<u32, Failure> {
     match number(text) {
         Some(count @ 0..=MOST) => Ok(count as u32),
         _ => Err(wrong("spares", "a number from 0 to 1000", text)),
+    }
+}
+
+fn retries(text: &str) -> Result<u32, Failure> {
+    match number(text) {
+        Some(count @ 0..=MOST) => Ok(count as u32),
+        _ => Err(wrong("start-retries", "a number from 0 to 1000", text)),
     }
 }
 
@@ -244,7 +261,11 @@ mod tests {
         let one = Workers::of(|_| None, |name| name == "reload").unwrap().unwrap();
         assert!(!one.retry_begun);
         assert_eq!((one.count, one.reload, one.drain), (1, true, Duration::from_secs(1)));
-        assert!(processors() >= 1);
+        assert_eq!((workers.start_retries, one.start_retries), (3, 0));
+        let patient = of(&[("workers", "2"), ("start-retries", "20")]).unwrap().unwrap();
+        assert_eq!(patient.start_retries, 20);
+        // However many processors there are.
+        assert_eq!(of(&[("workers", "auto")]).unwrap().unwrap().count, processors());
         assert_eq!(of(&[("drain", "5s")]).unwrap(), None);
     }
 
@@ -303,7 +324,15 @@ mod tests {
             ),
             (
                 &[("workers", "2"), ("max-memory", "2s")],
-                "`--max-memory` must be a size, such as 500MB or 2GB, or 0, not `2s`.",
+                "`--max-memory` must be a size with its unit, such as 512MB or 2GB, or 0, not `2s`.",
+            ),
+            (
+                &[("workers", "2"), ("max-memory", "512")],
+                "`--max-memory` must be a size with its unit, such as 512MB or 2GB, or 0, not `512`.",
+            ),
+            (
+                &[("workers", "2"), ("max-memory", "512kB")],
+                "`--max-memory` must be at least 32MiB, which R needs by itself, or 0, not `512kB`.",
             ),
             (
                 &[("workers", "2"), ("drain-sessions", "0")],
@@ -321,6 +350,7 @@ mod tests {
             assert_eq!(said(of(words)), says);
         }
         for (word, says) in [
+            (("start-retries", "x"), "`--start-retries` must be a number from 0 to 1000, not `x`."),
             (("surge", "2"), "`--surge` must be 1 or 0, not `2`."),
             (("max-in-flight", "0"), "`--max-in-flight` must be a number from 1 on, not `0`."),
             (

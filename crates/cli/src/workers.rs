@@ -175,6 +175,7 @@ fn plan(
             delay,
             ..Times::default()
         },
+        start_retries: workers.start_retries,
         fails_fast: workers.fail_fast,
         recycle: Recycle {
             requests: workers.max_requests,
@@ -342,7 +343,7 @@ impl Anew {
     }
 }
 
-/// A SIGHUP that was sent has all workers replaced, and certificates read anew, SIGUSR1 the log's file opened anew, SIGTTIN and SIGTTOU change how many
+/// A SIGHUP that was sent, and SIGUSR2, have all workers replaced, and certificates read anew, SIGUSR1 the log's file opened anew, SIGTTIN and SIGTTOU change how many
 /// workers there are; any other signal ends it.
 fn pass_signals_on(signals: &Signals, anew: &Anew, ask: &UnboundedSender<Request>) {
     let mut is_stopping = false;
@@ -357,7 +358,7 @@ fn pass_signals_on(signals: &Signals, anew: &Anew, ask: &UnboundedSender<Request
             Request::More
         } else if caught.asks_for_fewer() {
             Request::Fewer
-        } else if caught.asks_for_reload() {
+        } else if caught.asks_for_reload() || caught.asks_for_restart() {
             if is_stopping {
                 continue;
             }

@@ -260,7 +260,7 @@ impl Subject for OneR {
                 "r_state_ms": milliseconds(lasts),
                 "busy_ms": (state == "busy").then(|| milliseconds(lasts)),
                 "busy_ratio": self.busy_ratio(),
-                "rss_anon": own_memory(own_pid()),
+                "memory": own_memory(own_pid()),
                 "cpu_s": processor_time(own_pid()).map(|time| time.as_secs_f64()),
             }],
         });
@@ -350,11 +350,12 @@ impl Subject for OneR {
         text.family("worker_busy_seconds", "gauge", "How long its R has been busy, 0 where it is not.")
             .value("worker_busy_seconds", slot, busy.as_secs_f64());
         if let Some(bytes) = own_memory(own_pid()) {
-            text.family("worker_rss_anon_bytes", "gauge", "Memory of its own.").value(
-                "worker_rss_anon_bytes",
-                slot,
-                bytes,
-            );
+            text.family(
+                "worker_memory_bytes",
+                "gauge",
+                "Memory of its processes that is anonymous, swapped or shared.",
+            )
+            .value("worker_memory_bytes", slot, bytes);
         }
         if let Some(time) = processor_time(own_pid()) {
             text.family("worker_cpu_seconds", "gauge", "Processor time since its start.").value(

@@ -5,12 +5,17 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What the folders' names begin with.
 const PREFIX: &str = "rookery-workers-";
 
 /// The file that says, by a lock on it, that a folder's supervisor lives.
 const LOCK: &str = "lock";
+
+/// How often the lock of the folder is tried, and how long after the last time.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Bytes of a socket's path, with the zero behind it (`sockaddr_un`), and what is put behind the folder's.
 const MOST_PATH: usize = 108;
@@ -22,6 +27,9 @@ pub struct RunFolder {
     path: PathBuf,
     /// Locked while this lives.
     _lock: File,
+    /// The folder itself, locked as well: systemd-tmpfiles leaves a folder alone that somebody has locked, with all that is in it,
+    /// however old that is. None where it could not be had.
+    _kept: Option<File>,
 }
 
 impl RunFolder {
@@ -44,7 +52,8 @@ impl RunFolder {
                     let lock = File::create_new(&making)?;
                     lock_file(&lock)?;
                     fs::rename(making, path.join(LOCK))?;
-                    return Ok(RunFolder { path, _lock: lock });
+                    let kept = File::open(&path).ok().filter(is_kept_from_ageing);
+                    return Ok(RunFolder { path, _lock: lock, _kept: kept });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && at < 1000 => {}
                 Err(error) => return Err(error),
@@ -112,6 +121,18 @@ fn lock_file(file: &File) -> io::Result<()> {
     Err(io::Error::last_os_error())
 }
 
+/// Locks a folder for as long as it is open, and returns whether that was possible: systemd-tmpfiles may be looking at it.
+fn is_kept_from_ageing(folder: &File) -> bool {
+    for _ in 0..LOCK_TRIES {
+        // SAFETY: an open descriptor.
+        if unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) } == 0 {
+            return true;
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    false
+}
+
 /// Removes folders of this user whose supervisor does not live any more.
 fn remove_forsaken(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -143,6 +164,17 @@ mod tests {
         let path = folder.path.clone();
         drop(folder);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_cleans_folders_by_their_age_finds_it_locked_until_it_goes() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(parent.path()).unwrap();
+        // As systemd-tmpfiles does before it looks into a folder.
+        let cleaner = File::open(folder.path()).unwrap();
+        assert_eq!(lock_file(&cleaner).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(folder);
+        lock_file(&cleaner).unwrap();
     }
 
     #[test]

@@ -51,7 +51,7 @@ test_that("one R tells what it does while it does it, and nobody asks R", {
   expect_equal(it$metric("requests_total{class=\"4xx\"}"), 1)
   for (name in c("queue_seconds_count", "upstream_seconds_count", "request_seconds_count")) expect_equal(it$metric(name), 3)
   expect_equal(it$metric("workers{state=\"ready\"}"), 1)
-  expect_gt(it$metric("worker_rss_anon_bytes{slot=\"0\"}"), 1e6)
+  expect_gt(it$metric("worker_memory_bytes{slot=\"0\"}"), 1e6)
   expect_gt(it$metric("open_fds"), 3)
   # R is busy until the file is there: what is asked meanwhile waits, and is counted.
   pool <- curl::new_pool()

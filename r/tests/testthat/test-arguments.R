@@ -66,7 +66,7 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(install_cli(dir = 1)), "`dir` must be one string"),
     list(quote(install_cli(dir = tempdir(), overwrite = NULL)), "`overwrite` must be TRUE or FALSE"),
     list(quote(serve(42, port = 0)), "class numeric cannot be served"),
-    list(quote(serve(hello_app, host = "localhost")), "`host` must be an IP address"),
+    list(quote(serve(hello_app, host = "example.org")), "`host` must be \"localhost\" or an IP address"),
     list(quote(serve(hello_app, port = "80")), "`port` must be one whole number"),
     list(quote(serve(hello_app, port = 0, log = 1)), "`log` must be TRUE"),
     list(quote(serve(hello_app, port = 0, log_format = "xml")), "`log_format` must be"),

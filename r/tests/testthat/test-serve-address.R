@@ -1,7 +1,8 @@
 test_that("a host is an address", {
   expect_equal(serve_address("127.0.0.1", 8000), list(host = "127.0.0.1", port = 8000L, socket = NULL))
   expect_equal(serve_address("::", 0)$host, "::")
-  expect_error(serve_address("localhost", 1), "must be an IP address.*\"127.0.0.1\"", class = "rookery_bad_address")
+  expect_identical(serve_address("localhost", 1)$host, "127.0.0.1")
+  expect_error(serve_address("example.org", 1), "or an IP address.*\"127.0.0.1\"", class = "rookery_bad_address")
   expect_error(serve_address("example.org", 1), "not \"example.org\"", class = "rookery_bad_address")
   expect_error(serve_address(c("a", "b"), 1), "one string", class = "rookery_bad_address")
   expect_error(serve_address(NULL, 1), "one string", class = "rookery_bad_address")

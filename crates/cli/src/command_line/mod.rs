@@ -2,6 +2,7 @@
 
 mod given;
 mod https;
+mod manual;
 mod mistake;
 mod operations;
 mod serve;
@@ -38,8 +39,6 @@ Serves a Shiny app, a plumber API, a folder with _server.yml, an R Markdown docu
 ends with an app, or a site: a folder with index.html. Ctrl-C and SIGTERM end it when what is in hand is
 finished, a second one at once.";
 
-const STATUS: &str = "Exit status: 0 after Ctrl-C or SIGTERM, 2 when the command line is wrong, 3 when no worker became ready, 4 when the\naddress cannot be had, otherwise that of the app.";
-
 const ROOT: &str = "\
 {usage-heading} {usage}
 
@@ -70,7 +69,7 @@ pub(crate) fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about(ABOUT)
         .override_usage("rookery serve <target> [options]")
-        .after_help(STATUS)
+        .after_help(manual::statuses())
         .help_template(ROOT)
         .args_override_self(true)
         .disable_help_flag(true)
@@ -89,7 +88,7 @@ pub(crate) fn command() -> Command {
             plain("serve", "serves <target>, a folder or a file")
                 .override_usage("rookery serve <target> [options]")
                 .long_about(ABOUT)
-                .after_help(format!("\n\n{STATUS}"))
+                .after_help(format!("\n\n{}", manual::statuses()))
                 .args_override_self(true)
                 // Counted by hand: what is wrong with them is said in our words.
                 .arg(Arg::new("target").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
@@ -139,11 +138,7 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Asked, F
             clap_complete::generate(shell, &mut command(), "rookery", &mut text);
             Ok(Asked::Print(text))
         }
-        Some(("man", _)) => {
-            let mut text = Vec::new();
-            clap_mangen::Man::new(command()).render(&mut text).expect("a vector takes all");
-            Ok(Asked::Print(text))
-        }
+        Some(("man", _)) => Ok(Asked::Print(manual::page(command()))),
         Some(_) => Ok(Asked::Print(command().render_version().into_bytes())),
     }
 }
@@ -277,7 +272,10 @@ mod tests {
             assert!(help.contains(option), "{option}: {help}");
         }
         assert!(!help.contains("  version  "), "{help}");
-        assert!(help.trim_end().ends_with(STATUS), "{help}");
+        for status in ["0", "1", "2", "3", "4", "5", "128 + n"] {
+            let lists = |help: &str| help.lines().any(|line| line.starts_with(&format!("  {status}  ")));
+            assert!(lists(&help) && lists(&printed(&["serve", "--help"])), "{status}: {help}");
+        }
         for line in help.lines().chain(printed(&["serve", "--help"]).lines()) {
             assert!(line.chars().count() <= 120, "{line}");
         }
@@ -295,5 +293,11 @@ mod tests {
         }
         let page = printed(&["man"]);
         assert!(page.contains(".TH rookery 1") && page.contains("tls\\-cert"), "{page}");
+        assert!(page.contains("\nrookery \\- serve R apps"), "{page}");
+        for text in [".SH COMMANDS", "rookery status", ".SH \"EXIT STATUS\"", "\\-\\-fail\\-fast was given"] {
+            assert!(page.contains(text), "{text}: {page}");
+        }
+        // It names no page but itself: the commands have none.
+        assert!(!page.contains("(1)") && !page.contains("rookery\\-serve"), "{page}");
     }
 }

@@ -59,7 +59,7 @@ fn listening() -> Vec<Arg> {
         text(
             "host",
             "address",
-            "127.0.0.1 (this machine, the default), 0.0.0.0 or :: (all), unix:/path/of/a/socket",
+            "127.0.0.1 or localhost (the default), 0.0.0.0 or :: (all), unix:/path/of/a/socket",
         )
         .default_value("127.0.0.1")
         .hide_default_value(true),

@@ -5,7 +5,7 @@ use clap::Arg;
 use super::given::{Given, flag, text};
 
 /// What goes with `--workers`, and not without.
-const WITH_WORKERS: [&str; 19] = [
+const WITH_WORKERS: [&str; 20] = [
     "spares",
     "surge",
     "max-in-flight",
@@ -18,6 +18,7 @@ const WITH_WORKERS: [&str; 19] = [
     "request-timeout",
     "kill-stuck",
     "start-timeout",
+    "start-retries",
     "drain",
     "drain-sessions",
     "sticky",
@@ -50,7 +51,7 @@ pub(super) fn options() -> Vec<Arg> {
         text("queue-timeout", "time", "how long a request waits for a worker: 503 then; 10s is the default"),
         text("max-requests", "n", "a worker that has answered so many is replaced by a new one"),
         text("max-age", "time", "a worker that is so old is replaced: 12h"),
-        text("max-memory", "size", "a worker that has so much memory of its own is replaced: 2GB; 0: none"),
+        text("max-memory", "size", "a worker that has so much memory is replaced: 512MB, 2GB; 0: none"),
         text(
             "request-timeout",
             "time",
@@ -62,6 +63,11 @@ pub(super) fn options() -> Vec<Arg> {
             "a worker whose R is busy with one thing for so long is interrupted, or ended",
         ),
         text("start-timeout", "time", "how long a worker may take until it serves; 60s is the default"),
+        text(
+            "start-retries",
+            "n",
+            "how often a failed start is tried again before the end with status 3; 3 by default",
+        ),
         text("sticky", "how", "whether clients come back to their worker: auto (for Shiny), cookie, none"),
         text(
             "cookie-key-file",

@@ -1,5 +1,6 @@
 //! The program as a shell runs it.
 
+mod asking;
 #[path = "../../../acme/tests/authority/mod.rs"]
 mod authority;
 mod hand_over;
@@ -12,4 +13,5 @@ mod site;
 mod support;
 #[cfg(target_os = "linux")]
 mod unread;
+#[cfg(target_os = "linux")]
 mod workers;

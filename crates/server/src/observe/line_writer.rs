@@ -284,7 +284,9 @@ mod tests {
         assert!(writer.flush(Duration::from_secs(60)));
         let rest: Vec<u8> = reads.try_iter().flatten().collect();
         assert!(rest.starts_with(&kilobyte));
-        assert!(rest.ends_with(b"\ntold: 2 lines were lost: the log could not be written, or not fast enough\n"));
+        assert!(
+            rest.ends_with(b"\ntold: 2 lines were lost: the log could not be written, or not fast enough\n")
+        );
         assert_eq!(rest.len() / kilobyte.len(), BUFFER_BYTES / kilobyte.len());
     }
 

@@ -73,7 +73,7 @@ fn worker(process: &Process, report: &Report) -> Value {
         "busy_ms": if does.state == "busy" { Some(milliseconds(does.lasts)) } else { None },
         "busy_ratio": process.busy_ratio,
         "route": does.route,
-        "rss_anon": own_memory(process.pid),
+        "memory": own_memory(process.pid),
         "cpu_s": processor_time(process.pid).map(|time| time.as_secs_f64()),
         "restarts": slot.map_or(0, |slot| slot.restarts),
         "last_exit": slot.and_then(|slot| slot.last_exit.as_ref()).map(last_exit),

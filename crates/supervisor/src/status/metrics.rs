@@ -165,7 +165,8 @@ fn workers(text: &mut Metrics, report: &Report, sessions_limit: u64) {
     each("worker_busy_seconds", "gauge", "How long its R has been busy, 0 where it is not.", &|it| {
         Some(busy(it).to_string())
     });
-    each("worker_rss_anon_bytes", "gauge", "Memory of its own.", &|it| Some(own_memory(it.pid)?.to_string()));
+    let memory = "Memory of its processes that is anonymous, swapped or shared.";
+    each("worker_memory_bytes", "gauge", memory, &|it| Some(own_memory(it.pid)?.to_string()));
     each("worker_cpu_seconds", "gauge", "Processor time since its start.", &|it| {
         Some(processor_time(it.pid)?.as_secs_f64().to_string())
     });

@@ -43,6 +43,9 @@ pub struct Plan {
     pub times: Times,
     /// What a new worker is asked for before it is given requests: paths.
     pub warmup: Vec<String>,
+    /// How often each worker's start is tried again, after ever longer pauses, while none has ever been ready: what an app needs, such as
+    /// a database, may come up later than it.
+    pub start_retries: u32,
     /// Whether it is over when all workers end again and again without having answered anything. Else they are tried on.
     pub fails_fast: bool,
     /// When a worker is replaced by a new one.
@@ -172,7 +175,7 @@ pub enum News<'a> {
 pub enum Outcome {
     /// As asked.
     Stopped,
-    /// No worker ever became ready: each ended before.
+    /// No worker ever became ready: each ended before, and so did all its retries.
     NeverReady,
     /// All workers ended again and again without having answered anything.
     CrashLoop,

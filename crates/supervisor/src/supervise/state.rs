@@ -58,8 +58,8 @@ struct Slot {
     backoff: Backoff,
     /// The same of those that were to take its place, and until when no other is tried for what has been found wrong with it.
     replacing: (Backoff, Option<Instant>),
-    /// Whether one has ended before it was ready.
-    has_failed: bool,
+    /// Starts that have ended before they were ready.
+    failed_starts: u32,
     /// Whether there is to be none: a worker less was asked for.
     is_given_up: bool,
 }

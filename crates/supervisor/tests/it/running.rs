@@ -29,6 +29,7 @@ pub(crate) struct Wish {
     pub(crate) warmup: Vec<String>,
     pub(crate) times: Times,
     pub(crate) recycle: Recycle,
+    pub(crate) start_retries: u32,
     pub(crate) fails_fast: bool,
     /// How often whoever watches wants it to turn.
     pub(crate) turns_every: Duration,
@@ -45,6 +46,7 @@ impl Default for Wish {
             warmup: Vec::new(),
             times: Times::default(),
             recycle: Recycle::default(),
+            start_retries: 0,
             fails_fast: false,
             turns_every: Duration::MAX,
             mode: |_| "",
@@ -154,6 +156,7 @@ impl Running {
                     files: None,
                     times: wish.times,
                     recycle: wish.recycle,
+                    start_retries: wish.start_retries,
                     fails_fast: wish.fails_fast,
                     tell: |line| TOLD.lock().unwrap().push((std::thread::current().id(), line.to_owned())),
                 };

@@ -42,6 +42,24 @@ fn when_none_becomes_ready_that_is_the_end() {
 }
 
 #[test]
+fn an_app_whose_first_starts_fail_is_served_when_a_retry_succeeds() {
+    // As one whose database is not up yet.
+    let mode = |start| if start < 3 { "fails" } else { "" };
+    let wish = Wish { workers: 1, start_retries: 3, mode, ..Wish::default() };
+    let running = Running::new(wish);
+    assert!(running.has_told(&["ended with status 1 before it was ready; it is started again in "]));
+    assert_eq!(running.get("/pid").status, 200);
+}
+
+#[test]
+fn a_start_is_retried_as_often_as_was_asked_for_and_no_more() {
+    let mut running =
+        Running::start(Wish { workers: 1, start_retries: 2, mode: |_| "fails", ..Wish::default() });
+    assert_eq!(running.outcome(), Outcome::NeverReady);
+    assert_eq!(running.beside.lock().unwrap().len(), 3);
+}
+
+#[test]
 fn one_that_is_not_ready_in_time_is_started_again() {
     let times = Times { start: Duration::from_secs(3), ..Times::default() };
     // The second is never ready, and whoever comes after it is.

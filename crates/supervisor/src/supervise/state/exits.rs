@@ -64,12 +64,13 @@ impl Supervisor<'_> {
         }
         let place = &mut self.slots[slot as usize];
         let has_answered = worker.member.answered() > 0;
-        place.has_failed |= matches!(worker.phase, Phase::Starting { .. }) || !self.was_ready;
+        let has_failed = matches!(worker.phase, Phase::Starting { .. }) || !self.was_ready;
+        place.failed_starts += u32::from(has_failed);
         let pause = place.backoff.ended(now.duration_since(worker.began), has_answered, now, epoch * 7919);
         place.start_at = Some(now + pause.time);
         if self.is_hopeless() {
             self.tell(&format!(
-                "worker {number} ({}) {exit} before it was ready, as all others did",
+                "worker {number} ({}) {exit} before it was ready, as all others did and all retries",
                 worker.pid
             ));
             return self.end(Outcome::NeverReady);

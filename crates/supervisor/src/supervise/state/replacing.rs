@@ -105,11 +105,8 @@ impl Supervisor<'_> {
         self.replacements.finish(slot);
         if reason == Reason::Reload {
             self.replacements.give_up_reload();
-            let what = format!(
-                "the new worker {} ({}) {exit} before it was ready",
-                worker.start.slot,
-                worker.pid
-            );
+            let what =
+                format!("the new worker {} ({}) {exit} before it was ready", worker.start.slot, worker.pid);
             self.tell(&format!("the reload has failed: {what}. Those that it has not come to serve on"));
             self.end_reload(Some(what));
         }

@@ -18,9 +18,10 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Whether no worker was ever ready, and each has ended before it was.
+    /// Returns whether no worker was ever ready, and each has ended before it was, as have all its retries.
     pub(super) fn is_hopeless(&self) -> bool {
-        !self.was_ready && self.slots.iter().all(|slot| slot.has_failed || slot.is_given_up)
+        let most = self.plan.start_retries;
+        !self.was_ready && self.slots.iter().all(|slot| slot.failed_starts > most || slot.is_given_up)
     }
 
     /// Starts a worker; one that cannot be started is tried again.
@@ -44,7 +45,7 @@ impl Supervisor<'_> {
                 self.tell(&format!("worker {number} cannot be started: {error}"));
                 let now = Instant::now();
                 let place = &mut self.slots[slot as usize];
-                place.has_failed = true;
+                place.failed_starts += 1;
                 let pause = place.backoff.ended(Duration::ZERO, false, now, epoch * 7919);
                 place.start_at = Some(now + pause.time);
                 if self.is_hopeless() {

@@ -1,0 +1,107 @@
+//! What signals ask for, with a shell script in R's place.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use crate::hand_over::Installed;
+use crate::support::{Running, executable, folder, get, rookery};
+
+/// Has a command ignore a signal, as `nohup` does.
+fn ignores(command: &mut Command, number: libc::c_int) {
+    let ignore = move || {
+        // SAFETY: async-signal-safe, and the number is that of a signal.
+        unsafe { libc::signal(number, libc::SIG_IGN) };
+        Ok(())
+    };
+    // SAFETY: it allocates nothing and takes no lock.
+    unsafe { command.pre_exec(ignore) };
+}
+
+/// A program in R's place that says that it has started, and no more.
+fn quiet(installed: &Installed) {
+    executable(
+        &installed.r(),
+        "#!/bin/bash\necho \"started in generation $ROOKERY_GENERATION of $ROOKERY_WORKERS\" >&2\n\
+         exec sleep 1000\n",
+    );
+}
+
+#[test]
+fn a_hangup_that_is_sent_reloads_workers_also_where_nohup_ignores_it() {
+    let installed = Installed::new();
+    quiet(&installed);
+    let app = folder(&[("app.R", "1")]);
+    let mut command = Command::new(installed.program());
+    command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"]).current_dir(app.path());
+    ignores(installed.on_path(&mut command), libc::SIGHUP);
+    let mut it = Running::start(&mut command);
+    it.await_line("started in generation 0");
+    it.signal(libc::SIGHUP);
+    it.await_line("reloading: 2 workers are replaced one after the other");
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+}
+
+#[test]
+fn the_second_user_signal_replaces_workers_as_a_hangup_does() {
+    let installed = Installed::new();
+    quiet(&installed);
+    let app = folder(&[("app.R", "1")]);
+    let mut command = Command::new(installed.program());
+    command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"]).current_dir(app.path());
+    let mut it = Running::start(installed.on_path(&mut command));
+    it.await_line("started in generation 0");
+    it.signal(libc::SIGUSR2);
+    it.await_line("reloading: 2 workers are replaced one after the other");
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+}
+
+#[test]
+fn a_site_goes_on_after_signals_that_ask_for_nothing_it_has() {
+    let site = folder(&[("index.html", "hello")]);
+    let mut command = rookery();
+    command.args(["serve", ".", "--port", "0", "--no-log"]).current_dir(site.path());
+    ignores(&mut command, libc::SIGHUP);
+    let mut it = Running::start(&mut command);
+    let port = it.port();
+    for number in [libc::SIGUSR2, libc::SIGHUP, libc::SIGUSR2] {
+        it.signal(number);
+        assert!(get(port, "/").ends_with("hello"));
+    }
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+}
+
+#[test]
+fn automatic_workers_have_a_supervisor_on_one_processor() {
+    let installed = Installed::new();
+    quiet(&installed);
+    let app = folder(&[("app.R", "1")]);
+    let mut command = Command::new(installed.program());
+    // As deploy/systemd/rookery.service has it.
+    command.args(["serve", ".", "--workers", "auto", "--drain", "60s", "--port", "0"]);
+    command.args(["--admin", "unix:admin", "--log", "access.log"]).current_dir(app.path());
+    command.env("WEB_CONCURRENCY", "1");
+    let mut it = Running::start(installed.on_path(&mut command));
+    let line = it.await_line("started in generation 0 of 1");
+    assert!(line.starts_with("[0 "), "{line}");
+    // Neither ends it, as they would end one R process.
+    it.signal(libc::SIGUSR1);
+    it.signal(libc::SIGHUP);
+    it.await_line("reloading: 1 workers are replaced");
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+}
+
+#[test]
+fn localhost_is_this_machine() {
+    let site = folder(&[("index.html", "hello")]);
+    let mut command = rookery();
+    command.args(["serve", ".", "--host", "localhost", "--port", "0", "--no-log"]).current_dir(site.path());
+    let mut it = Running::start(&mut command);
+    let port = it.port();
+    assert!(get(port, "/").ends_with("hello"));
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+}
