@@ -59,6 +59,8 @@ static struct sigaction before_idle[IDLE_SIGNALS];
 // The process id of the supervisor, in a worker; else 0. And whether this process has been told to end, by the I/O thread.
 static volatile sig_atomic_t supervisor;
 static atomic_int is_told_to_end;
+// While a SIGINT is our own, which interrupts R.
+static volatile sig_atomic_t is_interrupting;
 
 // The child of serve_in_child(): while there is one, signals are its.
 static volatile sig_atomic_t child;
@@ -128,23 +130,20 @@ static void ask_to_stop(int signal_number) {
     }
 }
 
-// Whether a process has sent the signal, as far as is known.
-static bool is_sent(int signal_number, const siginfo_t* info) {
+// A SIGHUP that somebody has sent. The one that the system sends when the terminal has gone ends what runs in it, as always.
+static bool is_sent_hangup(int signal_number, const siginfo_t* info) {
     struct sigaction installed;
+    if (signal_number != SIGHUP) {
+        return false;
+    }
     // Installed by signal() we are given no such arguments.
     bool has_info = sigaction(signal_number, NULL, &installed) == 0 && (installed.sa_flags & SA_SIGINFO);
     return has_info && (info->si_code == SI_USER || info->si_code == SI_QUEUE);
 }
 
-// A SIGHUP that somebody has sent. The one that the system sends when the terminal has gone ends what runs in it, as always.
-static bool is_sent_hangup(int signal_number, const siginfo_t* info) {
-    return signal_number == SIGHUP && is_sent(signal_number, info);
-}
-
-// Whether a worker leaves the signal to its supervisor. A SIGINT that nobody has sent is how R is interrupted here.
-static bool is_left_to_supervisor(int signal_number, const siginfo_t* info) {
-    bool is_own = signal_number == SIGINT && !is_sent(signal_number, info);
-    return supervisor != 0 && !is_told_to_end && !is_own && getppid() == (pid_t)supervisor;
+// Whether a worker leaves the signal to its supervisor.
+static bool is_left_to_supervisor(void) {
+    return supervisor != 0 && !is_told_to_end && !is_interrupting && getppid() == (pid_t)supervisor;
 }
 
 // Where certificates are served, and in a service: read them anew.
@@ -154,7 +153,7 @@ static bool asks_for_reload(int signal_number, const siginfo_t* info) {
 
 static void on_signal(int signal_number, siginfo_t* info, void* context) {
     int saved_errno = errno;
-    if (is_left_to_supervisor(signal_number, info)) {
+    if (is_left_to_supervisor()) {
         // The supervisor's are the I/O thread's to hear.
     } else if (child > 0) {
         passed_on = signal_number;
@@ -255,7 +254,9 @@ void signals_interrupt(void) {
             R_interrupts_pending = 1;
         }
     } else if (sigaction(SIGINT, NULL, &now) == 0 && !is_plain(&now, SIG_DFL) && !is_plain(&now, SIG_IGN)) {
+        is_interrupting = 1;
         raise(SIGINT);
+        is_interrupting = 0;
     }
 }
 

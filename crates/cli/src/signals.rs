@@ -1,6 +1,7 @@
-//! The signals of a program without R: SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1 and SIGUSR2, and with workers SIGTTIN and SIGTTOU.
-//! What is ignored stays ignored, as `nohup` and the background of a script ask. Only a SIGHUP that somebody sends is heard all
-//! the same, since it is how a reload is asked for: `nohup` means the one of a terminal that goes.
+//! The signals of a program without R: SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1 and SIGUSR2, and
+//! with workers SIGTTIN and SIGTTOU. What is ignored stays ignored, as `nohup` and the background
+//! of a script ask. Only a SIGHUP that somebody sends is heard all the same, since it is how a
+//! reload is asked for: `nohup` means the one of a terminal that goes.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -42,12 +43,14 @@ impl Caught {
         self.number == libc::SIGUSR1
     }
 
-    /// Returns whether it asks for a reload and for nothing where nothing can be reloaded: the process was started to ignore it.
+    /// Returns whether it asks for a reload and for nothing where nothing can be reloaded: the
+    /// process was started to ignore it.
     pub(crate) fn asks_for_reload_only(self) -> bool {
         self.asks_for_reload() && self.is_ignored
     }
 
-    /// Returns whether it asks for workers to be replaced, as SIGHUP does; where there are none it asks for nothing.
+    /// Returns whether it asks for workers to be replaced, as SIGHUP does; where there are none it
+    /// asks for nothing.
     pub(crate) fn asks_for_restart(self) -> bool {
         self.number == libc::SIGUSR2
     }

@@ -87,8 +87,8 @@ pub(crate) enum Sticky {
 }
 
 impl Workers {
-    /// Of what was given; `None` when that is one R, which nobody replaces. `auto` has a supervisor on any machine, so that what goes
-    /// with it does not depend on how many processors there are.
+    /// Of what was given; `None` when that is one R, which nobody replaces. `auto` has a supervisor
+    /// on any machine, so that what goes with it does not depend on how many processors there are.
     ///
     /// # Errors
     /// When it is wrong.

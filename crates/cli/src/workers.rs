@@ -84,10 +84,10 @@ pub(crate) fn serve(
     );
     let door = Door {
         greeting: format!(
-            "rookery {}: {} with {} workers\nServing on {} (Ctrl-C stops)",
+            "rookery {}: {} with {}\nServing on {} (Ctrl-C stops)",
             env!("CARGO_PKG_VERSION"),
             target.path.display(),
-            workers.count,
+            rookery_status::counted(workers.count as usize, "worker"),
             ports.shown
         ),
         ports,
@@ -189,7 +189,9 @@ fn plan(
 /// How lines of the log look: of several workers they say which one it was.
 fn format_of(asked: Format, workers: &Workers) -> Format {
     match asked {
-        Format::Common if workers.count > 1 => Format::CommonOfWorkers,
+        // The only one of somebody who writes an app is always the same; on a server there may be
+        // more.
+        Format::Common if workers.count > 1 || !workers.reload => Format::CommonOfWorkers,
         asked => asked,
     }
 }
@@ -343,7 +345,8 @@ impl Anew {
     }
 }
 
-/// A SIGHUP that was sent, and SIGUSR2, have all workers replaced, and certificates read anew, SIGUSR1 the log's file opened anew, SIGTTIN and SIGTTOU change how many
+/// A SIGHUP that was sent, and SIGUSR2, have all workers replaced, and certificates read anew,
+/// SIGUSR1 the log's file opened anew, SIGTTIN and SIGTTOU change how many
 /// workers there are; any other signal ends it.
 fn pass_signals_on(signals: &Signals, anew: &Anew, ask: &UnboundedSender<Request>) {
     let mut is_stopping = false;

@@ -27,8 +27,8 @@ pub struct RunFolder {
     path: PathBuf,
     /// Locked while this lives.
     _lock: File,
-    /// The folder itself, locked as well: systemd-tmpfiles leaves a folder alone that somebody has locked, with all that is in it,
-    /// however old that is. None where it could not be had.
+    /// The folder itself, locked as well: systemd-tmpfiles leaves a folder alone that somebody has
+    /// locked, with all that is in it, however old that is. None where it could not be had.
     _kept: Option<File>,
 }
 
@@ -121,7 +121,8 @@ fn lock_file(file: &File) -> io::Result<()> {
     Err(io::Error::last_os_error())
 }
 
-/// Locks a folder for as long as it is open, and returns whether that was possible: systemd-tmpfiles may be looking at it.
+/// Locks a folder for as long as it is open, and returns whether that was possible:
+/// systemd-tmpfiles may be looking at it.
 fn is_kept_from_ageing(folder: &File) -> bool {
     for _ in 0..LOCK_TRIES {
         // SAFETY: an open descriptor.

@@ -7,9 +7,9 @@ use std::time::Duration;
 const MOST_PROCESSES: usize = 1000;
 
 /// Returns how many bytes of memory a process and those that it has started take which the system
-/// cannot get back by itself: anonymous memory, what of that has been swapped out, and shared memory.
-/// Files that are mapped do not count. Memory that processes of the tree share, as forked ones do,
-/// counts once.
+/// cannot get back by itself: anonymous memory, what of that has been swapped out, and shared
+/// memory. Files that are mapped do not count. Memory that processes of the tree share, as forked
+/// ones do, counts once.
 pub fn own_memory(pid: libc::pid_t) -> Option<u64> {
     let own = memory_of(pid)?;
     let tree = tree_of(pid);
@@ -29,7 +29,8 @@ fn memory_of(pid: libc::pid_t) -> Option<u64> {
     Some(anonymous + field(&status, "RssShmem:").unwrap_or(0) + field(&status, "VmSwap:").unwrap_or(0))
 }
 
-/// Returns the same with each page divided by the number of processes that have it. None before Linux 5.4.
+/// Returns the same with each page divided by the number of processes that have it. None before
+/// Linux 5.4.
 fn share_of(pid: libc::pid_t) -> Option<u64> {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let shared = field(&rollup, "Pss_Anon:")? + field(&rollup, "Pss_Shmem:")?;
@@ -42,8 +43,8 @@ fn field(text: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-/// Returns a process and all that it and they have started. A process that its parent has left behind
-/// is not among them.
+/// Returns a process and all that it and they have started. A process that its parent has left
+/// behind is not among them.
 fn tree_of(pid: libc::pid_t) -> Vec<libc::pid_t> {
     let mut tree = vec![pid];
     let mut at = 0;

@@ -89,7 +89,7 @@ fn automatic_workers_have_a_supervisor_on_one_processor() {
     // Neither ends it, as they would end one R process.
     it.signal(libc::SIGUSR1);
     it.signal(libc::SIGHUP);
-    it.await_line("reloading: 1 workers are replaced");
+    it.await_line("reloading: the worker is replaced");
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
 }

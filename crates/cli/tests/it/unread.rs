@@ -1,5 +1,5 @@
-//! Standard streams that nobody reads: whoever is behind them may have stopped, as a log shipper that
-//! hangs or a terminal after Ctrl-S, and the server goes on and ends all the same.
+//! Standard streams that nobody reads: whoever is behind them may have stopped, as a log shipper
+//! that hangs or a terminal after Ctrl-S, and the server goes on and ends all the same.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

@@ -1,7 +1,7 @@
 //! The access log: one line per answered request.
 //!
-//! Lines go through a [`LineWriter`], so an output that does not take them holds up nobody. A log may
-//! instead be read by the application, record by record: then nothing is formatted here.
+//! Lines go through a [`LineWriter`], so an output that does not take them holds up nobody. A log
+//! may instead be read by the application, record by record: then nothing is formatted here.
 
 pub(crate) mod entry;
 mod record;

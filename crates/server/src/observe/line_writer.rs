@@ -59,7 +59,7 @@ impl LineWriter {
     /// Queues `lines`, each with its end. Never blocks on the output.
     pub fn write(&self, lines: &[u8]) {
         if !self.push(|buffer| buffer.extend_from_slice(lines)) {
-            self.lose(lines.iter().filter(|byte| **byte == b'\n').count() as u64);
+            self.lose(lines.split(|byte| *byte == b'\n').count() as u64 - 1);
         }
     }
 
@@ -191,7 +191,8 @@ fn write_lines(shared: &Shared, mut out: impl Write, prefix: &str) {
             );
         }
         is_cut = is_cut && write_some(&mut out, b"\n") == 0;
-        // An output that cannot be written (a full disk, a reader that has gone) does not end the server.
+        // An output that cannot be written (a full disk, a reader that has gone) does not end the
+        // server.
         let written = if is_cut { 0 } else { write_some(&mut out, &lines) };
         if written == lines.len() {
             missing = 0;

@@ -40,12 +40,12 @@ pub fn flush() {
 pub fn write_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
-        let mut text = format!("thread '{}' {panic}\n", thread.name().unwrap_or("<unnamed>"));
+        let name = thread.name().unwrap_or("<unnamed>");
+        stderr().write(format!("thread '{name}' {panic}\n").as_bytes());
         let trace = std::backtrace::Backtrace::capture();
         if trace.status() == std::backtrace::BacktraceStatus::Captured {
-            text += &format!("{trace}\n");
+            stderr().write(format!("{trace}\n").as_bytes());
         }
-        stderr().write(text.as_bytes());
         stderr().flush(PANIC_TIME);
     }));
 }
@@ -84,8 +84,8 @@ impl Stream {
         let before = self.current.load(Ordering::Acquire);
         let new = Box::into_raw(Box::new(Started { process: std::process::id(), writer }));
         match self.current.compare_exchange(before, new, Ordering::AcqRel, Ordering::Acquire) {
-            // Leaked: one for each process that has forked from this one without becoming a program.
-            // SAFETY: just leaked.
+            // One for each process that has forked from this one without becoming a program.
+            // SAFETY: it was leaked above, and nobody frees it.
             Ok(_) => unsafe { &(*new).writer },
             Err(_) => {
                 // SAFETY: another thread was first, so nobody else has seen this one.

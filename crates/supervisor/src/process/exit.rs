@@ -59,8 +59,8 @@ pub(crate) struct Ended {
     pub(crate) memory: u64,
 }
 
-/// Waits until a process has ended. It stays in the system's table, so that nobody else is given its
-/// number, until it is [reaped](reap).
+/// Waits until a process has ended. It stays in the system's table, so that nobody else is given
+/// its number, until it is [reaped](reap).
 pub(crate) async fn wait(pid: libc::pid_t) {
     let descriptor = process_descriptor(pid).and_then(|descriptor| {
         // SAFETY: it owns its descriptor, which stays open and the same until it is dropped.
@@ -86,7 +86,8 @@ fn has_ended(pid: libc::pid_t) -> bool {
         // Somebody else has waited for it: it is not there.
         return io::Error::last_os_error().kind() != io::ErrorKind::Interrupted;
     }
-    // SAFETY: zeroes are a value of it, which the system may have replaced; without an end they stay.
+    // SAFETY: zeroes are a value of it, which the system may have replaced; without an end they
+    // stay.
     unsafe { info.assume_init().si_pid() != 0 }
 }
 

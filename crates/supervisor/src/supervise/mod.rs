@@ -43,8 +43,8 @@ pub struct Plan {
     pub times: Times,
     /// What a new worker is asked for before it is given requests: paths.
     pub warmup: Vec<String>,
-    /// How often each worker's start is tried again, after ever longer pauses, while none has ever been ready: what an app needs, such as
-    /// a database, may come up later than it.
+    /// How often each worker's start is tried again, after ever longer pauses, while none has ever
+    /// been ready: what an app needs, such as a database, may come up later than it.
     pub start_retries: u32,
     /// Whether it is over when all workers end again and again without having answered anything. Else they are tried on.
     pub fails_fast: bool,

@@ -185,7 +185,10 @@ impl<'a> Supervisor<'a> {
         match (request, self.course) {
             (Request::Reload, Course::Serving) => {
                 self.generation += 1;
-                self.tell(&format!("reloading: {} workers are replaced one after the other", self.wanted));
+                self.tell(&match self.wanted {
+                    1 => "reloading: the worker is replaced".to_owned(),
+                    workers => format!("reloading: {workers} workers are replaced one after the other"),
+                });
                 self.replacements.reload(self.reloaded_slots());
                 self.begin_reload();
             }

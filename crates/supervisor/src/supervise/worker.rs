@@ -191,12 +191,13 @@ impl Worker {
     }
 
     fn signal(&self, signal: libc::c_int) {
-        // SAFETY: passes no memory. It leads a group of its own, which has its number until it is reaped, as it
-        // is when the supervisor forgets it.
+        // SAFETY: passes no memory. It leads a group of its own, which has its number until it is
+        // reaped, as it is when the supervisor forgets it.
         unsafe { libc::kill(-self.pid, signal) };
     }
 
-    /// Removes what it leaves behind, now that it has been reaped: its socket, and its temporary files. What passes on its last words
+    /// Removes what it leaves behind, now that it has been reaped: its socket, and its temporary
+    /// files. What passes on its last words
     /// is returned, and ends by itself unless something that it started has left its group.
     pub(super) fn clean_up(&mut self) -> Vec<JoinHandle<()>> {
         let (socket, temporary) = (self.member.socket.clone(), self.temporary.clone());

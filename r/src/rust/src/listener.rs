@@ -208,8 +208,8 @@ unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
     Path::new(OsStr::from_bytes(path.to_bytes()))
 }
 
-/// Writes one line on stderr, like those of `report()` in R, from any thread. Never blocks on whoever
-/// reads it.
+/// Writes one line on stderr, like those of `report()` in R, from any thread. Never blocks on
+/// whoever reads it.
 pub(crate) fn tell(line: &str) {
     output::stderr().write(format!("rookery: {line}\n").as_bytes());
 }

@@ -117,8 +117,8 @@ pub extern "C" fn rk_log_lost() -> u64 {
     entry(0, || core::with(|core| core.log.open.as_ref().map_or(0, |open| open.take_lost())))
 }
 
-/// Has panics of this process's threads written like everything else that is told: without blocking on
-/// whoever reads it.
+/// Has panics of this process's threads written like everything else that is told: without blocking
+/// on whoever reads it.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_output_init() {
     output::write_panics();

@@ -57,7 +57,7 @@ impl Supervisor<'_> {
                 self.slots[slot as usize].start_at = None;
                 if self.replacements.finish(slot) == Some(Reason::Reload) {
                     self.replacements.give_up_reload();
-                    self.end_reload(Some(format!("the new worker {} cannot be started", slot)));
+                    self.end_reload(Some(format!("the new worker {slot} cannot be started")));
                 }
             }
         }

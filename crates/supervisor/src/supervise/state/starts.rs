@@ -18,7 +18,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Returns whether no worker was ever ready, and each has ended before it was, as have all its retries.
+    /// Returns whether no worker was ever ready, and each has ended before it was, as have all its
+    /// retries.
     pub(super) fn is_hopeless(&self) -> bool {
         let most = self.plan.start_retries;
         !self.was_ready && self.slots.iter().all(|slot| slot.failed_starts > most || slot.is_given_up)
