@@ -35,6 +35,8 @@ test_that("values are read as they may be written, and no others", {
     for (value in list(...)) expect_equal(server_limits(body_bytes = value)$body_bytes, 1e7, info = value)
   }
   same(1e7, 10000000L, "10 MB", "10MB", " 10 mb ", "10_MB", "1e7", "10000000", "10000 kB", "0.01 GB", "10.0 MB")
+  # As GNU coreutils, systemd and Docker have them.
+  for (value in c("10M", "10 MiB", "10mib")) expect_equal(server_limits(body_bytes = value)$body_bytes, 10 * 1024^2, info = value)
   expect_equal(server_limits(body_bytes = 10.9)$body_bytes, 10)
   expect_equal(server_limits(body_bytes = "1e400")$body_bytes, Inf)
   bad <- list(

@@ -284,6 +284,11 @@ test_that("serve() starts several, and takes them along when it ends", {
 })
 
 test_that("what serve() is given goes over in words", {
+  # A number is one of bytes.
+  words <- function(...) rookery:::words_of_workers(list(...), identity)
+  expect_equal(words(max_memory = 2e9), "--max-memory=2000000000B")
+  expect_equal(words(max_memory = "300M", start_retries = 5), c("--max-memory=300M", "--start-retries=5"))
+  expect_equal(words(max_memory = 0), "--max-memory=0")
   tls <- tls_config("c.pem", "k.pem", hsts = list(max_age = 31536000, include_subdomains = TRUE), min_version = "1.3", http2 = FALSE)
   expect_equal(
     sub("=/.*/", "=", rookery:::words_of_tls(tls)),
