@@ -241,7 +241,13 @@ mod tests {
             let listener = listener.try_clone().unwrap();
             let answers = std::thread::spawn(move || {
                 let (mut stream, _) = listener.accept().unwrap();
-                let _ = stream.read(&mut [0; 100]);
+                // All of the request, which may come in pieces: else its sender finds the connection closed.
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).unwrap();
+                    head.push(byte[0]);
+                }
                 stream.write_all(says.as_bytes()).unwrap();
             });
             let said = ask(&AdminAt::Unix(path.clone()), "/status");
