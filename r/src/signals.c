@@ -56,7 +56,7 @@ static const int idle_signals[] = {SIGUSR2, SIGUSR1};
 enum { IDLE_SIGNALS = sizeof idle_signals / sizeof idle_signals[0] };
 static struct sigaction before_idle[IDLE_SIGNALS];
 
-// The process id of the supervisor, in a worker; else 0. And whether this process has been told to end, by the I/O thread.
+// The process id of the supervisor, in a worker; else 0. And whether the next signal is the one by which the I/O thread ends this process.
 static volatile sig_atomic_t supervisor;
 static atomic_int is_told_to_end;
 // While a SIGINT is our own, which interrupts R.
@@ -141,9 +141,12 @@ static bool is_sent_hangup(int signal_number, const siginfo_t* info) {
     return has_info && (info->si_code == SI_USER || info->si_code == SI_QUEUE);
 }
 
-// Whether a worker leaves the signal to its supervisor.
+// Whether a worker leaves the signal to its supervisor. Also one that has been told to end: a second signal would end it at once.
 static bool is_left_to_supervisor(void) {
-    return supervisor != 0 && !is_told_to_end && !is_interrupting && getppid() == (pid_t)supervisor;
+    if (supervisor == 0 || is_interrupting || getppid() != (pid_t)supervisor) {
+        return false;
+    }
+    return atomic_exchange(&is_told_to_end, 0) == 0;
 }
 
 // Where certificates are served, and in a service: read them anew.
@@ -366,8 +369,8 @@ void signals_are_supervised(void) {
 // On the I/O thread: ends the process as SIGTERM does, at the word of the supervisor, or since it has gone. R's thread takes the signal,
 // which is blocked in all of ours. A second one would end serve() at once.
 void signals_end(void) {
-    is_told_to_end = 1;
     if (!signals_have_begun()) {
+        is_told_to_end = 1;
         kill(getpid(), SIGTERM);
     }
 }

@@ -40,7 +40,7 @@ test_that("values are read as they may be written, and no others", {
   expect_equal(server_limits(body_bytes = 10.9)$body_bytes, 10)
   expect_equal(server_limits(body_bytes = "1e400")$body_bytes, Inf)
   bad <- list(
-    NaN, NA_character_, NA_integer_, -Inf, "-1", "", " ", "MB", "10 M", "10 MB/s", "10 %", "10 s", "1,5 MB", "0x10", "10 MB 5", ".", "1e", "NaN",
+    NaN, NA_character_, NA_integer_, -Inf, "-1", "", " ", "MB", "10 X", "10 MB/s", "10 %", "10 s", "1,5 MB", "0x10", "10 MB 5", ".", "1e", "NaN",
     "NA", "\xff", "10 \xff", as.difftime(2, units = "mins"), factor("10"), Sys.time(), 1i, raw(1), quote(x), function() 1, new.env(),
     list(10), numeric(), character(), c("1", "2")
   )

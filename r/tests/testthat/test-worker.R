@@ -170,8 +170,8 @@ test_that("what was asked to stop finishes what is in hand, however often it is 
     "  list(status = 200L, headers = list(), body = 'finished')",
     "}"
   ))
-  # By its supervisor twice, which then goes; and by a signal to its whole group, and then by its supervisor.
-  for (asked in list(c("send s", "send d", "close"), c("kill 15", "send s", "close"))) {
+  # By its supervisor twice, which then goes; and by a signal to its whole group, before its supervisor and behind it.
+  for (asked in list(c("send s", "send d", "close"), c("kill 15", "send s", "close"), c("send s", "kill 15", "kill 15", "close"))) {
     worker <- local_serving_worker(dir, "--port", "0")
     worker$expect_ready()
     asking <- local_requests("http://worker/", 1, worker$path)
@@ -179,7 +179,7 @@ test_that("what was asked to stop finishes what is in hand, however often it is 
     for (command in asked) {
       worker$ask(command)
       # The signal is there before what comes after it.
-      if (startsWith(command, "kill")) Sys.sleep(0.3)
+      Sys.sleep(0.3)
     }
     expect_identical(worker$ask("wait"), "0")
     asking$wait(60000)
