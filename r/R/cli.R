@@ -49,7 +49,8 @@ cli_read <- function(text) {
   lapply(split(values, factor(names, unique(names))), as.vector)
 }
 
-# As serve_address() gives it; the program has looked at host and port.
+# Returns the address as serve_address() does; the program has checked host and port.
+# `[[` where one name begins another: `$` matches parts of names, and took `tls_http2_websockets` for `tls_http2`.
 cli_address <- function(asked) {
   tls <- asked[["tls"]]
   if (!is.null(asked$tls_cert) || !is.null(asked$acme_domain)) {
@@ -57,7 +58,7 @@ cli_address <- function(asked) {
       asked$tls_cert, asked$tls_key,
       acme = cli_acme(asked),
       client_ca = asked$tls_client_ca, client_auth = asked$tls_client_auth %||% "required",
-      min_version = asked$tls_min_version %||% "1.2", http2 = is.null(asked$tls_http2),
+      min_version = asked$tls_min_version %||% "1.2", http2 = is.null(asked[["tls_http2"]]),
       http2_websockets = is.null(asked$tls_http2_websockets), hsts = cli_hsts(asked$tls_hsts),
       redirect_from = if (!is.null(asked$tls_redirect_from)) as.integer(asked$tls_redirect_from)
     )
@@ -71,7 +72,6 @@ cli_acme <- function(asked) {
     acme(
       asked$acme_domain, asked$acme_email, identical(asked$acme_agree_tos, "TRUE"),
       directory = asked$acme_directory, profile = asked$acme_profile, challenge = asked$acme_challenge,
-      # `$` would take `acme_directory` for `acme_dir`.
       ca = asked[["acme_ca"]], dir = asked[["acme_dir"]]
     )
   }

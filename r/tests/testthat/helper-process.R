@@ -23,7 +23,8 @@ local_process <- function(arguments, dir = tempdir(), env = parent.frame(), envi
   withr::defer(process$kill(), envir = env)
   list(
     process = process,
-    tell = function() paste(readLines(output, warn = FALSE), collapse = "\n"),
+    # Bytes that are not UTF-8, such as those of a path, are shown as <e9>: R's regular expressions refuse them.
+    tell = function() iconv(paste(readLines(output, warn = FALSE), collapse = "\n"), "UTF-8", "UTF-8", sub = "byte"),
     # Not processx's own: it reaps a process that ends at once and forgets how, and the exit status is NA then.
     signal = function(number) if (process$is_alive()) tools::pskill(process$get_pid(), number) else FALSE
   )

@@ -98,7 +98,9 @@ fn openssl_resumes_and_sends_nothing_early() {
             println!("NOT TESTED: there is no openssl");
             return None;
         };
-        Some(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+        let text = [output.stdout, output.stderr].concat();
+        // OpenSSL 3.2 and later write names without spaces around the equals sign.
+        Some(String::from_utf8_lossy(&text).replace(" = ", "="))
     };
     for version in ["-tls1_3", "-tls1_2"] {
         let Some(first) = s_client(&[version, "-servername", "localhost", "-sess_out", &session]) else {
@@ -118,9 +120,9 @@ fn openssl_resumes_and_sends_nothing_early() {
     );
     // By the name that it says, and the protocols that it offers.
     let found = s_client(&["-servername", "example.test"]).unwrap();
-    assert!(found.contains("subject=CN = other"), "{found}");
+    assert!(found.contains("subject=CN=other"), "{found}");
     let found = s_client(&["-servername", "localhost", "-alpn", "h2,http/1.1"]).unwrap();
-    assert!(found.contains("subject=CN = localhost") && found.contains("ALPN protocol: h2"), "{found}");
+    assert!(found.contains("subject=CN=localhost") && found.contains("ALPN protocol: h2"), "{found}");
 }
 
 #[test]
