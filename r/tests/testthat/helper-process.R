@@ -164,3 +164,9 @@ local_package <- function(name, lines, exports, imports = "httpuv", env = parent
 free_port <- function() {
   as.integer(randomPort(12000L, 32000L))
 }
+
+# A pool whose requests go out at the same time. By default curl lets the second request to a host wait until it knows whether the
+# first connection takes both (HTTP/2), which libcurl 8.14 does until the first reply.
+parallel_pool <- function() {
+  curl::new_pool(multiplex = FALSE)
+}

@@ -54,7 +54,7 @@ test_that("one R tells what it does while it does it, and nobody asks R", {
   expect_gt(it$metric("worker_memory_bytes{slot=\"0\"}"), 1e6)
   expect_gt(it$metric("open_fds"), 3)
   # R is busy until the file is there: what is asked meanwhile waits, and is counted.
-  pool <- curl::new_pool()
+  pool <- parallel_pool()
   answers <- 0
   for (path in c("/busy", "/")) {
     curl::multi_add(
@@ -120,7 +120,7 @@ test_that("it is not ready before the app listens, nor once it is to end", {
   file.create(file.path(it$dir, "load"))
   url <- sub(" .*", "", expect_serving(it))
   expect_equal(probes(it), c(200L, 200L, 200L))
-  pool <- curl::new_pool()
+  pool <- parallel_pool()
   status <- NULL
   curl::multi_add(
     curl::new_handle(url = paste0(url, "/busy"), timeout = 120), done = function(reply) status <<- reply$status_code, pool = pool

@@ -75,7 +75,7 @@ test_that("a busy R is no reason for the watchdog", {
   )
   expect_heard(it, "^READY=1")
   url <- paste0("http://127.0.0.1:", it$ask("port"), "/busy")
-  busy <- curl::new_pool()
+  busy <- parallel_pool()
   is_over <- FALSE
   curl::multi_add(curl::new_handle(url = url), pool = busy, done = function(...) is_over <<- TRUE, fail = function(why) stop(why))
   curl::multi_run(timeout = 0.2, pool = busy)
@@ -161,7 +161,7 @@ test_that("a HUP that comes after the TERM is not the second signal", {
     "}"
   )), "--no-log")
   expect_heard(it, "^READY=1")
-  asked <- curl::new_pool()
+  asked <- parallel_pool()
   is_over <- FALSE
   over <- function(...) is_over <<- TRUE
   handle <- curl::new_handle(url = paste0("http://127.0.0.1:", it$ask("port"), "/"))

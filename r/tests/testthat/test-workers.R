@@ -89,7 +89,7 @@ test_that("what waits for an R for too long is a 503, and a reload without one m
   before <- pids_of(it)
   file.create(hold)
   held <- integer()
-  pool <- curl::new_pool()
+  pool <- parallel_pool()
   for (at in 1:2) curl::curl_fetch_multi(paste0(it$url, "/hold"), function(reply) held <<- c(held, reply$status_code), pool = pool)
   # One that R is to begin with next is ahead of it and no longer in the queue: whoever waits there goes away again.
   status <- function() tryCatch(it$get(handle = curl::new_handle(timeout = 1))$status_code, error = function(error) 0L)
