@@ -54,41 +54,43 @@ acme <- function(
   ca = NULL,
   dir = NULL
 ) {
-  check_texts(domains, "domains", "names of hosts, such as \"app.example.org\"")
-  if (!is.null(email)) {
-    check_texts(email, "email", "addresses of mail")
-  }
-  check_flag(agree_tos, "agree_tos")
-  check_flag(staging, "staging")
-  if (!is.null(directory)) {
-    check_string(directory, "directory")
-    if (staging) {
-      stop("`staging` is Let's Encrypt's, and `directory` names another authority: give one of them.", call. = FALSE)
+  arguments_of("acme()", "rookery_bad_tls", {
+    check_texts(domains, "domains", "names of hosts, such as \"app.example.org\"")
+    if (!is.null(email)) {
+      check_texts(email, "email", "addresses of mail")
     }
-  }
-  if (!is.null(profile)) {
-    check_string(profile, "profile")
-  }
-  if (!is.null(challenge)) {
-    challenge <- check_choice(challenge, c("http-01", "tls-alpn-01"), "challenge")
-  }
-  if (!is.null(ca)) {
-    check_pem(ca, "ca")
-    check_string(ca, "ca")
-  }
-  if (!is.null(dir)) {
-    check_string(dir, "dir")
-  }
-  if (!agree_tos) {
-    whose <- if (is.null(directory)) {
-      "Let's Encrypt, whose terms of service are at https://letsencrypt.org/repository/"
-    } else {
-      paste0("the authority at ", directory, ", which names its terms of service there")
+    check_flag(agree_tos, "agree_tos")
+    check_flag(staging, "staging")
+    if (!is.null(directory)) {
+      check_string(directory, "directory")
+      if (staging) {
+        abort_argument("`staging` is Let's Encrypt's, and `directory` names another authority: give one of them.")
+      }
     }
-    stop("Certificates come from ", whose, ": they have to be agreed to, with `agree_tos = TRUE`.", call. = FALSE)
-  }
+    if (!is.null(profile)) {
+      check_string(profile, "profile")
+    }
+    if (!is.null(challenge)) {
+      challenge <- check_choice(challenge, c("http-01", "tls-alpn-01"), "challenge")
+    }
+    if (!is.null(ca)) {
+      check_pem(ca, "ca")
+      check_string(ca, "ca")
+    }
+    if (!is.null(dir)) {
+      check_string(dir, "dir")
+    }
+    if (!agree_tos) {
+      whose <- if (is.null(directory)) {
+        "Let's Encrypt, whose terms of service are at https://letsencrypt.org/repository/"
+      } else {
+        paste0("the authority at ", directory, ", which names its terms of service there")
+      }
+      abort_argument("Certificates come from ", whose, ": they have to be agreed to, with `agree_tos = TRUE`.")
+    }
+  })
   dir <- dir %||% file.path(tools::R_user_dir("rookery", "data"), "acme")
-  structure(
+  made <- structure(
     list(
       domains = domains,
       email = email,
@@ -102,6 +104,9 @@ acme <- function(
     ),
     class = "rookery_acme"
   )
+  problem <- .Call(ffi_acme_check, acme_wishes(made))
+  if (is.character(problem)) abort(paste0("acme(): ", problem, "."), c("rookery_bad_tls", "rookery_bad_argument"))
+  made
 }
 
 #' @export
@@ -118,7 +123,7 @@ print.rookery_acme <- function(x, ...) {
 
 check_texts <- function(texts, name, what) {
   if (!is.character(texts) || length(texts) == 0 || anyNA(texts) || !all(nzchar(texts))) {
-    stop("`", name, "` must be ", what, ", not ", describe(texts), ".", call. = FALSE)
+    abort_argument("`", name, "` must be ", what, ", not ", describe(texts), ".")
   }
 }
 
@@ -139,15 +144,4 @@ acme_wishes <- function(acme) {
     one("ca", acme$ca),
     one("dir", acme$dir)
   ))
-}
-
-# `acme:` of the `tls:` in a _server.yml; paths are relative to it, which is the working folder.
-acme_of_settings <- function(fields, settings) {
-  known <- names(formals(acme))
-  if (!is.list(fields) || is.null(fields$domains) || !all(names(fields) %in% known)) {
-    abort_unknown(settings, paste0("the `acme:` of its `tls:` has no `domains:` and perhaps ", quote_names(known[-1])))
-  }
-  fields$domains <- unlist(fields$domains)
-  fields$email <- unlist(fields$email)
-  do.call(acme, fields)
 }

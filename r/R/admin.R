@@ -7,7 +7,7 @@ check_admin <- function(admin, called = "`admin`") {
     return(NULL)
   }
   if (!is.character(admin) || length(admin) != 1 || is.na(admin) || !nzchar(admin)) {
-    abort_serve(
+    abort(
       paste0(called, " must be an address such as \"127.0.0.1:9100\", or \"unix:/path/of/a/socket\", not ", describe(admin), "."),
       "rookery_bad_address"
     )
@@ -27,7 +27,7 @@ admin_start <- function(admin, label) {
   }
   wrong <- .Call(ffi_admin_start, admin, label)
   if (is.character(wrong)) {
-    abort_serve(wrong, "rookery_no_address", status = 4L)
+    abort(wrong, "rookery_no_address", status = 4L)
   }
   .globals$is_administered <- TRUE
   function() {

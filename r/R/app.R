@@ -52,7 +52,7 @@ AppWrapper <- R6::R6Class(
         return(staticPathOptions())
       }
       if (!inherits(options, "staticPathOptions")) {
-        stop("staticPathOptions must be an object of class staticPathOptions.", call. = FALSE)
+        abort_argument("staticPathOptions must be an object of class staticPathOptions.")
       }
       normalizeStaticPathOptions(options)
     }

@@ -9,42 +9,60 @@ restored_server <- paste(
 check_app <- function(app) {
   is_holder <- is.null(app) || is.list(app) || is.environment(app) || isS4(app)
   if (!is.function(app) && !is_holder) {
-    stop(
-      "`app` must be a function of the request, or a list, environment or R6 object with `call`, not ", describe(app), ".",
-      call. = FALSE
+    abort_argument(
+      "`app` must be a function of the request, or a list, environment or R6 object with `call`, not ", describe(app), "."
     )
   }
   if (is.list(app) && !is.object(app)) {
     for (name in intersect(c("call", "onHeaders", "onWSOpen", "onError"), names(app))) {
       if (!is.null(app[[name]]) && !is.function(app[[name]])) {
-        stop("`app$", name, "` must be a function, not ", describe(app[[name]]), ".", call. = FALSE)
+        abort_argument("`app$", name, "` must be a function, not ", describe(app[[name]]), ".")
       }
     }
   }
+  misspelt <- misspelt_fields(app)
+  for (name in names(misspelt)) {
+    text <- paste0("`app$", name, "` is not a field of an app. Did you mean `", misspelt[[name]], "`?")
+    warn(text, "rookery_unknown_field")
+  }
+}
+
+app_fields <- c(
+  "call", "onHeaders", "onWSOpen", "onError", "staticPaths", "staticPathOptions", "wsProtocols", "wsOrigins", "wsCompression"
+)
+
+# Fields of an app that are misspelt, as c(cal = "call"): those that differ by case, `_` or a letter from one that it has not got.
+misspelt_fields <- function(app) {
+  names <- if (is.list(app) || is.environment(app)) names(app)
+  missing <- setdiff(app_fields, names)
+  plain <- function(names) tolower(gsub("[_.]", "", names))
+  names <- setdiff(names, c(app_fields, ""))
+  found <- vapply(names, function(name) missing[is_near(plain(name), plain(missing), 1)][1], "")
+  found[!is.na(found)]
 }
 
 check_function <- function(func, name) {
   if (!is.function(func)) {
-    stop("`", name, "` must be a function, not ", describe(func), ".", call. = FALSE)
+    abort_argument("`", name, "` must be a function, not ", describe(func), ".")
   }
 }
 
 check_status <- function(status) {
   if (!is.numeric(status) || length(status) != 1 || !(status %in% 200:999)) {
-    stop("`status` must be one whole number from 200 to 999, not ", describe(status), ".", call. = FALSE)
+    abort_argument("`status` must be one whole number from 200 to 999, not ", describe(status), ".")
   }
 }
 
 check_flag <- function(value, name) {
   if (!is.logical(value) || length(value) != 1 || is.na(value)) {
-    stop("`", name, "` must be TRUE or FALSE, not ", describe(value), ".", call. = FALSE)
+    abort_argument("`", name, "` must be TRUE or FALSE, not ", describe(value), ".")
   }
 }
 
 # One string that is not empty.
 check_string <- function(value, name) {
   if (!is.character(value) || length(value) != 1 || is.na(value) || !nzchar(value)) {
-    stop("`", name, "` must be one string, not ", describe(value), ".", call. = FALSE)
+    abort_argument("`", name, "` must be one string, not ", describe(value), ".")
   }
 }
 
@@ -52,9 +70,8 @@ check_string <- function(value, name) {
 check_mask <- function(mask) {
   is_number <- is.numeric(mask) && length(mask) == 1 && !is.na(mask) && mask == trunc(mask)
   if (!is_number || mask < -1 || mask > 511) {
-    stop(
-      "`mask` must be NULL or a umask as one number, such as strtoi(\"077\", 8), not ", describe(mask), ".",
-      call. = FALSE
+    abort_argument(
+      "`mask` must be NULL or a umask as one number, such as strtoi(\"077\", 8), not ", describe(mask), "."
     )
   }
   as.integer(mask)
@@ -83,4 +100,12 @@ describe <- function(value) {
   kind <- if (is.object(value)) class(value)[[1]] else typeof(value)
   size <- if (is.object(value) || !is.vector(value)) "" else paste0(" of length ", length(value))
   paste0(article, kind, size)
+}
+
+# Each value as text, and numbers without an exponent: "100000", not "1e+05".
+plain_text <- function(values) {
+  if (!is.numeric(values)) {
+    return(as.character(values))
+  }
+  vapply(seq_along(values), function(at) format(values[[at]], scientific = FALSE, trim = TRUE, digits = 15), "")
 }

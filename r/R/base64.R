@@ -9,7 +9,7 @@
 #' @export
 rawToBase64 <- function(x) {
   if (!is.raw(x)) {
-    stop("`x` must be a raw vector, not ", class(x)[[1]], ".", call. = FALSE)
+    abort_argument("`x` must be a raw vector, not ", class(x)[[1]], ".")
   }
   .Call(ffi_base64, x)
 }

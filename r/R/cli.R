@@ -19,7 +19,7 @@ cli_main <- function(text) {
       Sys.setenv(R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep))
       if (!validEnc(asked$target)) {
         # The functions of R that take a path apart stop at it.
-        abort_serve(
+        abort(
           paste0(
             "`", iconv(asked$target, "", "UTF-8", sub = "byte"), "` is no text in the encoding of this locale: rename it, or start with ",
             "LC_ALL=C in the environment."
@@ -131,7 +131,7 @@ install_cli <- function(dir = "~/.local/bin", overwrite = FALSE) {
   dir <- path.expand(dir)
   dir.create(dir, recursive = TRUE, showWarnings = FALSE)
   if (file.access(dir, 2) != 0) {
-    abort_serve(paste0("`", dir, "` cannot be written: choose another folder with `dir =`."), "rookery_no_cli")
+    abort(paste0("`", dir, "` cannot be written: choose another folder with `dir =`."), "rookery_no_cli")
   }
   command <- file.path(normalizePath(dir, winslash = "/"), "rookery")
   # NA for what is not there; a link whose package has gone is there, though file.exists() says no.
@@ -139,11 +139,11 @@ install_cli <- function(dir = "~/.local/bin", overwrite = FALSE) {
   is_there <- file.exists(command) || (!is.na(link) && nzchar(link))
   is_ours <- grepl("/rookery/exec/rookery$", link)
   if (is_there && !is_ours && !overwrite) {
-    abort_serve(paste0("`", command, "` exists already and is not rookery's: see `overwrite`."), "rookery_no_cli")
+    abort(paste0("`", command, "` exists already and is not rookery's: see `overwrite`."), "rookery_no_cli")
   }
   unlink(command)
   if (!file.symlink(program, command)) {
-    abort_serve(paste0("`", command, "` cannot be made."), "rookery_no_cli")
+    abort(paste0("`", command, "` cannot be made."), "rookery_no_cli")
   }
   on_path <- normalizePath(strsplit(Sys.getenv("PATH"), .Platform$path.sep)[[1]], winslash = "/", mustWork = FALSE)
   if (dirname(command) %in% on_path) {

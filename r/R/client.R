@@ -14,7 +14,7 @@
 #'   a close frame; where the server broke the protocol or a limit, `code` and `reason` are what it was told;
 #' * for an error `message`, and `status`: that of the server's answer when it refused the handshake, else `NA`.
 #'
-#' `onError` is told that the connection could not be opened, and `onClose` that one that was open has ended: each client ends with one of
+#' `onError` is told that the connection could not be opened, for which a client without one gives a warning, and `onClose` that one that was open has ended: each client ends with one of
 #' them. Callbacks run after the R code that runs now, so those that are added right after `$new()` miss nothing.
 #'
 #' `$send(msg)` sends a raw vector as a binary message and a string as text, when the client is open. It never waits.
@@ -76,28 +76,33 @@ WebSocketClient <- R6::R6Class(
     initialize = function(url, protocols = character(0), headers = NULL, autoConnect = TRUE, accessLogChannels = c("none"),
                           errorLogChannels = NULL, maxMessageSize = 32 * 1024^2, ca = NULL, compress = FALSE,
                           maxQueueSize = 16 * 1024^2, connectTime = 10, closeTime = 5, pingTime = 20, pongTime = 20) {
-      check_string(url, "url")
-      check_flag(autoConnect, "autoConnect")
-      check_flag(compress, "compress")
-      if (!is.null(ca)) check_string(ca, "ca")
-      numbers <- c(
-        client_limit(maxMessageSize, "maxMessageSize", "bytes"),
-        client_limit(maxQueueSize, "maxQueueSize", "bytes"),
-        client_limit(connectTime, "connectTime", "seconds"),
-        client_limit(closeTime, "closeTime", "seconds"),
-        client_limit(pingTime, "pingTime", "seconds", may_be_infinite = TRUE),
-        client_limit(pongTime, "pongTime", "seconds"),
-        compress
-      )
-      ca <- if (is.null(ca)) "" else if (grepl("-----BEGIN ", ca, fixed = TRUE)) ca else path.expand(ca)
-      private$core <- client_core(list(enc2utf8(url), enc2utf8(ca), client_protocols(protocols), client_headers(headers), numbers))
+      arguments_of("WebSocketClient", "rookery_bad_client", {
+        check_string(url, "url")
+        check_flag(autoConnect, "autoConnect")
+        check_flag(compress, "compress")
+        if (!is.null(ca)) check_string(ca, "ca")
+        numbers <- c(
+          client_limit(maxMessageSize, "maxMessageSize", "bytes"),
+          client_limit(maxQueueSize, "maxQueueSize", "bytes"),
+          client_limit(connectTime, "connectTime", "seconds"),
+          client_limit(closeTime, "closeTime", "seconds"),
+          client_limit(pingTime, "pingTime", "seconds", may_be_infinite = TRUE),
+          client_limit(pongTime, "pongTime", "seconds"),
+          compress
+        )
+        texts <- list(client_protocols(protocols), client_headers(headers))
+        ca <- if (is.null(ca)) "" else if (grepl("-----BEGIN ", ca, fixed = TRUE)) ca else path.expand(ca)
+        problem <- .Call(ffi_client_check, enc2utf8(url))
+        if (is.character(problem)) abort_argument(problem, ".")
+      })
+      private$core <- client_core(c(list(enc2utf8(url), enc2utf8(ca)), texts, list(numbers)))
       if (autoConnect) self$connect()
     },
     #' @description Connects, once.
     connect = function() {
       core <- private$core
       if (core$state != 0L || !is.null(core$handle)) {
-        stop("a WebSocketClient connects once: make another one to connect again.", call. = FALSE)
+        abort("a WebSocketClient connects once: make another one to connect again.", "rookery_bad_state")
       }
       core$handle <- client_open(core)
       invisible()
@@ -126,7 +131,7 @@ WebSocketClient <- R6::R6Class(
     #' @description Sends a message.
     send = function(msg) {
       if (!is.raw(msg) && !(is.character(msg) && length(msg) == 1 && !is.na(msg))) {
-        stop("`msg` must be one string or a raw vector, not ", describe(msg), ".", call. = FALSE)
+        abort_argument("`msg` must be one string or a raw vector, not ", describe(msg), ".")
       }
       client_send(private$core, msg)
       invisible()
@@ -134,10 +139,10 @@ WebSocketClient <- R6::R6Class(
     #' @description Closes the connection.
     close = function(code = 1000L, reason = "") {
       if (!is.numeric(code) || length(code) != 1 || !(code %in% c(1000, 3000:4999))) {
-        stop("`code` must be 1000, or one of 3000 to 4999, not ", describe(code), ".", call. = FALSE)
+        abort_argument("`code` must be 1000, or one of 3000 to 4999, not ", describe(code), ".")
       }
       if (!is.character(reason) || length(reason) != 1 || is.na(reason) || nchar(enc2utf8(reason), "bytes") > 123) {
-        stop("`reason` must be one string of at most 123 bytes in UTF-8, not ", describe(reason), ".", call. = FALSE)
+        abort_argument("`reason` must be one string of at most 123 bytes in UTF-8, not ", describe(reason), ".")
       }
       client_close(private$core, as.integer(code), reason)
       invisible()
@@ -180,23 +185,26 @@ client_open <- function(core) {
   handle <- .Call(ffi_client_open, core, core$setup)
   if (is.character(handle)) {
     core$state <- 3L
-    stop(handle, ".", call. = FALSE)
+    abort(paste0(handle, "."), "rookery_no_client")
   }
   handle
 }
 
 client_send <- function(core, msg) {
   if (core$state != 1L) {
-    stop(
-      "the WebSocketClient is ", client_states[[core$state + 1L]], ": send while it is open, from `$onOpen()` on and before `$close()`.",
-      call. = FALSE
+    state <- client_states[[core$state + 1L]]
+    abort(
+      paste0("the WebSocketClient is ", state, ": send while it is open, from `$onOpen()` on and before `$close()`."),
+      "rookery_bad_state"
     )
   }
   if (identical(.Call(ffi_client_send, core$handle, msg), FALSE)) {
-    stop(
-      "the message was not sent: the server takes less than it is sent, and more than `maxQueueSize` would wait. Send again ",
-      "when `$bufferedAmount()` has gone down.",
-      call. = FALSE
+    abort(
+      paste0(
+        "the message was not sent: the server takes less than it is sent, and more than `maxQueueSize` would wait. Send again ",
+        "when `$bufferedAmount()` has gone down."
+      ),
+      "rookery_queue_full"
     )
   }
 }
@@ -230,6 +238,7 @@ client_listen <- function(self, core, kind, func) {
 
 # What happened, and the functions that are to be called for it: from C.
 client_event <- function(core, kind, value, code, is_clean) {
+  has_closed <- core$state == 2L
   event <- switch(kind,
     open = {
       core$protocol <- value
@@ -251,8 +260,14 @@ client_event <- function(core, kind, value, code, is_clean) {
   event <- c(list(target = core$self), event)
   # Nothing follows.
   if (core$state == 3L) core$self <- NULL
-  functions <- lapply(core$callbacks, function(entry) if (entry$kind == kind) entry$func)
-  lapply(Filter(is.function, functions), function(func) function() func(event))
+  functions <- Filter(is.function, lapply(core$callbacks, function(entry) if (entry$kind == kind) entry$func))
+  if (kind == "error" && length(functions) == 0 && !has_closed) {
+    # Nobody else would hear of it. What comes behind the path may be a secret.
+    place <- sub("[?#].*$", "", core$setup[[1]])
+    text <- paste0("The WebSocketClient of ", place, " has failed: ", value, ". `$onError()` takes a function that handles this.")
+    return(list(function() warn(text, "rookery_client_failed")))
+  }
+  lapply(functions, function(func) function() func(event))
 }
 
 # ---- arguments ----
@@ -260,16 +275,17 @@ client_event <- function(core, kind, value, code, is_clean) {
 client_limit <- function(value, name, unit, may_be_infinite = FALSE) {
   is_number <- is.numeric(value) && length(value) == 1 && !is.na(value) && value > 0
   if (!is_number || (is.infinite(value) && !may_be_infinite)) {
-    stop("`", name, "` must be a positive number of ", unit, ", not ", describe(value), ".", call. = FALSE)
+    abort_argument("`", name, "` must be a positive number of ", unit, ", not ", describe(value), ".")
   }
   as.double(value)
 }
 
 client_protocols <- function(protocols) {
-  if (!is.null(protocols) && (!is.character(protocols) || anyNA(protocols))) {
-    stop("`protocols` must be names of subprotocols, as a character vector, not ", describe(protocols), ".", call. = FALSE)
+  if (length(protocols) == 0) {
+    return(character())
   }
-  enc2utf8(as.character(protocols))
+  check_protocols(protocols, "protocols")
+  enc2utf8(protocols)
 }
 
 # The fields as name, value, name, value.
@@ -278,12 +294,18 @@ client_headers <- function(headers) {
   is_text <- vapply(values, function(value) is.atomic(value) && length(value) == 1 && !is.na(value), NA)
   names <- names(values)
   if (length(values) > 0 && (!all(is_text) || is.null(names) || anyNA(names) || !all(nzchar(names)))) {
-    stop("`headers` must be a named list or character vector with one string for each header, not ", describe(headers), ".", call. = FALSE)
+    abort_argument("`headers` must be a named list or character vector with one string for each header, not ", describe(headers), ".")
   }
   own <- c("host", "upgrade", "connection", "sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol", "sec-websocket-extensions")
   taken <- intersect(tolower(names), own)
   if (length(taken) > 0) {
-    stop("`headers` has ", taken[[1]], ", which the handshake sends itself: use `protocols` for subprotocols.", call. = FALSE)
+    abort_argument("`headers` has ", taken[[1]], ", which the handshake sends itself: use `protocols` for subprotocols.")
   }
-  enc2utf8(as.character(rbind(names, vapply(values, as.character, ""))))
+  texts <- vapply(values, as.character, "")
+  is_wrong <- !grepl("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$", names) | grepl("[\\x01-\\x08\\x0a-\\x1f\\x7f]", texts, perl = TRUE, useBytes = TRUE)
+  if (any(is_wrong)) {
+    wrong <- encodeString(names[is_wrong][[1]], quote = "\"")
+    abort_argument("`headers` has ", wrong, ", whose name or value a header cannot have: no spaces in names, no line ends in values.")
+  }
+  enc2utf8(as.character(rbind(names, texts)))
 }

@@ -5,6 +5,28 @@ error_page <- function(condition) {
   enc2utf8(paste0("ERROR: ", paste(text, collapse = "\n")))
 }
 
+# Raises an error of this package. Each has a class of its own, and `rookery_error`; `...` are further fields of the condition.
+abort <- function(message, class, ...) {
+  stop(structure(list(message = message, call = NULL, ...), class = c(class, "rookery_error", "error", "condition")))
+}
+
+# Raises the error of an argument, or of a field of one, that cannot be what it is.
+abort_argument <- function(...) {
+  abort(paste0(...), "rookery_bad_argument")
+}
+
+# Evaluates the checks of a constructor, such as "acme()": their errors name it, and have its class.
+arguments_of <- function(constructor, class, body) {
+  tryCatch(body, rookery_bad_argument = function(error) {
+    abort(paste0(constructor, ": ", conditionMessage(error)), c(class, "rookery_bad_argument"))
+  })
+}
+
+# Gives a warning of this package.
+warn <- function(message, class) {
+  warning(structure(list(message = message, call = NULL), class = c(class, "rookery_warning", "warning", "condition")))
+}
+
 # One line on stderr: where, the class of the condition when it says something, and its message.
 report <- function(where, condition, text) {
   if (inherits(condition, "condition")) {

@@ -87,14 +87,14 @@ stream_events <- function(source, event = NULL, map = sse_event, heartbeat = 15,
 sse_event <- function(data = NULL, event = NULL, id = NULL, retry = NULL, comment = NULL) {
   check_line(event, "event")
   check_line(id, "id")
-  if (!is.null(retry) && (!is.numeric(retry) || length(retry) != 1 || is.na(retry) || retry < 0 || retry != trunc(retry))) {
-    stop("`retry` must be a whole number of milliseconds, not ", describe(retry), ".", call. = FALSE)
+  if (!is.null(retry) && (!is.numeric(retry) || length(retry) != 1 || !is.finite(retry) || retry < 0 || retry != trunc(retry))) {
+    abort_argument("`retry` must be a whole number of milliseconds, not ", describe(retry), ".")
   }
   paste0(
     if (!is.null(comment)) sse_lines(": ", comment, "comment"),
-    if (!is.null(event)) paste0("event: ", enc2utf8(as.character(event)), "\n"),
-    if (!is.null(id)) paste0("id: ", enc2utf8(as.character(id)), "\n"),
-    if (!is.null(retry)) paste0("retry: ", format(retry, scientific = FALSE, trim = TRUE), "\n"),
+    if (!is.null(event)) paste0("event: ", enc2utf8(plain_text(event)), "\n"),
+    if (!is.null(id)) paste0("id: ", enc2utf8(plain_text(id)), "\n"),
+    if (!is.null(retry)) paste0("retry: ", plain_text(retry), "\n"),
     if (!is.null(data)) sse_lines("data: ", if (is.list(data)) as_json(data) else data, "data"),
     "\n"
   )
@@ -103,16 +103,19 @@ sse_event <- function(data = NULL, event = NULL, id = NULL, retry = NULL, commen
 # Lines of one field. A client takes LF, CRLF and CR alone for the end of a line: text with any of them must not begin another field.
 sse_lines <- function(field, text, name) {
   if (!is.atomic(text) || anyNA(text) || is.raw(text)) {
-    stop("`", name, "` must be strings without NA", if (name == "data") ", or a list", ", not ", describe(text), ".", call. = FALSE)
+    abort_argument("`", name, "` must be strings without NA", if (name == "data") ", or a list", ", not ", describe(text), ".")
   }
-  text <- paste(enc2utf8(as.character(text)), collapse = "\n")
+  if (is.character(text) && !all(validEnc(text))) {
+    abort_argument("`", name, "` must be text in the encoding that it is marked with.")
+  }
+  text <- paste(enc2utf8(plain_text(text)), collapse = "\n")
   text <- gsub("\r\n|\r", "\n", text)
   paste0(field, gsub("\n", paste0("\n", field), text, fixed = TRUE), "\n")
 }
 
 as_json <- function(data) {
   if (!requireNamespace("jsonlite", quietly = TRUE)) {
-    stop("`data` is a list, which needs the package jsonlite to become JSON: install it, or give a string.", call. = FALSE)
+    abort("`data` is a list, which needs the package jsonlite to become JSON: install it, or give a string.", "rookery_no_package")
   }
   as.character(jsonlite::toJSON(data, auto_unbox = TRUE, null = "null", digits = NA))
 }
@@ -123,8 +126,8 @@ check_line <- function(value, name) {
     return()
   }
   is_text <- (is.character(value) || is.numeric(value)) && length(value) == 1 && !is.na(value)
-  if (!is_text || grepl("[\r\n]", value)) {
-    stop("`", name, "` must be one string without line breaks, not ", describe(value), ".", call. = FALSE)
+  if (!is_text || !validEnc(as.character(value)) || grepl("[\r\n]", value)) {
+    abort_argument("`", name, "` must be one string without line breaks, not ", describe(value), ".")
   }
 }
 
@@ -132,7 +135,7 @@ events_source <- function(source, on_close, heartbeat, compress) {
   check_flag(compress, "compress")
   if (!is.null(on_close)) check_function(on_close, "on_close")
   if (!is.numeric(heartbeat) || length(heartbeat) != 1 || is.na(heartbeat) || heartbeat < 1) {
-    stop("`heartbeat` must be a number of seconds from 1 on, or Inf, not ", describe(heartbeat), ".", call. = FALSE)
+    abort_argument("`heartbeat` must be a number of seconds from 1 on, or Inf, not ", describe(heartbeat), ".")
   }
   events <- new_source(source, on_close, compress)
   events$is_events <- TRUE

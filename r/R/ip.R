@@ -9,7 +9,7 @@
 #' @export
 ipFamily <- function(ip) {
   if (!is.character(ip) || length(ip) != 1 || is.na(ip)) {
-    stop("`ip` must be one string.", call. = FALSE)
+    abort_argument("`ip` must be one string.")
   }
   .Call(ffi_ip_family, ip)
 }

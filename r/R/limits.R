@@ -65,9 +65,9 @@ server_limits <- function(..., head_bytes = NULL, header_lines = NULL, stream_he
   if (...length() > 0) {
     name <- c(...names(), "")[[1]]
     if (!nzchar(name)) {
-      abort_serve("Each limit must have a name: server_limits(body_bytes = \"10 MB\").", "rookery_bad_limit")
+      abort("Each limit must have a name: server_limits(body_bytes = \"10 MB\").", "rookery_bad_limit")
     }
-    abort_serve(paste0("`", name, "` is no limit.", did_you_mean(name, known)), "rookery_bad_limit")
+    abort(paste0("`", name, "` is no limit.", did_you_mean(name, known)), "rookery_bad_limit")
   }
   given <- Filter(Negate(is.null), mget(known))
   limits <- lapply(names(given), function(name) limit_value(given[[name]], name))
@@ -80,7 +80,7 @@ check_limits <- function(limits) {
     return(limits)
   }
   if (!is.list(limits) || (length(limits) > 0 && is.null(names(limits)))) {
-    abort_serve(
+    abort(
       paste0("`limits` must be made by server_limits(), or be a list with names, not ", describe(limits), "."),
       "rookery_bad_limit"
     )
@@ -123,7 +123,7 @@ limit_value <- function(value, name, where = paste0("`", name, "`")) {
     (whole && is.finite(number) && number != trunc(number)) || (row$kind %in% c("percent", "rate") && !is.finite(number))
   if (is_wrong) {
     least <- if (!is.na(number) && number < row$least) paste0(", and at least ", format_limit(row$least, row$kind)) else ""
-    abort_serve(paste0(where, " must be ", limit_examples[[row$kind]], least, ", not ", describe(value), "."), "rookery_bad_limit")
+    abort(paste0(where, " must be ", limit_examples[[row$kind]], least, ", not ", describe(value), "."), "rookery_bad_limit")
   }
   # What is no whole number of bytes is cut.
   if (row$kind == "bytes") trunc(number) else number
@@ -212,7 +212,7 @@ apply_limits <- function(limits) {
   if (is_set) {
     .globals$limits <- set_names(found, table$name)
   } else if (is_asked_for(found) && !identical(lapply(.globals$limits, `[[`, "value"), set_names(lapply(found, `[[`, "value"), table$name))) {
-    abort_serve(
+    abort(
       paste0(
         "The servers of a process share their limits, and one runs, or has just been stopped, with others.\n",
         "Give the first one these limits, or stop all of them, run service(NA), and start anew."
@@ -230,7 +230,7 @@ is_asked_for <- function(found) {
 check_shares <- function(values, table) {
   total <- sum(values[startsWith(table$name, "share_")])
   if (total > 100) {
-    abort_serve(paste0("The shares of `memory` are ", total, " % in all: they must be 100 % at most."), "rookery_bad_limit")
+    abort(paste0("The shares of `memory` are ", total, " % in all: they must be 100 % at most."), "rookery_bad_limit")
   }
 }
 

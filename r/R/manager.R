@@ -5,7 +5,7 @@
 join_manager <- function() {
   wrong <- .Call(ffi_manager_join)
   if (is.character(wrong)) {
-    abort_serve(wrong, "rookery_no_address", status = 4L)
+    abort(wrong, "rookery_no_address", status = 4L)
   }
 }
 

@@ -25,7 +25,7 @@
 #' @export
 plumber_errors <- function(pr, on_error = NULL) {
   if (!inherits(pr, "Plumber") || !is.environment(pr)) {
-    stop("`pr` must be a plumber router, not ", describe(pr), ".", call. = FALSE)
+    abort_argument("`pr` must be a plumber router, not ", describe(pr), ".")
   }
   if (!is.null(on_error)) {
     check_function(on_error, "on_error")

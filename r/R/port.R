@@ -17,11 +17,15 @@ randomPort <- function(min = 1024L, max = 49151L, host = "127.0.0.1", n = 20) {
     said <- paste0("`host` must be an IP address of this machine, such as \"127.0.0.1\", not ", describe(host), ".")
     stop(error_unavailable_port(said, call))
   }
-  ends <- as.integer(pmin(pmax(c(check_count(min, "min"), check_count(max, "max")), 1), 65535))
+  ends <- c(check_count(min, "min"), check_count(max, "max"))
+  if (any(is.finite(ends) & ends != trunc(ends))) {
+    abort_argument("`min` and `max` must be whole numbers, not ", describe(min), " and ", describe(max), ".")
+  }
+  ends <- as.integer(pmin(pmax(ends, 1), 65535))
   ports <- setdiff(seq.int(ends[[1]], ends[[2]]), unsafe_ports)
   count <- check_count(n, "n")
   if (count < 0) {
-    stop("`n` must not be negative.", call. = FALSE)
+    abort_argument("`n` must not be negative.")
   }
   # sample(ports) would take a single port as the end of a range.
   ports <- ports[sample.int(length(ports), pmin(count, length(ports)))]
@@ -43,9 +47,12 @@ is_port_available <- function(port, host = "127.0.0.1") {
   TRUE
 }
 
-# plumber handles this class.
+# plumber handles the first of the classes.
 error_unavailable_port <- function(message, call = NULL) {
-  structure(class = c("httpuv_unavailable_port", "error", "condition"), list(message = message, call = call))
+  structure(
+    class = c("httpuv_unavailable_port", "rookery_no_port", "rookery_error", "error", "condition"),
+    list(message = message, call = call)
+  )
 }
 
 # Where the Fetch standard, section 2.9 "Port blocking", has browsers refuse to connect to.

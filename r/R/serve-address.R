@@ -3,10 +3,13 @@
 # list(host =, port =, socket =, and with HTTPS tls =): a socket's path, or a host and a port.
 serve_address <- function(host, port, tls = NULL) {
   if (!is.null(tls) && !identical(tls, "dev") && !inherits(tls, "rookery_tls")) {
-    abort_serve("`tls` must be made by tls_config(), or be \"dev\".", "rookery_bad_tls")
+    abort("`tls` must be made by tls_config(), or be \"dev\".", "rookery_bad_tls")
+  }
+  if (is.numeric(host) && length(host) == 1) {
+    abort(paste0("`host` must be one string, such as \"127.0.0.1\". Did you mean `port = ", format(host), "`?"), "rookery_bad_address")
   }
   if (!is.character(host) || length(host) != 1 || is.na(host) || !nzchar(host)) {
-    abort_serve(
+    abort(
       "`host` must be one string: an IP address such as \"127.0.0.1\", or \"unix:/path/of/a/socket\".",
       "rookery_bad_address"
     )
@@ -19,7 +22,7 @@ serve_address <- function(host, port, tls = NULL) {
     host <- "127.0.0.1"
   }
   if (ipFamily(host) == -1L) {
-    abort_serve(
+    abort(
       paste0(
         "`host` must be \"localhost\" or an IP address of this machine, not \"", host, "\": \"127.0.0.1\" is for this machine only, ",
         "\"0.0.0.0\" and \"::\" are for all its networks."
@@ -29,7 +32,7 @@ serve_address <- function(host, port, tls = NULL) {
   }
   is_number <- is.numeric(port) && length(port) == 1 && !is.na(port) && port == round(port)
   if (!is_number || port < 0 || port > 65535) {
-    abort_serve("`port` must be one whole number from 0 to 65535; 0 lets the system choose.", "rookery_bad_address")
+    abort("`port` must be one whole number from 0 to 65535; 0 lets the system choose.", "rookery_bad_address")
   }
   list(host = host, port = as.integer(port), socket = NULL, tls = tls)[with_tls]
 }
@@ -38,7 +41,7 @@ socket_path <- function(path) {
   path <- path.expand(path)
   dir <- dirname(path)
   if (!nzchar(path) || !dir.exists(dir)) {
-    abort_serve(paste0("The folder of the socket, `", dir, "`, does not exist."), "rookery_bad_address")
+    abort(paste0("The folder of the socket, `", dir, "`, does not exist."), "rookery_bad_address")
   }
   file.path(normalizePath(dir, winslash = "/"), basename(path))
 }
@@ -79,7 +82,7 @@ probe <- function(address) {
 
 abort_address <- function(address, reason) {
   if (!is.null(address$socket)) {
-    abort_serve(paste0("Cannot listen on the socket `", address$socket, "`: ", reason, "."), "rookery_no_address")
+    abort(paste0("Cannot listen on the socket `", address$socket, "`: ", reason, "."), "rookery_no_address")
   }
   holder <- if (address$port > 0) port_holder(address$port)
   if (grepl("in use", reason, fixed = TRUE)) {
@@ -88,7 +91,7 @@ abort_address <- function(address, reason) {
     } else {
       paste0("by ", holder)
     }
-    abort_serve(
+    abort(
       paste0(
         "Port ", address$port, " of ", address$host, " is in use, ", by, ".\nChoose another one, with `port = ",
         next_port(address$port), "` (`--port ", next_port(address$port), "`), or let the system choose: `port = 0`."
@@ -101,7 +104,7 @@ abort_address <- function(address, reason) {
   } else if (grepl("not available|assign", reason)) {
     paste0("\nNo network interface of this machine has the address ", address$host, "; \"0.0.0.0\" is for all of them.")
   }
-  abort_serve(
+  abort(
     paste0("Cannot listen on ", address$host, " port ", address$port, ": ", reason, ".", hint),
     "rookery_no_address"
   )

@@ -10,14 +10,14 @@ serve_in_child <- function(found, address, dots, log, settings = list(), admin =
 run_child <- function(command, label) {
   pid <- with_child_environment(command, .Call(ffi_child_start, command$program, command$arguments))
   if (is.character(pid)) {
-    abort_serve(paste0(basename(command$program), " could not be started (", command$program, "): ", pid), "rookery_exit")
+    abort(paste0(basename(command$program), " could not be started (", command$program, "): ", pid), "rookery_exit")
   }
   status <- wait_for_child(pid)
   if (status$signal == 15L && interactive()) {
     quit(save = "no", status = status$code)
   }
   if (status$code != 0) {
-    abort_serve(
+    abort(
       paste0("The R that served ", label, " ended with status ", status$code, ": see its output above."),
       "rookery_exit",
       status = status$code
@@ -29,7 +29,7 @@ run_child <- function(command, label) {
 child_command <- function(found, address, dots, log, settings, parent, admin = list()) {
   if (inherits(address$tls, "rookery_tls") && any(is_pem(address$tls$key))) {
     # It would go through the environment, which whatever the child starts inherits.
-    abort_serve(
+    abort(
       "A key that is given as text, or with a password, cannot be handed to the R that serves a path: give the path of a file.",
       "rookery_bad_tls"
     )
@@ -63,7 +63,7 @@ child_command <- function(found, address, dots, log, settings, parent, admin = l
 child_spec_write <- function(spec) {
   text <- rawToChar(serialize(spec, NULL, ascii = TRUE))
   if (nchar(text, "bytes") > 100e3) {
-    abort_serve("The arguments are too large to be passed to another R: serve an object instead.", "rookery_bad_target")
+    abort("The arguments are too large to be passed to another R: serve an object instead.", "rookery_bad_target")
   }
   text
 }

@@ -9,7 +9,7 @@ new_target <- function(kind, path, dir, label, engine = NULL) {
 
 detect_target <- function(path) {
   if (!is.character(path) || length(path) != 1 || is.na(path) || !nzchar(path)) {
-    abort_serve("`target` must be a path, as one string, or an app.", "rookery_bad_target")
+    abort("`target` must be a path, as one string, or an app.", "rookery_bad_target")
   }
   full <- path.expand(path)
   if (!file.exists(full)) {
@@ -91,7 +91,7 @@ detect_script <- function(file) {
   parsed <- tryCatch(
     parse(text = lines, keep.source = FALSE, encoding = "UTF-8"),
     error = function(error) {
-      abort_serve(
+      abort(
         paste0("`", file, "` is not valid R:\n", conditionMessage(error)),
         "rookery_bad_target"
       )
@@ -116,6 +116,9 @@ detect_server_yml <- function(file) {
   engine <- read_yaml_file(file)[["engine"]]
   if (!is.character(engine) || length(engine) != 1 || !grepl("^[A-Za-z][A-Za-z0-9.]*$", engine)) {
     abort_unknown(file, "it has no `engine:` that names a package")
+  }
+  if (tolower(engine) == "rookery" && engine != "rookery") {
+    abort_file(file, paste0("its `engine:` is `", engine, "`, and names of packages have their case: `rookery`"))
   }
   new_target("engine", file, dirname(file), paste0(basename(file), " (engine ", engine, ")"), engine)
 }
@@ -149,7 +152,7 @@ read_yaml_file <- function(file) {
 # The fields of a YAML file: a named list, empty when it has none. Nothing in it is evaluated.
 read_yaml <- function(lines, file) {
   if (!requireNamespace("yaml", quietly = TRUE)) {
-    abort_serve(
+    abort(
       paste0("To read `", file, "`, package yaml has to be installed: install.packages(\"yaml\")."),
       "rookery_no_package"
     )
@@ -157,7 +160,7 @@ read_yaml <- function(lines, file) {
   fields <- tryCatch(
     yaml::yaml.load(paste(lines, collapse = "\n"), eval.expr = FALSE),
     error = function(error) {
-      abort_serve(paste0("`", file, "` is not valid YAML: ", conditionMessage(error)), "rookery_bad_target")
+      abort(paste0("`", file, "` is not valid YAML: ", conditionMessage(error)), "rookery_bad_target")
     }
   )
   if (is.list(fields)) fields else list()
@@ -207,7 +210,7 @@ what_is_served <- c(
 )
 
 abort_unknown <- function(path, reason) {
-  abort_serve(
+  abort(
     paste0(
       "`", path, "` is nothing that can be served: ", reason, ".\nLooked for:\n",
       paste0("  - ", what_is_served, collapse = "\n")
@@ -224,7 +227,7 @@ abort_no_path <- function(path) {
   }
   hint <- if (!is.null(hint) && parent == ".") gsub("`/", "`", hint, fixed = TRUE) else hint
   where <- if (grepl("^(/|~|[A-Za-z]:)", path)) "" else paste0(" (looked in ", getwd(), ")")
-  abort_serve(paste0("`", path, "` does not exist", where, ".", hint), "rookery_no_target")
+  abort(paste0("`", path, "` does not exist", where, ".", hint), "rookery_no_target")
 }
 
 # Names that differ by little: at most a third of the letters.
@@ -232,8 +235,19 @@ close_names <- function(name, candidates) {
   if (length(candidates) == 0) {
     return(character())
   }
-  distance <- utils::adist(name, candidates, ignore.case = TRUE)[1, ]
+  distance <- edits(tolower(name), tolower(candidates))
   utils::head(candidates[order(distance)][sort(distance) <= max(1, nchar(name) / 3)], 3)
+}
+
+# How many letters have to be put in, taken out or replaced; two letters in each other's place count as one.
+edits <- function(name, candidates) {
+  letters <- function(names) vapply(strsplit(names, ""), function(parts) paste(sort(parts), collapse = ""), "")
+  distance <- utils::adist(name, candidates)[1, ]
+  distance - (distance == 2 & letters(candidates) == letters(name))
+}
+
+is_near <- function(name, candidates, most) {
+  length(candidates) > 0 & edits(name, candidates) <= most
 }
 
 # " Did you mean `name`?", for the end of a message; "" when nothing is near.
@@ -244,8 +258,4 @@ did_you_mean <- function(name, candidates) {
 
 quote_names <- function(paths) {
   paste0("`", paths, "`", collapse = ", ")
-}
-
-abort_serve <- function(message, class, ...) {
-  stop(structure(list(message = message, call = NULL, ...), class = c(class, "rookery_error", "error", "condition")))
 }

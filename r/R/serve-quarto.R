@@ -21,7 +21,7 @@ check_quarto <- function(file) {
   program <- quarto_program()
   if (!nzchar(program) || file.access(program, 1) != 0) {
     where <- if (nzchar(program)) paste0("QUARTO_PATH names `", program, "`, which cannot be run") else "`quarto` is not on PATH"
-    abort_serve(
+    abort(
       paste0(
         "`", file, "` is a Quarto document with `server: shiny`, of which Quarto makes the page, and ", where, ": install Quarto ",
         "(https://quarto.org/docs/get-started/), or name the program in QUARTO_PATH."
@@ -62,7 +62,7 @@ run_quarto_program <- function(program, file) {
   page <- quarto_page(file)
   if (status != 0 || !file.exists(page)) {
     what <- if (status != 0) paste0("Quarto ended with status ", status) else paste0("Quarto has not made `", basename(page), "`")
-    abort_serve(paste0("`", file, "` cannot be served: ", what, ", see its output above."), "rookery_no_quarto")
+    abort(paste0("`", file, "` cannot be served: ", what, ", see its output above."), "rookery_no_quarto")
   }
   # So that it counts as newer, whatever was copied beside it meanwhile.
   Sys.setFileTime(page, Sys.time())

@@ -14,7 +14,7 @@ run_shiny <- function(app, address, dots) {
 run_rmarkdown <- function(file, address, dots) {
   # In a worker the address is its supervisor's, and this is not listened on.
   if (!is.null(address$socket) && !is_worker()) {
-    abort_serve("An R Markdown document is served on a port only.", "rookery_bad_address")
+    abort("An R Markdown document is served on a port only.", "rookery_bad_address")
   }
   shiny_args <- with_defaults(
     as.list(dots$shiny_args),

@@ -1,13 +1,5 @@
-# Several R processes behind one address: the program `rookery` starts and supervises them (crates/supervisor). What R asks it for
-# goes over in words of its command line, from serve() as from a `_server.yml`.
-
-# Options of the program that are about workers, as R and YAML have them.
-worker_option_names <- c(
-  "workers", "spares", "warmup", "max_sessions", "max_requests", "max_age", "max_memory", "request_timeout", "kill_stuck", "start_timeout", "start_retries",
-  "drain", "drain_sessions", "sticky", "cookie_key_file", "admin", "embed", "reload", "shutdown_delay", "min_ready", "drain_status", "fail_fast", "retry_begun",
-  "surge", "max_in_flight", "queue_timeout", "keep_half_closed"
-)
-worker_flags <- c("embed", "reload", "fail_fast", "retry_begun", "keep_half_closed")
+# Several R processes: what serve() is told of them, and how that goes to the program `rookery`, which supervises them. It reads words of
+# its command line; those of a `_server.yml` are in server-yml.R.
 
 #' Several R processes
 #'
@@ -84,7 +76,12 @@ workers_config <- function(
   keep_half_closed = NULL
 ) {
   fields <- mget(worker_option_names)
-  words_of_workers(fields, function(name) paste0("`", name, "`"))
+  arguments_of("workers_config()", "rookery_bad_workers", {
+    for (name in names(fields)) check_worker_option(fields[[name]], name, paste0("`", name, "`"))
+    if (is.numeric(workers) && is.numeric(min_ready) && min_ready > workers) {
+      abort_argument("`min_ready` must not be more than `workers`, ", workers, ", and is ", min_ready, ".")
+    }
+  })
   if (!is.null(cookie_key_file)) {
     fields$cookie_key_file <- settle_pem(cookie_key_file)
   }
@@ -104,43 +101,6 @@ print.rookery_workers <- function(x, ...) {
   invisible(x)
 }
 
-# NULL for one R, which needs no program.
-check_workers <- function(workers) {
-  if (!is.null(workers) && !inherits(workers, "rookery_workers")) {
-    if (!is.numeric(workers) && !is.character(workers)) {
-      abort_serve(
-        paste0("`workers` must be a number, \"auto\", or made by workers_config(), not ", describe(workers), "."), "rookery_bad_workers"
-      )
-    }
-    workers <- workers_config(workers)
-  }
-  if (length(workers) == 1 && identical(as.character(workers$workers), "1")) NULL else workers
-}
-
-# Words of the command line. The program says what is wrong with a number or a time.
-words_of_workers <- function(fields, called) {
-  words <- lapply(names(fields), function(name) {
-    value <- fields[[name]]
-    if (is.null(value)) {
-      return(NULL)
-    }
-    if (name %in% worker_flags) {
-      flag <- flag_of(value)
-      if (is.na(flag)) abort_serve(paste0(called(name), " must be TRUE or FALSE, not ", describe(value), "."), "rookery_bad_workers")
-      return(if (flag) option_of(name))
-    }
-    is_one <- (is.numeric(value) || is.character(value)) && !is.object(value) && !anyNA(value) && length(value) > 0
-    if (!is_one || (length(value) > 1 && name != "warmup") || !all(nzchar(value))) {
-      wanted <- if (name == "warmup") "one or more paths" else "one number or string"
-      abort_serve(paste0(called(name), " must be ", wanted, ", not ", describe(value), "."), "rookery_bad_workers")
-    }
-    # A number is one of bytes, which the program wants to be said.
-    unit <- if (name == "max_memory" && is.numeric(value) && value != 0) "B"
-    word_of(name, paste0(paste(plain_text(value), collapse = ","), unit))
-  })
-  unlist(words)
-}
-
 # `name` as an option of the program.
 option_of <- function(name) {
   paste0("--", gsub("_", "-", name, fixed = TRUE))
@@ -148,10 +108,6 @@ option_of <- function(name) {
 
 word_of <- function(name, text) {
   paste0(option_of(name), "=", text)
-}
-
-plain_text <- function(value) {
-  if (is.numeric(value)) format(value, scientific = FALSE, trim = TRUE, digits = 15) else as.character(value)
 }
 
 # Limits and other settings, by name.
@@ -184,7 +140,7 @@ words_of_tls <- function(tls) {
     return(if (!is.null(tls)) "--tls=dev")
   }
   if (any(is_pem(c(tls$cert, tls$key, tls$client_ca, tls$acme$ca)))) {
-    abort_serve(
+    abort(
       paste0(
         "A certificate or key that is given as text, or with a password, cannot be handed to the program that starts several workers: ",
         "give the path of a file."
@@ -224,67 +180,6 @@ words_of_acme <- function(acme) {
   )
 }
 
-# What a `_server.yml` of ours says, but for where to listen: for a program that starts several workers.
-words_of_file <- function(file) {
-  fields <- read_yaml_file(file)
-  options <- fields[["options"]]
-  if (!identical(fields[["engine"]], "rookery") || is.null(options)) {
-    return(character())
-  }
-  check_file_options(options, file)
-  c(
-    words_of_workers(worker_fields(options, file), function(name) paste0("`", name, ":` of `", file, "`")),
-    words_of_settings(settings_fields(options, file)),
-    words_of_tls(settings_tls(options[["tls"]], file))
-  )
-}
-
-check_file_options <- function(options, file) {
-  if (!is.null(options) && !is.list(options)) {
-    abort_unknown(file, "its `options:` are no fields such as `port: 8000`")
-  }
-}
-
-# Those of a `_server.yml` that are about workers; `max-age` as well as `max_age`.
-worker_fields <- function(options, file) {
-  # `options:` with nothing in it, or none.
-  if (length(options) == 0 || is.null(names(options))) {
-    return(list())
-  }
-  names(options) <- gsub("-", "_", names(options), fixed = TRUE)
-  fields <- options[intersect(names(options), worker_option_names)]
-  if (is.character(fields$cookie_key_file)) {
-    fields$cookie_key_file <- beside(fields$cookie_key_file, file)
-  }
-  fields$admin <- settings_admin(options, file)
-  fields
-}
-
-# What a `_server.yml` says of workers, as check_workers() gives it.
-settings_workers <- function(options, settings) {
-  fields <- worker_fields(options, settings)
-  words_of_workers(fields, function(name) paste0("`", name, ":` of `", settings, "`"))
-  workers <- check_workers(fields[["workers"]])
-  if (isTRUE(flag_of(fields$reload %||% FALSE))) {
-    workers <- workers %||% workers_config(1, reload = TRUE)
-  }
-  # One R has that as well.
-  others <- setdiff(names(fields), c("workers", "reload", "admin"))
-  if (is.null(workers) && !is_worker() && length(others) > 0) {
-    abort_unknown(settings, paste0("its `", others[[1]], ":` needs `workers:`, with 2 or more"))
-  }
-  workers
-}
-
-# `admin:` of a `_server.yml`, with a path that is relative to it.
-settings_admin <- function(options, settings) {
-  admin <- if (is.list(options)) options[["admin"]]
-  if (is.character(admin) && length(admin) == 1 && startsWith(admin, "unix:")) {
-    admin <- paste0("unix:", beside(substring(admin, 6), settings))
-  }
-  check_admin(admin, paste0("`admin:` of `", settings, "`"))
-}
-
 # What the program reads (words_of() in crates/cli/src/r.rs): a line for each word, in which its end would be one.
 tell_words <- function(file) {
   tell <- function(what, text) {
@@ -300,28 +195,38 @@ tell_words <- function(file) {
   )
 }
 
-# Serves a path with several workers, and waits. Settings of this session are theirs, as they are one R's.
-serve_with_workers <- function(path, address, dots, log, settings, workers) {
-  if (length(dots) > 0) {
-    abort_serve("Several workers take no further arguments for what runs the app: give them in the app.", "rookery_bad_target")
-  }
-  if (!is.null(log$call)) {
-    abort_serve("With several workers `log` must be TRUE, FALSE, or the path of a file.", "rookery_bad_log")
-  }
-  own <- session_options()
-  names(own) <- sub("^rookery[.]", "", names(own))
-  where <- if (is.null(address$socket)) {
-    c(word_of("host", address$host), word_of("port", address$port))
+# Where to listen, in words: host and port, of which `is_given` are wanted, or a socket.
+words_of_place <- function(address, is_given = c(TRUE, TRUE)) {
+  if (is.null(address$socket)) {
+    c(word_of("host", address$host), word_of("port", address$port))[is_given]
   } else {
     word_of("host", paste0("unix:", address$socket))
   }
+}
+
+words_of_log <- function(log) {
+  switch(log$to, nothing = "--no-log", file = word_of("log", log$path), stdout = word_of("log", "-"))
+}
+
+# Serves a path with several workers, and waits. Settings of this session are theirs, as they are one R's. Those that a
+# `_server.yml` has, in `file`, take precedence over options of this session.
+serve_with_workers <- function(path, address, dots, log, settings, workers, file = list()) {
+  if (length(dots) > 0) {
+    abort("Several workers take no further arguments for what runs the app: give them in the app.", "rookery_bad_target")
+  }
+  if (!is.null(log$call)) {
+    abort("With several workers `log` must be TRUE, FALSE, or the path of a file.", "rookery_bad_log")
+  }
+  own <- session_options()
+  names(own) <- sub("^rookery[.]", "", names(own))
+  own <- own[setdiff(names(own), names(file))]
   words <- c(
     "serve",
-    where,
+    words_of_place(address),
     words_of_tls(address$tls),
     words_of_settings(utils::modifyList(own, as.list(unclass(settings)))),
-    words_of_workers(workers, function(name) paste0("`", name, "`")),
-    switch(log$to, nothing = "--no-log", file = word_of("log", log$path), stdout = NULL),
+    words_of_workers(workers),
+    words_of_log(log),
     word_of("log_format", log$format),
     "--",
     normalizePath(path, winslash = "/", mustWork = TRUE)

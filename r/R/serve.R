@@ -67,28 +67,44 @@ serve <- function(
   workers = NULL,
   admin = NULL
 ) {
-  address <- serve_address(host, port, tls)
-  log <- log_target(log, log_format)
+  check_serve_dots(...names())
+  found <- if (is.character(target)) detect_target(target)
+  asked <- if (!is.null(found) && is_own_file(found)) {
+    # What is given here takes precedence over the file.
+    settings_read(found$path, list(
+      host = if (!missing(host)) host, port = if (!missing(port)) port, log = if (!missing(log)) log,
+      log_format = if (!missing(log_format)) log_format, tls = tls, workers = workers, admin = admin
+    ))
+  } else {
+    list(
+      address = serve_address(host, port, tls), log = log_target(log, log_format), workers = check_workers(workers),
+      admin = check_admin(admin)
+    )
+  }
+  address <- asked$address
+  log <- asked$log
+  workers <- asked$workers
+  admin <- asked$admin
   settings <- list(argument = check_limits(limits))
-  workers <- check_workers(workers)
-  admin <- check_admin(admin)
-  if (is.character(target)) {
-    found <- detect_target(target)
+  if (!is.null(found)) {
+    check_worker_fields(asked, found$path)
     if (!is.null(workers)) {
       workers$admin <- admin %||% workers$admin
-      return(invisible(serve_with_workers(target, address, list(...), log, settings$argument, workers)))
+      return(invisible(serve_with_workers(target, address, list(...), log, settings$argument, workers, asked$settings)))
     }
     about <- list(at = admin, label = normalizePath(target, winslash = "/"))
     return(invisible(serve_in_child(found, address, list(...), log, settings, about)))
   }
   if (!is.null(workers)) {
-    abort_serve("Several workers serve a path: an object is in this R alone. Give the file or folder of the app.", "rookery_bad_target")
+    abort("Several workers serve a path: an object is in this R alone. Give the file or folder of the app.", "rookery_bad_target")
   }
   found <- detect_object(target)
   if (is.null(found)) {
-    abort_serve(
+    misspelt <- misspelt_fields(target)
+    hint <- if (length(misspelt) > 0) paste0(" Did you mean `", misspelt[[1]], "` by its field `", names(misspelt)[[1]], "`?")
+    abort(
       paste0(
-        "An object of class ", class(target)[[1]], " cannot be served. What can be:\n",
+        "An object of class ", class(target)[[1]], " cannot be served.", hint, " What can be:\n",
         paste0("  - ", what_is_served, collapse = "\n")
       ),
       "rookery_bad_target"
@@ -97,105 +113,15 @@ serve <- function(
   invisible(serve_here(found, target, address, list(...), log, settings, list(at = admin, label = found$label)))
 }
 
-#' Serve a folder that has a `_server.yml`
-#'
-#' What deployment tools call for a folder whose `_server.yml` says `engine: rookery`. Its `app:` names the file or
-#' folder to serve, relative to it, and `options:` may name `host` and `port`, which are overruled by the arguments, and `tls`:
-#' `dev`, or the arguments of [tls_config()], such as `cert:` and `key:`, or `acme:` with those of [acme()], with paths relative to the file; `limits:` has fields such as
-#' `body_bytes: 10 MB`, and `error_detail:` and its like are those of [rookery_options()]. `workers: 4` and its like are those of [workers_config()].
-#'
-#' @param settings The path of the `_server.yml`.
-#' @param host,port As in [serve()]; `NULL` for what the file says.
-#' @param ... Passed to [serve()].
-#' @return As [serve()].
-#' @keywords internal
-launch_server <- function(settings, host = NULL, port = NULL, ...) {
-  asked <- settings_read(settings, host, port)
-  # Where the program has become this R, it has read the file, and its command line says one.
-  is_decided <- is_worker() || !is.null(.globals$settings$cli)
-  if (!is_decided && !is.null(asked$workers)) {
-    # The program reads the rest of the file.
-    return(invisible(serve_with_workers(settings, asked$address, list(...), log_target(FALSE), list(), asked$workers)))
+# What is for the runner of an app is in `...`: an argument of serve() that is misspelt would go there as well.
+check_serve_dots <- function(names) {
+  own <- setdiff(names(formals(serve)), c("target", "..."))
+  for (name in setdiff(names, "")) {
+    near <- own[is_near(name, own, 1)]
+    if (length(near) > 0) {
+      abort_argument("`", name, "` is not an argument of serve(). Did you mean `", near[[1]], "`?")
+    }
   }
-  about <- list(at = asked$admin, label = normalizePath(settings, winslash = "/"))
-  invisible(serve_here(asked$found, NULL, asked$address, list(...), log_target(FALSE), list(file = asked$settings), about))
-}
-
-# list(found =, address =): what a `_server.yml` asks for; `host` and `port` overrule it.
-settings_read <- function(settings, host = NULL, port = NULL) {
-  check_string(settings, "settings")
-  if (!file.exists(settings)) {
-    abort_no_path(settings)
-  }
-  fields <- read_yaml_file(settings)
-  app <- fields[["app"]]
-  if (!is.character(app) || length(app) != 1) {
-    abort_unknown(settings, "it has `engine: rookery` but no `app:` that names a file or a folder")
-  }
-  options <- fields[["options"]]
-  check_file_options(options, settings)
-  found <- detect_target(beside(app, settings))
-  if (identical(found$engine, "rookery")) {
-    abort_unknown(settings, "its `app:` names a folder with `engine: rookery` again")
-  }
-  list(
-    found = found,
-    workers = settings_workers(options, settings),
-    admin = settings_admin(options, settings),
-    settings = settings_fields(options, settings),
-    address = serve_address(
-      host %||% options[["host"]] %||% "127.0.0.1",
-      port %||% options[["port"]] %||% 8000,
-      settings_tls(options[["tls"]], settings)
-    )
-  )
-}
-
-# Limits and other settings among the `options:` of a `_server.yml`: limits have a field of their own there.
-settings_fields <- function(options, settings) {
-  limits <- options[["limits"]]
-  if (!is.null(limits) && (!is.list(limits) || is.null(names(limits)))) {
-    abort_unknown(settings, "its `limits:` are no fields such as `body_bytes: 10 MB`")
-  }
-  where <- paste0("`", settings, "`")
-  fields <- read_settings(c(read_settings(limits, where), options[intersect(names(options), setting_names)]), where)
-  if (is.character(fields$spool_dir)) {
-    fields$spool_dir <- beside(fields$spool_dir, settings)
-  }
-  fields
-}
-
-# A path of a `_server.yml`, which is relative to it.
-beside <- function(path, settings) {
-  if (grepl("^(/|~)", path)) path else file.path(dirname(settings), path)
-}
-
-# `tls:` of a `_server.yml`.
-settings_tls <- function(fields, settings) {
-  if (is.null(fields) || identical(fields, "dev")) {
-    return(fields)
-  }
-  known <- c(
-    "cert", "acme", "key", "client_ca", "client_auth", "min_version", "http2", "http2_websockets", "hsts", "redirect_from"
-  )
-  if (!is.list(fields) || is.null(fields$cert %||% fields$acme) || !all(names(fields) %in% known)) {
-    abort_unknown(settings, paste0("its `tls:` is neither `dev` nor has `cert:` or `acme:` and perhaps ", quote_names(known[-(1:2)])))
-  }
-  before <- setwd(dirname(settings))
-  on.exit(setwd(before))
-  if (!is.null(fields$min_version)) {
-    fields$min_version <- as.character(fields$min_version)
-  }
-  tryCatch(
-    {
-      if (!is.null(fields$acme)) {
-        fields$acme <- acme_of_settings(fields$acme, settings)
-      }
-      do.call(tls_config, fields)
-    },
-    rookery_error = stop,
-    error = function(error) abort_serve(conditionMessage(error), "rookery_bad_tls")
-  )
 }
 
 # Runs an app in this R until it ends or is told to: the body of serve() for an object, and of the child for a path.
@@ -204,6 +130,11 @@ serve_here <- function(found, object, address, dots, log, settings = list(), adm
   before <- .globals$settings
   on.exit(.globals$settings <- before)
   .globals$settings <- utils::modifyList(as.list(before), Filter(Negate(is.null), settings))
+  if (identical(getOption("warn"), 0L) || identical(getOption("warn"), 0)) {
+    # R keeps warnings for the end of the call, and this one may last for months.
+    warnings <- options(warn = 1L)
+    on.exit(options(warnings), add = TRUE)
+  }
   if (is.null(object) && setting_of("error_detail")$value == "full") {
     # So that errors are told with the lines they come from: Rscript keeps none.
     keep <- options(keep.source = TRUE)
@@ -214,14 +145,14 @@ serve_here <- function(found, object, address, dots, log, settings = list(), adm
     check_installed(found)
   }
   # Before anything is started: a file that is not there is said at once.
-  tls <- tryCatch(tls_open(address$tls), error = function(error) abort_serve(conditionMessage(error), "rookery_bad_tls"))
+  tls <- tryCatch(tls_open(address$tls), error = function(error) abort(conditionMessage(error), "rookery_bad_tls"))
   if (!has_given_sockets() || identical(address$port, 0L)) {
     # Of a service manager's sockets none is bound here, and the port that is asked for may well be theirs.
     address <- probe(address)
   }
   if (is.list(address$tls) && !is.null(address$tls$redirect_from)) {
     if (!is.null(address$socket)) {
-      abort_serve(redirect_needs_port, "rookery_bad_tls")
+      abort(redirect_needs_port, "rookery_bad_tls")
     }
     probe(list(host = address$host, port = address$tls$redirect_from))
   }
@@ -229,7 +160,8 @@ serve_here <- function(found, object, address, dots, log, settings = list(), adm
   outer <- .globals$tls
   on.exit(.globals$tls <- outer, add = TRUE)
   if (!is.null(tls)) {
-    .globals$tls <- list(tls = tls, port = address$port, socket = address$socket)
+    domain <- if (is.list(address$tls)) address$tls$acme$domains[1]
+    .globals$tls <- list(tls = tls, port = address$port, socket = address$socket, domain = domain)
   }
   log_end <- log_open(log)
   on.exit(log_end(), add = TRUE)
@@ -261,7 +193,7 @@ run_app <- function(app, address, dots) {
   if (length(dots) > 0) {
     given <- if (is.null(names(dots))) "" else names(dots)
     names <- paste0("`", ifelse(nzchar(given), given, "an argument without a name"), "`", collapse = ", ")
-    abort_serve(paste0("serve() passes no further arguments to this app: ", names, "."), "rookery_bad_target")
+    abort(paste0("serve() passes no further arguments to this app: ", names, "."), "rookery_bad_target")
   }
   server <- if (is.null(address$socket)) {
     startServer(address$host, address$port, app)
@@ -287,7 +219,7 @@ run_plumber <- function(router, address, dots) {
 # plumber2 as well: its API is a fiery app.
 run_fiery <- function(app, address, dots) {
   if (!is.null(address$socket)) {
-    abort_serve("A fiery app, such as a plumber2 API, is served on a port only.", "rookery_bad_address")
+    abort("A fiery app, such as a plumber2 API, is served on a port only.", "rookery_bad_address")
   }
   before <- list(host = app$host, port = app$port)
   on.exit({
@@ -307,10 +239,10 @@ run_fiery <- function(app, address, dots) {
 
 run_ambiorix <- function(app, address, dots) {
   if (!is.null(address$socket)) {
-    abort_serve("An ambiorix app is served on a port only.", "rookery_bad_address")
+    abort("An ambiorix app is served on a port only.", "rookery_bad_address")
   }
   if (!all(c("host", "port") %in% names(formals(app$start)))) {
-    abort_serve(
+    abort(
       "This ambiorix cannot be told where to listen: 2.1 and later can, or serve the file that makes the app.",
       "rookery_bad_target"
     )
@@ -339,12 +271,16 @@ chosen_port <- function(address) {
 }
 
 run_engine <- function(found, address, dots) {
+  if (is_own_file(found)) {
+    host <- if (is.null(address$socket)) address$host else paste0("unix:", address$socket)
+    return(do.call(launch_server, c(list(settings = found$path, host = host, port = address$port), dots)))
+  }
   if (!is.null(address$socket)) {
-    abort_serve("A `_server.yml` is served on a port only: its engine is given a host and a port.", "rookery_bad_address")
+    abort("A `_server.yml` is served on a port only: its engine is given a host and a port.", "rookery_bad_address")
   }
   launch <- get0("launch_server", envir = asNamespace(found$engine), mode = "function", inherits = FALSE)
   if (is.null(launch)) {
-    abort_serve(
+    abort(
       paste0("Package ", found$engine, ", the engine of `", found$path, "`, has no launch_server()."),
       "rookery_bad_target"
     )
@@ -384,7 +320,7 @@ check_installed <- function(found) {
   if (found$kind == "quarto") check_quarto(found$path)
   package <- switch(found$kind, engine = found$engine, quarto = "rmarkdown", found$kind)
   if (!requireNamespace(package, quietly = TRUE)) {
-    abort_serve(
+    abort(
       paste0(
         "To serve ", found$label, ", package ", package, " has to be installed: install.packages(\"", package, "\")."
       ),
@@ -408,10 +344,10 @@ announce <- function(found, address) {
       paste(given_places(scheme), collapse = " and ")
     } else if (!is.null(address$socket)) {
       address$socket
-    } else if (is.list(address$tls) && !is.null(address$tls$acme)) {
+    } else if (!is.null(.globals$tls$domain)) {
       # As everybody finds it.
       port <- server$getPort()
-      paste0("https://", address$tls$acme$domains[[1]], if (port != 443) paste0(":", port))
+      paste0("https://", .globals$tls$domain, if (port != 443) paste0(":", port))
     } else {
       url_of(address$host, server$getPort(), scheme)
     }

@@ -131,7 +131,7 @@ runServer <- function(host, port, app, interruptIntervalMs = NULL, tls = NULL, l
 #' @export
 stopServer <- function(server) {
   if (!inherits(server, "Server")) {
-    stop("Object must be an object of class Server.", call. = FALSE)
+    abort_argument("Object must be an object of class Server.")
   }
   server$stop()
 }
@@ -196,7 +196,7 @@ Server <- R6::R6Class(
       }
       problem <- .Call(ffi_tls_reload, as.integer(private$handle))
       if (is.character(problem) && nzchar(problem)) {
-        stop(problem, call. = FALSE)
+        abort(problem, "rookery_bad_tls")
       }
       invisible(is.null(problem))
     },
@@ -215,7 +215,7 @@ Server <- R6::R6Class(
         return(invisible())
       }
       if (!is.null(path) && (!is.character(path) || anyNA(path))) {
-        stop("`path` must be names of static paths, as a character vector, not ", describe(path), ".", call. = FALSE)
+        abort_argument("`path` must be names of static paths, as a character vector, not ", describe(path), ".")
       }
       site_remove_paths(private$site, as.character(path))
       invisible(self$getStaticPaths())
@@ -247,7 +247,7 @@ Server <- R6::R6Class(
     # Whether there is something to ask or to change.
     serves = function() {
       if (private$is_restored()) {
-        stop(restored_server, call. = FALSE)
+        abort(restored_server, "rookery_restored")
       }
       private$running
     },
@@ -285,7 +285,8 @@ Server <- R6::R6Class(
         if (!quiet) {
           cat(what, ": ", bound, "\n", sep = "", file = stderr())
         }
-        stop("Failed to create server", call. = FALSE)
+        # The message is httpuv's, which packages look for.
+        abort("Failed to create server", "rookery_no_server", reason = bound)
       }
       private$handle <- as.character(bound[[1]])
       private$appWrapper$connect(private$handle)
@@ -339,12 +340,12 @@ PipeServer <- R6::R6Class(
   public = list(
     initialize = function(name, mask, app, quiet = FALSE, tls = NULL, limits = NULL) {
       if (!is.character(name) || length(name) != 1 || is.na(name) || !nzchar(name)) {
-        stop("`name` must be the path of a socket, as one string.", call. = FALSE)
+        abort_argument("`name` must be the path of a socket, as one string.")
       }
       private$mask <- if (is.null(mask)) -1L else check_mask(mask)
       path <- path.expand(name)
       if (inherits(tls, "rookery_tls") && !is.null(tls$redirect_from)) {
-        stop(redirect_needs_port, call. = FALSE)
+        abort_argument(redirect_needs_port)
       }
       tls <- tls %||% tls_of_serve(socket = path)
       private$listen(app, quiet, tls, limits, "createPipeServer", function(setup) {
@@ -368,16 +369,17 @@ PipeServer <- R6::R6Class(
 
 check_host <- function(host) {
   if (!is.character(host) || length(host) != 1 || is.na(host)) {
-    stop("`host` must be an IP address, as one string: \"127.0.0.1\" for this machine only.", call. = FALSE)
+    abort_argument("`host` must be an IP address, as one string: \"127.0.0.1\" for this machine only.")
   }
 }
 
-check_port <- function(port) {
-  is_number <- is.numeric(port) && length(port) == 1
-  if (!(is_number || (length(port) == 1 && is.logical(port) && is.na(port)))) {
-    stop("`port` must be one number, not ", class(port)[[1]], " of length ", length(port), ".", call. = FALSE)
+# A port that one can listen on; from 0 on, NA is one that the system chooses.
+check_port <- function(port, least = 0) {
+  if (least == 0 && is.atomic(port) && length(port) == 1 && (is.logical(port) || is.numeric(port)) && is.na(port)) {
+    return(invisible())
   }
-  if (!is.na(port) && (port < 0 || port > 65535)) {
-    stop("`port` must be from 0 to 65535, not ", format(port), ".", call. = FALSE)
+  is_number <- is.numeric(port) && length(port) == 1 && is.finite(port)
+  if (!is_number || port < least || port > 65535 || port != trunc(port)) {
+    abort_argument("`port` must be one whole number from ", least, " to 65535, not ", describe(port), ".")
   }
 }

@@ -35,7 +35,7 @@ failure_text <- function() {
 
 raise_failure <- function() {
   text <- failure_text()
-  if (!is.null(text)) stop(text, call. = FALSE)
+  if (!is.null(text)) abort(text, "rookery_service_failed")
 }
 
 # Where only the event loop runs, which has nobody to raise it to.

@@ -102,7 +102,7 @@ environment_value <- function(variable) {
 
 check_setting <- function(value, name, where) {
   wrong <- function(wanted) {
-    abort_serve(paste0(where, " must be ", wanted, ", not ", describe(value), "."), "rookery_bad_setting")
+    abort(paste0(where, " must be ", wanted, ", not ", describe(value), "."), "rookery_bad_setting")
   }
   # An environment variable may have any bytes.
   if (is.character(value) && !all(validUTF8(value))) wrong("text in UTF-8")
@@ -167,16 +167,6 @@ default_setting <- function(name) {
 # Whether the httpuv that is loaded is the one over this package.
 stands_in_for_httpuv <- function() {
   isNamespaceLoaded("httpuv") && identical(get0(".globals", envir = asNamespace("httpuv"), inherits = FALSE), .globals)
-}
-
-# Checked settings of one place, as a list: limits and others, each with its name.
-read_settings <- function(fields, where) {
-  known <- c(setting_names, limit_table()$name)
-  unknown <- setdiff(names(fields), known)
-  if (length(unknown) > 0) {
-    abort_serve(paste0("`", unknown[[1]], "` in ", where, " is no setting.", did_you_mean(unknown[[1]], known)), "rookery_bad_setting")
-  }
-  fields
 }
 
 # The options of this session that another R is to have: what is given in the environment it finds there itself.

@@ -64,11 +64,11 @@ site_set_options <- function(site, changes) {
   state <- .Call(ffi_site_state, site)
   keys <- names(changes)
   if (length(changes) > 0 && (is.null(keys) || anyNA(keys) || any(keys == ""))) {
-    stop("All items must be named.", call. = FALSE)
+    abort_argument("All items must be named.")
   }
   unknown <- setdiff(keys, names(option_readers))
   if (length(unknown) > 0) {
-    stop("Unknown options: ", paste0(unknown, " , ", collapse = ""), call. = FALSE)
+    abort_argument("Unknown options: ", paste0(unknown, " , ", collapse = ""))
   }
   changes <- changes[!duplicated(keys)]
   changes <- normalizeStaticPathOptions(changes[!vapply(changes, is.null, logical(1))])

@@ -8,10 +8,9 @@ spool_dir <- function() {
     return(normalizePath(tempdir(check = TRUE)))
   }
   if (!dir.exists(dir) || file.access(dir, 3) != 0) {
-    stop(
+    abort_argument(
       setting$where, " names `", dir, "`, which is no folder that this user may write in: ",
-      "make it, or choose another.",
-      call. = FALSE
+      "make it, or choose another."
     )
   }
   normalizePath(dir)

@@ -39,7 +39,7 @@
 staticPath <- function(path, indexhtml = NULL, fallthrough = NULL, html_charset = NULL, headers = NULL,
                        validation = NULL) {
   if (!is.character(path) || length(path) != 1 || is.na(path) || path == "") {
-    stop("`path` must be a non-empty string.", call. = FALSE)
+    abort_argument("`path` must be a non-empty string.")
   }
   path <- enc2utf8(normalizePath(path, winslash = "/", mustWork = TRUE))
   new_static_path(path, staticPathOptions(indexhtml, fallthrough, html_charset, headers, validation, FALSE))
@@ -84,7 +84,7 @@ as.staticPath.character <- function(path) {
 
 #' @export
 as.staticPath.default <- function(path) {
-  stop("Cannot convert object of class ", class(path)[[1]], " to a staticPath object.", call. = FALSE)
+  abort_argument("Cannot convert object of class ", class(path)[[1]], " to a staticPath object.")
 }
 
 new_static_path <- function(path, options) {
@@ -98,9 +98,8 @@ normalizeStaticPaths <- function(paths) {
   }
   keys <- names(paths)
   if (!(is.list(paths) || is.character(paths)) || is.null(keys) || anyNA(keys) || any(keys == "")) {
-    stop(
-      "paths must be a named character vector, a named list containing strings and staticPath objects, or NULL.",
-      call. = FALSE
+    abort_argument(
+      "paths must be a named character vector, a named list containing strings and staticPath objects, or NULL."
     )
   }
   # A character vector's elements are strings, a list's may be anything.
@@ -133,7 +132,7 @@ normalizeStaticPathOptions <- function(opts) {
 read_flag <- function(value, name) {
   # Numbers are taken as R takes them in a condition.
   if (!(is.logical(value) || is.numeric(value)) || length(value) != 1 || is.na(value)) {
-    stop("`", name, "` option must be TRUE or FALSE.", call. = FALSE)
+    abort_argument("`", name, "` option must be TRUE or FALSE.")
   }
   as.logical(value)
 }
@@ -141,7 +140,7 @@ read_flag <- function(value, name) {
 # Unlike a flag, never a number: a path that is served by mistake is worse than an error.
 read_exclude <- function(value, name) {
   if (!is.logical(value)) {
-    stop("`", name, "` option must be TRUE or FALSE.", call. = FALSE)
+    abort_argument("`", name, "` option must be TRUE or FALSE.")
   }
   read_flag(value, name)
 }
@@ -151,7 +150,7 @@ read_charset <- function(value, name) {
     return("")
   }
   if (!is.character(value) || length(value) != 1 || is.na(value) || !(value == "" || is_token(value))) {
-    stop("`", name, "` option must be the name of a character set, as one string.", call. = FALSE)
+    abort_argument("`", name, "` option must be the name of a character set, as one string.")
   }
   value
 }
@@ -165,18 +164,18 @@ read_headers <- function(value, name) {
   is_named <- !is.null(keys) && !anyNA(keys) && all(keys != "")
   is_text <- is.character(value) || (is.list(value) && all(vapply(value, is_header_value, logical(1))))
   if (!is_named || !is_text) {
-    stop("`", name, "` option must be a named list or character vector.", call. = FALSE)
+    abort_argument("`", name, "` option must be a named list or character vector.")
   }
   keys <- rep(keys, lengths(value))
   value <- as.character(unlist(value, use.names = FALSE))
   # Line breaks would let what is meant as a value become another header, or the body.
   if (anyNA(value) || any(grepl("[\\x01-\\x08\\x0a-\\x1f\\x7f]", value, perl = TRUE)) || !all(is_token(keys))) {
-    stop("`", name, "` option has a name or a value that a header cannot have.", call. = FALSE)
+    abort_argument("`", name, "` option has a name or a value that a header cannot have.")
   }
   # These say how long this one message is.
   framing <- keys[tolower(keys) %in% c("content-length", "content-range", "transfer-encoding")]
   if (length(framing) > 0) {
-    stop("`", name, "` option cannot have ", framing[[1]], ", which the server sets.", call. = FALSE)
+    abort_argument("`", name, "` option cannot have ", framing[[1]], ", which the server sets.")
   }
   structure(enc2utf8(value), names = keys)
 }
@@ -193,14 +192,14 @@ is_header_value <- function(value) {
 # '"Name" == "value"' is R's own syntax, and read by R's own parser; never evaluated.
 read_validation <- function(value, name) {
   if (!is.character(value) || anyNA(value)) {
-    stop("`", name, "` option must be a character vector with zero or one element.", call. = FALSE)
+    abort_argument("`", name, "` option must be a character vector with zero or one element.")
   }
   # As it is after a first reading.
   if (length(value) == 3 && value[[1]] == "==") {
     return(value)
   }
   if (length(value) > 1) {
-    stop("`", name, "` option must be a character vector with zero or one element.", call. = FALSE)
+    abort_argument("`", name, "` option must be a character vector with zero or one element.")
   }
   if (length(value) == 0 || value == "") {
     return(character(0))
@@ -210,10 +209,10 @@ read_validation <- function(value, name) {
   is_comparison <- length(comparison) == 3 && identical(comparison[[1]], as.name("==")) &&
     is.character(comparison[[2]]) && is.character(comparison[[3]])
   if (!is_comparison) {
-    stop("`", name, "` must be a string of the form: '\"xxx\" == \"yyy\"'", call. = FALSE)
+    abort_argument("`", name, "` must be a string of the form: '\"xxx\" == \"yyy\"'")
   }
   if (!is_token(comparison[[2]])) {
-    stop("`", name, "` option must name a header, which \"", comparison[[2]], "\" cannot be.", call. = FALSE)
+    abort_argument("`", name, "` option must name a header, which \"", comparison[[2]], "\" cannot be.")
   }
   enc2utf8(c("==", comparison[[2]], comparison[[3]]))
 }

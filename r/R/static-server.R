@@ -49,13 +49,7 @@ static_server_port <- function(port, host) {
   if (is.null(port)) {
     return(if (is_port_available(7446L, host)) 7446L else randomPort(host = host))
   }
-  stopifnot(
-    "`port` must be an integer" = is.numeric(port),
-    "`port` must be a single integer" = length(port) == 1,
-    "`port` must be an integer" = !is.na(port) && port == trunc(port),
-    "`port` must be a positive integer" = port > 0,
-    "`port` must be less than 65536" = port < 65536
-  )
+  check_port(port, least = 1)
   if (!is_port_available(port, host)) {
     stop(error_unavailable_port(paste0("Port ", port, " is not available on host ", host)))
   }

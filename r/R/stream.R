@@ -66,9 +66,8 @@ stream_body <- function(source, on_close = NULL, compress = TRUE) {
   if (inherits(source, "connection")) {
     source <- connection_source(source)
   } else if (!is.function(source)) {
-    stop(
-      "`source` must be a function that gives a piece each time it is called, or a connection, not ", describe(source), ".",
-      call. = FALSE
+    abort_argument(
+      "`source` must be a function that gives a piece each time it is called, or a connection, not ", describe(source), "."
     )
   }
   new_source(source, on_close, compress)
@@ -141,9 +140,9 @@ connection_source <- function(con) {
   if (!isOpen(con)) {
     open(con, "rb")
   } else if (kind == "textConnection") {
-    stop("`source` is a connection of text, which gives no bytes: use rawConnection(), or a function that gives strings.", call. = FALSE)
+    abort_argument("`source` is a connection of text, which gives no bytes: use rawConnection(), or a function that gives strings.")
   } else if (summary(con)$text != "binary") {
-    stop("`source` is a connection that is open in text mode: open it with \"rb\".", call. = FALSE)
+    abort_argument("`source` is a connection that is open in text mode: open it with \"rb\".")
   }
   function(close = FALSE) {
     # Also when it cannot be read: R has few connections, and asks this no more.
@@ -226,10 +225,8 @@ early_pieces <- function(source) {
 }
 
 stop_short <- function(missing) {
-  stop(
-    "the stream was closed ", format(missing), " bytes before its Content-Length: it is cut, so that its client sees that",
-    call. = FALSE
-  )
+  text <- "bytes before its Content-Length: it is cut, so that its client sees that"
+  abort(paste("the stream was closed", format(missing), text), "rookery_bad_stream")
 }
 
 # As src/rust: what waits from which on the app is to wait, and what may.
@@ -238,7 +235,7 @@ most_waiting <- 16 * 1024^2
 
 check_piece <- function(x) {
   if (!is.raw(x) && (!is.character(x) || anyNA(x))) {
-    stop("`x` must be a raw vector or strings without NA, not ", describe(x), ".", call. = FALSE)
+    abort_argument("`x` must be a raw vector or strings without NA, not ", describe(x), ".")
   }
 }
 
@@ -275,7 +272,7 @@ push_write <- function(source, x) {
     if (grepl("Content-Length", conditionMessage(condition))) {
       push_tell(source, "cut")
     }
-    stop(conditionMessage(condition), call. = FALSE)
+    stop(condition)
   })
 }
 

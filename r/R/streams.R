@@ -122,7 +122,7 @@ bind_body <- function(ticket, req) {
 
 check_count <- function(n, name) {
   if (!(is.numeric(n) || is.logical(n)) || length(n) != 1 || is.na(n)) {
-    stop("`", name, "` must be one number.", call. = FALSE)
+    abort_argument("`", name, "` must be one number.")
   }
   trunc(n)
 }

@@ -68,39 +68,40 @@ tls_config <- function(
   redirect_from = NULL,
   acme = NULL
 ) {
-  if (is.null(acme)) {
-    check_pem(cert, "cert")
-    check_pem(key, "key")
-  } else if (!inherits(acme, "rookery_acme")) {
-    stop("`acme` must be made by acme(), not ", describe(acme), ".", call. = FALSE)
-  } else if (!is.null(cert) || !is.null(key)) {
-    stop("`cert` and `acme` exclude one another: a certificate is there, or an authority issues it.", call. = FALSE)
-  }
-  if (length(cert) != length(key)) {
-    stop("`key` must have one key for each certificate: ", length(cert), ", not ", length(key), ".", call. = FALSE)
-  }
-  if (!is.null(client_ca)) {
-    check_pem(client_ca, "client_ca")
-    check_string(client_ca, "client_ca")
-  }
-  if (!is.null(password) && !is.function(password)) {
-    check_string(password, "password")
-  }
-  client_auth <- check_choice(client_auth, c("required", "optional"), "client_auth")
-  min_version <- check_choice(min_version, c("1.2", "1.3"), "min_version")
-  check_flag(http2, "http2")
-  check_flag(http2_websockets, "http2_websockets")
-  hsts <- check_hsts(hsts)
-  is_port <- is.numeric(redirect_from) && length(redirect_from) == 1 && redirect_from %in% 1:65535
-  if (!is.null(redirect_from) && !is_port) {
-    stop("`redirect_from` must be a port from 1 to 65535, or NULL, not ", describe(redirect_from), ".", call. = FALSE)
-  }
-  if (!is.null(acme) && !is.null(client_ca) && client_auth == "required" && is.null(redirect_from)) {
-    stop(
-      "`acme` needs `redirect_from`, port 80 as a rule, where clients need a certificate: the authority has none.",
-      call. = FALSE
-    )
-  }
+  arguments_of("tls_config()", "rookery_bad_tls", {
+    if (is.null(acme)) {
+      check_pem(cert, "cert")
+      check_pem(key, "key")
+    } else if (!inherits(acme, "rookery_acme")) {
+      abort_argument("`acme` must be made by acme(), not ", describe(acme), ".")
+    } else if (!is.null(cert) || !is.null(key)) {
+      abort_argument("`cert` and `acme` exclude one another: a certificate is there, or an authority issues it.")
+    }
+    if (length(cert) != length(key)) {
+      abort_argument("`key` must have one key for each certificate: ", length(cert), ", not ", length(key), ".")
+    }
+    if (!is.null(client_ca)) {
+      check_pem(client_ca, "client_ca")
+      check_string(client_ca, "client_ca")
+    }
+    if (!is.null(password) && !is.function(password)) {
+      check_string(password, "password")
+    }
+    client_auth <- check_choice(client_auth, c("required", "optional"), "client_auth")
+    min_version <- check_choice(min_version, c("1.2", "1.3"), "min_version")
+    check_flag(http2, "http2")
+    check_flag(http2_websockets, "http2_websockets")
+    hsts <- check_hsts(hsts)
+    is_port <- is.numeric(redirect_from) && length(redirect_from) == 1 && redirect_from %in% 1:65535
+    if (!is.null(redirect_from) && !is_port) {
+      abort_argument("`redirect_from` must be a port from 1 to 65535, or NULL, not ", describe(redirect_from), ".")
+    }
+    if (!is.null(acme) && !is.null(client_ca) && client_auth == "required" && is.null(redirect_from)) {
+      abort_argument(
+        "`acme` needs `redirect_from`, port 80 as a rule, where clients need a certificate: the authority has none."
+      )
+    }
+  })
   key <- if (!is.null(key)) settle_pem(key)
   if (!is.null(password) && !is.null(key)) {
     key <- vapply(key, open_key, character(1), password, USE.NAMES = FALSE)
@@ -141,7 +142,7 @@ print.rookery_tls <- function(x, ...) {
 
 check_pem <- function(pem, name) {
   if (!is.character(pem) || length(pem) == 0 || anyNA(pem) || !all(nzchar(pem))) {
-    stop("`", name, "` must be the path of a PEM file or its text, as a string, not ", describe(pem), ".", call. = FALSE)
+    abort_argument("`", name, "` must be the path of a PEM file or its text, as a string, not ", describe(pem), ".")
   }
 }
 
@@ -160,10 +161,9 @@ check_hsts <- function(hsts) {
   age <- fields[["max_age"]]
   is_age <- is.numeric(age) && length(age) == 1 && !is.na(age) && age >= 0 && age <= .Machine$integer.max && age %% 1 == 0
   if (!is_age || is.null(given) || anyDuplicated(given) || !all(given %in% c("max_age", "include_subdomains", "preload"))) {
-    stop(
+    abort_argument(
       "`hsts` must be FALSE, a number of seconds, or a list of `max_age` in seconds and perhaps `include_subdomains` and `preload`, not ",
-      describe(hsts), ".",
-      call. = FALSE
+      describe(hsts), "."
     )
   }
   subdomains <- fields$include_subdomains %||% FALSE
@@ -171,9 +171,8 @@ check_hsts <- function(hsts) {
   check_flag(subdomains, "hsts$include_subdomains")
   check_flag(preload, "hsts$preload")
   if (preload && (!subdomains || age < 31536000)) {
-    stop(
-      "`hsts$preload` needs `include_subdomains = TRUE` and a `max_age` of a year, 31536000, or more: browsers take no others.",
-      call. = FALSE
+    abort_argument(
+      "`hsts$preload` needs `include_subdomains = TRUE` and a `max_age` of a year, 31536000, or more: browsers take no others."
     )
   }
   list(max_age = as.integer(age), include_subdomains = subdomains, preload = preload)
@@ -185,9 +184,8 @@ check_choice <- function(value, choices, name) {
     return(choices[[1]])
   }
   if (!is.character(value) || length(value) != 1 || !value %in% choices) {
-    stop(
-      "`", name, "` must be ", paste0("\"", choices, "\"", collapse = " or "), ", not ", describe(value), ".",
-      call. = FALSE
+    abort_argument(
+      "`", name, "` must be ", paste0("\"", choices, "\"", collapse = " or "), ", not ", describe(value), "."
     )
   }
   value
@@ -212,10 +210,12 @@ open_key <- function(key, password) {
     return(key)
   }
   if (!requireNamespace("openssl", quietly = TRUE)) {
-    stop(
-      "To open a key with its password, package openssl has to be installed; or write the key without one: ",
-      "openssl pkey -in key.pem -out open.pem",
-      call. = FALSE
+    abort(
+      paste0(
+        "To open a key with its password, package openssl has to be installed; or write the key without one: ",
+        "openssl pkey -in key.pem -out open.pem"
+      ),
+      "rookery_no_package"
     )
   }
   text <- paste(lines, collapse = "\n")
@@ -223,7 +223,7 @@ open_key <- function(key, password) {
     openssl::read_key(text, password = if (is.function(password)) password() else password),
     error = function(error) {
       place <- if (is_pem(key)) "the text that was given" else key
-      stop("The key in ", place, " cannot be opened with this password: ", conditionMessage(error), call. = FALSE)
+      abort(paste0("The key in ", place, " cannot be opened with this password: ", conditionMessage(error)), "rookery_bad_tls")
     }
   )
   openssl::write_pem(opened)
@@ -251,7 +251,7 @@ tls_open <- function(tls) {
     acme_wishes(tls$acme)
   )
   if (is.character(opened)) {
-    stop(opened, call. = FALSE)
+    abort(opened, "rookery_bad_tls")
   }
   opened
 }
@@ -261,7 +261,7 @@ tls_resolve <- function(tls) {
     return(tls_development())
   }
   if (!is.null(tls) && !inherits(tls, "rookery_tls")) {
-    stop("`tls` must be made by tls_config(), or be \"dev\", not ", describe(tls), ".", call. = FALSE)
+    abort_argument("`tls` must be made by tls_config(), or be \"dev\", not ", describe(tls), ".")
   }
   tls
 }
@@ -271,7 +271,7 @@ tls_development <- function() {
   folder <- file.path(tools::R_user_dir("rookery", "data"), "tls")
   made <- .Call(ffi_tls_develop, path.expand(folder))
   if (is.character(made)) {
-    stop(made, call. = FALSE)
+    abort(made, "rookery_bad_tls")
   }
   tls <- tls_config(made[[1]])
   tls$fingerprint <- made[[2]]

@@ -41,7 +41,7 @@ decodeURIComponent <- function(value) {
 
 as_strings <- function(value) {
   if (is.null(value) || is.list(value) || is.function(value)) {
-    stop("`value` must be a character vector, not ", class(value)[[1]], ".", call. = FALSE)
+    abort_argument("`value` must be a character vector, not ", class(value)[[1]], ".")
   }
   # Without names and dimensions.
   value <- as.character(value)

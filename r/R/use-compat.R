@@ -98,7 +98,7 @@ compat_library <- function() {
   }
   source <- file.path(home, "compat-src", "httpuv")
   if (!dir.exists(source)) {
-    abort_serve(
+    abort(
       paste0(
         "Rookery's httpuv is in none of `", file.path(home, "compat"), "` and `", cache, "`, and its source is not in `",
         source, "`: install rookery again, from a tarball of `R CMD build` or with `make install`."
@@ -109,7 +109,7 @@ compat_library <- function() {
   library <- if (file.access(home, 2) == 0) file.path(home, "compat") else cache
   problem <- install_compat(source, library)
   if (!is.null(problem)) {
-    abort_serve(problem, "rookery_no_compat")
+    abort(problem, "rookery_no_compat")
   }
   library
 }
@@ -138,7 +138,7 @@ abort_loaded <- function() {
   } else {
     " It was loaded by a call of its own in this session (`library(httpuv)` or `httpuv::`)."
   }
-  abort_serve(
+  abort(
     paste0(
       "httpuv ", found$version, " from `", found$path, "` is loaded already, and a loaded package cannot be exchanged.",
       by, "\nStart a new R session and call rookery::use_compat() before anything else, ",

@@ -6,7 +6,7 @@ takes_worker_socket <- function(app) {
   has_app <- !is.null(app) && !(is.list(app) && length(app) == 0)
   state <- if (has_app) .Call(ffi_worker)
   if (is.character(state)) {
-    stop(state, call. = FALSE)
+    abort(state, "rookery_no_server", reason = state)
   }
   isTRUE(state)
 }

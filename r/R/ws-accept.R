@@ -32,13 +32,12 @@ accept_ws <- function(protocol = NULL, headers = list()) {
   if (!is.null(protocol)) check_protocols(protocol, "protocol")
   is_named <- (is.list(headers) || is.character(headers)) && (length(headers) == 0 || !is.null(names(headers)))
   if (!is_named) {
-    stop("`headers` must be a named list or a named character vector, not ", describe(headers), ".", call. = FALSE)
+    abort_argument("`headers` must be a named list or a named character vector, not ", describe(headers), ".")
   }
   own <- grep("^(sec-websocket-|upgrade$|connection$)", names(headers), ignore.case = TRUE, value = TRUE)
   if (length(own) > 0) {
-    stop(
-      "`headers` must not have ", own[[1]], ", which the server writes by itself: name a subprotocol in `protocol`.",
-      call. = FALSE
+    abort_argument(
+      "`headers` must not have ", own[[1]], ", which the server writes by itself: name a subprotocol in `protocol`."
     )
   }
   structure(list(protocol = protocol, headers = headers), class = "rookery_accept_ws")
@@ -47,10 +46,9 @@ accept_ws <- function(protocol = NULL, headers = list()) {
 # Names of subprotocols: tokens of RFC 9110, 5.6.2, each once.
 check_protocols <- function(value, name) {
   if (!is.character(value) || anyNA(value) || anyDuplicated(value) > 0 || !all(grepl("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$", value))) {
-    stop(
+    abort_argument(
       "`", name, "` must be names of subprotocols, such as \"chat\", each once and without spaces or commas, not ",
-      if (is.character(value)) paste(encodeString(value, quote = "\""), collapse = ", ") else describe(value), ".",
-      call. = FALSE
+      if (is.character(value)) paste(encodeString(value, quote = "\""), collapse = ", ") else describe(value), "."
     )
   }
 }
@@ -65,10 +63,9 @@ check_origins <- function(origins, where) {
   is_host <- is.character(origins) & grepl("^([*][.])?[-_.0-9A-Za-z]+(:[0-9]+)?$|^\\[[0-9A-Fa-f:.]+\\](:[0-9]+)?$", origins)
   if (!is.character(origins) || anyNA(origins) || !all(is_host)) {
     wrong <- if (is.character(origins)) encodeString(origins[!is_host][[1]], quote = "\"") else describe(origins)
-    stop(
+    abort_argument(
       where, " must be \"same\", or hosts such as \"example.org\", \"*.example.org\" or \"localhost:8000\" without `https://`, not ",
-      wrong, ".",
-      call. = FALSE
+      wrong, "."
     )
   }
   origins
@@ -84,7 +81,7 @@ read_compression <- function(compression) {
 }
 
 compression_rules <- function(compression, where) {
-  wrong <- function(what) stop(where, what, call. = FALSE)
+  wrong <- function(what) abort_argument(where, what)
   default <- list(level = 2, threshold = 512, takeover = FALSE)
   if (identical(compression, FALSE)) {
     return(c(0, 0, 0))

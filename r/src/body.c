@@ -28,8 +28,8 @@ static R_xlen_t lent_length(SEXP bytes) {
 static void* lent_start(SEXP bytes) {
     void* start = R_ExternalPtrAddr(R_altrep_data1(bytes));
     if (start == NULL) {
-        Rf_errorcall(
-            R_NilValue,
+        abort_with(
+            "rookery_body_gone",
             "the body of this request was collected together with the object that held it: where a finalizer is to "
             "have it, keep a copy (`body <- c(req$rook.input$read())`)");
     }
@@ -102,7 +102,7 @@ SEXP body_bytes(uint32_t slot, uint64_t id, uint64_t from, R_xlen_t len) {
     int64_t read = rk_body_read(slot, id, from, RAW(bytes), (size_t)len);
     if (read < 0) {
         UNPROTECT(1);
-        Rf_errorcall(R_NilValue, "the body of this request cannot be read: %s", rk_error());
+        abort_with("rookery_body_unreadable", "the body of this request cannot be read: %s", rk_error());
     }
     if (read < len) {
         bytes = Rf_xlengthgets(bytes, (R_xlen_t)read);

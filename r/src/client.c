@@ -139,6 +139,11 @@ static struct rk_bytes* all_bytes(SEXP strings) {
     return all;
 }
 
+// NULL, or what is wrong with an address in UTF-8, as a string.
+SEXP ffi_client_check(SEXP url) {
+    return rk_client_check(bytes_of(STRING_ELT(url, 0))) == RK_OK ? R_NilValue : Rf_mkString(rk_error());
+}
+
 // `setup` is list(url, ca, protocols, headers, numbers): strings in UTF-8, headers as name, value, name, value. The handle, or a
 // string that says why there is none.
 SEXP ffi_client_open(SEXP core, SEXP setup) {

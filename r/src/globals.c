@@ -1,8 +1,24 @@
 // Symbols and objects made once, and the table of R objects that others hold.
+#include <stdarg.h>
+
 #include "shim.h"
 
 struct symbols syms;
 struct objects objs;
+
+_Noreturn void abort_with(const char* class, const char* format, ...) {
+    // As much as R itself takes of a message.
+    char text[8192];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    SEXP message = PROTECT(Rf_mkString(text));
+    SEXP call = PROTECT(Rf_lang3(Rf_install("abort"), message, PROTECT(Rf_mkString(class))));
+    Rf_eval(call, objs.ns);
+    // It has raised the error.
+    Rf_error("%s", text);
+}
 
 static SEXP table;        // VECSXP of kept objects
 static uint64_t* spare;   // free indices, a stack

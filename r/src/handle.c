@@ -27,11 +27,11 @@ double handle_id(SEXP handle, const char* what, const char* given) {
     }
     // The tag is saved with the object, and would name another connection by now; the address is not.
     if (R_ExternalPtrAddr(handle) == NULL) {
-        Rf_errorcall(R_NilValue, "this %s was saved and restored: its connection was another R session's", what);
+        abort_with("rookery_restored", "this %s was saved and restored: its connection was another R session's", what);
     }
     if (R_ExternalPtrAddr(handle) != mark()) {
-        Rf_errorcall(
-            R_NilValue,
+        abort_with(
+            "rookery_in_fork",
             "this %s belongs to the process that this one was forked from: give the %s back as the fork's value "
             "(`parallel::mccollect()`), and send it, or close the %s, there",
             what, given, what);

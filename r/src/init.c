@@ -91,6 +91,8 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_stream_tell, 2),
     ENTRY(ffi_stream_state, 1),
     ENTRY(ffi_handle_number, 1),
+    ENTRY(ffi_acme_check, 1),
+    ENTRY(ffi_client_check, 1),
     ENTRY(ffi_client_open, 2),
     ENTRY(ffi_client_send, 2),
     ENTRY(ffi_client_close, 3),

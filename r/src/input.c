@@ -40,14 +40,14 @@ static uint64_t id_of(SEXP ticket) {
 // Raises unless the body can still be read.
 static void check_readable(SEXP ticket) {
     if (REAL(ticket)[TICKET_PROCESS] != (double)forks) {
-        Rf_errorcall(
-            R_NilValue,
+        abort_with(
+            "rookery_in_fork",
             "the body of this request belongs to the process that this one was forked from: read it there, before the "
             "fork (`body <- req$rook.input$read()`)");
     }
     if (!rk_is_held(slot_of(ticket), id_of(ticket))) {
-        Rf_errorcall(
-            R_NilValue,
+        abort_with(
+            "rookery_body_gone",
             "the body of this request is gone, because the request has been answered: read it before "
             "(`body <- req$rook.input$read()`), or answer with a promise, which keeps it until it is settled");
     }
@@ -96,7 +96,7 @@ SEXP ffi_input_read(SEXP ticket, SEXP l) {
     bool is_number = (type == INTSXP || type == REALSXP || type == LGLSXP) && XLENGTH(l) == 1 && !Rf_inherits(l, "factor");
     double n = is_number ? Rf_asReal(l) : NA_REAL;
     if (ISNAN(n)) {
-        Rf_errorcall(R_NilValue, "`l` must be one number.");
+        abort_with("rookery_bad_argument", "`l` must be one number.");
     }
     check_readable(ticket);
     double* field = REAL(ticket);

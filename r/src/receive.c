@@ -8,7 +8,7 @@ bool receive_is(SEXP value) {
 static double ticket_part(SEXP receiver, int part) {
     SEXP ticket = variable(receiver, syms.ticket);
     if (ticket == NULL || TYPEOF(ticket) != REALSXP || XLENGTH(ticket) != 3) {
-        Rf_errorcall(R_NilValue, "this receive_body() is no request's");
+        abort_with("rookery_bad_argument", "this receive_body() is no request's");
     }
     return REAL(ticket)[part];
 }

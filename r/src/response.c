@@ -63,14 +63,10 @@ static SEXP header_text(SEXP value, struct rk_bytes name) {
 }
 
 static const char* write_header(uint32_t slot, uint64_t id, struct rk_bytes name, SEXP text) {
-    const void* before = vmaxget();
-    struct rk_bytes value = char_bytes(text);
-    if (Rf_getCharCE(text) == CE_LATIN1) {
-        value.start = Rf_translateCharUTF8(text);
-        value.len = strlen(value.start);
-    }
+    struct rk_bytes value;
+    PROTECT(utf8_text(text, &value));
     int status = rk_reply_header(slot, id, name, value);
-    vmaxset(before);
+    UNPROTECT(1);
     switch (status) {
     case RK_BAD_NAME:
         return "a name in `headers` is empty or has characters that a header's name cannot have";
@@ -169,7 +165,10 @@ static const char* write_text(uint32_t slot, uint64_t id, SEXP body) {
     if (XLENGTH(body) > 1) {
         Rf_warning("the body of a response has %ld elements: only the first is sent", (long)XLENGTH(body));
     }
-    write_bytes(slot, id, text, CHAR(text), (size_t)LENGTH(text));
+    struct rk_bytes bytes;
+    text = PROTECT(utf8_text(text, &bytes));
+    write_bytes(slot, id, text, bytes.start, bytes.len);
+    UNPROTECT(1);
     return NULL;
 }
 

@@ -195,6 +195,7 @@ int rk_wants(uint32_t slot, uint64_t id);
 
 
 // HTTPS
+int rk_acme_check(const struct rk_bytes* wishes, size_t count);
 void* rk_tls_new(const struct rk_bytes* pairs, size_t count, struct rk_bytes client_ca, int client_is_optional,
                  int is_new_only, int only_http1, int only_http1_websockets, const int* hsts, int redirect_from,
                  const struct rk_bytes* acme, size_t acme_count);
@@ -288,6 +289,7 @@ _Static_assert(sizeof(struct rk_client_event) == 48 && offsetof(struct rk_client
 
 enum rk_client_given { RK_CLIENT_TAKEN = 0, RK_CLIENT_FULL = 1, RK_CLIENT_OVER = 2 };
 
+int rk_client_check(struct rk_bytes url);
 int rk_client_open(const struct rk_client_setup* setup, void (*wake)(void), uint64_t token, uint64_t* id);
 int rk_client_send(uint64_t id, int is_text, const void* start, size_t len);
 void rk_client_close(uint64_t id, int code, const char* reason, size_t len);

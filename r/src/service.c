@@ -248,11 +248,11 @@ SEXP ffi_service(SEXP timeout_ms) {
     bool is_number = TYPEOF(timeout_ms) == REALSXP || TYPEOF(timeout_ms) == INTSXP;
     bool is_na = TYPEOF(timeout_ms) == LGLSXP && Rf_asLogical(timeout_ms) == NA_LOGICAL;
     if (Rf_xlength(timeout_ms) != 1 || !(is_number || is_na)) {
-        Rf_errorcall(R_NilValue, "`timeoutMs` must be one number of milliseconds, or NA");
+        abort_with("rookery_bad_argument", "`timeoutMs` must be one number of milliseconds, or NA");
     }
     if (event_is_being_read()) {
-        Rf_errorcall(
-            R_NilValue,
+        abort_with(
+            "rookery_service_failed",
             "R runs this finalizer while a request or a message is being read, and others cannot be served meanwhile: "
             "call service() from a callback of package later (`later::later(function() service(NA))`)");
     }

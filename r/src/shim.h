@@ -52,6 +52,9 @@ extern struct objects {
 bool globals_init(SEXP ns, SEXP globals, SEXP shared);
 void globals_prepare(SEXP shared);
 
+// Raises an error of R with this class, and `rookery_error`; `format` is printf()'s. Never called with a Rust frame on the stack.
+_Noreturn void abort_with(const char* class, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
 // A table of R objects kept alive by index: O(1), unlike R_PreserveObject().
 uint64_t keep(SEXP object);
 SEXP kept(uint64_t token);
@@ -98,6 +101,7 @@ enum field {
 void strings_init(void);
 SEXP make_char(struct rk_bytes bytes);
 SEXP make_string(struct rk_bytes bytes);
+SEXP utf8_text(SEXP text, struct rk_bytes* bytes);
 SEXP field_string(enum field field, struct rk_bytes bytes);
 SEXP header_string(const struct rk_header* header, bool* was_cached);
 SEXP header_symbol(const struct rk_header* header);
@@ -321,6 +325,8 @@ SEXP ffi_later_use(SEXP run_now);
 
 void client_init(void);
 void client_last_events(void);
+SEXP ffi_acme_check(SEXP wishes);
+SEXP ffi_client_check(SEXP url);
 SEXP ffi_client_open(SEXP core, SEXP setup);
 SEXP ffi_client_send(SEXP handle, SEXP message);
 SEXP ffi_client_close(SEXP handle, SEXP code, SEXP reason);

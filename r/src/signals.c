@@ -292,7 +292,7 @@ bool stop_take(void) {
 // From now on the signals are serve()'s; `seconds` after the first one R is interrupted.
 SEXP ffi_signals_watch(SEXP seconds) {
     if (stage != NOT_WATCHING) {
-        Rf_error("serve() runs already in this session");
+        abort_with("rookery_bad_state", "serve() runs already in this session");
     }
     seen = 0;
     is_heeded = 0;

@@ -49,7 +49,7 @@ void socket_open(const struct rk_event* event, SEXP app, SEXP req, SEXP protocol
     rk_ws_bind(event->id, keep(ws));
     SEXP function = PROTECT(app_field(app, syms.on_ws_open));
     if (function == R_NilValue) {
-        Rf_error("the app has no `onWSOpen`");
+        abort_with("rookery_bad_app", "the app has no `onWSOpen`");
     }
     SEXP call = PROTECT(Rf_lang2(function, ws));
     Rf_eval(call, R_GlobalEnv);
@@ -300,7 +300,7 @@ SEXP ffi_ws_send(SEXP handle, SEXP message) {
     SEXP owner = message;
     if (is_text) {
         if (TYPEOF(message) != STRSXP || XLENGTH(message) == 0) {
-            Rf_error("`message` must be a string or a raw vector, not `character(0)`");
+            abort_with("rookery_bad_argument", "`message` must be a string or a raw vector, not `character(0)`");
         }
         owner = STRING_ELT(message, 0);
         start = Rf_translateCharUTF8(owner);

@@ -64,7 +64,7 @@ static void add_path(void* site, SEXP keys, R_xlen_t at, SEXP options) {
     };
     UNPROTECT(1);
     if (rk_site_add(site, &path) != 0) {
-        Rf_error("%s", rk_error());
+        abort_with("rookery_bad_static_path", "%s", rk_error());
     }
 }
 
@@ -75,7 +75,7 @@ SEXP ffi_site_set(SEXP site, SEXP keys, SEXP paths) {
         add_path(address, keys, i, VECTOR_ELT(paths, i));
     }
     if (rk_site_publish(address) != 0) {
-        Rf_error("%s", rk_error());
+        abort_with("rookery_bad_static_path", "%s", rk_error());
     }
     return R_NilValue;
 }

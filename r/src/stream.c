@@ -161,8 +161,8 @@ static enum rk_given give_piece(uint64_t id, SEXP piece, bool may_go_on) {
             UNPROTECT(1);
         }
     } else {
-        Rf_errorcall(
-            R_NilValue,
+        abort_with(
+            "rookery_bad_stream",
             "a piece of a stream must be a raw vector or strings without NA, or NULL at its end, not an object of type %s",
             TYPEOF(piece) == STRSXP ? "character with NA" : Rf_type2char(TYPEOF(piece)));
     }
@@ -173,7 +173,7 @@ static enum rk_given give_piece(uint64_t id, SEXP piece, bool may_go_on) {
 static enum rk_given give(uint64_t id, SEXP piece, bool may_go_on) {
     enum rk_given given = give_piece(id, piece, may_go_on);
     if (given == RK_TOO_LONG) {
-        Rf_errorcall(R_NilValue, "the stream has more bytes than the response's Content-Length");
+        abort_with("rookery_bad_stream", "the stream has more bytes than the response's Content-Length");
     }
     return given;
 }
@@ -234,8 +234,9 @@ static void take(SEXP source, uint64_t id, SEXP value, bool may_go_on) {
     is_not_called_again(source);
     uint64_t missing = rk_stream_end(id);
     if (missing > 0) {
-        Rf_errorcall(
-            R_NilValue, "the stream has %.0f bytes less than the response's Content-Length", (double)missing);
+        abort_with(
+            "rookery_bad_stream",
+            "the stream has %.0f bytes less than the response's Content-Length", (double)missing);
     }
 }
 

@@ -14,7 +14,25 @@ static SEXP cache;                   // VECSXP: last string per field, then per 
 static SEXP names[SYMBOL_COUNT];     // symbols are never collected
 static SEXP name_chars;              // VECSXP of lower-case names as STRSXP
 
+static bool session_is_utf8;
+
+// Whether l10n_info() says that strings without a mark are UTF-8.
+static bool is_utf8_session(void) {
+    SEXP call = PROTECT(Rf_lang1(Rf_install("l10n_info")));
+    SEXP info = PROTECT(Rf_eval(call, R_BaseEnv));
+    SEXP names = Rf_getAttrib(info, R_NamesSymbol);
+    bool is_utf8 = false;
+    for (R_xlen_t i = 0; i < Rf_xlength(names); i++) {
+        if (strcmp(CHAR(STRING_ELT(names, i)), "UTF-8") == 0) {
+            is_utf8 = Rf_asLogical(VECTOR_ELT(info, i)) == TRUE;
+        }
+    }
+    UNPROTECT(2);
+    return is_utf8;
+}
+
 void strings_init(void) {
+    session_is_utf8 = is_utf8_session();
     cache = Rf_allocVector(VECSXP, FIELD_COUNT + SYMBOL_COUNT);
     R_PreserveObject(cache);
     name_chars = Rf_allocVector(VECSXP, SYMBOL_COUNT);
@@ -35,6 +53,24 @@ SEXP make_char(struct rk_bytes bytes) {
     }
     bool is_utf8 = !is_ascii(bytes) && rk_is_utf8(bytes.start, bytes.len);
     return Rf_mkCharLenCE(bytes.start, (int)bytes.len, is_utf8 ? CE_UTF8 : CE_NATIVE);
+}
+
+// The bytes of a string in UTF-8, in `*start` and `*len`; returns what holds them, which the caller protects. Nothing is copied of
+// what is ASCII or UTF-8, nor of what is marked as bytes. A string without a mark is in the session's encoding, unless that is not
+// UTF-8 and the bytes are: a C locale tells nothing of what a program has read.
+SEXP utf8_text(SEXP text, struct rk_bytes* bytes) {
+    *bytes = (struct rk_bytes){CHAR(text), (size_t)LENGTH(text)};
+    cetype_t encoding = Rf_getCharCE(text);
+    bool is_foreign = encoding == CE_LATIN1
+        || (encoding == CE_NATIVE && !session_is_utf8 && !rk_is_utf8(bytes->start, bytes->len));
+    if (!is_foreign || text == NA_STRING) {
+        return text;
+    }
+    const void* before = vmaxget();
+    text = Rf_mkCharCE(Rf_translateCharUTF8(text), CE_UTF8);
+    vmaxset(before);
+    *bytes = (struct rk_bytes){CHAR(text), (size_t)LENGTH(text)};
+    return text;
 }
 
 SEXP make_string(struct rk_bytes bytes) {

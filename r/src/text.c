@@ -11,7 +11,7 @@ static struct rk_bytes bytes_of(SEXP text) {
 static SEXP as_char(struct rk_bytes text, cetype_t encoding) {
     if (text.len > INT_MAX) {
         rk_text_done();
-        Rf_errorcall(R_NilValue, "the result is longer than a string of R's can be, 2147483647 bytes");
+        abort_with("rookery_bad_argument", "the result is longer than a string of R's can be, 2147483647 bytes");
     }
     SEXP made = Rf_mkCharLenCE(text.start, (int)text.len, encoding);
     rk_text_done();
@@ -45,7 +45,7 @@ SEXP ffi_uri_decode(SEXP strings, SEXP is_whole) {
         struct rk_bytes bytes;
         if (text != NA_STRING) {
             if (!rk_uri_decode(bytes_of(text), Rf_asLogical(is_whole), &bytes)) {
-                Rf_errorcall(R_NilValue, "embedded nul in string");
+                abort_with("rookery_bad_argument", "embedded nul in string");
             }
             text = as_char(bytes, CE_UTF8);
         }

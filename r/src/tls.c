@@ -24,6 +24,12 @@ static struct rk_bytes* texts_of(SEXP strings) {
     return all;
 }
 
+// NULL, or what is wrong with what an authority is asked for, names and values in turn, as a string.
+SEXP ffi_acme_check(SEXP wishes) {
+    size_t count = (size_t)XLENGTH(wishes) / 2;
+    return rk_acme_check(texts_of(wishes), count) == RK_OK ? R_NilValue : Rf_mkString(rk_error());
+}
+
 // `pairs` are certificates and keys in turn; `hsts` is empty, or seconds and two flags; `acme` are names and values in turn, or empty. An
 // external pointer, or what is wrong as a string.
 SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only, SEXP only_http1,

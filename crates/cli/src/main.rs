@@ -21,7 +21,6 @@ mod path;
 mod port_holder;
 mod ports;
 mod r;
-#[cfg(target_os = "linux")]
 mod server_yml;
 mod settings;
 mod signals;
@@ -72,14 +71,11 @@ fn begin() -> ExitCode {
 
 fn run(serve: Serve, words: &[OsString]) -> Result<(), Failure> {
     // What is wrong is said here, and at once: an R takes a while to start.
-    let address = address::Address::of(&serve.host, serve.port)?;
+    address::Address::of(&serve.host, serve.port)?;
     serve.settings.check()?;
     let target = Target::find(&serve.target)?;
-    #[cfg(target_os = "linux")]
-    let serve = server_yml::merged(words, serve, &target)?;
-    #[cfg(not(target_os = "linux"))]
-    let _ = words;
-    let serve = &serve;
+    let serve = &server_yml::merged(words, serve, &target)?;
+    let address = address::Address::of(&serve.host, serve.port)?;
     serve.settings.check()?;
     if let Some(name) = serve.needs_workers {
         return Err(Failure::CommandLine(format!("`--{name}` needs `--workers`, with 2 or more.")));

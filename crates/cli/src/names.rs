@@ -7,7 +7,7 @@ pub(crate) fn near(name: &str, candidates: impl IntoIterator<Item = String>) -> 
     let most = (name.chars().count() / 3).max(1);
     let mut found: Vec<(usize, String)> = candidates
         .into_iter()
-        .map(|candidate| (strsim::levenshtein(&name, &candidate.to_lowercase()), candidate))
+        .map(|candidate| (strsim::osa_distance(&name, &candidate.to_lowercase()), candidate))
         .filter(|(distance, _)| *distance <= most)
         .collect();
     found.sort();

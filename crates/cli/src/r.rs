@@ -77,7 +77,6 @@ pub(crate) fn worker(serve: &Serve, target: &Target, address: &Address) -> Resul
 ///
 /// # Errors
 /// When it is wrong, or there is no R.
-#[cfg(target_os = "linux")]
 pub(crate) fn words_of(target: &Target, file: &Path) -> Result<Vec<OsString>, Failure> {
     /// In front of what is meant for us: an `.Rprofile` may write as well.
     const WORD: &[u8] = b"rookery-word ";
@@ -108,7 +107,6 @@ pub(crate) fn words_of(target: &Target, file: &Path) -> Result<Vec<OsString>, Fa
 }
 
 /// What [`Fields::field`] was given.
-#[cfg(target_os = "linux")]
 fn plain(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,10 +1,10 @@
-//! A `_server.yml` whose engine is rookery, before several workers: what it says is the server's in front of them. YAML is R's to read, so
-//! an R is asked, once and only where such a file speaks of them; it answers in words of the command line, which are then read as those of
-//! a person who has written them in front of the others.
+//! A `_server.yml` whose engine is rookery. YAML is R's to read, so an R process is asked once for what the file says; it answers with
+//! options of the command line, which are then read as if the user had written them before their own.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::command_line::{self, Asked, Serve};
@@ -12,31 +12,46 @@ use crate::failure::Failure;
 use crate::r;
 use crate::target::Target;
 
-/// The file, as R finds it in a folder, whose case does not matter.
+/// The names that R looks for in a folder; their case does not matter.
 const NAMES: [&str; 2] = ["_server.yml", "_server.yaml"];
 
-/// Bytes of it that are looked at: whoever has more has `workers:` at the end of something else.
+/// The part of the file that is searched for the name of the engine, in bytes.
 const BYTES: u64 = 1 << 20;
 
-/// What is asked for by `words`, of which `serve` was made, and by the file of the target.
+/// Merges the options in the target's `_server.yml` with `serve`, which was made of `words`. An option of the command line takes
+/// precedence over the same one of the file. The options of HTTPS count as one: certificates of the command line replace all that the
+/// file says about HTTPS.
 ///
 /// # Errors
-/// What is wrong with the file, or with both together.
+/// Fails when the file, or the file together with the command line, asks for something impossible.
 pub(crate) fn merged(words: &[OsString], serve: Serve, target: &Target) -> Result<Serve, Failure> {
     let Some(file) = file_of(target) else { return Ok(serve) };
-    // For one R it is R's alone.
-    if !may_speak_of_workers(&file, serve.workers.is_some()) {
+    if !may_be_ours(&file) {
         return Ok(serve);
     }
-    let found = r::words_of(target, &file)?;
+    let mut found = r::words_of(target, &file)?;
     if found.is_empty() {
         return Ok(serve);
     }
     let Some((program, others)) = words.split_first() else { return Ok(serve) };
     let alone = found.iter().cloned().chain(["serve".into(), "--".into(), target.path.clone().into()]);
-    read(program, alone).map_err(|failure| of_file(failure, &file))?;
-    let both = read(program, found.iter().chain(others).cloned())?;
-    Ok(if both.workers.is_some() || both.needs_workers.is_some() { both } else { serve })
+    let alone = read(program, alone).map_err(|failure| of_file(failure, &file))?;
+    if serve.tls.is_some() {
+        found.retain(|word| !command_line::is_of_https(word.as_bytes()));
+    }
+    let mut both = read(program, found.iter().chain(others).cloned())?;
+    if both.workers.is_none() {
+        if alone.workers.is_some() {
+            // `--workers 1` of the command line: the file's options for several workers do not apply.
+            both.needs_workers = serve.needs_workers;
+        } else if let Some(name) = alone.needs_workers {
+            let message = format!("`--{name}` needs `--workers`, with 2 or more.");
+            return Err(of_file(Failure::CommandLine(message), &file));
+        }
+        // The R process that serves reads the file as well, and tells where each setting comes from.
+        both.settings = serve.settings;
+    }
+    Ok(both)
 }
 
 fn read(program: &OsString, words: impl Iterator<Item = OsString>) -> Result<Serve, Failure> {
@@ -59,13 +74,11 @@ fn file_of(target: &Target) -> Option<PathBuf> {
         .find(|path| path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(NAMES[0])))
 }
 
-/// Whether there may be something in it for a server in front of workers: R says whether there is.
-fn may_speak_of_workers(file: &Path, has_workers: bool) -> bool {
-    let mut text = String::new();
-    let read = File::open(file).and_then(|file| file.take(BYTES).read_to_string(&mut text));
-    let says = |word: &str| text.contains(word);
-    // What is not text R will not read either, and says so.
-    read.is_ok() && says("rookery") && says("options") && (has_workers || says("workers") || says("reload"))
+/// Returns false when the file cannot be for this engine, which saves the start of an R process.
+fn may_be_ours(file: &Path) -> bool {
+    let mut bytes = Vec::new();
+    let read = File::open(file).and_then(|file| file.take(BYTES).read_to_end(&mut bytes));
+    read.is_ok() && bytes.to_ascii_lowercase().windows(7).any(|word| word == b"rookery")
 }
 
 /// The same failure in the words of the file: `drain:`, not `--drain`.
@@ -104,25 +117,21 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_looked_for_as_r_does_and_only_read_when_it_may_matter() {
+    fn a_file_is_found_as_r_finds_it_and_read_only_when_it_may_be_ours() {
         let folder = tempfile::tempdir().unwrap();
         let target = |path: PathBuf| Target { folder: path.clone(), path, is_site: false };
         assert!(file_of(&target(folder.path().into())).is_none());
         let file = folder.path().join("_Server.yml");
-        for (text, with, without) in [
-            ("engine: rookery\napp: a.R\n", false, false),
-            ("engine: rookery\napp: a.R\noptions:\n  max_age: 1h\n", true, false),
-            ("engine: rookery\napp: a.R\noptions:\n  workers: 2\n", true, true),
-            ("engine: plumber2\noptions:\n  workers: 2\n", false, false),
+        for (text, may_be) in [
+            ("engine: rookery\napp: a.R\n", true),
+            ("engine: Rookery\napp: a.R\n", true),
+            ("engine: plumber2\noptions:\n  workers: 2\n", false),
         ] {
             std::fs::write(&file, text).unwrap();
             let found = file_of(&target(folder.path().into())).unwrap();
             assert_eq!(found, file);
             assert_eq!(file_of(&target(file.clone())), Some(found.clone()));
-            assert_eq!(
-                (may_speak_of_workers(&found, true), may_speak_of_workers(&found, false)),
-                (with, without)
-            );
+            assert_eq!(may_be_ours(&found), may_be);
         }
         assert!(file_of(&target(folder.path().join("app.R"))).is_none());
     }

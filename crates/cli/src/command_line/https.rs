@@ -57,6 +57,13 @@ pub(super) fn options() -> Vec<Arg> {
     ]
 }
 
+/// Returns whether a word such as `--tls=dev` is an option of HTTPS.
+pub(crate) fn is_of_https(word: &[u8]) -> bool {
+    let Some(option) = word.strip_prefix(b"--") else { return false };
+    let name = option.split(|byte| *byte == b'=').next().unwrap_or_default();
+    options().iter().any(|option| option.get_id().as_str().as_bytes() == name)
+}
+
 /// What HTTPS is to be spoken with.
 ///
 /// # Errors

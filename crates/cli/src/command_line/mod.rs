@@ -20,6 +20,7 @@ use clap_complete::Shell;
 use crate::failure::Failure;
 use crate::status::StatusOf;
 use given::{Given, wrong};
+pub(crate) use https::is_of_https;
 use mistake::mistake;
 pub(crate) use serve::Serve;
 

@@ -73,8 +73,9 @@ fn logging() -> Vec<Arg> {
     vec![
         path("log", "file", "where access-log lines go: - is stdout, the default")
             .default_value("-")
-            .hide_default_value(true),
-        flag("no-log", "no access log"),
+            .hide_default_value(true)
+            .overrides_with("no-log"),
+        flag("no-log", "no access log").overrides_with("log"),
         text(
             "log-format",
             "format",
@@ -115,7 +116,7 @@ pub(super) fn read(given: &Given<'_>) -> Result<Serve, Failure> {
     };
     let format = given.choice("log-format", [("common", Format::Common), ("json", Format::Json)])?;
     let log = match given.path("log")? {
-        _ if given.flag("no-log") => LogTo::Nothing,
+        _ if given.is_last("no-log", "log") => LogTo::Nothing,
         Some(path) if path.as_os_str() != "-" => LogTo::File(path.into()),
         _ => LogTo::Stdout,
     };

@@ -111,6 +111,24 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// The address that `url` is, or else the failure that `rk_error()` describes.
+fn address(url: &str) -> Option<Address> {
+    Address::parse(url)
+        .map_err(|bad| core::set_error(&format!("`url` is not the address of a WebSocket: {bad}")))
+        .ok()
+}
+
+/// Checks an address: `RK_BAD_VALUE` when it is not one of a WebSocket, see `rk_error()`.
+///
+/// # Safety
+/// - `url` is readable for the length of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_client_check(url: Bytes) -> i32 {
+    // SAFETY: the caller's duty.
+    let is_one = || address(&text(unsafe { url.get() })).is_some();
+    entry(refusal::BAD_VALUE, || if is_one() { refusal::OK } else { refusal::BAD_VALUE })
+}
+
 /// Begins to connect; `wake` asks R's event loop for a turn, on any thread. `RK_BAD_VALUE`: see `rk_error()`.
 ///
 /// # Safety
@@ -134,13 +152,7 @@ pub unsafe extern "C" fn rk_client_open(
         };
         // SAFETY: as above.
         let (url, ca) = unsafe { (text(setup.url.get()), text(setup.ca.get())) };
-        let address = match Address::parse(&url) {
-            Ok(address) => address,
-            Err(bad) => {
-                core::set_error(&format!("`url` is not the address of a WebSocket: {bad}"));
-                return refusal::BAD_VALUE;
-            }
-        };
+        let Some(address) = address(&url) else { return refusal::BAD_VALUE };
         let headers = texts(setup.headers, setup.header_count * 2);
         let settings = Settings {
             subprotocols: texts(setup.protocols, setup.protocol_count),

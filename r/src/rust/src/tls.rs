@@ -90,6 +90,24 @@ unsafe fn of_authority(wishes: *const Bytes, count: usize) -> Option<Settings> {
     Some(settings)
 }
 
+/// Checks what an authority is asked for, without asking it: `RK_BAD_VALUE` when that cannot be, see `rk_error()`.
+///
+/// # Safety
+/// - `wishes` has twice `count` bytes, readable for the length of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_acme_check(wishes: *const Bytes, count: usize) -> i32 {
+    entry(refusal::BAD_VALUE, || {
+        // SAFETY: the caller's duty.
+        match unsafe { of_authority(wishes, count) }.map(Settings::settle) {
+            Some(Err(error)) => {
+                core::set_error(&error.to_string());
+                refusal::BAD_VALUE
+            }
+            _ => refusal::OK,
+        }
+    })
+}
+
 /// Where PEM is, as R gives it: text, or the path of a file.
 ///
 /// # Safety
