@@ -18,6 +18,8 @@ abort_argument <- function(...) {
 # Evaluates the checks of a constructor, such as "acme()": their errors name it, and have its class.
 arguments_of <- function(constructor, class, body) {
   tryCatch(body, rookery_bad_argument = function(error) {
+    # An argument that is another constructor's names that one.
+    if (class(error)[[1]] != "rookery_bad_argument") stop(error)
     abort(paste0(constructor, ": ", conditionMessage(error)), c(class, "rookery_bad_argument"))
   })
 }
