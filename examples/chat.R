@@ -10,6 +10,8 @@ port <- as.integer(Sys.getenv("PORT", "8000"))
 # The page lies beside this script: in the folder that `rookery serve` starts in, or else where Rscript found the script.
 script <- sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE))
 page <- Filter(dir.exists, file.path(c(".", dirname(script), "examples"), "chat"))[[1]]
+# The style sheet and the icon of all pages.
+shared <- file.path(dirname(page), "shared")
 
 # Characters of a message that are passed on; the rest is cut off.
 longest <- 500L
@@ -29,7 +31,7 @@ announce <- function() {
 
 app <- list(
   # Served without R: the page is there even while R is busy.
-  staticPaths = list("/" = page),
+  staticPaths = list("/" = page, "/shared" = shared),
   onWSOpen = function(ws) {
     opened <<- opened + 1L
     number <- as.character(opened)

@@ -13,6 +13,8 @@ port <- as.integer(Sys.getenv("PORT", "8000"))
 # The page lies beside this script: in the folder that `rookery serve` starts in, or else where Rscript found the script.
 script <- sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE))
 page <- Filter(dir.exists, file.path(c(".", dirname(script), "examples"), "progress"))[[1]]
+# The style sheet and the icon of all pages.
+shared <- file.path(dirname(page), "shared")
 
 slices <- 100L
 points_of_slice <- 50000L
@@ -67,7 +69,7 @@ follow <- function(req) {
 
 app <- list(
   # Served without R.
-  staticPaths = list("/" = page, "/progress" = excludeStaticPath(), "/start" = excludeStaticPath()),
+  staticPaths = list("/" = page, "/shared" = shared, "/progress" = excludeStaticPath(), "/start" = excludeStaticPath()),
   call = function(req) {
     switch(paste(req$REQUEST_METHOD, req$PATH_INFO),
       "POST /start" = start(req),

@@ -14,6 +14,8 @@ port <- as.integer(Sys.getenv("PORT", "8000"))
 # The page lies beside this script: in the folder that `rookery serve` starts in, or else where Rscript found the script.
 script <- sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE))
 page <- Filter(dir.exists, file.path(c(".", dirname(script), "examples"), "tokens"))[[1]]
+# The style sheet and the icon of all pages.
+shared <- file.path(dirname(page), "shared")
 
 # Tokens of an answer, characters of a prompt that are read, and seconds that the model thinks about each token.
 longest <- 200L
@@ -90,7 +92,7 @@ answer <- function(req) {
 
 app <- list(
   # Served without R.
-  staticPaths = list("/" = page, "/answer" = excludeStaticPath()),
+  staticPaths = list("/" = page, "/shared" = shared, "/answer" = excludeStaticPath()),
   call = function(req) {
     if (req$PATH_INFO == "/answer") answer(req) else list(status = 404L, headers = list(), body = "Not found\n")
   }

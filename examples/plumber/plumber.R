@@ -68,3 +68,7 @@ function() {
 
 #* @assets ./www /www
 list()
+
+# The style sheet and the icon of all examples' pages.
+#* @assets ../shared /shared
+list()

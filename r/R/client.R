@@ -261,7 +261,7 @@ client_event <- function(core, kind, value, code, is_clean) {
   # Nothing follows.
   if (core$state == 3L) core$self <- NULL
   functions <- Filter(is.function, lapply(core$callbacks, function(entry) if (entry$kind == kind) entry$func))
-  if (kind == "error" && length(functions) == 0 && !has_closed) {
+  if (kind == "error" && length(functions) == 0 && !has_closed && !isTRUE(.globals$is_ending)) {
     # Nobody else would hear of it. What comes behind the path may be a secret.
     place <- sub("[?#].*$", "", core$setup[[1]])
     text <- paste0("The WebSocketClient of ", place, " has failed: ", value, ". `$onError()` takes a function that handles this.")

@@ -18,7 +18,13 @@
   setHook(packageEvent("later", "onLoad"), use_later)
   if (isNamespaceLoaded("later")) use_later()
   # When R ends, the I/O thread has to end before package later's memory goes.
-  reg.finalizer(.globals, function(globals) if (!isTRUE(globals$is_unloaded)) .Call(ffi_close), onexit = TRUE)
+  reg.finalizer(.globals, function(globals) if (!isTRUE(globals$is_unloaded)) end_threads(), onexit = TRUE)
+}
+
+# Ends the threads. Clients that are connecting then have not failed.
+end_threads <- function() {
+  .globals$is_ending <- TRUE
+  .Call(ffi_close)
 }
 
 # Tells C of package later, which is loaded for it if it is not: see src/later.c.
@@ -71,7 +77,7 @@ prepare <- function() {
 # that are not settled and objects that the app holds. Loaded again, the package finds it, see ffi_init().
 .onUnload <- function(libpath) {
   stopAllServers()
-  .Call(ffi_close)
+  end_threads()
   .Call(ffi_last_events)
   .globals$is_unloaded <- TRUE
   if (identical(getOption("interrupt"), note_interrupt)) {

@@ -78,7 +78,7 @@ test_that("_server.yml and the program have it", {
   expect_equal(tls$redirect_from, 80L)
   settings <- function(fields) rookery:::settings_tls(fields, file.path(dir, "_server.yml"))
   expect_error(settings(list(acme = list(email = "me@a.org"))), "has no `domains:`")
-  expect_error(settings(list(acme = list(domains = "a.org", nonsense = 1))), "has no `domains:` and perhaps")
+  expect_error(settings(list(acme = list(domains = "a.org", nonsense = 1))), "`nonsense:` under `acme:` in .* is no setting")
   expect_error(settings(list(acme = list(domains = "a.org"))), "agreed to", class = "rookery_bad_tls")
   asked <- rookery:::cli_read(paste0(
     "host=::\nport=443\ntls_min_version=1.2\nacme_domain=a.org\nacme_domain=b.org\nacme_email=me@a.org\nacme_agree_tos=TRUE\n",

@@ -32,7 +32,7 @@ test_that("ports that are taken are passed over", {
 
 test_that("ports that browsers refuse are never tried", {
   error <- failure_of(randomPort(6000, 6000))
-  expect_identical(class(error), c("httpuv_unavailable_port", "error", "condition"))
+  expect_identical(class(error), c("httpuv_unavailable_port", "rookery_no_port", "rookery_error", "error", "condition"))
   expect_identical(conditionMessage(error), "Cannot find an available port.")
   expect_identical(conditionCall(error), quote(randomPort(6000, 6000)))
   expect_s3_class(failure_of(randomPort(6665, 6669)), "httpuv_unavailable_port")

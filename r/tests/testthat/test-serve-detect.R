@@ -104,18 +104,17 @@ test_that("YAML is read as YAML, and what it says of others is not taken for our
   expect_false(document("title: x"))
 })
 
-test_that("launch_server() takes host and port of `options:`, and not of what else is in the file", {
+test_that("launch_server() takes host and port of `options:`, and arguments take precedence", {
   skip_if_not_installed("yaml")
   launch <- function(..., host = NULL, port = NULL) {
     dir <- local_app("_server.yml" = c("engine: rookery", ...), "app.R" = "list(call = function(req) NULL)")
-    asked <- settings_read(file.path(dir, "_server.yml"), host, port)
+    asked <- settings_read(file.path(dir, "_server.yml"), list(host = host, port = port))
     c(asked$address$host, asked$address$port, basename(asked$found$path))
   }
-  foreign <- c("app: app.R", "database:", "  host: db.example.org", "  port: 5432")
-  expect_equal(launch(foreign), c("127.0.0.1", "8000", "app.R"))
-  expect_equal(launch(foreign, "options:", "  port: 8123", "  host: 0.0.0.0"), c("0.0.0.0", "8123", "app.R"))
+  expect_equal(launch("app: app.R"), c("127.0.0.1", "8000", "app.R"))
+  expect_equal(launch("app: app.R", "options:", "  port: 8123", "  host: 0.0.0.0"), c("0.0.0.0", "8123", "app.R"))
   expect_equal(launch("app: 'app.R' # ours", "options: {host: '::1', port: 8124}"), c("::1", "8124", "app.R"))
-  expect_equal(launch(foreign, "options: {port: 8123}", port = 9000), c("127.0.0.1", "9000", "app.R"))
+  expect_equal(launch("app: app.R", "options: {port: 8123}", port = 9000), c("127.0.0.1", "9000", "app.R"))
   expect_error(launch("app: app.R", "options: {host: db.example.org}"), "`host` must be \"localhost\" or an IP address")
   expect_error(launch("app: app.R", "options: {port: many}"), "`port` must be one whole number")
   expect_error(launch("app: app.R", "options: 8000"), "`options:` are no fields")

@@ -245,11 +245,11 @@ test_that("a _server.yml says how many, and serve() takes the same", {
   expect_serving(it)
   expect_no_match(it$tell(), "workers|as worker")
   for (case in list(
-    c("workers: 2", "drain: long", "`drain:` must be a time"),
-    c("workers: 2", "max_sessions: true", "`max_sessions:` of `.*` must be one number or string, not TRUE"),
+    c("workers: 2", "drain: long", "`drain:` of `.*` must be a time"),
+    c("workers: 2", "max_sessions: true", "`max_sessions:` of `.*` must be a whole number from 1 on, not TRUE"),
     c("workers: 2", "limits: 3", "its `limits:` are no fields"),
-    c("workers: none", "", "`workers:` must be auto, or a number from 1 to 1000, not `none`"),
-    c("drain: 5s", "", "its `drain:` needs `workers:`")
+    c("workers: none", "", "`workers:` of `.*` must be \"auto\", or a whole number from 1 to 1000, not \"none\""),
+    c("drain: 5s", "", "`drain:` needs `workers:`, with 2 or more")
   )) {
     settings(case[1:2])
     it <- local_cli("serve", dir, "--port", "0", "--no-log")
@@ -280,7 +280,7 @@ test_that("serve() starts several, and takes them along when it ends", {
   }
   it <- local_r(sub("'5s'", "'soon'", call))
   exit_of(it)
-  expect_match(it$tell(), "`--drain` must be a time, such as 30s, 5min or 12h, not `soon`")
+  expect_match(it$tell(), "workers_config\\(\\): `drain` must be a time, .*, not \"soon\"")
 })
 
 test_that("what serve() is given goes over in words", {

@@ -154,8 +154,9 @@ fn what_a_server_yml_says_of_workers_is_the_programs() {
     let (_, _, said) = run(&["--workers", "2", "--error-detail", "message"]);
     assert!(said.contains("R: 2 ") && said.contains("error_detail=message"), "{said}");
     let (status, _, said) = run(&["--workers", "1"]);
-    assert_eq!(status, Some(2), "{said}");
-    assert!(said.contains("`--drain` needs `--workers`"), "{said}");
+    assert_eq!(status, Some(7), "the file's options for several workers do not apply: {said}");
+    let (status, _, said) = run(&["--workers", "1", "--spares", "1"]);
+    assert_eq!((status, said.contains("`--spares` needs `--workers`")), (Some(2), true), "{said}");
     // What is wrong is said in its words.
     answering(&installed, "rookery-word --workers=3\nrookery-word --max-age=old");
     let (status, _, said) = run(&[]);
@@ -165,10 +166,36 @@ fn what_a_server_yml_says_of_workers_is_the_programs() {
     answering(&installed, "rookery-wrong its `app:`%0Ais 100%25 wrong");
     let (status, _, said) = run(&[]);
     assert_eq!((status, said.contains("its `app:`\nis 100% wrong")), (Some(1), true), "{said}");
-    // One R reads it by itself.
-    answering(&installed, "rookery-word --workers=1");
+    answering(&installed, "rookery-word --drain=5s");
     let (status, _, said) = run(&[]);
-    assert_eq!((status, said.contains("R: alone target=")), (Some(7), true), "{said}");
+    assert_eq!((status, said.contains("`drain:` needs `workers:`")), (Some(1), true), "{said}");
+    let (_, _, said) = run(&["--workers", "2"]);
+    assert!(said.contains("R: 2 "), "{said}");
+}
+
+#[test]
+fn what_a_server_yml_says_of_one_r_takes_effect_unless_the_command_line_says_it() {
+    let installed = Installed::new();
+    let app = folder(&[("_server.yml", "engine: rookery\napp: app.R\n"), ("app.R", "1")]);
+    let run = |words: &[&str]| {
+        let mut command = Command::new(installed.program());
+        command.args(["serve", "."]).args(words).current_dir(app.path());
+        installed.run(&mut command)
+    };
+    answering(
+        &installed,
+        "rookery-word --host=127.0.0.2\nrookery-word --port=0\nrookery-word --no-log\nrookery-word --log-format=json\n\
+         rookery-word --tls-cert=/c.pem\nrookery-word --tls-key=/c.pem\nrookery-word --hsts=60\nrookery-word --limit=body_bytes=5",
+    );
+    let (status, _, said) = run(&["--tls", "dev"]);
+    assert_eq!(status, Some(7), "{said}");
+    for field in ["alone target=", "host=127.0.0.2 port=0 tls=dev", "log=nothing log_format=json"] {
+        assert!(said.contains(field), "{field}: {said}");
+    }
+    // The options of HTTPS count as one; limits are read by the R process, which tells where they come from.
+    assert!(!said.contains("tls_hsts") && !said.contains("body_bytes"), "{said}");
+    let (_, _, said) = run(&["--tls", "dev", "--host", "127.0.0.1", "--log", "-", "--log-format", "common"]);
+    assert!(said.contains("host=127.0.0.1 ") && said.contains("log=stdout log_format=common"), "{said}");
 }
 
 #[test]
