@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# The library both R packages are installed in; never one on R's default path.
+# The library that the package is installed in.
 LIB ?= .local/lib
 # Where `make run` serves.
 PORT ?= 8000
@@ -30,8 +30,8 @@ setup: ## install what is missing for run, test, check and bench; each of them i
 setup-%:
 	@scripts/setup $*
 
-install: setup-run ## install both R packages into LIB (default .local/lib)
-	@scripts/install "$(ROOKERY_LIB)"
+install: setup-run ## install the R package, its vignettes and the command into LIB (default .local/lib) and its bin
+	@scripts/install "$(ROOKERY_LIB)" $(if $(filter install,$(MAKECMDGOALS)),--vignettes)
 
 run: install ## serve examples/shiny at http://127.0.0.1:PORT (default 8000) until Ctrl-C
 	@exec scripts/with-rookery "$(ROOKERY_LIB)" Rscript -e 'rookery::serve("examples/shiny", port = $(PORT)L)'

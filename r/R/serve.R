@@ -17,8 +17,9 @@
 #' }
 #'
 #' A path is served by an R of its own, started in the folder of the app with this session's libraries; its output
-#' comes out here. An object is served by this R, and for one of Shiny's, plumber's, plumber2's, fiery's or ambiorix's
-#' that takes [use_compat()] before their packages were loaded.
+#' comes out here. An object is served by this R. For one of Shiny's, plumber's, plumber2's, fiery's or ambiorix's, either
+#' `serve()` makes it, as in `serve(shiny::shinyApp(ui, server))` in a session that has not loaded these packages, or [use_compat()]
+#' has been called before they were loaded.
 #'
 #' @section The access log:
 #' One line per request, written when the last byte of the reply is out, static files and refused requests included:
@@ -68,6 +69,7 @@ serve <- function(
   admin = NULL
 ) {
   check_serve_dots(...names())
+  target <- with_compat(target)
   found <- if (is.character(target)) detect_target(target)
   asked <- if (!is.null(found) && is_own_file(found)) {
     # What is given here takes precedence over the file.

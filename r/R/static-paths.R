@@ -41,6 +41,10 @@ staticPath <- function(path, indexhtml = NULL, fallthrough = NULL, html_charset 
   if (!is.character(path) || length(path) != 1 || is.na(path) || path == "") {
     abort_argument("`path` must be a non-empty string.")
   }
+  if (!file.exists(path)) {
+    # As normalizePath() says it.
+    abort_argument("path[1]=\"", path, "\": No such file or directory")
+  }
   path <- enc2utf8(normalizePath(path, winslash = "/", mustWork = TRUE))
   new_static_path(path, staticPathOptions(indexhtml, fallthrough, html_charset, headers, validation, FALSE))
 }

@@ -114,6 +114,19 @@ compat_library <- function() {
   library
 }
 
+# Evaluates what makes an app, such as shiny::shinyApp(): packages that are loaded for it find rookery's httpuv first. Where none
+# was, the libraries are as before.
+with_compat <- function(body) {
+  if (isNamespaceLoaded("httpuv")) {
+    return(body)
+  }
+  before <- .libPaths()
+  library <- tryCatch(compat_library(), rookery_no_compat = function(error) NULL)
+  .libPaths(c(library, before))
+  on.exit(if (!isNamespaceLoaded("httpuv")) .libPaths(before))
+  body
+}
+
 # Whether R has not got further than .Rprofile.
 is_starting <- function() {
   # methods is attached before .Rprofile, the others after it.

@@ -33,6 +33,16 @@ test_that("use_compat() puts it in front for a session", {
   expect_match(did$stdout, "This session uses rookery's httpuv 1\\.6\\.")
 })
 
+test_that("serve() makes an app object of Shiny's over rookery's httpuv", {
+  skip_if_not_installed("processx")
+  skip_if_not_installed("shiny")
+  call <- "rookery::serve(shiny::shinyApp(shiny::fluidPage('an object'), function(input, output) NULL), port = 0, log = FALSE)"
+  # Without what this test has in front of its libraries.
+  libraries <- setdiff(.libPaths(), rookery:::compat_library())
+  it <- local_r(call, environment = c(R_LIBS = paste(libraries, collapse = .Platform$path.sep)))
+  expect_match(fetch(expect_serving(it))$text, "an object")
+})
+
 test_that("it stops when another httpuv is loaded, and names who loaded it", {
   skip_if_not_installed("processx")
   skip_if_not_installed("shiny")

@@ -1,0 +1,111 @@
+# Errors and warnings of the package have classes, and name what is wrong where it is given.
+
+test_that("all errors of the package are made by abort()", {
+  source <- testthat::test_path("..", "..")
+  skip_if_not(dir.exists(file.path(source, "src")), "the package's source is not here")
+  found <- function(folder, pattern, allowed) {
+    files <- list.files(file.path(source, folder), "[.][RchC]+$", full.names = TRUE)
+    lines <- unlist(lapply(files, function(file) paste0(basename(file), ": ", trimws(readLines(file)))))
+    lines <- grep("^[^:]+: (#|//)", grep(pattern, lines, value = TRUE), invert = TRUE, value = TRUE)
+    grep(allowed, lines, invert = TRUE, value = TRUE)
+  }
+  # Conditions that are passed on, and one that only takes the place of R's last message.
+  expect_equal(found("R", "(^|[^$.a-z_])stop\\(|stopifnot\\(", "stop\\((condition|error|error_unavailable_port|structure)|\"none\""), character())
+  # Where there is no memory for a condition, or no R function yet.
+  expect_equal(found("src", "Rf_error(call)?\\(", "out of memory|internal error|a pipe cannot be made|Rf_error\\(\"%s\", text\\)"), character())
+})
+
+test_that("errors have a class of their own, and rookery_error", {
+  expect_class <- function(code, class) {
+    error <- tryCatch(code, error = identity)
+    expect_s3_class(error, "rookery_error")
+    expect_s3_class(error, class)
+    invisible(error)
+  }
+  expect_class(service("a"), "rookery_bad_argument")
+  expect_class(startServer("127.0.0.1", 8000.5, list()), "rookery_bad_argument")
+  expect_class(staticPath("/no/such/folder"), "rookery_bad_argument")
+  expect_class(decodeURI("%00"), "rookery_bad_argument")
+  expect_class(randomPort(n = 0), "httpuv_unavailable_port")
+  server <- startServer("127.0.0.1", 0, list())
+  withr::defer(server$stop())
+  error <- expect_class(startServer("127.0.0.1", server$getPort(), list(), quiet = TRUE), "rookery_no_server")
+  expect_equal(conditionMessage(error), "Failed to create server")
+  expect_match(error$reason, "in use")
+  ws <- WebSocketClient$new("ws://127.0.0.1:1", autoConnect = FALSE)
+  expect_class(ws$send("a"), "rookery_bad_state")
+})
+
+test_that("what is wrong with a constructor's argument is said at construction, with its name", {
+  client <- function(...) WebSocketClient$new(..., autoConnect = FALSE)
+  url <- "ws://127.0.0.1:1"
+  for (case in list(
+    list(quote(client("http://a")), "WebSocketClient: `url` is not the address of a WebSocket"),
+    list(quote(client("ws://")), "WebSocketClient: `url` is not"),
+    list(quote(client(url, maxMessageSize = 0)), "WebSocketClient: `maxMessageSize` must be a positive number of bytes, not 0"),
+    list(quote(client(url, protocols = "a b")), "WebSocketClient: `protocols` must be names of subprotocols"),
+    list(quote(client(url, headers = c("a b" = "x"))), "WebSocketClient: `headers` has \"a b\""),
+    list(quote(client(url, headers = c(a = "x\r\nb: y"))), "WebSocketClient: `headers` has \"a\""),
+    list(quote(acme("http://a.org", agree_tos = TRUE)), "acme(): there is no certificate for `http://a.org`"),
+    list(quote(acme("a.org", "nobody", TRUE)), "acme(): `nobody` is no address of mail"),
+    list(quote(acme(3)), "acme(): `domains` must be names of hosts"),
+    list(quote(tls_config("c.pem", http2 = NA)), "tls_config(): `http2` must be TRUE or FALSE, not NA"),
+    list(quote(workers_config(max_age = "soon")), "workers_config(): `max_age` must be a time"),
+    list(quote(workers_config(max_memory = 512)), "workers_config(): `max_memory` must be a size with its unit"),
+    list(quote(workers_config("a")), "workers_config(): `workers` must be \"auto\", or a whole number"),
+    list(quote(workers_config(2, min_ready = 3)), "workers_config(): `min_ready` must not be more than `workers`"),
+    list(quote(workers_config(surge = 2)), "workers_config(): `surge` must be 1 or 0"),
+    list(quote(workers_config(warmup = "x")), "workers_config(): `warmup` must be one or more paths"),
+    list(quote(serve("nowhere", worker = 2)), "`worker` is not an argument of serve(). Did you mean `workers`?"),
+    list(quote(serve(identity, 8080)), "Did you mean `port = 8080`?"),
+    list(quote(serve(list(cal = identity))), "Did you mean `call` by its field `cal`?")
+  )) {
+    expect_error(eval(case[[1]]), case[[2]], fixed = TRUE, class = "rookery_error", info = deparse(case[[1]]))
+  }
+  for (fine in list(quote(workers_config(2, max_memory = 2e9, drain = 5, warmup = c("/", "/x"))), quote(workers_config("4", max_memory = 0)))) {
+    expect_s3_class(eval(fine), "rookery_workers")
+  }
+  expect_equal(rookery:::words_of_workers(workers_config(2, max_memory = 2e9)), c("--workers=2", "--max-memory=2000000000B"))
+})
+
+test_that("a misspelt field of an app gives a warning, and others none", {
+  start <- function(app) startServer("127.0.0.1", 0, app)$stop()
+  expect_warning(start(list(onWsOpen = identity)), "`app$onWsOpen` is not a field of an app. Did you mean `onWSOpen`?", fixed = TRUE, class = "rookery_unknown_field")
+  expect_warning(start(list(cal = identity)), "Did you mean `call`?", fixed = TRUE)
+  expect_warning(start(list2env(list(static_paths = list()))), "Did you mean `staticPaths`?", fixed = TRUE)
+  expect_no_warning <- function(code) expect_warning(code, NA)
+  expect_no_warning(start(list(call = identity, calls = 0, anything = 1)))
+  expect_no_warning(start(list()))
+})
+
+test_that("a client without onError gives one warning when it fails, and one with onError or that was closed none", {
+  skip_if_not_installed("processx")
+  it <- local_r(c(
+    "library(rookery)", "options(warn = 1)",
+    "go <- function(ws) while (ws$readyState() != 3) service(20)",
+    "port <- randomPort()",
+    "url <- paste0('ws://127.0.0.1:', port, '/a?token=secret')",
+    "ws <- WebSocketClient$new(url)", "go(ws); service(50)", "cat('then\\n')",
+    "ws <- WebSocketClient$new(url)", "ws$onError(function(event) cat('told\\n'))", "go(ws); service(50)",
+    "ws <- WebSocketClient$new(url)", "ws$close()", "for (i in 1:5) service(20)"
+  ))
+  expect_equal(exit_of(it), 0)
+  text <- it$tell()
+  expect_match(text, "The WebSocketClient of ws://127.0.0.1:[0-9]+/a has failed: .*then\ntold")
+  expect_equal(lengths(regmatches(text, gregexpr("has failed", text))), 1)
+  expect_no_match(text, "secret")
+})
+
+test_that("warnings appear as they happen while serve() runs, unless `warn` is set", {
+  skip_if_not_installed("processx")
+  app <- "function(req) { warning('careful'); list(status = 200L, headers = list(), body = 'a') }"
+  it <- local_r(paste0("rookery::serve(", app, ", port = 0, log = FALSE)"))
+  url <- expect_serving(it)
+  fetch(url)
+  expect_true(wait_until(function() grepl("careful", it$tell())))
+  it <- local_r(c("options(warn = -1)", paste0("rookery::serve(", app, ", port = 0, log = FALSE)")))
+  fetch(expect_serving(it))
+  it$signal(15)
+  expect_equal(exit_of(it), 0)
+  expect_no_match(it$tell(), "careful")
+})
