@@ -16,6 +16,8 @@
 #'     request, or a list, environment or R6 object with `call`, see [startServer()].}
 #' }
 #'
+#' What a `_server.yml` with `engine: rookery` says of these arguments counts where they are not given, see [launch_server()].
+#'
 #' A path is served by an R of its own, started in the folder of the app with this session's libraries; its output
 #' comes out here. An object is served by this R. For one of Shiny's, plumber's, plumber2's, fiery's or ambiorix's, either
 #' `serve()` makes it, as in `serve(shiny::shinyApp(ui, server))` in a session that has not loaded these packages, or [use_compat()]
@@ -31,6 +33,9 @@
 #' than holding the server up, and then says how many. With several `workers` lines end with the request's id, the worker's slot, process and start, seconds in the queue and
 #' from there to the head of the reply, how often it went to another worker, what ended it (`Q` no worker had time, `D` its worker died, `T` time, `C` the client left), and a
 #' number for the client's session; `-` is what is not known.
+#'
+#' @section Warnings:
+#' While it runs, R's option `warn` is 1 unless it has been set to something else than 0, its default: warnings appear as they happen.
 #'
 #' @param target What to serve, see below.
 #' @param host The address to listen on: `"127.0.0.1"` for this machine only, `"0.0.0.0"` or `"::"` for all, or

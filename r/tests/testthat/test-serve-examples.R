@@ -130,3 +130,21 @@ test_that("plumber: JSON in and out, a filter, an error, an async route, an uplo
   it$signal(15)
   expect_equal(exit_of(it), 0)
 })
+
+test_that("all pages have one style sheet, which knows dark mode, and an icon", {
+  style <- paste(readLines(file.path(examples, "shared", "style.css")), collapse = "\n")
+  expect_match(style, "@media (prefers-color-scheme: dark)", fixed = TRUE)
+  pages <- list.files(examples, "[.]html$", recursive = TRUE)
+  expect_length(pages, 4)
+  for (page in pages) {
+    text <- paste(readLines(file.path(examples, page)), collapse = "\n")
+    expect_match(text, "href=\"/?shared/style.css\"", info = page)
+    expect_match(text, "href=\"/?shared/favicon.svg\"", info = page)
+    expect_no_match(text, "<style")
+  }
+  for (name in c("chat.R", "progress.R", "tokens.R")) {
+    url <- printed_address(local_process(file.path(examples, name), environment = c(PORT = 0)))
+    expect_equal(fetch(paste0(url, "/shared/style.css"))$text, paste0(style, "\n"))
+    expect_match(rawToChar(fetch(paste0(url, "/shared/favicon.svg"))$headers), "image/svg+xml", fixed = TRUE)
+  }
+})

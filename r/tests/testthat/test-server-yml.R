@@ -75,6 +75,9 @@ limit_keys <- function() {
   table <- rookery:::limit_table()
   some <- c(count = 7, bytes = 1e6, seconds = 7, rate = 77, percent = 3)
   values <- pmax(table$least, some[table$kind])
+  # The memory has to do for a connection.
+  values[table$name == "memory"] <- 5e8
+  values[table$name %in% c("head_bytes", "stream_head_bytes")] <- 20000
   values <- values + ifelse(!is.nan(table$default) & values == table$default, 1, 0)
   as.list(stats::setNames(values, table$name))
 }
