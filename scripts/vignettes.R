@@ -1,4 +1,5 @@
-# Builds the vignettes of a package's source and adds them to the installed package, as R CMD INSTALL does of a tarball.
+# Builds the vignettes of a package's source and adds them to the installed package, as R CMD
+# INSTALL does of a tarball.
 #
 #   Rscript scripts/vignettes.R <source> <installed package>
 #

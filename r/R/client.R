@@ -14,7 +14,8 @@
 #'   a close frame; where the server broke the protocol or a limit, `code` and `reason` are what it was told;
 #' * for an error `message`, and `status`: that of the server's answer when it refused the handshake, else `NA`.
 #'
-#' `onError` is told that the connection could not be opened, for which a client without one gives a warning, and `onClose` that one that was open has ended: each client ends with one of
+#' `onError` is called when the connection could not be opened, for which a client without one gives
+#' a warning, and `onClose` that one that was open has ended: each client ends with one of
 #' them. Callbacks run after the R code that runs now, so those that are added right after `$new()` miss nothing.
 #'
 #' `$send(msg)` sends a raw vector as a binary message and a string as text, when the client is open. It never waits.

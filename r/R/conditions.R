@@ -5,17 +5,19 @@ error_page <- function(condition) {
   enc2utf8(paste0("ERROR: ", paste(text, collapse = "\n")))
 }
 
-# Raises an error of this package. Each has a class of its own, and `rookery_error`; `...` are further fields of the condition.
+# Raises an error of this package, which has a class of its own and `rookery_error`. Further fields
+# of the condition go to `...`.
 abort <- function(message, class, ...) {
   stop(structure(list(message = message, call = NULL, ...), class = c(class, "rookery_error", "error", "condition")))
 }
 
-# Raises the error of an argument, or of a field of one, that cannot be what it is.
+# Raises the error of a wrong argument, or of a wrong field of one.
 abort_argument <- function(...) {
   abort(paste0(...), "rookery_bad_argument")
 }
 
-# Evaluates the checks of a constructor, such as "acme()": their errors name it, and have its class.
+# Evaluates the checks of a constructor, such as "acme()". Their errors name the constructor and
+# have its class.
 arguments_of <- function(constructor, class, body) {
   tryCatch(body, rookery_bad_argument = function(error) {
     # An argument that is another constructor's names that one.

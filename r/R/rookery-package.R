@@ -8,23 +8,32 @@
 #' [runServer()] or the event loop of package later has its turn.
 #'
 #' @section Errors:
-#' Each error that this package raises has the class `rookery_error` and one that says what is wrong, so that it can be told from others:
+#' Each error that this package raises has the class `rookery_error` and a class of its own, by
+#' which it can be handled:
 #' `tryCatch(startServer(...), rookery_no_server = function(error) error$reason)`.
-#' * `rookery_bad_argument`: an argument, or a field of one; also `rookery_bad_tls`, `rookery_bad_client`, `rookery_bad_workers` of the
-#'   constructors [tls_config()] and [acme()], [WebSocketClient] and [workers_config()], whose names the message has.
-#' * `rookery_bad_address`, `rookery_bad_limit`, `rookery_bad_log`, `rookery_bad_setting`, `rookery_bad_target`: what [serve()] was given, or
+#' * `rookery_bad_argument`: an argument, or a field of one; also `rookery_bad_tls`,
+#'   `rookery_bad_client`, `rookery_bad_workers` of the
+#'   constructors [tls_config()] and [acme()], [WebSocketClient] and [workers_config()], whose names
+#'   the message has.
+#' * `rookery_bad_address`, `rookery_bad_limit`, `rookery_bad_log`, `rookery_bad_setting`,
+#'   `rookery_bad_target`: what [serve()] was given, or
 #'   a `_server.yml`.
-#' * `rookery_no_server`: a server cannot be started; `$reason` says why. Of [serve()] `rookery_port_in_use` and `rookery_no_address`.
+#' * `rookery_no_server`: a server cannot be started; `$reason` says why. Of [serve()]
+#'   `rookery_port_in_use` and `rookery_no_address`.
 #'   `rookery_no_port`: no port is free. `rookery_no_client`: a client cannot be started.
-#' * `rookery_no_target`, `rookery_no_package`, `rookery_no_compat`, `rookery_no_cli`, `rookery_httpuv_loaded`: what is not there, or is
+#' * `rookery_no_target`, `rookery_no_package`, `rookery_no_compat`, `rookery_no_cli`,
+#'   `rookery_httpuv_loaded`: what is not there, or is
 #'   in the way.
 #' * `rookery_exit`: the R process that served a path has ended; `$status` is its exit status.
 #' * `rookery_service_failed`: [service()] cannot go on.
-#' * `rookery_bad_state`, `rookery_queue_full`, `rookery_in_fork`, `rookery_restored`: an object that cannot do that now, or not in this
+#' * `rookery_bad_state`, `rookery_queue_full`, `rookery_in_fork`, `rookery_restored`: an object
+#'   that cannot do that now, or not in this
 #'   process.
-#' * `rookery_bad_stream`, `rookery_body_gone`, `rookery_body_unreadable`: of bodies. `rookery_bad_app`, `rookery_bad_static_path`: of apps.
+#' * `rookery_bad_stream`, `rookery_body_gone`, `rookery_body_unreadable`: of bodies.
+#'   `rookery_bad_app`, `rookery_bad_static_path`: of apps.
 #'
-#' Warnings have the class `rookery_warning`, and one of their own such as `rookery_unknown_field` or `rookery_client_failed`.
+#' Warnings have the class `rookery_warning`, and one of their own such as `rookery_unknown_field`
+#' or `rookery_client_failed`.
 #'
 #' @useDynLib rookery, .registration = TRUE
 #' @keywords internal

@@ -239,7 +239,8 @@ close_names <- function(name, candidates) {
   utils::head(candidates[order(distance)][sort(distance) <= max(1, nchar(name) / 3)], 3)
 }
 
-# How many letters have to be put in, taken out or replaced; two letters in each other's place count as one.
+# How many letters have to be put in, taken out or replaced; two letters in each other's place count
+# as one.
 edits <- function(name, candidates) {
   letters <- function(names) vapply(strsplit(names, ""), function(parts) paste(sort(parts), collapse = ""), "")
   distance <- utils::adist(name, candidates)[1, ]

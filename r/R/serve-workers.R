@@ -1,4 +1,5 @@
-# Several R processes: what serve() is told of them, and how that goes to the program `rookery`, which supervises them. It reads words of
+# Several R processes: what serve() is told of them, and how that goes to the program `rookery`,
+# which supervises them. It reads words of
 # its command line; those of a `_server.yml` are in server-yml.R.
 
 #' Several R processes
@@ -208,8 +209,9 @@ words_of_log <- function(log) {
   switch(log$to, nothing = "--no-log", file = word_of("log", log$path), stdout = word_of("log", "-"))
 }
 
-# Serves a path with several workers, and waits. Settings of this session are theirs, as they are one R's. Those that a
-# `_server.yml` has, in `file`, take precedence over options of this session.
+# Serves a path with several workers, and waits. The workers have the settings of this session, but
+# for those that a
+# `_server.yml` has, in `file`.
 serve_with_workers <- function(path, address, dots, log, settings, workers, file = list()) {
   if (length(dots) > 0) {
     abort("Several workers take no further arguments for what runs the app: give them in the app.", "rookery_bad_target")

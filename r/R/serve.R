@@ -16,11 +16,14 @@
 #'     request, or a list, environment or R6 object with `call`, see [startServer()].}
 #' }
 #'
-#' What a `_server.yml` with `engine: rookery` says of these arguments counts where they are not given, see [launch_server()].
+#' What a `_server.yml` with `engine: rookery` says of these arguments counts where they are not
+#' given, see [launch_server()].
 #'
 #' A path is served by an R of its own, started in the folder of the app with this session's libraries; its output
-#' comes out here. An object is served by this R. For one of Shiny's, plumber's, plumber2's, fiery's or ambiorix's, either
-#' `serve()` makes it, as in `serve(shiny::shinyApp(ui, server))` in a session that has not loaded these packages, or [use_compat()]
+#' comes out here. An object is served by this R. For one of Shiny's, plumber's, plumber2's, fiery's
+#' or ambiorix's, either
+#' `serve()` makes it, as in `serve(shiny::shinyApp(ui, server))` in a session that has not loaded
+#' these packages, or [use_compat()]
 #' has been called before they were loaded.
 #'
 #' @section The access log:
@@ -35,7 +38,8 @@
 #' number for the client's session; `-` is what is not known.
 #'
 #' @section Warnings:
-#' While it runs, R's option `warn` is 1 unless it has been set to something else than 0, its default: warnings appear as they happen.
+#' While it runs, R's option `warn` is 1 unless it has been set to something else than 0, its
+#' default: warnings appear as they happen.
 #'
 #' @param target What to serve, see below.
 #' @param host The address to listen on: `"127.0.0.1"` for this machine only, `"0.0.0.0"` or `"::"` for all, or
@@ -120,7 +124,8 @@ serve <- function(
   invisible(serve_here(found, target, address, list(...), log, settings, list(at = admin, label = found$label)))
 }
 
-# What is for the runner of an app is in `...`: an argument of serve() that is misspelt would go there as well.
+# What is for the runner of an app is in `...`: an argument of serve() that is misspelt would go
+# there as well.
 check_serve_dots <- function(names) {
   own <- setdiff(names(formals(serve)), c("target", "..."))
   for (name in setdiff(names, "")) {

@@ -54,18 +54,21 @@ is_own_file <- function(found) {
 
 #' Serve a folder that has a `_server.yml`
 #'
-#' What deployment tools call for a folder whose `_server.yml` says `engine: rookery`; [serve()] and `rookery serve` read
+#' What deployment tools call for a folder whose `_server.yml` says `engine: rookery`; [serve()] and
+#' `rookery serve` read
 #' the same file.
 #'
 #' @section The file:
 #' `app:` names the file or folder to serve, relative to the `_server.yml`. `options:` may have
 #' * `host`, `port`, `log`, `log_format` and `admin`, as arguments of [serve()];
-#' * `tls`: `dev`, or the arguments of [tls_config()], such as `cert:` and `key:`, or `acme:` with those of [acme()];
+#' * `tls`: `dev`, or the arguments of [tls_config()], such as `cert:` and `key:`, or `acme:` with
+#'   those of [acme()];
 #' * `limits`: those of [server_limits()], such as `body_bytes: 10 MB`;
 #' * the settings of [rookery_options()], such as `error_detail: message`;
 #' * `workers` and the other arguments of [workers_config()].
 #'
-#' Paths are relative to the file. A key that has no meaning is an error. An argument of `serve()` or an option of the
+#' Paths are relative to the file. A key that has no meaning is an error. An argument of `serve()`
+#' or an option of the
 #' command line takes precedence over the same key; the keys of `tls` count as one.
 #'
 #' @param settings The path of the `_server.yml`.
@@ -96,7 +99,8 @@ launch_server <- function(settings, host = NULL, port = NULL, ...) {
   invisible(serve_here(asked$found, NULL, asked$address, dots, asked$log, sources, about))
 }
 
-# What a `_server.yml` asks for, in the form that serve() works with; the arguments of serve() in `given` take precedence.
+# What a `_server.yml` asks for, in the form that serve() works with; the arguments of serve() in
+# `given` take precedence.
 settings_read <- function(settings, given = list()) {
   check_string(settings, "settings")
   if (!file.exists(settings)) {

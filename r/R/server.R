@@ -39,8 +39,10 @@
 #' Anything else, and any error, is answered with status 500, and told on stderr with the route it happened on, the id of the request and the
 #' calls that led to it.
 #'
-#' Strings are sent in UTF-8, in bodies as in headers, whatever encoding R has them in; those that are marked as `"bytes"`, and raw vectors,
-#' are sent as they are. A `Content-Type` is not changed: one that names another charset needs a body that is a raw vector in it, see
+#' Strings are sent in UTF-8, in bodies as in headers, whatever encoding R has them in; those that
+#' are marked as `"bytes"`, and raw vectors,
+#' are sent as they are. A `Content-Type` is not changed: one that names another charset needs a
+#' body that is a raw vector in it, see
 #' [iconv()].
 #'
 #' @section Errors:
@@ -78,7 +80,8 @@
 #' @param limits What clients may do, by [server_limits()]; `NULL` for what options say, see [rookery_options()]. Servers of one process share them.
 #' @return A server object with `$stop()`, `$isRunning()`, `$getHost()`, `$getPort()`, `$reload_tls()` (see [tls_config()]) and, for
 #'   static paths, `$getStaticPaths()`, `$setStaticPath()`, `$removeStaticPath()`, `$getStaticPathOptions()` and
-#'   `$setStaticPathOption()`. If it cannot be started, an error of class `rookery_no_server`, whose `$reason` says why.
+#'   `$setStaticPathOption()`. If it cannot be started, an error of class `rookery_no_server`, whose
+#'   `$reason` says why.
 #' @examples
 #' server <- startServer("127.0.0.1", 0, function(req) {
 #'   list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")

@@ -114,7 +114,8 @@ compat_library <- function() {
   library
 }
 
-# Evaluates what makes an app, such as shiny::shinyApp(): packages that are loaded for it find rookery's httpuv first. Where none
+# Evaluates what makes an app, such as shiny::shinyApp(): packages that are loaded for it find
+# rookery's httpuv first. Where none
 # was, the libraries are as before.
 with_compat <- function(body) {
   if (isNamespaceLoaded("httpuv")) {

@@ -22,7 +22,8 @@ worker_wants <- c(
 # Memory that no R process can do with is a number whose unit was forgotten.
 least_memory <- 2^20
 
-# Checks the value of an option; `where` it is, for what is said of it. NULL is none.
+# Checks the value of an option, NULL for one that was not given. Messages name `where` it was
+# given.
 check_worker_option <- function(value, name, where) {
   kind <- worker_kinds[[name]]
   if (!is.null(value) && !is_worker_value(value, kind)) {
@@ -56,7 +57,8 @@ is_worker_value <- function(value, kind) {
   )
 }
 
-# `workers` of serve(), as workers_config() gives it; NULL for one R process, which needs no program.
+# `workers` of serve(), as workers_config() gives it; NULL for one R process, which needs no
+# program.
 check_workers <- function(workers) {
   if (!is.null(workers) && !inherits(workers, "rookery_workers")) {
     if (!is_worker_value(workers, "workers")) {

@@ -52,7 +52,8 @@ extern struct objects {
 bool globals_init(SEXP ns, SEXP globals, SEXP shared);
 void globals_prepare(SEXP shared);
 
-// Raises an error of R with this class, and `rookery_error`; `format` is printf()'s. Never called with a Rust frame on the stack.
+// Raises an error of R with this class, and `rookery_error`; `format` is printf()'s. Never called
+// with a Rust frame on the stack.
 _Noreturn void abort_with(const char* class, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 // A table of R objects kept alive by index: O(1), unlike R_PreserveObject().

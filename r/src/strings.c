@@ -55,8 +55,10 @@ SEXP make_char(struct rk_bytes bytes) {
     return Rf_mkCharLenCE(bytes.start, (int)bytes.len, is_utf8 ? CE_UTF8 : CE_NATIVE);
 }
 
-// The bytes of a string in UTF-8, in `*start` and `*len`; returns what holds them, which the caller protects. Nothing is copied of
-// what is ASCII or UTF-8, nor of what is marked as bytes. A string without a mark is in the session's encoding, unless that is not
+// The bytes of a string in UTF-8, in `*start` and `*len`; returns what holds them, which the caller
+// protects. Nothing is copied of
+// what is ASCII or UTF-8, nor of what is marked as bytes. A string without a mark is in the
+// session's encoding, unless that is not
 // UTF-8 and the bytes are: a C locale tells nothing of what a program has read.
 SEXP utf8_text(SEXP text, struct rk_bytes* bytes) {
     *bytes = (struct rk_bytes){CHAR(text), (size_t)LENGTH(text)};

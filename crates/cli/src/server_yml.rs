@@ -1,5 +1,7 @@
-//! A `_server.yml` whose engine is rookery. YAML is R's to read, so an R process is asked once for what the file says; it answers with
-//! options of the command line, which are then read as if the user had written them before their own.
+//! A `_server.yml` whose engine is rookery. YAML is R's to read, so an R process reads the file
+//! once
+//! and prints options of the command line, which are then read as if the user had written them
+//! before their own.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,8 +20,10 @@ const NAMES: [&str; 2] = ["_server.yml", "_server.yaml"];
 /// The part of the file that is searched for the name of the engine, in bytes.
 const BYTES: u64 = 1 << 20;
 
-/// Merges the options in the target's `_server.yml` with `serve`, which was made of `words`. An option of the command line takes
-/// precedence over the same one of the file. The options of HTTPS count as one: certificates of the command line replace all that the
+/// Merges the options in the target's `_server.yml` with `serve`, which was made of `words`. An
+/// option of the command line takes
+/// precedence over the same one of the file. The options of HTTPS count as one: certificates of the
+/// command line replace all that the
 /// file says about HTTPS.
 ///
 /// # Errors
@@ -42,13 +46,15 @@ pub(crate) fn merged(words: &[OsString], serve: Serve, target: &Target) -> Resul
     let mut both = read(program, found.iter().chain(others).cloned())?;
     if both.workers.is_none() {
         if alone.workers.is_some() {
-            // `--workers 1` of the command line: the file's options for several workers do not apply.
+            // `--workers 1` of the command line: the file's options for several workers do not
+            // apply.
             both.needs_workers = serve.needs_workers;
         } else if let Some(name) = alone.needs_workers {
             let message = format!("`--{name}` needs `--workers`, with 2 or more.");
             return Err(of_file(Failure::CommandLine(message), &file));
         }
-        // The R process that serves reads the file as well, and tells where each setting comes from.
+        // The R process that serves reads the file as well, and tells where each setting comes
+        // from.
         both.settings = serve.settings;
     }
     Ok(both)

@@ -73,7 +73,8 @@ impl Given<'_> {
         self.of(name).value_source(name) == Some(ValueSource::CommandLine)
     }
 
-    /// Returns whether `name` was given and `other`, which excludes `name`, was not given after it. Words behind the command count more
+    /// Returns whether `name` was given and `other`, which excludes `name`, was not given after it.
+    /// Words behind the command count more
     /// than those before it; clap keeps the last of the two in each place.
     pub(super) fn is_last(&self, name: &str, other: &str) -> bool {
         let is_in = |at: &ArgMatches, name| at.value_source(name) == Some(ValueSource::CommandLine);

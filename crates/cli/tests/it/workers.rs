@@ -192,7 +192,8 @@ fn what_a_server_yml_says_of_one_r_takes_effect_unless_the_command_line_says_it(
     for field in ["alone target=", "host=127.0.0.2 port=0 tls=dev", "log=nothing log_format=json"] {
         assert!(said.contains(field), "{field}: {said}");
     }
-    // The options of HTTPS count as one; limits are read by the R process, which tells where they come from.
+    // The options of HTTPS count as one; limits are read by the R process, which tells where they
+    // come from.
     assert!(!said.contains("tls_hsts") && !said.contains("body_bytes"), "{said}");
     let (_, _, said) = run(&["--tls", "dev", "--host", "127.0.0.1", "--log", "-", "--log-format", "common"]);
     assert!(said.contains("host=127.0.0.1 ") && said.contains("log=stdout log_format=common"), "{said}");
