@@ -8,7 +8,9 @@ error_page <- function(condition) {
 # Raises an error of this package, which has a class of its own and `rookery_error`. Further fields
 # of the condition go to `...`.
 abort <- function(message, class, ...) {
-  stop(structure(list(message = message, call = NULL, ...), class = c(class, "rookery_error", "error", "condition")))
+  # Handlers of httpuv's errors may be those of simpleError.
+  classes <- c(class, "rookery_error", "simpleError", "error", "condition")
+  stop(structure(list(message = message, call = NULL, ...), class = classes))
 }
 
 # Raises the error of a wrong argument, or of a wrong field of one.

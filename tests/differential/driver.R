@@ -217,7 +217,9 @@ measure <- function(code) {
   conditions <- character()
   messages <- character()
   keep <- function(condition, kind) {
-    conditions <<- c(conditions, paste(kind, paste(class(condition), collapse = " ")))
+    # Classes of Rookery's own stand before those that httpuv's conditions have.
+    classes <- grep("^rookery_", class(condition), value = TRUE, invert = TRUE)
+    conditions <<- c(conditions, paste(kind, paste(classes, collapse = " ")))
     messages <<- c(messages, paste0(kind, ": ", conditionMessage(condition)))
   }
   set.seed(1)
