@@ -239,7 +239,8 @@ parent_lines <- function(condition, most = 5) {
 
 # The class of a condition when it says something, and its message.
 summary_of <- function(condition) {
-  classes <- setdiff(class(condition), c("simpleError", "rookery_failure", "rookery_error", "error", "condition"))
+  # Messages of this package say what its classes say.
+  classes <- grep("^rookery_", setdiff(class(condition), c("simpleError", "error", "condition")), value = TRUE, invert = TRUE)
   kind <- if (length(classes) > 0) paste0("<", classes[[1]], "> ") else ""
   text <- tryCatch(paste(conditionMessage(condition), collapse = "\n"), error = function(error) "")
   paste0(kind, if (nzchar(text)) readable(text) else "an error without a message")
