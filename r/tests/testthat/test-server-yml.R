@@ -27,6 +27,7 @@ option_keys <- list(
   request_timeout = list("30s", "--request-timeout=30s"),
   kill_stuck = list("5min", "--kill-stuck=5min"),
   start_timeout = list("90s", "--start-timeout=90s"),
+  start_retries = list(5L, "--start-retries=5"),
   drain = list(5L, "--drain=5"),
   drain_sessions = list("4h", "--drain-sessions=4h"),
   sticky = list("cookie", "--sticky=cookie"),
