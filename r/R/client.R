@@ -173,6 +173,8 @@ client_core <- function(setup) {
   core$setup <- setup
   core$self <- NULL
   core$callbacks <- list()
+  # That of package later in which its callbacks run.
+  core$loop <- .Call(ffi_client_loop)
   core$state <- 0L
   core$handle <- NULL
   core$protocol <- ""

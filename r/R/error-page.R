@@ -98,19 +98,24 @@ frames_html <- function(trace, hide) {
   c("<h2>Calls, the newest first</h2>", parts, left_out)
 }
 
+# A frame, with the lines around the one that it was at; where that is not known, around its call.
 frame_html <- function(trace, frame, hide, is_open) {
-  place <- if (is.na(trace$line[[frame]])) {
+  is_at <- !is.na(trace$at_line[[frame]])
+  file <- if (is_at) trace$at_file[[frame]] else trace$file[[frame]]
+  line <- if (is_at) trace$at_line[[frame]] else trace$line[[frame]]
+  source <- if (is_at) trace$at_source[[frame]] else trace$source[[frame]]
+  place <- if (is.na(line)) {
     ""
   } else {
-    paste0(" <span class=quiet>", html_text(paste0(if (is.na(trace$file[[frame]])) "line " else paste0(trace$file[[frame]], ":"), trace$line[[frame]])), "</span>")
+    paste0(" <span class=quiet>", html_text(paste0(if (is.na(file)) "line " else paste0(file, ":"), line)), "</span>")
   }
   title <- paste0("<code>", html_text(hide(trace$call[[frame]])), "</code>", place)
-  lines <- source_lines(trace$source[[frame]], trace$line[[frame]])
+  lines <- source_lines(source, line)
   if (length(lines) == 0) {
     return(paste0("<details><summary>", title, "</summary><p class=quiet>R has kept no source of it.</p></details>"))
   }
   text <- paste(formatC(names(lines), width = max(nchar(names(lines)))), html_text(hide(lines), page_value))
-  is_here <- names(lines) == trace$line[[frame]]
+  is_here <- names(lines) == line
   text[is_here] <- paste0("<b>", text[is_here], "</b>")
   paste0("<details", if (is_open) " open", "><summary>", title, "</summary><pre>", paste(text, collapse = "\n"), "</pre></details>")
 }

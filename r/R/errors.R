@@ -27,7 +27,7 @@ trace_of <- function(condition) {
         if (first > 1 && is_plumber_hook(functions[[first - 1]])) {
           at <- at[cumsum(!vapply(functions[at], package_of, "") %in% c("plumber", "base")) > 0]
         }
-        frames_of_calls(calls[at], functions[at])
+        frames_of_calls(calls[at], functions[at], calls[at + 1L])
       }
     },
     error = function(error) NULL
@@ -50,29 +50,48 @@ chosen_frames <- function(count) {
   if (count <= frame_count) seq_len(count) else c(1:10, seq(count - frame_count + 11L, count))
 }
 
-frames_of_calls <- function(calls, functions) {
+# Describes frames. `following` are the calls that each was evaluating, whose places say which of a function's lines was at it; R's
+# own call of a condition's handler is among them, and so says which line an error of C's comes from.
+frames_of_calls <- function(calls, functions, following) {
   at <- chosen_frames(length(calls))
-  list(
-    call = vapply(calls[at], one_line, ""),
-    file = vapply(calls[at], function(call) place_of(call)$file, ""),
-    line = vapply(calls[at], function(call) place_of(call)$line, 0L),
-    source = lapply(calls[at], source_of),
-    package = vapply(functions[at], package_of, ""),
-    left_out = length(calls) - length(at)
+  # A function without source has called from a line that is not its own.
+  following[!vapply(functions, has_source, NA)] <- list(NULL)
+  c(
+    describe_frames(calls[at], following[at]),
+    list(package = vapply(functions[at], package_of, ""), left_out = length(calls) - length(at))
   )
 }
 
 frames_of_rlang <- function(trace) {
-  at <- chosen_frames(length(trace$call))
+  count <- length(trace$call)
+  at <- chosen_frames(count)
   package <- trace$namespace %||% NA_character_
-  list(
-    call = vapply(trace$call[at], one_line, ""),
-    file = vapply(trace$call[at], function(call) place_of(call)$file, ""),
-    line = vapply(trace$call[at], function(call) place_of(call)$line, 0L),
-    source = lapply(trace$call[at], source_of),
-    package = rep_len(as.character(package), length(trace$call))[at],
-    left_out = length(trace$call) - length(at)
+  parents <- trace$parent %||% (seq_len(count) - 1L)
+  following <- lapply(at, function(frame) {
+    child <- which(parents == frame)
+    if (length(child) > 0) trace$call[[child[[1]]]]
+  })
+  c(
+    describe_frames(trace$call[at], following),
+    list(package = rep_len(as.character(package), count)[at], left_out = count - length(at))
   )
+}
+
+# `file`, `line` and `source` say where each call is written; `at_file`, `at_line` and `at_source` which of its lines was evaluated.
+describe_frames <- function(calls, following) {
+  list(
+    call = vapply(calls, one_line, ""),
+    file = vapply(calls, function(call) place_of(call)$file, ""),
+    line = vapply(calls, function(call) place_of(call)$line, 0L),
+    source = lapply(calls, source_of),
+    at_file = vapply(following, function(call) place_of(call)$file, ""),
+    at_line = vapply(following, function(call) place_of(call)$line, 0L),
+    at_source = lapply(following, source_of)
+  )
+}
+
+has_source <- function(func) {
+  !is.null(attr(func, "srcref"))
 }
 
 one_line <- function(call) {
@@ -108,7 +127,7 @@ package_of <- function(func) {
 
 # ---- telling ----
 
-# What C calls. `fault` is a list of
+# C calls three functions for a failure, one after the other, so that whatever happens in `onError` the failure is told. `fault` is a list of
 #   app, detail        whose it is, and what its clients may see
 #   stage, label       where on its way: `info$stage`, and in words
 #   route, request_id  what of
@@ -117,24 +136,22 @@ package_of <- function(func) {
 #   req, seconds       the request and how long R has had it, where that is known
 #   is_answerable
 #   wants              in what form: "text", "json", or "page" for a browser of this machine
-# Returns the response to its client; NULL where there is nobody to answer.
-tell_fault <- function(fault) {
+
+# Completes what C knows of a failure.
+complete_fault <- function(fault) {
   fault$request_id <- id_of(fault)
   # A client may send any bytes as a path.
   fault$route <- readable(fault$route)
-  answer <- ask_and_log(fault)
-  if (isTRUE(fault$is_answerable)) answer %||% failure_response(fault)
+  fault
 }
 
-# The response of onError, if it gave one.
-ask_and_log <- function(fault) {
-  answer <- ask_on_error(fault)
+# Writes a failure to stderr.
+tell_fault <- function(fault) {
   if (fault$detail == "httpuv") {
     report(place_in_words(fault), fault$condition, fault$text)
   } else {
     log_fault(fault)
   }
-  answer
 }
 
 # What C calls for a response with status 500 that the app made itself, as frameworks do of the errors they handle.
@@ -177,7 +194,7 @@ on_error_of <- function(app) {
   tryCatch(app[["onError"]], error = function(error) NULL) %||% attr(app, "rookery_on_error")
 }
 
-# The app's `onError(cond, req, info)`, or with fewer arguments. Its value, if that is a response.
+# Calls the app's `onError(cond, req, info)`, or with fewer arguments. Its value, if that is a response.
 ask_on_error <- function(fault) {
   on_error <- on_error_of(fault$app)
   if (!is.function(on_error)) {
@@ -218,11 +235,16 @@ info_of <- function(fault) {
 trace_lines <- function(fault) {
   trace <- fault$trace
   lines <- character()
-  if (length(trace$call) > 0) {
+  count <- length(trace$call)
+  if (count > 0) {
     place <- ifelse(is.na(trace$file), "", paste0(" at ", trace$file, ":", trace$line))
     lines <- paste0(ifelse(is.na(trace$package), "", paste0(trace$package, "::")), trace$call, place)
     if (trace$left_out > 0) {
       lines <- append(lines, paste("...", trace$left_out, "more"), 10)
+    }
+    if (!is.na(trace$at_line[[count]])) {
+      # An error of R's own has no call that would say it.
+      lines <- c(lines, paste0("at ", if (!is.na(trace$at_file[[count]])) paste0(trace$at_file[[count]], ":"), trace$at_line[[count]]))
     }
   }
   c(lines, parent_lines(fault$condition))
@@ -271,9 +293,10 @@ mask <- function(values) {
 
 # ---- stderr ----
 
-# Of what fails again and again one line is written every so many seconds, with how often it did. Of this many kinds: a client chooses
-# paths, and so kinds; those beyond are one.
+# Of what fails again and again one line is written every so many seconds, with how often it did and the ids of the requests, which clients
+# have been told; and one for each so many of them. Of this many kinds: a client chooses paths, and so kinds; those beyond are one.
 log_seconds <- 10
+log_ids <- 50L
 log_kinds <- 200L
 
 log_fault <- function(fault, now = proc.time()[["elapsed"]]) {
@@ -288,13 +311,20 @@ log_fault <- function(fault, now = proc.time()[["elapsed"]]) {
   }
   kind <- kinds[[name]]
   if (!is.null(kind) && now - kind$since < log_seconds) {
-    kinds[[name]]$count <- kind$count + 1
+    kind$count <- kind$count + 1
+    kind$ids <- c(kind$ids, if (nzchar(fault$request_id)) fault$request_id)
+    if (length(kind$ids) >= log_ids) {
+      say_again(kind, now)
+      kind$count <- 0
+      kind$ids <- character()
+    }
+    kinds[[name]] <- kind
     .globals$faults <- kinds
     flush_faults_later()
     return(invisible())
   }
   if (!is.null(kind) && kind$count > 0) say_again(kind, now)
-  kinds[[name]] <- list(place = place, text = substr(text, 1, 1000), since = now, count = 0)
+  kinds[[name]] <- list(place = place, text = substr(text, 1, 1000), since = now, count = 0, ids = character())
   .globals$faults <- kinds
   id <- if (nzchar(fault$request_id)) paste0(" [", fault$request_id, "]") else ""
   lines <- trace_lines(fault)
@@ -326,13 +356,22 @@ flush_faults <- function(kinds, now, is_due = FALSE) {
   lapply(kept, function(kind) {
     if (kind$count > 0) kind$since <- now
     kind$count <- 0
+    kind$ids <- character()
     kind
   })
 }
 
+# Tells what has happened again at once, because R or its servers are about to end.
+flush_all_faults <- function() {
+  now <- proc.time()[["elapsed"]]
+  for (kind in .globals$faults) if (kind$count > 0) say_again(kind, now)
+  .globals$faults <- NULL
+}
+
 say_again <- function(kind, now) {
   cat(
-    "rookery: ", kind$place, ": ", kind$text, " (", kind$count, " more in ", max(1, round(now - kind$since)), " s)\n",
+    "rookery: ", kind$place, ": ", kind$text, " (", kind$count, " more in ", max(1, round(now - kind$since)), " s)",
+    if (length(kind$ids) > 0) paste0(" [", paste(kind$ids, collapse = " "), "]"), "\n",
     sep = "", file = stderr()
   )
 }

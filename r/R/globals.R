@@ -18,7 +18,13 @@
   setHook(packageEvent("later", "onLoad"), use_later)
   if (isNamespaceLoaded("later")) use_later()
   # When R ends, the I/O thread has to end before package later's memory goes.
-  reg.finalizer(.globals, function(globals) if (!isTRUE(globals$is_unloaded)) end_threads(), onexit = TRUE)
+  reg.finalizer(.globals, function(globals) if (!isTRUE(globals$is_unloaded)) end_session(), onexit = TRUE)
+}
+
+# Writes what has not been logged yet, and ends the threads.
+end_session <- function() {
+  flush_all_faults()
+  end_threads()
 }
 
 # Ends the threads. Clients that are connecting then have not failed.
@@ -29,7 +35,7 @@ end_threads <- function() {
 
 # Tells C of package later, which is loaded for it if it is not: see src/later.c.
 use_later <- function(...) {
-  if (!isTRUE(.globals$is_unloaded)) .Call(ffi_later_use, later::run_now)
+  if (!isTRUE(.globals$is_unloaded)) .Call(ffi_later_use, later::run_now, later::current_loop)
 }
 
 # The same, if R idles; whether it does.
@@ -57,7 +63,10 @@ prepare <- function() {
     shared$pushed_parts <- list(push_methods, "rookery_stream")
     shared$events_parts <- list(c(push_methods, event_methods), c("rookery_events", "rookery_stream"))
     shared$then <- answer_later
+    shared$complete_fault <- complete_fault
+    shared$ask_on_error <- ask_on_error
     shared$tell_fault <- tell_fault
+    shared$failure_response <- failure_response
     shared$note_own <- note_own
     shared$limit_time <- limit_time
     shared$body_came <- body_came
@@ -79,6 +88,7 @@ prepare <- function() {
   stopAllServers()
   end_threads()
   .Call(ffi_last_events)
+  flush_all_faults()
   .globals$is_unloaded <- TRUE
   if (identical(getOption("interrupt"), note_interrupt)) {
     options(interrupt = .globals$on_interrupt)

@@ -92,7 +92,9 @@ tell_of_plumber <- function(condition, req, trace, stage = "call") {
     route = readable(paste(req$REQUEST_METHOD, req$PATH_INFO)), request_id = id, condition = condition, text = NULL, trace = trace, req = req,
     seconds = NA_real_, is_answerable = FALSE
   )
-  ask_and_log(fault)
+  answer <- ask_on_error(fault)
+  tell_fault(fault)
+  answer
 }
 
 # Ids of requests whose failure has been told of, until they are answered: nobody answers some.

@@ -70,6 +70,7 @@ body_deal_with <- function(receiver, bytes) {
   receiver$is_busy <- TRUE
   is_promised <- FALSE
   on.exit(receiver$is_busy <- is_promised)
+  receiver$doing <- doing_data
   is_promised <- body_dealt_with(receiver, receiver$on_data(bytes), length(bytes))
 }
 
@@ -80,7 +81,8 @@ body_dealt_with <- function(receiver, value, n) {
       value,
       onFulfilled = function(value) body_goes_on(receiver, value, n),
       onRejected = function(reason) {
-        .Call(ffi_receive_fail, receiver, reason)
+        receiver$doing <- doing_data
+        .Call(ffi_receive_fail, receiver, reason, NULL)
         body_go_on(receiver)
       }
     )
@@ -121,15 +123,19 @@ body_try <- function(receiver, expression) {
   is_left <- TRUE
   on.exit(
     if (is_left) {
-      .Call(ffi_receive_fail, receiver, condition)
+      .Call(ffi_receive_fail, receiver, condition, trace)
       body_next(receiver)
     }
   )
+  trace <- NULL
   tryCatch(
-    {
-      expression
-      is_left <- FALSE
-    },
+    withCallingHandlers(
+      {
+        expression
+        is_left <- FALSE
+      },
+      error = function(error) trace <<- trace_of(error)
+    ),
     error = function(error) condition <<- error
   )
 }
@@ -148,10 +154,18 @@ body_next <- function(receiver) {
   }
 }
 
+# What a function was doing that has failed, as the log says it.
+doing_data <- "receive_body: on_data"
+doing_end <- "receive_body: on_end"
+doing_close <- "receive_body: on_close"
+
 body_answer <- function(receiver, value) {
   receiver$is_answered <- TRUE
-  ticket <- receiver$.ticket
-  if (inherits(value, "promise")) answer_later(value, ticket, receiver$req) else .Call(ffi_respond, ticket, value, receiver$req)
+  if (inherits(value, "promise")) {
+    answer_later(value, receiver$.ticket, receiver$req)
+  } else if (!.Call(ffi_receive_respond, receiver, value)) {
+    receiver$has_failed <- TRUE
+  }
 }
 
 # No more comes.
@@ -163,27 +177,44 @@ body_over <- function(receiver, reason) {
 body_finish <- function(receiver, reason) {
   # Whatever becomes of `on_end`: a jump out of it is an error as well.
   ended <- "error"
-  on.exit(body_close(receiver, ended))
+  is_left <- TRUE
+  on.exit(body_close(receiver, ended, is_left))
   if (reason == "done" && !receiver$is_answered && !.Call(ffi_receive_held, receiver)) {
     # Answered for R, because the server stops: the body is not whole.
     reason <- "stop"
   }
   if (reason == "done" && !receiver$is_answered) {
+    receiver$doing <- doing_end
+    trace <- NULL
     tryCatch(
-      body_answer(receiver, receiver$on_end()),
-      error = function(condition) .Call(ffi_receive_fail, receiver, condition)
+      withCallingHandlers(
+        body_answer(receiver, receiver$on_end()),
+        error = function(condition) trace <<- trace_of(condition)
+      ),
+      error = function(condition) .Call(ffi_receive_fail, receiver, condition, trace)
     )
   } else if (reason != "done") {
     receiver$is_answered <- TRUE
     .Call(ffi_receive_drop, receiver)
   }
   ended <- reason
+  is_left <- FALSE
 }
 
-body_close <- function(receiver, reason) {
+# Calls `on_close`. An error of it is the caller's to tell; where that is `is_left` by a jump it is told here, and the jump goes on.
+body_close <- function(receiver, reason, is_left) {
   on_close <- receiver$on_close
   receiver$on_close <- NULL
-  if (is.function(on_close)) {
-    on_close(if (isTRUE(receiver$has_failed)) "error" else reason)
+  if (!is.function(on_close)) {
+    return()
+  }
+  reason <- if (isTRUE(receiver$has_failed)) "error" else reason
+  doing <- receiver$doing
+  receiver$doing <- doing_close
+  if (is_left) {
+    tryCatch(on_close(reason), error = function(condition) .Call(ffi_receive_fail, receiver, condition, NULL))
+    receiver$doing <- doing
+  } else {
+    on_close(reason)
   }
 }

@@ -147,7 +147,9 @@ serve_here <- function(found, object, address, dots, log, settings = list(), adm
     warnings <- options(warn = 1L)
     on.exit(options(warnings), add = TRUE)
   }
-  if (is.null(object) && setting_of("error_detail")$value == "full") {
+  # What is left to be told of errors that happened again and again.
+  on.exit(flush_all_faults(), add = TRUE)
+  if (is.null(object)) {
     # So that errors are told with the lines they come from: Rscript keeps none.
     keep <- options(keep.source = TRUE)
     on.exit(options(keep), add = TRUE)

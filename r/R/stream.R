@@ -159,7 +159,7 @@ take_later <- function(promise, source) {
   attend(
     promise,
     function(value, .visible) .Call(ffi_stream_take, source, value),
-    function(reason) .Call(ffi_stream_fail, source, reason, NULL)
+    function(reason) .Call(ffi_stream_fail, source, reason)
   )
 }
 
@@ -204,7 +204,7 @@ begin_stream <- function(source) {
     },
     error = function(condition) {
       source$is_ended <- TRUE
-      .Call(ffi_stream_fail, source, condition, NULL)
+      .Call(ffi_stream_fail, source, condition)
     }
   )
 }
@@ -340,6 +340,6 @@ lose_stream <- function(self) {
   source <- self$body
   if (is_writable(source) && !is.null(source$handle)) {
     text <- "R has collected the stream's object before `$close()`: the stream is cut. Keep the object where it can be closed."
-    .Call(ffi_stream_fail, source, NULL, text)
+    .Call(ffi_stream_lose, source, text)
   }
 }

@@ -14,6 +14,7 @@ struct app {
     bool shows_id;          // whether requests have REQUEST_ID
     int detail;             // what clients see of errors: an index in `details`
     double most_seconds;    // for R, of one request; 0: as many as it takes
+    int loop;               // of package later: the index of the one that was current
 };
 
 // `rookery.error_detail`, in R/errors.R. The last is what httpuv shows.
@@ -38,8 +39,10 @@ static bool is_true(SEXP settings, int at) {
 
 // `settings` is list(has_on_headers, has_on_error, shows_id, detail, most_seconds).
 void app_set(uint32_t listener, SEXP app, SEXP settings, SEXP socket_rules) {
+    int loop = later_server_begins();
     struct app* more = realloc(apps, sizeof(struct app) * (app_count + 1));
     if (more == NULL) {
+        later_server_ends(loop);
         Rf_error("rookery: out of memory");
     }
     apps = more;
@@ -52,6 +55,7 @@ void app_set(uint32_t listener, SEXP app, SEXP settings, SEXP socket_rules) {
         .keeps_req = is_true(settings, 1),
         .shows_id = is_true(settings, 2),
         .most_seconds = Rf_asReal(VECTOR_ELT(settings, 4)),
+        .loop = loop,
     };
     const char* detail = CHAR(STRING_ELT(VECTOR_ELT(settings, 3), 0));
     while (set->detail < DETAIL_COUNT - 1 && strcmp(details[set->detail], detail) != 0) {
@@ -79,6 +83,7 @@ void app_remove(uint32_t listener) {
     if (app != NULL) {
         release(app->token);
         release(app->socket_rules);
+        later_server_ends(app->loop);
         *app = apps[--app_count];
     }
 }
@@ -399,13 +404,13 @@ static SEXP run_settled(void* data) {
     return R_NilValue;
 }
 
-static void end_promise(SEXP ticket, SEXP req, SEXP caught, const char* text, bool is_apps) {
+static void end_promise(SEXP ticket, SEXP req, SEXP caught, const char* text, const char* stage, const char* label) {
     char route[ROUTE_MAX];
     struct fault fault = {
         .slot = (uint32_t)REAL(ticket)[0],
         .id = (uint64_t)REAL(ticket)[1],
-        .stage = is_apps ? "promise" : "response",
-        .label = is_apps ? "a promise" : "the response of a promise",
+        .stage = stage,
+        .label = label,
         .route = route,
         .req = req,
         .began = REAL(ticket)[2],
@@ -416,32 +421,39 @@ static void end_promise(SEXP ticket, SEXP req, SEXP caught, const char* text, bo
     fault_answer(&fault, caught, text);
 }
 
-SEXP ffi_respond(SEXP ticket, SEXP value, SEXP req) {
+bool app_answer(SEXP ticket, SEXP value, SEXP req, const char* label) {
     struct settled settled = {(uint32_t)REAL(ticket)[0], (uint64_t)REAL(ticket)[1], value, NULL};
     if (!rk_is_held(settled.slot, settled.id)) {
-        return R_NilValue;
+        return true;
     }
     struct guard guard = {.body = run_settled, .data = &settled};
     guard_begin();
     enum failure failure = guard_run(&guard);
     guard_end();
     SEXP caught = PROTECT(guard_caught(&guard));
-    if (failure == FAILURE_NONE && settled.problem == NULL) {
+    bool is_response = failure == FAILURE_NONE && settled.problem == NULL;
+    if (is_response) {
         fault_note_own(settled.slot, settled.id);
         app_respond(settled.slot, settled.id);
         stream_begin();
     } else {
-        end_promise(ticket, req, caught, settled.problem, false);
+        const char* text = settled.problem == NULL ? caught_text(caught) : settled.problem;
+        end_promise(ticket, req, caught, text, "response", label);
     }
     UNPROTECT(1);
     rk_flush();
+    return is_response;
+}
+
+SEXP ffi_respond(SEXP ticket, SEXP value, SEXP req) {
+    app_answer(ticket, value, req, "the response of a promise");
     return R_NilValue;
 }
 
 SEXP ffi_reject(SEXP ticket, SEXP condition, SEXP req) {
     if (rk_is_held((uint32_t)REAL(ticket)[0], (uint64_t)REAL(ticket)[1])) {
         SEXP caught = PROTECT(caught_of(condition));
-        end_promise(ticket, req, caught, NULL, true);
+        end_promise(ticket, req, caught, NULL, "promise", "a promise");
         UNPROTECT(1);
         rk_flush();
     }

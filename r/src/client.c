@@ -6,23 +6,25 @@
 // Events are handled back to back for at most this many: then others that `later` has are run.
 enum { BATCH = 16 };
 
-static int is_scheduled;
 // Whether an event is being read: what it points to is gone with the next. Making R's objects of it may collect, and finalizers of
 // the app's may run `later`.
 static bool is_reading;
 
-static void client_callback(void* data);
+static void client_callback(int loop);
 
-// Called by Rust on the clients' thread, and below. No R here.
-static void wake(void) {
-    if (__atomic_exchange_n(&is_scheduled, 1, __ATOMIC_SEQ_CST) == 0) {
-        later_soon(client_callback);
-    }
+// Has a loop handle what happened to its clients. Called by Rust on the clients' thread, and below. No R here.
+static void wake(uint32_t loop) {
+    later_soon((int)loop, LATER_CLIENTS);
 }
 
-// When the package is loaded, and in a forked child: what was asked for before is not asked for here.
+// When the package is loaded.
 void client_init(void) {
-    __atomic_store_n(&is_scheduled, 0, __ATOMIC_SEQ_CST);
+    later_init(LATER_CLIENTS, client_callback);
+    is_reading = false;
+}
+
+// In a forked child: the clients are the parent's. No R here.
+void client_forked(void) {
     is_reading = false;
 }
 
@@ -75,10 +77,11 @@ static void run_guarded(SEXP (*body)(void* data), void* data) {
 }
 
 // Each of the callbacks runs, whatever became of the one before. Does not jump.
-static void handle_happening(const struct rk_client_event* event) {
+static void handle_happening(const struct rk_client_event* event, int loop) {
     SEXP core = PROTECT(kept(event->token));
-    if (event->kind == RK_CLIENT_CLOSED || event->kind == RK_CLIENT_FAILED) {
+    if ((event->kind == RK_CLIENT_CLOSED || event->kind == RK_CLIENT_FAILED) && event->token != 0) {
         release(event->token);
+        later_loop_done(loop);
     }
     struct happening happening = {.event = event, .core = core};
     if (core != R_NilValue) {
@@ -94,10 +97,8 @@ static void handle_happening(const struct rk_client_event* event) {
     UNPROTECT(2);
 }
 
-// What `later` runs when there are events.
-static void client_callback(void* data) {
-    (void)data;
-    __atomic_store_n(&is_scheduled, 0, __ATOMIC_SEQ_CST);
+// What `later` runs in a loop when there are events of its clients.
+static void client_callback(int loop) {
     if (is_reading) {
         // Whoever reads goes on with what there is.
         return;
@@ -106,22 +107,24 @@ static void client_callback(void* data) {
     guard_hear();
     guard_begin();
     for (int i = 0; i < BATCH && !guard_is_interrupted(); i++) {
-        if (!rk_client_next(&event)) {
+        if (!rk_client_next((uint32_t)loop, &event)) {
             break;
         }
         is_reading = true;
-        handle_happening(&event);
+        handle_happening(&event, loop);
     }
     guard_end();
-    if (!rk_client_is_empty()) {
-        wake();
+    if (rk_client_has_events((uint32_t)loop)) {
+        wake((uint32_t)loop);
     }
 }
 
 // The last events of what ffi_close() has ended.
 void client_last_events(void) {
-    while (!rk_client_is_empty()) {
-        client_callback(NULL);
+    for (int loop = 0; loop < LATER_LOOPS; loop++) {
+        while (rk_client_has_events((uint32_t)loop)) {
+            client_callback(loop);
+        }
     }
 }
 
@@ -165,10 +168,16 @@ SEXP ffi_client_open(SEXP core, SEXP setup) {
         .pong_time = numbers[5],
         .compresses = numbers[6] != 0,
     };
+    SEXP loop = variable(core, syms.loop);
+    how.group = (uint32_t)later_loop_use(loop == NULL ? 0 : Rf_asInteger(loop));
+    // What is abandoned says whose it was.
+    Rf_defineVar(syms.loop_place, PROTECT(Rf_ScalarInteger((int)how.group)), core);
+    UNPROTECT(1);
     uint64_t id = 0;
     uint64_t token = keep(core);
     if (rk_client_open(&how, wake, token, &id) != RK_OK) {
         release(token);
+        later_loop_done((int)how.group);
         return Rf_mkString(rk_error());
     }
     return handle_new(id);
@@ -195,6 +204,11 @@ SEXP ffi_client_send(SEXP handle, SEXP message) {
     }
 }
 
+// The number that package later has for the current loop.
+SEXP ffi_client_loop(void) {
+    return Rf_ScalarInteger(later_current());
+}
+
 SEXP ffi_client_close(SEXP handle, SEXP code, SEXP reason) {
     const char* text = Rf_translateCharUTF8(STRING_ELT(reason, 0));
     rk_client_close(client_id(handle), Rf_asInteger(code), text, strlen(text));
@@ -204,8 +218,11 @@ SEXP ffi_client_close(SEXP handle, SEXP code, SEXP reason) {
 // R has collected its object. One of another process is not this one's to close.
 SEXP ffi_client_abandon(SEXP handle) {
     double id = handle_id_here(handle);
-    if (id >= 0) {
-        release(rk_client_abandon((uint64_t)id));
+    uint64_t token = id < 0 ? 0 : rk_client_abandon((uint64_t)id);
+    if (token != 0) {
+        SEXP place = variable(kept(token), syms.loop_place);
+        later_loop_done(place == NULL ? 0 : Rf_asInteger(place));
+        release(token);
     }
     return R_NilValue;
 }

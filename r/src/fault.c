@@ -18,9 +18,8 @@ static SEXP request_id(const struct fault* fault) {
     return Rf_mkString(text);
 }
 
-// Tells the app's onError and stderr. Returns the response to be sent; R_NilValue where nobody is to be answered, or none could be made.
-// Does not jump, but for want of memory.
-SEXP fault_tell(const struct fault* fault, SEXP caught, const char* text) {
+// The fault as R/errors.R has it.
+static SEXP fault_list(const struct fault* fault, SEXP caught, const char* text) {
     const char* names[] = {"app",     "detail", "stage", "label", "route",   "request_id",    "condition",
                            "text",    "trace",  "req",   "seconds", "is_answerable", "wants", ""};
     static const char* const wants[] = {"text", "json", "page"};
@@ -40,17 +39,77 @@ SEXP fault_tell(const struct fault* fault, SEXP caught, const char* text) {
     SET_VECTOR_ELT(list, 10, Rf_ScalarReal(fault->began > 0 ? service_now() - fault->began : NA_REAL));
     SET_VECTOR_ELT(list, 11, Rf_ScalarLogical(fault->is_answerable));
     SET_VECTOR_ELT(list, 12, Rf_mkString(wants[rk_wants(fault->slot, fault->id)]));
-    SEXP call = PROTECT(Rf_lang2(objs.tell_fault, list));
+    SEXP call = PROTECT(Rf_lang2(objs.complete_fault, list));
+    SEXP complete = call_quietly(call, &failed);
+    UNPROTECT(2);
+    return failed ? list : complete;
+}
+
+struct asked {
+    SEXP list;
+    SEXP answer;  // a list of one
+};
+
+static SEXP run_on_error(void* data) {
+    struct asked* asked = data;
+    SEXP call = PROTECT(Rf_lang2(objs.ask_on_error, asked->list));
+    SET_VECTOR_ELT(asked->answer, 0, Rf_eval(call, R_BaseEnv));
+    UNPROTECT(1);
+    return R_NilValue;
+}
+
+// The response of the app's onError, not protected; R_NilValue where it gave none. A jump out of it ends there. Does not jump.
+static SEXP ask_on_error(SEXP list) {
+    struct asked asked = {list, PROTECT(Rf_allocVector(VECSXP, 1))};
+    struct guard guard = {.body = run_on_error, .data = &asked};
+    guard_begin();
+    enum failure failure = guard_run(&guard);
+    guard_end();
+    if (failure != FAILURE_NONE) {
+        SEXP why = PROTECT(guard_caught(&guard));
+        report("onError", caught_condition(why), caught_text(why));
+        UNPROTECT(1);
+        guard_pass_on(failure);
+    }
+    UNPROTECT(1);
+    return VECTOR_ELT(asked.answer, 0);
+}
+
+// The response that says that there was a failure; R_NilValue when none could be made. Not protected.
+static SEXP default_response(SEXP list) {
+    bool failed;
+    SEXP call = PROTECT(Rf_lang2(objs.failure_response, list));
     SEXP response = call_quietly(call, &failed);
+    UNPROTECT(1);
+    return failed ? R_NilValue : response;
+}
+
+// Tells the app's onError and stderr, and returns what onError has answered, which is not protected.
+static SEXP tell(const struct fault* fault, SEXP list, const char* text) {
+    bool failed;
+    SEXP answer = PROTECT(ask_on_error(list));
+    SEXP call = PROTECT(Rf_lang2(objs.tell_fault, list));
+    call_quietly(call, &failed);
     if (failed) {
         bool has_route = fault->route != NULL && fault->route[0] != '\0';
         REprintf(
             has_route ? "rookery: %s (%s): %s\n" : "rookery: %s%s: %s\n", has_route ? fault->route : "", fault->label,
             text == NULL ? "an error whose message could not be shown" : text);
-        response = R_NilValue;
     }
     UNPROTECT(2);
-    return response;
+    return answer;
+}
+
+// Tells the app's onError and stderr. Returns the response to be sent; R_NilValue where nobody is to be answered, or none could be made.
+// Does not jump, but for want of memory.
+SEXP fault_tell(const struct fault* fault, SEXP caught, const char* text) {
+    SEXP list = PROTECT(fault_list(fault, caught, text));
+    SEXP answer = PROTECT(tell(fault, list, text));
+    if (answer == R_NilValue && fault->is_answerable) {
+        answer = default_response(list);
+    }
+    UNPROTECT(2);
+    return fault->is_answerable ? answer : R_NilValue;
 }
 
 struct answer {
@@ -65,20 +124,30 @@ static SEXP run_answer(void* data) {
     return R_NilValue;
 }
 
+// Writes a response; whether it could be. One that could not is told, if it was onError's. Does not jump.
+static bool write_answer(const struct fault* fault, SEXP response, bool is_apps) {
+    struct answer answer = {.fault = fault, .response = response};
+    struct guard guard = {.body = run_answer, .data = &answer};
+    guard_begin();
+    bool is_written = guard_run(&guard) == FAILURE_NONE && answer.problem == NULL;
+    guard_end();
+    SEXP why = PROTECT(guard_caught(&guard));
+    if (!is_written && is_apps) {
+        report("the response of onError", caught_condition(why), answer.problem);
+    }
+    UNPROTECT(1);
+    return is_written;
+}
+
 // Tells of it, and answers with what onError returned, or with status 500.
 void fault_answer(const struct fault* fault, SEXP caught, const char* text) {
-    struct answer answer = {.fault = fault, .response = PROTECT(fault_tell(fault, caught, text))};
-    struct guard guard = {.body = run_answer, .data = &answer};
-    bool is_written = false;
-    if (answer.response != R_NilValue) {
-        guard_begin();
-        is_written = guard_run(&guard) == FAILURE_NONE && answer.problem == NULL;
-        guard_end();
-        if (!is_written) {
-            SEXP why = PROTECT(guard_caught(&guard));
-            report("the response of onError", caught_condition(why), answer.problem);
-            UNPROTECT(1);
-        }
+    SEXP list = PROTECT(fault_list(fault, caught, text));
+    SEXP response = PROTECT(tell(fault, list, text));
+    bool is_written = response != R_NilValue && write_answer(fault, response, true);
+    if (!is_written) {
+        response = PROTECT(default_response(list));
+        is_written = response != R_NilValue && write_answer(fault, response, false);
+        UNPROTECT(1);
     }
     if (!is_written) {
         const char* page = app_facts(fault->listener).is_httpuv ? "An exception occurred." : "500 Internal Server Error\n";
@@ -87,7 +156,7 @@ void fault_answer(const struct fault* fault, SEXP caught, const char* text) {
     rk_reply_fail(fault->slot, fault->id);
     app_respond(fault->slot, fault->id);
     stream_begin();
-    UNPROTECT(1);
+    UNPROTECT(2);
 }
 
 // What the app made of a failure itself is its own to answer: that it did is told, with the id that its client may know. Does not jump,

@@ -176,6 +176,10 @@ static void symbols_init(void) {
         .request_id = Rf_install("REQUEST_ID"),
         .origin = Rf_install("origin"),
         .req = Rf_install("req"),
+        .lost = Rf_install("lost"),
+        .doing = Rf_install("doing"),
+        .loop = Rf_install("loop"),
+        .loop_place = Rf_install("loop_place"),
         .exhausted = Rf_install(".__exhausted__."),
     };
 }
@@ -240,7 +244,10 @@ void globals_prepare(SEXP shared) {
     objs.pushed_parts = shared_object(shared, "pushed_parts");
     objs.events_parts = shared_object(shared, "events_parts");
     objs.then = shared_object(shared, "then");
+    objs.complete_fault = shared_object(shared, "complete_fault");
+    objs.ask_on_error = shared_object(shared, "ask_on_error");
     objs.tell_fault = shared_object(shared, "tell_fault");
+    objs.failure_response = shared_object(shared, "failure_response");
     objs.note_own = shared_object(shared, "note_own");
     objs.limit_time = shared_object(shared, "limit_time");
     objs.body_came = shared_object(shared, "body_came");

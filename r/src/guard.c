@@ -72,6 +72,14 @@ const char* caught_text(SEXP caught) {
     return caught == R_NilValue ? "interrupted, or left by a restart" : NULL;
 }
 
+// As if it had been caught, with where it came from.
+SEXP caught_with(SEXP condition, SEXP trace) {
+    SEXP caught = PROTECT(new_caught(condition));
+    SET_VECTOR_ELT(caught, 1, trace);
+    UNPROTECT(1);
+    return caught;
+}
+
 // As if it had been caught.
 SEXP caught_of(SEXP condition) {
     return condition == R_NilValue ? R_NilValue : new_caught(condition);
@@ -159,6 +167,15 @@ SEXP ffi_note_interrupt(void) {
 // what it runs here may serve by itself, and jumps no further.
 bool guard_is_in(void) {
     return depth > depth_at_fork;
+}
+
+// How many handlers may be run within one another, by a service() or run_now() in each: each takes a part of R's stack and of
+// options(expressions=), and when these are exhausted R tells no handler why.
+enum { MOST_DEPTH = 20 };
+
+// Whether no further handler is to be begun before one of those that run has returned.
+bool guard_is_too_deep(void) {
+    return depth - depth_at_fork >= MOST_DEPTH;
 }
 
 // In a forked child. No R here.

@@ -9,65 +9,265 @@
 
 #include "shim.h"
 
-// Of package later: runs `callback` from R's event loop; may be called on any thread.
-typedef void (*exec_later_t)(void (*callback)(void*), void* data, double seconds, int loop);
+// What has been sent is released so many seconds later, together with what else has been sent by then.
+static const double RELEASE_SECONDS = 0.05;
+
+// Of package later: runs `callback` from the event loop `loop`; may be called on any thread. Returns 0 when there is no such loop.
+typedef uint64_t (*exec_later_t)(void (*callback)(void*), void* data, double seconds, int loop);
 static exec_later_t exec_later;  // NULL: it is not loaded
-static void (*callback)(void*);
-static int is_scheduled;
 static int is_closed;
 
-static SEXP run_call;   // later::run_now(0, all = FALSE)
-static SEXP wait_call;  // the same with room for the time
+static SEXP run_call;      // later::run_now(0, all = FALSE)
+static SEXP wait_call;     // the same with room for the time
+static SEXP current_call;  // later::current_loop()
+static SEXP id_symbol;
+
+// A callback that is scheduled in one loop at most once at a time. It is never freed: package later has its address.
+struct turn {
+    enum later_task task;
+    int loop;          // an index in `loops`
+    int is_scheduled;  // written by any thread
+};
+
+// An event loop of package later. Servers and clients belong to the loop that was current when they were made.
+struct loop {
+    int id;       // package later's number; read by any thread
+    int users;    // servers and clients
+    int servers;  // read by any thread
+    struct turn turns[LATER_TASKS];
+};
+
+// The first is the global loop. with_temp_loop() makes a new number each time, so places are used again.
+static struct loop loops[LATER_LOOPS];
+static int loop_count = 1;  // places that have been used; read by any thread
+static int waits_in = -1;   // where service() waits; read by any thread
+static int last_served;     // the loop of the server that was stopped last; read by any thread
+
+static void (*tasks[LATER_TASKS])(int loop);
+static int has_rung;  // the bell has been rung, and not been heard
 
 static int bell[2] = {-1, -1};
 // Which of R's handlers it is: any number that no other package has.
 enum { BELL_ACTIVITY = 77 };
 
+static int atomic_get(int* word) {
+    return __atomic_load_n(word, __ATOMIC_SEQ_CST);
+}
+
+static void atomic_set(int* word, int value) {
+    __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
+}
+
 bool later_is_loaded(void) {
     return __atomic_load_n(&exec_later, __ATOMIC_SEQ_CST) != NULL;
 }
 
-// Has R's event loop run the callback. On any thread; no R here.
+static void run_turn(void* data) {
+    struct turn* turn = data;
+    atomic_set(&turn->is_scheduled, 0);
+    if (atomic_get(&is_closed) == 0) {
+        tasks[turn->task](turn->loop);
+    }
+}
+
+// Schedules a task in a loop, unless it is scheduled there. On any thread; no R here.
+static void schedule_in(exec_later_t exec, int at, enum later_task task, double seconds) {
+    struct loop* loop = &loops[at];
+    struct turn* turn = &loop->turns[task];
+    if (__atomic_exchange_n(&turn->is_scheduled, 1, __ATOMIC_SEQ_CST) != 0) {
+        return;
+    }
+    int id = atomic_get(&loop->id);
+    if (exec(run_turn, turn, seconds, id) == 0 && id != 0) {
+        // The loop has been destroyed: what belonged to it belongs to the global loop from now on.
+        atomic_set(&loop->id, 0);
+        exec(run_turn, turn, seconds, 0);
+    }
+}
+
+// Schedules a task wherever R may run it next: in the loop that service() waits in, and in those of servers.
+static void schedule_task(exec_later_t exec, enum later_task task, double seconds) {
+    bool has_servers = false;
+    int waits = atomic_get(&waits_in);
+    int count = atomic_get(&loop_count);
+    for (int i = 0; i < count; i++) {
+        if (atomic_get(&loops[i].servers) > 0) {
+            has_servers = true;
+            schedule_in(exec, i, task, seconds);
+        }
+    }
+    if (waits >= 0) {
+        schedule_in(exec, waits, task, seconds);
+    } else if (!has_servers) {
+        schedule_in(exec, atomic_get(&last_served), task, seconds);
+    }
+}
+
+// Has R's event loop handle what has arrived. On any thread; no R here.
 void later_schedule(void) {
-    if (__atomic_load_n(&is_closed, __ATOMIC_SEQ_CST) != 0 ||
-        __atomic_exchange_n(&is_scheduled, 1, __ATOMIC_SEQ_CST) != 0) {
+    if (atomic_get(&is_closed) != 0) {
         return;
     }
     exec_later_t exec = __atomic_load_n(&exec_later, __ATOMIC_SEQ_CST);
     if (exec != NULL) {
-        exec(callback, NULL, 0, 0);
-    } else if (bell[1] >= 0) {
+        schedule_task(exec, LATER_SERVE, 0);
+    } else if (bell[1] >= 0 && __atomic_exchange_n(&has_rung, 1, __ATOMIC_SEQ_CST) == 0) {
         ssize_t written = write(bell[1], "", 1);
         // A pipe that is full has rung.
         (void)written;
     }
 }
 
-// Has it run another one, if `later` is loaded. On any thread; no R here.
-void later_soon(void (*other)(void*)) {
+// Has R's event loop release what the server has sent. Without package later service() does so when it is idle. On any thread; no R here.
+void later_release(void) {
     exec_later_t exec = __atomic_load_n(&exec_later, __ATOMIC_SEQ_CST);
-    if (exec != NULL && __atomic_load_n(&is_closed, __ATOMIC_SEQ_CST) == 0) {
-        exec(other, NULL, 0, 0);
+    if (exec != NULL && atomic_get(&is_closed) == 0) {
+        schedule_task(exec, LATER_RELEASE, RELEASE_SECONDS);
     }
 }
 
-// The callback has come.
-void later_has_run(void) {
-    __atomic_store_n(&is_scheduled, 0, __ATOMIC_SEQ_CST);
+// Runs a task in one loop, if package later is loaded. On any thread; no R here.
+void later_soon(int loop, enum later_task task) {
+    exec_later_t exec = __atomic_load_n(&exec_later, __ATOMIC_SEQ_CST);
+    if (exec != NULL && atomic_get(&is_closed) == 0) {
+        schedule_in(exec, loop, task, 0);
+    }
 }
 
 // Nothing is to be scheduled any more.
 void later_close(void) {
-    __atomic_store_n(&is_closed, 1, __ATOMIC_SEQ_CST);
+    atomic_set(&is_closed, 1);
 }
 
-// Also when this package is loaded again: `later` may have been, too.
-void later_init(void (*run)(void*)) {
-    callback = run;
-    __atomic_store_n(&exec_later, NULL, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&is_scheduled, 0, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&is_closed, 0, __ATOMIC_SEQ_CST);
+static void loops_reset(void) {
+    for (int i = 0; i < LATER_LOOPS; i++) {
+        for (int task = 0; task < LATER_TASKS; task++) {
+            loops[i].turns[task].task = (enum later_task)task;
+            loops[i].turns[task].loop = i;
+            atomic_set(&loops[i].turns[task].is_scheduled, 0);
+        }
+    }
+    atomic_set(&has_rung, 0);
+    atomic_set(&waits_in, -1);
 }
+
+// Sets what runs when a task's turn has come. Also when this package is loaded again: `later` may have been, too.
+void later_init(enum later_task task, void (*run)(int loop)) {
+    tasks[task] = run;
+    __atomic_store_n(&exec_later, NULL, __ATOMIC_SEQ_CST);
+    atomic_set(&is_closed, 0);
+    loops_reset();
+}
+
+// loops ---------------------------------------------------------------------
+
+// The number that package later has for the current loop; 0 is the global loop. Does not jump.
+int later_current(void) {
+    if (!later_is_loaded()) {
+        return 0;
+    }
+    bool failed;
+    SEXP loop = PROTECT(call_quietly(current_call, &failed));
+    SEXP id = !failed && TYPEOF(loop) == ENVSXP ? variable(loop, id_symbol) : NULL;
+    int number = id == NULL ? 0 : Rf_asInteger(id);
+    UNPROTECT(1);
+    return number == NA_INTEGER ? 0 : number;
+}
+
+static bool has_turn(const struct loop* loop) {
+    for (int task = 0; task < LATER_TASKS; task++) {
+        if (loop->turns[task].is_scheduled != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// A place for another loop: one that nobody uses, and if there is one, in which nothing is scheduled. 0 where all are in use.
+static int free_place(void) {
+    int found = 0;
+    for (int i = 1; i < LATER_LOOPS; i++) {
+        if (loops[i].users == 0 && i != waits_in) {
+            if (!has_turn(&loops[i])) {
+                return i;
+            }
+            found = found == 0 ? i : found;
+        }
+    }
+    return found;
+}
+
+// The index of the loop that has this number. Where more than 63 are in use at once, that of the global loop.
+static int place_of(int id) {
+    if (id == 0) {
+        return 0;
+    }
+    for (int i = 1; i < loop_count; i++) {
+        if (loops[i].id == id) {
+            return i;
+        }
+    }
+    int at = free_place();
+    if (at != 0) {
+        for (int task = 0; task < LATER_TASKS; task++) {
+            atomic_set(&loops[at].turns[task].is_scheduled, 0);
+        }
+        if (last_served == at) {
+            atomic_set(&last_served, 0);
+        }
+        atomic_set(&loops[at].id, id);
+        if (at >= loop_count) {
+            atomic_set(&loop_count, at + 1);
+        }
+    }
+    return at;
+}
+
+// Begins to use the loop that has this number: the index that stands for it until later_loop_done().
+int later_loop_use(int id) {
+    int at = place_of(id);
+    loops[at].users++;
+    return at;
+}
+
+void later_loop_done(int at) {
+    loops[at].users--;
+}
+
+// A server is one of the current loop's; its index.
+int later_server_begins(void) {
+    int at = later_loop_use(later_current());
+    atomic_set(&loops[at].servers, loops[at].servers + 1);
+    return at;
+}
+
+void later_server_ends(int at) {
+    atomic_set(&last_served, at);
+    atomic_set(&loops[at].servers, loops[at].servers - 1);
+    later_loop_done(at);
+}
+
+// Makes the current loop the one that later_run() waits in and that what arrives is scheduled in, wherever its servers were made, until
+// later_waits_in() is given the index that this returns. May raise what later::current_loop() raises.
+int later_waits(void) {
+    int outer = waits_in;
+    SEXP loop = PROTECT(Rf_eval(current_call, R_BaseEnv));
+    SETCADDDR(wait_call, loop);
+    SEXP id = variable(loop, id_symbol);
+    atomic_set(&waits_in, place_of(id == NULL ? 0 : Rf_asInteger(id)));
+    UNPROTECT(1);
+    return outer;
+}
+
+int later_waiting(void) {
+    return waits_in;
+}
+
+void later_waits_in(int outer) {
+    atomic_set(&waits_in, outer);
+}
+
+// the bell --------------------------------------------------------------------
 
 static bool pipe_new(int ends[2]) {
     if (pipe(ends) != 0) {
@@ -92,7 +292,7 @@ static void rung(void* data) {
         SEXP is_reached = call_quietly(call, &failed);
         if (!failed && Rf_asLogical(is_reached) != TRUE) {
             // The I/O thread rings again in a millisecond while something waits.
-            later_has_run();
+            atomic_set(&has_rung, 0);
         }
         UNPROTECT(1);
     }
@@ -114,7 +314,7 @@ void later_reachable(void) {
 // In a forked child, whose R watches the descriptors that it inherited: they are a bell of its own. No R here.
 void later_forked(void) {
     int ends[2];
-    is_scheduled = 0;
+    loops_reset();
     if (bell[0] >= 0 && pipe_new(ends)) {
         for (int i = 0; i < 2; i++) {
             dup2(ends[i], bell[i]);
@@ -124,12 +324,16 @@ void later_forked(void) {
     }
 }
 
-static SEXP run_now_call(SEXP run_now, SEXP before) {
+// The call run_now(0, all = FALSE); with `waits`, it has room for the time and the loop.
+static SEXP run_now_call(SEXP run_now, bool waits, SEXP before) {
     SEXP zero = PROTECT(Rf_ScalarReal(0));
     SEXP no = PROTECT(Rf_ScalarLogical(FALSE));
-    SEXP call = Rf_lang3(run_now, zero, no);
+    SEXP call = waits ? Rf_lang4(run_now, zero, no, R_NilValue) : Rf_lang3(run_now, zero, no);
     R_PreserveObject(call);
     SET_TAG(CDDR(call), Rf_install("all"));
+    if (waits) {
+        SET_TAG(CDDDR(call), Rf_install("loop"));
+    }
     if (before != NULL) {
         R_ReleaseObject(before);
     }
@@ -138,19 +342,25 @@ static SEXP run_now_call(SEXP run_now, SEXP before) {
 }
 
 // `later` is loaded: what was asked of the bell is asked of it.
-SEXP ffi_later_use(SEXP run_now) {
-    run_call = run_now_call(run_now, run_call);
-    wait_call = run_now_call(run_now, wait_call);
+SEXP ffi_later_use(SEXP run_now, SEXP current_loop) {
+    run_call = run_now_call(run_now, false, run_call);
+    wait_call = run_now_call(run_now, true, wait_call);
+    id_symbol = Rf_install("id");
+    if (current_call != NULL) {
+        R_ReleaseObject(current_call);
+    }
+    R_PreserveObject(current_call = Rf_lang1(current_loop));
     exec_later_t exec = (exec_later_t)R_GetCCallable("later", "execLaterNative2");
     __atomic_store_n(&exec_later, exec, __ATOMIC_SEQ_CST);
     // Whoever asks from here on sees it; whoever asked before is seen here.
-    if (__atomic_load_n(&is_scheduled, __ATOMIC_SEQ_CST) != 0) {
-        exec(callback, NULL, 0, 0);
+    if (__atomic_exchange_n(&has_rung, 0, __ATOMIC_SEQ_CST) != 0) {
+        schedule_task(exec, LATER_SERVE, 0);
     }
     return R_NilValue;
 }
 
-// Runs one callback of later's, for which it waits for up to `seconds`; whether there was one. May raise what that raised.
+// Runs one callback of the current loop, for which it waits for up to `seconds` after later_waits(); whether there was one. May raise
+// what that raised.
 bool later_run(double seconds) {
     SEXP call = run_call;
     if (seconds > 0) {

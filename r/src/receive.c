@@ -26,9 +26,16 @@ const char* receive_begin(const struct rk_event* event, SEXP receiver, SEXP req)
     if (variable(receiver, syms.ticket) != NULL) {
         return "receive_body() has received another request's body: make one for each";
     }
+    char text[ROUTE_MAX];
     Rf_defineVar(syms.ticket, PROTECT(ticket_new(event->slot, event->id)), receiver);
     Rf_defineVar(syms.req, req, receiver);
-    UNPROTECT(1);
+    // For what fails when R does not hold the exchange any more.
+    rk_route(event->slot, event->id, text, sizeof text);
+    Rf_defineVar(syms.route, PROTECT(Rf_mkString(text)), receiver);
+    rk_request_id(event->slot, event->id, text, sizeof text);
+    Rf_defineVar(syms.request_id, PROTECT(Rf_mkString(text)), receiver);
+    Rf_defineVar(syms.origin, PROTECT(Rf_ScalarReal(event->listener)), receiver);
+    UNPROTECT(4);
     if (event->kind != RK_HEAD) {
         // There is no body.
         call_over(receiver, "done");
@@ -43,18 +50,25 @@ const char* receive_begin(const struct rk_event* event, SEXP receiver, SEXP req)
     return NULL;
 }
 
-// A function of the app's has failed: 500, unless the request has been answered, and what comes of the body is dropped.
+static const char* text_of(SEXP receiver, SEXP name, const char* otherwise) {
+    SEXP value = variable(receiver, name);
+    return value != NULL && TYPEOF(value) == STRSXP && XLENGTH(value) == 1 ? CHAR(STRING_ELT(value, 0)) : otherwise;
+}
+
+// A function of the app's has failed, that R/receive.R has named in `doing`: 500, unless the request has been answered, and what comes of
+// the body is dropped.
 static void fail(SEXP receiver, uint32_t slot, uint64_t id, SEXP caught, const char* text) {
-    char route[256];
+    SEXP origin = variable(receiver, syms.origin);
+    SEXP request_id = variable(receiver, syms.request_id);
     SEXP req = variable(receiver, syms.req);
-    rk_route(slot, id, route, sizeof route);
     struct fault fault = {
-        .listener = rk_listener_of(slot, id),
+        .listener = origin == NULL ? 0 : (uint32_t)Rf_asReal(origin),
         .slot = slot,
         .id = id,
         .stage = "receive",
-        .label = "receive_body",
-        .route = route,
+        .label = text_of(receiver, syms.doing, "receive_body"),
+        .route = text_of(receiver, syms.route, ""),
+        .request_id = request_id,
         .req = req,
         .began = ticket_part(receiver, 2),
         .is_answerable = rk_is_held(slot, id),
@@ -139,12 +153,19 @@ SEXP ffi_receive_taken(SEXP receiver, SEXP bytes) {
     return R_NilValue;
 }
 
-SEXP ffi_receive_fail(SEXP receiver, SEXP condition) {
-    SEXP caught = PROTECT(caught_of(condition));
+SEXP ffi_receive_fail(SEXP receiver, SEXP condition, SEXP trace) {
+    SEXP caught = PROTECT(caught_with(condition, trace));
     fail(receiver, (uint32_t)ticket_part(receiver, 0), (uint64_t)ticket_part(receiver, 1), caught, NULL);
     UNPROTECT(1);
     rk_flush();
     return R_NilValue;
+}
+
+// Answers; whether it could.
+SEXP ffi_receive_respond(SEXP receiver, SEXP value) {
+    SEXP req = variable(receiver, syms.req);
+    bool is_response = app_answer(variable(receiver, syms.ticket), value, req == NULL ? R_NilValue : req, "the response");
+    return Rf_ScalarLogical(is_response);
 }
 
 // Whether the request still waits for its answer.

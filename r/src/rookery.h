@@ -3,8 +3,8 @@
 // Ground rules
 //  - Rust never calls R. Every function here returns before R can run or raise again, so no longjmp ever
 //    passes a Rust frame.
-//  - All functions are called on R's main thread. The one callback that Rust calls from its own thread is
-//    the `schedule` of rk_init().
+//  - All functions are called on R's main thread. Rust calls those of rk_init(), rk_client_open() and
+//    rk_worker_join() from threads of its own.
 //  - Pointers in an rk_event are valid until the next rk_next().
 //  - An exchange that R holds is named by a slot and an id; a stale pair is refused, never dereferenced.
 #ifndef ROOKERY_H
@@ -98,7 +98,8 @@ _Static_assert(sizeof(struct rk_setup) == 88 && offsetof(struct rk_setup, sees_h
 enum rk_refusal { RK_OK = 0, RK_BAD_NAME = 1, RK_BAD_VALUE = 2, RK_STALE = 3 };
 
 // life of servers
-void rk_init(void (*schedule)(void));
+// `schedule` asks R's event loop to take events, `released` to collect with rk_released() what was lent.
+void rk_init(void (*schedule)(void), void (*released)(void));
 int rk_listen_tcp(const char* host, int port, const struct rk_setup* setup, uint32_t* listener, int* bound_port);
 int rk_listen_unix(const char* path, int mask, const struct rk_setup* setup, uint32_t* listener);
 void rk_stop(uint32_t listener);
@@ -264,6 +265,7 @@ struct rk_client_setup {
     double ping_time;  // Inf: no pings
     double pong_time;
     int32_t compresses;
+    uint32_t group;  // of clients whose events are taken together
 };
 
 enum rk_client_kind { RK_CLIENT_OPENED = 1, RK_CLIENT_MESSAGE = 2, RK_CLIENT_CLOSED = 3, RK_CLIENT_FAILED = 4 };
@@ -280,7 +282,7 @@ struct rk_client_event {
 
 #if UINTPTR_MAX == UINT64_MAX
 _Static_assert(sizeof(struct rk_client_setup) == 120 && offsetof(struct rk_client_setup, message) == 64 &&
-                   offsetof(struct rk_client_setup, compresses) == 112,
+                   offsetof(struct rk_client_setup, group) == 116,
                "rk_client_setup");
 _Static_assert(sizeof(struct rk_client_event) == 48 && offsetof(struct rk_client_event, id) == 16 &&
                    offsetof(struct rk_client_event, data) == 32,
@@ -290,13 +292,13 @@ _Static_assert(sizeof(struct rk_client_event) == 48 && offsetof(struct rk_client
 enum rk_client_given { RK_CLIENT_TAKEN = 0, RK_CLIENT_FULL = 1, RK_CLIENT_OVER = 2 };
 
 int rk_client_check(struct rk_bytes url);
-int rk_client_open(const struct rk_client_setup* setup, void (*wake)(void), uint64_t token, uint64_t* id);
+int rk_client_open(const struct rk_client_setup* setup, void (*wake)(uint32_t group), uint64_t token, uint64_t* id);
 int rk_client_send(uint64_t id, int is_text, const void* start, size_t len);
 void rk_client_close(uint64_t id, int code, const char* reason, size_t len);
 uint64_t rk_client_abandon(uint64_t id);  // its token
 uint64_t rk_client_waiting(uint64_t id);
-int rk_client_next(struct rk_client_event* event);
-int rk_client_is_empty(void);
+int rk_client_next(uint32_t group, struct rk_client_event* event);
+int rk_client_has_events(uint32_t group);
 void rk_client_stop(void);
 
 int rk_is_utf8(const char* start, size_t len);

@@ -40,10 +40,9 @@ double event_began(void) {
 
 // What `later` runs when Rust has asked for R. In a service() of ours the work is left to it, so that no frame lies
 // between service() and the app; unless it has not come back since we last did, because an app's own loop is running.
-static void service_callback(void* data) {
-    (void)data;
-    later_has_run();
-    if (event_is_being_read()) {
+static void service_callback(int loop) {
+    (void)loop;
+    if (event_is_being_read() || guard_is_too_deep()) {
         // The I/O thread asks again while events wait.
         return;
     }
@@ -67,19 +66,26 @@ static void service_callback(void* data) {
     }
 }
 
+// What `later` runs when the server has sent what R has lent it.
+static void release_callback(int loop) {
+    (void)loop;
+    release_returned();
+}
+
 // In a forked child: what the parent's I/O thread asked for is not asked for here.
 static void forked(void) {
     later_forked();
     forks++;
     signals_forked();
     guard_forked();
-    client_init();
+    client_forked();
     rk_forked();
 }
 
 void service_init(void) {
-    later_init(service_callback);
-    rk_init(later_schedule);
+    later_init(LATER_SERVE, service_callback);
+    later_init(LATER_RELEASE, release_callback);
+    rk_init(later_schedule, later_release);
     static bool is_told_of_forks;
     if (!is_told_of_forks) {
         is_told_of_forks = pthread_atfork(NULL, NULL, forked) == 0;
@@ -90,7 +96,7 @@ void service_init(void) {
 // One event, or HTTP events for as long as `batch_seconds`. Returns false when there was none.
 static bool run_batch(double start) {
     struct rk_event event;
-    if (!rk_next(&event)) {
+    if (guard_is_too_deep() || !rk_next(&event)) {
         return false;
     }
     event_begins();
@@ -161,11 +167,37 @@ static void heed(void) {
     }
 }
 
+// Waits below so many handlers that each call service() that no more are begun: what has arrived is handled when one of them has returned.
+// Runs `later` meanwhile. May jump.
+static void pass_without_events(double deadline) {
+    int asked = interrupts;
+    for (double rest = deadline - now();; rest = deadline - now()) {
+        bool has_run = false;
+        double seconds = rest < 0 ? 0 : rest < park_seconds ? rest : park_seconds;
+        if (later_is_loaded()) {
+            int outer = later_waits();
+            has_run = run_later(seconds);
+            later_waits_in(outer);
+        } else {
+            struct timespec pause = {0, (long)(seconds * 1e9)};
+            nanosleep(&pause, NULL);
+        }
+        R_CheckUserInterrupt();
+        if (has_run || interrupts != asked || now() >= deadline) {
+            return;
+        }
+    }
+}
+
 // Until something has happened, or for `seconds`.
 static void pass(double seconds) {
     double start = now();
     double deadline = start + seconds;
     int asked = interrupts;
+    if (guard_is_too_deep()) {
+        pass_without_events(deadline);
+        return;
+    }
     for (;;) {
         heed();
         if (run_batch(now())) {
@@ -198,10 +230,17 @@ static void pass(double seconds) {
         if (rest > 0 && !later_is_loaded()) {
             // Nobody else has anything to wait for.
             rk_wait(rest < park_seconds ? rest : park_seconds);
+            release_returned();
             R_CheckUserInterrupt();
-        } else if (rest > 0 && rk_park()) {
+        } else if (rest > 0) {
+            int outer = later_waits();
+            if (!rk_park()) {
+                later_waits_in(outer);
+                continue;
+            }
             bool has_run = run_later(rest < park_seconds ? rest : park_seconds);
             rk_resume();
+            later_waits_in(outer);
             R_CheckUserInterrupt();
             if (run_batch(now()) || has_run || interrupts != asked) {
                 return;
@@ -214,6 +253,7 @@ struct service {
     double seconds;
     bool is_forever;
     int pumping;
+    int waiting;  // later_waiting() before
 };
 
 static SEXP run_service(void* data) {
@@ -238,6 +278,7 @@ static SEXP run_service(void* data) {
 static void end_service(void* data, Rboolean is_jump) {
     struct service* service = data;
     pumping = service->pumping;
+    later_waits_in(service->waiting);
     rk_resume();
     rk_flush();
     (void)is_jump;
@@ -257,7 +298,7 @@ SEXP ffi_service(SEXP timeout_ms) {
             "call service() from a callback of package later (`later::later(function() service(NA))`)");
     }
     double ms = Rf_asReal(timeout_ms);
-    struct service service = {0, false, pumping};
+    struct service service = {0, false, pumping, later_waiting()};
     if (ISNAN(ms)) {
         service.seconds = 0;
     } else if (ms == 0 || ms == R_PosInf) {

@@ -33,7 +33,7 @@ extern struct symbols {
     SEXP ticket, promise_impl, enclosing, private_fields, state, value;
     SEXP has_failed, is_answered;
     SEXP then, on_fulfilled, on_rejected, promise_domain;
-    SEXP self, ask, heartbeat, map, is_events, is_ended, is_spent, route, exhausted, compress;
+    SEXP self, ask, heartbeat, map, is_events, is_ended, is_spent, route, exhausted, compress, loop, loop_place, lost, doing;
     SEXP request_id, origin, req;
 } syms;
 
@@ -46,7 +46,7 @@ extern struct objects {
     SEXP body_came, body_next, body_over;
     SEXP new_source, begin_stream, take_later, drained, depart;
     SEXP overflow, report, reach_later, heed, hear_interrupts;
-    SEXP trace, tell_fault, note_own, limit_time;
+    SEXP trace, complete_fault, ask_on_error, tell_fault, failure_response, note_own, limit_time;
 } objs;
 
 bool globals_init(SEXP ns, SEXP globals, SEXP shared);
@@ -148,6 +148,7 @@ void guard_hear(void);
 void guard_begin(void);
 void guard_end(void);
 bool guard_is_in(void);
+bool guard_is_too_deep(void);
 void guard_forked(void);
 enum failure guard_run(struct guard* guard);
 SEXP guard_caught(struct guard* guard);
@@ -155,6 +156,7 @@ SEXP caught_condition(SEXP caught);
 SEXP caught_trace(SEXP caught);
 const char* caught_text(SEXP caught);
 SEXP caught_of(SEXP condition);
+SEXP caught_with(SEXP condition, SEXP trace);
 void guard_pass_on(enum failure failure);
 void guard_forget_interrupt(void);
 bool guard_is_interrupted(void);
@@ -232,6 +234,8 @@ struct app_facts app_facts(uint32_t listener);
 void app_remove(uint32_t listener);
 void handle_event(const struct rk_event* event);
 void app_respond(uint32_t slot, uint64_t id);
+// Answers outside of an event; whether the value was a response.
+bool app_answer(SEXP ticket, SEXP value, SEXP req, const char* label);
 // Names a request to R code that answers it later.
 SEXP ticket_new(uint32_t slot, uint64_t id);
 
@@ -272,7 +276,8 @@ bool receive_is(SEXP value);
 const char* receive_begin(const struct rk_event* event, SEXP receiver, SEXP req);
 void handle_body(const struct rk_event* event);
 SEXP ffi_receive_taken(SEXP receiver, SEXP bytes);
-SEXP ffi_receive_fail(SEXP receiver, SEXP condition);
+SEXP ffi_receive_fail(SEXP receiver, SEXP condition, SEXP trace);
+SEXP ffi_receive_respond(SEXP receiver, SEXP value);
 SEXP ffi_receive_held(SEXP receiver);
 SEXP ffi_receive_drop(SEXP receiver);
 
@@ -289,7 +294,8 @@ const char* stream_write(uint32_t slot, uint64_t id, SEXP body);
 void stream_begin(void);
 void handle_stream(const struct rk_event* event);
 SEXP ffi_stream_take(SEXP source, SEXP value);
-SEXP ffi_stream_fail(SEXP source, SEXP condition, SEXP text);
+SEXP ffi_stream_fail(SEXP source, SEXP condition);
+SEXP ffi_stream_lose(SEXP source, SEXP text);
 SEXP ffi_stream_give(SEXP source, SEXP piece);
 SEXP ffi_stream_write(SEXP source, SEXP piece);
 SEXP ffi_stream_tell(SEXP source, SEXP what);
@@ -311,20 +317,41 @@ void handle_drained(const struct rk_event* event);
 
 // later.c -------------------------------------------------------------------
 
-void later_init(void (*run)(void*));
+// What package later runs for us.
+enum later_task {
+    LATER_SERVE,    // handles what has arrived
+    LATER_RELEASE,  // releases what the server has sent
+    LATER_CLIENTS,  // handles what happened to WebSocket clients
+    LATER_TASKS
+};
+
+// Loops that are in use at once, at the most.
+enum { LATER_LOOPS = 64 };
+
+void later_init(enum later_task task, void (*run)(int loop));
 bool later_is_loaded(void);
 void later_reachable(void);
 void later_schedule(void);
-void later_soon(void (*other)(void*));
-void later_has_run(void);
+void later_release(void);
+void later_soon(int loop, enum later_task task);
 bool later_run(double seconds);
+int later_current(void);
+int later_loop_use(int id);
+void later_loop_done(int at);
+int later_server_begins(void);
+void later_server_ends(int at);
+int later_waits(void);
+int later_waiting(void);
+void later_waits_in(int outer);
 void later_close(void);
 void later_forked(void);
-SEXP ffi_later_use(SEXP run_now);
+SEXP ffi_later_use(SEXP run_now, SEXP current_loop);
 
 // client.c ----------------------------------------------------------------
 
 void client_init(void);
+void client_forked(void);
+SEXP ffi_client_loop(void);
 void client_last_events(void);
 SEXP ffi_acme_check(SEXP wishes);
 SEXP ffi_client_check(SEXP url);

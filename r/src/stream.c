@@ -1,4 +1,5 @@
 // Replies in pieces: their sources are asked, what they give is sent, and they are told of the end. The objects are R/stream.R's.
+#include <stdio.h>
 #include <string.h>
 
 #include "shim.h"
@@ -137,6 +138,7 @@ static enum rk_given give_bytes(uint64_t id, SEXP owner, const void* start, size
     if (len < LEND_BYTES) {
         return (enum rk_given)rk_stream_give(id, start, len, may_go_on);
     }
+    release_returned();
     uint64_t token = keep(owner);
     enum rk_given given = (enum rk_given)rk_stream_lend(id, start, len, token, may_go_on);
     if (given != RK_MORE && given != RK_ENOUGH) {
@@ -328,6 +330,12 @@ static void tell(SEXP what, SEXP source, uint64_t id, const char* reason, const 
 
 static void handle_departed(SEXP source, const struct rk_event* event) {
     const char* reason = departure_name(event->code);
+    SEXP lost = field(source, syms.lost);
+    if (TYPEOF(lost) == STRSXP) {
+        // Its object was collected, which a finalizer could not tell: onError runs in turns of the loop only.
+        struct fault fault = fault_of(source, event->id, "the stream");
+        fault_tell(&fault, R_NilValue, CHAR(STRING_ELT(lost, 0)));
+    }
     for (struct asking* each = asking; each != NULL; each = each->outer) {
         if (each->id == event->id) {
             // Its source runs, and is told when it has come back.
@@ -388,14 +396,35 @@ SEXP ffi_stream_take(SEXP source, SEXP value) {
     return R_NilValue;
 }
 
-// It was rejected, or the stream's object is lost.
-SEXP ffi_stream_fail(SEXP source, SEXP condition, SEXP text) {
+// It was rejected.
+SEXP ffi_stream_fail(SEXP source, SEXP condition) {
     double id = handle_id_here(field(source, syms.handle));
     if (id >= 0 && rk_stream_waiting((uint64_t)id) >= 0) {
         is_not_called_again(source);
         SEXP caught = PROTECT(caught_of(condition));
-        fail(source, (uint64_t)id, caught, text == R_NilValue ? NULL : CHAR(STRING_ELT(text, 0)));
+        fail(source, (uint64_t)id, caught, NULL);
         UNPROTECT(1);
+        rk_flush();
+    }
+    return R_NilValue;
+}
+
+// The stream's object has been collected. It is cut at once, and the failure, which is `text`, is told with the stream's end: a finalizer
+// runs wherever R collects, and no function of the app's may be called there.
+SEXP ffi_stream_lose(SEXP source, SEXP text) {
+    double id = handle_id_here(field(source, syms.handle));
+    if (id >= 0 && rk_stream_waiting((uint64_t)id) >= 0) {
+        char page[256] = "500 Internal Server Error\n";
+        SEXP request_id = field(source, syms.request_id);
+        SEXP origin = field(source, syms.origin);
+        if (TYPEOF(origin) == REALSXP && app_facts((uint32_t)REAL(origin)[0]).is_httpuv) {
+            snprintf(page, sizeof page, "An exception occurred.");
+        } else if (TYPEOF(request_id) == STRSXP) {
+            snprintf(page, sizeof page, "500 Internal Server Error\nRequest %s\n", CHAR(STRING_ELT(request_id, 0)));
+        }
+        is_not_called_again(source);
+        Rf_defineVar(syms.lost, text, source);
+        rk_stream_cut((uint64_t)id, page, strlen(page));
         rk_flush();
     }
     return R_NilValue;

@@ -1,6 +1,6 @@
 //! The application's side: it opens clients, sends, closes, and takes what happened.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -30,9 +30,10 @@ pub(crate) enum Command {
 ///
 /// Dropping it ends the clients, with a close frame where that can be sent at once, and joins the thread, which takes
 /// [`STOP_TIME`](crate::STOP_TIME) at most.
-#[derive(Debug)]
 pub struct Clients {
-    inbox: Arc<Inbox>,
+    wake: Arc<Wake>,
+    /// Of each group that has had a client.
+    inboxes: BTreeMap<u32, Arc<Inbox>>,
     open: HashMap<u64, Handle>,
     /// Clients whose task has not ended.
     live: Arc<AtomicUsize>,
@@ -76,7 +77,8 @@ impl Clients {
     /// No clients, and no thread yet.
     pub fn new(wake: Wake) -> Clients {
         Clients {
-            inbox: Arc::new(Inbox::new(wake)),
+            wake: Arc::new(wake),
+            inboxes: BTreeMap::new(),
             open: HashMap::new(),
             live: Arc::default(),
             thread: None,
@@ -102,6 +104,7 @@ impl Clients {
         let (commands, theirs) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::default());
         let queue = settings.queue;
+        let inbox = self.inbox(settings.group);
         let opening = Opening::new(
             id,
             address,
@@ -109,7 +112,7 @@ impl Clients {
             tls,
             theirs,
             Arc::clone(&shared),
-            Arc::clone(&self.inbox),
+            inbox,
             Arc::clone(&self.live),
         );
         if let Some(thread) = &self.thread {
@@ -118,6 +121,11 @@ impl Clients {
         }
         self.open.insert(id, Handle { commands, shared, queue, is_open: false, is_closing: false });
         Ok(id)
+    }
+
+    fn inbox(&mut self, group: u32) -> Arc<Inbox> {
+        let inbox = self.inboxes.entry(group);
+        Arc::clone(inbox.or_insert_with(|| Arc::new(Inbox::new(group, Arc::clone(&self.wake)))))
     }
 
     fn tls(&mut self, roots: &Roots) -> Result<Tls, BadRoots> {
@@ -167,10 +175,11 @@ impl Clients {
         self.open.get(&client).map_or(0, |handle| handle.shared.waiting.load(Ordering::Acquire))
     }
 
-    /// What happened next.
-    pub fn event(&mut self) -> Option<Event> {
+    /// Takes what happened next to a client of `group`.
+    pub fn event(&mut self, group: u32) -> Option<Event> {
+        let inbox = self.inboxes.get(&group)?;
         loop {
-            let event = self.inbox.pop()?;
+            let event = inbox.pop()?;
             let client = event.client();
             // Of one that was abandoned nobody wants to know.
             let Some(handle) = self.open.get_mut(&client) else { continue };
@@ -185,9 +194,14 @@ impl Clients {
         }
     }
 
-    /// Whether there is nothing to take.
+    /// Whether there is nothing to take of any group.
     pub fn is_empty(&self) -> bool {
-        self.inbox.is_empty()
+        self.inboxes.values().all(|inbox| inbox.is_empty())
+    }
+
+    /// Whether there is something to take of `group`.
+    pub fn has_events(&self, group: u32) -> bool {
+        self.inboxes.get(&group).is_some_and(|inbox| !inbox.is_empty())
     }
 
     /// Ends all clients, as dropping does, but their last events can still be taken.
@@ -199,6 +213,12 @@ impl Clients {
         }
         // Joins it. A task that has not ended by then is dropped, and says so.
         self.thread = None;
+    }
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clients").field("inboxes", &self.inboxes).finish_non_exhaustive()
     }
 }
 

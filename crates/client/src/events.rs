@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -14,8 +14,8 @@ pub const READ_AHEAD: usize = 1 << 20;
 /// What a message counts beside its bytes: a million empty ones are not nothing.
 const MESSAGE_COST: usize = 64;
 
-/// Tells the application that there are events. Called on the clients' thread, possibly many times for one event.
-pub type Wake = Box<dyn Fn() + Send + Sync>;
+/// Tells the application that there are events of a group. Called on the clients' thread, possibly many times for one event.
+pub type Wake = Box<dyn Fn(u32) + Send + Sync>;
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,20 +93,21 @@ impl Event {
     }
 }
 
-/// The events of all clients, in the order they came.
+/// The events of the clients of one group, in the order they came.
 pub(crate) struct Inbox {
     events: Mutex<VecDeque<Event>>,
-    wake: Wake,
+    group: u32,
+    wake: Arc<Wake>,
 }
 
 impl Inbox {
-    pub(crate) fn new(wake: Wake) -> Inbox {
-        Inbox { events: Mutex::default(), wake }
+    pub(crate) fn new(group: u32, wake: Arc<Wake>) -> Inbox {
+        Inbox { events: Mutex::default(), group, wake }
     }
 
     pub(crate) fn push(&self, event: Event) {
         self.events().push_back(event);
-        (self.wake)();
+        (self.wake)(self.group);
     }
 
     pub(crate) fn pop(&self) -> Option<Event> {

@@ -27,6 +27,9 @@ pub struct Settings {
     pub ping_time: Option<Duration>,
     /// How long nothing at all may come after a ping. Default 20 s.
     pub pong_time: Duration,
+    /// The group whose events [`Clients::event`](crate::Clients::event) takes together: an application with several event loops
+    /// has one for each. Default 0.
+    pub group: u32,
 }
 
 impl Default for Settings {
@@ -41,6 +44,7 @@ impl Default for Settings {
             close_time: Duration::from_secs(5),
             ping_time: Some(Duration::from_secs(20)),
             pong_time: Duration::from_secs(20),
+            group: 0,
         }
     }
 }

@@ -33,6 +33,10 @@ use crate::stream::{Stream, StreamRules};
 pub trait AppWaker: Send + Sync {
     /// Makes the application look into the link soon. Must not block.
     fn wake(&self);
+
+    /// Makes the application [collect](Link::releases) what it has lent, soon. Called on any thread. Must not block. An application that
+    /// lends nothing, or collects with each event and is content with that, leaves it as it is.
+    fn released(&self) {}
 }
 
 /// Wakes the server's thread. Called on the application's thread.
@@ -138,7 +142,7 @@ pub struct Link {
     up: Mutex<Up>,
     arrived: Condvar,
     app_state: AtomicU8,
-    app_waker: Box<dyn AppWaker>,
+    app_waker: Arc<dyn AppWaker>,
     taken: AtomicU64,
     /// Whether there is a failure, for who looks without the mutex.
     has_failed: AtomicBool,
@@ -187,6 +191,8 @@ enum Due {
 impl Link {
     /// Makes a link. `app_waker` is how a parked or absent application is woken.
     pub fn new(limits: QueueLimits, app_waker: Box<dyn AppWaker>) -> Arc<Link> {
+        let app_waker: Arc<dyn AppWaker> = app_waker.into();
+        let releases = Arc::new(Releases::telling(Arc::clone(&app_waker)));
         Arc::new(Link {
             limits,
             up: Mutex::default(),
@@ -204,7 +210,7 @@ impl Link {
             io_waker: Mutex::default(),
             wants_room: AtomicBool::new(false),
             buffers: Mutex::default(),
-            releases: Arc::default(),
+            releases,
         })
     }
 

@@ -1,7 +1,10 @@
 //! Bytes that cross between server and application: a pooled buffer, or memory the application lent.
 
+use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::link::AppWaker;
 
 /// The bytes of a WebSocket message or of a close reason.
 #[derive(Debug)]
@@ -94,14 +97,28 @@ impl Drop for Tag {
 }
 
 /// The tokens of leases that have ended and of tags that were dropped, to be collected on the application's thread.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Releases {
     tokens: Mutex<Vec<u64>>,
+    /// Whom to tell that there are tokens.
+    waker: Option<Arc<dyn AppWaker>>,
 }
 
 impl Releases {
+    /// Makes one that tells `waker` each time that a first token can be collected.
+    pub(crate) fn telling(waker: Arc<dyn AppWaker>) -> Releases {
+        Releases { tokens: Mutex::default(), waker: Some(waker) }
+    }
+
     fn push(&self, token: u64) {
-        self.tokens.lock().unwrap_or_else(PoisonError::into_inner).push(token);
+        let is_first = {
+            let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+            tokens.push(token);
+            tokens.len() == 1
+        };
+        if let Some(waker) = self.waker.as_ref().filter(|_| is_first) {
+            waker.released();
+        }
     }
 
     /// Takes the ended tokens into `out`, which is cleared first.
@@ -111,9 +128,43 @@ impl Releases {
     }
 }
 
+impl fmt::Debug for Releases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Releases").field("tokens", &self.tokens).finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl AppWaker for Count {
+        fn wake(&self) {}
+
+        fn released(&self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn the_application_is_told_of_the_first_token_after_each_collection() {
+        let count = Arc::new(Count::default());
+        let releases = Arc::new(Releases::telling(Arc::clone(&count) as Arc<dyn AppWaker>));
+        let told = || count.0.load(Ordering::SeqCst);
+        drop(Tag::new(1, &releases));
+        drop(Tag::new(2, &releases));
+        assert_eq!(told(), 1);
+        let mut out = Vec::new();
+        releases.take(&mut out);
+        assert_eq!((out.as_slice(), told()), ([1, 2].as_slice(), 1));
+        drop(Tag::new(3, &releases));
+        assert_eq!(told(), 2);
+    }
 
     #[test]
     fn a_tag_goes_back_unless_it_was_taken() {

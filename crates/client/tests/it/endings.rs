@@ -116,7 +116,7 @@ fn one_that_was_abandoned_is_closed_and_not_heard_of() {
     let client = bench.opened(&peer.url(), Settings { close_time: SHORT, ..Settings::default() });
     bench.clients.abandon(client);
     assert_eq!(peer.end(), Some((0x88, 1001_u16.to_be_bytes().to_vec())));
-    assert_eq!(bench.clients.event(), None);
+    assert_eq!(bench.clients.event(0), None);
     // While it connects, too.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let client = bench.open(&format!("ws://{}/", silent.local_addr().unwrap()), Settings::default());
@@ -124,7 +124,7 @@ fn one_that_was_abandoned_is_closed_and_not_heard_of() {
     let (mut taken, _) = silent.accept().unwrap();
     taken.set_read_timeout(Some(PATIENCE)).unwrap();
     drain(&mut taken);
-    assert_eq!(bench.clients.event(), None);
+    assert_eq!(bench.clients.event(0), None);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_stop_ends_all_of_them_soon() {
     bench.clients.stop();
     let mut ends: Vec<(u64, String)> = (0..3)
         .map(|_| {
-            let event = bench.clients.event().expect("its end is there");
+            let event = bench.clients.event(0).expect("its end is there");
             let text = format!("{event:?}");
             (event.client(), text.split_whitespace().next().unwrap().to_owned())
         })
@@ -153,7 +153,7 @@ fn a_stop_ends_all_of_them_soon() {
         ends.iter().map(|(_, kind)| kind.as_str()).collect::<Vec<_>>(),
         ["Closed", "Closed", "Failed"]
     );
-    assert_eq!(bench.clients.event(), None);
+    assert_eq!(bench.clients.event(0), None);
     assert_eq!(bench.send(polite, "late"), Given::Closed);
     // It can be gone on with.
     let again = bench.opened(&url, Settings::default());

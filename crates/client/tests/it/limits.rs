@@ -115,7 +115,7 @@ fn a_process_has_so_many_clients() {
     }
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = Address::parse(&format!("ws://{}/", silent.local_addr().unwrap())).unwrap();
-    let mut clients = Clients::new(Box::new(|| ()));
+    let mut clients = Clients::new(Box::new(|_| ()));
     let open = |clients: &mut Clients| clients.open(address.clone(), Settings::default(), &Roots::System);
     let first = open(&mut clients).unwrap();
     for _ in 1..CLIENTS {

@@ -24,7 +24,7 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn new() -> Bench {
         let (wake, woken) = mpsc::channel();
-        Bench { clients: Clients::new(Box::new(move || wake.send(()).unwrap_or(()))), woken }
+        Bench { clients: Clients::new(Box::new(move |_| wake.send(()).unwrap_or(()))), woken }
     }
 
     pub(crate) fn open(&mut self, url: &str, settings: Settings) -> u64 {
@@ -39,7 +39,7 @@ impl Bench {
     pub(crate) fn next(&mut self) -> Event {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if let Some(event) = self.clients.event() {
+            if let Some(event) = self.clients.event(0) {
                 return event;
             }
             let left = deadline.saturating_duration_since(Instant::now());

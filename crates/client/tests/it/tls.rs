@@ -128,7 +128,7 @@ fn one_that_never_shakes_hands_is_given_up() {
 
 #[test]
 fn roots_that_are_none_are_an_error_at_once() {
-    let mut clients = Clients::new(Box::new(|| ()));
+    let mut clients = Clients::new(Box::new(|_| ()));
     let mut open = |roots: Roots| {
         let address = rookery_client::Address::parse("wss://localhost:1/").unwrap();
         match clients.open(address, Settings::default(), &roots) {

@@ -25,6 +25,7 @@ pub struct Setup {
     ping_time: f64,
     pong_time: f64,
     compresses: i32,
+    group: u32,
 }
 
 /// `struct rk_client_event`.
@@ -45,7 +46,7 @@ pub struct RawEvent {
 const _: () = {
     use std::mem::offset_of;
     assert!(
-        size_of::<Setup>() == 120 && offset_of!(Setup, message) == 64 && offset_of!(Setup, compresses) == 112
+        size_of::<Setup>() == 120 && offset_of!(Setup, message) == 64 && offset_of!(Setup, group) == 116
     );
     assert!(
         size_of::<RawEvent>() == 48 && offset_of!(RawEvent, id) == 16 && offset_of!(RawEvent, data) == 32
@@ -129,7 +130,7 @@ pub unsafe extern "C" fn rk_client_check(url: Bytes) -> i32 {
     entry(refusal::BAD_VALUE, || if is_one() { refusal::OK } else { refusal::BAD_VALUE })
 }
 
-/// Begins to connect; `wake` asks R's event loop for a turn, on any thread. `RK_BAD_VALUE`: see `rk_error()`.
+/// Begins to connect; `wake` asks the event loop of a group for a turn, on any thread. `RK_BAD_VALUE`: see `rk_error()`.
 ///
 /// # Safety
 /// - `setup` is a `struct rk_client_setup` whose pointers are valid for the length of the call, with as many protocols as it says,
@@ -137,7 +138,7 @@ pub unsafe extern "C" fn rk_client_check(url: Bytes) -> i32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_client_open(
     setup: *const Setup,
-    wake: extern "C" fn(),
+    wake: extern "C" fn(u32),
     token: u64,
     id: *mut u64,
 ) -> i32 {
@@ -164,11 +165,12 @@ pub unsafe extern "C" fn rk_client_open(
             close_time: span(setup.close_time).unwrap_or(Duration::MAX),
             ping_time: span(setup.ping_time),
             pong_time: span(setup.pong_time).unwrap_or(Duration::MAX),
+            group: setup.group,
         };
         let roots = if ca.is_empty() { Roots::System } else { Roots::These(ca) };
         STATE.with_borrow_mut(|state| {
             let state = state.get_or_insert_with(|| State {
-                clients: Clients::new(Box::new(move || wake())),
+                clients: Clients::new(Box::new(move |group| wake(group))),
                 tokens: HashMap::new(),
                 shown: None,
             });
@@ -236,16 +238,16 @@ pub extern "C" fn rk_client_waiting(id: u64) -> u64 {
     entry(0, || with(|state| state.clients.waiting(id) as u64))
 }
 
-/// Takes the next event; 0 when there is none. What it points to is valid until the next call. The token of an
+/// Takes the next event of a group; 0 when there is none. What it points to is valid until the next call. The token of an
 /// `RK_CLIENT_CLOSED` or `RK_CLIENT_FAILED` is given back by it.
 ///
 /// # Safety
 /// - `event` is a place for a `struct rk_client_event`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_client_next(event: *mut RawEvent) -> i32 {
+pub unsafe extern "C" fn rk_client_next(group: u32, event: *mut RawEvent) -> i32 {
     entry(0, || {
         with(|state| {
-            let Some(next) = state.clients.event() else {
+            let Some(next) = state.clients.event(group) else {
                 state.shown = None;
                 return 0;
             };
@@ -292,12 +294,10 @@ pub unsafe extern "C" fn rk_client_next(event: *mut RawEvent) -> i32 {
     })
 }
 
-/// Whether no event waits.
+/// Whether an event of a group waits.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_client_is_empty() -> i32 {
-    entry(1, || {
-        i32::from(STATE.with_borrow(|state| state.as_ref().is_none_or(|state| state.clients.is_empty())))
-    })
+pub extern "C" fn rk_client_has_events(group: u32) -> i32 {
+    entry(0, || i32::from(with(|state| state.clients.has_events(group))))
 }
 
 /// Ends all clients, and their thread: takes half a second at most. Their last events can be taken after it.

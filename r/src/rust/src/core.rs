@@ -103,8 +103,8 @@ pub(crate) struct Bound {
 }
 
 impl Core {
-    fn new(schedule: extern "C" fn()) -> Core {
-        let server = Server::new(config_of(&[]), Box::new(Schedule(schedule)));
+    fn new(schedule: Schedule) -> Core {
+        let server = Server::new(config_of(&[]), Box::new(schedule));
         let link = Arc::clone(server.link());
         Core {
             server,
@@ -134,7 +134,7 @@ impl Core {
     /// Another server in the place of the one there is, which nobody may use; the access log stays. Returns that.
     pub(crate) fn replace_server(&mut self, config: &Config) -> Server {
         let schedule = SCHEDULE.get().expect("called after rk_init");
-        let server = Server::new(config.clone(), Box::new(Schedule(schedule)));
+        let server = Server::new(config.clone(), Box::new(schedule));
         server.set_access_log(self.log.opened());
         self.link = Arc::clone(server.link());
         let before = std::mem::replace(&mut self.server, server);
@@ -194,17 +194,25 @@ impl Core {
 }
 
 /// R's event loop, as the I/O thread wakes it.
-struct Schedule(extern "C" fn());
+#[derive(Clone, Copy)]
+struct Schedule {
+    events: extern "C" fn(),
+    released: extern "C" fn(),
+}
 
 impl AppWaker for Schedule {
     fn wake(&self) {
-        (self.0)();
+        (self.events)();
+    }
+
+    fn released(&self) {
+        (self.released)();
     }
 }
 
 thread_local! {
     static CORE: RefCell<Option<Core>> = const { RefCell::new(None) };
-    static SCHEDULE: Cell<Option<extern "C" fn()>> = const { Cell::new(None) };
+    static SCHEDULE: Cell<Option<Schedule>> = const { Cell::new(None) };
     static ERROR: RefCell<CString> = RefCell::default();
 }
 
@@ -225,12 +233,13 @@ pub(crate) fn set_error(text: &str) {
     ERROR.set(CString::new(text).unwrap_or_default());
 }
 
-/// Starts the package's state; `schedule` asks R's event loop for a turn and may be called on any thread.
+/// Starts the package's state; `schedule` asks R's event loop to take events, and `released` to collect what was lent. Both may be called
+/// on any thread.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_init(schedule: extern "C" fn()) {
+pub extern "C" fn rk_init(schedule: extern "C" fn(), released: extern "C" fn()) {
     memory::reserve();
     crate::entry((), || {
-        SCHEDULE.set(Some(schedule));
+        SCHEDULE.set(Some(Schedule { events: schedule, released }));
         with(|_| ());
     });
 }
