@@ -1,5 +1,7 @@
 # Arguments are looked at where they are given: what is wrong with one says so there, and not in a handler.
 
+forked_server <- "this server belongs to the process that this one was forked from: use it there, or start another one here with startServer()."
+
 restored_server <- paste(
   "this server was started by another R session, and saved and restored since; it does not run in this one.",
   "Start it anew with startServer()."

@@ -27,11 +27,23 @@ trace_of <- function(condition) {
         if (first > 1 && is_plumber_hook(functions[[first - 1]])) {
           at <- at[cumsum(!vapply(functions[at], package_of, "") %in% c("plumber", "base")) > 0]
         }
-        frames_of_calls(calls[at], functions[at], calls[at + 1L])
+        following <- calls[at + 1L]
+        if (length(at) > 0) following[[length(at)]] <- failed_call(condition, following[[length(at)]])
+        frames_of_calls(calls[at], functions[at], following)
       }
     },
     error = function(error) NULL
   )
+}
+
+# The call that an error of C's is about, which has no frame, with the place of `signalled`, R's own call of its handlers.
+failed_call <- function(condition, signalled) {
+  call <- conditionCall(condition)
+  if (!is.call(call) || !is_signalling(signalled)) {
+    return(signalled)
+  }
+  attr(call, "srcref") <- attr(signalled, "srcref")
+  call
 }
 
 # Whether a function is one from which apps are called: service(), our hook in plumber, or what runs the callbacks of package later.
@@ -79,14 +91,16 @@ frames_of_rlang <- function(trace) {
 
 # `file`, `line` and `source` say where each call is written; `at_file`, `at_line` and `at_source` which of its lines was evaluated.
 describe_frames <- function(calls, following) {
+  written <- lapply(calls, place_of)
+  at <- lapply(following, place_of)
   list(
     call = vapply(calls, one_line, ""),
-    file = vapply(calls, function(call) place_of(call)$file, ""),
-    line = vapply(calls, function(call) place_of(call)$line, 0L),
-    source = lapply(calls, source_of),
-    at_file = vapply(following, function(call) place_of(call)$file, ""),
-    at_line = vapply(following, function(call) place_of(call)$line, 0L),
-    at_source = lapply(following, source_of)
+    file = vapply(written, `[[`, "", "file"),
+    line = vapply(written, `[[`, 0L, "line"),
+    source = lapply(written, `[[`, "source"),
+    at_file = vapply(at, `[[`, "", "file"),
+    at_line = vapply(at, `[[`, 0L, "line"),
+    at_source = lapply(at, `[[`, "source")
   )
 }
 
@@ -101,20 +115,44 @@ one_line <- function(call) {
   if (nchar(text) > frame_width) paste0(substr(text, 1, frame_width - 3L), "...") else text
 }
 
-# Where a call is written, if R has kept its source.
+# Where a call is written, if R has kept its source, and that source, for a page that shows lines of it.
 place_of <- function(call) {
-  source <- attr(call, "srcref")
-  if (is.null(source)) {
-    return(list(file = NA_character_, line = NA_integer_))
+  srcref <- attr(call, "srcref")
+  if (is.null(srcref)) {
+    return(list(file = NA_character_, line = NA_integer_, source = NULL))
   }
-  file <- basename(as.character(attr(source, "srcfile")$filename %||% ""))
+  source <- attr(srcref, "srcfile")
+  file <- basename(as.character(source$filename %||% ""))
   # Code that was typed in, or given as text, has lines and no file.
-  list(file = if (nzchar(file)) file else NA_character_, line = as.integer(source)[[1]])
+  list(file = if (nzchar(file)) file else NA_character_, line = line_of(call, srcref), source = source)
 }
 
-# The file or text that a call is written in, for a page that shows lines of it; NULL if R has kept none.
-source_of <- function(call) {
-  attr(attr(call, "srcref"), "srcfile")
+# Statements of more lines are not searched for the call: that takes as long as reading them.
+statement_lines <- 200L
+
+# The line of a call. R knows that of the statement which it belongs to: one of several lines is searched for the call.
+line_of <- function(call, srcref) {
+  first <- as.integer(srcref)[[1]]
+  lines <- as.integer(srcref)[[3]] - first + 1L
+  if (lines == 1L || lines > statement_lines) {
+    return(first)
+  }
+  tryCatch(first + line_in(call, as.character(srcref)) - 1L, error = function(error) first, warning = function(warning) first)
+}
+
+line_in <- function(call, text) {
+  tokens <- utils::getParseData(parse(text = text, keep.source = TRUE, encoding = "UTF-8"), includeText = TRUE)
+  calls <- tokens[tokens$token == "expr" & tokens$line1 <= tokens$line2, ]
+  call <- utils::removeSource(`attr<-`(call, "srcref", NULL))
+  # An expression's text begins with the function's name, unless it is an operator.
+  name <- paste(deparse(call[[1]], nlines = 1L), collapse = "")
+  is_candidate <- if (grepl("^[A-Za-z.]", name)) startsWith(calls$text, name) else TRUE
+  for (at in which(is_candidate & nzchar(calls$text))) {
+    if (identical(str2lang(calls$text[[at]]), call)) {
+      return(calls$line1[[at]])
+    }
+  }
+  1L
 }
 
 package_of <- function(func) {

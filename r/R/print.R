@@ -32,7 +32,7 @@ format.Server <- function(x, ...) {
     host <- x$getHost() %||% "?"
     paste0(if (private$is_https) "https://" else "http://", if (grepl(":", host, fixed = TRUE)) paste0("[", host, "]") else host, ":", x$getPort())
   }
-  state <- "stopped"
+  state <- if (private$running && !private$is_restored() && !private$is_here()) elsewhere else "stopped"
   if (x$isRunning()) {
     handle <- as.integer(private$handle)
     sockets <- length(.Call(ffi_sockets, handle))

@@ -1,7 +1,7 @@
 # Shiny, and documents that are Shiny's: how they are run, and what is put into their pages.
 
 run_shiny <- function(app, address, dots) {
-  defaults <- list(appDir = app, launch.browser = FALSE, quiet = TRUE, workerId = worker_id())
+  defaults <- list(appDir = pin_shiny(app), launch.browser = FALSE, quiet = TRUE, workerId = worker_id())
   where <- if (is.null(address$socket)) {
     list(host = address$host, port = address$port)
   } else {

@@ -190,11 +190,12 @@ Server <- R6::R6Class(
       }
       private$running <- FALSE
       deregisterServer(self)
+      # In a fork it is forgotten: it goes on where it was started.
       .Call(ffi_stop, as.integer(private$handle))
       invisible()
     },
     isRunning = function() {
-      private$running && !private$is_restored()
+      private$running && !private$is_restored() && private$is_here()
     },
     # TRUE, or FALSE for a server that speaks no HTTPS; an error leaves what was there.
     reload_tls = function() {
@@ -251,10 +252,18 @@ Server <- R6::R6Class(
     is_restored = function() {
       private$running && !identical(private$session, .globals$session)
     },
+    # The process in which it listens: a fork has a copy of the object, and no server.
+    pid = NULL,
+    is_here = function() {
+      identical(private$pid, Sys.getpid())
+    },
     # Whether there is something to ask or to change.
     serves = function() {
       if (private$is_restored()) {
         abort(restored_server, "rookery_restored")
+      }
+      if (private$running && !private$is_here()) {
+        stop(forked_server, call. = FALSE)
       }
       private$running
     },
@@ -299,6 +308,7 @@ Server <- R6::R6Class(
       private$appWrapper$connect(private$handle)
       private$running <- TRUE
       private$session <- .globals$session
+      private$pid <- Sys.getpid()
       registerServer(self)
       # What serve() says once a server listens: where there are sockets of a manager, the one that clients come to.
       if (!is.null(.globals$on_listen) && (private$is_given || !has_given_sockets())) {

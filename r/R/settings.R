@@ -57,13 +57,39 @@ rookery_options <- function() {
   )
 }
 
+# By names of settings as well: `rookery_options()["body_bytes"]`. What has not all of the columns any more is a plain data frame.
+#' @export
+`[.rookery_options` <- function(x, ...) {
+  is_by_name <- nargs() == 2 && is.character(..1) && !any(..1 %in% names(x))
+  if (is_by_name) {
+    unknown <- setdiff(..1, x$name)
+    if (length(unknown) > 0) {
+      abort_serve(paste0("There is no setting `", unknown[[1]], "`.", did_you_mean(unknown[[1]], x$name)), "rookery_bad_setting")
+    }
+    return(x[match(..1, x$name), , drop = FALSE])
+  }
+  part <- NextMethod()
+  if (is.data.frame(part) && !has_option_columns(part)) class(part) <- "data.frame"
+  part
+}
+
+has_option_columns <- function(x) {
+  all(c("name", "value", "origin") %in% names(x))
+}
+
 #' @export
 format.rookery_options <- function(x, ...) {
+  if (!has_option_columns(x)) {
+    return(NextMethod())
+  }
   paste0(format(c("setting", x$name)), "  ", format(c("value", x$value)), "  ", c("origin", x$origin))
 }
 
 #' @export
 print.rookery_options <- function(x, ...) {
+  if (!has_option_columns(x)) {
+    return(NextMethod())
+  }
   cat(format(x), sep = "\n")
   invisible(x)
 }

@@ -97,14 +97,43 @@ open_body <- function(ticket, req) {
     return(NULL)
   }
   connection <- if (where[[2]] >= 0) {
-    # A spooled body has no name any more; its descriptor has.
-    file(file.path("/proc/self/fd", where[[2]]), open = "rb")
+    open_spooled(ticket, where[[1]], where[[2]])
   } else {
     rawConnection(.Call(ffi_body_read, ticket, 0, where[[1]]), open = "rb")
   }
   .Call(ffi_body_opened, ticket, list(connection, req))
   connection
 }
+
+# A spooled body has no name any more; its descriptor has one in these folders, where they are mounted. Where they are not, the body is
+# copied to a file.
+open_spooled <- function(ticket, size, descriptor, folders = c("/proc/self/fd", "/dev/fd")) {
+  paths <- file.path(folders, descriptor)
+  named <- paths[file.exists(paths)]
+  if (length(named) > 0) {
+    return(file(named[[1]], open = "rb"))
+  }
+  path <- tempfile("body", spool_dir())
+  con <- file(path, open = "w+b")
+  is_whole <- FALSE
+  # R has it open: its name is not needed.
+  on.exit({
+    unlink(path)
+    if (!is_whole) close(con)
+  })
+  offset <- 0
+  while (offset < size) {
+    bytes <- .Call(ffi_body_read, ticket, offset, min(copy_block, size - offset))
+    if (length(bytes) == 0) stop("the body of this request cannot be read", call. = FALSE)
+    writeBin(bytes, con)
+    offset <- offset + length(bytes)
+  }
+  flush(con)
+  is_whole <- TRUE
+  con
+}
+
+copy_block <- 1024^2
 
 # The request has been answered: the connection of `opened`, a list of it and its request, is gone.
 close_body <- function(opened) {

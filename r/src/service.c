@@ -19,6 +19,8 @@ static uint64_t declined_at;   // rk_taken() when the callback last left the wor
 static double later_at;        // when `later` was last run
 static bool later_has_more;    // it ran a callback then, and runs one at a time
 
+static bool has_turned_away;   // service_callback() has left events where they are
+
 static bool run_batch(double start);
 
 static double began;  // when R took the event it is at
@@ -44,6 +46,7 @@ static void service_callback(int loop) {
     (void)loop;
     if (event_is_being_read() || guard_is_too_deep()) {
         // The I/O thread asks again while events wait.
+        has_turned_away = true;
         return;
     }
     if (pumping > 0 && declined_at != rk_taken() + 1) {
@@ -176,7 +179,9 @@ static void pass_without_events(double deadline) {
         double seconds = rest < 0 ? 0 : rest < park_seconds ? rest : park_seconds;
         if (later_is_loaded()) {
             int outer = later_waits();
-            has_run = run_later(seconds);
+            has_turned_away = false;
+            // What asks for events to be handled is not what the caller waits for.
+            has_run = run_later(seconds) && !has_turned_away;
             later_waits_in(outer);
         } else {
             struct timespec pause = {0, (long)(seconds * 1e9)};

@@ -3,6 +3,9 @@
 # What clients are told of errors is httpuv's text in most tests; test-errors.R has the others.
 options(rookery.error_detail = "httpuv")
 
+# What is to be told of errors that are repeated is told as R ends: here nobody would read it.
+withr::defer(assign("faults", NULL, envir = rookery:::.globals), testthat::teardown_env())
+
 # Serves until `done()` is true; an error after `seconds`.
 serve_until <- function(done, seconds = 60) {
   until <- Sys.time() + seconds
@@ -189,4 +192,12 @@ next_frame <- function(client) {
   frame <- list(opcode = as.integer(client$read[[1]]) %% 16, payload = client$read[header + seq_len(size)])
   client$read <- client$read[-seq_len(header + size)]
   frame
+}
+
+# Whether the answer to a handshake has come; it is taken.
+has_switched <- function(client) {
+  fill(client)
+  end <- find_raw(client$read, "\r\n\r\n")
+  if (end > 0) client$read <- client$read[-seq_len(end + 3)]
+  end > 0
 }

@@ -101,3 +101,19 @@ test_that("streams and events: their state, pieces and bytes, what is asked as w
   serve_until(function() grepl("over", format(events)))
   expect_match(format(events), "^<rookery_events [0-9]+: over [(]done[)]>$")
 })
+
+test_that("parts of rookery_options() print as what they are", {
+  options <- rookery_options()
+  expect_output(print(options["body_bytes"]), "^setting +value +origin\nbody_bytes ")
+  expect_equal(options[c("spool_dir", "body_bytes")]$name, c("spool_dir", "body_bytes"))
+  expect_error(options["x"], "There is no setting `x`", class = "rookery_bad_setting")
+  expect_error(options["body_byte"], "Did you mean `body_bytes`", class = "rookery_bad_setting")
+  expect_identical(class(options["name"]), "data.frame")
+  expect_output(print(options[1:2, c("name", "value")]), "name +value")
+  expect_output(print(options[1:2, ]), "setting +value +origin")
+  expect_identical(options[["name"]], options$name)
+  expect_s3_class(options[options$name == "spool_dir", ], "rookery_options")
+  without <- options
+  without$origin <- NULL
+  expect_output(print(without), "name")
+})

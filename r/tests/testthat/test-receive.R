@@ -144,7 +144,8 @@ test_that("errors are answered with 500, and told", {
     })
     what <- paste("in", switch(path, "/promise" = "a promise", substring(path, 2)))
     expect_equal(c(answer$status, answer$text), c("500", paste("ERROR:", what)))
-    expect_match(said, paste0("POST ", path, " \\(receive_body\\): ", what), all = FALSE)
+    func <- if (path == "/end") "on_end" else "on_data"
+    expect_match(said, paste0("POST ", path, " \\(receive_body: ", func, "\\): ", what), all = FALSE)
   }
   serve_until(function() length(reasons) == 3)
   expect_equal(reasons, rep("error", 3))

@@ -133,3 +133,30 @@ test_that("rook.errors writes on stderr", {
   expect_identical(said, "a-b")
   expect_null(stdErrStream$flush())
 })
+
+test_that("`.bodyData` above 1 MiB is there without the folders that name descriptors", {
+  body <- as.raw(rep_len(0:250, 3e6))
+  seen <- list()
+  folder <- withr::local_tempdir()
+  withr::local_options(rookery.spool_dir = folder)
+  server <- local_server(function(req) {
+    ticket <- environment(req$rook.input$read)$.ticket
+    where <- .Call(rookery:::ffi_body_open, ticket)
+    for (folders in list(c("/proc/self/fd", "/dev/fd"), character(), "/nowhere")) {
+      con <- rookery:::open_spooled(ticket, where[[1]], where[[2]], folders)
+      first <- readBin(con, "raw", 1e7)
+      seek(con, 10)
+      seen[[length(seen) + 1]] <<- list(where[[2]] >= 0, class(con)[[1]], identical(first, body), readBin(con, "raw", 2))
+      close(con)
+    }
+    ok(as.character(length(list.files(folder))))
+  })
+  client <- local_client(server)
+  send(client, paste0("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ", length(body), "\r\n\r\n"))
+  for (at in seq(1, length(body), by = 1e5)) {
+    send(client, body[at:(at + 99999)])
+    service(NA)
+  }
+  expect_equal(reply(client)$text, "0")
+  expect_identical(seen, rep(list(list(TRUE, "file", TRUE, as.raw(10:11))), 3))
+})

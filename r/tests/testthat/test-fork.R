@@ -1,0 +1,33 @@
+# What a forked child knows of its parent's servers.
+
+skip_on_os("windows")
+
+test_that("a server does not run in a fork, which can neither change nor stop it", {
+  server <- local_server(function(req) ok("parent"))
+  told <- parallel::mccollect(parallel::mcparallel({
+    before <- list(server$isRunning(), format(server))
+    refused <- tryCatch(server$setStaticPath("/x" = tempdir()), error = conditionMessage)
+    server$stop()
+    list(before, refused, server$isRunning(), length(listServers()))
+  }))[[1]]
+  expect_identical(told[[1]][[1]], FALSE)
+  expect_match(told[[1]][[2]], "of another R process", fixed = TRUE)
+  expect_match(told[[2]], "belongs to the process that this one was forked from")
+  expect_identical(told[[3]], FALSE)
+  expect_equal(told[[4]], length(listServers()) - 1)
+  expect_true(server$isRunning())
+  expect_equal(get(local_client(server))$text, "parent")
+})
+
+test_that("a server of a fork's own runs there", {
+  server <- local_server(function(req) ok("parent"))
+  told <- parallel::mccollect(parallel::mcparallel({
+    own <- startServer("127.0.0.1", 0, function(req) ok("child"))
+    is_running <- own$isRunning()
+    client <- local_client(own)
+    text <- get(client)$text
+    own$stop()
+    list(is_running, text)
+  }))[[1]]
+  expect_identical(told, list(TRUE, "child"))
+})

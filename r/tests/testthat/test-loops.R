@@ -1,0 +1,179 @@
+# Event loops of package later: a server, and a client, belong to the loop that was current when they were made; and how deep service() is.
+
+skip_if_not_installed("later")
+
+# Gives `loop` turns, and nothing else, until `done()` is true.
+run_loop_until <- function(loop, done, seconds = 60) {
+  until <- Sys.time() + seconds
+  while (!isTRUE(done())) {
+    if (Sys.time() > until) stop("not done after ", seconds, " s")
+    later::run_now(0.01, loop = loop)
+  }
+}
+
+# Answers one byte at a time whatever comes, without R's loops: a socket that nobody serves answers nothing.
+has_answer <- function(client) {
+  fill(client)
+  length(client$read) > 0
+}
+
+test_that("a client's events come in the loop that was current when it was made, and in no other", {
+  # In a process of its own: R's other loop must run without this one's.
+  server <- local_r(c(
+    "server <- rookery::startServer('127.0.0.1', 0, list(onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(message))))",
+    "cat('port', server$getPort(), '\\n')", "repeat rookery::service(1000)"
+  ))
+  expect_true(wait_until(function() grepl("port [0-9]+ \n?", server$tell())))
+  url <- paste0("ws://127.0.0.1:", sub(".*port ([0-9]+).*", "\\1", server$tell()))
+  loop <- later::create_loop(parent = NULL)
+  withr::defer(later::destroy_loop(loop))
+  seen <- character()
+  later::with_loop(loop, {
+    ws <- WebSocketClient$new(url)
+    ws$onOpen(function(event) {
+      seen <<- c(seen, "open")
+      ws$send("hello")
+    })
+    ws$onMessage(function(event) {
+      seen <<- c(seen, event$data)
+      ws$close()
+    })
+    ws$onClose(function(event) seen <<- c(seen, "close"))
+  })
+  until <- Sys.time() + 0.5
+  while (Sys.time() < until) {
+    later::run_now(0.01)
+    service(5)
+  }
+  expect_identical(seen, character())
+  run_loop_until(loop, function() length(seen) == 3)
+  expect_identical(seen, c("open", "hello", "close"))
+  # One whose connection is made later belongs to the loop that it was made in as well.
+  seen <- character()
+  ws <- later::with_loop(loop, WebSocketClient$new(url, autoConnect = FALSE))
+  ws$onOpen(function(event) seen <<- "open")
+  ws$connect()
+  run_loop_until(loop, function() length(seen) == 1)
+  ws$close()
+})
+
+test_that("a client whose loop is destroyed hears of its end in the global loop", {
+  echo <- startServer("127.0.0.1", 0, list(onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$close(3001, "bye"))))
+  withr::defer(echo$stop())
+  loop <- later::create_loop(parent = NULL)
+  state <- NULL
+  code <- NULL
+  ws <- later::with_loop(loop, WebSocketClient$new(paste0("ws://127.0.0.1:", echo$getPort())))
+  ws$onOpen(function(event) state <<- "open")
+  ws$onClose(function(event) code <<- event$code)
+  serve_until(function() {
+    later::run_now(0, loop = loop)
+    identical(state, "open")
+  })
+  later::destroy_loop(loop)
+  ws$send("close it")
+  serve_until(function() !is.null(code))
+  expect_equal(code, 3001)
+})
+
+test_that("a server answers in the loop that was current when it was started, and in service() in whatever loop", {
+  stopAllServers()
+  loop <- later::create_loop(parent = NULL)
+  withr::defer(later::destroy_loop(loop))
+  server <- later::with_loop(loop, startServer("127.0.0.1", 0, function(req) ok("here")))
+  withr::defer(server$stop())
+  client <- local_client(server)
+  send(client, request())
+  until <- Sys.time() + 0.5
+  while (Sys.time() < until) later::run_now(0.01)
+  expect_false(has_answer(client))
+  run_loop_until(loop, function() has_answer(client))
+  expect_equal(reply(client)$text, "here")
+  expect_equal(get(client)$text, "here")
+  later::with_temp_loop(expect_equal(get(client)$text, "here"))
+})
+
+test_that("a service() that waits in a private loop is woken by a request", {
+  skip_if_not_installed("callr")
+  server <- local_server(function(req) ok())
+  url <- paste0("http://127.0.0.1:", server$getPort())
+  # 20 requests one after the other, with pauses in which R falls asleep. Not woken, each would wait for 150 ms.
+  ask <- function(url) {
+    vapply(1:20, function(at) {
+      Sys.sleep(0.02)
+      system.time(curl::curl_fetch_memory(url))[["elapsed"]]
+    }, 0)
+  }
+  time <- function() {
+    process <- callr::r_bg(ask, list(url))
+    while (process$is_alive()) service(1000)
+    median(process$get_result())
+  }
+  loadNamespace("later")
+  expect_lt(later::with_temp_loop(time()), max(0.05, 10 * time()))
+})
+
+test_that("more loops than there are places for are served, one after the other", {
+  server <- local_server(function(req) ok())
+  client <- local_client(server)
+  for (i in 1:150) later::with_temp_loop(service(2))
+  expect_equal(get(client)$text, "ok")
+  others <- lapply(1:80, function(i) {
+    later::with_temp_loop(startServer("127.0.0.1", 0, function(req) ok("other")))
+  })
+  # Their loops are gone: they are the global loop's.
+  client <- local_client(others[[80]])
+  send(client, request())
+  run_loop_until(later::global_loop(), function() has_answer(client))
+  expect_equal(reply(client)$text, "other")
+  for (other in others) other$stop()
+})
+
+test_that("a handler that calls service() has no more than 20 others in it, and all are answered", {
+  skip_if_not_installed("callr")
+  depth <- 0
+  most <- 0
+  server <- local_server(function(req) {
+    depth <<- depth + 1
+    most <<- max(most, depth)
+    on.exit(depth <<- depth - 1)
+    if (req$PATH_INFO == "/loop") later::run_now(0.02) else service(20)
+    ok()
+  })
+  said <- stderr_of(for (path in c("/service", "/loop")) {
+    process <- local_requests(paste0("http://127.0.0.1:", server$getPort(), path), 300)
+    serve_until(function() !process$is_alive())
+    expect_equal(process$get_result(), rep(200L, 300))
+  })
+  expect_length(said, 0)
+  expect_equal(depth, 0)
+  expect_lte(most, 20)
+  expect_gt(most, 1)
+})
+
+test_that("the innermost service() waits for its time, runs callbacks, and can be interrupted", {
+  inner <- c()
+  depth <- 0
+  server <- local_server(function(req) {
+    depth <<- depth + 1
+    on.exit(depth <<- depth - 1)
+    if (depth == 20) {
+      ran <- FALSE
+      later::later(function() ran <<- TRUE, 0.01)
+      time <- system.time(while (!ran) service(1000))[["elapsed"]]
+      rest <- system.time(service(100))[["elapsed"]]
+      inner <<- c(time = time, rest = rest)
+      later::later(interrupt, 0.01)
+      service(0)
+    } else {
+      serve_until(function() depth < 20 && length(inner) > 0)
+    }
+    ok()
+  })
+  env <- environment()
+  clients <- lapply(1:21, function(i) local_client(server, env))
+  for (client in clients) send(client, request())
+  for (client in clients) expect_equal(reply(client)$status, 200L)
+  expect_gte(inner[["rest"]], 0.09)
+  expect_lt(inner[["time"]], 30)
+})
