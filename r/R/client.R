@@ -16,7 +16,8 @@
 #'
 #' `onError` is called when the connection could not be opened, for which a client without one gives
 #' a warning, and `onClose` that one that was open has ended: each client ends with one of
-#' them. Callbacks run after the R code that runs now, so those that are added right after `$new()` miss nothing.
+#' them. Callbacks run after the R code that runs now, so those that are added right after `$new()` miss nothing. They run in the event loop of
+#' package later that was current when the client was made, such as that of [later::with_temp_loop()]; once it has been destroyed, in the global loop.
 #'
 #' `$send(msg)` sends a raw vector as a binary message and a string as text, when the client is open. It never waits.
 #' `$close(code, reason)` starts the closing handshake behind what was sent; a client that is still connecting gives up.

@@ -14,13 +14,15 @@
 #' With several workers (`rookery serve --workers`) bodies are taken by the server in front. `onHeaders` sees the head of a large one before that, so that
 #' it can refuse it, and again when the body is there: what the first time returned has its `on_close` called with `"client"` at once.
 #'
-#' An error in one of the functions is answered with status 500, and told on stderr.
+#' An error in one of the functions is told on stderr and to `onError`, each once, with the name of the function. It is answered with status 500, unless
+#' the request has been answered before.
 #'
 #' @param on_data A function of a raw vector, called for each piece.
 #' @param on_end A function of no arguments, called when the body is whole (at once if there is none): it returns the response, or the
 #'   promise of one.
 #' @param on_close `NULL`, or a function of the reason, called once at the end: `"done"` (`on_end` has been called, or `on_data` has answered),
-#'   `"client"` (it went away), `"timeout"` (it sent nothing for long), `"error"` or `"stop"`. There a file is closed.
+#'   `"client"` (it went away), `"timeout"` (it sent nothing for long), `"error"` (a function has failed, or gave no response) or `"stop"`. There a
+#'   file is closed.
 #' @return An object for `onHeaders` to return. It is for one request.
 #' @examples
 #' app <- list(

@@ -37,9 +37,11 @@ reconnect_ways <- c("app", "always", "never")
 #'   app says `session$allowReconnect(TRUE)`. `"always"`: unless it says `FALSE`; what the app kept for the session is lost, and buttons that were pressed before
 #'   are pressed for the new session as well. `"never"`. Heeded where [serve()] runs Shiny.
 #'
-#' @return A data frame of class `rookery_options` with `name`, `value` (as text) and `origin`.
+#' @return A data frame of class `rookery_options` with `name`, `value` (as text) and `origin`. `rookery_options()["body_bytes"]` is the row of
+#'   one setting.
 #' @examples
 #' rookery_options()
+#' rookery_options()[c("body_bytes", "error_detail")]
 #' @export
 rookery_options <- function() {
   table <- limit_table()

@@ -1,6 +1,7 @@
 //! Clients over real sockets: against the server of this project, and against peers made by hand.
 
 mod endings;
+mod groups;
 mod handshakes;
 mod limits;
 mod messages;

@@ -45,9 +45,7 @@ pub struct RawEvent {
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     use std::mem::offset_of;
-    assert!(
-        size_of::<Setup>() == 120 && offset_of!(Setup, message) == 64 && offset_of!(Setup, group) == 116
-    );
+    assert!(size_of::<Setup>() == 120 && offset_of!(Setup, message) == 64 && offset_of!(Setup, group) == 116);
     assert!(
         size_of::<RawEvent>() == 48 && offset_of!(RawEvent, id) == 16 && offset_of!(RawEvent, data) == 32
     );

@@ -1,0 +1,93 @@
+# A worker serves the Shiny app that it has read when it started, whatever is in its files meanwhile.
+
+skip_if_not_installed("processx")
+skip_if_not_installed("curl")
+skip_if_not_installed("shiny")
+skip_on_os(c("mac", "solaris"))
+
+local_pinned <- function(dir, ..., env = parent.frame()) {
+  it <- local_cli("serve", dir, "--port", "0", "--no-log", "--workers", "2", ..., env = env)
+  it$url <- expect_serving(it)
+  it$page <- function() {
+    answer <- fetch(it$url)
+    paste(answer$status_code, answer$text)
+  }
+  it
+}
+
+# Later than what was there: Shiny looks at the time.
+change <- function(dir, file, lines) {
+  path <- file.path(dir, file)
+  writeLines(lines, path)
+  Sys.setFileTime(path, Sys.time() + 60)
+}
+
+one_page <- function(text) paste0("shiny::shinyApp(shiny::fluidPage('", text, "', helper), function(input, output) {})")
+
+test_that("an edit of app.R, whether it is broken or not, reaches no worker that serves; a reload that fails leaves it; one that succeeds shows it", {
+  dir <- local_app("app.R" = one_page("first"), "R/helper.R" = "helper <- 'old helper'")
+  it <- local_pinned(dir)
+  expect_match(it$page(), "^200 .*first.*old helper")
+  change(dir, "app.R", one_page("second"))
+  expect_match(it$page(), "^200 .*first")
+  change(dir, "app.R", "shiny::fluidPage(")
+  expect_match(it$page(), "^200 .*first")
+  it$signal(tools::SIGHUP)
+  expect_true(wait_until(function() grepl("the reload has failed", it$tell())))
+  expect_match(it$page(), "^200 .*first")
+  change(dir, "app.R", one_page("third"))
+  change(dir, "R/helper.R", "helper <- 'new helper'")
+  expect_match(it$page(), "^200 .*first.*old helper")
+  it$signal(tools::SIGHUP)
+  expect_true(wait_until(function() grepl("^200 .*third.*new helper", it$page())))
+})
+
+test_that("an app of ui.R, server.R and global.R is kept as well, and a broken server.R is found by a reload", {
+  dir <- local_app(
+    "ui.R" = "shiny::fluidPage('first', shared)", "server.R" = "function(input, output) {}", "global.R" = "shared <- 'old global'",
+    "R/helper.R" = "helper <- 1"
+  )
+  it <- local_pinned(dir)
+  expect_match(it$page(), "^200 .*first.*old global")
+  change(dir, "ui.R", "shiny::fluidPage('second', no_such_thing)")
+  change(dir, "global.R", "stop('broken')")
+  expect_match(it$page(), "^200 .*first")
+  change(dir, "ui.R", "shiny::fluidPage('second', shared)")
+  change(dir, "global.R", "shared <- 'new global'")
+  change(dir, "server.R", "function(input, output {}")
+  it$signal(tools::SIGHUP)
+  expect_true(wait_until(function() grepl("the reload has failed", it$tell())))
+  expect_match(it$page(), "^200 .*first")
+  change(dir, "server.R", "function(input, output) {}")
+  it$signal(tools::SIGHUP)
+  expect_true(wait_until(function() grepl("^200 .*second.*new global", it$page())))
+})
+
+test_that("without workers, and where the developer has Shiny reload, an edit is seen at once, as Shiny has it", {
+  dir <- local_app("app.R" = one_page("first"), "R/helper.R" = "helper <- 'x'")
+  one <- local_cli("serve", dir, "--port", "0", "--no-log")
+  url <- expect_serving(one)
+  expect_match(fetch(url)$text, "first")
+  change(dir, "app.R", one_page("second"))
+  expect_match(fetch(url)$text, "second")
+  other <- local_app("app.R" = one_page("first"), "R/helper.R" = "helper <- 'x'", ".Rprofile" = "options(shiny.autoreload = TRUE)")
+  it <- local_pinned(other)
+  expect_match(it$page(), "first")
+  change(other, "app.R", one_page("second"))
+  expect_match(it$page(), "second")
+})
+
+test_that("what is not as Shiny has it is told, and served", {
+  expect_false(pin_sources(NULL))
+  expect_false(pin_sources(function() NULL))
+  beside <- new.env()
+  count <- 0
+  beside$appObj <- function() {
+    count <<- count + 1
+    count
+  }
+  start <- function() NULL
+  environment(start) <- beside
+  expect_true(pin_sources(start))
+  expect_equal(c(beside$appObj(), beside$appObj("x"), count), c(1, 1, 1))
+})
