@@ -36,7 +36,8 @@ trace_of <- function(condition) {
   )
 }
 
-# The call that an error of C's is about, which has no frame, with the place of `signalled`, R's own call of its handlers.
+# The call that an error of C's is about, which has no frame, with the place of `signalled`, R's own
+# call of its handlers.
 failed_call <- function(condition, signalled) {
   call <- conditionCall(condition)
   if (!is.call(call) || !is_signalling(signalled)) {
@@ -62,8 +63,9 @@ chosen_frames <- function(count) {
   if (count <= frame_count) seq_len(count) else c(1:10, seq(count - frame_count + 11L, count))
 }
 
-# Describes frames. `following` are the calls that each was evaluating, whose places say which of a function's lines was at it; R's
-# own call of a condition's handler is among them, and so says which line an error of C's comes from.
+# Describes frames. `following` are the calls that each was evaluating, whose places say which of a
+# function's lines was at it; R's own call of a condition's handler is among them, and so says which
+# line an error of C's comes from.
 frames_of_calls <- function(calls, functions, following) {
   at <- chosen_frames(length(calls))
   # A function without source has called from a line that is not its own.
@@ -89,7 +91,8 @@ frames_of_rlang <- function(trace) {
   )
 }
 
-# `file`, `line` and `source` say where each call is written; `at_file`, `at_line` and `at_source` which of its lines was evaluated.
+# `file`, `line` and `source` say where each call is written; `at_file`, `at_line` and `at_source`
+# which of its lines was evaluated.
 describe_frames <- function(calls, following) {
   written <- lapply(calls, place_of)
   at <- lapply(following, place_of)
@@ -115,7 +118,8 @@ one_line <- function(call) {
   if (nchar(text) > frame_width) paste0(substr(text, 1, frame_width - 3L), "...") else text
 }
 
-# Where a call is written, if R has kept its source, and that source, for a page that shows lines of it.
+# Where a call is written, if R has kept its source, and that source, for a page that shows lines of
+# it.
 place_of <- function(call) {
   srcref <- attr(call, "srcref")
   if (is.null(srcref)) {
@@ -130,7 +134,8 @@ place_of <- function(call) {
 # Statements of more lines are not searched for the call: that takes as long as reading them.
 statement_lines <- 200L
 
-# The line of a call. R knows that of the statement which it belongs to: one of several lines is searched for the call.
+# The line of a call. R knows that of the statement which it belongs to: one of several lines is
+# searched for the call.
 line_of <- function(call, srcref) {
   first <- as.integer(srcref)[[1]]
   lines <- as.integer(srcref)[[3]] - first + 1L
@@ -165,7 +170,8 @@ package_of <- function(func) {
 
 # ---- telling ----
 
-# C calls three functions for a failure, one after the other, so that whatever happens in `onError` the failure is told. `fault` is a list of
+# C calls three functions for a failure, one after the other, so that whatever happens in `onError`
+# the failure is told. `fault` is a list of
 #   app, detail        whose it is, and what its clients may see
 #   stage, label       where on its way: `info$stage`, and in words
 #   route, request_id  what of
@@ -232,7 +238,8 @@ on_error_of <- function(app) {
   tryCatch(app[["onError"]], error = function(error) NULL) %||% attr(app, "rookery_on_error")
 }
 
-# Calls the app's `onError(cond, req, info)`, or with fewer arguments. Its value, if that is a response.
+# Calls the app's `onError(cond, req, info)`, or with fewer arguments. Its value, if that is a
+# response.
 ask_on_error <- function(fault) {
   on_error <- on_error_of(fault$app)
   if (!is.function(on_error)) {
@@ -331,8 +338,9 @@ mask <- function(values) {
 
 # ---- stderr ----
 
-# Of what fails again and again one line is written every so many seconds, with how often it did and the ids of the requests, which clients
-# have been told; and one for each so many of them. Of this many kinds: a client chooses paths, and so kinds; those beyond are one.
+# Of what fails again and again one line is written every so many seconds, with how often it did and
+# the ids of the requests, which clients have been told; and one for each so many of them. Of this
+# many kinds: a client chooses paths, and so kinds; those beyond are one.
 log_seconds <- 10
 log_ids <- 50L
 log_kinds <- 200L

@@ -203,7 +203,8 @@ body_finish <- function(receiver, reason) {
   is_left <- FALSE
 }
 
-# Calls `on_close`. An error of it is the caller's to tell; where that is `is_left` by a jump it is told here, and the jump goes on.
+# Calls `on_close`. An error of it is the caller's to tell; where that is `is_left` by a jump it is
+# told here, and the jump goes on.
 body_close <- function(receiver, reason, is_left) {
   on_close <- receiver$on_close
   receiver$on_close <- NULL

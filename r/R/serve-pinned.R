@@ -1,11 +1,13 @@
 # What a worker serves is what it has read when it started.
 #
-# Shiny reads `app.R`, `ui.R` and `server.R` anew whenever they have changed, so a broken edit would reach all workers that serve at once,
-# and a reload that fails could not leave them as they were. A worker therefore keeps what they gave. A copy of the folder was the other
-# way: what an app writes beside its code, such as a database, would go to the copy.
+# Shiny reads `app.R`, `ui.R` and `server.R` anew whenever they have changed, so a broken edit would
+# reach all workers that serve at once, and a reload that fails could not leave them as they were. A
+# worker therefore keeps what they gave. A copy of the folder was the other way: what an app writes
+# beside its code, such as a database, would go to the copy.
 
-# A path of a Shiny app that is kept as it is read now; in a process that is no worker, and where the app's developer asks Shiny to reload, the
-# path as it is. It stays a string, because runApp() looks for a DESCRIPTION beside a path.
+# A path of a Shiny app that is kept as it is read now; in a process that is no worker, and where
+# the app's developer asks Shiny to reload, the path as it is. It stays a string, because runApp()
+# looks for a DESCRIPTION beside a path.
 pin_shiny <- function(app) {
   if (!is.character(app) || !is_worker() || isTRUE(getOption("shiny.autoreload"))) {
     return(app)
@@ -30,10 +32,12 @@ pinned_app <- function(x) {
   app
 }
 
-# The functions of shinyAppDir() that read a file when it has changed: of `app.R`, and of `ui.R` and `server.R`.
+# The functions of shinyAppDir() that read a file when it has changed: of `app.R`, and of `ui.R` and
+# `server.R`.
 shiny_sources <- c("appObj", "uiHandlerSource", "serverSource")
 
-# Replaces these functions by what they give now; whether there were any. `start` is the function beside which they are defined.
+# Replaces these functions by what they give now; whether there were any. `start` is the function
+# beside which they are defined.
 pin_sources <- function(start) {
   beside <- if (is.function(start)) environment(start) else emptyenv()
   names <- Filter(function(name) is.function(get0(name, beside, inherits = FALSE)), shiny_sources)

@@ -59,7 +59,8 @@ rookery_options <- function() {
   )
 }
 
-# By names of settings as well: `rookery_options()["body_bytes"]`. What has not all of the columns any more is a plain data frame.
+# By names of settings as well: `rookery_options()["body_bytes"]`. What has not all of the columns
+# any more is a plain data frame.
 #' @export
 `[.rookery_options` <- function(x, ...) {
   is_by_name <- nargs() == 2 && is.character(..1) && !any(..1 %in% names(x))

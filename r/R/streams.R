@@ -105,8 +105,8 @@ open_body <- function(ticket, req) {
   connection
 }
 
-# A spooled body has no name any more; its descriptor has one in these folders, where they are mounted. Where they are not, the body is
-# copied to a file.
+# A spooled body has no name any more; its descriptor has one in these folders, where they are
+# mounted. Where they are not, the body is copied to a file.
 open_spooled <- function(ticket, size, descriptor, folders = c("/proc/self/fd", "/dev/fd")) {
   paths <- file.path(folders, descriptor)
   named <- paths[file.exists(paths)]

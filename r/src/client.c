@@ -12,7 +12,8 @@ static bool is_reading;
 
 static void client_callback(int loop);
 
-// Has a loop handle what happened to its clients. Called by Rust on the clients' thread, and below. No R here.
+// Has a loop handle what happened to its clients. Called by Rust on the clients' thread, and below.
+// No R here.
 static void wake(uint32_t loop) {
     later_soon((int)loop, LATER_CLIENTS);
 }

@@ -58,24 +58,25 @@ static SEXP run_on_error(void* data) {
     return R_NilValue;
 }
 
-// The response of the app's onError, not protected; R_NilValue where it gave none. A jump out of it ends there. Does not jump.
-static SEXP ask_on_error(SEXP list) {
+// The response of the app's onError, not protected; R_NilValue where it gave none. A jump out of it
+// ends there. Does not jump.
+static SEXP ask_on_error(SEXP list, enum failure* failure) {
     struct asked asked = {list, PROTECT(Rf_allocVector(VECSXP, 1))};
     struct guard guard = {.body = run_on_error, .data = &asked};
     guard_begin();
-    enum failure failure = guard_run(&guard);
+    *failure = guard_run(&guard);
     guard_end();
-    if (failure != FAILURE_NONE) {
+    if (*failure != FAILURE_NONE) {
         SEXP why = PROTECT(guard_caught(&guard));
         report("onError", caught_condition(why), caught_text(why));
         UNPROTECT(1);
-        guard_pass_on(failure);
     }
     UNPROTECT(1);
     return VECTOR_ELT(asked.answer, 0);
 }
 
-// The response that says that there was a failure; R_NilValue when none could be made. Not protected.
+// The response that says that there was a failure; R_NilValue when none could be made. Not
+// protected.
 static SEXP default_response(SEXP list) {
     bool failed;
     SEXP call = PROTECT(Rf_lang2(objs.failure_response, list));
@@ -84,10 +85,11 @@ static SEXP default_response(SEXP list) {
     return failed ? R_NilValue : response;
 }
 
-// Tells the app's onError and stderr, and returns what onError has answered, which is not protected.
-static SEXP tell(const struct fault* fault, SEXP list, const char* text) {
+// Tells the app's onError and stderr, and returns what onError has answered, which is not
+// protected.
+static SEXP tell(const struct fault* fault, SEXP list, const char* text, enum failure* failure) {
     bool failed;
-    SEXP answer = PROTECT(ask_on_error(list));
+    SEXP answer = PROTECT(ask_on_error(list, failure));
     SEXP call = PROTECT(Rf_lang2(objs.tell_fault, list));
     call_quietly(call, &failed);
     if (failed) {
@@ -100,15 +102,19 @@ static SEXP tell(const struct fault* fault, SEXP list, const char* text) {
     return answer;
 }
 
-// Tells the app's onError and stderr. Returns the response to be sent; R_NilValue where nobody is to be answered, or none could be made.
-// Does not jump, but for want of memory.
+// Tells the app's onError and stderr. Returns the response to be sent; R_NilValue where nobody is
+// to be answered, or none could be made. Does not jump, but for want of memory.
 SEXP fault_tell(const struct fault* fault, SEXP caught, const char* text) {
     SEXP list = PROTECT(fault_list(fault, caught, text));
-    SEXP answer = PROTECT(tell(fault, list, text));
+    enum failure failure;
+    SEXP answer = PROTECT(tell(fault, list, text, &failure));
     if (answer == R_NilValue && fault->is_answerable) {
         answer = default_response(list);
     }
-    UNPROTECT(2);
+    PROTECT(answer);
+    // Last: an interrupt of onError would be raised in what follows.
+    guard_pass_on(failure);
+    UNPROTECT(3);
     return fault->is_answerable ? answer : R_NilValue;
 }
 
@@ -124,7 +130,8 @@ static SEXP run_answer(void* data) {
     return R_NilValue;
 }
 
-// Writes a response; whether it could be. One that could not is told, if it was onError's. Does not jump.
+// Writes a response; whether it could be. One that could not is told, if it was onError's. Does not
+// jump.
 static bool write_answer(const struct fault* fault, SEXP response, bool is_apps) {
     struct answer answer = {.fault = fault, .response = response};
     struct guard guard = {.body = run_answer, .data = &answer};
@@ -142,7 +149,8 @@ static bool write_answer(const struct fault* fault, SEXP response, bool is_apps)
 // Tells of it, and answers with what onError returned, or with status 500.
 void fault_answer(const struct fault* fault, SEXP caught, const char* text) {
     SEXP list = PROTECT(fault_list(fault, caught, text));
-    SEXP response = PROTECT(tell(fault, list, text));
+    enum failure failure;
+    SEXP response = PROTECT(tell(fault, list, text, &failure));
     bool is_written = response != R_NilValue && write_answer(fault, response, true);
     if (!is_written) {
         response = PROTECT(default_response(list));
@@ -156,6 +164,7 @@ void fault_answer(const struct fault* fault, SEXP caught, const char* text) {
     rk_reply_fail(fault->slot, fault->id);
     app_respond(fault->slot, fault->id);
     stream_begin();
+    guard_pass_on(failure);
     UNPROTECT(2);
 }
 

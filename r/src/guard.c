@@ -169,8 +169,9 @@ bool guard_is_in(void) {
     return depth > depth_at_fork;
 }
 
-// How many handlers may be run within one another, by a service() or run_now() in each: each takes a part of R's stack and of
-// options(expressions=), and when these are exhausted R tells no handler why.
+// How many handlers may be run within one another, by a service() or run_now() in each: each takes
+// a part of R's stack and of options(expressions=), and when these are exhausted R tells no handler
+// why.
 enum { MOST_DEPTH = 20 };
 
 // Whether no further handler is to be begun before one of those that run has returned.

@@ -9,10 +9,12 @@
 
 #include "shim.h"
 
-// What has been sent is released so many seconds later, together with what else has been sent by then.
+// What has been sent is released so many seconds later, together with what else has been sent by
+// then.
 static const double RELEASE_SECONDS = 0.05;
 
-// Of package later: runs `callback` from the event loop `loop`; may be called on any thread. Returns 0 when there is no such loop.
+// Of package later: runs `callback` from the event loop `loop`; may be called on any thread.
+// Returns 0 when there is no such loop.
 typedef uint64_t (*exec_later_t)(void (*callback)(void*), void* data, double seconds, int loop);
 static exec_later_t exec_later;  // NULL: it is not loaded
 static int is_closed;
@@ -22,14 +24,16 @@ static SEXP wait_call;     // the same with room for the time
 static SEXP current_call;  // later::current_loop()
 static SEXP id_symbol;
 
-// A callback that is scheduled in one loop at most once at a time. It is never freed: package later has its address.
+// A callback that is scheduled in one loop at most once at a time. It is never freed: package later
+// has its address.
 struct turn {
     enum later_task task;
     int loop;          // an index in `loops`
     int is_scheduled;  // written by any thread
 };
 
-// An event loop of package later. Servers and clients belong to the loop that was current when they were made.
+// An event loop of package later. Servers and clients belong to the loop that was current when they
+// were made.
 struct loop {
     int id;       // package later's number; read by any thread
     int users;    // servers and clients
@@ -37,7 +41,8 @@ struct loop {
     struct turn turns[LATER_TASKS];
 };
 
-// The first is the global loop. with_temp_loop() makes a new number each time, so places are used again.
+// The first is the global loop. with_temp_loop() makes a new number each time, so places are used
+// again.
 static struct loop loops[LATER_LOOPS];
 static int loop_count = 1;  // places that have been used; read by any thread
 static int waits_in = -1;   // where service() waits; read by any thread
@@ -85,7 +90,8 @@ static void schedule_in(exec_later_t exec, int at, enum later_task task, double 
     }
 }
 
-// Schedules a task wherever R may run it next: in the loop that service() waits in, and in those of servers.
+// Schedules a task wherever R may run it next: in the loop that service() waits in, and in those of
+// servers.
 static void schedule_task(exec_later_t exec, enum later_task task, double seconds) {
     bool has_servers = false;
     int waits = atomic_get(&waits_in);
@@ -118,7 +124,8 @@ void later_schedule(void) {
     }
 }
 
-// Has R's event loop release what the server has sent. Without package later service() does so when it is idle. On any thread; no R here.
+// Has R's event loop release what the server has sent. Without package later service() does so when
+// it is idle. On any thread; no R here.
 void later_release(void) {
     exec_later_t exec = __atomic_load_n(&exec_later, __ATOMIC_SEQ_CST);
     if (exec != NULL && atomic_get(&is_closed) == 0) {
@@ -151,7 +158,8 @@ static void loops_reset(void) {
     atomic_set(&waits_in, -1);
 }
 
-// Sets what runs when a task's turn has come. Also when this package is loaded again: `later` may have been, too.
+// Sets what runs when a task's turn has come. Also when this package is loaded again: `later` may
+// have been, too.
 void later_init(enum later_task task, void (*run)(int loop)) {
     tasks[task] = run;
     __atomic_store_n(&exec_later, NULL, __ATOMIC_SEQ_CST);
@@ -183,7 +191,8 @@ static bool has_turn(const struct loop* loop) {
     return false;
 }
 
-// A place for another loop: one that nobody uses, and if there is one, in which nothing is scheduled. 0 where all are in use.
+// A place for another loop: one that nobody uses, and if there is one, in which nothing is
+// scheduled. 0 where all are in use.
 static int free_place(void) {
     int found = 0;
     for (int i = 1; i < LATER_LOOPS; i++) {
@@ -197,7 +206,8 @@ static int free_place(void) {
     return found;
 }
 
-// The index of the loop that has this number. Where more than 63 are in use at once, that of the global loop.
+// The index of the loop that has this number. Where more than 63 are in use at once, that of the
+// global loop.
 static int place_of(int id) {
     if (id == 0) {
         return 0;
@@ -223,7 +233,8 @@ static int place_of(int id) {
     return at;
 }
 
-// Begins to use the loop that has this number: the index that stands for it until later_loop_done().
+// Begins to use the loop that has this number: the index that stands for it until
+// later_loop_done().
 int later_loop_use(int id) {
     int at = place_of(id);
     loops[at].users++;
@@ -247,8 +258,9 @@ void later_server_ends(int at) {
     later_loop_done(at);
 }
 
-// Makes the current loop the one that later_run() waits in and that what arrives is scheduled in, wherever its servers were made, until
-// later_waits_in() is given the index that this returns. May raise what later::current_loop() raises.
+// Makes the current loop the one that later_run() waits in and that what arrives is scheduled in,
+// wherever its servers were made, until later_waits_in() is given the index that this returns. May
+// raise what later::current_loop() raises.
 int later_waits(void) {
     int outer = waits_in;
     SEXP loop = PROTECT(Rf_eval(current_call, R_BaseEnv));
@@ -359,8 +371,8 @@ SEXP ffi_later_use(SEXP run_now, SEXP current_loop) {
     return R_NilValue;
 }
 
-// Runs one callback of the current loop, for which it waits for up to `seconds` after later_waits(); whether there was one. May raise
-// what that raised.
+// Runs one callback of the current loop, for which it waits for up to `seconds` after
+// later_waits(); whether there was one. May raise what that raised.
 bool later_run(double seconds) {
     SEXP call = run_call;
     if (seconds > 0) {

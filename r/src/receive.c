@@ -55,8 +55,8 @@ static const char* text_of(SEXP receiver, SEXP name, const char* otherwise) {
     return value != NULL && TYPEOF(value) == STRSXP && XLENGTH(value) == 1 ? CHAR(STRING_ELT(value, 0)) : otherwise;
 }
 
-// A function of the app's has failed, that R/receive.R has named in `doing`: 500, unless the request has been answered, and what comes of
-// the body is dropped.
+// A function of the app's has failed, that R/receive.R has named in `doing`: 500, unless the
+// request has been answered, and what comes of the body is dropped.
 static void fail(SEXP receiver, uint32_t slot, uint64_t id, SEXP caught, const char* text) {
     SEXP origin = variable(receiver, syms.origin);
     SEXP request_id = variable(receiver, syms.request_id);

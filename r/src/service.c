@@ -170,8 +170,8 @@ static void heed(void) {
     }
 }
 
-// Waits below so many handlers that each call service() that no more are begun: what has arrived is handled when one of them has returned.
-// Runs `later` meanwhile. May jump.
+// Waits below so many handlers that each call service() that no more are begun: what has arrived is
+// handled when one of them has returned. Runs `later` meanwhile. May jump.
 static void pass_without_events(double deadline) {
     int asked = interrupts;
     for (double rest = deadline - now();; rest = deadline - now()) {

@@ -332,7 +332,8 @@ static void handle_departed(SEXP source, const struct rk_event* event) {
     const char* reason = departure_name(event->code);
     SEXP lost = field(source, syms.lost);
     if (TYPEOF(lost) == STRSXP) {
-        // Its object was collected, which a finalizer could not tell: onError runs in turns of the loop only.
+        // Its object was collected, which a finalizer could not tell: onError runs in turns of the
+        // loop only.
         struct fault fault = fault_of(source, event->id, "the stream");
         fault_tell(&fault, R_NilValue, CHAR(STRING_ELT(lost, 0)));
     }
@@ -409,8 +410,9 @@ SEXP ffi_stream_fail(SEXP source, SEXP condition) {
     return R_NilValue;
 }
 
-// The stream's object has been collected. It is cut at once, and the failure, which is `text`, is told with the stream's end: a finalizer
-// runs wherever R collects, and no function of the app's may be called there.
+// The stream's object has been collected. It is cut at once, and the failure, which is `text`, is
+// told with the stream's end: a finalizer runs wherever R collects, and no function of the app's
+// may be called there.
 SEXP ffi_stream_lose(SEXP source, SEXP text) {
     double id = handle_id_here(field(source, syms.handle));
     if (id >= 0 && rk_stream_waiting((uint64_t)id) >= 0) {

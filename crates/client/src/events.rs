@@ -14,7 +14,8 @@ pub const READ_AHEAD: usize = 1 << 20;
 /// What a message counts beside its bytes: a million empty ones are not nothing.
 const MESSAGE_COST: usize = 64;
 
-/// Tells the application that there are events of a group. Called on the clients' thread, possibly many times for one event.
+/// Tells the application that there are events of a group. Called on the clients' thread, possibly
+/// many times for one event.
 pub type Wake = Box<dyn Fn(u32) + Send + Sync>;
 
 /// A message.

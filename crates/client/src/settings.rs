@@ -27,8 +27,8 @@ pub struct Settings {
     pub ping_time: Option<Duration>,
     /// How long nothing at all may come after a ping. Default 20 s.
     pub pong_time: Duration,
-    /// The group whose events [`Clients::event`](crate::Clients::event) takes together: an application with several event loops
-    /// has one for each. Default 0.
+    /// The group whose events [`Clients::event`](crate::Clients::event) takes together: an
+    /// application with several event loops has one for each. Default 0.
     pub group: u32,
 }
 

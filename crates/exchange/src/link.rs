@@ -34,8 +34,9 @@ pub trait AppWaker: Send + Sync {
     /// Makes the application look into the link soon. Must not block.
     fn wake(&self);
 
-    /// Makes the application [collect](Link::releases) what it has lent, soon. Called on any thread. Must not block. An application that
-    /// lends nothing, or collects with each event and is content with that, leaves it as it is.
+    /// Makes the application [collect](Link::releases) what it has lent, soon. Called on any
+    /// thread. Must not block. An application that lends nothing, or collects with each event and
+    /// is content with that, leaves it as it is.
     fn released(&self) {}
 }
 

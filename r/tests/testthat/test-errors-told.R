@@ -1,4 +1,5 @@
-# Where and when errors are told: never within R's collector, each once, with the id that its client was told and the line that failed.
+# Where and when errors are told: never within R's collector, each once, with the id that its client
+# was told and the line that failed.
 
 test_that("a stream whose object is collected is told of by the loop, not where R collects", {
   withr::local_options(rookery.error_detail = "none")
@@ -118,7 +119,6 @@ test_that("a jump out of onError keeps the failure, its id and its answer", {
     onError = function(cond, req, info) {
       id <<- info$request_id
       if (req$PATH_INFO == "/restart") invokeRestart("abort")
-      if (req$PATH_INFO == "/condition") rlang::interrupt()
       list(status = "bad")
     }
   ))
@@ -130,6 +130,23 @@ test_that("a jump out of onError keeps the failure, its id and its answer", {
     expect_match(said, paste0("GET ", path, " (call): the first [", id, "]"), fixed = TRUE, all = FALSE)
     expect_length(grep("onError: ", said, fixed = TRUE), 1)
   }
+})
+
+test_that("an interrupt of onError reaches the loop, after the failure has been told and answered", {
+  skip_if_not_installed("rlang")
+  withr::local_options(rookery.error_detail = "none")
+  server <- local_server(list(
+    call = function(req) stop("the first"), onError = function(cond, req, info) rlang::interrupt()
+  ))
+  client <- local_client(server)
+  said <- stderr_of({
+    outcome <- tryCatch(get(client, "/interrupted"), interrupt = function(condition) "interrupted")
+    answer <- if (identical(outcome, "interrupted")) reply(client) else outcome
+  })
+  expect_identical(outcome, "interrupted")
+  expect_equal(answer$status, 500L)
+  expect_match(answer$text, "Request [0-9a-f]{32}")
+  expect_match(said, "GET /interrupted (call): the first [", fixed = TRUE, all = FALSE)
 })
 
 test_that("ids of errors that are repeated are told, in bounded lines", {

@@ -1,4 +1,5 @@
-# What R lends to the server: it is R's again once it has been sent, whether or not anything else happens.
+# What R lends to the server: it is R's again once it has been sent, whether or not anything else
+# happens.
 
 skip_if_not_installed("later")
 loadNamespace("later")

@@ -1,4 +1,5 @@
-# Event loops of package later: a server, and a client, belong to the loop that was current when they were made; and how deep service() is.
+# Event loops of package later: a server, and a client, belong to the loop that was current when
+# they were made; and how deep service() is.
 
 skip_if_not_installed("later")
 
@@ -11,7 +12,8 @@ run_loop_until <- function(loop, done, seconds = 60) {
   }
 }
 
-# Answers one byte at a time whatever comes, without R's loops: a socket that nobody serves answers nothing.
+# Answers one byte at a time whatever comes, without R's loops: a socket that nobody serves answers
+# nothing.
 has_answer <- function(client) {
   fill(client)
   length(client$read) > 0
@@ -97,7 +99,8 @@ test_that("a service() that waits in a private loop is woken by a request", {
   skip_if_not_installed("callr")
   server <- local_server(function(req) ok())
   url <- paste0("http://127.0.0.1:", server$getPort())
-  # 20 requests one after the other, with pauses in which R falls asleep. Not woken, each would wait for 150 ms.
+  # 20 requests one after the other, with pauses in which R falls asleep. Not woken, each would wait
+  # for 150 ms.
   ask <- function(url) {
     vapply(1:20, function(at) {
       Sys.sleep(0.02)

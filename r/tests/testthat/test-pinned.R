@@ -1,4 +1,5 @@
-# A worker serves the Shiny app that it has read when it started, whatever is in its files meanwhile.
+# A worker serves the Shiny app that it has read when it started, whatever is in its files
+# meanwhile.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")

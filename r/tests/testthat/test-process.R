@@ -253,6 +253,7 @@ test_that("the boundary holds under gctorture2()", {
           "/pull" = streamed(pieces("a", c("b", "c"), raw(0), as.raw(1:9))),
           "/promised" = streamed(pieces(promises::promise_resolve("a"), later_piece("b"))),
           "/broken" = streamed(pieces(1)),
+          "/lost" = stream_response(headers = list(a = "b")),
           "/push" = {
             s <- stream_response(headers = list(a = "b"))
             s$on_close(function(reason) NULL)
@@ -269,7 +270,8 @@ test_that("the boundary holds under gctorture2()", {
       onWSOpen = function(ws) {
         ws$onMessage(function(binary, message) ws$send(if (message == "error") stop("no") else message))
         ws$onClose(function() NULL)
-      }
+      },
+      onError = function(cond, req, info) if (info$stage == "call") invokeRestart("abort")
     )
     startServer("127.0.0.1", port, app)
     exchange <- function(step, text, frames = NULL) {
@@ -297,7 +299,7 @@ test_that("the boundary holds under gctorture2()", {
     frames <- as.raw(c(0x81, 0x82, 0, 0, 0, 0, 0x68, 0x69, 0x81, 0x85, 0, 0, 0, 0, 0x65, 0x72, 0x72, 0x6f, 0x72))
     # Once without, so that packages and their functions are loaded: that takes minutes as well.
     for (step in c(0, 3)) {
-      for (path in c("/", "/error", "/early", "/promise", "/null", "/pull", "/promised", "/broken", "/push")) cat(step, path, exchange(step, get(path)), "\n")
+      for (path in c("/", "/error", "/early", "/promise", "/null", "/pull", "/promised", "/broken", "/push", "/lost")) cat(step, path, exchange(step, get(path)), "\n")
       cat(step, "/body", exchange(step, "POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"), "\n")
       for (body in c("abc", "xyz")) {
         cat(step, body, exchange(step, paste0("POST /receive HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n", body)), "\n")
@@ -316,6 +318,7 @@ test_that("the boundary holds under gctorture2()", {
   for (path in c("/pull", "/promised", "/push")) expect_match(out, paste("3", path, "HTTP/1.1 200 OK"))
   # A 500, or the reset behind a head that has left after its second, which R reads nothing of.
   expect_match(out, "3 /broken ")
+  expect_match(out, "3 /lost HTTP/1.1 500")
   expect_match(out, "3 abc HTTP/1.1 200 OK")
   expect_match(out, "3 xyz HTTP/1.1 500")
   expect_match(out, "3 /body HTTP/1.1 200 OK")

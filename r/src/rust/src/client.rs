@@ -128,7 +128,8 @@ pub unsafe extern "C" fn rk_client_check(url: Bytes) -> i32 {
     entry(refusal::BAD_VALUE, || if is_one() { refusal::OK } else { refusal::BAD_VALUE })
 }
 
-/// Begins to connect; `wake` asks the event loop of a group for a turn, on any thread. `RK_BAD_VALUE`: see `rk_error()`.
+/// Begins to connect; `wake` asks the event loop of a group for a turn, on any thread.
+/// `RK_BAD_VALUE`: see `rk_error()`.
 ///
 /// # Safety
 /// - `setup` is a `struct rk_client_setup` whose pointers are valid for the length of the call, with as many protocols as it says,

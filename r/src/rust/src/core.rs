@@ -233,8 +233,8 @@ pub(crate) fn set_error(text: &str) {
     ERROR.set(CString::new(text).unwrap_or_default());
 }
 
-/// Starts the package's state; `schedule` asks R's event loop to take events, and `released` to collect what was lent. Both may be called
-/// on any thread.
+/// Starts the package's state; `schedule` asks R's event loop to take events, and `released` to
+/// collect what was lent. Both may be called on any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_init(schedule: extern "C" fn(), released: extern "C" fn()) {
     memory::reserve();
