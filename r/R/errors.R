@@ -146,12 +146,18 @@ line_of <- function(call, srcref) {
 }
 
 line_in <- function(call, text) {
+  name <- paste(deparse(call[[1]], nlines = 1L), collapse = "")
+  is_named <- grepl("^[A-Za-z.]", name)
+  # Most functions are named in one line of a statement, which need not be parsed then.
+  named <- if (is_named) grep(paste0(name, "("), text, fixed = TRUE)
+  if (length(named) == 1) {
+    return(named)
+  }
   tokens <- utils::getParseData(parse(text = text, keep.source = TRUE, encoding = "UTF-8"), includeText = TRUE)
   calls <- tokens[tokens$token == "expr" & tokens$line1 <= tokens$line2, ]
   call <- utils::removeSource(`attr<-`(call, "srcref", NULL))
   # An expression's text begins with the function's name, unless it is an operator.
-  name <- paste(deparse(call[[1]], nlines = 1L), collapse = "")
-  is_candidate <- if (grepl("^[A-Za-z.]", name)) startsWith(calls$text, name) else TRUE
+  is_candidate <- if (is_named) startsWith(calls$text, name) else TRUE
   for (at in which(is_candidate & nzchar(calls$text))) {
     if (identical(str2lang(calls$text[[at]]), call)) {
       return(calls$line1[[at]])
