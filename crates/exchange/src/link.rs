@@ -70,7 +70,8 @@ pub struct QueueLimits {
     /// HTTP requests (and opening handshakes) that may wait for the application: past that the server says 503.
     /// Default 1,024: a second of work at a millisecond each, which is as long as a client should wait unasked.
     pub requests: usize,
-    /// Bytes of WebSocket messages that may wait: past that the server stops reading WebSockets. Default 64 MiB.
+    /// Bytes of WebSocket messages that may wait: past that the server stops reading WebSockets. Default 8 MiB: what the application
+    /// deals with in a good part of a second. With what may wait for one client it bounds what one that never reads makes it hold.
     pub message_bytes: usize,
     /// WebSocket messages that may wait, likewise. Default 4,096.
     pub messages: usize,
@@ -81,7 +82,7 @@ pub struct QueueLimits {
 
 impl Default for QueueLimits {
     fn default() -> QueueLimits {
-        QueueLimits { requests: 1024, message_bytes: 64 << 20, messages: 4096, stream_bytes: 16 << 20 }
+        QueueLimits { requests: 1024, message_bytes: 8 << 20, messages: 4096, stream_bytes: 16 << 20 }
     }
 }
 
@@ -253,7 +254,7 @@ impl Link {
                 Event::Request(_) | Event::Head(_) => up.requests += 1,
                 Event::Message { ref payload, .. } => {
                     up.messages += 1;
-                    up.message_bytes += payload.as_bytes().len();
+                    up.message_bytes += payload.held();
                 }
                 _ => {}
             }
@@ -549,7 +550,7 @@ impl Link {
                 Event::Request(_) | Event::Head(_) => up.requests -= 1,
                 Event::Message { payload, .. } => {
                     up.messages -= 1;
-                    up.message_bytes -= payload.as_bytes().len();
+                    up.message_bytes -= payload.held();
                 }
                 _ => {}
             }

@@ -23,6 +23,14 @@ impl Payload {
             Payload::Lent(lease) => lease.as_bytes(),
         }
     }
+
+    /// Returns the bytes of memory that it holds: those of its buffer, which may be larger than the message.
+    pub fn held(&self) -> usize {
+        match self {
+            Payload::Pooled(bytes) => bytes.capacity(),
+            Payload::Lent(lease) => lease.as_bytes().len(),
+        }
+    }
 }
 
 /// Memory the application lends until the server has sent it. Dropping the lease, on whatever thread, hands its

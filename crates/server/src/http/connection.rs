@@ -267,7 +267,18 @@ impl Connection {
         if let Poll::Ready(Ok(n)) = *read {
             self.is_watched.set(n > 0);
         }
-        self.standing.has_read(read, self.now());
+        self.standing.on_read(read, self.now());
+    }
+
+    /// Blank lines were read between two requests.
+    pub(super) fn has_read_blank_lines(&self, n: usize) {
+        self.is_watched.set(true);
+        self.standing.on_blank_lines(n);
+    }
+
+    /// Whether no request is under way and none has begun to come.
+    pub(super) fn is_between_requests(&self) -> bool {
+        self.standing.phase() == Phase::Idle
     }
 
     /// Writes what hyper has for the peer, and the files whose place is among it.
@@ -289,13 +300,13 @@ impl Connection {
                         written
                     }
                     Sent::Disk => {
-                        self.standing.waits_for_disk();
+                        self.standing.on_disk_wait();
                         return Poll::Pending;
                     }
                 }
             }
         };
-        self.standing.has_written(&written, self.now());
+        self.standing.on_written(&written, self.now());
         written
     }
 
@@ -311,9 +322,9 @@ impl Connection {
         }
         let flushed = self.transport.borrow_mut().poll_flush(cx);
         if flushed.is_pending() {
-            self.standing.has_written(&Poll::Pending, self.now());
+            self.standing.on_written(&Poll::Pending, self.now());
         } else {
-            self.standing.has_left();
+            self.standing.on_left();
         }
         flushed
     }
@@ -321,7 +332,7 @@ impl Connection {
     /// hyper has nothing more to write.
     pub(super) fn has_flushed(&self) {
         if self.standing.phase() == Phase::Flush {
-            self.standing.has_flushed(self.now());
+            self.standing.on_flushed(self.now());
             self.end_flush();
             if self.end.get() == End::AfterReply {
                 self.end.set(End::Now);

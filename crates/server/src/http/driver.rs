@@ -17,7 +17,7 @@ use super::context::Http;
 use super::farewell::{close, refuse, refuse_tls};
 use super::greeting::{agree, is_tls};
 use super::http2::driver::serve as serve_http2;
-use super::hyper_io::HyperIo;
+use super::hyper_io::{HyperIo, without_blank_lines};
 use super::service::answer;
 use super::site::Site;
 use super::standing::Phase;
@@ -119,6 +119,7 @@ async fn serve(driven: Driven, seat: Seat) {
             Box::pin(drive(connection, std::mem::take(&mut rewound), has_small_table)).await;
         match outcome {
             DriveEnd::Parked => {
+                let read = without_blank_lines(read);
                 if read.is_empty() {
                     // Empty, it keeps its buffer all the same.
                     drop(read);

@@ -36,6 +36,17 @@ impl HyperIo {
     }
 }
 
+/// Whether `bytes` are ends of lines and nothing else: before a request line these are ignored (RFC 9112, 2.2).
+fn is_blank(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n'))
+}
+
+/// Drops the blank lines that `read` begins with.
+pub(super) fn without_blank_lines(read: Bytes) -> Bytes {
+    let blank = read.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    read.slice(blank..)
+}
+
 impl Read for HyperIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -62,7 +73,11 @@ impl Read for HyperIo {
         let polled = self.connection.transport.borrow_mut().poll_read_buf(cx, &mut unfilled);
         let n = unfilled.filled().len();
         let read = polled.map_ok(|()| n);
-        self.connection.has_read(&read);
+        if n > 0 && self.connection.is_between_requests() && is_blank(unfilled.filled()) {
+            self.connection.has_read_blank_lines(n);
+        } else {
+            self.connection.has_read(&read);
+        }
         ready!(read)?;
         // SAFETY: `n` bytes of the unfilled part were initialised by the read.
         unsafe { buffer.advance(n) };

@@ -166,7 +166,7 @@ fn next<B: RequestBody>(
 ) -> Poll<Step<B::Error>> {
     if is_whole || !receiving.has_room() {
         if !is_whole {
-            receiving.connection.standing.waits_for_application();
+            receiving.connection.standing.on_application_wait();
         }
         // Nothing else would tell that the client has gone.
         return Pin::new(asking).poll(cx).map(|answered| answered.map_or_else(Step::Lost, Step::Answer));

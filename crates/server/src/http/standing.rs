@@ -1,6 +1,18 @@
 //! What whoever looks after all connections is told of one: what it is doing, since when, how fast, and what it holds.
 //!
 //! A connection that moves costs a cell or two; the rest is the sweep's.
+//!
+//! # One timestamp per purpose
+//! Each deadline is counted from a tick of its own, which the events named beside it set and nothing else does:
+//!
+//! | tick | counts | set by |
+//! |---|---|---|
+//! | `entered` | handshakes, heads, idleness, the time of the application, and eviction between requests | [`Standing::enter`] |
+//! | `read_at` | bodies | [`Standing::on_read`] |
+//! | `taken_at` | replies | [`Standing::on_written`], and the sweep when the peer has acknowledged something |
+//!
+//! Bytes move none of the first, so a connection without a request is idle whatever else its peer sends: blank lines over
+//! HTTP/1, and over HTTP/2 PING, SETTINGS, PRIORITY and WINDOW_UPDATE, which the server may have to answer.
 
 use std::cell::Cell;
 use std::io;
@@ -36,8 +48,12 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Standing {
     phase: Cell<Phase>,
-    /// The tick of the last progress.
-    since: Cell<u32>,
+    /// The tick at which the phase began.
+    entered: Cell<u32>,
+    /// The tick at which a part of a body last came.
+    read_at: Cell<u32>,
+    /// The tick at which the peer last took a part of a reply.
+    taken_at: Cell<u32>,
     /// Whether the last read or write had to wait for the peer.
     is_read_blocked: Cell<bool>,
     is_write_blocked: Cell<bool>,
@@ -58,7 +74,9 @@ impl Standing {
     pub(super) fn new(now: u32, greets: bool) -> Standing {
         Standing {
             phase: Cell::new(if greets { Phase::Handshake } else { Phase::Head }),
-            since: Cell::new(now),
+            entered: Cell::new(now),
+            read_at: Cell::new(now),
+            taken_at: Cell::new(now),
             is_read_blocked: Cell::new(false),
             is_write_blocked: Cell::new(false),
             pace: Pace::default(),
@@ -80,14 +98,11 @@ impl Standing {
         self.phase.get()
     }
 
-    /// Notes progress.
-    fn touch(&self, now: u32) {
-        self.since.set(now);
-    }
-
     pub(super) fn enter(&self, phase: Phase, now: u32) {
         self.phase.set(phase);
-        self.touch(now);
+        self.entered.set(now);
+        self.read_at.set(now);
+        self.taken_at.set(now);
         self.pace.start();
     }
 
@@ -97,93 +112,120 @@ impl Standing {
         self.is_write_blocked.set(true);
     }
 
-    /// Something was read, or nothing was there.
-    pub(super) fn has_read(&self, read: &Poll<io::Result<usize>>, now: u32) {
+    /// Something was read, or nothing was there. The end of what the peer sends is no progress.
+    pub(super) fn on_read(&self, read: &Poll<io::Result<usize>>, now: u32) {
         self.is_read_blocked.set(read.is_pending());
-        let Poll::Ready(Ok(n)) = *read else { return };
-        match self.phase.get() {
-            Phase::Idle => self.enter(Phase::Head, now),
-            // A head has all of its time from its first byte on, however it trickles; and so has the application.
-            Phase::Head | Phase::Application => {}
-            _ => self.touch(now),
+        let n = match *read {
+            Poll::Ready(Ok(n @ 1..)) => n,
+            _ => return,
+        };
+        if self.phase.get() == Phase::Idle {
+            self.enter(Phase::Head, now);
         }
         match self.phase.get() {
+            // A head has all of its time from its first byte on, however it trickles.
             Phase::Head => self.head_read.set(self.head_read.get().saturating_add(n as u32)),
-            Phase::Body => {}
+            Phase::Body => self.read_at.set(now),
             // The next request comes before this reply has been read: that is not reading it.
             _ => return,
         }
         self.pace.count(n);
     }
 
+    /// `n` bytes of blank lines were read between two requests (RFC 9112, 2.2): no request has begun.
+    pub(super) fn on_blank_lines(&self, n: usize) {
+        self.is_read_blocked.set(false);
+        self.head_read.set(self.head_read.get().saturating_add(n as u32));
+    }
+
+    /// The buffers of an idle connection have been given up, and with them blank lines that were read.
+    pub(super) fn on_parked(&self) {
+        if self.phase.get() == Phase::Idle {
+            self.head_read.set(0);
+        }
+    }
+
     /// What is written next has to be read first: the peer waits for the server.
-    pub(super) fn waits_for_disk(&self) {
+    pub(super) fn on_disk_wait(&self) {
         self.is_write_blocked.set(false);
     }
 
     /// What it waits for is not its own to take: that begins anew.
     pub(super) fn excuse(&self, now: u32) {
         if self.is_write_blocked.get() {
-            self.touch(now);
+            self.taken_at.set(now);
             self.pace.start();
         }
     }
 
     /// What was taken, and had to wait here, has left: the peer waits for the server.
-    pub(super) fn has_left(&self) {
+    pub(super) fn on_left(&self) {
         self.is_write_blocked.set(false);
     }
 
     /// The peer's bytes are not read: the application is waited for.
-    pub(super) fn waits_for_application(&self) {
+    pub(super) fn on_application_wait(&self) {
         self.is_read_blocked.set(false);
     }
 
-    pub(super) fn has_written(&self, written: &Poll<io::Result<usize>>, now: u32) {
+    /// Something was written, or had to wait. Only a reply's bytes are progress: what else is written answers frames of the
+    /// connection's own, or asks for a body.
+    pub(super) fn on_written(&self, written: &Poll<io::Result<usize>>, now: u32) {
         self.is_write_blocked.set(written.is_pending());
-        if let Poll::Ready(written) = written {
-            self.touch(now);
-            self.pace.count(*written.as_ref().unwrap_or(&0));
+        if let (Poll::Ready(Ok(n @ 1..)), Phase::Reply | Phase::Stream | Phase::Flush) =
+            (written, self.phase.get())
+        {
+            self.taken_at.set(now);
+            self.pace.count(*n);
         }
     }
 
     /// All has been written.
-    pub(super) fn has_flushed(&self, now: u32) {
+    pub(super) fn on_flushed(&self, now: u32) {
         self.enter(Phase::Idle, now);
         self.head_read.set(0);
     }
 
-    /// Bytes of the head so far; 0 when it is whole.
+    /// Bytes of the head so far, and of blank lines before it; 0 when it is whole.
     pub(super) fn head_read(&self) -> usize {
-        if self.phase.get() == Phase::Head { self.head_read.get() as usize } else { 0 }
+        let is_before = matches!(self.phase.get(), Phase::Idle | Phase::Head);
+        if is_before { self.head_read.get() as usize } else { 0 }
+    }
+
+    /// For how many ticks the phase has lasted.
+    fn lasted(&self, now: u32) -> u32 {
+        now.wrapping_sub(self.entered.get())
     }
 
     /// A tick has passed; says whether the peer is too late with what it has to do. What it has not taken of what was written is asked of the
     /// transport: a system call, while a write waits.
     pub(super) fn is_late(&self, ticks: &Ticks, now: u32, unsent: impl FnOnce() -> Option<u32>) -> bool {
-        let passed = now.wrapping_sub(self.since.get());
         match self.phase.get() {
             Phase::Application => false,
-            Phase::Handshake => passed > ticks.handshake,
-            Phase::Idle => passed > ticks.idle,
+            Phase::Handshake => self.lasted(now) > ticks.handshake,
+            Phase::Idle => self.lasted(now) > ticks.idle,
             // A browser opens connections in advance: before the first byte only the deadline counts.
             Phase::Head => {
                 let has_begun = self.head_read.get() > 0;
-                passed > ticks.head || (has_begun && self.pace.tick(ticks.head_rate, self.pace.take()))
+                self.lasted(now) > ticks.head
+                    || (has_begun && self.pace.tick(ticks.head_rate, self.pace.take()))
             }
             Phase::Body if self.is_read_blocked.get() => {
-                passed > ticks.idle || self.pace.tick(ticks.body_rate, self.pace.take())
+                now.wrapping_sub(self.read_at.get()) > ticks.idle
+                    || self.pace.tick(ticks.body_rate, self.pace.take())
             }
             Phase::Reply | Phase::Stream | Phase::Flush if self.is_write_blocked.get() => {
                 let taken = self.pace.taken(unsent());
                 if taken > 0 {
-                    self.touch(now);
+                    self.taken_at.set(now);
                 }
-                (taken == 0 && passed > ticks.idle) || self.pace.tick(ticks.reply_rate, taken)
+                let stands = taken == 0 && now.wrapping_sub(self.taken_at.get()) > ticks.idle;
+                stands || self.pace.tick(ticks.reply_rate, taken)
             }
             // It is the server that is waited for, or its disk.
             Phase::Body | Phase::Reply | Phase::Stream | Phase::Flush => {
-                self.touch(now);
+                self.read_at.set(now);
+                self.taken_at.set(now);
                 self.pace.start();
                 false
             }
@@ -192,12 +234,12 @@ impl Standing {
 
     /// Whether the application takes longer than it may.
     pub(super) fn is_overdue(&self, ticks: &Ticks, now: u32) -> bool {
-        self.phase.get() == Phase::Application && now.wrapping_sub(self.since.get()) > ticks.request
+        self.phase.get() == Phase::Application && self.lasted(now) > ticks.request
     }
 
     /// Whether it has been between requests for `ticks`.
     pub(super) fn is_idle_for(&self, ticks: u32, now: u32) -> bool {
-        self.phase.get() == Phase::Idle && now.wrapping_sub(self.since.get()) >= ticks
+        self.phase.get() == Phase::Idle && self.lasted(now) >= ticks
     }
 
     /// How long the connection has made no use of its seat, in ticks; `None` when it is being served.
@@ -206,7 +248,7 @@ impl Standing {
         match self.phase.get() {
             // One that has just come, or has just been answered, is not slow, and a tick may end at once.
             Phase::Handshake | Phase::Idle | Phase::Head => {
-                Some(now.wrapping_sub(self.since.get())).filter(|passed| *passed > 1)
+                Some(self.lasted(now)).filter(|passed| *passed > 1)
             }
             Phase::Body if self.is_read_blocked.get() => lag(ticks.body_rate),
             Phase::Reply | Phase::Stream | Phase::Flush if self.is_write_blocked.get() => {
@@ -239,3 +281,6 @@ impl Standing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

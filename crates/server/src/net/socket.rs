@@ -17,6 +17,16 @@ use super::unix_stream::UnixStream;
 #[cfg(target_os = "linux")]
 const UNSENT: libc::c_int = 128 << 10;
 
+/// How far the peer of a transport has ended, as far as that is known without reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PeerEnd {
+    Open,
+    /// The peer sends no more. What it sent before may lie unread.
+    Shut,
+    /// The connection is over in both directions.
+    Gone,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) enum Socket {
@@ -195,6 +205,25 @@ impl Socket {
         // SAFETY: one pollfd, and no waiting.
         let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
         found > 0 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
+    }
+
+    /// Looks how far the peer has ended without reading. A Unix socket whose peer has closed may have bytes to read all the same. A
+    /// system call.
+    pub(crate) fn peer_end(&self) -> PeerEnd {
+        #[cfg(target_os = "linux")]
+        const SHUT: libc::c_short = libc::POLLRDHUP;
+        #[cfg(not(target_os = "linux"))]
+        const SHUT: libc::c_short = 0;
+        let mut poll = libc::pollfd { fd: self.fd(), events: SHUT, revents: 0 };
+        // SAFETY: one pollfd, and no waiting.
+        let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
+        if found <= 0 || poll.revents == 0 {
+            PeerEnd::Open
+        } else if matches!(self, Socket::Tcp(_)) && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0 {
+            PeerEnd::Gone
+        } else {
+            PeerEnd::Shut
+        }
     }
 
     /// Makes TCP ask the peer's system, after each `interval`, whether it still knows the connection.

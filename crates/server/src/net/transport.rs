@@ -14,6 +14,7 @@ use tokio::io::ReadBuf;
 use super::addresses::OfAddress;
 use super::descriptor::CloseInChild;
 use super::proxy_header::{self, Begin};
+pub(crate) use super::socket::PeerEnd;
 use super::socket::Socket;
 use super::tls::stream::{Greeting, TlsStream};
 
@@ -65,6 +66,9 @@ pub(crate) trait Tunnel: fmt::Debug {
 
     /// Takes in what has come and is not to be read yet: how much of that there is now.
     fn take_in(&mut self, cx: &mut Context<'_>) -> usize;
+
+    /// How far the peer has ended, as far as the last read or [`take_in`](Self::take_in) has found.
+    fn peer_end(&self) -> PeerEnd;
 
     /// Throws it away.
     fn throw_away(&mut self);
@@ -209,6 +213,16 @@ impl Transport {
     /// in the system.
     pub(crate) fn take_in(&mut self, cx: &mut Context<'_>) -> usize {
         if let Channel::Tunnel(tunnel) = &mut self.channel { tunnel.take_in(cx) } else { 0 }
+    }
+
+    /// Looks how far the peer has ended, for an owner that does not read on. A system call, where there is a socket.
+    pub(crate) fn peer_end(&self) -> PeerEnd {
+        match &self.channel {
+            Channel::Plain(socket) => socket.peer_end(),
+            Channel::Tls(tls) => tls.socket().peer_end(),
+            Channel::Within => PeerEnd::Open,
+            Channel::Tunnel(tunnel) => tunnel.peer_end(),
+        }
     }
 
     /// Throws away what [`take_in`](Self::take_in) took.

@@ -4,6 +4,8 @@
 pub(crate) mod budget;
 pub(crate) mod clock;
 mod leaving;
+#[cfg(test)]
+pub(crate) mod random;
 pub(crate) mod rate;
 mod reclaim;
 pub(crate) mod room;

@@ -32,10 +32,9 @@ impl Reclaim {
         }
     }
 
-    /// Nobody is left, and no tick comes.
+    /// Called each tick while nobody is left: gives all back once, without waiting for the quiet ticks.
     pub(super) fn all(&self) {
-        self.left.set(0);
-        if let Some(reclaim) = self.with {
+        if let (Some(reclaim), 1..) = (self.with, self.left.take()) {
             reclaim(true);
         }
     }
@@ -69,6 +68,9 @@ mod tests {
         reclaim.all();
         assert_eq!(CALLS.take(), [true]);
         assert_eq!(tick(), []);
+        // The clock goes on without anybody, and costs nothing.
+        reclaim.all();
+        assert_eq!(CALLS.take(), []);
         Reclaim::new(None).tick();
     }
 }

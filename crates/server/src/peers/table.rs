@@ -78,12 +78,11 @@ pub(crate) struct Peers {
     pub(crate) reclaim: Reclaim,
     entries: RefCell<Vec<Option<Rc<dyn Peer>>>>,
     free: RefCell<Vec<usize>>,
-    /// How many are within others.
+    /// Places that are taken, and those of them that are taken by peers within others.
+    occupied: Cell<usize>,
     guests: Cell<usize>,
     /// Connections so far.
     serial: Cell<u64>,
-    /// Told when there is somebody to look after.
-    pub(crate) came: Notify,
     /// Told whenever one has gone.
     pub(crate) gone: Notify,
 }
@@ -99,9 +98,9 @@ impl Peers {
             reclaim: Reclaim::new(reclaim),
             entries: RefCell::default(),
             free: RefCell::default(),
+            occupied: Cell::new(0),
             guests: Cell::new(0),
             serial: Cell::new(0),
-            came: Notify::new(),
             gone: Notify::new(),
         })
     }
@@ -114,6 +113,7 @@ impl Peers {
     /// Takes a peer in.
     pub(crate) fn join(self: &Rc<Self>, peer: Rc<dyn Peer>) -> Seat {
         let is_guest = !peer.has_seat();
+        self.occupied.set(self.occupied.get() + 1);
         self.guests.set(self.guests.get() + usize::from(is_guest));
         let mut entries = self.entries.borrow_mut();
         let key = match self.free.borrow_mut().pop() {
@@ -126,19 +126,18 @@ impl Peers {
                 entries.len() - 1
             }
         };
-        if entries.len() == 1 {
-            self.came.notify_one();
-        }
         Seat { peers: Rc::clone(self), key, is_guest }
     }
 
     /// Lets go of a peer.
-    fn leave(&self, key: usize) {
+    fn leave(&self, key: usize, is_guest: bool) {
         let left = self.entries.borrow_mut()[key].take();
         self.free.borrow_mut().push(key);
+        self.occupied.set(self.occupied.get() - 1);
+        self.guests.set(self.guests.get() - usize::from(is_guest));
         drop(left);
         let mut entries = self.entries.borrow_mut();
-        if entries.len() == self.free.borrow().len() {
+        if self.occupied.get() == 0 {
             entries.clear();
             self.free.borrow_mut().clear();
             if entries.capacity() > KEPT_PLACES {
@@ -161,9 +160,14 @@ impl Peers {
         }
     }
 
-    /// How many there are that have a seat.
+    /// Returns how many have a seat. Streams within a connection are not among them, not even one that outlives it.
     pub(crate) fn len(&self) -> usize {
-        self.entries.borrow().len() - self.free.borrow().len() - self.guests.get()
+        self.occupied.get() - self.guests.get()
+    }
+
+    /// Whether there is no peer at all, with a seat or without.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.occupied.get() == 0
     }
 
     /// How many of them are a listener's.
@@ -177,16 +181,15 @@ impl Peers {
         self.entries.borrow().iter().flatten().filter(|peer| peer.listener() == listener).cloned().collect()
     }
 
-    /// Moves the clock on and looks at every deadline. Says whether there is anybody to look after.
-    pub(crate) fn sweep(&self) -> bool {
+    /// Moves the clock on and looks at every deadline; called each tick for as long as the thread lives.
+    pub(crate) fn sweep(&self) {
         let now = self.clock.advance();
         self.each(|_, peer| peer.sweep(now));
-        if self.len() == 0 {
+        if self.is_empty() {
             self.reclaim.all();
-            return false;
+        } else {
+            self.reclaim.tick();
         }
-        self.reclaim.tick();
-        true
     }
 
     /// Calls `look` for each. None of them may come or go meanwhile.
@@ -229,7 +232,9 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.peers.reclaim.expect();
-        self.peers.guests.set(self.peers.guests.get() - usize::from(self.is_guest));
-        self.peers.leave(self.key);
+        self.peers.leave(self.key, self.is_guest);
     }
 }
+
+#[cfg(test)]
+mod tests;

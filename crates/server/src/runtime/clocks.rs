@@ -1,4 +1,4 @@
-//! The two clocks of the I/O thread. Neither runs when there is nothing to look after.
+//! The two clocks of the I/O thread: one ticks for as long as the thread lives, the other while the application is busy.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -34,15 +34,11 @@ pub(super) async fn look_after_application(dispatch: Rc<Dispatch>) {
     }
 }
 
-/// Looks at every deadline once a tick while there are peers.
+/// Looks at every deadline once a tick. It never rests, so that no count of peers can be wrong in such a way that deadlines
+/// stop: a tick a second without anybody to look after costs nothing.
 pub(super) async fn sweep(peers: Rc<Peers>) {
     loop {
-        peers.came.notified().await;
-        loop {
-            tokio::time::sleep(peers.clock.ticks.length).await;
-            if !peers.sweep() {
-                break;
-            }
-        }
+        tokio::time::sleep(peers.clock.ticks.length).await;
+        peers.sweep();
     }
 }

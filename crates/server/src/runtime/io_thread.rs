@@ -22,7 +22,7 @@ use super::accept;
 use super::alarm::Alarm;
 use super::clocks;
 use super::drain;
-use super::orders::{Control, Order};
+use super::orders::{ClosesAtEnd, Control, Order};
 use super::patience;
 use super::shared::Shared;
 use super::supervision::{self, Supervision};
@@ -80,6 +80,8 @@ pub(super) struct Setup {
 /// Runs the I/O thread until there is no listener and no connection. When it cannot go on, every connection is closed,
 /// whoever waits for it hears of it, and so does the application ([`Link::fail`]).
 pub(super) fn run(setup: Setup, control: &Control) {
+    // Also when something below panics: whoever has given an order is not to wait for ever.
+    let _closes = ClosesAtEnd(control);
     let Setup { link, application, limits, reclaim, log, reports, budget, supervision, measured } = setup;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -225,7 +227,7 @@ async fn carry_out(
                         // Cancelled, as asked.
                         let _ = attending.await;
                     }
-                    if listeners.is_empty() && peers.len() == 0 && control.finish() {
+                    if is_idle(attending.as_ref(), &listeners, peers) && control.finish() {
                         let _ = done.send(());
                         return;
                     }
@@ -262,7 +264,8 @@ async fn carry_out(
                     for (_, listening) in listeners.drain() {
                         listening.end().await;
                     }
-                    let _ = control.finish();
+                    // Whoever has given an order meanwhile is told that nobody carries it out.
+                    control.close();
                     let _ = done.send(());
                     return;
                 }
@@ -322,7 +325,7 @@ fn is_idle(
     listeners: &HashMap<ListenerId, Listening>,
     peers: &Peers,
 ) -> bool {
-    attending.is_none() && listeners.is_empty() && peers.len() == 0
+    attending.is_none() && listeners.is_empty() && peers.is_empty()
 }
 
 /// Waits for the panic of a task that never ends otherwise.

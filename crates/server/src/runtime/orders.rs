@@ -87,21 +87,27 @@ impl Control {
         self.orders().waiting.pop_front()
     }
 
-    /// Ends the taking of orders, unless one waits.
+    /// Ends the taking of orders unless one waits, which the thread has to carry out first. Returns whether it has ended.
+    #[must_use = "a thread that ends while an order waits leaves its sender waiting"]
     pub(super) fn finish(&self) -> bool {
         let mut orders = self.orders();
         orders.is_over = orders.waiting.is_empty();
         orders.is_over
     }
 
-    /// Ends the taking of orders; whoever waits for one hears that nobody carries it out.
-    pub(super) fn fail(&self, failure: io::Error) {
+    /// Ends the taking of orders and drops those that wait, so that each of their senders is told that nobody carries it out.
+    pub(super) fn close(&self) {
         let mut orders = self.orders();
         orders.is_over = true;
-        orders.failure = Some(failure);
         let unheard = std::mem::take(&mut orders.waiting);
         drop(orders);
         drop(unheard);
+    }
+
+    /// Closes, and keeps the reason for [`failure`](Self::failure).
+    pub(super) fn fail(&self, failure: io::Error) {
+        self.orders().failure = Some(failure);
+        self.close();
     }
 
     /// Why the thread ended.
@@ -111,5 +117,59 @@ impl Control {
 
     fn orders(&self) -> MutexGuard<'_, Orders> {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Closes a [`Control`] when it is dropped: the thread holds one, so that no order is left behind however the thread ends.
+#[derive(Debug)]
+pub(super) struct ClosesAtEnd<'a>(pub(super) &'a Control);
+
+impl Drop for ClosesAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives an order, and returns what its sender waits for.
+    fn give(control: &Control) -> mpsc::Receiver<usize> {
+        let (done, wait) = mpsc::channel();
+        control.push(Order::Count { listener: 1, done }).unwrap();
+        wait
+    }
+
+    #[test]
+    fn every_ending_answers_the_orders_that_wait_and_takes_no_more() {
+        let endings: [fn(&Control); 3] = [
+            Control::close,
+            |control| control.fail(io::Error::other("broken")),
+            |control| drop(ClosesAtEnd(control)),
+        ];
+        for ending in endings {
+            let control = Control::default();
+            let (first, second) = (give(&control), give(&control));
+            assert!(!control.finish(), "an order that waits keeps the thread");
+            ending(&control);
+            assert_eq!((first.recv(), second.recv()), (Err(mpsc::RecvError), Err(mpsc::RecvError)));
+            assert!(control.is_over());
+            let (done, _wait) = mpsc::channel();
+            assert!(control.push(Order::Count { listener: 1, done }).is_err());
+        }
+    }
+
+    #[test]
+    fn a_thread_that_panics_answers_the_orders_that_wait() {
+        let control = Arc::new(Control::default());
+        let wait = give(&control);
+        let theirs = Arc::clone(&control);
+        let thread = std::thread::spawn(move || {
+            let _closes = ClosesAtEnd(&theirs);
+            panic!("for the test");
+        });
+        assert!(thread.join().is_err());
+        assert_eq!(wait.recv(), Err(mpsc::RecvError));
     }
 }

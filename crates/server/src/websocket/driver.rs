@@ -200,12 +200,16 @@ impl Driver {
                 return Ok(());
             }
             let application = &sockets.shared.dispatch.application;
-            if !application.has_room() || !application.has_room_of(self.mailbox.id) {
+            let has_room = application.has_room() && application.has_room_of(self.mailbox.id);
+            if !has_room || self.mailbox.is_throttled() {
                 // The rest is not read, so it cannot be late.
                 self.mailbox.is_inside.set(false);
                 self.mailbox.is_paused.set(true);
-                sockets.await_room(&self.mailbox);
+                if !has_room {
+                    sockets.await_room(&self.mailbox);
+                }
                 self.hold_unread(cx);
+                self.mailbox.on_not_read(sockets.shared.peers.clock.now());
                 return Ok(());
             }
             self.mailbox.is_paused.set(false);
@@ -299,6 +303,9 @@ impl Driver {
             if written > 0 || mailbox.state() == State::Open {
                 mailbox.has_moved(shared.now());
             }
+        }
+        if mailbox.is_released() {
+            cx.waker().wake_by_ref();
         }
         if flushed.is_pending() || mailbox.aside.get() > 0 {
             mailbox.backlog.has_left(mailbox.endpoint.borrow().pending() + mailbox.aside.get());

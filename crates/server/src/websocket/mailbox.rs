@@ -13,7 +13,7 @@ use super::compression::{Compression, agree};
 use super::handshake::{Extensions, KEY, switching_protocols};
 use super::shared::Shared;
 use super::shell::{ServerShell, Tick};
-use crate::net::transport::Transport;
+use crate::net::transport::{PeerEnd, Transport};
 use crate::peers::rate::Pace;
 use crate::peers::room::FREE;
 use crate::peers::table::Peer;
@@ -21,6 +21,9 @@ use crate::rejection::Rejection;
 
 /// The close code that stands for none (RFC 6455, 7.4.1).
 const NO_STATUS: u16 = 1005;
+
+/// A peer is not read while more than this part of [`Limits::socket_queue`](crate::Limits::socket_queue) waits for it.
+const THROTTLED: usize = 4;
 
 /// A WebSocket as the rest of the I/O thread sees it.
 #[derive(Debug)]
@@ -46,8 +49,12 @@ pub(crate) struct Mailbox {
     /// What waits, as the application sees it.
     pub(super) backlog: Arc<Backlog>,
     pub(super) is_blocked: Cell<bool>,
-    /// Whether nothing is read because the application has no room.
+    /// Whether nothing is read because the application has no room, or the peer does not read what it is sent.
     pub(super) is_paused: Cell<bool>,
+    /// Whether it is the peer, which has to read a good part first.
+    is_throttled: Cell<bool>,
+    /// The tick at which a peer that is not read was found to send no more.
+    shut_at: Cell<Option<u32>>,
     /// Whether the peer is inside a message of its, and the server waits for the rest.
     pub(super) is_inside: Cell<bool>,
     /// How fast the peer is at reading what waits for it, and at sending the rest of a message.
@@ -105,6 +112,8 @@ impl Mailbox {
             backlog: exchange.backlog().map(Arc::clone).unwrap_or_default(),
             is_blocked: Cell::new(false),
             is_paused: Cell::new(false),
+            is_throttled: Cell::new(false),
+            shut_at: Cell::new(None),
             is_inside: Cell::new(false),
             reading: Pace::default(),
             sending: Pace::default(),
@@ -167,6 +176,41 @@ impl Mailbox {
             self.hold_queue();
         }
         waiting
+    }
+
+    /// Looks whether the peer has to read before it is read again: with a part of the largest queue behind the message that is
+    /// being sent, until half of that has left. An application that answers what it is sent would queue all of it otherwise.
+    pub(super) fn is_throttled(&self) -> bool {
+        let mark = self.shared.peers.limits.socket_queue / THROTTLED;
+        let mark = if self.is_throttled.get() { mark / 2 } else { mark };
+        let endpoint = self.endpoint.borrow();
+        // The sum is looked at first: it is at hand.
+        let is_throttled = endpoint.pending() + self.aside.get() > mark
+            && endpoint.may_send()
+            && endpoint.behind() + self.behind_aside() > mark;
+        self.is_throttled.set(is_throttled);
+        is_throttled
+    }
+
+    /// Whether the peer has read enough by now to be read again.
+    pub(super) fn is_released(&self) -> bool {
+        self.is_throttled.get() && !self.is_throttled()
+    }
+
+    /// Nothing is read: reading would find that the peer has gone, and so does this. A WebSocket whose connection is over ends at
+    /// once. One whose peer sends no more has what came before delivered, for as long as a peer may stand still.
+    pub(super) fn on_not_read(&self, now: u32) {
+        match self.transport.borrow().as_ref().map_or(PeerEnd::Gone, Transport::peer_end) {
+            PeerEnd::Open => self.shut_at.set(None),
+            PeerEnd::Gone => self.abort(),
+            PeerEnd::Shut => {
+                let since = self.shut_at.get().unwrap_or(now);
+                self.shut_at.set(Some(since));
+                if now.wrapping_sub(since) > self.shared.peers.clock.ticks.stall {
+                    self.abort();
+                }
+            }
+        }
     }
 
     /// Sends a ping, unless what was sent before is not being read: then its answer would say nothing.
@@ -271,6 +315,9 @@ impl Peer for Mailbox {
             self.shared.report(self.id, Rejection::MessageTimeout);
             self.say_goodbye(Some(CloseCode::POLICY), "message too slow");
             self.wake();
+        }
+        if self.is_paused.get() {
+            self.on_not_read(now);
         }
         let mut endpoint = self.endpoint.borrow_mut();
         if self.is_paused.get() {

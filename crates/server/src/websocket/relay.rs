@@ -22,7 +22,7 @@ use self::ends::{Ends, RESTARTS};
 use super::handshake::{Extensions, KEY, switching_protocols};
 use super::shared::Shared;
 use crate::application::application::FarEnd;
-use crate::net::transport::Transport;
+use crate::net::transport::{PeerEnd, Transport};
 use crate::net::unix_stream::UnixStream;
 use crate::peers::rate::Pace;
 use crate::peers::room::FREE;
@@ -58,6 +58,10 @@ pub(crate) struct Relay {
     end: Cell<End>,
     /// Whether what goes down waits for the client.
     is_blocked: Cell<bool>,
+    /// Whether what goes up waits for the worker: the client is not read meanwhile.
+    is_paused: Cell<bool>,
+    /// The tick at which a client that is not read was found to send no more.
+    shut_at: Cell<Option<u32>>,
     /// How fast the client is at reading it, and the tick at which it last read something or had nothing to read.
     reading: Pace,
     since: Cell<u32>,
@@ -161,6 +165,8 @@ impl Relay {
             has_said_goodbye: Cell::new(false),
             end: Cell::new(End::Open),
             is_blocked: Cell::new(false),
+            is_paused: Cell::new(false),
+            shut_at: Cell::new(None),
             reading: Pace::default(),
             since: Cell::new(shared.peers.clock.now()),
             kept_up: Charge::new(&shared.peers.budget, Share::Messages),
@@ -298,9 +304,16 @@ impl Relay {
                     // In a tunnel what is not read lies here.
                     let kept = way.kept.len() + transport.take_in(cx);
                     self.hold(&self.kept_up, kept);
-                    return Ok(false);
+                    self.is_paused.set(true);
+                    return if transport.peer_end() == PeerEnd::Gone {
+                        Err(io::ErrorKind::ConnectionReset.into())
+                    } else {
+                        Ok(false)
+                    };
                 }
             }
+            self.is_paused.set(false);
+            self.shut_at.set(None);
             if way.is_over {
                 if !std::mem::replace(&mut way.is_shut, true) {
                     let _ = Pin::new(&mut *far).poll_shutdown(cx);
@@ -422,6 +435,20 @@ impl Relay {
         self.ends_at(End::Ended);
     }
 
+    /// Looks whether a client that is not read, since the worker takes no more, is given up: at once when its connection is over,
+    /// and when it has sent all it had, after as long as a peer may stand still. Reading would find either.
+    fn is_given_up(&self, now: u32) -> bool {
+        match self.transport.borrow().as_ref().map_or(PeerEnd::Gone, Transport::peer_end) {
+            PeerEnd::Open => false,
+            PeerEnd::Gone => true,
+            PeerEnd::Shut => {
+                let since = self.shut_at.get().unwrap_or(now);
+                self.shut_at.set(Some(since));
+                now.wrapping_sub(since) > self.shared.peers.clock.ticks.stall
+            }
+        }
+    }
+
     /// Charges what is kept of a direction. Where there is no room for it, it ends.
     fn hold(&self, charge: &Charge, kept: usize) {
         let (has, needs) = (charge.bytes(), if kept <= FREE { 0 } else { kept });
@@ -458,6 +485,9 @@ impl Peer for Relay {
     /// worker asks it, by pings.
     fn sweep(&self, now: u32) {
         let ticks = &self.shared.peers.clock.ticks;
+        if self.is_paused.get() && self.is_given_up(now) {
+            return self.abort();
+        }
         let is_open = match self.end.get() {
             End::Over => return,
             End::Open if !self.is_blocked.get() => return,

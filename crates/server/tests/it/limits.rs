@@ -235,7 +235,7 @@ fn a_request_whose_client_has_been_reset_is_not_for_the_application() {
 }
 
 /// Closes so that the peer sees a reset.
-fn reset(socket: TcpStream) {
+pub(crate) fn reset(socket: TcpStream) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     // SAFETY: an open socket and a valid option of the size said.
     unsafe {

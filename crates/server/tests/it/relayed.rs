@@ -19,6 +19,7 @@ use tempfile::TempDir;
 
 use crate::deflate::{Peer, compressing, text};
 use crate::http2_websocket::Sockets;
+use crate::limits::reset;
 use crate::support::{App, Client, Handler, PATIENCE, echo, hello, masked, until};
 use crate::tls_support::{settings, site};
 
@@ -150,21 +151,41 @@ fn handshake(path: PathBuf) -> Reach {
     })
 }
 
+/// Has the system take less of what is not read at the other end.
+fn take_little(socket: &Plain) {
+    let small: libc::c_int = 16 << 10;
+    // SAFETY: an open socket and a valid option of the size said.
+    unsafe {
+        libc::setsockopt(
+            std::os::fd::AsRawFd::as_raw_fd(socket),
+            libc::SOL_SOCKET,
+            libc::SO_SNDBUF,
+            (&raw const small).cast(),
+            libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap(),
+        );
+    }
+}
+
 /// A server in front of processes that are sockets with a script.
 fn scripted(limits: Limits, said: &'static [u8]) -> (Server, Listener, Receiver<Plain>) {
+    scripted_at(limits, Site::default(), said)
+}
+
+fn scripted_at(limits: Limits, site: Site, said: &'static [u8]) -> (Server, Listener, Receiver<Plain>) {
     let (sender, receiver): (Sender<Plain>, _) = channel();
     let sender = std::sync::Mutex::new(sender);
     let reach = move || -> Reach {
         let sender = sender.lock().unwrap().clone();
         Box::new(move |_| {
             let (ours, theirs) = Plain::pair().unwrap();
+            take_little(&ours);
             theirs.set_read_timeout(Some(PATIENCE)).unwrap();
             sender.send(theirs).unwrap();
             (ours, Vec::new(), said.to_vec())
         })
     };
     let server = Server::with_application(Config { limits, ..Config::default() }, Relaying::make(reach));
-    let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+    let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
     (server, listener, receiver)
 }
 
@@ -447,4 +468,55 @@ fn behind_a_close_frame_put_in_nothing_comes_also_when_the_client_has_ended_its_
     drop(worker);
     assert_eq!(client.frame(), None);
     stopping.join().unwrap();
+}
+
+/// Sends more than a worker that reads nothing takes.
+fn flood(client: &mut Client) {
+    client.socket.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    // It fails as soon as nobody takes more.
+    let _ = client.socket.write_all(&masked(0x82, &vec![7; 32 << 20]));
+}
+
+#[test]
+fn a_client_that_goes_is_noticed_while_its_worker_reads_nothing() {
+    let (server, listener, receiver) = scripted(Limits::default(), b"");
+    let (mut client, worker) = open(&listener, &receiver, b"");
+    flood(&mut client);
+    assert_eq!(listener.connections(), 1);
+    reset(client.socket);
+    until("the reset is noticed", || listener.connections() == 0);
+    assert_eq!(server.budget().used(Share::Messages), 0);
+    drop(worker);
+    // The end of what it sends leaves the worker time.
+    let limits = Limits { stall_time: Duration::from_millis(200), ..Limits::default() };
+    let (_server, listener, receiver) = scripted(limits, b"");
+    let (mut client, worker) = open(&listener, &receiver, b"");
+    // More than the worker's socket takes, and less than the system takes besides: an end behind that would not arrive.
+    client.send(masked(0x82, &[7; 100_000]));
+    assert_eq!(listener.connections(), 1);
+    client.socket.shutdown(std::net::Shutdown::Write).unwrap();
+    until("the end is noticed", || listener.connections() == 0);
+    drop((client, worker));
+}
+
+#[test]
+fn a_stream_whose_connection_goes_is_noticed_while_its_worker_reads_nothing() {
+    let limits = Limits { head_time: Duration::from_secs(1), ..Limits::default() };
+    let (server, listener, receiver) = scripted_at(limits, site(settings(&["localhost"])), b"");
+    let address = listener.local_addr().unwrap();
+    let mut sockets = Sockets::at(address);
+    sockets.open(1);
+    let worker = receiver.recv_timeout(PATIENCE).unwrap();
+    // Within the window of a stream, and more than the worker's socket takes.
+    sockets.send(1, &masked(0x82, &vec![7; 200_000]));
+    until("it is paused", || server.budget().used(Share::Messages) > 50_000);
+    drop(sockets);
+    until("nobody is left", || server.budget().used(Share::Connections) == 0);
+    assert_eq!(server.budget().used(Share::Messages), 0);
+    // Deadlines are in force for whoever comes now.
+    let config = Arc::new(crate::tls_support::client_config(None));
+    let mut late = crate::tls_support::shake(address, &config, "localhost").unwrap();
+    late.send("GET / HTTP/1.1\r\n");
+    assert_eq!(late.reply().unwrap().status, 408);
+    drop(worker);
 }

@@ -151,6 +151,7 @@ impl Connection {
     /// It has given that up, and what it reads next needs it again.
     pub(in crate::http) fn unpark(&self) {
         self.is_parked.set(false);
+        self.standing.on_parked();
         self.buffer.set(FREE);
         self.charge.set(connection_bytes(self.has_tls()));
     }

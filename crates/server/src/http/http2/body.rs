@@ -110,7 +110,7 @@ impl Body for StreamBody {
             Poll::Ready(Some(Ok(data))) => Poll::Ready(Ok(data.len())),
             Poll::Ready(_) => Poll::Ready(Ok(0)),
         };
-        self.connection.standing.has_read(&read, now);
+        self.connection.standing.on_read(&read, now);
         match ready!(polled) {
             Some(Ok(data)) => {
                 self.continues = None;

@@ -277,7 +277,7 @@ impl Sending<'_> {
                 Poll::Ready(Some(Ok(_))) => {}
                 Poll::Ready(_) => return Poll::Ready(Err(Reset::Theirs)),
                 Poll::Pending => {
-                    stream.standing.has_written(&Poll::Pending, stream.http.peers.clock.now());
+                    stream.standing.on_written(&Poll::Pending, stream.http.peers.clock.now());
                     return Poll::Pending;
                 }
             }
@@ -290,7 +290,7 @@ impl Sending<'_> {
         stream.holds_back.set(!self.piece.is_empty());
         self.is_end = self.piece.is_empty() && (len == 0 || self.body.is_end_stream());
         self.frames.send_data(piece, self.is_end).map_err(|_| Reset::Theirs)?;
-        stream.standing.has_written(&Poll::Ready(Ok(len)), stream.http.peers.clock.now());
+        stream.standing.on_written(&Poll::Ready(Ok(len)), stream.http.peers.clock.now());
         session.has_handed_over(Rc::clone(stream) as Rc<dyn Flushed>, len);
         Ok(())
     }

@@ -16,7 +16,7 @@ use super::body::{Respond, Room};
 use super::date;
 use super::served::{Served, TURN};
 use super::session::{STREAM_WINDOW, Session};
-use crate::net::transport::{Transport, Tunnel as Within};
+use crate::net::transport::{PeerEnd, Transport, Tunnel as Within};
 use crate::peers::table::{Peer as _, Seat};
 use crate::websocket::driver::{Upgraded, spawn};
 use crate::websocket::handshake::accepting;
@@ -198,6 +198,14 @@ impl Within for Tunnel {
             self.held.extend_from_slice(&data);
         }
         self.held.len() - self.read
+    }
+
+    fn peer_end(&self) -> PeerEnd {
+        match self.end {
+            None => PeerEnd::Open,
+            Some(End::Ended) => PeerEnd::Shut,
+            Some(End::Reset) => PeerEnd::Gone,
+        }
     }
 
     fn throw_away(&mut self) {
