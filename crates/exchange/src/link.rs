@@ -134,9 +134,13 @@ const COALESCE: Duration = Duration::from_micros(100);
 /// this makes one per half a millisecond; and what the application sends must leave within one.
 const LATEST: Duration = Duration::from_micros(500);
 
-/// Message buffers kept for reuse, and the largest that is: 256 of at most 64 KiB are 16 MiB at the very most.
+/// Bytes of commands that the server is to take though it is busy.
+const HEAVY: usize = 1 << 20;
+
+/// Message buffers kept for reuse, the largest that is, and what all of them may hold: nobody is charged for it.
 const KEPT_BUFFERS: usize = 256;
 const KEPT_BUFFER_BYTES: usize = 64 << 10;
+const KEPT_BYTES: usize = 2 << 20;
 
 /// The meeting point of a server and an application.
 pub struct Link {
@@ -159,7 +163,7 @@ pub struct Link {
     io_state: AtomicU8,
     io_waker: Mutex<Option<Arc<dyn IoWaker>>>,
     wants_room: AtomicBool,
-    buffers: Mutex<Vec<Vec<u8>>>,
+    buffers: Mutex<Buffers>,
     releases: Arc<Releases>,
 }
 
@@ -173,6 +177,13 @@ struct Up {
     failure: Option<String>,
 }
 
+/// Empty buffers, and the bytes that they hold.
+#[derive(Default)]
+struct Buffers {
+    kept: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
 #[derive(Default)]
 struct Down {
     commands: VecDeque<Command>,
@@ -180,6 +191,19 @@ struct Down {
     oldest: Option<Instant>,
     /// When the alarm that was set last goes off.
     alarm: Option<Instant>,
+    /// Bytes that the commands hold, and whether the server has been told that these are many.
+    bytes: usize,
+    is_heavy: bool,
+}
+
+impl Down {
+    /// Counts a command in. Returns whether the server is to take them now, however busy it is: nobody is charged for what waits
+    /// here, and a server that never sleeps does not look by itself.
+    fn becomes_heavy(&mut self, command: &Command) -> bool {
+        let (Command::Send { payload, .. } | Command::Piece { payload, .. }) = command else { return false };
+        self.bytes = self.bytes.saturating_add(payload.held());
+        self.bytes > HEAVY && !std::mem::replace(&mut self.is_heavy, true)
+    }
 }
 
 /// When the server should take what was sent.
@@ -348,6 +372,8 @@ impl Link {
         let mut down = lock(&self.down);
         std::mem::swap(&mut down.commands, out);
         down.oldest = None;
+        down.bytes = 0;
+        down.is_heavy = false;
     }
 
     // ---- the application's side ----
@@ -468,8 +494,10 @@ impl Link {
     pub fn send(&self, command: Command) {
         let due = {
             let mut down = lock(&self.down);
+            let is_heavy = down.becomes_heavy(&command);
             down.commands.push_back(command);
             match self.io_state.load(Ordering::SeqCst) {
+                _ if is_heavy => Due::Now,
                 state if state == IoState::Awake as u8 => Due::Whenever,
                 state if state == IoState::Immediate as u8 => Due::Now,
                 _ => {
@@ -527,7 +555,10 @@ impl Link {
 
     /// An empty buffer for a message.
     pub fn buffer(&self) -> Vec<u8> {
-        lock(&self.buffers).pop().unwrap_or_default()
+        let mut buffers = lock(&self.buffers);
+        let buffer = buffers.kept.pop().unwrap_or_default();
+        buffers.bytes -= buffer.capacity();
+        buffer
     }
 
     /// Gives a message's buffer back.
@@ -537,8 +568,10 @@ impl Link {
         }
         buffer.clear();
         let mut buffers = lock(&self.buffers);
-        if buffers.len() < KEPT_BUFFERS {
-            buffers.push(buffer);
+        let bytes = buffers.bytes + buffer.capacity();
+        if buffers.kept.len() < KEPT_BUFFERS && bytes <= KEPT_BYTES {
+            buffers.bytes = bytes;
+            buffers.kept.push(buffer);
         }
     }
 

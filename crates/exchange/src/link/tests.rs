@@ -267,3 +267,51 @@ fn no_wake_up_is_lost_by(set: impl FnOnce(&Link)) {
     }
     app.join().unwrap();
 }
+
+#[test]
+fn a_server_that_never_sleeps_is_told_of_many_bytes_once_until_it_takes_them() {
+    let (ring, rung) = mpsc::channel();
+    let link = Link::new(QueueLimits::default(), Box::new(Never));
+    link.set_io_waker(Some(Arc::new(Ring(Mutex::new(ring)))));
+    let send = |bytes| {
+        let payload = Payload::Pooled(vec![0; bytes]);
+        link.send(Command::Send { socket: 1, kind: MessageKind::Binary, payload });
+    };
+    let mut commands = VecDeque::new();
+    for _ in 0..2 {
+        send(HEAVY);
+        assert!(rung.try_recv().is_err(), "it looks by itself");
+        send(1);
+        send(HEAVY);
+        assert_eq!((rung.try_recv(), rung.try_recv()), (Ok(()), Err(mpsc::TryRecvError::Empty)));
+        commands.clear();
+        link.commands(&mut commands);
+        assert_eq!(commands.len(), 3);
+    }
+}
+
+#[test]
+fn buffers_are_kept_up_to_a_number_of_bytes() {
+    let link = Link::new(QueueLimits::default(), Box::new(Never));
+    for _ in 0..KEPT_BUFFERS {
+        link.recycle(Vec::with_capacity(KEPT_BUFFER_BYTES));
+    }
+    let kept = (0..KEPT_BUFFERS).map(|_| link.buffer().capacity()).sum::<usize>();
+    assert!(kept > KEPT_BYTES / 2 && kept <= KEPT_BYTES, "{kept}");
+    // All of it has been taken out: as much is kept again.
+    link.recycle(Vec::with_capacity(KEPT_BUFFER_BYTES));
+    assert_eq!(link.buffer().capacity(), KEPT_BUFFER_BYTES);
+}
+
+#[test]
+fn what_a_buffer_holds_counts_and_not_what_is_in_it() {
+    let limits = QueueLimits { message_bytes: 1000, ..QueueLimits::default() };
+    let link = Link::new(limits, Box::new(Never));
+    let mut payload = Vec::with_capacity(1000);
+    payload.push(1);
+    let payload = Payload::Pooled(payload);
+    let _ = link.push(Event::Message { socket: 1, listener: 1, kind: MessageKind::Binary, payload });
+    assert!(!link.has_room());
+    link.next();
+    assert!(link.has_room());
+}

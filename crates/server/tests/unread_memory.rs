@@ -1,0 +1,269 @@
+//! What peers that never read make the server hold: the budget counts every byte of it, and a WebSocket is read no further.
+
+mod application;
+mod counting;
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rookery_exchange::{Command, Event, Lease, Link, Payload, ReplyBody, Share};
+use rookery_server::{Config, Limits, Listener, Server, Site};
+
+use self::application::{Application, NoWaker};
+
+/// Waits at most so long for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is not counted because it is of a constant size: scratch buffers, buffers kept for reuse, tables and threads.
+const CONSTANT: usize = 6 << 20;
+
+/// The bytes of a large reply.
+const LARGE: usize = 5_000_000;
+
+/// The allocator counts for all tests together: they come one after the other.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Whether the application copies what it sends into the server, or lends its own memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sends {
+    Copies,
+    Lends,
+}
+
+/// Memory that is lent until the server gives the token back, which is its address: it is freed then.
+fn lend(link: &Link, bytes: Vec<u8>) -> Lease {
+    let bytes: &'static mut [u8] = Box::leak(bytes.into_boxed_slice());
+    let (len, start) = (bytes.len(), NonNull::from(&mut *bytes).cast::<u8>());
+    LENT.lock().unwrap_or_else(PoisonError::into_inner).push((start.as_ptr() as usize, len));
+    // SAFETY: it is freed by `take_back` alone, which is given the token.
+    unsafe { Lease::new(start, len, start.as_ptr() as u64, link.releases()) }
+}
+
+static LENT: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+
+fn take_back(link: &Link) {
+    let mut tokens = Vec::new();
+    link.releases().take(&mut tokens);
+    let mut lent = LENT.lock().unwrap_or_else(PoisonError::into_inner);
+    for token in tokens {
+        let at = lent.iter().position(|(start, _)| *start as u64 == token).expect("it was lent");
+        let (start, len) = lent.swap_remove(at);
+        // SAFETY: it was leaked with this length, and nobody has it any more.
+        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start as *mut u8, len)) });
+    }
+}
+
+struct Echo {
+    _application: Application,
+    listener: Listener,
+    server: Server,
+    before: usize,
+}
+
+impl Echo {
+    /// An application that sends each message back, and answers requests with a large reply.
+    fn new(sends: Sends) -> Echo {
+        let limits = Limits { memory: Some(2 << 30), ..Limits::default() };
+        let server = Server::new(Config { limits, ..Config::default() }, Box::new(NoWaker));
+        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        let application = Application::start(&server, move |link, event| {
+            take_back(link);
+            match event {
+                Event::Request(mut exchange) => {
+                    exchange.begin_reply(if exchange.is_upgrade() { 101 } else { 200 });
+                    if exchange.path() == b"/large" && sends == Sends::Lends {
+                        exchange.reply_mut().set_body(ReplyBody::Lent(lend(link, vec![7; LARGE])));
+                    } else if exchange.path() == b"/large" {
+                        exchange.set_reply_body(&vec![7; LARGE]);
+                    }
+                    link.send(Command::Respond(exchange));
+                }
+                Event::Head(exchange) => link.send(Command::Proceed(exchange)),
+                Event::Message { socket, kind, payload, .. } => {
+                    let payload = match (sends, payload) {
+                        (Sends::Lends, Payload::Pooled(bytes)) => {
+                            let lease = lend(link, bytes.clone());
+                            link.recycle(bytes);
+                            Payload::Lent(lease)
+                        }
+                        (_, payload) => payload,
+                    };
+                    link.send(Command::Send { socket, kind, payload });
+                }
+                _ => {}
+            }
+        });
+        let mut echo = Echo { _application: application, listener, server, before: 0 };
+        // What is made once is there.
+        drop(echo.ask(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+        echo.before = echo.settled();
+        echo
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.listener.local_addr().unwrap()
+    }
+
+    fn ask(&self, request: &[u8]) -> TcpStream {
+        let mut socket = TcpStream::connect(self.address()).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        take_little(&socket);
+        socket.write_all(request).unwrap();
+        let (mut head, mut byte) = ([0; 4], [0]);
+        while head != *b"\r\n\r\n" {
+            socket.read_exact(&mut byte).unwrap();
+            head.rotate_left(1);
+            head[3] = byte[0];
+        }
+        socket
+    }
+
+    /// The bytes that live, once they no longer change.
+    fn settled(&self) -> usize {
+        let until = Instant::now() + PATIENCE;
+        let mut seen = (0, Instant::now());
+        while seen.1.elapsed() < Duration::from_millis(300) {
+            assert!(Instant::now() < until, "the heap does not come to rest");
+            std::thread::sleep(Duration::from_millis(5));
+            let live = counting::live_bytes();
+            if live != seen.0 {
+                seen = (live, Instant::now());
+            }
+        }
+        seen.0
+    }
+
+    fn used(&self) -> usize {
+        Share::ALL.iter().map(|share| self.server.budget().used(*share)).sum()
+    }
+
+    /// Asserts that all that is held is counted, with `uncounted` bytes that have a limit of their own.
+    fn assert_counted(&self, what: &str, uncounted: usize) -> usize {
+        let held = self.settled().saturating_sub(self.before);
+        let used = self.used();
+        assert!(held <= used + uncounted + CONSTANT, "{what}: {held} are held, and {used} counted");
+        held
+    }
+}
+
+/// Has the client's system take less of what the client does not read.
+fn take_little(socket: &TcpStream) {
+    let small: libc::c_int = 64 << 10;
+    // SAFETY: an open socket and a valid option of the size said.
+    unsafe {
+        libc::setsockopt(
+            std::os::fd::AsRawFd::as_raw_fd(socket),
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUF,
+            (&raw const small).cast(),
+            libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap(),
+        );
+    }
+}
+
+/// Sends `bytes` as far as they are taken: how many that is. Nothing is taken for a while behind them.
+fn send_while_taken(socket: &mut TcpStream, bytes: &[u8]) -> usize {
+    socket.set_write_timeout(Some(Duration::from_millis(700))).unwrap();
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match socket.write(&bytes[sent..]) {
+            Ok(n) => sent += n,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+            Err(error) => panic!("sending: {error}"),
+        }
+    }
+    sent
+}
+
+/// A masked message; its mask is zero.
+fn message(len: usize) -> Vec<u8> {
+    let mut frame = match u16::try_from(len) {
+        Ok(len) => [&[0x82, 0xFE][..], &len.to_be_bytes()].concat(),
+        Err(_) => [&[0x82, 0xFF][..], &(len as u64).to_be_bytes()].concat(),
+    };
+    frame.extend_from_slice(&[0; 4]);
+    frame.resize(frame.len() + len, 7);
+    frame
+}
+
+const UPGRADE: &[u8] =
+    b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n";
+
+#[test]
+fn a_websocket_whose_peer_never_reads_is_counted_and_read_no_further() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    const ALL: usize = 96 << 20;
+    for (sends, len) in [
+        (Sends::Copies, 60_000),
+        (Sends::Lends, 60_000),
+        (Sends::Copies, 1_000_000),
+        (Sends::Lends, 1_000_000),
+    ] {
+        let echo = Echo::new(sends);
+        let mut socket = echo.ask(UPGRADE);
+        let bytes = message(len).repeat(ALL / len);
+        // It is the client's, and made before.
+        let held_by_client = bytes.capacity();
+        let sent = send_while_taken(&mut socket, &bytes);
+        let waiting = rookery_exchange::QueueLimits::default().message_bytes;
+        let echo = Echo { before: echo.before + held_by_client, ..echo };
+        let held = echo.assert_counted(&format!("{sends:?} {len}"), waiting);
+        assert!(sent < ALL / 2, "{sends:?} {len}: {sent} bytes were read");
+        assert!(held < 40 << 20, "{sends:?} {len}: {held} bytes are held");
+        // Who reads again gets all of it, whatever it sends meanwhile.
+        let mut reads = socket.try_clone().unwrap();
+        let reader = std::thread::spawn(move || {
+            let (mut left, mut buffer) =
+                ((ALL / len) * (len + if len < 65_536 { 4 } else { 10 }), vec![0; 1 << 16]);
+            while left > 0 {
+                match reads.read(&mut buffer) {
+                    Ok(n) if n > 0 => left -= n,
+                    end => panic!("{left} bytes are missing: {end:?}"),
+                }
+            }
+        });
+        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        socket.write_all(&bytes[sent..]).unwrap();
+        reader.join().unwrap();
+    }
+}
+
+#[test]
+fn bodies_that_stop_half_way_are_counted_in_memory_and_in_files() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    for (len, sent) in [(1_000_000, 900_000), (20_000_000, 10_000_000)] {
+        let echo = Echo::new(Sends::Copies);
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n");
+        let part = Arc::new(vec![7; sent]);
+        let echo = Echo { before: echo.before + sent, ..echo };
+        let sockets: Vec<TcpStream> = (0..10)
+            .map(|_| {
+                let mut socket = TcpStream::connect(echo.address()).unwrap();
+                socket.write_all(head.as_bytes()).unwrap();
+                socket.write_all(&part).unwrap();
+                socket
+            })
+            .collect();
+        let held = echo.assert_counted(&format!("bodies of {len}"), 0);
+        // A file holds what is large.
+        assert!(held < 10 * (2 << 20) + CONSTANT, "{held}");
+        drop(sockets);
+    }
+}
+
+#[test]
+fn replies_that_nobody_reads_are_counted_whether_they_are_copied_or_lent() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    for sends in [Sends::Copies, Sends::Lends] {
+        let echo = Echo::new(sends);
+        let sockets: Vec<TcpStream> =
+            (0..10).map(|_| echo.ask(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")).collect();
+        // An exchange that is kept for reuse may have held one.
+        let held = echo.assert_counted(&format!("{sends:?}"), 0);
+        assert!(held > 5 * LARGE, "{held}: nothing is shown");
+        drop(sockets);
+    }
+}
