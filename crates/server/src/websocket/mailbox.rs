@@ -22,8 +22,12 @@ use crate::rejection::Rejection;
 /// The close code that stands for none (RFC 6455, 7.4.1).
 const NO_STATUS: u16 = 1005;
 
-/// A peer is not read while more than this part of [`Limits::socket_queue`](crate::Limits::socket_queue) waits for it.
-const THROTTLED: usize = 4;
+/// A peer is behind while more than this part of [`Limits::socket_queue`](crate::Limits::socket_queue) waits behind the message
+/// that is being sent.
+const BEHIND: usize = 4;
+
+/// Bytes that are read of a peer that is behind: many clicks, and no flood.
+const READ_BEHIND: usize = 256 << 10;
 
 /// A WebSocket as the rest of the I/O thread sees it.
 #[derive(Debug)]
@@ -51,8 +55,9 @@ pub(crate) struct Mailbox {
     pub(super) is_blocked: Cell<bool>,
     /// Whether nothing is read because the application has no room, or the peer does not read what it is sent.
     pub(super) is_paused: Cell<bool>,
-    /// Whether it is the peer, which has to read a good part first.
-    is_throttled: Cell<bool>,
+    /// Whether the peer is behind with reading, and the bytes that have been read of it since.
+    is_behind: Cell<bool>,
+    read_behind: Cell<usize>,
     /// The tick at which a peer that is not read was found to send no more.
     shut_at: Cell<Option<u32>>,
     /// Whether the peer is inside a message of its, and the server waits for the rest.
@@ -112,7 +117,8 @@ impl Mailbox {
             backlog: exchange.backlog().map(Arc::clone).unwrap_or_default(),
             is_blocked: Cell::new(false),
             is_paused: Cell::new(false),
-            is_throttled: Cell::new(false),
+            is_behind: Cell::new(false),
+            read_behind: Cell::new(0),
             shut_at: Cell::new(None),
             is_inside: Cell::new(false),
             reading: Pace::default(),
@@ -178,23 +184,31 @@ impl Mailbox {
         waiting
     }
 
-    /// Looks whether the peer has to read before it is read again: with a part of the largest queue behind the message that is
-    /// being sent, until half of that has left. An application that answers what it is sent would queue all of it otherwise.
+    /// Whether the peer has to read before it is read again. An application that answers what it is sent would queue all of it
+    /// otherwise. A little is read all the same, so that a slow reader can say something, or close.
     pub(super) fn is_throttled(&self) -> bool {
-        let mark = self.shared.peers.limits.socket_queue / THROTTLED;
-        let mark = if self.is_throttled.get() { mark / 2 } else { mark };
-        let endpoint = self.endpoint.borrow();
-        // The sum is looked at first: it is at hand.
-        let is_throttled = endpoint.pending() + self.aside.get() > mark
-            && endpoint.may_send()
-            && endpoint.behind() + self.behind_aside() > mark;
-        self.is_throttled.set(is_throttled);
-        is_throttled
+        self.look_behind() && self.read_behind.get() > READ_BEHIND
     }
 
     /// Whether the peer has read enough by now to be read again.
     pub(super) fn is_released(&self) -> bool {
-        self.is_throttled.get() && !self.is_throttled()
+        self.is_behind.get() && !self.look_behind()
+    }
+
+    /// Looks whether the peer is behind: from a part of the largest queue on, until half of that part is left.
+    fn look_behind(&self) -> bool {
+        let mark = self.shared.peers.limits.socket_queue / BEHIND;
+        let mark = if self.is_behind.get() { mark / 2 } else { mark };
+        let endpoint = self.endpoint.borrow();
+        // The sum is looked at first: it is at hand.
+        let is_behind = endpoint.pending() + self.aside.get() > mark
+            && endpoint.may_send()
+            && endpoint.behind() + self.behind_aside() > mark;
+        if !is_behind {
+            self.read_behind.set(0);
+        }
+        self.is_behind.set(is_behind);
+        is_behind
     }
 
     /// Nothing is read: reading would find that the peer has gone, and so does this. A WebSocket whose connection is over ends at
@@ -276,6 +290,9 @@ impl Mailbox {
             self.is_inside.set(false);
         }
         self.sending.count(n);
+        if self.is_behind.get() {
+            self.read_behind.set(self.read_behind.get().saturating_add(n));
+        }
     }
 }
 
