@@ -75,8 +75,8 @@ pub struct Limits {
     /// Bytes of a WebSocket message: close code 1009. Default 64 MiB, what Shiny Server takes.
     pub message_bytes: u64,
     /// Bytes that may wait to be sent to one WebSocket, behind the message that is being sent: past that its peer does
-    /// not read, and it ends with 1013, or is dropped when the peer does not read that either. Default 64 MiB, as much
-    /// as one message may have.
+    /// not read, and it ends with 1013, or is dropped when the peer does not read that either. From a quarter of it on, no more
+    /// than 256 KiB are read of the peer until it has read half of that quarter. Default 64 MiB, as much as one message may have.
     pub socket_queue: usize,
     /// Bytes a second that a WebSocket's peer has to send inside a message, and to read of what waits for it, behind
     /// which it may be by [`stall_time`](Self::stall_time): close code 1008, or dropped when it does not read. 0 asks for
