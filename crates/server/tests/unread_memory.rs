@@ -99,7 +99,7 @@ impl Echo {
         let mut echo = Echo { _application: application, listener, server, before: 0 };
         // What is made once is there.
         drop(echo.ask(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
-        echo.before = echo.settled();
+        echo.before = Echo::settled();
         echo
     }
 
@@ -122,7 +122,7 @@ impl Echo {
     }
 
     /// The bytes that live, once they no longer change.
-    fn settled(&self) -> usize {
+    fn settled() -> usize {
         let until = Instant::now() + PATIENCE;
         let mut seen = (0, Instant::now());
         while seen.1.elapsed() < Duration::from_millis(300) {
@@ -142,7 +142,7 @@ impl Echo {
 
     /// Asserts that all that is held is counted, with `uncounted` bytes that have a limit of their own.
     fn assert_counted(&self, what: &str, uncounted: usize) -> usize {
-        let held = self.settled().saturating_sub(self.before);
+        let held = Echo::settled().saturating_sub(self.before);
         let used = self.used();
         assert!(held <= used + uncounted + CONSTANT, "{what}: {held} are held, and {used} counted");
         held
@@ -189,13 +189,15 @@ fn message(len: usize) -> Vec<u8> {
     frame
 }
 
+/// What a client that never reads would send.
+const ALL: usize = 96 << 20;
+
 const UPGRADE: &[u8] =
     b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n";
 
 #[test]
 fn a_websocket_whose_peer_never_reads_is_counted_and_read_no_further() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    const ALL: usize = 96 << 20;
     for (sends, len) in [
         (Sends::Copies, 60_000),
         (Sends::Lends, 60_000),

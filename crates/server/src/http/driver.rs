@@ -115,11 +115,11 @@ async fn serve(driven: Driven, seat: Seat) {
     let mut has_small_table = true;
     loop {
         // Boxed: with its buffers it is most of what a connection costs, and one that is idle has none of it.
-        let (outcome, read) =
+        let (outcome, mut read) =
             Box::pin(drive(connection, std::mem::take(&mut rewound), has_small_table)).await;
         match outcome {
             DriveEnd::Parked => {
-                let read = without_blank_lines(read);
+                read = without_blank_lines(&read);
                 if read.is_empty() {
                     // Empty, it keeps its buffer all the same.
                     drop(read);

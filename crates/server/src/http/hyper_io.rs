@@ -42,7 +42,7 @@ fn is_blank(bytes: &[u8]) -> bool {
 }
 
 /// Drops the blank lines that `read` begins with.
-pub(super) fn without_blank_lines(read: Bytes) -> Bytes {
+pub(super) fn without_blank_lines(read: &Bytes) -> Bytes {
     let blank = read.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     read.slice(blank..)
 }

@@ -12,7 +12,7 @@
 //! | `taken_at` | replies | [`Standing::on_written`], and the sweep when the peer has acknowledged something |
 //!
 //! Bytes move none of the first, so a connection without a request is idle whatever else its peer sends: blank lines over
-//! HTTP/1, and over HTTP/2 PING, SETTINGS, PRIORITY and WINDOW_UPDATE, which the server may have to answer.
+//! HTTP/1, and over HTTP/2 PING, SETTINGS, PRIORITY and `WINDOW_UPDATE`, which the server may have to answer.
 
 use std::cell::Cell;
 use std::io;
@@ -115,10 +115,7 @@ impl Standing {
     /// Something was read, or nothing was there. The end of what the peer sends is no progress.
     pub(super) fn on_read(&self, read: &Poll<io::Result<usize>>, now: u32) {
         self.is_read_blocked.set(read.is_pending());
-        let n = match *read {
-            Poll::Ready(Ok(n @ 1..)) => n,
-            _ => return,
-        };
+        let Poll::Ready(Ok(n @ 1..)) = *read else { return };
         if self.phase.get() == Phase::Idle {
             self.enter(Phase::Head, now);
         }

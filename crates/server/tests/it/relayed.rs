@@ -492,7 +492,7 @@ fn a_client_that_goes_is_noticed_while_its_worker_reads_nothing() {
     let (_server, listener, receiver) = scripted(limits, b"");
     let (mut client, worker) = open(&listener, &receiver, b"");
     // More than the worker's socket takes, and less than the system takes besides: an end behind that would not arrive.
-    client.send(masked(0x82, &[7; 100_000]));
+    client.send(masked(0x82, &vec![7; 100_000]));
     assert_eq!(listener.connections(), 1);
     client.socket.shutdown(std::net::Shutdown::Write).unwrap();
     until("the end is noticed", || listener.connections() == 0);
