@@ -29,6 +29,10 @@ use crate::exchange::Exchange;
 use crate::payload::Releases;
 use crate::stream::{Stream, StreamRules};
 
+mod buffers;
+
+use self::buffers::Buffers;
+
 /// Wakes an application that is parked outside the link, or that went away. Called on the server's thread.
 pub trait AppWaker: Send + Sync {
     /// Makes the application look into the link soon. Must not block.
@@ -137,11 +141,6 @@ const LATEST: Duration = Duration::from_micros(500);
 /// Bytes of commands that the server is to take though it is busy.
 const HEAVY: usize = 1 << 20;
 
-/// Message buffers kept for reuse, the largest that is, and what all of them may hold: nobody is charged for it.
-const KEPT_BUFFERS: usize = 256;
-const KEPT_BUFFER_BYTES: usize = 64 << 10;
-const KEPT_BYTES: usize = 2 << 20;
-
 /// The meeting point of a server and an application.
 pub struct Link {
     limits: QueueLimits,
@@ -175,13 +174,6 @@ struct Up {
     message_bytes: usize,
     /// Why the server's thread has ended.
     failure: Option<String>,
-}
-
-/// Empty buffers, and the bytes that they hold.
-#[derive(Default)]
-struct Buffers {
-    kept: Vec<Vec<u8>>,
-    bytes: usize,
 }
 
 #[derive(Default)]
@@ -555,23 +547,13 @@ impl Link {
 
     /// An empty buffer for a message.
     pub fn buffer(&self) -> Vec<u8> {
-        let mut buffers = lock(&self.buffers);
-        let buffer = buffers.kept.pop().unwrap_or_default();
-        buffers.bytes -= buffer.capacity();
-        buffer
+        lock(&self.buffers).take()
     }
 
     /// Gives a message's buffer back.
-    pub fn recycle(&self, mut buffer: Vec<u8>) {
-        if buffer.capacity() == 0 || buffer.capacity() > KEPT_BUFFER_BYTES {
-            return;
-        }
-        buffer.clear();
-        let mut buffers = lock(&self.buffers);
-        let bytes = buffers.bytes + buffer.capacity();
-        if buffers.kept.len() < KEPT_BUFFERS && bytes <= KEPT_BYTES {
-            buffers.bytes = bytes;
-            buffers.kept.push(buffer);
+    pub fn recycle(&self, buffer: Vec<u8>) {
+        if buffers::is_kept(&buffer) {
+            lock(&self.buffers).give(buffer);
         }
     }
 

@@ -1,5 +1,6 @@
 use std::sync::mpsc;
 
+use super::buffers::{KEPT_BUFFER_BYTES, KEPT_BUFFERS, KEPT_BYTES};
 use super::*;
 use crate::event::MessageKind;
 use crate::payload::Payload;
