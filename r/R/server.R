@@ -263,7 +263,7 @@ Server <- R6::R6Class(
         abort(restored_server, "rookery_restored")
       }
       if (private$running && !private$is_here()) {
-        stop(forked_server, call. = FALSE)
+        abort(forked_server, "rookery_in_fork")
       }
       private$running
     },

@@ -317,7 +317,7 @@ static void rung(void* data) {
 void later_reachable(void) {
     if (!later_is_loaded() && bell[0] < 0) {
         if (!pipe_new(bell)) {
-            Rf_error("rookery: a pipe cannot be made: too many files are open");
+            abort_with("rookery_no_server", "a pipe cannot be made: too many files are open");
         }
         addInputHandler(R_InputHandlers, bell[0], rung, BELL_ACTIVITY);
     }
