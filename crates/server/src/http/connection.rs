@@ -281,6 +281,14 @@ impl Connection {
         self.standing.phase() == Phase::Idle
     }
 
+    /// Notes that `bytes` of the next head were read behind the request before, if any were: it has the time of a head from
+    /// the end of the reply on.
+    pub(super) fn on_head_left_over(&self, bytes: usize) {
+        if bytes > 0 {
+            self.standing.on_head_left_over(bytes);
+        }
+    }
+
     /// Writes what hyper has for the peer, and the files whose place is among it.
     pub(super) fn poll_write(
         &self,

@@ -129,16 +129,18 @@ async fn serve(driven: Driven, seat: Seat) {
                     rewound = read;
                 }
                 connection.unpark();
+                connection.on_head_left_over(rewound.len());
                 continue;
             }
             DriveEnd::Chunked => {
                 connection.goes_on_without_hyper(read.len());
-                rewound = read;
+                rewound = without_blank_lines(&read);
                 if rewound.is_empty() {
                     // Empty, it keeps its buffer all the same.
                     rewound = Bytes::new();
                 }
                 if Box::pin(chunked::drive(connection)).await && !connection.end.get().is_now() {
+                    connection.on_head_left_over(rewound.len());
                     continue;
                 }
             }

@@ -43,8 +43,17 @@ pub(super) fn check(head: &mut Parts, has_body: bool) -> Result<(), Rejection> {
     }
     if head.uri.scheme().is_some() {
         take_host(head)?;
+    } else if !names_path(head) {
+        return Err(Rejection::Target);
     }
     if has_body { check_coding(&head.headers) } else { Ok(()) }
+}
+
+/// Returns whether a target without a host names a path, or is the `*` of OPTIONS (RFC 9112, 3.2.1 and 3.2.4). `http` reads
+/// others as well: a query alone, and the `*` of any method.
+fn names_path(head: &Parts) -> bool {
+    let target = head.uri.path_and_query().map_or("", |target| target.as_str());
+    target.starts_with('/') || (target == "*" && head.method == Method::OPTIONS)
 }
 
 /// What is in front has gone by the target: were the app to go by another Host, the two could be played against one another.
@@ -235,6 +244,26 @@ mod tests {
             (http::Version::HTTP_10, &["a", "b"], Err(Rejection::Host)),
         ] {
             assert_eq!(check(&mut head(version, hosts), false), expected, "{version:?} {hosts:?}");
+        }
+    }
+
+    #[test]
+    fn a_target_names_a_path() {
+        for (method, target, expected) in [
+            ("GET", "/", Ok(())),
+            ("GET", "/?x", Ok(())),
+            ("GET", "http://a?x", Ok(())),
+            ("OPTIONS", "*", Ok(())),
+            ("GET", "*", Err(Rejection::Target)),
+            ("GET", "?x", Err(Rejection::Target)),
+            ("GET", "a", Err(Rejection::Target)),
+        ] {
+            // A path is all that h2 gives; over HTTP/1.1 hyper refuses some of these itself.
+            let path = http::uri::PathAndQuery::try_from(target).map(http::Uri::from);
+            let uri = path.unwrap_or_else(|_| target.parse().unwrap());
+            let request = http::Request::builder().method(method).uri(uri).header(HOST, "a");
+            let mut head = request.body(()).unwrap().into_parts().0;
+            assert_eq!(check(&mut head, false), expected, "{method} {target}");
         }
     }
 }

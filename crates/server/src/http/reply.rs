@@ -154,9 +154,9 @@ pub(super) fn build(
     finish(call, status, headers, content, &framing, form)
 }
 
-/// Whether a reply with this status has no body (RFC 9110, 6.4.1).
+/// Whether a reply with this status has no body (RFC 9110, 6.4.1). One with 205 says so by its length (15.3.6).
 pub(super) fn is_bodiless(status: u16) -> bool {
-    matches!(status, 204 | 304) || status < 200
+    matches!(status, 204 | 205 | 304) || status < 200
 }
 
 /// Adds what the server adds.

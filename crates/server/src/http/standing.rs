@@ -142,6 +142,14 @@ impl Standing {
         }
     }
 
+    /// Notes that the first `n` bytes of a head were there when the connection became idle.
+    pub(super) fn on_head_left_over(&self, n: usize) {
+        if self.phase.get() == Phase::Idle {
+            self.phase.set(Phase::Head);
+            self.head_read.set(n as u32);
+        }
+    }
+
     /// What is written next has to be read first: the peer waits for the server.
     pub(super) fn on_disk_wait(&self) {
         self.is_write_blocked.set(false);

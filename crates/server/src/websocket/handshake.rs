@@ -8,12 +8,16 @@ use rookery_websocket::protocol::accept_key;
 use rookery_websocket::protocol::deflate::Agreed;
 use rookery_websocket::protocol::handshake::OriginPolicy;
 
-/// Whether a request opens a WebSocket, as leniently as clients of httpuv need: any method, any version, and
+/// Whether a request opens a WebSocket. In HTTP/1.0 Upgrade is ignored (RFC 9110, 7.8); else as leniently as clients of httpuv need: any method, any version, and
 /// whatever a proxy has made of `Connection` (docs/SECURITY-MODEL.md). Over HTTP/2 there is no key (RFC 8441, 5), and no Upgrade but
 /// the server's own word for it.
 pub(crate) fn is_opening(head: &Parts) -> bool {
     head.headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
-        && (head.version == Version::HTTP_2 || head.headers.contains_key(KEY))
+        && match head.version {
+            Version::HTTP_2 => true,
+            Version::HTTP_11 => head.headers.contains_key(KEY),
+            _ => false,
+        }
 }
 
 /// Whether the page that opens a WebSocket may do so (RFC 6455, 10.2); who is no page says no origin.

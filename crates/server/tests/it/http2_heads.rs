@@ -79,6 +79,7 @@ fn what_means_two_things_is_refused() {
         (but(":path", "/a\u{1}"), RESET, "a control in the path"),
         (but(":path", "a"), RESET, "a path without a slash"),
         (but(":path", ""), RESET, "an empty path"),
+        (but(":path", "?x"), BAD, "a query without a path"),
         (but(":path", "*"), BAD, "a star, and not OPTIONS"),
         ([&[(":method", "OPTIONS")][..], &but(":path", "*")[1..]].concat(), FINE, "a star, and OPTIONS"),
         (without(":path"), RESET, "no path"),

@@ -8,6 +8,7 @@ mod challenges;
 mod closing;
 mod deadlines;
 mod deflate;
+mod edges;
 mod files;
 mod heads;
 mod hsts;

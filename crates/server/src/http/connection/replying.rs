@@ -152,6 +152,11 @@ impl Connection {
     pub(in crate::http) fn unpark(&self) {
         self.is_parked.set(false);
         self.standing.on_parked();
+        self.release_buffer();
+    }
+
+    /// Charges the connection for nothing but itself again: what it read into beyond its first buffer has been freed.
+    pub(in crate::http) fn release_buffer(&self) {
         self.buffer.set(FREE);
         self.charge.set(connection_bytes(self.has_tls()));
     }

@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::session::Session;
 use crate::http::connection::Connection;
+use crate::peers::room::FREE;
 
 /// See the module.
 pub(super) struct Carrier {
@@ -22,14 +23,34 @@ impl AsyncRead for Carrier {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.session.has_read_enough() {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
+        let Carrier { connection, session } = &*self;
+        loop {
+            if session.take_rewritten(buffer) {
+                if session.held_for_frames() == 0 {
+                    connection.release_buffer();
+                }
+                return Poll::Ready(Ok(()));
+            }
+            if session.has_read_enough() {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let before = buffer.filled().len();
+            ready!(connection.transport.borrow_mut().poll_read_buf(cx, buffer))?;
+            let read = &buffer.filled()[before..];
+            if read.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            let kept = session.follow(read);
+            buffer.set_filled(before + kept);
+            let held = session.held_for_frames();
+            if held > 0 && !connection.hold_buffer(FREE + held) {
+                return Poll::Pending;
+            }
+            if kept > 0 {
+                return Poll::Ready(Ok(()));
+            }
         }
-        let before = buffer.filled().len();
-        ready!(self.connection.transport.borrow_mut().poll_read_buf(cx, buffer))?;
-        self.session.has_read(&buffer.filled()[before..]);
-        Poll::Ready(Ok(()))
     }
 }
 

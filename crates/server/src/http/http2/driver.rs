@@ -9,6 +9,7 @@ use h2::Reason;
 use h2::server::Builder;
 
 use super::carrier::Carrier;
+use super::frames::FRAME;
 use super::session::{CONNECTION_WINDOW, STREAM_WINDOW, Session};
 use super::stream;
 use crate::http::connection::{Connection, End};
@@ -19,9 +20,6 @@ use crate::rejection::Rejection;
 
 /// Bytes of a reply that h2 holds of each stream.
 const SEND_BUFFER: usize = 64 << 10;
-
-/// Bytes of a frame, each way: what one stream keeps the others waiting for.
-const FRAME: u32 = 16 << 10;
 
 /// Streams that the peer resets before they have been looked at, until it is told to stop.
 const RESET_EARLY: usize = 20;

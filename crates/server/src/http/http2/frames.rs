@@ -1,17 +1,31 @@
-//! What h2 does not tell of the frames that come: how long an unfinished head has been on its way, and whether what comes is mostly
-//! frames that carry nothing.
+//! Follows the frames of an HTTP/2 connection as they are read, on their way to h2.
+//!
+//! Two things are counted that h2 does not report: how long an unfinished head has been on its way, and how much of what
+//! comes carries nothing. Two kinds of frames are rewritten, because h2 does not judge them as RFC 9113 asks:
+//!
+//! - The CONTINUATION frames of a head (6.10) are joined into frames of up to [`FRAME`] bytes. h2 ends a connection after
+//!   five of them, however small they are, and a client may send a head within its limits in as many as it likes.
+//! - The header block of trailers (8.1) is preceded by an ordinary field. h2 accepts pseudo-header fields in trailers,
+//!   but resets a stream on which one comes behind an ordinary field (8.3), which is what such trailers deserve.
+//!   Trailers are dropped, so nobody sees that field.
 
-/// Bytes of what a client says first (RFC 9113, 3.4).
+use super::trailers::{self, MARKER};
+
+/// Bytes of a client's connection preface (RFC 9113, 3.4).
 const PREFACE: u32 = 24;
 
 /// Bytes of a frame's header (RFC 9113, 4.1).
 const HEADER: usize = 9;
+
+/// Bytes of a frame's payload, each way: how long one stream keeps the others waiting.
+pub(super) const FRAME: u32 = 16 << 10;
 
 /// Types of frames that carry something (RFC 9113, 6.1, 6.2, 6.10).
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
+const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
 /// Bytes that may come in frames that carry nothing, before their ratio counts: pings and window updates of days.
@@ -20,16 +34,32 @@ const FREE: u64 = 1 << 20;
 /// Past that, one byte in so many has to be payload, one way or the other. nginx has the same.
 const RATIO: u64 = 8;
 
-/// Follows the frames of a connection as they are read. Costs a few comparisons a frame, and looks into none.
+/// CONTINUATION frames without a payload that one head may have: no client has a reason to send one.
+const EMPTY: u32 = 16;
+
+/// Follows the frames of a connection as they are read. Costs a few comparisons a frame; copies the payloads of those frames
+/// alone that are rewritten.
 #[derive(Debug)]
 pub(super) struct Frames {
     header: [u8; HEADER],
-    /// Bytes of the header so far, and of what the frame has yet.
+    /// Bytes of the header so far. They are kept back until it is whole.
     filled: usize,
+    /// Bytes of the payload that have not come yet.
     left: u32,
     is_data: bool,
-    /// Whether a head has begun and not ended: CONTINUATION has to follow.
-    is_in_head: bool,
+    /// Whether the payload is collected in `block`, to be rewritten.
+    is_collected: bool,
+    /// The stream whose head has begun and not ended: CONTINUATION has to follow.
+    head: Option<u32>,
+    /// The largest stream that a head has come for: another head for one up to here is trailers.
+    last: u32,
+    /// The part of a header block that has not been passed on, or the payload of trailers.
+    block: Vec<u8>,
+    /// Bytes for h2 that come after those that stay in place, and how many of them h2 has.
+    out: Vec<u8>,
+    taken: usize,
+    /// Empty CONTINUATION frames of the head so far.
+    empty: u32,
     /// The tick in which what is unfinished began.
     since: u32,
     received: u64,
@@ -43,59 +73,174 @@ impl Frames {
             filled: 0,
             left: PREFACE,
             is_data: false,
-            is_in_head: false,
+            is_collected: false,
+            head: None,
+            last: 0,
+            block: Vec::new(),
+            out: Vec::new(),
+            taken: 0,
+            empty: 0,
             since: 0,
             received: 0,
             payload: 0,
         }
     }
 
-    /// Takes note of what has been read.
-    pub(super) fn follow(&mut self, mut bytes: &[u8], now: u32) {
+    /// Follows what has been read. Returns how many of the first bytes are for h2 as they are; those that come after them
+    /// are in [`rewritten`](Self::rewritten), and are to be taken before more is read.
+    pub(super) fn follow(&mut self, bytes: &[u8], now: u32) -> usize {
         self.received += bytes.len() as u64;
-        while !bytes.is_empty() {
+        let (mut at, mut kept) = (0, 0);
+        while at < bytes.len() {
             if self.left > 0 {
-                let taken = bytes.len().min(self.left as usize);
-                self.left -= taken as u32;
-                bytes = &bytes[taken..];
+                let end = bytes.len().min(at + self.left as usize);
+                self.left -= (end - at) as u32;
+                if self.is_collected {
+                    self.block.extend_from_slice(&bytes[at..end]);
+                    if self.left == 0 {
+                        self.end_collected();
+                    }
+                } else {
+                    self.pass(Some(at), &bytes[at..end], &mut kept);
+                }
+                at = end;
                 continue;
             }
-            if self.filled == 0 && !self.is_in_head {
+            if self.filled == 0 && self.head.is_none() {
                 self.since = now;
             }
-            let taken = bytes.len().min(HEADER - self.filled);
-            self.header[self.filled..self.filled + taken].copy_from_slice(&bytes[..taken]);
-            self.filled += taken;
-            bytes = &bytes[taken..];
+            let end = bytes.len().min(at + HEADER - self.filled);
+            self.header[self.filled..self.filled + end - at].copy_from_slice(&bytes[at..end]);
+            self.filled += end - at;
+            at = end;
             if self.filled == HEADER {
                 self.filled = 0;
-                self.begin();
+                self.begin(at.checked_sub(HEADER), &mut kept);
             }
+        }
+        kept
+    }
+
+    /// Passes bytes on, in place where they lie at `at` in what was read and nothing before them is left out.
+    fn pass(&mut self, at: Option<usize>, bytes: &[u8], kept: &mut usize) {
+        if at == Some(*kept) && self.out.is_empty() {
+            *kept += bytes.len();
+        } else {
+            self.out.extend_from_slice(bytes);
         }
     }
 
-    fn begin(&mut self) {
-        let [a, b, c, kind, flags, ..] = self.header;
-        self.left = u32::from_be_bytes([0, a, b, c]);
+    /// Begins a frame, whose header lies at `at` in what was read unless its first bytes came before.
+    fn begin(&mut self, at: Option<usize>, kept: &mut usize) {
+        let header = self.header;
+        let (kind, flags, stream) = parts(header);
+        self.left = u32::from_be_bytes([0, header[0], header[1], header[2]]);
         self.is_data = kind == DATA;
         if matches!(kind, DATA | HEADERS | CONTINUATION) {
             self.payload += u64::from(self.left);
         }
+        let goes_on = kind == CONTINUATION && self.head == Some(stream);
+        let is_trailers = kind == HEADERS && self.head.is_none() && (1..=self.last).contains(&stream);
+        if (goes_on || is_trailers) && self.left <= FRAME {
+            if self.block.len() + self.left as usize > FRAME as usize {
+                self.emit_block(0, stream);
+            }
+            self.empty += u32::from(self.left == 0);
+            self.is_collected = self.left > 0;
+            if self.left == 0 {
+                self.end_collected();
+            }
+            return;
+        }
+        if let (Some(head), false) = (self.head, self.block.is_empty()) {
+            // This frame may not come here: h2 sees that the head before it has not ended.
+            self.emit_block(0, head);
+        }
         if matches!(kind, HEADERS | CONTINUATION) {
-            self.is_in_head = flags & END_HEADERS == 0;
+            self.begin_head(flags, stream);
+        }
+        self.pass(at, &header, kept);
+    }
+
+    /// Notes a frame that begins a head, and perhaps ends it.
+    fn begin_head(&mut self, flags: u8, stream: u32) {
+        self.head = (flags & END_HEADERS == 0).then_some(stream);
+        self.last = self.last.max(stream);
+        if self.empty <= EMPTY {
+            self.empty = 0;
         }
     }
 
-    /// Since which tick a head, or a frame that has to come at once, is on its way.
+    /// Passes on what a frame whose payload was collected gives, if that is to be now.
+    fn end_collected(&mut self) {
+        self.is_collected = false;
+        let (kind, flags, stream) = parts(self.header);
+        if kind == HEADERS {
+            self.begin_head(flags, stream);
+            let payload = std::mem::take(&mut self.block);
+            let Some(fields) = trailers::fields(flags, &payload) else {
+                // It is wrongly padded, which h2 finds as well.
+                return self.emit(HEADERS, flags, stream, &[&payload]);
+            };
+            // What is said of the table has to come before any field.
+            let (updates, rest) = fields.split_at(trailers::updates(fields));
+            self.emit(HEADERS, flags & END_STREAM, stream, &[updates, MARKER]);
+            self.block.extend_from_slice(rest);
+        }
+        if flags & END_HEADERS != 0 {
+            self.head = None;
+            self.emit_block(END_HEADERS, stream);
+        }
+    }
+
+    fn emit_block(&mut self, flags: u8, stream: u32) {
+        let block = std::mem::take(&mut self.block);
+        self.emit(CONTINUATION, flags, stream, &[&block]);
+    }
+
+    fn emit(&mut self, kind: u8, flags: u8, stream: u32, payload: &[&[u8]]) {
+        let len: usize = payload.iter().map(|part| part.len()).sum();
+        let [_, len @ ..] = (len as u32).to_be_bytes();
+        self.out.extend_from_slice(&len);
+        self.out.extend_from_slice(&[kind, flags]);
+        self.out.extend_from_slice(&stream.to_be_bytes());
+        payload.iter().for_each(|part| self.out.extend_from_slice(part));
+    }
+
+    /// Bytes for h2 that come after those that stayed in place.
+    pub(super) fn rewritten(&self) -> &[u8] {
+        &self.out[self.taken..]
+    }
+
+    /// Drops the first `len` bytes of [`rewritten`](Self::rewritten), which h2 has been given.
+    pub(super) fn take(&mut self, len: usize) {
+        self.taken += len;
+        if self.taken == self.out.len() {
+            (self.out, self.taken) = (Vec::new(), 0);
+        }
+    }
+
+    /// Bytes of memory that frames hold which are rewritten.
+    pub(super) fn held(&self) -> usize {
+        self.block.capacity() + self.out.capacity()
+    }
+
+    /// Returns the tick in which a head began that has not ended, or a frame that has to come at once.
     pub(super) fn unfinished_since(&self) -> Option<u32> {
-        let is_unfinished = self.is_in_head || self.filled > 0 || (self.left > 0 && !self.is_data);
+        let is_unfinished = self.head.is_some() || self.filled > 0 || (self.left > 0 && !self.is_data);
         is_unfinished.then_some(self.since)
     }
 
-    /// Whether what comes is mostly frames that carry nothing, though `sent` bytes of DATA have left as well.
+    /// Returns whether what comes is mostly frames that carry nothing, though `sent` bytes of DATA have left as well.
     pub(super) fn is_flood(&self, sent: u64) -> bool {
-        self.received / RATIO > self.payload + sent + FREE
+        self.empty > EMPTY || self.received / RATIO > self.payload + sent + FREE
     }
+}
+
+/// The type, the flags and the stream of a frame. The first bit of the stream is reserved.
+fn parts(header: [u8; HEADER]) -> (u8, u8, u32) {
+    let [_, _, _, kind, flags, stream @ ..] = header;
+    (kind, flags, u32::from_be_bytes(stream) & (u32::MAX >> 1))
 }
 
 #[cfg(test)]
@@ -122,6 +267,7 @@ mod tests {
         assert_eq!(frames.unfinished_since(), None);
         for (at, byte) in all.iter().enumerate() {
             frames.follow(&[*byte], 10 + at as u32);
+            frames.take(frames.rewritten().len());
             let expected = (at + 1 < all.len()).then_some(10);
             assert_eq!(frames.unfinished_since(), expected, "after byte {at}");
         }
@@ -146,5 +292,133 @@ mod tests {
         assert!(!frames.is_flood(sent / RATIO));
         frames.follow(&frame(DATA, 0, &vec![0; 1 << 20]), 1);
         assert!(!frames.is_flood(0));
+    }
+
+    /// What h2 is given of `bytes`, which come in pieces.
+    fn given<'a>(frames: &mut Frames, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+        let mut given = Vec::new();
+        for piece in pieces {
+            let kept = frames.follow(piece, 1);
+            given.extend_from_slice(&piece[..kept]);
+            given.extend_from_slice(frames.rewritten());
+            frames.take(frames.rewritten().len());
+        }
+        given
+    }
+
+    /// Pieces of one to twenty bytes, or whatever `size` says.
+    fn pieces(bytes: &[u8], mut size: impl FnMut() -> usize) -> Vec<&[u8]> {
+        let (mut rest, mut all) = (bytes, Vec::new());
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at(size().clamp(1, rest.len()));
+            all.push(piece);
+            rest = behind;
+        }
+        all
+    }
+
+    #[test]
+    fn the_continuation_of_a_head_is_joined() {
+        let small = (0..100u8).map(|at| frame(CONTINUATION, 0, &[at])).collect::<Vec<_>>().concat();
+        let all = [frame(HEADERS, END_STREAM, b"ab"), small, frame(CONTINUATION, END_HEADERS, b"c")].concat();
+        let fields: Vec<u8> = (0..100).chain(*b"c").collect();
+        let expected =
+            [frame(HEADERS, END_STREAM, b"ab"), frame(CONTINUATION, END_HEADERS, &fields)].concat();
+        assert_eq!(given(&mut after_preface(), [&all[..]]), expected);
+        // No frame is longer than h2 takes, and none is lost.
+        let large = [frame(HEADERS, 0, b"ab"), frame(CONTINUATION, 0, &[7; 9000]).repeat(3)].concat();
+        let last = frame(CONTINUATION, END_HEADERS, &[7; 9000]);
+        let mut frames = after_preface();
+        let found = given(&mut frames, [&large[..], &last[..]]);
+        let expected =
+            [frame(HEADERS, 0, b"ab"), frame(CONTINUATION, 0, &[7; 9000]).repeat(3), last].concat();
+        assert_eq!(found, expected);
+        assert_eq!((frames.unfinished_since(), frames.held()), (None, 0));
+    }
+
+    #[test]
+    fn trailers_begin_with_an_ordinary_field() {
+        let head = frame(HEADERS, END_HEADERS, b"head");
+        let data = frame(DATA, 0, b"data");
+        let next = frame(DATA, END_STREAM, b"of another");
+        let marked = |updates: &[u8], fields: &[u8]| {
+            let first = frame(HEADERS, END_STREAM, &[updates, MARKER].concat());
+            [first, frame(CONTINUATION, END_HEADERS, fields)].concat()
+        };
+        for (trailers, expected) in [
+            (frame(HEADERS, END_HEADERS | END_STREAM, b"abc"), marked(b"", b"abc")),
+            (frame(HEADERS, END_HEADERS | END_STREAM | 8, b"\x02abc.."), marked(b"", b"abc")),
+            (frame(HEADERS, END_HEADERS | END_STREAM, b"\x20abc"), marked(b"\x20", b"abc")),
+            (frame(HEADERS, END_HEADERS | END_STREAM, b""), marked(b"", b"")),
+            (
+                [frame(HEADERS, END_STREAM, b"ab"), frame(CONTINUATION, END_HEADERS, b"c")].concat(),
+                marked(b"", b"abc"),
+            ),
+            // What is wrong with it is h2's to say.
+            (
+                frame(HEADERS, END_HEADERS | END_STREAM | 8, b"\x09abc"),
+                frame(HEADERS, END_HEADERS | END_STREAM | 8, b"\x09abc"),
+            ),
+        ] {
+            let all = [&head[..], &data, &trailers, &next].concat();
+            let expected = [&head[..], &data, &expected, &next].concat();
+            assert_eq!(given(&mut after_preface(), [&all[..]]), expected, "{trailers:?}");
+            assert_eq!(given(&mut after_preface(), pieces(&all, || 1)), expected, "{trailers:?}");
+        }
+    }
+
+    #[test]
+    fn a_frame_that_may_not_come_within_a_head_is_left_to_h2() {
+        for stray in [frame(DATA, 0, b"data"), frame(6, 0, &[0; 8]), frame(HEADERS, END_HEADERS, b"ab")] {
+            let all = [frame(HEADERS, 0, b"ab"), frame(CONTINUATION, 0, b"cd"), stray].concat();
+            assert_eq!(given(&mut after_preface(), pieces(&all, || 5)), all);
+        }
+        // Of another stream.
+        let mut other = frame(CONTINUATION, END_HEADERS, b"ef");
+        other[8] = 3;
+        let all = [frame(HEADERS, 0, b"ab"), frame(CONTINUATION, 0, b"cd"), other].concat();
+        assert_eq!(given(&mut after_preface(), [&all[..]]), all);
+    }
+
+    #[test]
+    fn empty_frames_of_a_head_are_a_flood() {
+        let mut frames = after_preface();
+        frames.follow(&frame(HEADERS, 0, b"ab"), 1);
+        frames.follow(&frame(CONTINUATION, 0, b"").repeat(EMPTY as usize), 1);
+        assert!(!frames.is_flood(0));
+        frames.follow(&frame(CONTINUATION, 0, b""), 1);
+        assert!(frames.is_flood(0));
+    }
+
+    /// A model: whatever frames come, in whatever pieces, h2 is given the same bytes, and all of every header block.
+    #[test]
+    fn how_bytes_come_in_pieces_changes_nothing() {
+        let mut state = 0x2545_F491_4F6C_DD1Du64;
+        let mut random = move |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) as usize % below
+        };
+        for _ in 0..200 {
+            let mut all = Vec::new();
+            for _ in 0..1 + random(12) {
+                let kind = [DATA, HEADERS, CONTINUATION, CONTINUATION, 6][random(5)];
+                let flags = [0, END_STREAM, END_HEADERS, END_HEADERS | END_STREAM, 8, 0x2C][random(6)];
+                let len = [0, 1, 7, 300, 9000, FRAME as usize, FRAME as usize + 1][random(7)];
+                let mut one = frame(kind, flags, &vec![kind; len]);
+                one[8] = [1, 1, 1, 3][random(4)];
+                all.extend(one);
+            }
+            let mut whole = after_preface();
+            let expected = given(&mut whole, [&all[..]]);
+            for largest in [3, 20, 9000, 40_000] {
+                let mut frames = after_preface();
+                let found = given(&mut frames, pieces(&all, || 1 + random(largest)));
+                assert_eq!(found, expected);
+                assert_eq!((frames.received, frames.payload), (whole.received, whole.payload));
+                assert_eq!(frames.is_flood(0), whole.is_flood(0));
+            }
+        }
     }
 }

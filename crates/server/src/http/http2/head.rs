@@ -35,12 +35,8 @@ pub(super) fn take(head: &mut Parts, lines: usize) -> Result<bool, Rejection> {
     }
     // CONNECT has no path, and is refused as over HTTP/1.1.
     if head.method != Method::CONNECT {
-        let target = head
-            .uri
-            .path_and_query()
-            .filter(|target| target.as_str() != "*" || head.method == Method::OPTIONS);
-        // Without a path there is none, whatever `path_and_query` says then.
-        let target = target.filter(|_| !head.uri.path().is_empty());
+        // Without a path there is none, whatever `path_and_query` says then. Which there may be is looked at as over HTTP/1.1.
+        let target = head.uri.path_and_query().filter(|_| !head.uri.path().is_empty());
         head.uri = target.cloned().map(Uri::from).ok_or(Rejection::Target)?;
     }
     head.headers.insert(HOST, host);
@@ -160,7 +156,6 @@ mod tests {
             (own, "/", &[("host", "b")], Rejection::Host),
             (own, "/", &[("host", "a"), ("host", "a")], Rejection::Host),
             (None, "/", &[], Rejection::Host),
-            (None, "*", &[("host", "a")], Rejection::Target),
             (own, "/", &[("x", "1"), ("y", "2"), ("z", "3"), ("v", "4")], Rejection::HeadTooLarge),
         ] {
             assert_eq!(take(&mut head(authority, path, lines), 3), Err(expected), "{path} {lines:?}");

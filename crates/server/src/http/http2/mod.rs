@@ -10,4 +10,5 @@ mod head;
 mod served;
 pub(super) mod session;
 mod stream;
+mod trailers;
 mod tunnel;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use rookery_exchange::{Charge, Fate, Share};
+use tokio::io::ReadBuf;
 
 use super::frames::Frames;
 use crate::peers::table::Peers;
@@ -253,10 +254,27 @@ impl Session {
         self.turn.get() >= TURN
     }
 
-    /// Something has been read.
-    pub(super) fn has_read(&self, bytes: &[u8]) {
+    /// Follows what has been read. Returns how many of the first bytes are for h2 as they are; see [`Frames::follow`].
+    pub(super) fn follow(&self, bytes: &[u8]) -> usize {
         self.turn.set(self.turn.get() + bytes.len());
-        self.frames.borrow_mut().follow(bytes, self.peers.clock.now());
+        self.frames.borrow_mut().follow(bytes, self.peers.clock.now())
+    }
+
+    /// Moves what comes next for h2 into `buffer`, of frames that were rewritten. Returns whether there was any.
+    pub(super) fn take_rewritten(&self, buffer: &mut ReadBuf<'_>) -> bool {
+        let mut frames = self.frames.borrow_mut();
+        let rest = frames.rewritten();
+        let len = rest.len().min(buffer.remaining());
+        if len > 0 {
+            buffer.put_slice(&rest[..len]);
+            frames.take(len);
+        }
+        len > 0
+    }
+
+    /// Bytes of memory that frames hold which are rewritten.
+    pub(super) fn held_for_frames(&self) -> usize {
+        self.frames.borrow().held()
     }
 
     /// A body of so many bytes is to come. `false` when there is no room for what of it may lie here unread.

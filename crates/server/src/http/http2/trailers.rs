@@ -1,0 +1,74 @@
+//! The payload of a frame of trailers (RFC 9113, 6.2), as far as it is read before h2 reads it.
+
+const PADDED: u8 = 8;
+const PRIORITY: u8 = 0x20;
+
+/// Bytes of the priority that a frame of HEADERS may have.
+const PRIORITY_BYTES: usize = 5;
+
+/// An ordinary field that changes no table (RFC 7541, 6.2.2): a name of one byte, and no value.
+pub(super) const MARKER: &[u8] = &[0, 1, b'x', 0];
+
+/// Returns the part of a payload that is a header block, or `None` when the padding is longer than the rest.
+pub(super) fn fields(flags: u8, payload: &[u8]) -> Option<&[u8]> {
+    let (padding, rest) = match flags & PADDED {
+        0 => (0, payload),
+        _ => payload.split_first().map(|(padding, rest)| (usize::from(*padding), rest))?,
+    };
+    let rest = if flags & PRIORITY == 0 { rest } else { rest.get(PRIORITY_BYTES..)? };
+    rest.get(..rest.len().checked_sub(padding)?)
+}
+
+/// Returns the length of the updates of the table's size (RFC 7541, 6.3) that a header block begins with.
+pub(super) fn updates(block: &[u8]) -> usize {
+    let mut len = 0;
+    while let Some(first) = block.get(len).filter(|first| **first >> 5 == 1) {
+        // An integer of five bits, and of seven in each byte that follows while its first bit is set (RFC 7541, 5.1).
+        let rest = &block[len + 1..];
+        let more = match first & 0x1F {
+            0x1F => rest.iter().position(|byte| byte & 0x80 == 0).map(|last| last + 1),
+            _ => Some(0),
+        };
+        // One that goes on in the next frame stays in front of it.
+        let Some(more) = more else { break };
+        len += 1 + more;
+    }
+    len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_and_priority_are_no_fields() {
+        for (flags, payload, expected) in [
+            (0, &b"abc"[..], Some(&b"abc"[..])),
+            (PADDED, b"\x02abc..", Some(b"abc")),
+            (PADDED, b"\x05abc..", Some(b"")),
+            (PADDED, b"\x06abc..", None),
+            (PADDED, b"", None),
+            (PRIORITY, b"12345abc", Some(b"abc")),
+            (PRIORITY, b"1234", None),
+            (PADDED | PRIORITY, b"\x0112345abc.", Some(b"abc")),
+            (PADDED | PRIORITY, b"\x0112345", None),
+        ] {
+            assert_eq!(fields(flags, payload), expected, "{flags} {payload:?}");
+        }
+    }
+
+    #[test]
+    fn updates_of_the_table_come_first() {
+        for (block, expected) in [
+            (&[][..], 0),
+            (&[0x82], 0),
+            (&[0x20, 0x82], 1),
+            (&[0x20, 0x3E, 0x82], 2),
+            (&[0x3F, 0xE1, 0x1F, 0x82], 3),
+            (&[0x3F, 0xE1], 0),
+            (&[0x20, 0x3F], 1),
+        ] {
+            assert_eq!(updates(block), expected, "{block:?}");
+        }
+    }
+}
