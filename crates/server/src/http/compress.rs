@@ -27,18 +27,26 @@ pub struct Candidate<'a> {
 /// Whether to compress a response.
 pub fn negotiate(accept_encoding: Option<&[u8]>, response: &Candidate<'_>) -> bool {
     let Some(accept_encoding) = accept_encoding else { return false };
-    let has_whole_body = !response.status.is_informational()
-        && !matches!(
-            response.status,
-            StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED | StatusCode::PARTIAL_CONTENT
-        )
-        && response.method != Method::HEAD
-        && response.len.is_none_or(|len| len >= SMALLEST);
-    has_whole_body
+    response.method != Method::HEAD
         && response.version >= Version::HTTP_11
-        && !response.headers.contains_key(CONTENT_ENCODING)
-        && response.headers.get(CONTENT_TYPE).is_none_or(|kind| is_compressible(kind.as_bytes()))
+        && is_worth_it(response.status, response.headers, response.len)
         && accepts_gzip(accept_encoding)
+}
+
+/// Returns whether a response is compressed for a client that takes gzip.
+pub(crate) fn is_worth_it(status: StatusCode, headers: &HeaderMap, len: Option<u64>) -> bool {
+    let has_whole_body = !status.is_informational()
+        && !matches!(
+            status,
+            StatusCode::NO_CONTENT
+                | StatusCode::RESET_CONTENT
+                | StatusCode::NOT_MODIFIED
+                | StatusCode::PARTIAL_CONTENT
+        )
+        && len.is_none_or(|len| len >= SMALLEST);
+    has_whole_body
+        && !headers.contains_key(CONTENT_ENCODING)
+        && headers.get(CONTENT_TYPE).is_none_or(|kind| is_compressible(kind.as_bytes()))
 }
 
 /// Bytes from which a body is compressed. Below 20 it only grows, but httpuv compresses a body of one byte and tests of

@@ -5,7 +5,7 @@ use http::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE,
     RETRY_AFTER, STRICT_TRANSPORT_SECURITY,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use rookery_exchange::{EVENTS_LATER, Exchange, ReplyBody as Given, Share, accepts_events};
 
 use super::call::Call;
@@ -33,7 +33,8 @@ pub(super) struct ReplyForm {
 impl ReplyForm {
     pub(super) fn of(head: &http::request::Parts) -> ReplyForm {
         let any = Candidate {
-            method: &head.method,
+            // HEAD is told what GET would be sent.
+            method: &Method::GET,
             version: head.version,
             status: StatusCode::OK,
             headers: &HeaderMap::new(),
@@ -182,37 +183,53 @@ pub(super) fn finish(
     }
     let is_bodiless = is_bodiless(status.as_u16());
     let mut is_gzip = form.accepts_gzip && may_compress(&content, status, &headers);
+    // Of HEAD only what has a length once it is compressed has to be.
+    let is_measured = form.is_head && is_gzip && content.is_compressed_whole();
+    let is_made = !form.is_head || is_measured;
     let one = match content {
-        Content::Stream(_) if is_gzip => call.http().streams.compress(),
+        Content::Stream(_) if is_gzip && is_made => call.http().streams.compress(),
         _ => None,
     };
-    is_gzip &= one.is_some() || !matches!(content, Content::Stream(_));
+    is_gzip &= one.is_some() || !is_made || !matches!(content, Content::Stream(_));
     // Without room for a compressor it leaves as it is.
     let peers = &call.http().peers;
-    let compressor = is_gzip.then(|| peers.hold(Share::Compressors, content.compressor_bytes())).flatten();
+    let compressor =
+        (is_gzip && is_made).then(|| peers.hold(Share::Compressors, content.compressor_bytes())).flatten();
     let source = if is_bodiless {
         if let (StatusCode::NOT_MODIFIED, Some(len)) = (status, framing.told_length) {
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
-        }
-        Source::Empty
-    } else if form.is_head {
-        // The length that GET would tell, without the bytes (RFC 9110, 9.3.2).
-        let len = match &content {
-            Content::Nothing | Content::Stream(_) => framing.told_length,
-            content if content.len() == 0 => Some(framing.told_length.unwrap_or(0)),
-            content => Some(content.len()),
-        };
-        if let Some(len) = len {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
         }
         Source::Empty
     } else if let Some(charge) = compressor {
         compress::mark(&mut headers);
         content.compressed(&call.http().gzip, charge, one)
+    } else if form.is_head {
+        // What GET would tell, without the bytes (RFC 9110, 9.3.2): of what is compressed on its way out no length.
+        let len = match &content {
+            _ if is_gzip && !is_measured => None,
+            Content::Nothing | Content::Stream(_) => framing.told_length,
+            content if content.len() == 0 => Some(framing.told_length.unwrap_or(0)),
+            content => Some(content.len()),
+        };
+        if is_gzip && !is_measured {
+            compress::mark(&mut headers);
+        }
+        if let Some(len) = len {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+        }
+        Source::Empty
     } else {
         content.source()
     };
-    let mut response = Response::new(ReplyBody::new(call, source));
+    let body = match source {
+        Source::Whole(bytes) if form.is_head => {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+            ReplyBody::of_head(call, Source::Empty)
+        }
+        source if form.is_head => ReplyBody::of_head(call, source),
+        source => ReplyBody::new(call, source),
+    };
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
@@ -229,8 +246,7 @@ fn may_compress(content: &Content, status: StatusCode, headers: &HeaderMap) -> b
         Content::Stream(_) => None,
         content => Some(content.len()),
     };
-    let candidate = Candidate { method: &Method::GET, version: Version::HTTP_11, status, headers, len };
-    compress::negotiate(Some(b"gzip"), &candidate)
+    compress::is_worth_it(status, headers, len)
 }
 
 /// Makes the answer to a request that is not served.

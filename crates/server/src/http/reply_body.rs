@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{HeaderMap, Response};
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, HeaderValue, Response};
 use http_body::{Frame, SizeHint};
 use rookery_exchange::Charge;
 
@@ -21,7 +22,7 @@ use super::stream::{Next, Stream};
 use super::streams::CompressedStream;
 use crate::blocking::job::Job;
 use crate::blocking::unnamed_file::UnnamedFile;
-use crate::static_files::{Form, ReadyFile};
+use crate::static_files::{Form, Headers, ReadyFile};
 
 /// A compressor with its window, a piece that goes in and one that comes out.
 const COMPRESSOR_BYTES: usize = 512 << 10;
@@ -34,6 +35,8 @@ const GZIP_HERE: usize = 4 << 10;
 pub(super) struct ReplyBody {
     call: Call,
     source: Source,
+    /// Whether nothing of it is sent, but its length told: the request was HEAD.
+    is_head: bool,
 }
 
 /// Where the bytes come from.
@@ -51,7 +54,12 @@ pub(super) enum Source {
 
 impl ReplyBody {
     pub(super) fn new(call: Call, source: Source) -> ReplyBody {
-        ReplyBody { call, source }
+        ReplyBody { call, source, is_head: false }
+    }
+
+    /// The body of a reply to HEAD. `source` is what GET would be sent, if that is still to be compressed to be measured.
+    pub(super) fn of_head(call: Call, source: Source) -> ReplyBody {
+        ReplyBody { call, source, is_head: true }
     }
 
     /// Whether [`compressed`] has to come first.
@@ -68,7 +76,7 @@ impl http_body::Body for ReplyBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let ReplyBody { call, source } = &mut *self;
+        let ReplyBody { call, source, .. } = &mut *self;
         let piece = match source {
             Source::Empty => None,
             Source::Whole(bytes) | Source::Plain(bytes, ..) => {
@@ -170,6 +178,11 @@ impl Content {
         }
     }
 
+    /// Whether it is compressed as a whole, before its head is sent: its compressed form has a length.
+    pub(super) fn is_compressed_whole(&self) -> bool {
+        matches!(self, Content::Whole(_) | Content::Ready(_)) && self.held() <= GZIP_PIECE
+    }
+
     /// Bytes that compressing it holds besides, possibly for longer than its client stays.
     pub(super) fn compressor_bytes(&self) -> usize {
         let len = match self {
@@ -246,7 +259,7 @@ thread_local! {
 
 /// Compresses a body that is to keep a length, on another thread.
 pub(super) async fn compressed(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
-    let ReplyBody { call, source } = response.body_mut();
+    let ReplyBody { call, source, is_head } = response.body_mut();
     if let Source::Plain(bytes, charge, ready) = std::mem::replace(source, Source::Empty) {
         let plain = bytes.clone();
         let work = move || {
@@ -260,7 +273,11 @@ pub(super) async fn compressed(mut response: Response<ReplyBody>) -> Response<Re
             Err(_) => compress(&mut call.http().gzip.borrow_mut(), &bytes),
         };
         keep(ready, &bytes);
-        *source = Source::Whole(bytes);
+        if *is_head {
+            response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+        } else {
+            *source = Source::Whole(bytes);
+        }
     }
     response
 }
@@ -270,12 +287,14 @@ fn keep(file: Option<Rc<ReadyFile>>, bytes: &Bytes) {
     let Some(file) = file else { return };
     let mut headers: HeaderMap = file.plain().headers.iter().cloned().collect();
     compress::mark(&mut headers);
-    let names = headers
-        .keys()
-        .flat_map(|name| headers.get_all(name).iter().map(|value| (name.clone(), value.clone())));
     // What is kept is no larger than it has to be.
     let bytes = Bytes::copy_from_slice(bytes);
-    file.keep_gzip(Form { headers: names.collect(), bytes });
+    file.keep_gzip(Form { headers: lines(&headers), bytes });
+}
+
+/// The lines of a table of headers, as a file in memory has them.
+pub(super) fn lines(headers: &HeaderMap) -> Headers {
+    headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 fn compress(state: &mut Option<Gzip>, bytes: &[u8]) -> Bytes {

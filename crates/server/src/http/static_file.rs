@@ -4,18 +4,20 @@ use std::rc::Rc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use http::header::CONTENT_ENCODING;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use rookery_exchange::{Charge, Share};
 
 use super::call::Call;
+use super::compress;
 use super::reply::{self, Framing, ReplyForm};
-use super::reply_body::{Content, ReplyBody};
+use super::reply_body::{self, Content, ReplyBody};
 use crate::blocking::job::Job;
 use crate::rejection::Rejection;
 use crate::static_files::{
-    BodyFraming, Decision, Fetched, Found, FoundNow, Fresh, Lookup, Outcome, Reading, ReadyFile, RequestHead,
-    content_range, error_body, read_small, unsatisfiable,
+    BodyFraming, Decision, Fetched, Found, FoundNow, Fresh, Header, Lookup, Outcome, Reading, ReadyFile,
+    RequestHead, content_range, error_body, read_small, unsatisfiable,
 };
 
 /// A target, its folder's options and the conditions of a request, which wait with it for a thread.
@@ -59,7 +61,8 @@ pub(super) fn answer(mut call: Call, head: &mut Parts, has_body: bool, form: Rep
     };
     let http = Rc::clone(&call.connection.http);
     let (out, _) = call.out_and_names();
-    let out = (!form.is_head()).then_some(out);
+    // Of HEAD nothing is sent, but the length of the compressed form has to be known.
+    let out = (!form.is_head() || form.accepts_gzip()).then_some(out);
     let now = SystemTime::now();
     let found = lookup.open_now(&mut http.ready_files.borrow_mut(), now, out);
     match found {
@@ -134,6 +137,21 @@ fn ready(
 ) -> Response<ReplyBody> {
     let plain = file.plain();
     let (status, content) = match outcome {
+        Outcome::Failed => {
+            let (name, value) = file.etag().clone().into_http();
+            headers.append(name, value);
+            (StatusCode::PRECONDITION_FAILED, error_content(StatusCode::PRECONDITION_FAILED))
+        }
+        Outcome::NotModified if form.accepts_gzip() => {
+            let make = || {
+                let mut headers: HeaderMap = file.not_modified().iter().cloned().collect();
+                let whole = plain.headers.iter().cloned().collect();
+                mark_not_modified(&mut headers, &whole, plain.bytes.len() as u64);
+                reply_body::lines(&headers)
+            };
+            fill(&mut headers, file.not_modified_gzip(make));
+            (StatusCode::NOT_MODIFIED, Content::Nothing)
+        }
         Outcome::NotModified => {
             fill(&mut headers, file.not_modified());
             (StatusCode::NOT_MODIFIED, Content::Nothing)
@@ -176,6 +194,14 @@ fn fill(headers: &mut HeaderMap, lines: &[(HeaderName, HeaderValue)]) {
     }
 }
 
+/// Makes the headers of a 304 those that go with the compressed form, if a client that takes gzip would be sent that.
+fn mark_not_modified(headers: &mut HeaderMap, whole: &HeaderMap, len: u64) {
+    if compress::is_worth_it(StatusCode::OK, whole, Some(len)) {
+        compress::mark(headers);
+        headers.remove(CONTENT_ENCODING);
+    }
+}
+
 fn reply_with(
     call: Call,
     head: &mut Parts,
@@ -190,7 +216,16 @@ fn reply_with(
         (Found::File { file, offset, len, status, headers }, None) => {
             (status, headers, Content::File { file, is_local, at: offset, len })
         }
-        (Found::NotModified { headers }, _) => (StatusCode::NOT_MODIFIED, headers, Content::Nothing),
+        (Found::NotModified { headers: lines, whole, len }, _) => {
+            let mut headers = emptied(head);
+            headers.extend(lines.into_iter().map(Header::into_http));
+            if form.accepts_gzip() {
+                let whole = whole.into_iter().map(Header::into_http).collect();
+                mark_not_modified(&mut headers, &whole, len);
+            }
+            let reply = finish(call, StatusCode::NOT_MODIFIED, headers, Content::Nothing, form);
+            return Answered::Reply(reply);
+        }
         (Found::Status { status, headers }, _) => (status, headers, error_content(status)),
     };
     let mut headers = emptied(head);

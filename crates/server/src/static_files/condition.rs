@@ -1,8 +1,8 @@
 //! Conditional requests and ranges (RFC 9110, sections 13 and 14), without a clock or a file.
 //!
-//! Beyond httpuv, which knows If-Modified-Since alone: If-None-Match, and one range with If-Range. Several ranges are
-//! answered with the whole file, which section 14.2 allows; If-Match and If-Unmodified-Since are for methods that change
-//! something and are not looked at.
+//! Beyond httpuv, which knows If-Modified-Since alone: If-Match and If-Unmodified-Since, with which a download goes on only
+//! if the file is the one that it began with, If-None-Match, and one range with If-Range. Several ranges are answered with
+//! the whole file, which section 14.2 allows.
 
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,8 +10,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::request::RequestHead;
 
 /// What a request makes its answer depend on.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
+    matches: Option<Box<[u8]>>,
+    unmodified_since: Option<u64>,
     none_match: Option<Box<[u8]>>,
     modified_since: Option<u64>,
     range: Option<ByteRange>,
@@ -34,6 +36,8 @@ pub(crate) struct Representation<'a> {
 /// What is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
+    /// Nothing: it is not what the request is for.
+    Failed,
     NotModified,
     Partial(Range<u64>),
     Unsatisfiable,
@@ -63,18 +67,29 @@ impl Conditions {
         let value = |name| request.headers.value(name);
         // Section 14.2: a Range is defined for GET alone.
         let range = if request.method == "GET" { value("range").and_then(parse_range) } else { None };
+        let list = |name| request.headers.list(name).map(|list| list.into_owned().into());
         Conditions {
-            none_match: value("if-none-match").map(Into::into),
+            matches: list("if-match"),
+            unmodified_since: value("if-unmodified-since").and_then(parse_date),
+            none_match: list("if-none-match"),
             modified_since: value("if-modified-since").and_then(parse_date),
             if_range: range.and_then(|_| value("if-range")).map(parse_if_range),
             range,
         }
     }
 
-    /// Section 13.2.2, of which steps 3 to 5 are left.
+    /// Evaluates what a request asks of a file that is there, in the order of section 13.2.2.
     pub(crate) fn evaluate(&self, representation: &Representation<'_>) -> Outcome {
+        let is_meant = match (&self.matches, self.unmodified_since, representation.modified) {
+            (Some(tags), _, _) => any_tag_matches(tags, representation.etag, Comparison::Strong),
+            (None, Some(since), Some(modified)) => modified <= since,
+            _ => true,
+        };
+        if !is_meant {
+            return Outcome::Failed;
+        }
         let unmodified = match (&self.none_match, self.modified_since, representation.modified) {
-            (Some(tags), _, _) => any_tag_matches(tags, representation.etag),
+            (Some(tags), _, _) => any_tag_matches(tags, representation.etag, Comparison::Weak),
             (None, Some(since), Some(modified)) => modified <= since,
             _ => false,
         };
@@ -173,17 +188,28 @@ fn parse_if_range(value: &[u8]) -> IfRange {
     }
 }
 
-/// Section 13.1.2: whether a list of tags names `etag`, compared weakly. What follows the first thing that is no tag is
-/// not read.
-fn any_tag_matches(list: &[u8], etag: &[u8]) -> bool {
+/// How two tags are compared (section 8.8.3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    /// They are the same, and neither is weak: their contents are the same byte by byte.
+    Strong,
+    /// They are the same but for being weak.
+    Weak,
+}
+
+/// Sections 13.1.1 and 13.1.2: whether a list of tags names `etag`. What follows the first thing that is no tag is not
+/// read.
+fn any_tag_matches(list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
     let list = list.trim_ascii();
     if list == b"*" {
         return true;
     }
+    let is_strong = |tag: &[u8]| !tag.starts_with(b"W/");
     let Some((wanted, _)) = opaque_tag(etag) else { return false };
     let mut rest = list;
     while let Some((tag, tail)) = opaque_tag(rest) {
-        if tag == wanted {
+        let may_match = comparison == Comparison::Weak || (is_strong(rest) && is_strong(etag));
+        if may_match && tag == wanted {
             return true;
         }
         rest = tail.trim_ascii_start();
@@ -299,10 +325,15 @@ mod tests {
             ("w/\"t-1\"", false),
             ("rubbish, \"t-1\"", false),
         ] {
-            assert_eq!(any_tag_matches(list.as_bytes(), b"\"t-1\""), matches, "{list}");
-            assert_eq!(any_tag_matches(list.as_bytes(), b"W/\"t-1\""), matches, "{list}, weak");
+            let weakly = |etag: &[u8]| any_tag_matches(list.as_bytes(), etag, Comparison::Weak);
+            assert_eq!(weakly(b"\"t-1\""), matches, "{list}");
+            assert_eq!(weakly(b"W/\"t-1\""), matches, "{list}, weak");
+            let strongly = |etag: &[u8]| any_tag_matches(list.as_bytes(), etag, Comparison::Strong);
+            let is_strong = matches && list != "W/\"t-1\"";
+            assert_eq!(strongly(b"\"t-1\""), is_strong, "{list}, strongly");
+            assert_eq!(strongly(b"W/\"t-1\""), list.trim() == "*", "{list}, strongly and weak");
         }
-        assert!(!any_tag_matches(b"abc", b"abc"), "a tag without quotes is none");
+        assert!(!any_tag_matches(b"abc", b"abc", Comparison::Weak), "a tag without quotes is none");
     }
 
     #[test]
@@ -339,6 +370,37 @@ mod tests {
         assert_eq!(same.evaluate(&FILE), Outcome::NotModified);
         let with_range = Conditions { range: Some(ByteRange::From(500, 600)), ..same };
         assert_eq!(with_range.evaluate(&FILE), Outcome::NotModified, "a range of what has not changed");
+    }
+
+    #[test]
+    fn a_request_for_another_file_fails_before_anything_else_is_asked() {
+        let tag = |text: &str| Some(text.as_bytes().into());
+        let same_date = Some(784_111_777);
+        let ranged = Conditions { range: Some(ByteRange::From(0, 0)), ..Conditions::default() };
+        let part = Outcome::Partial(0..1);
+        for (matches, unmodified_since, expected) in [
+            (tag("\"t-1\""), None, part.clone()),
+            (tag("\"x\", \"t-1\""), None, part.clone()),
+            (tag("*"), None, part.clone()),
+            (tag("\"x\""), None, Outcome::Failed),
+            (tag("W/\"t-1\""), None, Outcome::Failed),
+            (tag(""), None, Outcome::Failed),
+            (None, same_date, part.clone()),
+            (None, Some(784_111_776), Outcome::Failed),
+            // The date is not asked beside tags.
+            (tag("\"t-1\""), Some(0), part),
+            (tag("\"x\""), Some(u64::MAX), Outcome::Failed),
+        ] {
+            let if_range = Some(IfRange::Date(784_111_777));
+            let conditions = Conditions { matches, unmodified_since, if_range, ..ranged.clone() };
+            assert_eq!(conditions.evaluate(&FILE), expected, "{conditions:?}");
+            let both = Conditions { none_match: tag("\"t-1\""), ..conditions.clone() };
+            let expected = if expected == Outcome::Failed { expected } else { Outcome::NotModified };
+            assert_eq!(both.evaluate(&FILE), expected, "{both:?}");
+        }
+        let undated = Representation { modified: None, ..FILE };
+        let since = Conditions { unmodified_since: Some(0), ..Conditions::default() };
+        assert_eq!(since.evaluate(&undated), Outcome::Whole, "there is no date to compare");
     }
 
     #[test]

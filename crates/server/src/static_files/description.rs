@@ -73,6 +73,11 @@ impl Description {
         headers
     }
 
+    /// The header of 412 by which a client sees what there is now.
+    pub(crate) fn etag(&self) -> &Header {
+        &self.etag
+    }
+
     /// The headers of 304.
     pub(crate) fn not_modified(&self, mapping: &Mapping) -> Vec<Header> {
         let given = mapping.options.headers.iter();

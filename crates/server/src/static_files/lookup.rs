@@ -51,12 +51,16 @@ pub enum Found {
     NotModified {
         /// Those of RFC 9110, 15.4.5.
         headers: Vec<Header>,
+        /// Those of the 200 that would be sent else, from which it follows whether that would be compressed.
+        whole: Vec<Header>,
+        /// Bytes of that 200.
+        len: u64,
     },
-    /// 404, 416 or 500, with the body of [`error_body`] and no Content-Type.
+    /// 404, 412, 416 or 500, with the body of [`error_body`] and no Content-Type.
     Status {
         /// The status.
         status: StatusCode,
-        /// A Content-Range with 416.
+        /// An `ETag` with 412, a Content-Range with 416.
         headers: Vec<Header>,
     },
 }
@@ -206,8 +210,14 @@ impl Lookup {
         let description = Description::new(&self.mapping, path, state, now);
         let outcome = self.conditions.evaluate(&description.representation());
         let (status, range) = match outcome {
+            Outcome::Failed => {
+                let (status, headers) = (StatusCode::PRECONDITION_FAILED, vec![description.etag().clone()]);
+                return (Found::Status { status, headers }, None);
+            }
             Outcome::NotModified => {
-                return (Found::NotModified { headers: description.not_modified(&self.mapping) }, None);
+                let headers = description.not_modified(&self.mapping);
+                let whole = description.headers(&self.mapping);
+                return (Found::NotModified { headers, whole, len: state.len }, None);
             }
             Outcome::Unsatisfiable => {
                 let (status, headers) = (StatusCode::RANGE_NOT_SATISFIABLE, vec![unsatisfiable(state.len)]);
@@ -252,6 +262,7 @@ pub fn error_body(status: StatusCode) -> &'static str {
         StatusCode::BAD_REQUEST => "400 Bad Request\n",
         StatusCode::FORBIDDEN => "403 Forbidden\n",
         StatusCode::NOT_FOUND => "404 Not Found\n",
+        StatusCode::PRECONDITION_FAILED => "412 Precondition Failed\n",
         StatusCode::RANGE_NOT_SATISFIABLE => "416 Range Not Satisfiable\n",
         _ => "500 Internal Server Error\n",
     }

@@ -16,7 +16,7 @@
 //! 7. A `..` segment or a NUL: 400, or the application where misses fall through.
 //! 8. [`Lookup::open`]: a missing file, or a directory without index: 404, or the application where misses fall through;
 //!    a file that cannot be opened: 500.
-//! 9. Conditions and ranges (RFC 9110, sections 13 and 14): 304, 206, 416; else 200.
+//! 9. Conditions and ranges (RFC 9110, sections 13 and 14): 412, 304, 206, 416; else 200.
 //!
 //! ```
 //! use rookery_server::static_files::{BodyFraming, Decision, Found, RequestHead, StaticFiles, StaticPath};
@@ -62,5 +62,5 @@ pub use header::{Header, InvalidHeader};
 pub(crate) use lookup::{Fetched, FoundNow, Reading, content_range, read_small, unsatisfiable};
 pub use lookup::{Found, Lookup, error_body};
 pub use options::{Charset, Overrides, PathError, RequiredHeader, StaticOptions, StaticPath, Validation};
-pub(crate) use ready::{Form, Fresh, ReadyFile, ReadyFiles};
+pub(crate) use ready::{Form, Fresh, Headers, ReadyFile, ReadyFiles};
 pub use request::{BodyFraming, RequestHead, RequestHeaders};

@@ -55,6 +55,7 @@ pub(crate) struct ReadyFile {
     description: Description,
     plain: Form,
     not_modified: OnceCell<Headers>,
+    not_modified_gzip: OnceCell<Headers>,
     gzip: OnceCell<Form>,
 }
 
@@ -125,6 +126,16 @@ impl ReadyFile {
         self.not_modified.get_or_init(|| in_http(self.description.not_modified(&self.mapping)))
     }
 
+    /// The headers of 304 for a client that takes gzip, which are made once.
+    pub(crate) fn not_modified_gzip(&self, make: impl FnOnce() -> Headers) -> &Headers {
+        self.not_modified_gzip.get_or_init(make)
+    }
+
+    /// The header of 412.
+    pub(crate) fn etag(&self) -> &Header {
+        self.description.etag()
+    }
+
     /// Compressed, once it has been.
     pub(crate) fn gzip(&self) -> Option<&Form> {
         self.gzip.get()
@@ -175,6 +186,7 @@ impl ReadyFiles {
             description,
             plain,
             not_modified: OnceCell::new(),
+            not_modified_gzip: OnceCell::new(),
             gzip: OnceCell::new(),
         }));
         if let Some(kept) = self.files.get_mut(&path[..]) {

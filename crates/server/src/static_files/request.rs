@@ -1,5 +1,7 @@
 //! A request, as far as its head decides who answers it.
 
+use std::borrow::Cow;
+
 use http::HeaderMap;
 
 /// What [`StaticFiles::decide`](super::StaticFiles::decide) looks at.
@@ -38,14 +40,26 @@ pub enum BodyFraming {
 pub trait RequestHeaders {
     /// The value of the header with this name, given in lower case; several lines either joined by commas or as if absent.
     fn value(&self, lower_name: &str) -> Option<&[u8]>;
+
+    /// The value of a header that is a list: several lines are joined by commas (RFC 9110, 5.3).
+    fn list(&self, lower_name: &str) -> Option<Cow<'_, [u8]>> {
+        self.value(lower_name).map(Cow::Borrowed)
+    }
 }
 
 impl RequestHeaders for HeaderMap {
-    /// Several lines are as if absent: none of the headers looked at here may be sent twice but If-None-Match, which is
-    /// only an optimisation.
+    /// Several lines are as if absent: none of the headers that are looked at so may be sent twice.
     fn value(&self, lower_name: &str) -> Option<&[u8]> {
         let mut lines = self.get_all(lower_name).iter();
         let first = lines.next()?;
         lines.next().is_none().then(|| first.as_bytes())
+    }
+
+    fn list(&self, lower_name: &str) -> Option<Cow<'_, [u8]>> {
+        let mut lines = self.get_all(lower_name).iter().map(http::HeaderValue::as_bytes);
+        let first = lines.next()?;
+        let Some(second) = lines.next() else { return Some(Cow::Borrowed(first)) };
+        let all: Vec<&[u8]> = [first, second].into_iter().chain(lines).collect();
+        Some(Cow::Owned(all.join(&b", "[..])))
     }
 }

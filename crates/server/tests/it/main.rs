@@ -31,6 +31,7 @@ mod receiving;
 mod redirect;
 mod relayed;
 mod reports;
+mod representations;
 mod seats;
 mod send_queue;
 mod slow;

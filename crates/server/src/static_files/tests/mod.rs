@@ -119,7 +119,7 @@ impl<'a> Ask<'a> {
         let lines = |headers: Vec<Header>| headers.iter().map(line).collect();
         match lookup.open_at(self.now) {
             Found::Application => Answer::Application,
-            Found::NotModified { headers } => Answer::NotModified(lines(headers)),
+            Found::NotModified { headers, .. } => Answer::NotModified(lines(headers)),
             Found::Status { status, headers } => Answer::Status(status.as_u16(), lines(headers)),
             Found::File { mut file, offset, len, status, headers } => {
                 let mut body = vec![0; usize::try_from(len).unwrap()];
