@@ -4,12 +4,12 @@ use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use httpdate::fmt_http_date;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rookery_client::trusting;
-use rookery_server::tls::{CertificatePair, Challenges, Issued, Pem, Tls, TlsSettings};
+use rookery_server::tls::{CertificatePair, Challenges, Issued, Pem, Tls, TlsError, TlsSettings};
 use rookery_server::with_signals_blocked;
 use tokio::sync::oneshot;
 
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::http::Http;
 use crate::order;
 use crate::protocol::{Account, Authority, renewal_id};
-use crate::schedule::{Window, between, chance, renewal, stands, window_stands};
+use crate::schedule::{Planned, Window, between, chance, renewal, stands, window_stands};
 use crate::settings::{BadSettings, Challenge, Settings};
 use crate::storage::{Lock, State, Storage, Word};
 
@@ -48,14 +48,20 @@ impl Acme {
         let challenges = Challenges::new(settings.domains.clone());
         let mut acme = Acme { settings, storage, http, challenges, others: Vec::new() };
         let there = acme.storage.certificate();
-        // One that somebody has changed is none: another is ordered.
-        if there.exists() && !is_usable(&there) {
-            std::fs::rename(&there, there.with_extension("unusable"))
-                .map_err(|error| BadSettings::Folder(acme.settings.folder.clone(), error.to_string()))?;
+        if there.exists() {
+            let bad = |error: String| BadSettings::Folder(acme.settings.folder.clone(), error);
+            match serve(pair(&there)) {
+                Ok(_) => {}
+                // It may be a good one.
+                Err(error @ TlsError::Unreadable { .. }) => return Err(bad(error.to_string())),
+                // One that somebody has changed is none: another is ordered.
+                Err(_) => std::fs::rename(&there, there.with_extension("unusable"))
+                    .map_err(|error| bad(error.to_string()))?,
+            }
         }
         if !there.exists() {
             let others = acme.storage.others(&acme.settings.domains, SystemTime::now());
-            acme.others = others.into_iter().filter(|other| is_usable(other)).collect();
+            acme.others = others.into_iter().filter(|other| serve(pair(other)).is_ok()).collect();
         }
         Ok(acme)
     }
@@ -127,9 +133,21 @@ fn pair(file: &Path) -> CertificatePair {
     CertificatePair { certificate: Pem::File(file.to_owned()), key: Pem::File(file.to_owned()) }
 }
 
-/// Whether it is a certificate with its key.
-fn is_usable(file: &Path) -> bool {
-    Tls::new(TlsSettings { pairs: vec![pair(file)], ..TlsSettings::default() }, |_| ()).is_ok()
+/// Checks that a pair can be served.
+fn serve(pair: CertificatePair) -> Result<Tls, TlsError> {
+    Tls::new(TlsSettings { pairs: vec![pair], ..TlsSettings::default() }, |_| ())
+}
+
+/// Checks what an authority has issued, with its key in the same text: it can be served, and is for all of these hosts.
+fn accept(pem: &str, domains: &[String]) -> Result<Issued, String> {
+    let text = || Pem::Text(pem.to_owned());
+    serve(CertificatePair { certificate: text(), key: text() })
+        .map_err(|error| format!("what was issued cannot be served: {error}"))?;
+    let issued = Issued::read(pem.as_bytes()).ok_or("what was issued is no certificate")?;
+    match domains.iter().find(|domain| !issued.hosts.contains(domain)) {
+        Some(missing) => Err(format!("what was issued is not for {missing}")),
+        None => Ok(issued),
+    }
 }
 
 /// The thread. It ends when this is dropped; an order that goes on is left as it is, and taken up after the usual wait.
@@ -210,6 +228,9 @@ impl Keeping {
         let mut is_first = true;
         // Beside what is on the disk, so that a disk that is full has nobody asked each time.
         let mut window = storage.state().window;
+        // By a clock that nobody sets. What is written down is for whoever looks after the certificate next.
+        let mut next = Instant::now() + storage.state().rest(SystemTime::now());
+        let mut planned = Planned::default();
         loop {
             let issued = storage.issued(&self.acme.settings.domains);
             let due = match &issued {
@@ -217,11 +238,12 @@ impl Keeping {
                 Some(issued) => renewal(issued, self.window(issued, &mut window).await),
             };
             let now = SystemTime::now();
-            let due = due.duration_since(now).unwrap_or_default();
+            let due = planned.wait(due, now, Instant::now());
             let state = storage.state();
             // After a success it is for renewals alone: who removes a certificate wants another one.
             let is_resting = issued.is_some() || state.failures > 0;
-            let rest = if is_resting { state.rest(now) } else { Duration::ZERO };
+            let rest =
+                if is_resting { next.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
             if is_first && due.is_zero() && !rest.is_zero() && state.failures > 0 {
                 self.say(&format!(
                     "the last attempt at a certificate for {} failed, or was broken off; the next one is in {}{}",
@@ -237,16 +259,19 @@ impl Keeping {
                 tokio::time::sleep(wait.min(look)).await;
                 continue;
             }
-            if let Err(error) = self.attempt(issued.as_ref(), state).await {
-                // Without a word on the disk each start would order anew.
-                if !std::mem::replace(&mut is_told, true) {
-                    self.say(&format!(
-                        "no certificate for {} is ordered: {} cannot be written to: {error}",
-                        self.names(),
-                        self.acme.settings.folder.display()
-                    ));
+            match self.attempt(issued.as_ref(), state).await {
+                Ok(rest) => next = Instant::now() + rest,
+                Err(error) => {
+                    // Without a word on the disk each start would order anew.
+                    if !std::mem::replace(&mut is_told, true) {
+                        self.say(&format!(
+                            "no certificate for {} is ordered: {} cannot be written to: {error}",
+                            self.names(),
+                            self.acme.settings.folder.display()
+                        ));
+                    }
+                    tokio::time::sleep(look).await;
                 }
-                tokio::time::sleep(look).await;
             }
         }
     }
@@ -275,8 +300,8 @@ impl Keeping {
         window
     }
 
-    /// Orders. An error is one of the disk, before anything was ordered.
-    async fn attempt(&self, issued: Option<&Issued>, mut state: State) -> io::Result<()> {
+    /// Orders, and returns how long no other attempt may begin. An error is one of the disk, before anything was ordered.
+    async fn attempt(&self, issued: Option<&Issued>, mut state: State) -> io::Result<Duration> {
         let Acme { settings, storage, challenges, .. } = &self.acme;
         let way = self.ways[state.failures as usize % self.ways.len()];
         let wait = |failures, retry_after| settings.pace.after(failures, retry_after, random());
@@ -303,26 +328,33 @@ impl Keeping {
             )))
         });
         let kept = ordered.and_then(|pem| {
+            // The one from before is replaced by nothing that cannot be served.
+            let issued = accept(&pem, &settings.domains).map_err(Failure::new)?;
             storage
                 .keep_certificate(&pem)
                 .map_err(|error| Failure::new(format!("it cannot be kept: {error}")))?;
-            self.tls.reload().map_err(|error| Failure::new(error.to_string()))?;
-            Ok(pem)
+            Ok(issued)
         });
         match kept {
-            Ok(pem) => {
-                let issued = Issued::read(pem.as_bytes());
+            Ok(issued) => {
+                if let Err(error) = self.tls.reload() {
+                    // It is there, so it is not ordered again: the server reads it until it is served.
+                    self.say(&format!(
+                        "the certificate for {} is kept, and not served yet: {error}",
+                        self.names()
+                    ));
+                }
                 // Whatever the authority says of its renewal, or the clock of its dates.
-                let rest = issued.as_ref().map_or(Duration::ZERO, between);
+                let rest = between(&issued);
                 // A failure to write costs a wait.
                 let _ = storage.keep_state(&State {
                     attempted: Some(now),
                     next: Some(now + rest),
                     ..State::default()
                 });
-                let until = issued.map(|issued| format!(", valid until {}", fmt_http_date(issued.ends)));
-                let until = until.unwrap_or_default();
-                self.say(&format!("there is a certificate for {}{until}", self.names()));
+                let until = fmt_http_date(issued.ends);
+                self.say(&format!("there is a certificate for {}, valid until {until}", self.names()));
+                Ok(rest)
             }
             Err(failure) => {
                 let now = SystemTime::now();
@@ -335,9 +367,9 @@ impl Keeping {
                     span(rest),
                     self.without(issued, now)
                 ));
+                Ok(rest)
             }
         }
-        Ok(())
     }
 
     async fn order(&self, way: Challenge, replaces: Option<&Issued>) -> Result<String, Failure> {
@@ -399,6 +431,27 @@ fn span(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_kept_that_cannot_be_served() {
+        let read = |name: &str| {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
+            std::fs::read_to_string(folder.join(name)).unwrap()
+        };
+        let domains = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let pem = read("localhost.pem") + &read("localhost.key");
+        let issued = accept(&pem, &domains(&["localhost"])).unwrap();
+        assert!(issued.hosts.contains(&"localhost".to_owned()));
+        for (pem, hosts, expected) in [
+            (read("localhost.pem") + &read("other.key"), "localhost", "only one of the two been renewed"),
+            (read("localhost.pem"), "localhost", "has no private key inside"),
+            (read("localhost.key"), "localhost", "has no certificate inside"),
+            (pem, "app.example.org", "is not for app.example.org"),
+        ] {
+            let error = accept(&pem, &domains(&[hosts])).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
 
     #[test]
     fn times_are_said_shortly() {

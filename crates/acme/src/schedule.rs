@@ -1,6 +1,6 @@
 //! When to renew, and how long to wait after a failure: arithmetic without a clock.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rookery_server::tls::Issued;
 
@@ -21,6 +21,9 @@ const WAITS: [Duration; 10] = [
 
 /// The longest that an authority's `Retry-After` is believed: Let's Encrypt's limits are over in a week.
 const RETRY_AFTER_MOST: Duration = Duration::from_secs(7 * 86_400);
+
+/// The longest wait between two attempts.
+pub(crate) const LONGEST_REST: Duration = RETRY_AFTER_MOST;
 
 /// How long the authority's word on a renewal stands, if it does not say so, at the least and at the most (RFC 9773, 4.3).
 const WINDOW_STANDS: Duration = Duration::from_secs(6 * 3600);
@@ -72,6 +75,24 @@ pub(crate) fn renewal(issued: &Issued, window: Option<Window>) -> SystemTime {
         }
         // A third is left, and a little more.
         None => issued.begins + lifetime.mul_f64(2.0 / 3.0 - chance / 30.0),
+    }
+}
+
+/// When a certificate is to be renewed: at a time of the day, and once as much time has passed as there was until then when
+/// that was decided. A clock that is set back meanwhile does not put it off.
+#[derive(Debug, Default)]
+pub(crate) struct Planned(Option<(SystemTime, Instant)>);
+
+impl Planned {
+    /// Returns how long it is until `due`.
+    pub(crate) fn wait(&mut self, due: SystemTime, now: SystemTime, passing: Instant) -> Duration {
+        let left = due.duration_since(now).unwrap_or_default();
+        let planned = match self.0 {
+            Some((known, at)) if known == due => at,
+            _ => passing + left,
+        };
+        self.0 = Some((due, planned));
+        left.min(planned.saturating_duration_since(passing))
     }
 }
 
@@ -200,6 +221,21 @@ mod tests {
         assert_eq!(pace.after(9, Some(Duration::from_secs(1)), 0.0), Duration::from_secs(3 * 3600));
         assert_eq!(pace.after(1, Some(DAY * 400), 0.0), RETRY_AFTER_MOST);
         assert_eq!(pace.after(u32::MAX, None, 0.0), Duration::from_secs(6 * 3600));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_puts_no_renewal_off() {
+        let (start, passing) = (SystemTime::UNIX_EPOCH, Instant::now());
+        let at = |days: u32| start + DAY * days;
+        let mut planned = Planned::default();
+        assert_eq!(planned.wait(at(400), at(370), passing), DAY * 30);
+        assert_eq!(planned.wait(at(400), at(380), passing + DAY * 10), DAY * 20);
+        // A year back, and then ahead.
+        assert_eq!(planned.wait(at(400), at(25), passing + DAY * 20), DAY * 10);
+        assert_eq!(planned.wait(at(400), at(35), passing + DAY * 30), Duration::ZERO);
+        assert_eq!(planned.wait(at(400), at(420), passing + DAY * 21), Duration::ZERO);
+        // Another certificate, or another word of its authority.
+        assert_eq!(planned.wait(at(450), at(430), passing + DAY * 31), DAY * 20);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::jws::AccountKey;
 use crate::protocol::Account;
-use crate::schedule::Window;
+use crate::schedule::{LONGEST_REST, Window};
 use crate::settings::Settings;
 
 /// Bytes of a file that are read.
@@ -69,12 +69,17 @@ pub(crate) struct Word {
 }
 
 impl State {
-    /// How long no attempt may begin. A clock that was set back does not make it longer than it was meant to be.
+    /// How long no attempt may begin, for whoever has not made the last one itself. What was written by a clock that was
+    /// ahead of `now` says nothing.
     pub(crate) fn rest(&self, now: SystemTime) -> Duration {
         let Some(next) = self.next else { return Duration::ZERO };
-        let left = next.duration_since(now).unwrap_or_default();
-        let meant = self.attempted.map(|attempted| next.duration_since(attempted).unwrap_or_default());
-        left.min(meant.unwrap_or(left))
+        match self.attempted {
+            Some(attempted) if attempted <= now => {
+                let meant = next.duration_since(attempted).unwrap_or_default().min(LONGEST_REST);
+                next.duration_since(now).unwrap_or_default().min(meant)
+            }
+            _ => Duration::ZERO,
+        }
     }
 }
 
@@ -317,7 +322,14 @@ mod tests {
         assert_eq!(storage.state(), State { next: Some(at(200)), ..state.clone() });
         assert_eq!(storage.state().rest(at(150)), Duration::from_secs(50));
         assert_eq!(storage.state().rest(at(300)), Duration::ZERO);
-        assert_eq!(storage.state().rest(at(1)), Duration::from_secs(100), "the clock was set back");
+        assert_eq!(storage.state().rest(at(100)), Duration::from_secs(100));
+        // The clock was set back: what it said before is no reason to wait, not even for as long as was meant.
+        assert_eq!(storage.state().rest(at(99)), Duration::ZERO);
+        assert_eq!(storage.state().rest(at(1)), Duration::ZERO);
+        let endless = State { attempted: Some(at(100)), next: Some(at(100_000_000)), ..State::default() };
+        assert_eq!(endless.rest(at(150)), LONGEST_REST, "no wait of ours is longer");
+        let unknown = State { next: Some(at(200)), ..State::default() };
+        assert_eq!(unknown.rest(at(150)), Duration::ZERO);
         for rubbish in ["", "{", "[]", "{\"failures\":-1,\"next\":18446744073709551615,\"window\":7}"] {
             fs::write(storage.host.join("state.json"), rubbish).unwrap();
             assert_eq!(storage.state(), State::default(), "{rubbish}");

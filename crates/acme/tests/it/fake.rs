@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rookery_acme::{Challenge, Pace, Settings};
 
@@ -142,6 +142,35 @@ fn how_long_to_wait_is_the_authoritys_to_say_and_survives_a_restart() {
     }
     assert_eq!(fake.orders(), 1);
     assert_eq!(fake.accounts.load(Ordering::Relaxed), 1);
+}
+
+/// Of a clock that was ahead by a year, and has been set right since.
+#[test]
+fn an_attempt_in_the_future_is_no_reason_to_wait() {
+    let host = "future.example.org";
+    let fake = Fake::start(0, "500 Internal Server Error", "<html>");
+    let folder = tempfile::tempdir().unwrap();
+    // Waits that no test sees the end of.
+    let slow = Pace { divisor: 1, look: Duration::from_millis(50) };
+    let begin =
+        || Served::start(Settings { pace: slow, ..settings(&[host], &fake.directory(), folder.path()) });
+    let mut it = begin();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let ahead = now + 365 * 86_400;
+    let state = format!(r#"{{"failures":1,"attempted":{ahead},"next":{},"window":null}}"#, ahead + 60);
+    let place = it.kept().with_file_name("state.json");
+    std::fs::write(&place, state).unwrap();
+    it.keep(&[Challenge::Tls]);
+    hears(host, "no certificate for");
+    assert_eq!(fake.orders(), 1);
+    // From then on the state is one of the clock that is right: a restart waits, and orders nothing.
+    drop(it);
+    let state = std::fs::read_to_string(&place).unwrap();
+    assert!(state.contains("\"failures\":2") && !state.contains(&ahead.to_string()), "{state}");
+    let mut it = begin();
+    it.keep(&[Challenge::Tls]);
+    hears(host, "the last attempt at a certificate");
+    assert_eq!(fake.orders(), 1);
 }
 
 #[test]

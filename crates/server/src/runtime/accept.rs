@@ -2,7 +2,7 @@
 
 use std::io;
 use std::rc::Rc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rookery_exchange::{ListenerId, Share};
 
@@ -38,7 +38,7 @@ pub(super) async fn look_after_certificates(tls: Tls) {
         let tls = tls.clone();
         // A panic there leaves the certificates as they are.
         let _ = tokio::task::spawn_blocking(move || {
-            tls.look_again();
+            tls.look_again(Instant::now());
             tls.look_at_dates(SystemTime::now());
         })
         .await;

@@ -12,3 +12,4 @@ pub(crate) mod signing;
 pub(crate) mod store;
 pub(crate) mod stream;
 pub(crate) mod tls_error;
+mod watched;

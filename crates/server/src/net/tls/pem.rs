@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use ring::digest::{SHA256, digest};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -38,6 +39,13 @@ impl Pem {
             Pem::File(path) => Some(path),
             Pem::Text(_) => None,
         }
+    }
+
+    /// The SHA-256 of what it has; `None` where that cannot be read.
+    pub(super) fn digest(&self) -> Option<[u8; 32]> {
+        // Which part it is makes a difference to errors alone.
+        let bytes = self.bytes(TlsPart::Certificate).ok()?;
+        digest(&SHA256, &bytes).as_ref().try_into().ok()
     }
 
     /// The same wherever the process goes.

@@ -1,11 +1,8 @@
 //! The certificates of a listener while it runs: what new connections are given, and how that is changed.
 
 use std::fmt;
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
@@ -21,6 +18,7 @@ use super::pem::Pem;
 use super::settings::{CertificatePair, Hsts, TlsSettings, TlsVersion};
 use super::stream::HTTP2;
 use super::tls_error::{TlsError, TlsPart};
+use super::watched::{Contents, Watched};
 
 /// What a listener speaks TLS with; a copy is the same one. Connections keep what they began with.
 ///
@@ -37,8 +35,7 @@ struct Store {
     challenged: ArcSwap<ServerConfig>,
     /// Which hosts there are certificates for.
     names: ArcSwap<ByName>,
-    /// What the files looked like when they were last read.
-    seen: Mutex<Vec<Option<Look>>>,
+    watched: Mutex<Watched>,
     dates: Mutex<Dates>,
     hsts: Option<HeaderValue>,
 }
@@ -59,28 +56,6 @@ impl Dates {
 /// How often what is odd about dates is said again.
 const TELL_EVERY: Duration = Duration::from_secs(86_400);
 
-/// What changes when a file does: `rename` over it, writing to it, and a link that leads elsewhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Look {
-    device: u64,
-    inode: u64,
-    len: u64,
-    modified: Option<SystemTime>,
-    changed: (i64, i64),
-}
-
-impl Look {
-    fn of(metadata: &Metadata) -> Look {
-        Look {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            len: metadata.len(),
-            modified: metadata.modified().ok(),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
-}
-
 impl Tls {
     /// Reads certificates and keys. `notice` is called with one line for each thing that is to be said and is no error: here,
     /// when they are reloaded, and when a reload by itself failed; then on another thread.
@@ -95,7 +70,7 @@ impl Tls {
         if let Some(ca) = &mut settings.client_ca {
             ca.settle();
         }
-        let seen = look(&settings);
+        let served = contents(&settings);
         let (config, names, dates) = build(&settings, notice)?;
         let hsts = settings.hsts.map(Hsts::value);
         let challenged = challenged(&config, &settings, &names);
@@ -105,7 +80,7 @@ impl Tls {
             challenged: ArcSwap::from_pointee(challenged),
             config: ArcSwap::from_pointee(config),
             names: ArcSwap::new(names),
-            seen: Mutex::new(seen),
+            watched: Mutex::new(Watched::new(served)),
             dates: Dates::of(dates),
             hsts,
         })))
@@ -114,33 +89,52 @@ impl Tls {
     /// Reads all files anew. New connections are given what they have now; open ones keep what they began with. Blocks.
     ///
     /// # Errors
-    /// As [`new`](Self::new); what was there before stays in force.
+    /// As [`new`](Self::new); what was there before stays in force, and the files are read again by themselves until what
+    /// they have is served.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let Store { settings, notice, config, names, seen, dates, .. } = &*self.0;
-        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-        // Before they are read: what is changed meanwhile is seen the next time.
-        *seen = look(settings);
+        let mut watched = self.watched();
+        // Before they are read: what is changed meanwhile is found the next time.
+        let found = contents(&self.0.settings);
+        self.serve(&mut watched, &found).inspect_err(|error| {
+            watched.fail(found, error.to_string(), Instant::now());
+        })
+    }
+
+    /// Compares what the files have with what is served, and serves it if it is something else; says so, and what is wrong
+    /// with it. What failed is tried again, by a clock that nobody sets, until the two are the same. Blocks.
+    pub(crate) fn look_again(&self, now: Instant) {
+        let notice = self.0.notice;
+        let mut watched = self.watched();
+        let found = contents(&self.0.settings);
+        if !watched.is_due(&found, now) {
+            return;
+        }
+        match self.serve(&mut watched, &found) {
+            Ok(()) => notice("TLS: the certificate has changed, and new connections are given the new one"),
+            Err(error) => {
+                let text = error.to_string();
+                if watched.fail(found, text, now) {
+                    notice(&format!("TLS: {error}. New connections are given the certificate from before"));
+                }
+            }
+        }
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        self.0.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the files, and serves what they have.
+    fn serve(&self, watched: &mut Watched, found: &Contents) -> Result<(), TlsError> {
+        let Store { settings, notice, config, names, dates, challenged: answering, .. } = &*self.0;
         let (built, by_name, validities) = build(settings, *notice)?;
-        self.0.challenged.store(Arc::new(challenged(&built, settings, &by_name)));
+        answering.store(Arc::new(challenged(&built, settings, &by_name)));
         config.store(Arc::new(built));
         names.store(by_name);
         *dates.lock().unwrap_or_else(PoisonError::into_inner) =
             Dates { all: validities, told: SystemTime::now() };
+        watched.serve(found);
         Ok(())
-    }
-
-    /// Reads the files anew if they have changed since they were last read; says so, and what is wrong with them. Blocks.
-    pub(crate) fn look_again(&self) {
-        let Store { settings, notice, seen, .. } = &*self.0;
-        if look(settings) == *seen.lock().unwrap_or_else(PoisonError::into_inner) {
-            return;
-        }
-        match self.reload() {
-            Ok(()) => notice("TLS: the certificate has changed, and new connections are given the new one"),
-            Err(error) => {
-                notice(&format!("TLS: {error}. New connections are given the certificate from before"));
-            }
-        }
     }
 
     /// Says what is to be said of the dates of certificates, if that was a day ago.
@@ -214,9 +208,8 @@ impl TlsSettings {
     }
 }
 
-fn look(settings: &TlsSettings) -> Vec<Option<Look>> {
-    let paths: Vec<PathBuf> = settings.pems().filter_map(Pem::path).map(PathBuf::from).collect();
-    paths.iter().map(|path| std::fs::metadata(path).ok().as_ref().map(Look::of)).collect()
+fn contents(settings: &TlsSettings) -> Contents {
+    settings.pems().map(Pem::digest).collect()
 }
 
 /// The pairs that are used: of an authority's, those that are there, and none beside the first when it is.
@@ -301,6 +294,53 @@ mod tests {
 
     use super::*;
     use crate::net::tls::settings::CertificatePair;
+
+    #[test]
+    fn files_are_read_until_what_they_have_is_served() {
+        static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let put = |name: &str, to: &str| {
+            let from = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls").join(name);
+            let bytes = std::fs::read(from).unwrap();
+            std::fs::write(path(to), bytes).unwrap();
+            // Whatever the file system says of times, what is in the files counts.
+            let times = std::fs::FileTimes::new().set_modified(SystemTime::UNIX_EPOCH);
+            std::fs::File::options().write(true).open(path(to)).unwrap().set_times(times).unwrap();
+        };
+        put("localhost.pem", "c.pem");
+        put("localhost.key", "c.key");
+        let pair = CertificatePair { certificate: Pem::File(path("c.pem")), key: Pem::File(path("c.key")) };
+        let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
+        let tls = Tls::new(settings, |line| SAID.lock().unwrap().push(line.to_owned())).unwrap();
+        let said = |words: &str| SAID.lock().unwrap().iter().filter(|line| line.contains(words)).count();
+        let serves = |host: &str| tls.names(host);
+        assert!(serves("localhost"));
+        let now = Instant::now();
+        // One of the two alone, which is said once; asked for, it is said to whoever asks.
+        put("other.pem", "c.pem");
+        for seconds in [0, 5, 10, 40] {
+            tls.look_again(now + Duration::from_secs(seconds));
+        }
+        assert!(tls.reload().is_err());
+        assert_eq!((said("certificate from before"), said("has changed")), (1, 0));
+        assert!(serves("localhost"));
+        // It cannot be read for a while: the names of the files and their times are as they were.
+        let there = std::fs::read(path("c.key")).unwrap();
+        std::fs::remove_file(path("c.key")).unwrap();
+        tls.look_again(now + Duration::from_secs(50));
+        assert_eq!((said("certificate from before"), said("has changed")), (2, 0));
+        std::fs::write(path("c.key"), there).unwrap();
+        put("localhost.pem", "c.pem");
+        // It is what is served: nothing is to be done, and nothing is said.
+        tls.look_again(now + Duration::from_secs(60));
+        assert_eq!((said("certificate from before"), said("has changed")), (2, 0));
+        put("other.pem", "c.pem");
+        put("other.key", "c.key");
+        tls.look_again(now + Duration::from_secs(61));
+        assert_eq!((said("certificate from before"), said("has changed")), (2, 1));
+        assert!(!serves("localhost"));
+    }
 
     #[test]
     fn dates_are_looked_at_once_a_day() {
