@@ -151,6 +151,10 @@ pub(super) fn fill(exchange: &mut Exchange, head: &Parts, ends: Ends, is_upgrade
         exchange.set_request_line(method, target.as_bytes(), version);
     }
     for (name, value) in &head.headers {
+        // No header that anybody has defined, but one that programs of CGI take for the address of a proxy (httpoxy).
+        if name == "proxy" {
+            continue;
+        }
         exchange.push_header(name.as_str().as_bytes(), value.as_bytes());
     }
     exchange.end_head(ends.remote, ends.local, is_upgrade);

@@ -7,14 +7,14 @@ use rookery_worker::{Body, CALL_HEADER, CallText, Ticket};
 
 use super::sticky::{is_ours_alone, without_ours};
 
-/// Headers that are between two neighbours, and those that say how a message is framed (RFC 9110, 7.6.1): the way to the worker has
-/// its own. `Proxy` is nobody's, and would be taken for an address (httpoxy).
-const NEIGHBOURS: [&str; 11] = [
+/// Headers that belong to one connection, and those that frame a message (RFC 9110, 7.6.1): the connection to the worker
+/// has its own. Other headers go on whatever the client's `Connection` names: the server before a worker is the origin, as
+/// one process is, so a client cannot take from a request what a proxy has added to it.
+const NEIGHBOURS: [&str; 10] = [
     "connection",
     "content-length",
     "expect",
     "keep-alive",
-    "proxy",
     "proxy-connection",
     "te",
     "trailer",
@@ -92,20 +92,12 @@ fn write_headers(
     body_is: Body,
     without: &[&str],
 ) -> Result<(), Unsendable> {
-    let lines =
-        || exchange.headers().filter(|header| header.name == b"connection").map(|header| header.value);
-    let names_some = lines().any(|line| !line.eq_ignore_ascii_case(b"keep-alive"));
-    let is_named = |name: &[u8]| {
-        let mut words = lines().flat_map(|line| line.split(|byte| *byte == b','));
-        words.any(|word| word.trim_ascii().eq_ignore_ascii_case(name))
-    };
     let mut has_host = false;
     for header in exchange.headers() {
         let mut kept_back = NEIGHBOURS.iter().chain(without);
         let is_neighbours = kept_back.any(|name| name.as_bytes() == header.name);
         has_host |= header.name == b"host";
-        // Whoever names Host there would have it taken from the request.
-        if is_neighbours || (names_some && is_named(header.name) && header.name != b"host") {
+        if is_neighbours {
             continue;
         }
         let others = if header.name == b"cookie" { without_ours(header.value) } else { None };
@@ -199,17 +191,15 @@ mod tests {
             "/a?b=c",
             &[
                 ("host", "example.org"),
-                ("connection", "keep-alive, x-mine, host"),
-                ("connection", "X-Ours"),
-                ("x-mine", "1"),
-                ("x-ours", "1"),
-                ("x-theirs", "2"),
+                ("connection", "keep-alive, x-forwarded-for, host"),
+                ("connection", "Authorization, close"),
+                ("x-forwarded-for", "192.0.2.7"),
+                ("authorization", "Basic YTpi"),
                 ("keep-alive", "timeout=5"),
                 ("te", "trailers"),
                 ("transfer-encoding", "chunked"),
                 ("upgrade", "h2c"),
                 ("expect", "100-continue"),
-                ("proxy", "http://evil"),
                 ("rookery-call", "1 - https 10.0.0.1:1 - forged - -"),
                 ("cookie", "a=b; rookery=theirs; c=d"),
             ],
@@ -218,7 +208,7 @@ mod tests {
         assert_eq!((&*line, &*body), ("POST /a?b=c HTTP/1.1", ""));
         let mut names: Vec<_> = headers.iter().map(|header| &*header.0).collect();
         names.sort_unstable();
-        assert_eq!(names, ["cookie", "host", CALL_HEADER, "x-theirs"]);
+        assert_eq!(names, ["authorization", "cookie", "host", CALL_HEADER, "x-forwarded-for"]);
         assert_eq!(value(&headers, "cookie"), Some("a=b; c=d"));
         let call = Call::parse(value(&headers, CALL_HEADER).unwrap().as_bytes()).unwrap();
         assert_eq!((call.ticket, call.is_https), (Some(ticket(3)), false));

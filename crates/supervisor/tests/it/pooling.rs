@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rookery_server::{Config, Limits};
+use rookery_server::{Config, Limits, Server, Site};
 use rookery_supervisor::PoolLimits;
 
-use crate::front::{Front, until};
+use crate::front::{Client, Front, until};
 
 #[test]
 fn a_request_is_answered_by_a_worker_as_it_answers() {
@@ -34,10 +34,54 @@ fn what_the_worker_is_told_of_the_client_nobody_else_can_say() {
     let told = client.reply("GET").text();
     let own = client.socket.local_addr().unwrap().to_string();
     assert!(told.contains(&own) && told.contains("is_https: false"), "{told}");
-    client.send("GET /headers HTTP/1.1\r\nHost: a\r\nConnection: x-mine\r\nX-Mine: 1\r\nX-Yours: 2\r\n\r\n");
-    let headers = client.reply("GET").text();
-    assert!(headers.contains("x-yours: 2\n") && headers.contains("host: a\n"), "{headers}");
-    assert!(!headers.contains("x-mine") && !headers.contains("connection:"), "{headers}");
+}
+
+/// What an application has of the headers that are not of one connection.
+fn end_to_end(shown: &str) -> Vec<String> {
+    let own = ["connection:", "content-length:", "rookery-call:"];
+    let mut lines: Vec<_> = shown
+        .lines()
+        .filter(|line| !own.iter().any(|name| line.starts_with(name)))
+        .map(String::from)
+        .collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn a_client_takes_no_header_from_its_request_in_one_process_or_before_workers() {
+    let alone = Server::answering(Config::default(), |exchange| {
+        let text: String = exchange
+            .headers()
+            .map(|line| format!("{}: {}\n", line.name.escape_ascii(), line.value.escape_ascii()))
+            .collect();
+        exchange.begin_reply(200);
+        exchange.set_reply_body(text.as_bytes());
+    });
+    let listener = alone.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+    let front = Front::new(1);
+    let lines = "Host: a\r\nX-Forwarded-For: 192.0.2.7\r\nAuthorization: Basic YTpi\r\nX-Mine: 1\r\nProxy: http://evil\r\n";
+    for connection in [
+        "",
+        "Connection: x-forwarded-for, authorization\r\n",
+        "Connection: close, X-Forwarded-For\r\nConnection: AUTHORIZATION, host, cookie\r\n",
+        "Connection: keep-alive, x-mine\r\n",
+    ] {
+        let ask = |address| {
+            let mut client = Client::connect(address);
+            client.send(format!("GET /headers HTTP/1.1\r\n{lines}{connection}Cookie: a=b\r\n\r\n"));
+            end_to_end(&client.reply("GET").text())
+        };
+        let expected = [
+            "authorization: Basic YTpi",
+            "cookie: a=b",
+            "host: a",
+            "x-forwarded-for: 192.0.2.7",
+            "x-mine: 1",
+        ];
+        assert_eq!(ask(listener.local_addr().unwrap()), expected, "one process: {connection}");
+        assert_eq!(ask(front.address), expected, "workers: {connection}");
+    }
 }
 
 #[test]
