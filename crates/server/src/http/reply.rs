@@ -6,6 +6,7 @@ use http::header::{
     RETRY_AFTER, STRICT_TRANSPORT_SECURITY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use hyper::ext::ReasonPhrase;
 use rookery_exchange::{EVENTS_LATER, Exchange, ReplyBody as Given, Share, accepts_events};
 
 use super::call::Call;
@@ -232,6 +233,10 @@ pub(super) fn finish(
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
+    if status == StatusCode::PAYLOAD_TOO_LARGE {
+        // `http` has the reason of RFC 7231, which is not that of the body (RFC 9110, 15.5.14).
+        response.extensions_mut().insert(ReasonPhrase::from_static(b"Content Too Large"));
+    }
     response
 }
 

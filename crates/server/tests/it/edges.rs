@@ -233,3 +233,19 @@ fn a_205_has_no_body() {
     let two = Two::new(&app).request(to("GET", "/", &[]).body(Vec::new()).unwrap()).unwrap();
     assert_eq!((two.status, two.header("content-length"), two.body.len()), (205, Some("0"), 0));
 }
+
+#[test]
+fn a_413_has_one_name() {
+    let reply = |exchange: &mut Exchange| {
+        exchange.begin_reply(413);
+        exchange.set_reply_body(b"of the application");
+    };
+    let app = App::new(Limits { body_bytes: 10, ..Limits::default() }, reply);
+    for (length, body) in [(11, &b"413 Content Too Large\n"[..]), (1, b"of the application")] {
+        let mut client = app.connect();
+        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\na"));
+        let reply = client.reply().unwrap();
+        assert_eq!(reply.head.lines().next(), Some("HTTP/1.1 413 Content Too Large"));
+        assert_eq!(reply.body, body);
+    }
+}

@@ -204,7 +204,7 @@ fn a_reply_may_come_before_the_body_has_gone() {
 #[test]
 fn a_body_that_nobody_reads_ends_with_its_reply() {
     let script = Script::new(|connection, _| {
-        connection.write_all(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno").unwrap();
+        connection.write_all(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 2\r\n\r\nno").unwrap();
         std::thread::sleep(Duration::from_millis(1));
     });
     let reply = script.front.connect().request("POST", "/", &vec![b'x'; 3_000_000]);
