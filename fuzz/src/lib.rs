@@ -3,6 +3,7 @@
 pub mod acme;
 pub mod arena;
 pub mod error;
+pub mod http2_frames;
 pub mod proxy_header;
 pub mod reply;
 pub mod static_files;

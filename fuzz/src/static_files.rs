@@ -191,9 +191,9 @@ impl Site {
         let has_range = |headers: &[Header]| headers.iter().any(|header| header.name() == b"Content-Range");
         match found {
             Found::Application => {}
-            Found::NotModified { headers } => {
+            Found::NotModified { headers, .. } => {
                 let is_conditional =
-                    ["if-none-match", "if-modified-since"].map(|name| request.headers.value(name).is_some());
+                    ["if-none-match", "if-modified-since"].map(|name| request.headers.list(name).is_some());
                 assert!(is_conditional.contains(&true) && !has_range(&headers));
             }
             Found::Status { status, headers } => {

@@ -40,6 +40,8 @@ pub use application::application::{Application, FarEnd, MakeApplication};
 pub use blocking::thread::with_signals_blocked;
 pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
 pub use http::compress;
+#[doc(hidden)]
+pub use http::http2::frames_for_fuzzer;
 pub use http::site::{Callers, Notice, Redirect, Site};
 pub use http::spool_folder::SpoolFolder;
 pub use net::descriptor::CloseInChild;

@@ -16,7 +16,7 @@ mod greeting;
 pub(crate) mod handshakes;
 mod head;
 mod header_names;
-mod http2;
+pub(crate) mod http2;
 mod hyper_io;
 mod receiving;
 mod redirect;

@@ -222,15 +222,15 @@ pub(super) fn finish(
     } else {
         content.source()
     };
-    let body = match source {
+    let source = match source {
         Source::Whole(bytes) if form.is_head => {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-            ReplyBody::of_head(call, Source::Empty)
+            Source::Empty
         }
-        source if form.is_head => ReplyBody::of_head(call, source),
-        source => ReplyBody::new(call, source),
+        plain @ Source::Plain(..) if form.is_head => Source::Measured(Box::new(plain)),
+        source => source,
     };
-    let mut response = Response::new(body);
+    let mut response = Response::new(ReplyBody::new(call, source));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     if status == StatusCode::PAYLOAD_TOO_LARGE {

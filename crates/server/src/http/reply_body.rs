@@ -35,8 +35,6 @@ const GZIP_HERE: usize = 4 << 10;
 pub(super) struct ReplyBody {
     call: Call,
     source: Source,
-    /// Whether nothing of it is sent, but its length told: the request was HEAD.
-    is_head: bool,
 }
 
 /// Where the bytes come from.
@@ -46,6 +44,8 @@ pub(super) enum Source {
     Whole(Bytes),
     /// To be compressed before anything is sent: see [`compressed`].
     Plain(Bytes, Charge, Option<Rc<ReadyFile>>),
+    /// To be compressed so that HEAD can tell its length, by [`compressed`] as well. Nothing of it is sent.
+    Measured(Box<Source>),
     File(FileSource),
     Gzip(Box<GzipSource>),
     Stream(Rc<Stream>),
@@ -54,17 +54,12 @@ pub(super) enum Source {
 
 impl ReplyBody {
     pub(super) fn new(call: Call, source: Source) -> ReplyBody {
-        ReplyBody { call, source, is_head: false }
-    }
-
-    /// The body of a reply to HEAD. `source` is what GET would be sent, if that is still to be compressed to be measured.
-    pub(super) fn of_head(call: Call, source: Source) -> ReplyBody {
-        ReplyBody { call, source, is_head: true }
+        ReplyBody { call, source }
     }
 
     /// Whether [`compressed`] has to come first.
     pub(super) fn is_plain(&self) -> bool {
-        matches!(self.source, Source::Plain(..))
+        matches!(self.source, Source::Plain(..) | Source::Measured(..))
     }
 }
 
@@ -76,9 +71,9 @@ impl http_body::Body for ReplyBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let ReplyBody { call, source, .. } = &mut *self;
+        let ReplyBody { call, source } = &mut *self;
         let piece = match source {
-            Source::Empty => None,
+            Source::Empty | Source::Measured(..) => None,
             Source::Whole(bytes) | Source::Plain(bytes, ..) => {
                 let bytes = std::mem::take(bytes);
                 *source = Source::Empty;
@@ -113,7 +108,7 @@ impl http_body::Body for ReplyBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.source {
-            Source::Empty => true,
+            Source::Empty | Source::Measured(..) => true,
             Source::Whole(bytes) | Source::Plain(bytes, ..) => bytes.is_empty(),
             Source::File(file) => file.left == 0,
             Source::Gzip(gzip) => gzip.is_at_end(),
@@ -124,7 +119,7 @@ impl http_body::Body for ReplyBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.source {
-            Source::Empty => SizeHint::with_exact(0),
+            Source::Empty | Source::Measured(..) => SizeHint::with_exact(0),
             Source::Whole(bytes) | Source::Plain(bytes, ..) => SizeHint::with_exact(bytes.len() as u64),
             Source::File(file) => SizeHint::with_exact(file.left),
             Source::Gzip(_) | Source::GzipStream(_) => SizeHint::default(),
@@ -259,8 +254,13 @@ thread_local! {
 
 /// Compresses a body that is to keep a length, on another thread.
 pub(super) async fn compressed(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
-    let ReplyBody { call, source, is_head } = response.body_mut();
-    if let Source::Plain(bytes, charge, ready) = std::mem::replace(source, Source::Empty) {
+    let ReplyBody { call, source } = response.body_mut();
+    let is_head = matches!(source, Source::Measured(..));
+    let plain = match std::mem::replace(source, Source::Empty) {
+        Source::Measured(plain) => *plain,
+        plain => plain,
+    };
+    if let Source::Plain(bytes, charge, ready) = plain {
         let plain = bytes.clone();
         let work = move || {
             let out = GZIP.with_borrow_mut(|state| compress(state, &plain));
@@ -273,7 +273,7 @@ pub(super) async fn compressed(mut response: Response<ReplyBody>) -> Response<Re
             Err(_) => compress(&mut call.http().gzip.borrow_mut(), &bytes),
         };
         keep(ready, &bytes);
-        if *is_head {
+        if is_head {
             response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
         } else {
             *source = Source::Whole(bytes);

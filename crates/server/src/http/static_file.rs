@@ -30,7 +30,7 @@ pub(super) enum Answered {
     /// The application's.
     Application(Call),
     /// Its file has to be waited for.
-    Wait(Call, Waiting),
+    Wait(Call, Box<Waiting>),
 }
 
 /// What a thread that may block is to do.
@@ -71,15 +71,17 @@ pub(super) fn answer(mut call: Call, head: &mut Parts, has_body: bool, form: Rep
             reply_with(call, head, found, Some(bytes), true, form)
         }
         FoundNow::Found(found, Reading::None) => reply_with(call, head, found, None, true, form),
-        FoundNow::Found(found, Reading::Wait(fresh)) => Answered::Wait(call, Waiting::Read(found, fresh)),
-        FoundNow::Wait(lookup) => Answered::Wait(call, Waiting::Open(lookup)),
+        FoundNow::Found(found, Reading::Wait(fresh)) => {
+            Answered::Wait(call, Box::new(Waiting::Read(found, fresh)))
+        }
+        FoundNow::Wait(lookup) => Answered::Wait(call, Box::new(Waiting::Open(lookup))),
     }
 }
 
 /// Has a thread do it that may block, and answers; or gives the call back: it is the application's.
 pub(super) async fn wait(
     call: Call,
-    waiting: Waiting,
+    waiting: Box<Waiting>,
     head: &mut Parts,
     has_body: bool,
     form: ReplyForm,
@@ -89,7 +91,7 @@ pub(super) async fn wait(
         return Answered::Reply(reply::reject(call, HeaderMap::new(), Rejection::Overload));
     };
     let now = SystemTime::now();
-    let Ok(fetched) = Job::start(move || fetch(waiting, now, charge)).await else {
+    let Ok(fetched) = Job::start(move || fetch(*waiting, now, charge)).await else {
         return Answered::Reply(reply::reject(call, HeaderMap::new(), Rejection::Application));
     };
     let Fetched { found, bytes, fresh, local } = fetched;

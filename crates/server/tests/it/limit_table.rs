@@ -34,6 +34,12 @@ const TABLE: &[Row] = &[
         "http2_attacks.rs",
         "a_peer_that_resets_all_it_asks_for_is_sent_off",
     ),
+    (
+        "CONTINUATION frames of an HTTP/2 head that carry nothing",
+        &[],
+        "edges.rs",
+        "continuation_without_end_is_refused_whatever_its_frames_carry",
+    ),
     ("frames of HTTP/2 that carry nothing", &[], "http2_attacks.rs", "frames_that_carry_nothing"),
     (
         "bytes of HTTP/2 bodies that are not read",

@@ -204,7 +204,9 @@ impl Frames {
         self.out.extend_from_slice(&len);
         self.out.extend_from_slice(&[kind, flags]);
         self.out.extend_from_slice(&stream.to_be_bytes());
-        payload.iter().for_each(|part| self.out.extend_from_slice(part));
+        for part in payload {
+            self.out.extend_from_slice(part);
+        }
     }
 
     /// Bytes for h2 that come after those that stayed in place.
@@ -241,6 +243,21 @@ impl Frames {
 fn parts(header: [u8; HEADER]) -> (u8, u8, u32) {
     let [_, _, _, kind, flags, stream @ ..] = header;
     (kind, flags, u32::from_be_bytes(stream) & (u32::MAX >> 1))
+}
+
+/// Returns what h2 is given of the bytes behind a preface, which come in pieces of `size` bytes. For the fuzzer.
+#[doc(hidden)]
+pub fn frames_for_fuzzer(bytes: &[u8], size: usize) -> Vec<u8> {
+    let mut frames = Frames::new();
+    frames.follow(&[0; PREFACE as usize], 1);
+    let mut given = Vec::new();
+    for piece in bytes.chunks(size.max(1)) {
+        let kept = frames.follow(piece, 1);
+        given.extend_from_slice(&piece[..kept]);
+        given.extend_from_slice(frames.rewritten());
+        frames.take(frames.rewritten().len());
+    }
+    given
 }
 
 #[cfg(test)]
@@ -402,7 +419,7 @@ mod tests {
         };
         for _ in 0..200 {
             let mut all = Vec::new();
-            for _ in 0..1 + random(12) {
+            for _ in 0..=random(12) {
                 let kind = [DATA, HEADERS, CONTINUATION, CONTINUATION, 6][random(5)];
                 let flags = [0, END_STREAM, END_HEADERS, END_HEADERS | END_STREAM, 8, 0x2C][random(6)];
                 let len = [0, 1, 7, 300, 9000, FRAME as usize, FRAME as usize + 1][random(7)];

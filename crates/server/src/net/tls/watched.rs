@@ -83,7 +83,7 @@ mod tests {
         }
         assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300, 300]);
         // Other contents are tried at once, and what is wrong with them is said.
-        assert!(watched.is_due(&contents(3), time - Duration::from_secs(299)));
+        assert!(watched.is_due(&contents(3), now));
         assert!(watched.fail(contents(3), "never".to_owned(), time));
         assert_eq!(watched.failed.as_ref().unwrap().wait, WAIT);
         // What is served has come back: nothing has failed any more.
