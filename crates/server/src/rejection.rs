@@ -139,7 +139,7 @@ impl Rejection {
             Rejection::Host => {
                 "400 Bad Request: an HTTP/1.1 request needs one Host header, with a host and a port\n"
             }
-            Rejection::Target => "400 Bad Request: this server is no proxy\n",
+            Rejection::Target => "400 Bad Request: a target is a path of this server, which is no proxy\n",
             Rejection::BodyUnreadable => "400 Bad Request: the body could not be read\n",
             Rejection::Handshake | Rejection::Proxy | Rejection::TlsOnPlain | Rejection::Http2 => {
                 "400 Bad Request: no HTTP\n"
