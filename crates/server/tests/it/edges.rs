@@ -196,7 +196,7 @@ fn equal_lengths_are_one_over_http_1_and_refused_over_http_2() {
 #[test]
 fn half_a_head_behind_a_request_has_the_time_of_a_head() {
     let limits = Limits { head_time: Duration::from_secs(3), idle_time: 10 * PATIENCE, ..Limits::default() };
-    let app = App::new(limits, |exchange| hello(exchange));
+    let app = App::new(limits, hello);
     for first in
         ["GET /a HTTP/1.1\r\nHost: a\r\n\r\n", "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab"]
     {
