@@ -9,6 +9,8 @@
 //!   but resets a stream on which one comes behind an ordinary field (8.3), which is what such trailers deserve.
 //!   Trailers are dropped, so nobody sees that field.
 
+use std::collections::VecDeque;
+
 use super::trailers::{self, MARKER};
 
 /// Bytes of a client's connection preface (RFC 9113, 3.4).
@@ -23,6 +25,7 @@ pub(super) const FRAME: u32 = 16 << 10;
 /// Types of frames that carry something (RFC 9113, 6.1, 6.2, 6.10).
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
 const CONTINUATION: u8 = 9;
 
 const END_STREAM: u8 = 1;
@@ -36,6 +39,9 @@ const RATIO: u64 = 8;
 
 /// CONTINUATION frames without a payload that one head may have: no client has a reason to send one.
 const EMPTY: u32 = 16;
+
+/// Streams that are remembered as open. h2 has fewer open at a time; those that it resets itself are not seen here.
+const OPEN: usize = 1024;
 
 /// Follows the frames of a connection as they are read. Costs a few comparisons a frame; copies the payloads of those frames
 /// alone that are rewritten.
@@ -51,8 +57,8 @@ pub(super) struct Frames {
     is_collected: bool,
     /// The stream whose head has begun and not ended: CONTINUATION has to follow.
     head: Option<u32>,
-    /// The largest stream that a head has come for: another head for one up to here is trailers.
-    last: u32,
+    /// Streams that the peer has opened and not ended: another head for one of them is trailers. h2 judges heads for others.
+    open: VecDeque<u32>,
     /// The part of a header block that has not been passed on, or the payload of trailers.
     block: Vec<u8>,
     /// Bytes for h2 that come after those that stay in place, and how many of them h2 has.
@@ -75,7 +81,7 @@ impl Frames {
             is_data: false,
             is_collected: false,
             head: None,
-            last: 0,
+            open: VecDeque::new(),
             block: Vec::new(),
             out: Vec::new(),
             taken: 0,
@@ -140,7 +146,7 @@ impl Frames {
             self.payload += u64::from(self.left);
         }
         let goes_on = kind == CONTINUATION && self.head == Some(stream);
-        let is_trailers = kind == HEADERS && self.head.is_none() && (1..=self.last).contains(&stream);
+        let is_trailers = kind == HEADERS && self.head.is_none() && self.open.contains(&stream);
         if (goes_on || is_trailers) && self.left <= FRAME {
             if self.block.len() + self.left as usize > FRAME as usize {
                 self.emit_block(0, stream);
@@ -156,8 +162,17 @@ impl Frames {
             // This frame may not come here: h2 sees that the head before it has not ended.
             self.emit_block(0, head);
         }
-        if matches!(kind, HEADERS | CONTINUATION) {
-            self.begin_head(flags, stream);
+        match kind {
+            HEADERS => {
+                self.begin_head(flags, stream);
+                if flags & END_STREAM == 0 {
+                    self.open(stream);
+                }
+            }
+            CONTINUATION => self.begin_head(flags, stream),
+            DATA if flags & END_STREAM != 0 => self.close(stream),
+            RST_STREAM => self.close(stream),
+            _ => {}
         }
         self.pass(at, &header, kept);
     }
@@ -165,9 +180,23 @@ impl Frames {
     /// Notes a frame that begins a head, and perhaps ends it.
     fn begin_head(&mut self, flags: u8, stream: u32) {
         self.head = (flags & END_HEADERS == 0).then_some(stream);
-        self.last = self.last.max(stream);
         if self.empty <= EMPTY {
             self.empty = 0;
+        }
+    }
+
+    /// Notes that the peer has opened a stream.
+    fn open(&mut self, stream: u32) {
+        if self.open.len() == OPEN {
+            self.open.pop_front();
+        }
+        self.open.push_back(stream);
+    }
+
+    /// Notes that the peer has ended a stream.
+    fn close(&mut self, stream: u32) {
+        if let Some(at) = self.open.iter().position(|open| *open == stream) {
+            self.open.remove(at);
         }
     }
 
@@ -177,6 +206,9 @@ impl Frames {
         let (kind, flags, stream) = parts(self.header);
         if kind == HEADERS {
             self.begin_head(flags, stream);
+            if flags & END_STREAM != 0 {
+                self.close(stream);
+            }
             let payload = std::mem::take(&mut self.block);
             let Some(fields) = trailers::fields(flags, &payload) else {
                 // It is wrongly padded, which h2 finds as well.
@@ -382,6 +414,31 @@ mod tests {
             assert_eq!(given(&mut after_preface(), [&all[..]]), expected, "{trailers:?}");
             assert_eq!(given(&mut after_preface(), pieces(&all, || 1)), expected, "{trailers:?}");
         }
+    }
+
+    #[test]
+    fn a_head_for_a_stream_that_is_not_open_is_left_to_h2() {
+        let (whole, half) = (END_HEADERS | END_STREAM, END_HEADERS);
+        let again = frame(HEADERS, whole, b"again");
+        for before in [
+            frame(HEADERS, whole, b"ab"),
+            [frame(HEADERS, half, b"ab"), frame(DATA, END_STREAM, b"data")].concat(),
+            [frame(HEADERS, half, b"ab"), frame(RST_STREAM, 0, &[0; 4])].concat(),
+        ] {
+            let all = [&before[..], &again, &again].concat();
+            assert_eq!(given(&mut after_preface(), pieces(&all, || 4)), all);
+        }
+        // Nor are trailers followed by others.
+        let all = [frame(HEADERS, half, b"ab"), again.clone(), again.clone()].concat();
+        assert!(given(&mut after_preface(), [&all[..]]).ends_with(&again));
+        // However many are opened and left.
+        let mut frames = after_preface();
+        for stream in 0..3000u32 {
+            let mut head = frame(HEADERS, half, b"");
+            head[5..].copy_from_slice(&(2 * stream + 1).to_be_bytes());
+            frames.follow(&head, 1);
+        }
+        assert_eq!(frames.open.len(), OPEN);
     }
 
     #[test]
