@@ -90,7 +90,7 @@ impl Inbound {
     }
 
     pub(crate) fn canceller(&mut self) -> Canceller {
-        self.canceller.get_or_insert_default().clone()
+        self.canceller.get_or_insert_with(Canceller::new).clone()
     }
 
     pub(crate) fn hold(&mut self, step: Step) {
@@ -140,21 +140,18 @@ impl Inbound {
             return None;
         }
         let buffer = self.buffer.as_deref_mut()?;
-        let mut quick = self.decoder.quick(&mut buffer[self.start..self.end])?;
-        let base = self.start as u32;
-        quick.start += base;
-        quick.end += base;
-        self.start = quick.end as usize;
+        let quick = self.decoder.quick(&mut buffer[self.start..self.end])?;
+        self.start += quick.frame_len();
         core.endpoint.receive_quick(quick);
         Some(quick)
     }
 
-    /// Its bytes, until the next read.
+    /// Returns the message that [`Inbound::quick`] has just found, until the next read.
     #[inline]
     pub(crate) fn quick_message(&self, quick: Quick) -> Message<'_> {
         let kind = if quick.is_text { Kind::Text } else { Kind::Binary };
         let buffer = self.buffer.as_deref().unwrap_or_default();
-        Message::new(kind, &buffer[quick.start as usize..quick.end as usize])
+        Message::new(kind, &buffer[quick.range_before(self.start)])
     }
 
     /// The next message, or piece of one; nothing when the connection has ended as it should.

@@ -24,17 +24,44 @@ pub enum Role {
 }
 
 /// What a peer may send.
+///
+/// ```
+/// use rookery_websocket::protocol::DecoderLimits;
+/// const SMALL: DecoderLimits = DecoderLimits::new().message(1 << 10);
+/// assert_eq!((SMALL.message, SMALL.fragments), (1024, 4096));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DecoderLimits {
-    /// Bytes of a message, all its frames together, after inflation. Default 16 MiB.
+    /// Bytes of a message, all its frames together, after inflation. Default 16 MiB. A compressed message
+    /// may have twice as many on the wire and 1 KiB more.
     pub message: u64,
     /// Frames of a message, empty ones too: a peer must not keep a message going for ever. Default 4,096.
     pub fragments: u32,
 }
 
+impl DecoderLimits {
+    /// Returns the default limits.
+    pub const fn new() -> DecoderLimits {
+        DecoderLimits { message: 16 << 20, fragments: 4096 }
+    }
+
+    /// Sets [`DecoderLimits::message`].
+    #[must_use]
+    pub const fn message(self, message: u64) -> DecoderLimits {
+        DecoderLimits { message, ..self }
+    }
+
+    /// Sets [`DecoderLimits::fragments`].
+    #[must_use]
+    pub const fn fragments(self, fragments: u32) -> DecoderLimits {
+        DecoderLimits { fragments, ..self }
+    }
+}
+
 impl Default for DecoderLimits {
     fn default() -> DecoderLimits {
-        DecoderLimits { message: 16 << 20, fragments: 4096 }
+        DecoderLimits::new()
     }
 }
 
@@ -151,18 +178,41 @@ pub(crate) enum StepKind {
     Control(OpCode),
 }
 
-/// A whole message in one plain frame: where its payload is in the input, whose frame ends where it does.
+/// A whole message in one plain frame at the start of the input. Its offsets count from there: a frame
+/// that is read this way has 65,549 bytes at most, wherever in a buffer it lies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quick {
-    pub(crate) start: u32,
-    pub(crate) end: u32,
+    /// Where the payload begins.
+    start: u32,
+    /// Where the payload and the frame end.
+    end: u32,
     pub(crate) is_text: bool,
 }
 
 impl Quick {
+    /// Returns the length of the whole frame.
+    #[inline]
+    pub(crate) fn frame_len(self) -> usize {
+        self.end as usize
+    }
+
+    /// Returns the length of the payload.
+    #[cfg(feature = "tokio")]
+    #[inline]
+    pub(crate) fn len(self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    /// Returns where the payload lies in a buffer in which the frame ends at `end`.
+    #[cfg(feature = "tokio")]
+    #[inline]
+    pub(crate) fn range_before(self, end: usize) -> Range<usize> {
+        end - self.len()..end
+    }
+
     fn into_step(self) -> (usize, Step) {
         let kind = StepKind::Data { is_text: self.is_text, is_last: true, is_rest: false };
-        (self.end as usize, Step { kind, place: StepBytes::Fed(self.start as usize..self.end as usize) })
+        (self.frame_len(), Step { kind, place: StepBytes::Fed(self.start as usize..self.end as usize) })
     }
 }
 
@@ -451,7 +501,8 @@ impl Decoder {
                 inflater.finish(&mut self.assembled, limit)?;
             }
             StepBytes::Assembled
-        } else if wanted == Wanted::Pieces && before == 0 {
+        } else if before == 0 && (wanted == Wanted::Pieces || is_last) {
+            // Nothing came before it: what is shown lies in the fed bytes, whatever its length.
             StepBytes::Fed(fed)
         } else {
             self.assembled.extend_from_slice(piece);
@@ -554,7 +605,9 @@ impl Decoder {
         let message = self.message.as_mut().expect("begun above");
         message.announced = message.announced.saturating_add(header.len);
         // Announced, not received: refused before it is waited for.
-        if message.announced > self.limits.message {
+        let limit =
+            if message.is_compressed { compressed_max(self.limits.message) } else { self.limits.message };
+        if message.announced > limit {
             return Err(Violation::TooBig);
         }
         Ok(())
@@ -569,6 +622,15 @@ impl Decoder {
     }
 }
 
+/// Returns the number of bytes that a compressed message of at most `limit` bytes may have on the wire.
+///
+/// Deflate makes data that does not compress longer by less than a sixth (zlib's `deflateBound`), and
+/// ends each flush with a few bytes. Twice the size leaves room for a peer that flushes often. The limit
+/// of the message itself is kept while it is inflated; this one ends a message that inflates to nothing.
+fn compressed_max(limit: u64) -> u64 {
+    limit.saturating_mul(2).saturating_add(1024)
+}
+
 /// A larger buffer is not kept for the next message: a burst's memory must not stay. Four times 16 KiB, the size up to
 /// which messages are read without an allocation each: a vector that grows by doubling can end there.
 pub(crate) const KEPT_BYTES: usize = 64 << 10;
@@ -577,5 +639,7 @@ pub(crate) const KEPT_BYTES: usize = 64 << 10;
 /// on the wire holds would have to be in memory at once, and reading by pieces would save nothing.
 const PIECE_MAX: usize = 64 << 10;
 
+#[cfg(test)]
+mod bounds;
 #[cfg(test)]
 mod tests;

@@ -265,7 +265,7 @@ fn a_message_is_inflated_step_by_step_for_who_wants_it_so() {
     let text: Vec<u8> = (0..len).map(|at| b"abc\xC3\xA9"[at % 5]).collect();
     let mut out = Vec::new();
     encode_message(&mut out, OpCode::Text, Fin::More, KEY, &text[..len / 2], Some(&mut deflater));
-    encode_message(&mut out, OpCode::Ping, Fin::Last, KEY, b"?", None);
+    encode_control(&mut out, OpCode::Ping, KEY, b"?");
     encode_message(&mut out, OpCode::Continuation, Fin::Last, KEY, &text[len / 2..], Some(&mut deflater));
     encode_message(&mut out, OpCode::Text, Fin::Last, KEY, b"next", None);
     for size in [1, 7, out.len()] {
