@@ -20,8 +20,7 @@ const COUNTED: usize = 400;
 
 /// Frames of compressed messages of a client's: each has to be written once, in this order.
 fn messages(len: usize, takeover: Takeover, count: usize) -> Vec<Vec<u8>> {
-    let config =
-        DeflateConfig { own_takeover: takeover, peer_takeover: takeover, ..DeflateConfig::default() };
+    let config = DeflateConfig::default().takeover(takeover);
     let agreed = config.choose(b"permessage-deflate").unwrap();
     let mut deflater = Deflater::new(&agreed, Role::Client, &config).unwrap();
     let text: Vec<u8> = (0..len).map(|at| b"abcdefgh "[at * at % 9]).collect();

@@ -7,17 +7,10 @@ use rookery_websocket::{ClientConfig, Error, connect};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     let url = std::env::var("AB_URL").unwrap_or_else(|_| "ws://127.0.0.1:9002".to_owned());
-    let mut config = ClientConfig {
-        deflate: Some(DeflateConfig {
-            own_takeover: Takeover::Kept,
-            peer_takeover: Takeover::Kept,
-            threshold: 0,
-            ..DeflateConfig::default()
-        }),
-        ..ClientConfig::default()
-    };
+    let mut config =
+        ClientConfig::default().deflate(DeflateConfig::default().takeover(Takeover::Kept).threshold(0));
     // Section 9 sends 4 MiB in pieces of 64 bytes.
-    config.connection.limits = DecoderLimits { message: 64 << 20, fragments: 1 << 20 };
+    config.connection.limits = DecoderLimits::new().message(64 << 20).fragments(1 << 20);
     let (mut connection, _) = connect(&format!("{url}/getCaseCount"), &config).await?;
     let count = connection.read().await?;
     let count: u32 =
@@ -35,7 +28,7 @@ async fn main() -> Result<(), Error> {
 async fn run(url: &str, config: &ClientConfig) -> Result<(), Error> {
     let (mut connection, _) = connect(url, config).await?;
     while let Some((message, mut writer)) = connection.receive().await? {
-        writer.reply(message).await?;
+        let _ = writer.reply(message).await?;
     }
     Ok(())
 }

@@ -15,17 +15,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("echo_client URL plain|deflate CONNECTIONS BYTES".into());
     };
     let (connections, bytes): (usize, usize) = (connections.parse()?, bytes.parse()?);
-    let limits = DecoderLimits { message: 65 << 20, fragments: 1 << 20 };
-    let kept = DeflateConfig {
-        own_takeover: Takeover::Kept,
-        peer_takeover: Takeover::Kept,
-        ..DeflateConfig::default()
-    };
-    let config = ClientConfig {
-        deflate: (mode == "deflate").then_some(kept),
-        connection: Config { limits, ..Config::default() },
-        ..ClientConfig::default()
-    };
+    let limits = DecoderLimits::new().message(65 << 20).fragments(1 << 20);
+    let kept = DeflateConfig::default().takeover(Takeover::Kept);
+    let config = ClientConfig::default()
+        .deflate((mode == "deflate").then_some(kept))
+        .connection(Config::default().limits(limits));
     let (mut connection, established) = connect(url, &config).await?;
     assert_eq!(established.deflate.is_some(), mode == "deflate", "what was agreed on");
     for len in [0, 1, 125, 126, 127, 65_535, 65_536, 1 << 20, bytes] {
@@ -71,7 +65,7 @@ async fn echo(connection: &mut Connection<TcpStream>, message: Outgoing<'_>) -> 
         Outgoing::Binary(bytes) => (bytes, Kind::Binary),
         _ => unreachable!("only these are sent here"),
     };
-    connection.send(message).await?;
+    let _ = connection.send(message).await?;
     let read = connection.read().await?.ok_or(Error::Closed)?;
     assert_eq!((read.kind(), read.len()), (kind, expected.len()));
     assert!(&read[..] == expected, "not what was sent");

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::io::Result<()> {
     let mut address = "127.0.0.1:9001".to_owned();
-    let mut server = ServerConfig { origin: OriginPolicy::Any, ..ServerConfig::default() };
+    let mut server = ServerConfig::default().origin(OriginPolicy::Any);
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
             "--deflate" => server.deflate = Some(deflate()),
@@ -33,20 +33,15 @@ async fn main() -> std::io::Result<()> {
 
 async fn echo(io: TcpStream, server: &ServerConfig) -> Result<(), Error> {
     io.set_nodelay(true)?;
-    let limits = DecoderLimits { message: 64 << 20, fragments: 1 << 20 };
-    let (mut connection, _) = accept(io, server, Config { limits, ..Config::default() }).await?;
+    let limits = DecoderLimits::new().message(64 << 20).fragments(1 << 20);
+    let (mut connection, _) = accept(io, server, Config::default().limits(limits)).await?;
     while let Some((message, mut writer)) = connection.receive().await? {
-        writer.reply(message).await?;
+        let _ = writer.reply(message).await?;
     }
     Ok(())
 }
 
 /// Whatever a client asks for.
 fn deflate() -> DeflateConfig {
-    DeflateConfig {
-        own_takeover: Takeover::Kept,
-        peer_takeover: Takeover::Kept,
-        threshold: 0,
-        ..DeflateConfig::default()
-    }
+    DeflateConfig::default().takeover(Takeover::Kept).threshold(0)
 }

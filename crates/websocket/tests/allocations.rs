@@ -73,15 +73,15 @@ async fn round_trip(
         match read {
             Some((read, mut writer)) => {
                 assert_eq!(read.len(), len);
-                writer.reply(read).await.unwrap();
+                let _ = writer.reply(read).await.unwrap();
             }
             None => {
-                server.send(message).await.unwrap();
+                let _ = server.send(message).await.unwrap();
             }
         }
     };
     let ask = async {
-        client.send(message).await.unwrap();
+        let _ = client.send(message).await.unwrap();
         assert_eq!(client.read().await.unwrap().unwrap().len(), len);
     };
     tokio::join!(serve, ask);
@@ -213,10 +213,10 @@ async fn prepared_messages_and_halves_allocate_nothing() {
         }
         let serve = async {
             assert_eq!(reader.read().await.unwrap().unwrap().as_text(), Some("hello"));
-            sender.send(&prepared).await.unwrap();
+            let _ = sender.send(&prepared).await.unwrap();
         };
         let ask = async {
-            client.send("hello").await.unwrap();
+            let _ = client.send("hello").await.unwrap();
             assert_eq!(client.read().await.unwrap().unwrap().as_text(), Some("to all of you"));
         };
         tokio::join!(serve, ask);
@@ -241,7 +241,7 @@ fn the_protocol_alone_allocates_nothing() {
 
 #[test]
 fn an_announced_length_reserves_nothing() {
-    let mut decoder = Decoder::new(Role::Server, DecoderLimits { message: u64::MAX, fragments: 10 });
+    let mut decoder = Decoder::new(Role::Server, DecoderLimits::new().message(u64::MAX).fragments(10));
     let mut header = [0x82, 0xFF, 0x7F, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0];
     let before = COUNT.get();
     assert!(matches!(decoder.decode(&mut header), Ok((14, None))));

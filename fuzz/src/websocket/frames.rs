@@ -8,7 +8,7 @@ use tungstenite::Message;
 use tungstenite::error::{CapacityError, Error, ProtocolError};
 use tungstenite::protocol::WebSocketConfig;
 
-const LIMITS: DecoderLimits = DecoderLimits { message: 10_000, fragments: 20 };
+const LIMITS: DecoderLimits = DecoderLimits::new().message(10_000).fragments(20);
 
 /// What was read, in one shape for all readers.
 #[derive(Debug, PartialEq)]
@@ -132,7 +132,7 @@ impl io::Write for Bytes<'_> {
 /// fragments, closes for codes it does not know where we refuse them (and does not know 1014), and looks at a close frame's
 /// reason later.
 pub fn websocket_differential(data: &[u8]) {
-    let limits = DecoderLimits { message: 10_000, fragments: u32::MAX };
+    let limits = DecoderLimits::new().message(10_000).fragments(u32::MAX);
     let (ours, violation) = decode(Decoder::new(Role::Server, limits), data, |all| all);
     if matches!(violation, Some(Violation::Length | Violation::CloseCode(_) | Violation::ClosePayload)) {
         return;

@@ -72,7 +72,7 @@ fn echo(port: u16) -> io::Result<()> {
     runtime.block_on(local.run_until(async move {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let config: &'static ServerConfig =
-            Box::leak(Box::new(ServerConfig { origin: OriginPolicy::Any, ..ServerConfig::default() }));
+            Box::leak(Box::new(ServerConfig::default().origin(OriginPolicy::Any)));
         loop {
             let (io, _) = listener.accept().await?;
             // A generator that hangs up is no news here.

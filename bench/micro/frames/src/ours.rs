@@ -124,5 +124,5 @@ async fn reading(run: &mut Run, mut connection: Connection<Replay>, len: usize, 
 }
 
 fn config() -> Config {
-    Config { keep_alive: None, ..Config::default() }
+    Config::default().keep_alive(None)
 }

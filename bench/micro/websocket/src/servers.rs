@@ -18,11 +18,7 @@ pub const NAMES: &[&str] = &["ours", "fastwebsockets", "tokio-websockets", "tung
 /// Serves for ever on a port of its own, which it prints.
 pub fn serve(name: &str, deflates: bool) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let server: &'static ServerConfig = Box::leak(Box::new(ServerConfig {
-        origin: OriginPolicy::Any,
-        deflate: deflates.then(DeflateConfig::default),
-        ..ServerConfig::default()
-    }));
+    let server: &'static ServerConfig = Box::leak(Box::new(ServerConfig::default().origin(OriginPolicy::Any).deflate(deflates.then(DeflateConfig::default))));
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?.port());
@@ -41,10 +37,7 @@ pub fn serve(name: &str, deflates: bool) -> io::Result<()> {
 }
 
 async fn ours(io: TcpStream, server: &ServerConfig) {
-    let config = Config {
-        limits: DecoderLimits { message: 1 << 20, ..DecoderLimits::default() },
-        ..Config::default()
-    };
+    let config = Config::default().limits(DecoderLimits::default().message(1 << 20));
     let Ok((mut connection, _)) = accept(io, server, config).await else { return };
     while let Ok(Some((message, mut writer))) = connection.receive().await {
         if writer.reply(message).await.is_err() {
@@ -61,7 +54,7 @@ async fn fast(mut io: TcpStream) {
             return;
         }
     }
-    let config = ServerConfig { origin: OriginPolicy::Any, ..ServerConfig::default() };
+    let config = ServerConfig::default().origin(OriginPolicy::Any);
     let Ok(accepted) = config.answer_head(&head) else { return };
     let mut response = Vec::new();
     accepted.write_response(&mut response);

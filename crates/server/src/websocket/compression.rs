@@ -77,10 +77,10 @@ pub(super) fn agree(shared: &Rc<Shared>, exchange: &Exchange) -> Option<Box<Comp
     let wanted = exchange.reply().compression()?;
     let offered = exchange.header(b"sec-websocket-extensions")?;
     let level = Level::new(wanted.level.clamp(1, 9))?;
-    let alone = DeflateConfig { level, threshold: wanted.threshold, ..DeflateConfig::default() };
+    let alone = DeflateConfig::default().level(level).threshold(wanted.threshold);
     let kept = if wanted.keeps_window { KeptWindow::take(shared) } else { None };
     let takeover = if kept.is_some() { Takeover::Kept } else { Takeover::None };
-    let config = DeflateConfig { own_takeover: takeover, peer_takeover: takeover, ..alone };
+    let config = alone.takeover(takeover);
     let agreed = config.choose(offered)?;
     let is_kept = [agreed.server_takeover, agreed.client_takeover].contains(&Takeover::Kept);
     let sending = RefCell::default();

@@ -61,7 +61,7 @@ pub(crate) fn spawn(sockets: &Rc<WebSockets>, id: SocketId, upgraded: Upgraded) 
         mailbox.close(CloseCode::GOING_AWAY.get(), b"");
     }
     let message = sockets.shared.peers.limits.message_bytes;
-    let limits = DecoderLimits { message, fragments: most_fragments(message) };
+    let limits = DecoderLimits::new().message(message).fragments(most_fragments(message));
     let decoder = match &mailbox.compression {
         Some(compression) => compression.decoder(limits),
         None => Decoder::new(Role::Server, limits),

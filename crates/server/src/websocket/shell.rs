@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use rookery_exchange::Payload;
-use rookery_websocket::endpoint::{Parting, Rules, Shell, Time};
+use rookery_websocket::endpoint::{Parting, Rules, Sealed, Shell, Time};
 use rookery_websocket::protocol::MaskKey;
 
 use crate::peers::clock::Ticks;
@@ -29,6 +29,8 @@ thread_local! {
 /// How the server drives the core.
 #[derive(Debug)]
 pub(super) struct ServerShell;
+
+impl Sealed for ServerShell {}
 
 impl Shell for ServerShell {
     type Time = Tick;
@@ -83,12 +85,7 @@ impl Time for Tick {
 /// The server's limits as the core knows them.
 pub(super) fn rules(ticks: &Ticks) -> Rules<u32> {
     // A limit has passed when the tick after it has come.
-    Rules {
-        close: ticks.close + 1,
-        ping: Some(ticks.ping.max(1)),
-        silence: Some(ticks.pong + 1),
-        mark: PONG_WATER + 1,
-    }
+    Rules::new(ticks.close + 1, PONG_WATER + 1).pings(ticks.ping.max(1), Some(ticks.pong + 1))
 }
 
 #[cfg(test)]

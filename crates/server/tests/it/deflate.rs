@@ -41,8 +41,7 @@ pub(crate) struct Peer {
 
 /// A client's side of what a server that wants all answers to `offer`.
 fn agreed(offer: &str, takeover: Takeover) -> (Agreed, DeflateConfig) {
-    let config =
-        DeflateConfig { own_takeover: takeover, peer_takeover: takeover, ..DeflateConfig::default() };
+    let config = DeflateConfig::default().takeover(takeover);
     (config.choose(offer.as_bytes()).unwrap(), config)
 }
 

@@ -11,7 +11,7 @@ use atomic_waker::AtomicWaker;
 ///
 /// # Allocation
 /// One, when it is made. A read looks at one flag; its waker is stored only while it waits.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Canceller {
     shared: Arc<Shared>,
 }
@@ -23,6 +23,11 @@ struct Shared {
 }
 
 impl Canceller {
+    /// Makes one that cancels nothing until a connection looks at it.
+    pub(crate) fn new() -> Canceller {
+        Canceller { shared: Arc::default() }
+    }
+
     /// Cancels one read.
     pub fn cancel(&self) {
         self.shared.is_cancelled.store(true, Ordering::Release);

@@ -15,18 +15,29 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use crate::connection::buffers;
-use crate::connection::config::Config;
+use crate::connection::config::{Config, KeepAlive};
 use crate::connection::error::Error;
 use crate::connection::masks::next_mask;
 use crate::connection::message::Kind;
 use crate::connection::outgoing::Frame;
 use crate::connection::timer::after;
-use crate::endpoint::{Endpoint, Parting, Rules, Shell, Statistics, Time, Unsent};
+use crate::endpoint::{Endpoint, Parting, Rules, Sealed, Shell, Statistics, Time, Unsent};
 use crate::protocol::deflate::{Deflater, Fin};
 use crate::protocol::{CloseCode, MAX_HEADER, MaskKey, OpCode, Role};
 
 /// What became of a message.
+///
+/// A message that was dropped is not noticed by accident:
+/// ```compile_fail
+/// # #![deny(unused_must_use)]
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), rookery_websocket::Error> {
+/// use rookery_websocket::{Config, Parts};
+/// let mut server = Parts::server(tokio::io::duplex(64).0).connection(Config::default());
+/// server.queue("hello")?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "the message may have been dropped, or the peer may not keep up"]
 pub enum SendStatus {
     /// Taken, and the queue is below its high-water mark.
     Sent,
@@ -39,6 +50,8 @@ pub enum SendStatus {
 /// How this crate's connections drive the core.
 #[derive(Debug)]
 pub(crate) struct Tokio;
+
+impl Sealed for Tokio {}
 
 impl Shell for Tokio {
     type Time = Instant;
@@ -103,12 +116,10 @@ const DIRECT_FROM: usize = 2 << 10;
 
 impl<S> Core<S> {
     pub(crate) fn new(io: S, role: Role, deflater: Option<Deflater>, config: &Config) -> Core<S> {
-        let rules = Rules {
-            close: config.close_timeout,
-            ping: config.keep_alive.map(|pings| pings.interval),
-            silence: config.keep_alive.map(|pings| pings.timeout),
-            mark: config.high_water,
-        };
+        let mut rules = Rules::new(config.close_timeout, config.high_water);
+        if let Some(KeepAlive { interval, timeout }) = config.keep_alive {
+            rules = rules.pings(interval, Some(timeout));
+        }
         Core {
             io,
             endpoint: Endpoint::new(role, deflater),
@@ -137,11 +148,16 @@ impl<S> Core<S> {
         self.is_unflushed || self.endpoint.has_output()
     }
 
+    /// Whether the queue takes a message with `len` bytes of payload. An empty queue takes any.
+    pub(crate) fn has_room(&self, len: usize) -> bool {
+        let pending = self.pending();
+        pending == 0 || pending.saturating_add(len) <= self.queue_max
+    }
+
     /// Takes a message if there is room.
     pub(crate) fn queue(&mut self, message: &Frame<'_>) -> Result<SendStatus, Error> {
         self.check(self.endpoint.check_message())?;
-        let pending = self.pending();
-        if pending > 0 && pending + message.payload.len() > self.queue_max {
+        if !self.has_room(message.payload.len()) {
             self.endpoint.tally_mut().dropped += 1;
             return Ok(SendStatus::Dropped);
         }

@@ -77,6 +77,12 @@ impl std::error::Error for Error {
     }
 }
 
+impl From<HandshakeError> for Error {
+    fn from(error: HandshakeError) -> Error {
+        Error::Handshake(error)
+    }
+}
+
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Error {
         Error::Io(error)

@@ -20,6 +20,7 @@ pub struct Message<'a> {
 
 /// A piece of a message, as it came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Piece<'a> {
     /// Of the whole message.
     pub kind: Kind,

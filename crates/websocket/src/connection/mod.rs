@@ -11,6 +11,7 @@ mod message;
 mod open;
 mod outgoing;
 mod pieces;
+mod racing;
 mod split;
 mod timer;
 
@@ -30,6 +31,7 @@ pub use message::{Kind, Message, Piece};
 pub use open::{ClientConfig, Parts, accept, client, connect};
 pub use outgoing::{Outgoing, Prepared};
 pub use pieces::MessageWriter;
+pub use racing::connect_any;
 pub use split::{Reader, Sender};
 
 use crate::connection::core::Core;
@@ -128,7 +130,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Waits for room, takes the message and writes what the transport takes of it. The rest leaves with the next read, send or
-    /// flush.
+    /// flush. The message is never [`SendStatus::Dropped`].
     ///
     /// # Errors
     /// [`Error::Closed`] once a close frame was sent or received; a failed transport.
@@ -138,6 +140,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Takes the message without writing: it leaves with the next read, send or flush, together with what is queued beside it.
+    /// When [`Config::queue_max`] has no room for it, the message is [`SendStatus::Dropped`].
     ///
     /// # Errors
     /// [`Error::Closed`] once a close frame was sent or received; a failed transport.
@@ -289,13 +292,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
     }
 
     /// Sends a reply: at once if nothing else was read, else together with the replies to what was. For a handler that reads
-    /// on without waiting for anything but the connection.
+    /// on without waiting for anything but the connection. Like [`Connection::send`], it waits for room and never drops the
+    /// message.
     ///
     /// # Errors
     /// As [`Connection::send`].
     pub async fn reply<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
         let message = message.into().frame();
-        if self.has_more && !self.core.is_above_mark() {
+        if self.has_more && !self.core.is_above_mark() && self.core.has_room(message.payload.len()) {
             return self.core.queue(&message);
         }
         poll_fn(|cx| self.core.poll_send(cx, &message)).await

@@ -1,5 +1,6 @@
 //! How a connection comes to be.
 
+use std::io;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -11,15 +12,18 @@ use crate::connection::core::Core;
 use crate::connection::error::Error;
 use crate::connection::inbound::Inbound;
 use crate::connection::masks::next_nonce;
+use crate::connection::racing::connect_any;
 use crate::connection::timer::FAR;
 use crate::protocol::deflate::{Agreed, DeflateConfig, Deflater, Inflater};
 use crate::protocol::handshake::{
-    Accepted, BadHead, ClientRequest, Established, HandshakeError, HeadReader, Refusal, ServerConfig,
+    Accepted, BadHead, BadRequest, ClientRequest, Established, HandshakeError, HeadReader, Refusal,
+    ServerConfig,
 };
 use crate::protocol::{Decoder, Role};
 
 /// What a connection is made of when somebody else did the handshake, an HTTP server for instance.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Parts<S> {
     /// The transport.
     pub io: S,
@@ -40,6 +44,18 @@ impl<S> Parts<S> {
     /// The client's side, without compression or leftover.
     pub fn client(io: S) -> Parts<S> {
         Parts { io, role: Role::Client, deflate: None, leftover: Vec::new() }
+    }
+
+    /// Sets what was agreed on compression, and how to compress.
+    #[must_use]
+    pub fn deflate(self, deflate: impl Into<Option<(Agreed, DeflateConfig)>>) -> Parts<S> {
+        Parts { deflate: deflate.into(), ..self }
+    }
+
+    /// Sets what was read behind the head.
+    #[must_use]
+    pub fn leftover(self, leftover: Vec<u8>) -> Parts<S> {
+        Parts { leftover, ..self }
     }
 
     /// An open connection.
@@ -92,7 +108,15 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// What a client asks for beyond the address.
+///
+/// ```
+/// use rookery_websocket::ClientConfig;
+/// let config = ClientConfig::default().subprotocol("chat").header("Origin", "https://example.org");
+/// assert!(config.request("example.org", "/").is_ok());
+/// assert!(config.header("Sec-WebSocket-Key", "mine").request("example.org", "/").is_err());
+/// ```
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct ClientConfig {
     /// The subprotocols, the preferred one first.
     pub subprotocols: Vec<String>,
@@ -104,47 +128,101 @@ pub struct ClientConfig {
     pub connection: Config,
 }
 
-/// Connects to `ws://host[:port][/path][?query]`.
+impl ClientConfig {
+    /// Adds a subprotocol, after those that are named already.
+    #[must_use]
+    pub fn subprotocol(mut self, name: impl Into<String>) -> ClientConfig {
+        self.subprotocols.push(name.into());
+        self
+    }
+
+    /// Sets whether and how permessage-deflate is offered.
+    #[must_use]
+    pub fn deflate(self, config: impl Into<Option<DeflateConfig>>) -> ClientConfig {
+        ClientConfig { deflate: config.into(), ..self }
+    }
+
+    /// Adds a header field.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> ClientConfig {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets the connection's settings.
+    #[must_use]
+    pub fn connection(self, connection: Config) -> ClientConfig {
+        ClientConfig { connection, ..self }
+    }
+
+    /// Makes the request to `host` for `target`, with a nonce of its own.
+    ///
+    /// # Errors
+    /// What of it HTTP does not allow.
+    pub fn request(&self, host: &str, target: &str) -> Result<ClientRequest, BadRequest> {
+        let mut request = ClientRequest::new(host, target, next_nonce())?;
+        for name in &self.subprotocols {
+            request = request.subprotocol(name)?;
+        }
+        for (name, value) in &self.headers {
+            request = request.header(name, value)?;
+        }
+        Ok(request.deflate(self.deflate))
+    }
+}
+
+/// Connects to `ws://host[:port][/path][?query]`, at the first of the host's addresses that answers
+/// ([`connect_any`]).
 ///
 /// # Errors
-/// [`Error::Address`]; [`Error::Handshake`]; [`Error::HandshakeTimeout`]; a failed transport.
+/// [`Error::Address`]; [`Error::Handshake`], where the request cannot be written before anything is sent;
+/// [`Error::HandshakeTimeout`]; a failed transport.
 pub async fn connect(
     address: &str,
     config: &ClientConfig,
 ) -> Result<(Connection<TcpStream>, Established), Error> {
     let (authority, target) = split_address(address).ok_or(Error::Address)?;
+    let request = config.request(authority, &target).map_err(HandshakeError::Request)?;
     let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
     let connecting = async {
         let io = if has_port {
-            TcpStream::connect(authority).await?
+            connect_any(tokio::net::lookup_host(authority).await?).await?
         } else {
-            TcpStream::connect((authority.trim_matches(['[', ']']), 80)).await?
+            let host = authority.trim_matches(['[', ']']);
+            connect_any(tokio::net::lookup_host((host, 80)).await?).await?
         };
         // A message is written whole; waiting to fill a segment would only delay it.
         io.set_nodelay(true)?;
         Ok(io)
     };
-    let io = Box::pin(within(config.connection.handshake_timeout, connecting)).await?;
-    client(io, authority, &target, config).await
+    establish(connecting, &request, config).await
 }
 
 /// Asks for a WebSocket over a transport that is connected already.
 ///
 /// # Errors
-/// [`Error::Handshake`]; [`Error::HandshakeTimeout`]; a failed transport.
+/// [`Error::Handshake`], where the request cannot be written before anything is sent;
+/// [`Error::HandshakeTimeout`]; a failed transport.
 pub async fn client<S: AsyncRead + AsyncWrite + Unpin>(
-    mut io: S,
+    io: S,
     host: &str,
     target: &str,
     config: &ClientConfig,
 ) -> Result<(Connection<S>, Established), Error> {
-    let mut request = ClientRequest::new(host, target, next_nonce());
-    request.subprotocols.clone_from(&config.subprotocols);
-    request.deflate = config.deflate;
-    request.headers.clone_from(&config.headers);
+    let request = config.request(host, target).map_err(HandshakeError::Request)?;
+    establish(std::future::ready(Ok(io)), &request, config).await
+}
+
+/// Connects and shakes hands, for [`Config::handshake_timeout`] at most.
+async fn establish<S: AsyncRead + AsyncWrite + Unpin>(
+    connecting: impl Future<Output = io::Result<S>>,
+    request: &ClientRequest,
+    config: &ClientConfig,
+) -> Result<(Connection<S>, Established), Error> {
     let handshake = async {
+        let mut io = connecting.await?;
         let mut head = Vec::new();
-        request.write(&mut head).map_err(Error::Handshake)?;
+        request.write(&mut head);
         io.write_all(&head).await?;
         io.flush().await?;
         let (head, leftover) = match read_head(&mut io).await {
@@ -153,16 +231,18 @@ pub async fn client<S: AsyncRead + AsyncWrite + Unpin>(
             Err(HeadError::Bad(bad)) => return Err(Error::Handshake(HandshakeError::Head(bad))),
         };
         let established = request.check(&head).map_err(Error::Handshake)?;
-        Ok((established, leftover))
+        Ok((io, established, leftover))
     };
-    let (established, leftover) = Box::pin(within(config.connection.handshake_timeout, handshake)).await?;
+    // On the heap: what only the handshake needs must not stay in the task of an idle connection.
+    let shaken = Box::pin(within(config.connection.handshake_timeout, handshake));
+    let (io, established, leftover) = shaken.await?;
     let deflate = established.deflate.zip(config.deflate);
     let parts = Parts { io, role: Role::Client, deflate, leftover };
     Ok((parts.connection(config.connection.clone()), established))
 }
 
 enum HeadError {
-    Io(std::io::Error),
+    Io(io::Error),
     Bad(BadHead),
 }
 
@@ -176,7 +256,7 @@ async fn read_head<S: AsyncRead + Unpin>(io: &mut S) -> Result<(Vec<u8>, Vec<u8>
             return Ok((head, leftover));
         }
         if io.read_buf(&mut head).await.map_err(HeadError::Io)? == 0 {
-            return Err(HeadError::Io(std::io::ErrorKind::UnexpectedEof.into()));
+            return Err(HeadError::Io(io::ErrorKind::UnexpectedEof.into()));
         }
     }
 }
@@ -222,7 +302,42 @@ fn split_address(address: &str) -> Option<(&str, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::split_address;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    /// The time that connecting takes is taken from that of the handshake.
+    #[tokio::test(start_paused = true)]
+    async fn the_handshake_timeout_counts_once() {
+        let config = ClientConfig::default();
+        let limit = config.connection.handshake_timeout;
+        let request = config.request("host", "/").unwrap();
+        let (here, _there) = tokio::io::duplex(1024);
+        let connecting = async {
+            sleep(limit / 4 * 3).await;
+            Ok(here)
+        };
+        let start = Instant::now();
+        let established = establish(connecting, &request, &config).await;
+        assert!(matches!(established, Err(Error::HandshakeTimeout)));
+        assert_eq!(start.elapsed(), limit);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_cannot_be_written_is_an_error_before_anything_is_sent() {
+        let (here, mut there) = tokio::io::duplex(1024);
+        let config = ClientConfig::default().header("Sec-WebSocket-Key", "x");
+        let refused = client(here, "host", "/", &config).await.map(|_| ());
+        let reserved = BadRequest::ReservedHeader("Sec-WebSocket-Key".to_owned());
+        assert!(matches!(refused, Err(Error::Handshake(HandshakeError::Request(bad))) if bad == reserved));
+        let mut sent = Vec::new();
+        there.read_to_end(&mut sent).await.unwrap();
+        assert!(sent.is_empty());
+        // Nobody is connected to, either: there is no such port.
+        let refused = connect("ws://127.0.0.1:0/\u{fc}", &ClientConfig::default()).await.map(|_| ());
+        let target = HandshakeError::Request(BadRequest::Target);
+        assert!(matches!(refused, Err(Error::Handshake(error)) if error == target));
+    }
 
     #[test]
     fn addresses_are_split() {

@@ -8,6 +8,7 @@ use crate::protocol::{OpCode, Role, encode_frame, encode_message};
 
 /// A message to send: text, binary, one that was read, or one prepared before.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub enum Outgoing<'a> {
     /// Text.
     Text(&'a str),

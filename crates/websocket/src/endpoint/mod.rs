@@ -27,6 +27,8 @@ pub use ending::Duty;
 pub use queue::Queue;
 pub use receiving::Received;
 pub use sending::Unsent;
+#[doc(hidden)]
+pub use shell::Sealed;
 pub use shell::{Parting, Rules, Shell, Tally, Time};
 pub use statistics::Statistics;
 

@@ -10,6 +10,7 @@ use crate::protocol::{
 
 /// What came of bytes that were read.
 #[derive(Debug)]
+#[must_use = "a message that is dropped here is lost"]
 pub enum Received<'a> {
     /// Nothing that the application is told of.
     Nothing,
@@ -106,7 +107,7 @@ impl<S: Shell> Endpoint<S> {
     pub(crate) fn receive_quick(&mut self, quick: Quick) {
         self.tally.count(|statistics| {
             statistics.messages_received += 1;
-            statistics.payload_received += u64::from(quick.end - quick.start);
+            statistics.payload_received += quick.len() as u64;
         });
     }
 

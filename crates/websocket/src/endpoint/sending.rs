@@ -11,6 +11,7 @@ use crate::protocol::{
 
 /// Why nothing was queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Unsent {
     /// A close frame was sent or received.
     Closed,

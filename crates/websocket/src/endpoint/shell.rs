@@ -7,7 +7,27 @@ use crate::protocol::MaskKey;
 
 /// What drives an [`Endpoint`](crate::endpoint::Endpoint) over a transport, by the types and constants in which two of them
 /// differ.
-pub trait Shell {
+///
+/// The trait is sealed: it is implemented by this crate's [`Connection`](crate::Connection) and by this
+/// project's server, and may get further items in any release.
+/// ```compile_fail,E0277
+/// use rookery_websocket::{Statistics, endpoint::{Parting, Shell}, protocol::MaskKey};
+/// struct Own;
+/// impl Shell for Own {
+///     type Time = std::time::Duration;
+///     type Payload = Vec<u8>;
+///     type Tally = Statistics;
+///     const CHUNK: usize = 0;
+///     const COPIED: usize = 0;
+///     const SAYS_WHY: bool = false;
+///     const PARTING: Parting = Parting::Prompt;
+///     fn bytes(payload: &Vec<u8>) -> &[u8] { payload }
+///     fn mask() -> MaskKey { unimplemented!() }
+///     fn take_buffer() -> Vec<u8> { Vec::new() }
+///     fn give_buffer(_: Vec<u8>) {}
+/// }
+/// ```
+pub trait Shell: Sealed {
     /// What it tells the time by.
     type Time: Time;
     /// A payload that it hands over to be sent from where it lies.
@@ -36,6 +56,11 @@ pub trait Shell {
     /// Takes back a buffer that nothing is left in.
     fn give_buffer(buffer: Vec<u8>);
 }
+
+/// Seals [`Shell`]. Whoever implements it is not covered by this crate's promise of compatibility; it is
+/// public only because the server that does is a crate of its own.
+#[doc(hidden)]
+pub trait Sealed {}
 
 /// How a connection is left that can not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +111,7 @@ impl Time for Duration {
 
 /// What the shell allows and how long it waits; all connections of a server share one.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Rules<Span> {
     /// From a step of the closing to the end of the connection, if no other step follows.
     pub close: Span,
@@ -99,8 +125,23 @@ pub struct Rules<Span> {
     pub mark: usize,
 }
 
-/// Where counters are kept, if they are.
-pub trait Tally: Default {
+impl<Span> Rules<Span> {
+    /// Rules without pings: `close` and `mark` are the fields of the same names.
+    pub fn new(close: Span, mark: usize) -> Rules<Span> {
+        Rules { close, ping: None, silence: None, mark }
+    }
+
+    /// Sends a ping every `interval`, and with `silence` gives up a peer that sends nothing for so long
+    /// after one.
+    #[must_use]
+    pub fn pings(self, interval: Span, silence: Option<Span>) -> Rules<Span> {
+        Rules { ping: Some(interval), silence, ..self }
+    }
+}
+
+/// Where counters are kept, if they are. [`Statistics`] keeps them, and `()` does not; nothing else
+/// implements it.
+pub trait Tally: Default + private::Counts {
     /// Counts.
     fn count(&mut self, count: impl FnOnce(&mut Statistics));
 }
@@ -110,6 +151,13 @@ impl Tally for Statistics {
     fn count(&mut self, count: impl FnOnce(&mut Statistics)) {
         count(self);
     }
+}
+
+mod private {
+    /// Seals [`Tally`](super::Tally).
+    pub trait Counts {}
+    impl Counts for super::Statistics {}
+    impl Counts for () {}
 }
 
 /// Nothing is counted, and no memory held for it.

@@ -43,6 +43,7 @@ impl Ending {
 
 /// What has to be written in answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "the peer waits for the answer to its close frame"]
 pub enum Answer {
     /// A close frame with this code; without one, an empty one.
     Close(Option<CloseCode>),
@@ -70,6 +71,7 @@ pub struct Closing {
 
 impl Closing {
     /// Whether this side is to write a close frame now; not if it did before. After that nothing else may be sent (5.5.1).
+    #[must_use = "the close frame is the caller's to write"]
     pub fn start(&mut self) -> bool {
         let is_first = self.state == State::Open;
         if is_first {
@@ -93,6 +95,7 @@ impl Closing {
     }
 
     /// The connection is failed (7.1.7): the peer broke the protocol. Whether a close frame is to be written.
+    #[must_use = "the close frame is the caller's to write"]
     pub fn fail(&mut self) -> bool {
         let may_write = self.state == State::Open;
         self.state = State::Done;
@@ -160,7 +163,7 @@ mod tests {
         assert_eq!(closing.receive(&BYE), Answer::Nothing);
         assert_eq!(closing.ending(), Ending { code: None, is_clean: false });
         let mut closing = Closing::default();
-        closing.start();
+        assert!(closing.start());
         assert!(!closing.fail(), "our close frame is out already");
     }
 }

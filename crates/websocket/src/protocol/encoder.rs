@@ -7,6 +7,10 @@ use crate::protocol::mask::{MaskKey, unmask};
 
 /// Appends a frame. A client gives a fresh random `mask` for each; a server gives none.
 ///
+/// # Panics
+/// If `opcode` is that of a control frame and the frame is not final or has more than 125 bytes (RFC 6455,
+/// 5.5). [`encode_control`] and [`encode_close`] cut what is too long.
+///
 /// # Allocation
 /// Only what `out` grows by.
 pub fn encode_frame(out: &mut Vec<u8>, opcode: OpCode, fin: bool, mask: Option<MaskKey>, payload: &[u8]) {
@@ -45,6 +49,9 @@ pub(crate) fn append_frame(
 ///
 /// A message that would grow is sent as it is, where that leaves the peer's window right.
 ///
+/// # Panics
+/// If `opcode` is that of a control frame.
+///
 /// # Allocation
 /// What `out` grows by, and what [`Deflater`] says.
 pub fn encode_message(
@@ -55,6 +62,7 @@ pub fn encode_message(
     payload: &[u8],
     deflater: Option<&mut Deflater>,
 ) {
+    assert!(!opcode.is_control(), "a control frame is no piece of a message (RFC 6455, 5.4)");
     let is_last = fin == Fin::Last;
     let Some(deflater) = deflater else {
         return encode_frame(out, opcode, is_last, mask, payload);
@@ -80,8 +88,11 @@ pub fn encode_message(
 }
 
 /// Appends a ping or pong; a payload of more than 125 bytes is cut.
+///
+/// # Panics
+/// If `opcode` is not that of a control frame.
 pub fn encode_control(out: &mut Vec<u8>, opcode: OpCode, mask: Option<MaskKey>, payload: &[u8]) {
-    debug_assert!(opcode.is_control());
+    assert!(opcode.is_control(), "a message is not cut");
     encode_frame(out, opcode, true, mask, &payload[..payload.len().min(CONTROL_MAX as usize)]);
 }
 
@@ -116,6 +127,24 @@ mod tests {
         encode_frame(&mut out, OpCode::Text, false, None, b"Hel");
         encode_frame(&mut out, OpCode::Continuation, true, None, b"lo");
         assert_eq!(out, [0x01, 0x03, 0x48, 0x65, 0x6c, 0x80, 0x02, 0x6c, 0x6f]);
+    }
+
+    #[test]
+    fn a_ping_above_125_bytes_cannot_be_encoded() {
+        type Encode = fn(&mut Vec<u8>);
+        let wrong: [Encode; 4] = [
+            |out| encode_frame(out, OpCode::Ping, true, None, &[0; 126]),
+            |out| encode_frame(out, OpCode::Ping, false, None, b"in two frames"),
+            |out| encode_message(out, OpCode::Pong, Fin::Last, None, b"as a message", None),
+            |out| encode_control(out, OpCode::Text, None, b"text"),
+        ];
+        for (n, encode) in wrong.into_iter().enumerate() {
+            let encoded = std::panic::catch_unwind(|| encode(&mut Vec::new()));
+            assert!(encoded.is_err(), "{n}");
+        }
+        let mut out = Vec::new();
+        encode_control(&mut out, OpCode::Ping, None, &[7; 300]);
+        assert_eq!((out[1], out.len()), (125, 127));
     }
 
     #[test]

@@ -115,21 +115,29 @@ impl Header {
         Ok(Ok((Header { fin, rsv1: first & 0x40 != 0, opcode, mask, len }, total)))
     }
 
-    /// Writes the header to the start of `out`; its length.
+    /// Writes the header to the start of `out` and returns its length.
+    ///
+    /// # Panics
+    /// If it is that of a control frame and announces more than 125 bytes or is not final: RFC 6455, 5.5
+    /// has no such frame.
     pub fn write(&self, out: &mut [u8; MAX_HEADER]) -> usize {
+        assert!(self.fin || !self.opcode.is_control(), "a control frame is final (RFC 6455, 5.5)");
         out[0] = u8::from(self.fin) << 7 | u8::from(self.rsv1) << 6 | self.opcode as u8;
         let mask_bit = u8::from(self.mask.is_some()) << 7;
         let mut at = 2;
         if self.len <= CONTROL_MAX {
             out[1] = mask_bit | self.len as u8;
-        } else if let Ok(len) = u16::try_from(self.len) {
-            out[1] = mask_bit | LEN_IN_TWO;
-            out[2..4].copy_from_slice(&len.to_be_bytes());
-            at = 4;
         } else {
-            out[1] = mask_bit | LEN_IN_EIGHT;
-            out[2..10].copy_from_slice(&self.len.to_be_bytes());
-            at = 10;
+            assert!(!self.opcode.is_control(), "a control frame has at most 125 bytes (RFC 6455, 5.5)");
+            if let Ok(len) = u16::try_from(self.len) {
+                out[1] = mask_bit | LEN_IN_TWO;
+                out[2..4].copy_from_slice(&len.to_be_bytes());
+                at = 4;
+            } else {
+                out[1] = mask_bit | LEN_IN_EIGHT;
+                out[2..10].copy_from_slice(&self.len.to_be_bytes());
+                at = 10;
+            }
         }
         if let Some(MaskKey(key)) = self.mask {
             out[at..at + 4].copy_from_slice(&key);
@@ -158,6 +166,23 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// The longest control frame is written, and one more byte is not.
+    #[test]
+    fn a_control_frame_above_125_bytes_is_not_written() {
+        for opcode in [OpCode::Close, OpCode::Ping, OpCode::Pong] {
+            let header = |len| Header { fin: true, rsv1: false, opcode, mask: None, len };
+            let mut bytes = [0; MAX_HEADER];
+            assert_eq!(header(125).write(&mut bytes), 2);
+            for len in [126, 200, 1 << 16] {
+                let written = std::panic::catch_unwind(|| header(len).write(&mut [0; MAX_HEADER]));
+                assert!(written.is_err(), "{opcode:?} with {len} bytes");
+            }
+            let fragment = Header { fin: false, ..header(0) };
+            let written = std::panic::catch_unwind(|| fragment.write(&mut [0; MAX_HEADER]));
+            assert!(written.is_err(), "{opcode:?} in fragments");
         }
     }
 

@@ -30,8 +30,8 @@ async fn polled<T>(operation: impl Future<Output = T>, polls: usize) -> Option<T
 
 pub(crate) async fn pair(pace: Pace, deflate: Option<DeflateConfig>) -> (Connection<End>, Connection<End>) {
     let (here, there) = pipe(pace);
-    let server = ServerConfig { deflate, origin: OriginPolicy::Any, ..ServerConfig::default() };
-    let config = ClientConfig { deflate, ..ClientConfig::default() };
+    let server = ServerConfig::default().deflate(deflate).origin(OriginPolicy::Any);
+    let config = ClientConfig::default().deflate(deflate);
     let (served, connected) =
         tokio::join!(accept(there, &server, Config::default()), client(here, "host", "/", &config));
     (connected.unwrap().0, served.unwrap().0)
@@ -59,7 +59,7 @@ async fn exchange(polls: usize, pace: Pace, deflate: Option<DeflateConfig>) {
                 // Dropped while it waits, a send has sent nothing: it is repeated.
                 Some(bytes) => match polled(server.send(&bytes[..]), polls).await {
                     Some(sent) => {
-                        sent.unwrap();
+                        let _ = sent.unwrap();
                         echoed += 1;
                     }
                     None => held = Some(bytes),
@@ -92,12 +92,7 @@ async fn exchange(polls: usize, pace: Pace, deflate: Option<DeflateConfig>) {
 
 #[tokio::test(start_paused = true)]
 async fn every_operation_dropped_after_each_number_of_polls() {
-    let kept = DeflateConfig {
-        own_takeover: Takeover::Kept,
-        peer_takeover: Takeover::Kept,
-        threshold: 0,
-        ..DeflateConfig::default()
-    };
+    let kept = DeflateConfig::default().takeover(Takeover::Kept).threshold(0);
     for polls in 1..5 {
         for piece in [1, 7, 200, usize::MAX] {
             for deflate in [None, Some(kept)] {
@@ -185,7 +180,7 @@ async fn a_message_whose_writer_was_leaked_is_not_cut_into() {
 #[tokio::test(start_paused = true)]
 async fn a_ping_dropped_half_way_loses_no_message() {
     let (mut client, mut server) = pair(Pace { stutters: true, ..FAST }, None).await;
-    server.send("first").await.unwrap();
+    let _ = server.send("first").await.unwrap();
     server.flush().await.unwrap();
     assert!(polled(client.ping(), 1).await.is_none());
     let asked = async {

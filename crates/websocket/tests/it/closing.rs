@@ -66,9 +66,9 @@ async fn a_peer_that_never_reads_our_close_is_left_after_the_timeout() {
 #[tokio::test(start_paused = true)]
 async fn messages_that_come_before_the_peers_close_are_thrown_away_by_close() {
     let (mut client, mut server) = pair(FAST, None).await;
-    client.send("one").await.unwrap();
+    let _ = client.send("one").await.unwrap();
     let (closed, served) = tokio::join!(server.close(CloseCode::NORMAL, ""), async {
-        client.send("two").await.unwrap();
+        let _ = client.send("two").await.unwrap();
         client.read().await.unwrap().is_none()
     });
     assert!(served && closed.unwrap().is_clean);
@@ -94,7 +94,7 @@ async fn a_close_frame_that_came_before_the_peer_hung_up_counts() {
     encode_close(&mut bytes, Some(CloseCode::GOING_AWAY), "tab closed", KEY);
     here.write_all(&bytes).await.unwrap();
     drop(here);
-    server.queue("the reply that nobody hears").unwrap();
+    let _ = server.queue("the reply that nobody hears").unwrap();
     assert_eq!(server.read().await.unwrap(), None);
     assert_eq!(server.ending().code, Some(CloseCode::GOING_AWAY));
 }
@@ -150,8 +150,8 @@ async fn half_a_message_is_never_taken_for_a_whole_one() {
 async fn nothing_follows_our_close_frame_not_even_a_pong_that_waited() {
     // The peer's side takes 16 bytes: a message is half written when the ping comes, so that its pong waits.
     let (mut here, there) = pipe(crate::support::Pace { capacity: 16, ..FAST });
-    let mut server = Parts::server(there).connection(Config { keep_alive: None, ..Config::default() });
-    server.send(&[0; 20]).await.unwrap();
+    let mut server = Parts::server(there).connection(Config::default().keep_alive(None));
+    let _ = server.send(&[0; 20]).await.unwrap();
     let mut ping = Vec::new();
     encode_control(&mut ping, OpCode::Ping, KEY, b"owed");
     here.write_all(&ping).await.unwrap();

@@ -14,13 +14,7 @@ async fn every_window_and_takeover_there_and_back() {
     for bits in 9..=15 {
         for takeover in [Takeover::None, Takeover::Kept] {
             let window = WindowBits::new(bits).unwrap();
-            let deflate = DeflateConfig {
-                own_takeover: takeover,
-                peer_takeover: takeover,
-                own_bits: window,
-                peer_bits: window,
-                ..DeflateConfig::default()
-            };
+            let deflate = DeflateConfig::default().takeover(takeover).own_bits(window).peer_bits(window);
             let (mut client, mut server) = pair(Pace { piece: 99, ..FAST }, Some(deflate)).await;
             for _ in 0..3 {
                 for message in [&text[..], "short"] {
@@ -29,7 +23,7 @@ async fn every_window_and_takeover_there_and_back() {
                         assert_eq!(read.as_text(), Some(message));
                         writer.send(read).await
                     });
-                    received.unwrap();
+                    let _ = received.unwrap();
                     assert_eq!(client.read().await.unwrap().unwrap().as_text(), Some(message));
                 }
             }
@@ -44,23 +38,19 @@ async fn every_window_and_takeover_there_and_back() {
 #[tokio::test(start_paused = true)]
 async fn a_prepared_message_reaches_every_kind_of_connection() {
     let text = "to all of you ".repeat(100);
-    let small = DeflateConfig { own_bits: WindowBits::new(10).unwrap(), ..DeflateConfig::default() };
-    let kept = DeflateConfig {
-        own_takeover: Takeover::Kept,
-        peer_takeover: Takeover::Kept,
-        ..DeflateConfig::default()
-    };
+    let small = DeflateConfig::default().own_bits(WindowBits::new(10).unwrap());
+    let kept = DeflateConfig::default().takeover(Takeover::Kept);
     let prepared = Prepared::compressed(&text[..], &DeflateConfig::default());
     let mut sizes = Vec::new();
     for deflate in [None, Some(DeflateConfig::default()), Some(small), Some(kept)] {
         let (mut client, mut server) = pair(FAST, deflate).await;
         for _ in 0..2 {
-            server.send(&prepared).await.unwrap();
+            let _ = server.send(&prepared).await.unwrap();
             assert_eq!(client.read().await.unwrap().unwrap().as_text(), Some(&text[..]));
             // One of the connection's own in between: its window must be right.
-            server.send(&text[..]).await.unwrap();
+            let _ = server.send(&text[..]).await.unwrap();
             assert_eq!(client.read().await.unwrap().unwrap().as_text(), Some(&text[..]));
-            client.send(&prepared).await.unwrap();
+            let _ = client.send(&prepared).await.unwrap();
             assert_eq!(server.read().await.unwrap().unwrap().as_text(), Some(&text[..]));
         }
         sizes.push(server.statistics().bytes_sent);
@@ -71,8 +61,7 @@ async fn a_prepared_message_reaches_every_kind_of_connection() {
 #[tokio::test(start_paused = true)]
 async fn a_message_in_compressed_pieces() {
     for takeover in [Takeover::None, Takeover::Kept] {
-        let deflate =
-            DeflateConfig { own_takeover: takeover, peer_takeover: takeover, ..DeflateConfig::default() };
+        let deflate = DeflateConfig::default().takeover(takeover);
         let (mut client, mut server) = pair(Pace { piece: 13, ..FAST }, Some(deflate)).await;
         for _ in 0..3 {
             let mut writer = client.write(Kind::Binary).unwrap();
@@ -91,7 +80,7 @@ async fn a_message_in_compressed_pieces() {
 #[tokio::test(start_paused = true)]
 async fn both_sides_count_the_same_frames() {
     let (mut client, mut server) = pair(FAST, Some(DeflateConfig::default())).await;
-    client.send("short").await.unwrap();
+    let _ = client.send("short").await.unwrap();
     let mut writer = client.write(Kind::Text).unwrap();
     for _ in 0..3 {
         writer.write(b"a piece").await.unwrap();
@@ -119,12 +108,7 @@ async fn both_sides_count_the_same_frames() {
 #[tokio::test(start_paused = true)]
 async fn a_piece_is_bounded_however_well_it_was_compressed() {
     for takeover in [Takeover::None, Takeover::Kept] {
-        let deflate = DeflateConfig {
-            own_takeover: takeover,
-            peer_takeover: takeover,
-            threshold: 0,
-            ..DeflateConfig::default()
-        };
+        let deflate = DeflateConfig::default().takeover(takeover).threshold(0);
         for piece in [usize::MAX, 10] {
             let (mut client, mut server) = pair(Pace { piece, ..FAST }, Some(deflate)).await;
             // Beneath the zeros, marks that show that nothing is lost or comes twice.
@@ -150,9 +134,9 @@ async fn a_piece_is_bounded_however_well_it_was_compressed() {
                 assert_eq!(server.read().await.unwrap().unwrap().as_text(), Some("after it"));
             };
             let send = async {
-                client.send(&sent[..]).await.unwrap();
-                client.send(&sent[..]).await.unwrap();
-                client.send("after it").await.unwrap();
+                let _ = client.send(&sent[..]).await.unwrap();
+                let _ = client.send(&sent[..]).await.unwrap();
+                let _ = client.send("after it").await.unwrap();
                 client.flush().await.unwrap();
             };
             tokio::join!(read, send);
@@ -163,7 +147,7 @@ async fn a_piece_is_bounded_however_well_it_was_compressed() {
 /// What was still to be inflated behind the bad byte was shown as a piece, and the breach not told.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_shown_of_a_text_behind_the_byte_that_is_not_utf8() {
-    let config = DeflateConfig { threshold: 0, ..DeflateConfig::default() };
+    let config = DeflateConfig::default().threshold(0);
     let agreed = config.choose(b"permessage-deflate").unwrap();
     let mut deflater = Deflater::new(&agreed, Role::Client, &config).unwrap();
     let mut text = vec![0; 256 << 10];
@@ -172,8 +156,7 @@ async fn nothing_is_shown_of_a_text_behind_the_byte_that_is_not_utf8() {
     let mask = Some(MaskKey([1, 2, 3, 4]));
     encode_message(&mut frame, OpCode::Text, Fin::Last, mask, &text, Some(&mut deflater));
     let (mut here, there) = pipe(FAST);
-    let mut server =
-        Parts { deflate: Some((agreed, config)), ..Parts::server(there) }.connection(Config::default());
+    let mut server = Parts::server(there).deflate((agreed, config)).connection(Config::default());
     here.write_all(&frame).await.unwrap();
     let read = server.read_piece().await;
     assert!(matches!(read, Err(Error::Violation(Violation::Utf8))), "{read:?}");

@@ -44,7 +44,7 @@ impl AsyncWrite for Endless {
 
 fn server() -> (Connection<Endless>, End) {
     let (here, there) = pipe(FAST);
-    let config = Config { keep_alive: None, ..Config::default() };
+    let config = Config::default().keep_alive(None);
     (Parts::server(Endless(there)).connection(config), here)
 }
 
@@ -111,7 +111,7 @@ async fn sender_closes_without_a_reader() {
     let (mut here, there) = pipe(FAST);
     let (reader, sender) = Parts::server(there).connection(Config::default()).split();
     drop(reader);
-    sender.queue("before").unwrap();
+    let _ = sender.queue("before").unwrap();
     let ending = sender.close(CloseCode::GOING_AWAY, "bye").await.unwrap();
     assert!(!ending.is_clean, "nobody heard an answer");
     drop(sender);
@@ -140,12 +140,10 @@ async fn sender_closes_beside_a_reader_that_does_not_read_and_a_peer_that_does_n
 #[tokio::test(start_paused = true)]
 async fn durations_without_an_end() {
     for longest in [Duration::MAX, Duration::from_secs(i64::MAX as u64), Duration::from_secs(1 << 62)] {
-        let config = Config {
-            keep_alive: Some(KeepAlive { interval: longest, timeout: longest }),
-            close_timeout: longest,
-            handshake_timeout: longest,
-            ..Config::default()
-        };
+        let config = Config::default()
+            .keep_alive(Some(KeepAlive::default().interval(longest).timeout(longest)))
+            .close_timeout(longest)
+            .handshake_timeout(longest);
         let (mut here, there) = pipe(FAST);
         let mut server = Parts::server(there).connection(config.clone());
         let hundred = Duration::from_secs(100);

@@ -66,7 +66,7 @@ async fn a_handshake_that_never_ends_is_given_up() {
 async fn a_peer_that_pings_and_never_reads_makes_nothing_grow() {
     // tokio-websockets queues a pong for each; 64 bytes are all that the peer's side takes.
     let (mut here, there) = pipe(Pace { capacity: 64, ..FAST });
-    let mut server = Parts::server(there).connection(Config { keep_alive: None, ..Config::default() });
+    let mut server = Parts::server(there).connection(Config::default().keep_alive(None));
     let mut ping = Vec::new();
     encode_control(&mut ping, OpCode::Ping, KEY, &[7; 40]);
     let flood = async {
@@ -101,16 +101,16 @@ async fn a_pong_that_waited_is_not_starved_by_messages_that_keep_coming() {
     // The peer reads, but never all: each message finds some of those before it.
     let (here, there) = pipe(Pace { capacity: 16, ..FAST });
     let (mut reading, mut writing) = tokio::io::split(here);
-    let config = Config { high_water: 100, keep_alive: None, ..Config::default() };
+    let config = Config::default().high_water(100).keep_alive(None);
     let mut server = Parts::server(there).connection(config);
-    server.send(&[0; 60][..]).await.unwrap();
+    let _ = server.send(&[0; 60][..]).await.unwrap();
     let mut ping = Vec::new();
     encode_control(&mut ping, OpCode::Ping, KEY, b"owed");
     writing.write_all(&ping).await.unwrap();
     let sending = async {
         loop {
             assert!(matches!(server.read_timeout(Duration::ZERO).await, Err(Error::TimedOut)));
-            server.send(&[0; 60][..]).await.unwrap();
+            let _ = server.send(&[0; 60][..]).await.unwrap();
             assert!(server.pending() > 0, "messages keep coming");
         }
     };
@@ -145,8 +145,8 @@ async fn tungstenite_480_a_peer_that_does_not_read_is_seen_and_bounded() {
 #[tokio::test(start_paused = true)]
 async fn fastwebsockets_100_fragments_add_up() {
     let (mut here, there) = pipe(FAST);
-    let limits = DecoderLimits { message: 1000, fragments: 100 };
-    let mut server = Parts::server(there).connection(Config { limits, ..Config::default() });
+    let limits = DecoderLimits::new().message(1000).fragments(100);
+    let mut server = Parts::server(there).connection(Config::default().limits(limits));
     let mut bytes = Vec::new();
     encode_frame(&mut bytes, OpCode::Binary, false, KEY, &[0; 600]);
     encode_frame(&mut bytes, OpCode::Continuation, false, KEY, &[0; 600]);
@@ -188,12 +188,12 @@ async fn fastwebsockets_unmasked_and_interleaved_frames_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_bomb_of_1000_to_1_is_refused_over_a_connection() {
-    let deflate = DeflateConfig { threshold: 0, ..DeflateConfig::default() };
+    let deflate = DeflateConfig::default().threshold(0);
     let (mut client, mut server) = pair(FAST, Some(deflate)).await;
     let bomb = vec![0; 20 << 20];
     let (sent, read) = tokio::join!(
         async {
-            client.send(&bomb[..]).await?;
+            let _ = client.send(&bomb[..]).await?;
             client.read().await.map(|_| ())
         },
         server.read()

@@ -31,7 +31,7 @@ async fn many_tasks_send_whole_messages_through_a_narrow_pipe() {
                             continue;
                         }
                     }
-                    sender.send(&text[..]).await.unwrap();
+                    let _ = sender.send(&text[..]).await.unwrap();
                 }
             })
         })
@@ -76,7 +76,7 @@ async fn a_queued_message_is_written_by_the_waiting_reader() {
     let (mut reader, sender) = server.split();
     let read = tokio::spawn(async move { reader.read().await.map(|_| ()) });
     tokio::task::yield_now().await;
-    sender.queue("queued").unwrap();
+    let _ = sender.queue("queued").unwrap();
     let got = tokio::time::timeout(Duration::from_secs(1), client.read()).await.unwrap();
     assert_eq!(got.unwrap().unwrap().as_text(), Some("queued"));
     read.abort();
@@ -106,7 +106,7 @@ impl Wake for Woken {
 async fn operations_that_are_given_up_leave_nothing_behind() {
     let (_here, there) = pipe(Pace { capacity: 10, ..FAST });
     let (_reader, sender) = Parts::server(there).connection(Config::default()).split();
-    sender.send(&vec![0; 100_000][..]).await.unwrap();
+    let _ = sender.send(&vec![0; 100_000][..]).await.unwrap();
     let woken = Arc::new(Woken);
     let waker = Waker::from(Arc::clone(&woken));
     let baseline = Arc::strong_count(&woken);

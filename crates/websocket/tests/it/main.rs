@@ -9,5 +9,6 @@ mod endings;
 mod failures;
 mod halves;
 mod program;
+mod replies;
 mod support;
 mod timing;

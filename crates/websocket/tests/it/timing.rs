@@ -22,7 +22,7 @@ async fn a_read_that_timed_out_can_be_repeated() {
     let earlier = server.read_before(Instant::now() + Duration::from_secs(1)).await;
     assert!(matches!(earlier, Err(Error::TimedOut)));
     assert_eq!(start.elapsed().as_secs(), 10, "an earlier deadline than the timer's is kept");
-    client.send("hello").await.unwrap();
+    let _ = client.send("hello").await.unwrap();
     let read = server.read_timeout(Duration::from_secs(3)).await.unwrap().unwrap();
     assert_eq!(read.as_text(), Some("hello"));
 }
@@ -39,7 +39,7 @@ async fn a_cancelled_read_can_be_repeated() {
         let (read, ()) = tokio::join!(server.read(), cancel);
         assert!(matches!(read, Err(Error::Cancelled)));
     }
-    client.send("hello").await.unwrap();
+    let _ = client.send("hello").await.unwrap();
     assert_eq!(server.read().await.unwrap().unwrap().as_text(), Some("hello"));
 }
 
@@ -73,10 +73,10 @@ async fn a_peer_that_answers_no_ping_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_closed_lid_does_not_end_a_session_that_allows_it() {
-    let keep_alive = KeepAlive { interval: Duration::from_secs(20), timeout: Duration::from_secs(15 * 60) };
+    let keep_alive =
+        KeepAlive::default().interval(Duration::from_secs(20)).timeout(Duration::from_secs(15 * 60));
     let (_here, there) = pipe(FAST);
-    let mut server =
-        Parts::server(there).connection(Config { keep_alive: Some(keep_alive), ..Config::default() });
+    let mut server = Parts::server(there).connection(Config::default().keep_alive(Some(keep_alive)));
     let start = Instant::now();
     assert!(matches!(server.read().await, Err(Error::PongTimeout)));
     assert_eq!(start.elapsed().as_secs(), 20 + 15 * 60);
@@ -85,7 +85,7 @@ async fn a_closed_lid_does_not_end_a_session_that_allows_it() {
 #[tokio::test(start_paused = true)]
 async fn without_deadline_and_keep_alive_no_timer_is_made() {
     let (mut here, there) = pipe(FAST);
-    let mut server = Parts::server(there).connection(Config { keep_alive: None, ..Config::default() });
+    let mut server = Parts::server(there).connection(Config::default().keep_alive(None));
     let wait = tokio::time::timeout(Duration::from_secs(100_000), server.read());
     assert!(wait.await.is_err());
     assert!(format!("{server:?}").contains("Timer { armed: None }"), "{server:?}");

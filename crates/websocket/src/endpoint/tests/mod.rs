@@ -18,6 +18,8 @@ pub(super) struct Pieces;
 
 macro_rules! shell {
     ($name:ident, $chunk:expr, $copied:expr, $says_why:expr, $parting:expr) => {
+        impl Sealed for $name {}
+
         impl Shell for $name {
             type Time = Duration;
             type Payload = Vec<u8>;

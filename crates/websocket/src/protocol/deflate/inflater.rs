@@ -34,10 +34,10 @@ impl Inflater {
 
     /// As it is, but a message that is put together whole grows by at most `bytes` and a few at each step of its decoder, which
     /// says then that it is [stalled](crate::protocol::Decoder::is_stalled): so that whoever reads can count what it holds, and
-    /// do other work between.
+    /// do other work between. A step has at least one byte: 0 counts as 1.
     #[must_use]
     pub fn in_steps(self, bytes: usize) -> Inflater {
-        Inflater { stride: bytes, ..self }
+        Inflater { stride: bytes.max(1), ..self }
     }
 
     pub(crate) fn stride(&self) -> usize {
@@ -52,7 +52,8 @@ impl Inflater {
     /// Inflates a piece of a message behind what is in `out`, which will have at most `limit` bytes.
     ///
     /// # Errors
-    /// When the bytes are no deflate stream, or inflate to more than `limit`.
+    /// When the bytes are no deflate stream, when they inflate to more than `limit`, or when `out` has more
+    /// bytes than that already.
     pub fn push(&mut self, piece: &[u8], out: &mut Vec<u8>, limit: u64) -> Result<(), Violation> {
         self.push_until(piece, out, limit, usize::MAX).map(|_| ())
     }
@@ -113,6 +114,10 @@ fn inflate_into(
     stop: usize,
 ) -> Result<(), Violation> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    if *filled > limit {
+        return Err(Violation::TooBig);
+    }
+    debug_assert!(*filled < stop, "a step that may not grow the message would never end");
     loop {
         // One byte past the limit is asked for: it tells "exactly the limit" from "more".
         let room =

@@ -49,7 +49,14 @@ impl Level {
 }
 
 /// What this side wants of permessage-deflate.
+///
+/// ```
+/// use rookery_websocket::protocol::deflate::{DeflateConfig, Takeover, WindowBits};
+/// let config = DeflateConfig::default().own_takeover(Takeover::Kept).threshold(0);
+/// assert_eq!((config.threshold, config.own_bits), (0, WindowBits::MAX));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeflateConfig {
     /// Whether what we send may refer back. Default [`Takeover::None`].
     pub own_takeover: Takeover,
@@ -193,6 +200,48 @@ impl fmt::Display for Offer {
 }
 
 impl DeflateConfig {
+    /// Sets [`DeflateConfig::own_takeover`].
+    #[must_use]
+    pub fn own_takeover(self, own_takeover: Takeover) -> DeflateConfig {
+        DeflateConfig { own_takeover, ..self }
+    }
+
+    /// Sets [`DeflateConfig::peer_takeover`].
+    #[must_use]
+    pub fn peer_takeover(self, peer_takeover: Takeover) -> DeflateConfig {
+        DeflateConfig { peer_takeover, ..self }
+    }
+
+    /// Sets whether messages may refer back in both directions.
+    #[must_use]
+    pub fn takeover(self, takeover: Takeover) -> DeflateConfig {
+        self.own_takeover(takeover).peer_takeover(takeover)
+    }
+
+    /// Sets [`DeflateConfig::own_bits`].
+    #[must_use]
+    pub fn own_bits(self, own_bits: WindowBits) -> DeflateConfig {
+        DeflateConfig { own_bits, ..self }
+    }
+
+    /// Sets [`DeflateConfig::peer_bits`].
+    #[must_use]
+    pub fn peer_bits(self, peer_bits: WindowBits) -> DeflateConfig {
+        DeflateConfig { peer_bits, ..self }
+    }
+
+    /// Sets [`DeflateConfig::level`].
+    #[must_use]
+    pub fn level(self, level: Level) -> DeflateConfig {
+        DeflateConfig { level, ..self }
+    }
+
+    /// Sets [`DeflateConfig::threshold`].
+    #[must_use]
+    pub fn threshold(self, threshold: usize) -> DeflateConfig {
+        DeflateConfig { threshold, ..self }
+    }
+
     /// A server's choice among what one header line offers: the first offer that can be granted. A malformed line
     /// offers nothing from the fault on.
     pub fn choose(&self, line: &[u8]) -> Option<Agreed> {

@@ -10,23 +10,54 @@ use crate::protocol::extensions::is_token;
 use crate::protocol::handshake::head::{BadHead, HEADERS_MAX};
 use crate::protocol::handshake::{accept_key, elements};
 
-/// A request for a WebSocket.
+/// A request for a WebSocket, every part of which HTTP allows.
+///
+/// ```
+/// use rookery_websocket::protocol::handshake::{BadRequest, ClientRequest};
+/// let nonce = [7; 16]; // random, and another for each request
+/// let request = ClientRequest::new("example.org", "/chat?room=1", nonce)?
+///     .subprotocol("chat.v1")?
+///     .header("Origin", "https://example.org")?;
+/// let mut head = Vec::new();
+/// request.write(&mut head);
+/// assert!(head.starts_with(b"GET /chat?room=1 HTTP/1.1\r\nHost: example.org\r\n"));
+///
+/// assert_eq!(ClientRequest::new("example.org", "/\u{fc}", nonce).unwrap_err(), BadRequest::Target);
+/// # Ok::<(), BadRequest>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct ClientRequest {
     host: String,
     target: String,
     /// `Sec-WebSocket-Key`.
     key: [u8; 24],
-    /// `Sec-WebSocket-Protocol`, the preferred one first.
-    pub subprotocols: Vec<String>,
-    /// permessage-deflate, if it is offered. Default: not.
-    pub deflate: Option<DeflateConfig>,
-    /// More header fields, such as `Origin` or `Cookie`.
-    pub headers: Vec<(String, String)>,
+    subprotocols: Vec<String>,
+    deflate: Option<DeflateConfig>,
+    headers: Vec<(String, String)>,
+}
+
+/// Why a request cannot be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadRequest {
+    /// The host is empty, or has characters that an authority does not have (RFC 3986, 3.2).
+    Host,
+    /// The target does not begin with `/`, has characters that a path and query do not have (RFC 3986, 3.3
+    /// and 3.4), or a `%` that no two hexadecimal digits follow.
+    Target,
+    /// A subprotocol is no token (RFC 9110, 5.6.2), or was named before.
+    Subprotocol(String),
+    /// The name of a header field is no token.
+    HeaderName(String),
+    /// The value of the field with this name has control characters.
+    HeaderValue(String),
+    /// The field with this name is the handshake's own, or frames a message, and is not set by hand.
+    ReservedHeader(String),
 }
 
 /// What the server granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Established {
     /// The subprotocol it chose.
     pub subprotocol: Option<String>,
@@ -35,11 +66,11 @@ pub struct Established {
 }
 
 /// Why there is no connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// The request can not be written: a host, target, subprotocol or header field that HTTP does not allow.
-    Request,
+    /// The request cannot be written; nothing was sent.
+    Request(BadRequest),
     /// The response's head.
     Head(BadHead),
     /// The server answered with this status.
@@ -57,7 +88,7 @@ pub enum HandshakeError {
 impl fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            HandshakeError::Request => f.write_str("the request holds what HTTP does not allow"),
+            HandshakeError::Request(bad) => bad.fmt(f),
             HandshakeError::Head(bad) => bad.fmt(f),
             HandshakeError::Status(status) => write!(f, "the server answered with status {status}"),
             HandshakeError::NoUpgrade => f.write_str("the server did not upgrade to websocket"),
@@ -70,40 +101,110 @@ impl fmt::Display for HandshakeError {
 
 impl std::error::Error for HandshakeError {}
 
+impl From<BadRequest> for HandshakeError {
+    fn from(bad: BadRequest) -> HandshakeError {
+        HandshakeError::Request(bad)
+    }
+}
+
+impl fmt::Display for BadRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadRequest::Host => f.write_str("the host is empty or has characters that a host does not have"),
+            BadRequest::Target => f.write_str(
+                "the target has to begin with / and to have all characters percent-encoded that RFC 3986 does not allow in a path or query",
+            ),
+            BadRequest::Subprotocol(name) => {
+                write!(f, "the subprotocol {name:?} is named twice or has characters that HTTP does not allow in it")
+            }
+            BadRequest::HeaderName(name) => {
+                write!(f, "{name:?} cannot be the name of a header: it has characters that HTTP does not allow")
+            }
+            BadRequest::HeaderValue(name) => {
+                write!(f, "the value of the header {name} has characters that HTTP does not allow")
+            }
+            BadRequest::ReservedHeader(name) if is_named(name, "sec-websocket-protocol") => {
+                write!(f, "the header {name} is sent by the handshake: name the subprotocols as such")
+            }
+            BadRequest::ReservedHeader(name) => {
+                write!(f, "the header {name} is the handshake's own and cannot be set")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BadRequest {}
+
 impl ClientRequest {
     /// A request to `host` (with its port, if that is not the scheme's) for `target`, which begins with `/`. The nonce is
     /// fresh and random for each.
-    pub fn new(host: impl Into<String>, target: impl Into<String>, nonce: [u8; 16]) -> ClientRequest {
+    ///
+    /// # Errors
+    /// [`BadRequest::Host`] and [`BadRequest::Target`].
+    pub fn new(
+        host: impl Into<String>,
+        target: impl Into<String>,
+        nonce: [u8; 16],
+    ) -> Result<ClientRequest, BadRequest> {
+        let (host, target) = (host.into(), target.into());
+        if host.is_empty() || !host.bytes().all(is_host_byte) {
+            return Err(BadRequest::Host);
+        }
+        if !is_target(target.as_bytes()) {
+            return Err(BadRequest::Target);
+        }
         let mut key = [0; 24];
         base64::engine::general_purpose::STANDARD
             .encode_slice(nonce, &mut key)
             .expect("sixteen bytes are 24 characters");
-        ClientRequest {
-            host: host.into(),
-            target: target.into(),
-            key,
-            subprotocols: Vec::new(),
-            deflate: None,
-            headers: Vec::new(),
+        Ok(ClientRequest { host, target, key, subprotocols: Vec::new(), deflate: None, headers: Vec::new() })
+    }
+
+    /// Asks for a subprotocol, after those that were named before.
+    ///
+    /// # Errors
+    /// [`BadRequest::Subprotocol`].
+    pub fn subprotocol(mut self, name: impl Into<String>) -> Result<ClientRequest, BadRequest> {
+        let name = name.into();
+        // RFC 6455, 4.1: each is named once.
+        if !is_name(&name) || self.subprotocols.contains(&name) {
+            return Err(BadRequest::Subprotocol(name));
         }
+        self.subprotocols.push(name);
+        Ok(self)
+    }
+
+    /// Adds a header field, such as `Origin` or `Cookie`.
+    ///
+    /// # Errors
+    /// [`BadRequest::HeaderName`], [`BadRequest::HeaderValue`] and [`BadRequest::ReservedHeader`].
+    pub fn header(
+        mut self,
+        name: impl Into<String>,
+        value: impl Into<String>,
+    ) -> Result<ClientRequest, BadRequest> {
+        let (name, value) = (name.into(), value.into());
+        if !is_name(&name) {
+            return Err(BadRequest::HeaderName(name));
+        }
+        if RESERVED.iter().any(|reserved| is_named(&name, reserved)) || has_prefix(&name, "sec-websocket-") {
+            return Err(BadRequest::ReservedHeader(name));
+        }
+        if !value.bytes().all(|byte| byte == b'\t' || (byte >= b' ' && byte != 0x7F)) {
+            return Err(BadRequest::HeaderValue(name));
+        }
+        self.headers.push((name, value));
+        Ok(self)
+    }
+
+    /// Sets whether and how permessage-deflate is offered. Default: not.
+    #[must_use]
+    pub fn deflate(self, config: impl Into<Option<DeflateConfig>>) -> ClientRequest {
+        ClientRequest { deflate: config.into(), ..self }
     }
 
     /// Appends the request's head.
-    ///
-    /// # Errors
-    /// [`HandshakeError::Request`]; `out` is then as it was.
-    pub fn write(&self, out: &mut Vec<u8>) -> Result<(), HandshakeError> {
-        let is_value = |text: &str| text.bytes().all(|byte| byte == b'\t' || (byte >= b' ' && byte != 0x7F));
-        let is_word = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte > b' ' && byte != 0x7F);
-        let is_name = |text: &str| !text.is_empty() && text.bytes().all(is_token);
-        if !(is_word(&self.host)
-            && is_word(&self.target)
-            && self.target.starts_with('/')
-            && self.subprotocols.iter().all(|name| is_name(name))
-            && self.headers.iter().all(|(name, value)| is_name(name) && is_value(value)))
-        {
-            return Err(HandshakeError::Request);
-        }
+    pub fn write(&self, out: &mut Vec<u8>) {
         let all = "a vector takes all";
         write!(out, "GET {} HTTP/1.1\r\nHost: {}\r\n", self.target, self.host).expect(all);
         out.extend_from_slice(b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n");
@@ -119,7 +220,6 @@ impl ClientRequest {
             write!(out, "\r\n{name}: {value}").expect(all);
         }
         out.extend_from_slice(b"\r\n\r\n");
-        Ok(())
     }
 
     /// Judges the response's head, which ends with its empty line.
@@ -132,7 +232,7 @@ impl ClientRequest {
         match response.parse(head) {
             Ok(httparse::Status::Complete(n)) if n == head.len() => {}
             Ok(_) => return Err(HandshakeError::Head(BadHead::Malformed)),
-            Err(error) => return Err(HandshakeError::Head(error.into())),
+            Err(error) => return Err(HandshakeError::Head(BadHead::of(error))),
         }
         let status = response.code.unwrap_or_default();
         if status != 101 {
@@ -172,4 +272,48 @@ impl ClientRequest {
         };
         Ok(Established { subprotocol, deflate })
     }
+}
+
+/// Header fields that a request for a WebSocket has once, or must not have: it has no body, and what is
+/// said about its connection is `Upgrade` alone. Those that begin with `Sec-WebSocket-` belong to them.
+const RESERVED: [&str; 10] = [
+    "host",
+    "upgrade",
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "content-length",
+    "expect",
+];
+
+fn is_named(name: &str, known: &str) -> bool {
+    name.eq_ignore_ascii_case(known)
+}
+
+fn has_prefix(name: &str, prefix: &str) -> bool {
+    name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(is_token)
+}
+
+/// Whether an authority without a user may have `byte` (RFC 3986, 3.2.2 and 3.2.3).
+fn is_host_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&byte)
+}
+
+/// Whether `target` is a path with or without a query (RFC 9112, 3.2.1). Brackets are allowed as they are,
+/// as all clients send them in queries.
+fn is_target(target: &[u8]) -> bool {
+    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?[]%".contains(byte);
+    target.starts_with(b"/")
+        && target.iter().all(is_allowed)
+        && target
+            .split(|byte| *byte == b'%')
+            .skip(1)
+            .all(|after| after.get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)))
 }

@@ -13,6 +13,7 @@ pub const HEADERS_MAX: usize = 100;
 
 /// Why a head is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BadHead {
     /// Longer than [`HEAD_MAX`].
     TooLong,
@@ -34,8 +35,9 @@ impl fmt::Display for BadHead {
 
 impl std::error::Error for BadHead {}
 
-impl From<httparse::Error> for BadHead {
-    fn from(error: httparse::Error) -> BadHead {
+impl BadHead {
+    /// Returns what httparse finds wrong with a head.
+    pub(super) fn of(error: httparse::Error) -> BadHead {
         match error {
             httparse::Error::TooManyHeaders => BadHead::TooManyHeaders,
             _ => BadHead::Malformed,

@@ -9,7 +9,7 @@ mod key;
 mod origin;
 mod server;
 
-pub use client::{ClientRequest, Established, HandshakeError};
+pub use client::{BadRequest, ClientRequest, Established, HandshakeError};
 pub use head::{BadHead, HEAD_MAX, HEADERS_MAX, HeadReader};
 pub use key::{AcceptKey, accept_key};
 pub use origin::OriginPolicy;

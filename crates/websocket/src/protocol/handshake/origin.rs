@@ -2,11 +2,14 @@
 
 /// Which `Origin` a server accepts. A request without one is not from a browser and is accepted always.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum OriginPolicy {
     /// The host of the request itself; the default, since a cookie goes out with any page's request.
     #[default]
     SameHost,
     /// These hosts, `host` or `host:port`, and the request's own. `*.example.org` stands for every name below it.
+    /// The default port of the origin's scheme counts as none, here as in the origin: `example.org:443`
+    /// allows `https://example.org` and not `http://example.org`.
     Hosts(Vec<String>),
     /// Any.
     Any,
@@ -24,7 +27,8 @@ impl OriginPolicy {
         let authority = without_default_port(authority, scheme);
         let is_same = authority.eq_ignore_ascii_case(without_default_port(host, scheme));
         let OriginPolicy::Hosts(hosts) = self else { return is_same };
-        is_same || hosts.iter().any(|pattern| matches(pattern.as_bytes(), authority))
+        let is_listed = |host: &String| matches(without_default_port(host.as_bytes(), scheme), authority);
+        is_same || hosts.iter().any(is_listed)
     }
 }
 
@@ -39,7 +43,14 @@ fn matches(pattern: &[u8], authority: &[u8]) -> bool {
 }
 
 fn without_default_port<'a>(authority: &'a [u8], scheme: &[u8]) -> &'a [u8] {
-    let port: &[u8] = if scheme.eq_ignore_ascii_case(b"https") { b":443" } else { b":80" };
+    // A scheme of an application of its own has no default port.
+    let port: &[u8] = if scheme.eq_ignore_ascii_case(b"https") {
+        b":443"
+    } else if scheme.eq_ignore_ascii_case(b"http") {
+        b":80"
+    } else {
+        return authority;
+    };
     authority.strip_suffix(port).unwrap_or(authority)
 }
 
@@ -65,6 +76,28 @@ mod tests {
             assert_eq!(allows, *expected, "{origin} at {host}");
         }
         assert!(OriginPolicy::Any.allows(b"null", b"example.org"));
+    }
+
+    #[test]
+    fn a_listed_default_port_is_that_of_the_origins_scheme() {
+        for (listed, origin, expected) in [
+            ("b.org:443", "https://b.org", true),
+            ("b.org:443", "https://b.org:443", true),
+            ("b.org:443", "http://b.org", false),
+            ("b.org:443", "http://b.org:443", true),
+            ("b.org:80", "http://b.org", true),
+            ("b.org:80", "https://b.org", false),
+            ("b.org:8080", "http://b.org:8080", true),
+            ("b.org:8080", "http://b.org", false),
+            ("*.b.org:443", "https://a.b.org", true),
+            ("*.b.org:443", "https://b.org", false),
+            ("[::1]:443", "https://[::1]", true),
+            ("b.org", "https://b.org:8443", false),
+            ("b.org:80", "app://b.org", false),
+        ] {
+            let policy = OriginPolicy::Hosts(vec![listed.to_owned()]);
+            assert_eq!(policy.allows(origin.as_bytes(), b"here"), expected, "{listed}: {origin}");
+        }
     }
 
     #[test]

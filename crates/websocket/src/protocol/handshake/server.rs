@@ -10,7 +10,14 @@ use crate::protocol::handshake::head::{BadHead, HEADERS_MAX};
 use crate::protocol::handshake::{AcceptKey, OriginPolicy, accept_key, elements};
 
 /// What a server grants.
+///
+/// ```
+/// use rookery_websocket::protocol::handshake::{OriginPolicy, ServerConfig};
+/// let server = ServerConfig::default().subprotocol("chat").origin(OriginPolicy::Any);
+/// assert_eq!((server.subprotocols, server.deflate), (vec!["chat".to_owned()], None));
+/// ```
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct ServerConfig {
     /// The subprotocols it speaks. Of those that a client names, the client's first is taken.
     pub subprotocols: Vec<String>,
@@ -22,6 +29,7 @@ pub struct ServerConfig {
 
 /// An accepted request: what the 101 says.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Accepted {
     /// `Sec-WebSocket-Accept`.
     pub accept: AcceptKey,
@@ -37,8 +45,10 @@ pub struct Accepted {
 pub enum Refusal {
     /// The head itself.
     Head(BadHead),
-    /// Not a GET of HTTP/1.1.
+    /// Not a GET.
     Method,
+    /// HTTP/1.0, which has no `Upgrade` (RFC 9110, 7.8).
+    HttpVersion,
     /// No `Host`, or two.
     Host,
     /// No `Upgrade: websocket`, or no `Connection: Upgrade`.
@@ -93,7 +103,8 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refusal::Head(bad) => return bad.fmt(f),
-            Refusal::Method => "a WebSocket begins with a GET of HTTP/1.1",
+            Refusal::Method => "a WebSocket begins with a GET",
+            Refusal::HttpVersion => "a WebSocket needs HTTP/1.1",
             Refusal::Host => "exactly one Host is needed",
             Refusal::NoUpgrade => "no upgrade to websocket is asked for",
             Refusal::Key => "Sec-WebSocket-Key is not 16 bytes in base64",
@@ -107,6 +118,25 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl ServerConfig {
+    /// Adds a subprotocol that the server speaks.
+    #[must_use]
+    pub fn subprotocol(mut self, name: impl Into<String>) -> ServerConfig {
+        self.subprotocols.push(name.into());
+        self
+    }
+
+    /// Sets whether and how permessage-deflate is granted.
+    #[must_use]
+    pub fn deflate(self, config: impl Into<Option<DeflateConfig>>) -> ServerConfig {
+        ServerConfig { deflate: config.into(), ..self }
+    }
+
+    /// Sets which pages may connect.
+    #[must_use]
+    pub fn origin(self, origin: OriginPolicy) -> ServerConfig {
+        ServerConfig { origin, ..self }
+    }
+
     /// Answers a request head, which ends with its empty line.
     ///
     /// # Errors
@@ -120,10 +150,13 @@ impl ServerConfig {
         match request.parse(head) {
             Ok(httparse::Status::Complete(n)) if n == head.len() => {}
             Ok(_) => return Err(Refusal::Head(BadHead::Malformed)),
-            Err(error) => return Err(Refusal::Head(error.into())),
+            Err(error) => return Err(Refusal::Head(BadHead::of(error))),
         }
-        if (request.method, request.version) != (Some("GET"), Some(1)) {
+        if request.method != Some("GET") {
             return Err(Refusal::Method);
+        }
+        if request.version != Some(1) {
+            return Err(Refusal::HttpVersion);
         }
         self.answer(request.headers.iter().map(|header| (header.name, header.value)))
     }

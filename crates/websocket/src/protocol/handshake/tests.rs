@@ -42,7 +42,8 @@ fn bad_requests_are_named() {
     };
     let table = [
         (replace(0, "POST /chat HTTP/1.1"), Refusal::Method, 405),
-        (replace(0, "GET /chat HTTP/1.0"), Refusal::Method, 405),
+        (replace(0, "POST /chat HTTP/1.0"), Refusal::Method, 405),
+        (replace(0, "GET /chat HTTP/1.0"), Refusal::HttpVersion, 400),
         (replace(0, "GET /chat"), Refusal::Head(BadHead::Malformed), 400),
         (replace(1, "X: y"), Refusal::Host, 400),
         (replace(2, "Upgrade: h2c"), Refusal::NoUpgrade, 400),
@@ -66,7 +67,10 @@ fn bad_requests_are_named() {
         assert_eq!(refusal.status(), status);
         let mut response = Vec::new();
         refusal.write_response(&mut response);
-        assert!(response.starts_with(format!("HTTP/1.1 {status} ").as_bytes()));
+        let response = String::from_utf8(response).unwrap();
+        assert!(response.starts_with(&format!("HTTP/1.1 {status} ")));
+        // Only a method that is not allowed has one that is.
+        assert_eq!(response.contains("\r\nAllow: GET\r\n"), refusal == Refusal::Method, "{response}");
     }
 }
 
@@ -106,10 +110,8 @@ fn the_end_of_a_head_is_found_wherever_it_is_cut() {
 }
 
 fn client(deflate: Option<DeflateConfig>) -> ClientRequest {
-    let mut request = ClientRequest::new("server.example.com", "/chat", *b"the sample nonce");
-    request.subprotocols = vec!["superchat".to_owned(), "chat".to_owned()];
-    request.deflate = deflate;
-    request
+    let request = ClientRequest::new("server.example.com", "/chat", *b"the sample nonce").unwrap();
+    request.subprotocol("superchat").unwrap().subprotocol("chat").unwrap().deflate(deflate)
 }
 
 #[test]
@@ -130,7 +132,7 @@ fn both_sides_of_ours_agree() {
         for grant in offers {
             let client = client(offer);
             let mut head = Vec::new();
-            client.write(&mut head).unwrap();
+            client.write(&mut head);
             let config = ServerConfig {
                 subprotocols: vec!["chat".to_owned()],
                 deflate: grant,
@@ -196,16 +198,84 @@ fn bad_responses_are_named() {
 }
 
 #[test]
-fn nothing_can_be_written_into_the_head() {
-    for (host, target) in
-        [("a b", "/"), ("a\r\nX: y", "/"), ("", "/"), ("a", "/ x"), ("a", "x"), ("a", "/\r\n")]
-    {
-        let mut out = Vec::new();
-        let request = ClientRequest::new(host, target, [0; 16]);
-        assert_eq!(request.write(&mut out), Err(HandshakeError::Request), "{host:?} {target:?}");
-        assert!(out.is_empty());
+fn a_host_or_target_that_http_does_not_allow_is_an_error_at_construction() {
+    for host in ["a b", "a\r\nX: y", "", "user@a", "a/b", "\u{fc}.org", "a#b", "a?b"] {
+        let request = ClientRequest::new(host, "/", [0; 16]);
+        assert_eq!(request.unwrap_err(), BadRequest::Host, "{host:?}");
     }
-    let mut request = ClientRequest::new("a", "/", [0; 16]);
-    request.headers.push(("Cookie".to_owned(), "a\r\nb".to_owned()));
-    assert_eq!(request.write(&mut Vec::new()), Err(HandshakeError::Request));
+    for target in [
+        "",
+        "x",
+        "*",
+        "/ x",
+        "/\r\n",
+        "/\u{fc}?q=\u{20ac}",
+        "/#top",
+        "/\"",
+        "/<",
+        "/\\",
+        "/{}",
+        "/a|b",
+        "/%",
+        "/%2",
+        "/%zz",
+    ] {
+        let request = ClientRequest::new("a", target, [0; 16]);
+        assert_eq!(request.unwrap_err(), BadRequest::Target, "{target:?}");
+    }
+    for host in ["a", "A.example.org:8080", "[::1]:9", "127.0.0.1", "a_b"] {
+        assert!(ClientRequest::new(host, "/", [0; 16]).is_ok(), "{host}");
+    }
+    for target in ["/", "/?", "/a/b;c=1/%C3%BC?x[]=1&y=a%20b/?@:!$'()*+,~-._"] {
+        let mut head = Vec::new();
+        ClientRequest::new("a", target, *b"the sample nonce").unwrap().write(&mut head);
+        assert!(ServerConfig::default().answer_head(&head).is_ok(), "{target}");
+    }
+}
+
+#[test]
+fn a_header_that_the_handshake_sends_itself_cannot_be_set() {
+    let request = || ClientRequest::new("a", "/", *b"the sample nonce").unwrap();
+    // What the request has by itself, and what would frame a body or say more of the connection.
+    let mut head = Vec::new();
+    request().subprotocol("chat").unwrap().deflate(DeflateConfig::default()).write(&mut head);
+    let head = String::from_utf8(head).unwrap();
+    let own = head.lines().skip(1).filter_map(|line| Some(line.split_once(':')?.0));
+    let others = [
+        "SEC-WEBSOCKET-KEY",
+        "Sec-WebSocket-Accept",
+        "sec-websocket-",
+        "Content-Length",
+        "Transfer-Encoding",
+        "TE",
+        "Trailer",
+        "Keep-Alive",
+        "Proxy-Connection",
+        "Expect",
+    ];
+    for name in own.chain(others) {
+        let refused = request().header(name, "x").unwrap_err();
+        assert_eq!(refused, BadRequest::ReservedHeader(name.to_owned()));
+        assert!(refused.to_string().contains(name), "{refused}");
+    }
+    for (name, value) in [("", "x"), ("X Y", "x"), ("X:", "x"), ("X\r\nY", "x"), ("\u{fc}", "x")] {
+        assert_eq!(request().header(name, value).unwrap_err(), BadRequest::HeaderName(name.to_owned()));
+    }
+    for value in ["a\r\nb", "\n", "\0", "\u{7f}"] {
+        let bad = BadRequest::HeaderValue("Cookie".to_owned());
+        assert_eq!(request().header("Cookie", value).unwrap_err(), bad);
+    }
+    let mut head = Vec::new();
+    request().header("Origin", "http://a").unwrap().header("Cookie", "a=\u{fc}\tb").unwrap().write(&mut head);
+    assert!(ServerConfig::default().answer_head(&head).is_ok());
+}
+
+#[test]
+fn a_subprotocol_is_a_token_and_named_once() {
+    let request = || ClientRequest::new("a", "/", [0; 16]).unwrap();
+    for name in ["", "a b", "a,b", "a\r\nb", "\u{fc}"] {
+        assert_eq!(request().subprotocol(name).unwrap_err(), BadRequest::Subprotocol(name.to_owned()));
+    }
+    let twice = request().subprotocol("chat").unwrap().subprotocol("chat");
+    assert_eq!(twice.unwrap_err(), BadRequest::Subprotocol("chat".to_owned()));
 }

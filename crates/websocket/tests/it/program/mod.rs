@@ -166,22 +166,21 @@ impl Program {
     fn new(setup: &Setup) -> Program {
         let (wire, ends) = Wire::new(&setup.behaviour);
         let deflate = setup.deflate.map(|takeover| {
-            let config = DeflateConfig {
-                own_takeover: takeover,
-                peer_takeover: takeover,
-                threshold: 8,
-                ..DeflateConfig::default()
-            };
+            let config = DeflateConfig::default().takeover(takeover).threshold(8);
             (config.choose(b"permessage-deflate").expect("an offer"), config)
         });
         let keep_alive = setup
             .keeps_alive
-            .then_some(KeepAlive { interval: Duration::from_secs(2), timeout: Duration::from_secs(3) });
+            .then_some(KeepAlive::default().interval(Duration::from_secs(2)).timeout(Duration::from_secs(3)));
         let mut roles = [Role::Client, Role::Server].into_iter();
         let links = ends.map(|io| {
             let role = roles.next().expect("two ends");
-            let config = Config { keep_alive, high_water: 2000, ..Config::default() };
-            let connection = Parts { io, role, deflate, leftover: Vec::new() }.connection(config);
+            let config = Config::default().keep_alive(keep_alive).high_water(2000);
+            let parts = match role {
+                Role::Client => Parts::client(io),
+                Role::Server => Parts::server(io),
+            };
+            let connection = parts.deflate(deflate).connection(config);
             if setup.is_split {
                 let (reader, sender) = connection.split();
                 Link::Halves(Some(reader), sender)
