@@ -3,6 +3,7 @@
 use std::fmt;
 
 use http::Uri;
+use rookery_websocket::protocol::handshake::ClientRequest;
 
 /// `ws://host[:port][/path][?query]`, or the same with `wss`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +72,10 @@ impl Address {
             Some(target) if target.starts_with('/') => target.to_owned(),
             Some(query) => format!("/{query}"),
         };
+        // `Uri` takes more than may be sent, such as letters that are not ASCII.
+        if ClientRequest::new(shown.as_str(), target.as_str(), [0; 16]).is_err() {
+            return Err(BadAddress::Malformed);
+        }
         Ok(Address { is_tls, host: host.to_owned(), port, authority: shown, target })
     }
 }
@@ -140,6 +145,12 @@ mod tests {
             ("ws://host/\r\nX: y", BadAddress::Malformed),
             ("ws://ho st/", BadAddress::Malformed),
             ("ws://[::1/", BadAddress::Malformed),
+            ("ws://host/\u{fc}", BadAddress::Malformed),
+            ("ws://host/?q=\u{20ac}", BadAddress::Malformed),
+            ("ws://h\u{fc}/", BadAddress::Malformed),
+            ("ws://host/{}", BadAddress::Malformed),
+            ("ws://host/?\"", BadAddress::Malformed),
+            ("ws://host/100%", BadAddress::Malformed),
         ];
         for (text, wanted) in table {
             assert_eq!(Address::parse(text), Err(wanted), "{text}");

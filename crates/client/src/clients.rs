@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rookery_websocket::protocol::handshake::BadRequest;
 use tokio::sync::mpsc::{self, UnboundedSender};
 
 use crate::address::Address;
@@ -58,6 +59,8 @@ pub enum Given {
 pub enum OpenError {
     /// There are [`CLIENTS`].
     TooMany,
+    /// The request cannot be written: a subprotocol or a header field that HTTP does not allow.
+    Request(BadRequest),
     /// The roots cannot be used.
     Roots(BadRoots),
     /// The thread could not be started.
@@ -92,6 +95,7 @@ impl Clients {
     /// # Errors
     /// Only what is known without asking anybody.
     pub fn open(&mut self, address: Address, settings: Settings, roots: &Roots) -> Result<u64, OpenError> {
+        settings.check(&address).map_err(OpenError::Request)?;
         let tls = if address.is_tls { Some(self.tls(roots).map_err(OpenError::Roots)?) } else { None };
         if self.live.load(Ordering::Acquire) >= CLIENTS {
             return Err(OpenError::TooMany);
@@ -231,6 +235,7 @@ impl Drop for Handle {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            OpenError::Request(bad) => bad.fmt(f),
             OpenError::TooMany => write!(f, "there are {CLIENTS} clients already: close some"),
             OpenError::Roots(bad) => bad.fmt(f),
             OpenError::Thread(error) => write!(f, "a thread cannot be started: {error}"),

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rookery_websocket::protocol::handshake::HandshakeError;
-use rookery_websocket::{ClientConfig, Connection, Error, client};
+use rookery_websocket::{Connection, Error, client, connect_any};
 use rustls::CertificateError;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
 use crate::address::Address;
@@ -54,12 +54,7 @@ pub(crate) async fn connect(
 ) -> Result<(Open, Option<String>), Failure> {
     let all = async {
         let io = transport(address, tls).await?;
-        let config = ClientConfig {
-            subprotocols: settings.subprotocols.clone(),
-            deflate: settings.deflate(),
-            headers: settings.headers.clone(),
-            connection: settings.connection(),
-        };
+        let config = settings.client();
         match client(io, &address.authority, &address.target, &config).await {
             Ok((connection, established)) => Ok((connection, established.subprotocol)),
             Err(error) => Err(handshake_failure(&error)),
@@ -81,9 +76,9 @@ async fn transport(address: &Address, tls: Option<Tls>) -> Result<Box<dyn Transp
     let unreachable =
         |error: io::Error| Failure::new(format!("{host}:{port} cannot be connected to: {error}"));
     let tcp = if is_localhost(host) {
-        TcpStream::connect(&LOOPBACK.map(|address| SocketAddr::new(address, *port))[..]).await
+        connect_any(LOOPBACK.map(|address| SocketAddr::new(address, *port))).await
     } else {
-        TcpStream::connect((host.as_str(), *port)).await
+        connect_any(lookup_host((host.as_str(), *port)).await.map_err(unreachable)?).await
     };
     let tcp = tcp.map_err(unreachable)?;
     // A message is written whole; waiting to fill a segment would only delay it.
@@ -127,9 +122,7 @@ fn handshake_failure(error: &Error) -> Failure {
                 status: Some(*status),
             }
         }
-        Error::Handshake(HandshakeError::Request) => Failure::new(
-            "the request cannot be sent: a header or a subprotocol has characters that HTTP does not allow",
-        ),
+        Error::Handshake(HandshakeError::Request(bad)) => Failure::new(bad.to_string()),
         Error::Handshake(error) => {
             Failure::new(format!("the server's answer to the handshake is wrong: {error}"))
         }

@@ -4,14 +4,17 @@ use std::time::Duration;
 
 use rookery_websocket::protocol::DecoderLimits;
 use rookery_websocket::protocol::deflate::DeflateConfig;
-use rookery_websocket::{Config, KeepAlive};
+use rookery_websocket::protocol::handshake::BadRequest;
+use rookery_websocket::{ClientConfig, Config, KeepAlive};
+
+use crate::address::Address;
 
 /// A client's settings.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The subprotocols that are offered, the preferred one first.
     pub subprotocols: Vec<String>,
-    /// More header fields of the request.
+    /// More header fields of the request; not those that the handshake sends itself.
     pub headers: Vec<(String, String)>,
     /// Whether permessage-deflate (RFC 7692) is offered, without context takeover. Default: not.
     pub compresses: bool,
@@ -50,18 +53,28 @@ impl Default for Settings {
 }
 
 impl Settings {
-    pub(crate) fn deflate(&self) -> Option<DeflateConfig> {
-        self.compresses.then(DeflateConfig::default)
+    /// Checks that a request to `address` can be written with these settings.
+    pub(crate) fn check(&self, address: &Address) -> Result<(), BadRequest> {
+        self.client().request(&address.authority, &address.target).map(drop)
     }
 
-    pub(crate) fn connection(&self) -> Config {
-        Config {
-            limits: DecoderLimits { message: self.message, ..DecoderLimits::default() },
-            keep_alive: self.ping_time.map(|interval| KeepAlive { interval, timeout: self.pong_time }),
-            close_timeout: self.close_time,
+    /// Returns the settings of the connection and of its handshake.
+    pub(crate) fn client(&self) -> ClientConfig {
+        let mut config = ClientConfig::default()
+            .deflate(self.compresses.then(DeflateConfig::default))
+            .connection(self.connection());
+        config.subprotocols.clone_from(&self.subprotocols);
+        config.headers.clone_from(&self.headers);
+        config
+    }
+
+    fn connection(&self) -> Config {
+        let pings = |interval| KeepAlive::default().interval(interval).timeout(self.pong_time);
+        Config::default()
+            .limits(DecoderLimits::new().message(self.message))
+            .keep_alive(self.ping_time.map(pings))
+            .close_timeout(self.close_time)
             // It is a part of what `connect_time` bounds.
-            handshake_timeout: Duration::MAX,
-            ..Config::default()
-        }
+            .handshake_timeout(Duration::MAX)
     }
 }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::time::Instant;
 
-use rookery_client::{Event, Settings};
+use rookery_client::{Address, Clients, Event, OpenError, Roots, Settings};
 
 use crate::support::{Bench, PATIENCE, Peer, SHORT, drain, head, header, response};
 
@@ -145,11 +145,34 @@ fn the_request_says_what_was_asked_for() {
 }
 
 #[test]
-fn a_header_cannot_hold_another() {
-    let peer = Peer::new(|mut socket: TcpStream| drain(&mut socket));
-    let mut bench = Bench::new();
-    let headers = vec![("X".to_owned(), "y\r\nHost: other".to_owned())];
-    bench.open(&peer.url(), Settings { headers, ..Settings::default() });
-    assert!(bench.failed().0.contains("characters that HTTP does not allow"));
-    peer.end();
+fn a_request_that_cannot_be_written_is_an_error_at_once() {
+    let header = |name: &str, value: &str| Settings {
+        headers: vec![(name.to_owned(), value.to_owned())],
+        ..Settings::default()
+    };
+    let subprotocols = |names: &[&str]| Settings {
+        subprotocols: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..Settings::default()
+    };
+    let table = [
+        (
+            header("X", "y\r\nHost: other"),
+            "the value of the header X has characters that HTTP does not allow",
+        ),
+        (header("X Y", "z"), "\"X Y\" cannot be the name of a header"),
+        (header("Sec-WebSocket-Key", "x"), "the header Sec-WebSocket-Key is the handshake's own"),
+        (header("Content-Length", "5"), "the header Content-Length is the handshake's own"),
+        (header("Sec-WebSocket-Protocol", "chat"), "name the subprotocols as such"),
+        (subprotocols(&["a b"]), "the subprotocol \"a b\""),
+        (subprotocols(&["chat", "chat"]), "named twice"),
+    ];
+    let mut clients = Clients::new(Box::new(|| ()));
+    for (settings, wanted) in table {
+        // Nobody is asked: there is no such host.
+        let address = Address::parse("ws://nowhere.invalid/").unwrap();
+        let error = clients.open(address, settings, &Roots::System).unwrap_err();
+        assert!(matches!(error, OpenError::Request(_)));
+        assert!(error.to_string().contains(wanted), "{error}: not {wanted}");
+    }
+    assert!(clients.event().is_none());
 }
