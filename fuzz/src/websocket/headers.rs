@@ -44,8 +44,7 @@ pub fn websocket_extensions(data: &[u8]) {
         if let Some(agreed) = config.choose(data) {
             assert!(agreed.server_bits <= config.own_bits && agreed.client_bits <= config.peer_bits);
             // Our own answer is one that a client without wishes of its own takes.
-            let open =
-                config.takeover(Takeover::Kept);
+            let open = config.takeover(Takeover::Kept);
             let answer = agreed.to_string();
             let checked = open.peer_bits(WindowBits::MAX).check([answer.as_bytes()]);
             let checked =
@@ -79,7 +78,10 @@ pub fn websocket_handshake(data: &[u8]) {
     let first = data.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4);
     assert_eq!(found, first.filter(|at| *at <= HEAD_MAX));
     let head = &data[..found.unwrap_or(data.len())];
-    let config = ServerConfig::default().subprotocol("chat").deflate(DeflateConfig::default()).origin(OriginPolicy::SameHost);
+    let config = ServerConfig::default()
+        .subprotocol("chat")
+        .deflate(DeflateConfig::default())
+        .origin(OriginPolicy::SameHost);
     answer(&config, head);
     let request = ClientRequest::new("host", "/", [7; 16]).and_then(|request| request.subprotocol("chat"));
     let request = request.expect("HTTP allows all of it").deflate(DeflateConfig::default());

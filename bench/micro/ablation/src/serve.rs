@@ -85,7 +85,7 @@ async fn serve(io: TcpStream, config: &ServerConfig) -> Result<(), Error> {
     io.set_nodelay(true).ok();
     let (mut connection, _) = accept(io, config, Config::default()).await?;
     while let Some((message, mut writer)) = connection.receive().await? {
-        writer.reply(message).await?;
+        let _ = writer.reply(message).await?;
     }
     Ok(())
 }

@@ -81,10 +81,10 @@ pub async fn write(run: &mut Run, token: Token) {
             tokio::select! {
                 biased;
                 () = cancelled.as_mut() => panic!("nobody cancels"),
-                sent = connection.send(&payload[..]) => { sent.unwrap(); }
+                sent = connection.send(&payload[..]) => { let _ = sent.unwrap(); }
             }
         } else {
-            connection.send(black_box(&payload[..])).await.unwrap();
+            let _ = connection.send(black_box(&payload[..])).await.unwrap();
         }
     }
     run.stop(iterations);
@@ -98,13 +98,13 @@ pub async fn echo(run: &mut Run, token: Token) {
     let payload = [7; 512];
     let serve = async {
         while let Some((message, mut writer)) = server.receive().await.unwrap() {
-            writer.reply(message).await.unwrap();
+            let _ = writer.reply(message).await.unwrap();
         }
     };
     let ask = async {
         let mut iterations = run.start();
         while iterations.next() {
-            client.send(&payload[..]).await.unwrap();
+            let _ = client.send(&payload[..]).await.unwrap();
             assert_eq!(client.read().await.unwrap().unwrap().len(), 512);
         }
         run.stop(iterations);
