@@ -1,7 +1,6 @@
 //! Buffers that a thread lends to its connections.
 //!
-//! A connection owns a buffer only while something in it is half read or half written, so ten thousand idle ones own
-//! none, and a busy thread goes round with one or two that stay in the cache.
+//! A connection owns a buffer only while something in it is half read or half written: an idle one has none.
 
 use std::cell::RefCell;
 
@@ -49,4 +48,25 @@ pub(crate) fn give_growing(mut buffer: Vec<u8>) {
             pool.push(buffer);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_keeps_16_buffers_of_each_kind_and_no_large_one() {
+        for buffer in (0..20).map(|_| take_read()).collect::<Vec<_>>() {
+            give_read(buffer);
+        }
+        assert_eq!(READ.with_borrow(Vec::len), 16);
+        for _ in 0..20 {
+            give_growing(vec![1; KEPT_BYTES]);
+        }
+        assert_eq!(GROWING.with_borrow(Vec::len), 16);
+        let lent = take_growing();
+        assert!(lent.is_empty() && lent.capacity() == 64 << 10);
+        give_growing(vec![1; KEPT_BYTES + 1]);
+        assert_eq!(GROWING.with_borrow(Vec::len), 15);
+    }
 }

@@ -1,4 +1,4 @@
-//! Cancelling a read from elsewhere, for the price of one load.
+//! Cancelling a read from elsewhere.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

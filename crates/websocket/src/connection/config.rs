@@ -23,12 +23,12 @@ pub struct Config {
     /// What the peer may send.
     pub limits: DecoderLimits,
     /// Bytes encoded and not yet taken by the transport from which on a sender is told of back-pressure, and `send` waits.
-    /// Default 64 KiB: about what a socket takes by itself, so that a fast peer never sees it.
+    /// Default 64 KiB.
     pub high_water: usize,
     /// Bytes from which on `queue` drops a message instead of adding to them. One message is always taken by an empty
     /// queue, whatever its size. Default 1 MiB.
     pub queue_max: usize,
-    /// Pings while reading. Default: every 20 s, within the 30 s after which common proxies cut.
+    /// Pings while reading. Default: every 20 s.
     pub keep_alive: Option<KeepAlive>,
     /// How long a close frame's answer, and the peer's end of the stream, are waited for. Default 5 s.
     pub close_timeout: Duration,
@@ -117,5 +117,64 @@ impl Default for Config {
             close_timeout: Duration::from_secs(5),
             handshake_timeout: Duration::from_secs(10),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::open::ClientConfig;
+    use crate::protocol::deflate::{DeflateConfig, Level, Takeover, WindowBits};
+    use crate::protocol::handshake::{OriginPolicy, ServerConfig};
+
+    #[test]
+    fn the_defaults_are_those_that_the_docs_name() {
+        let seconds = Duration::from_secs;
+        let config = Config::default();
+        assert_eq!((config.limits.message, config.limits.fragments), (16 << 20, 4096));
+        assert_eq!((config.high_water, config.queue_max), (64 << 10, 1 << 20));
+        let pings = config.keep_alive.unwrap();
+        assert_eq!((pings.interval, pings.timeout), (seconds(20), seconds(20)));
+        assert_eq!((config.close_timeout, config.handshake_timeout), (seconds(5), seconds(10)));
+        let deflate = DeflateConfig::default();
+        assert_eq!((deflate.own_takeover, deflate.peer_takeover), (Takeover::None, Takeover::None));
+        assert_eq!((deflate.own_bits, deflate.peer_bits), (WindowBits::MAX, WindowBits::MAX));
+        assert_eq!((deflate.level, deflate.threshold), (Level::new(2).unwrap(), 512));
+        let server = ServerConfig::default();
+        assert_eq!((server.deflate, server.origin), (None, OriginPolicy::SameHost));
+        assert!(server.subprotocols.is_empty());
+        let client = ClientConfig::default();
+        assert!(client.deflate.is_none() && client.subprotocols.is_empty() && client.headers.is_empty());
+    }
+
+    #[test]
+    fn a_setting_changes_itself_and_no_other() {
+        let second = Duration::from_secs(1);
+        let all = Config::default()
+            .limits(DecoderLimits::new().message(1).fragments(2))
+            .high_water(3)
+            .queue_max(4)
+            .keep_alive(Some(KeepAlive::default().interval(second).timeout(second * 2)))
+            .close_timeout(second * 5)
+            .handshake_timeout(second * 6);
+        let expected = Config {
+            limits: DecoderLimits { message: 1, fragments: 2 },
+            high_water: 3,
+            queue_max: 4,
+            keep_alive: Some(KeepAlive { interval: second, timeout: second * 2 }),
+            close_timeout: second * 5,
+            handshake_timeout: second * 6,
+        };
+        assert_eq!(format!("{all:?}"), format!("{expected:?}"));
+        let bits = |bits| WindowBits::new(bits).unwrap();
+        let deflate = DeflateConfig::default()
+            .own_takeover(Takeover::Kept)
+            .own_bits(bits(9))
+            .peer_bits(bits(10))
+            .level(Level::new(7).unwrap())
+            .threshold(8);
+        assert_eq!((deflate.own_takeover, deflate.peer_takeover), (Takeover::Kept, Takeover::None));
+        assert_eq!((deflate.own_bits, deflate.peer_bits), (bits(9), bits(10)));
+        assert_eq!((deflate.level, deflate.threshold), (Level::new(7).unwrap(), 8));
     }
 }

@@ -49,7 +49,7 @@ impl<'a> Message<'a> {
         self.bytes
     }
 
-    /// The text, if it is text. Costs nothing: it was checked as it came. The rest of a text whose beginning was read in
+    /// The text, if it is text, which was checked as it came. The rest of a text whose beginning was read in
     /// pieces is binary if it begins within a character.
     pub fn as_text(&self) -> Option<&'a str> {
         match self.kind {

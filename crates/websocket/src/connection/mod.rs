@@ -94,7 +94,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.read_with(Wait::Until(deadline)).await
     }
 
-    /// As [`Connection::read`], for `timeout` from when it first has to wait: one that need not wait reads no clock.
+    /// As [`Connection::read`], for `timeout` from when it first has to wait: a message that is there is read whatever the
+    /// timeout.
     ///
     /// # Errors
     /// [`Error::TimedOut`], after which the read can be repeated.

@@ -127,16 +127,19 @@ mod tests {
             tried.borrow_mut().push(port);
             let (does, held) = (attempts[usize::from(port)], Rc::clone(&running));
             async move {
-                let _held = held;
-                match does {
-                    Does::Connects(after) => sleep(Duration::from_millis(after)).await,
+                let done = match does {
+                    Does::Connects(after) => {
+                        sleep(Duration::from_millis(after)).await;
+                        Ok(port)
+                    }
                     Does::Hangs => std::future::pending().await,
                     Does::Fails(after) => {
                         sleep(Duration::from_millis(after)).await;
-                        return Err(io::Error::other(format!("attempt {port}")));
+                        Err(io::Error::other(format!("attempt {port}")))
                     }
-                }
-                Ok(port)
+                };
+                drop(held);
+                done
             }
         });
         let won = won.await.map_err(|error| error.to_string());

@@ -1,4 +1,4 @@
-//! `Sec-WebSocket-Extensions` (RFC 6455, 9.1): a tokeniser that allocates nothing and looks at each byte at most twice.
+//! `Sec-WebSocket-Extensions` (RFC 6455, 9.1): a tokeniser that allocates nothing.
 //!
 //! ```text
 //! extension-list = 1#( token *( ";" token [ "=" ( token | quoted-string ) ] ) )

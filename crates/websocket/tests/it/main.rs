@@ -12,3 +12,4 @@ mod program;
 mod replies;
 mod support;
 mod timing;
+mod writing;

@@ -66,9 +66,9 @@ pub struct DeflateConfig {
     pub own_bits: WindowBits,
     /// The largest window that the peer may compress with. Default 15.
     pub peer_bits: WindowBits,
-    /// Default 2, the fastest that looks for matches with Huffman codes made for the block.
+    /// How hard to compress. Default 2.
     pub level: Level,
-    /// Bytes; a shorter message is sent as it is. Default 512: below, a TCP segment goes out either way.
+    /// Bytes; a shorter message is sent as it is. Default 512.
     pub threshold: usize,
 }
 

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// Bytes of a head. The largest that browsers send with many cookies is a quarter of it.
+/// Bytes of a head.
 pub const HEAD_MAX: usize = 64 << 10;
 
 /// Header fields of a head (CVE-2024-37890: too many of them crashed a peer's library).

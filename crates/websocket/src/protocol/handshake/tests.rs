@@ -279,3 +279,35 @@ fn a_subprotocol_is_a_token_and_named_once() {
     let twice = request().subprotocol("chat").unwrap().subprotocol("chat");
     assert_eq!(twice.unwrap_err(), BadRequest::Subprotocol("chat".to_owned()));
 }
+
+#[test]
+fn the_clients_first_subprotocol_that_the_server_speaks_is_taken() {
+    let server = ServerConfig::default().subprotocol("one").subprotocol("two");
+    for (asked, chosen) in [("two, one", Some("two")), ("other, one, two", Some("one")), ("other", None)] {
+        let head = request(|lines| lines.push(format!("Sec-WebSocket-Protocol: {asked}")));
+        assert_eq!(server.answer_head(&head).unwrap().subprotocol.as_deref(), chosen, "{asked}");
+    }
+}
+
+#[test]
+fn a_request_without_an_origin_is_accepted_whatever_the_policy() {
+    let head = request(|lines| lines.retain(|line| !line.starts_with("Origin")));
+    for policy in [OriginPolicy::SameHost, OriginPolicy::Hosts(Vec::new()), OriginPolicy::Any] {
+        assert!(ServerConfig::default().origin(policy).answer_head(&head).is_ok());
+    }
+    let twice = request(|lines| lines.push(lines[5].clone()));
+    assert_eq!(ServerConfig::default().answer_head(&twice), Err(Refusal::Origin));
+}
+
+/// What was searched before is not looked at again, but for the three bytes that may begin the end.
+#[test]
+fn a_head_is_searched_once() {
+    let mut bytes = vec![b'a'; 100];
+    let mut reader = HeadReader::default();
+    assert_eq!(reader.find(&bytes), Ok(None));
+    bytes[50..54].copy_from_slice(b"\r\n\r\n");
+    assert_eq!(reader.find(&bytes), Ok(None));
+    bytes[97..].copy_from_slice(b"\r\n\r");
+    bytes.push(b'\n');
+    assert_eq!(reader.find(&bytes), Ok(Some(101)));
+}
