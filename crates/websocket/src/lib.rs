@@ -1,9 +1,10 @@
 //! The WebSocket protocol (RFC 6455) with permessage-deflate (RFC 7692), and nothing allocated per frame.
 //!
-//! [`protocol`] is sans-IO: bytes in, events out, no socket, no clock, no randomness and no async runtime; and so is
-//! [`endpoint`], one end of a connection from the handshake to its end. This project's server drives it with its own sockets;
-//! [`Connection`] drives it over any `AsyncRead + AsyncWrite` of tokio (feature `tokio`, on by default), as a server
-//! ([`accept`]) or a client ([`connect`]).
+//! [`protocol`] is sans-IO: bytes in, events out, no socket, no clock, no randomness and no async
+//! runtime; and so is [`endpoint`], one end of a connection from the handshake to its end. This
+//! project's server drives it with its own sockets; [`Connection`] drives it over any
+//! `AsyncRead + AsyncWrite` of tokio (feature `tokio`, on by default), as a server ([`accept`]) or a
+//! client ([`connect`]).
 
 #[cfg(feature = "tokio")]
 mod connection;

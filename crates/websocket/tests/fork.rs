@@ -1,4 +1,5 @@
-//! A forked child draws masking keys of its own. Alone in its process: a fork copies every thread's locks.
+//! A forked child draws masking keys of its own. Alone in its process: a fork copies every thread's
+//! locks.
 #![cfg(all(unix, not(miri)))]
 
 #[path = "it/support.rs"]
@@ -37,8 +38,8 @@ fn a_forked_child_repeats_no_masking_key() {
     // The thread has keys in store now.
     keys(&mut client, &mut there);
     let (mut from_child, mut to_parent) = UnixStream::pair().unwrap();
-    // SAFETY: no other thread of this process holds a lock that the child takes: the harness waits for this
-    // test, which is the only one. The child ends by `_exit`.
+    // SAFETY: no other thread of this process holds a lock that the child takes: the harness waits
+    // for this test, which is the only one. The child ends by `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let drawn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

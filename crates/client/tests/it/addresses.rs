@@ -9,11 +9,12 @@ use rookery_client::Settings;
 
 use crate::support::{Bench, PATIENCE, drain, head, response};
 
-/// A listener whose queue is full: the system drops whoever tries to connect. It stays so for as long as
-/// both are kept.
+/// Makes a listener whose queue is full, so that the system drops further attempts to connect for
+/// as long as both values live.
 fn silent() -> (TcpListener, Vec<TcpStream>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    // SAFETY: `listener` is an open socket that listens already; only the length of its queue changes.
+    // SAFETY: `listener` is an open socket that listens already; only the length of its queue
+    // changes.
     assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
     let address = listener.local_addr().unwrap();
     let mut waiting = Vec::new();
@@ -24,7 +25,7 @@ fn silent() -> (TcpListener, Vec<TcpStream>) {
     (listener, waiting)
 }
 
-/// One address after the other was tried, each for as long as the system does.
+/// Fails if addresses are tried one after the other, each until the system gives up.
 #[test]
 fn a_host_that_is_silent_at_one_address_is_reached_at_another() {
     let (silent, _waiting) = silent();

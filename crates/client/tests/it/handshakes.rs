@@ -168,7 +168,7 @@ fn a_request_that_cannot_be_written_is_an_error_at_once() {
     ];
     let mut clients = Clients::new(Box::new(|| ()));
     for (settings, wanted) in table {
-        // Nobody is asked: there is no such host.
+        // No name is looked up: there is no such host.
         let address = Address::parse("ws://nowhere.invalid/").unwrap();
         let error = clients.open(address, settings, &Roots::System).unwrap_err();
         assert!(matches!(error, OpenError::Request(_)));

@@ -17,8 +17,8 @@ use super::shared::Shared;
 /// Bytes of a message that are compressed, and inflated, in one go.
 pub(super) const LONG: usize = 64 << 10;
 
-/// What the two directions of a WebSocket hold whose messages refer back, whatever their window: 371 KiB to compress and less than
-/// 48 to inflate (`docs/websocket.md`).
+/// What the two directions of a WebSocket hold whose messages refer back, whatever their window:
+/// 371 KiB to compress and less than 48 to inflate (`docs/websocket.md`).
 const KEPT_BYTES: usize = 512 << 10;
 
 /// What a WebSocket has whose client takes part.

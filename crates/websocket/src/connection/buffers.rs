@@ -1,6 +1,7 @@
 //! Buffers that a thread lends to its connections.
 //!
-//! A connection owns a buffer only while something in it is half read or half written: an idle one has none.
+//! A connection owns a buffer only while something in it is half read or half written. An idle
+//! connection has no buffer.
 
 use std::cell::RefCell;
 

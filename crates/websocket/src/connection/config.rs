@@ -32,8 +32,8 @@ pub struct Config {
     pub keep_alive: Option<KeepAlive>,
     /// How long a close frame's answer, and the peer's end of the stream, are waited for. Default 5 s.
     pub close_timeout: Duration,
-    /// How long a handshake may take; for [`connect`](crate::connect), from looking up the name to the
-    /// server's answer. Default 10 s.
+    /// How long a handshake may take; for [`connect`](crate::connect), from looking up the name to
+    /// the server's answer. Default 10 s.
     pub handshake_timeout: Duration,
 }
 

@@ -46,23 +46,23 @@ fn random<const N: usize>() -> [u8; N] {
 }
 
 impl Source {
-    /// Draws anew, `n` bytes at least.
+    /// Draws new bytes, of which the next `n` are asked for.
     #[cold]
     fn fill(&mut self, n: usize) {
         let are_seen = forks::watch();
         self.generation = forks::generation();
         getrandom::fill(&mut self.bytes).expect("the system has randomness");
-        // A child that would not be told apart from its parent gets no bytes in store.
+        // Without the handler a child could not be distinguished from its parent: keep no bytes.
         self.used = if are_seen { 0 } else { BATCH - n };
     }
 }
 
-/// Tells a forked child from its parent: the child has a copy of the parent's bytes, and must not use the
-/// keys that the parent will use.
+/// Tells a forked child from its parent: the child has a copy of the parent's bytes, and must not
+/// use the keys that the parent will use.
 ///
-/// The C library calls a function in each child, which counts. So a frame costs the comparison of two
-/// numbers in memory, and no system call as asking for the process's number would be. A child of a bare
-/// `clone` system call is not counted; it may not run any Rust code but `exec` anyway.
+/// The C library calls a function in each child, which counts. So a frame costs the comparison of
+/// two numbers in memory, and no system call as asking for the process's number would be. A child
+/// of a bare `clone` system call is not counted; it may not run any Rust code but `exec` anyway.
 #[cfg(all(unix, not(miri)))]
 mod forks {
     use std::sync::OnceLock;
@@ -85,9 +85,9 @@ mod forks {
     pub(super) fn watch() -> bool {
         static IS_WATCHED: OnceLock<bool> = OnceLock::new();
         *IS_WATCHED.get_or_init(|| {
-            // SAFETY: `count` may run in a child of a process with several threads: it changes an atomic
-            // number and calls nothing. It stays where it is for as long as the process may fork: the C
-            // library forgets it when the library that it is a part of is unloaded.
+            // SAFETY: `count` may run in a child of a process with several threads: it changes an
+            // atomic number and calls nothing. It stays where it is for as long as the process may
+            // fork: the C library forgets it when the library that it is a part of is unloaded.
             unsafe { libc::pthread_atfork(None, None, Some(count)) == 0 }
         })
     }

@@ -49,8 +49,8 @@ impl<'a> Message<'a> {
         self.bytes
     }
 
-    /// The text, if it is text, which was checked as it came. The rest of a text whose beginning was read in
-    /// pieces is binary if it begins within a character.
+    /// The text, if it is text, which was checked as it came. The rest of a text whose beginning was
+    /// read in pieces is binary if it begins within a character.
     pub fn as_text(&self) -> Option<&'a str> {
         match self.kind {
             // SAFETY: the decoder checks every text message (`Violation::Utf8`), and a `Message` is made of its events only;

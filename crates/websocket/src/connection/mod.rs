@@ -94,8 +94,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.read_with(Wait::Until(deadline)).await
     }
 
-    /// As [`Connection::read`], for `timeout` from when it first has to wait: a message that is there is read whatever the
-    /// timeout.
+    /// As [`Connection::read`], for `timeout` from when it first has to wait. A message that has
+    /// already arrived is returned even if `timeout` is zero.
     ///
     /// # Errors
     /// [`Error::TimedOut`], after which the read can be repeated.
@@ -293,8 +293,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
     }
 
     /// Sends a reply: at once if nothing else was read, else together with the replies to what was. For a handler that reads
-    /// on without waiting for anything but the connection. Like [`Connection::send`], it waits for room and never drops the
-    /// message.
+    /// on without waiting for anything but the connection. Like [`Connection::send`], it waits for
+    /// room and never drops the message.
     ///
     /// # Errors
     /// As [`Connection::send`].

@@ -175,8 +175,8 @@ impl ClientConfig {
 /// ([`connect_any`]).
 ///
 /// # Errors
-/// [`Error::Address`]; [`Error::Handshake`], where the request cannot be written before anything is sent;
-/// [`Error::HandshakeTimeout`]; a failed transport.
+/// [`Error::Address`]; [`Error::Handshake`], where the request cannot be written before anything is
+/// sent; [`Error::HandshakeTimeout`]; a failed transport.
 pub async fn connect(
     address: &str,
     config: &ClientConfig,

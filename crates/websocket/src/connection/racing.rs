@@ -18,15 +18,16 @@ const ADDRESSES_MAX: usize = 32;
 
 /// Connects to the first of `addresses` that accepts a connection (Happy Eyeballs, RFC 8305).
 ///
-/// The addresses are tried in their order, with the two families taking turns. The next attempt starts when
-/// one has failed, or 250 ms after the one before; the first connection ends all other attempts. At most 32
-/// addresses are tried. Needs a tokio runtime with its time driver.
+/// The addresses are tried in their order, with the two families taking turns. The next attempt
+/// starts when one has failed, or 250 ms after the one before; the first connection ends all other
+/// attempts. At most 32 addresses are tried. Needs a tokio runtime with its time driver.
 ///
 /// # Cancel safety
 /// All attempts end when the future is dropped.
 ///
 /// # Errors
-/// If no address accepts, the error of the first one; [`io::ErrorKind::NotFound`] if there is no address.
+/// If no address accepts, the error of the first one; [`io::ErrorKind::NotFound`] if there is no
+/// address.
 pub async fn connect_any(addresses: impl IntoIterator<Item = SocketAddr>) -> io::Result<TcpStream> {
     let mut addresses = interleave(addresses.into_iter().collect());
     addresses.truncate(ADDRESSES_MAX);
@@ -108,7 +109,7 @@ mod tests {
         SocketAddr::new(ip.parse().unwrap(), port)
     }
 
-    /// What an attempt does: it succeeds or fails after some milliseconds, or never ends.
+    /// The behaviour of an attempt, with the milliseconds after which it ends.
     #[derive(Clone, Copy)]
     enum Does {
         Connects(u64),
@@ -116,8 +117,8 @@ mod tests {
         Hangs,
     }
 
-    /// What became of a race whose attempts do what is said: the port that won or the error, the time that
-    /// it took, the ports in the order of their attempts, and how many attempts were still running.
+    /// Runs a race and returns the port that won or the error, the milliseconds that it took, the
+    /// ports in the order of their attempts, and the number of attempts that still run.
     async fn raced(attempts: &[Does]) -> (Result<u16, String>, u64, Vec<u16>, usize) {
         let addresses = (0..attempts.len()).map(|n| address(4, n as u16)).collect();
         let (tried, running) = (RefCell::new(Vec::new()), Rc::new(()));

@@ -8,8 +8,8 @@ use crate::protocol::MaskKey;
 /// What drives an [`Endpoint`](crate::endpoint::Endpoint) over a transport, by the types and constants in which two of them
 /// differ.
 ///
-/// The trait is sealed: it is implemented by this crate's [`Connection`](crate::Connection) and by this
-/// project's server, and may get further items in any release.
+/// The trait is sealed: it is implemented by this crate's [`Connection`](crate::Connection) and by
+/// this project's server, and may get further items in any release.
 /// ```compile_fail,E0277
 /// use rookery_websocket::{Statistics, endpoint::{Parting, Shell}, protocol::MaskKey};
 /// struct Own;
@@ -57,8 +57,8 @@ pub trait Shell: Sealed {
     fn give_buffer(buffer: Vec<u8>);
 }
 
-/// Seals [`Shell`]. Whoever implements it is not covered by this crate's promise of compatibility; it is
-/// public only because the server that does is a crate of its own.
+/// Seals [`Shell`]. Whoever implements it is not covered by this crate's promise of compatibility;
+/// it is public only because the server that does is a crate of its own.
 #[doc(hidden)]
 pub trait Sealed {}
 
@@ -131,8 +131,8 @@ impl<Span> Rules<Span> {
         Rules { close, ping: None, silence: None, mark }
     }
 
-    /// Sends a ping every `interval`, and with `silence` gives up a peer that sends nothing for so long
-    /// after one.
+    /// Sends a ping every `interval`, and with `silence` gives up a peer that sends nothing for so
+    /// long after one.
     #[must_use]
     pub fn pings(self, interval: Span, silence: Option<Span>) -> Rules<Span> {
         Rules { ping: Some(interval), silence, ..self }

@@ -33,8 +33,8 @@ pub enum Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecoderLimits {
-    /// Bytes of a message, all its frames together, after inflation. Default 16 MiB. A compressed message
-    /// may have twice as many on the wire and 1 KiB more.
+    /// Bytes of a message, all its frames together, after inflation. Default 16 MiB. A compressed
+    /// message may have twice as many on the wire and 1 KiB more.
     pub message: u64,
     /// Frames of a message, empty ones too: a peer must not keep a message going for ever. Default 4,096.
     pub fragments: u32,
@@ -178,13 +178,13 @@ pub(crate) enum StepKind {
     Control(OpCode),
 }
 
-/// A whole message in one plain frame at the start of the input. Its offsets count from there: a frame
-/// that is read this way has 65,549 bytes at most, wherever in a buffer it lies.
+/// A whole message in one plain frame at the start of the input. Its offsets count from there: a
+/// frame that is read this way has 65,549 bytes at most, wherever in a buffer it lies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quick {
-    /// Where the payload begins.
+    /// Offset of the payload.
     start: u32,
-    /// Where the payload and the frame end.
+    /// End of the payload and of the frame.
     end: u32,
     pub(crate) is_text: bool,
 }
@@ -622,11 +622,13 @@ impl Decoder {
     }
 }
 
-/// Returns the number of bytes that a compressed message of at most `limit` bytes may have on the wire.
+/// Returns the number of bytes that a compressed message of at most `limit` bytes may have on the
+/// wire.
 ///
-/// Deflate makes data that does not compress longer by less than a sixth (zlib's `deflateBound`), and
-/// ends each flush with a few bytes. Twice the size leaves room for a peer that flushes often. The limit
-/// of the message itself is kept while it is inflated; this one ends a message that inflates to nothing.
+/// Deflate makes data that does not compress longer by less than a sixth (zlib's `deflateBound`),
+/// and ends each flush with a few bytes. Twice the size leaves room for a peer that flushes often.
+/// The limit of the message itself is kept while it is inflated; this one ends a message that
+/// inflates to nothing.
 fn compressed_max(limit: u64) -> u64 {
     limit.saturating_mul(2).saturating_add(1024)
 }

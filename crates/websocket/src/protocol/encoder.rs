@@ -8,8 +8,8 @@ use crate::protocol::mask::{MaskKey, unmask};
 /// Appends a frame. A client gives a fresh random `mask` for each; a server gives none.
 ///
 /// # Panics
-/// If `opcode` is that of a control frame and the frame is not final or has more than 125 bytes (RFC 6455,
-/// 5.5). [`encode_control`] and [`encode_close`] cut what is too long.
+/// If `opcode` is that of a control frame and the frame is not final or has more than 125 bytes
+/// (RFC 6455, 5.5). [`encode_control`] and [`encode_close`] cut what is too long.
 ///
 /// # Allocation
 /// Only what `out` grows by.

@@ -118,8 +118,8 @@ impl Header {
     /// Writes the header to the start of `out` and returns its length.
     ///
     /// # Panics
-    /// If it is that of a control frame and announces more than 125 bytes or is not final: RFC 6455, 5.5
-    /// has no such frame.
+    /// If it is that of a control frame and announces more than 125 bytes or is not final: RFC
+    /// 6455, 5.5 has no such frame.
     pub fn write(&self, out: &mut [u8; MAX_HEADER]) -> usize {
         assert!(self.fin || !self.opcode.is_control(), "a control frame is final (RFC 6455, 5.5)");
         out[0] = u8::from(self.fin) << 7 | u8::from(self.rsv1) << 6 | self.opcode as u8;

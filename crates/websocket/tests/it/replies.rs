@@ -6,7 +6,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{FAST, pipe};
 
-/// While more was read, a reply went to the queue as by `queue`, which drops what it has no room for.
+/// While more was read, a reply went to the queue as by `queue`, which drops what it has no room
+/// for.
 #[tokio::test(start_paused = true)]
 async fn a_reply_to_one_of_a_batch_is_never_dropped() {
     let (mut here, there) = pipe(FAST);

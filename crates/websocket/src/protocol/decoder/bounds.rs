@@ -6,8 +6,8 @@ use crate::protocol::encode_frame;
 
 const KEY: Option<MaskKey> = Some(MaskKey([0xA1, 7, 0, 0x5C]));
 
-/// Offsets were 32 bits long and counted from the start of the buffer: past 4 GiB of it `as_text()` showed
-/// the bytes of another frame as a `&str`.
+/// Offsets were 32 bits long and counted from the start of the buffer: past 4 GiB of it `as_text()`
+/// showed the bytes of another frame as a `&str`.
 #[cfg(all(feature = "tokio", target_pointer_width = "64"))]
 #[test]
 fn a_message_past_4_gib_of_a_buffer_lies_where_its_frame_is() {
@@ -48,8 +48,8 @@ fn a_whole_frame_is_not_copied_whatever_its_length() {
     }
 }
 
-/// The last frame of a message is where it came, too, if the frames before it were empty; and text is
-/// checked there.
+/// The last frame of a message is where it came, too, if the frames before it were empty; and text
+/// is checked there.
 #[test]
 fn a_message_whose_first_frames_are_empty_is_checked_where_it_lies() {
     for (text, violation) in [("h\u{e9}llo".as_bytes(), None), (b"\xC3", Some(Violation::Utf8))] {

@@ -52,8 +52,8 @@ impl Inflater {
     /// Inflates a piece of a message behind what is in `out`, which will have at most `limit` bytes.
     ///
     /// # Errors
-    /// When the bytes are no deflate stream, when they inflate to more than `limit`, or when `out` has more
-    /// bytes than that already.
+    /// When the bytes are no deflate stream, when they inflate to more than `limit`, or when `out`
+    /// has more bytes than that already.
     pub fn push(&mut self, piece: &[u8], out: &mut Vec<u8>, limit: u64) -> Result<(), Violation> {
         self.push_until(piece, out, limit, usize::MAX).map(|_| ())
     }

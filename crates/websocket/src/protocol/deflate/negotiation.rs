@@ -68,7 +68,7 @@ pub struct DeflateConfig {
     pub peer_bits: WindowBits,
     /// How hard to compress. Default 2.
     pub level: Level,
-    /// Bytes; a shorter message is sent as it is. Default 512.
+    /// The length in bytes from which on a message is compressed. Default 512.
     pub threshold: usize,
 }
 

@@ -36,14 +36,14 @@ pub struct ClientRequest {
     headers: Vec<(String, String)>,
 }
 
-/// Why a request cannot be written.
+/// A reason for which a request cannot be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadRequest {
     /// The host is empty, or has characters that an authority does not have (RFC 3986, 3.2).
     Host,
-    /// The target does not begin with `/`, has characters that a path and query do not have (RFC 3986, 3.3
-    /// and 3.4), or a `%` that no two hexadecimal digits follow.
+    /// The target does not begin with `/`, has characters that a path and query do not have (RFC
+    /// 3986, 3.3 and 3.4), or a `%` that no two hexadecimal digits follow.
     Target,
     /// A subprotocol is no token (RFC 9110, 5.6.2), or was named before.
     Subprotocol(String),
@@ -51,7 +51,8 @@ pub enum BadRequest {
     HeaderName(String),
     /// The value of the field with this name has control characters.
     HeaderValue(String),
-    /// The field with this name is the handshake's own, or frames a message, and is not set by hand.
+    /// The field with this name is the handshake's own, or frames a message, and is not set by
+    /// hand.
     ReservedHeader(String),
 }
 
@@ -274,8 +275,9 @@ impl ClientRequest {
     }
 }
 
-/// Header fields that a request for a WebSocket has once, or must not have: it has no body, and what is
-/// said about its connection is `Upgrade` alone. Those that begin with `Sec-WebSocket-` belong to them.
+/// Header fields that a request for a WebSocket has once, or must not have: it has no body, and
+/// what is said about its connection is `Upgrade` alone. Those that begin with `Sec-WebSocket-`
+/// belong to them.
 const RESERVED: [&str; 10] = [
     "host",
     "upgrade",
@@ -306,8 +308,8 @@ fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&byte)
 }
 
-/// Whether `target` is a path with or without a query (RFC 9112, 3.2.1). Brackets are allowed as they are,
-/// as all clients send them in queries.
+/// Whether `target` is a path with or without a query (RFC 9112, 3.2.1). Brackets are allowed as
+/// they are, as all clients send them in queries.
 fn is_target(target: &[u8]) -> bool {
     let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?[]%".contains(byte);
     target.starts_with(b"/")

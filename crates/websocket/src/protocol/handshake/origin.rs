@@ -8,8 +8,8 @@ pub enum OriginPolicy {
     #[default]
     SameHost,
     /// These hosts, `host` or `host:port`, and the request's own. `*.example.org` stands for every name below it.
-    /// The default port of the origin's scheme counts as none, here as in the origin: `example.org:443`
-    /// allows `https://example.org` and not `http://example.org`.
+    /// The default port of the origin's scheme counts as none, here as in the origin:
+    /// `example.org:443` allows `https://example.org` and not `http://example.org`.
     Hosts(Vec<String>),
     /// Any.
     Any,
