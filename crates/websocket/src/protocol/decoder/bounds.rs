@@ -104,7 +104,9 @@ fn inflating(message: u64) -> Decoder {
 
 #[test]
 fn the_limit_of_a_compressed_message_is_that_of_its_inflated_bytes() {
-    for len in [1, 100, 1000, if cfg!(miri) { 2000 } else { 50_000 }] {
+    // Miri takes a minute for each thousand bytes.
+    let lengths: &[usize] = if cfg!(miri) { &[1, 100] } else { &[1, 100, 1000, 50_000] };
+    for &len in lengths {
         let (plain, bytes) = noise(len);
         for wanted in [Wanted::Whole, Wanted::Pieces, Wanted::Nothing] {
             let mut decoder = inflating(len as u64);
