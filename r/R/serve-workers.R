@@ -25,8 +25,8 @@
 #' @param drain_sessions The same for WebSockets, such as Shiny's sessions, of one that another has replaced: `"4h"`. `NULL` is as long as `drain`. What
 #'   is replaced for its memory, and all of them when the program ends, wait no longer than `drain`.
 #' @param sticky Whether clients come back to the R that they began with: `"auto"` (for Shiny), `"cookie"` or `"none"`.
-#' @param cookie_key_file A file with the keys that the cookie for that is signed with, the newest in the first line, which its owner alone may
-#'   read. Without it each start has a key of its own.
+#' @param name What this server is called in the name of the cookie for that. By default the name is made of the app's path and the address, so
+#'   that two servers of one host do not take each other's cookie.
 #' @param admin Where status, metrics and probes are to be had, such as `"127.0.0.1:9100"` or `"unix:/path"`; see `rookery serve --help`.
 #' @param embed Whether pages may lie in those of other sites: the cookie is sent there, over HTTPS.
 #' @param reload Whether they are replaced when a file of the app has changed, to write one with; a single one is as well.
@@ -62,7 +62,7 @@ workers_config <- function(
   drain = NULL,
   drain_sessions = NULL,
   sticky = NULL,
-  cookie_key_file = NULL,
+  name = NULL,
   admin = NULL,
   embed = NULL,
   reload = NULL,
@@ -83,9 +83,6 @@ workers_config <- function(
       abort_argument("`min_ready` must not be more than `workers`, ", workers, ", and is ", min_ready, ".")
     }
   })
-  if (!is.null(cookie_key_file)) {
-    fields$cookie_key_file <- settle_pem(cookie_key_file)
-  }
   structure(Filter(Negate(is.null), fields), class = "rookery_workers")
 }
 

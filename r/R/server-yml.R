@@ -199,9 +199,6 @@ settings_tls <- function(fields, settings) {
 # Options about workers, with paths that are relative to the file.
 worker_fields <- function(options, settings) {
   fields <- options[intersect(names(options), worker_option_names)]
-  if (is.character(fields$cookie_key_file)) {
-    fields$cookie_key_file <- beside(fields$cookie_key_file, settings)
-  }
   fields$admin <- settings_admin(options, settings)
   fields
 }

@@ -4,7 +4,7 @@ worker_kinds <- c(
   workers = "workers", spares = "spares", warmup = "paths", max_sessions = "count", max_requests = "count", max_age = "time",
   max_memory = "size", request_timeout = "time", kill_stuck = "time", start_timeout = "time", start_retries = "spares",
   drain = "time", drain_sessions = "time",
-  sticky = "sticky", cookie_key_file = "file", admin = "address", embed = "flag", reload = "flag", shutdown_delay = "time",
+  sticky = "sticky", name = "name", admin = "address", embed = "flag", reload = "flag", shutdown_delay = "time",
   min_ready = "count", drain_status = "status", fail_fast = "flag", retry_begun = "flag", surge = "surge", max_in_flight = "count",
   queue_timeout = "time", keep_half_closed = "flag"
 )
@@ -15,7 +15,7 @@ worker_wants <- c(
   paths = "one or more paths that begin with / and have no spaces", count = "a whole number from 1 on",
   time = "a time, such as \"30s\", \"5min\" or \"12h\", or a number of seconds",
   size = "a size with its unit, such as \"500MB\" or \"2GB\", or 0 for no limit", sticky = "\"auto\", \"cookie\" or \"none\"",
-  file = "the path of a file", address = "an address such as \"127.0.0.1:9100\", or \"unix:/path/of/a/socket\"", flag = "TRUE or FALSE",
+  name = "1 to 64 letters, digits, `-`, `_` or `.`", address = "an address such as \"127.0.0.1:9100\", or \"unix:/path/of/a/socket\"", flag = "TRUE or FALSE",
   status = "503 or 404", surge = "1 or 0"
 )
 
@@ -53,6 +53,7 @@ is_worker_value <- function(value, kind) {
     sticky = text %in% c("auto", "cookie", "none"),
     status = text %in% c("503", "404"),
     surge = text %in% c("1", "0"),
+    name = grepl("^[A-Za-z0-9._-]{1,64}$", text),
     nzchar(text)
   )
 }

@@ -633,21 +633,6 @@ def name_is_part_of_the_cookies_name(place):
         check("billing" in server.get("/").header("Set-Cookie").split("=")[0], server.get("/").header("Set-Cookie"))
 
 
-@case("cookie_key_file")
-def cookie_key_file_lets_a_cookie_survive_a_restart(place):
-    with tempfile.TemporaryDirectory() as folder:
-        key = Path(folder) / "keys"
-        key.write_text(os.urandom(32).hex() + "\n")
-        key.chmod(0o600)
-        settings = {"sticky": "cookie", "cookie_key_file": str(key), "name": "one"}
-        with with_workers(place, **settings) as server:
-            cookie = server.get("/").header("Set-Cookie").split(";")[0]
-        with with_workers(place, **settings) as server:
-            reply = server.get("/", headers={"Cookie": cookie})
-            check(not reply.header("Set-Cookie"), "the cookie of the server before is replaced")
-            for _ in range(6):
-                equal(server.get("/", headers={"Cookie": cookie}).text, reply.text, "the worker")
-
 
 CRASHING = """
 list(call = function(req) {

@@ -9,7 +9,6 @@ mod admin;
 mod changes;
 mod command_line;
 #[cfg(target_os = "linux")]
-mod cookie_keys;
 mod failure;
 #[cfg(target_os = "linux")]
 mod init;

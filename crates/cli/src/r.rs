@@ -62,8 +62,6 @@ pub(crate) fn worker(serve: &Serve, target: &Target, address: &Address) -> Resul
     let mut command = command(target, OsString::from_vec(text.0))?;
     // The header comes from the client's side.
     command.env_remove("ROOKERY_PROXY_PROTOCOL");
-    // An app need not know, and may print its environment.
-    command.env_remove(crate::cookie_keys::VARIABLE);
     // What a service manager says, it says to the supervisor.
     for name in rookery_service::NAMES {
         command.env_remove(name);

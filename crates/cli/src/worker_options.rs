@@ -1,11 +1,9 @@
 //! What `--workers`, and the options that go with it, ask for.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::failure::Failure;
 use crate::limits::{bytes, time};
-use crate::path::settle;
 use crate::settings::{list, number};
 
 /// An R process has more than that when it has done nothing yet, and would be replaced for ever.
@@ -42,7 +40,8 @@ pub(crate) struct Workers {
     /// For WebSockets; none: the same.
     pub(crate) drain_sessions: Option<Duration>,
     pub(crate) sticky: Sticky,
-    pub(crate) cookie_key_file: Option<PathBuf>,
+    /// What the server is called in the name of its cookie; none: after the app and the address.
+    pub(crate) name: Option<String>,
     /// Whether they are replaced when a file of the app has changed.
     pub(crate) reload: bool,
     /// Whether the program ends when all of them end again and again.
@@ -153,7 +152,7 @@ impl Workers {
             },
             retry_begun: flag("retry-begun"),
             keep_half_closed: flag("keep-half-closed"),
-            cookie_key_file: given("cookie-key-file").map(|path| settle(Path::new(path))),
+            name: given("name").map(a_name).transpose()?,
             sticky: match given("sticky") {
                 None | Some("auto") => Sticky::Auto,
                 Some("none") => Sticky::None,
@@ -163,6 +162,17 @@ impl Workers {
         };
         Ok(Some(workers).filter(|workers| workers.count > 1 || is_auto || reload))
     }
+}
+
+/// Characters of `--name` at the most: the cookie goes with every request.
+const NAME_MOST: usize = 64;
+
+fn a_name(text: &str) -> Result<String, Failure> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if (1..=NAME_MOST).contains(&text.len()) && text.bytes().all(is_plain) {
+        return Ok(text.to_owned());
+    }
+    Err(wrong("name", "1 to 64 letters, digits, `-`, `_` or `.`", text))
 }
 
 fn a_time(name: &str, text: &str) -> Result<Duration, Failure> {
@@ -296,6 +306,10 @@ mod tests {
             (
                 &[("max-age", "5"), ("drain", "x")],
                 "`--drain` must be a time, such as 30s, 5min or 12h, not `x`.",
+            ),
+            (
+                &[("workers", "2"), ("name", "a;b")],
+                "`--name` must be 1 to 64 letters, digits, `-`, `_` or `.`, not `a;b`.",
             ),
             (&[("workers", "2"), ("sticky", "yes")], "`--sticky` must be auto, none or cookie, not `yes`."),
             (

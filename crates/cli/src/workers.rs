@@ -1,7 +1,7 @@
 //! Several R processes behind one address: this process is the server and their supervisor.
 
 use std::cell::Cell;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -11,15 +11,14 @@ use rookery_server::{Config, Notice, Server, Site, SpoolFolder, output};
 use rookery_service::Manager;
 use rookery_status::{About, Admin, Answers};
 use rookery_supervisor::{
-    CookieKeys, Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Readiness, Recycle, Request, Roster,
-    Status, Sticky, Times, memory_limit, open_files, pool, supervise,
+    Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Readiness, Recycle, Request, Roster, Status, Sticky,
+    Times, memory_limit, open_files, pool, server_name, supervise,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::address::Address;
 use crate::changes::Changes;
 use crate::command_line::Serve;
-use crate::cookie_keys;
 use crate::failure::{Failure, say, tell};
 use crate::log::{Log, LogTo, Reopener};
 use crate::memory;
@@ -51,7 +50,6 @@ pub(crate) fn serve(
     })?;
     // Looked for once, and said at once when it is not there.
     r::worker(asked, target, address)?;
-    let keys = Arc::new(cookie_keys::open(workers.cookie_key_file.as_ref())?);
     let files = open_files();
     let opened = asked.tls.as_ref().map(tls::open).transpose()?;
     let tls = opened.as_ref().map(|opened| opened.tls.clone());
@@ -60,7 +58,7 @@ pub(crate) fn serve(
     if let Some(time) = workers.request_timeout {
         config.limits.request_time = time;
     }
-    let limits = pool_limits(workers, asked, &config, Arc::clone(&keys));
+    let limits = pool_limits(workers, asked, &config, target, address);
     let roster = Arc::new(Roster::default());
     let server = Server::with_application(config, pool(Arc::clone(&roster), limits));
     let log = log.open(format_of(asked.format, workers))?;
@@ -105,7 +103,7 @@ pub(crate) fn serve(
     let pass_on = std::thread::Builder::new().name("rookery-asked".to_owned());
     pass_on
         .spawn({
-            let anew = Anew { tls, keys, key_file: workers.cookie_key_file.clone(), log: reopens };
+            let anew = Anew { tls, log: reopens };
             move || pass_signals_on(&signals, &anew, &ask)
         })
         .map_err(|error| Failure::Serving(format!("A thread cannot be started: {error}.")))?;
@@ -129,7 +127,18 @@ pub(crate) fn serve(
     }
 }
 
-fn pool_limits(workers: &Workers, asked: &Serve, config: &Config, keys: Arc<CookieKeys>) -> PoolLimits {
+fn pool_limits(
+    workers: &Workers,
+    asked: &Serve,
+    config: &Config,
+    target: &Target,
+    address: &Address,
+) -> PoolLimits {
+    let of_address = match address {
+        Address::Tcp { socket, .. } => socket.to_string(),
+        Address::Unix(path) => path.display().to_string(),
+    };
+    let name = workers.name.clone();
     PoolLimits {
         queue: config.queue.requests,
         queue_time: workers.queue_timeout,
@@ -139,7 +148,7 @@ fn pool_limits(workers: &Workers, asked: &Serve, config: &Config, keys: Arc<Cook
         gives_up: workers.kill_stuck.is_some(),
         retries_begun: workers.retry_begun,
         keeps_half_closed: workers.keep_half_closed,
-        keys,
+        name: name.unwrap_or_else(|| server_name(&target.path, &of_address)),
         sticky: match workers.sticky {
             worker_options::Sticky::Auto => Sticky::Auto,
             worker_options::Sticky::None => Sticky::None,
@@ -323,8 +332,6 @@ fn watch(folder: &Path, ask: UnboundedSender<Request>) -> Result<(), Failure> {
 /// What a reload has read anew, besides the app.
 struct Anew {
     tls: Option<Tls>,
-    keys: Arc<CookieKeys>,
-    key_file: Option<PathBuf>,
     /// By SIGUSR1.
     log: Option<Reopener>,
 }
@@ -333,14 +340,6 @@ impl Anew {
     fn read(&self) {
         if let Some(tls) = &self.tls {
             tls::reload(tls);
-        }
-        let Some(file) = &self.key_file else { return };
-        match cookie_keys::read(file) {
-            Ok(keys) => {
-                self.keys.replace_by(keys);
-                tell("the keys of cookies have been read anew");
-            }
-            Err(wrong) => tell(&format!("the keys of cookies stay as they are: {wrong}")),
         }
     }
 }

@@ -13,7 +13,7 @@ mod status;
 mod supervise;
 mod worker_id;
 
-pub use pool::{CookieKeys, PoolLimits, Sticky, WrongKeys, pool, read_for_fuzzer, told_for_fuzzer};
+pub use pool::{PoolLimits, Sticky, pool, read_for_fuzzer, server_name, told_for_fuzzer};
 #[doc(hidden)]
 pub use pool::{ReadReply, read_reply_for_fuzzer};
 pub use process::{Exit, memory_limit};

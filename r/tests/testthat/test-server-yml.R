@@ -31,7 +31,7 @@ option_keys <- list(
   drain = list(5L, "--drain=5"),
   drain_sessions = list("4h", "--drain-sessions=4h"),
   sticky = list("cookie", "--sticky=cookie"),
-  cookie_key_file = list("/keys", "--cookie-key-file=/keys"),
+  name = list("billing", "--name=billing"),
   admin = list("127.0.0.1:9100", "--admin=127.0.0.1:9100"),
   embed = list(TRUE, "--embed"),
   reload = list(TRUE, "--reload"),

@@ -22,7 +22,7 @@ const WITH_WORKERS: [&str; 20] = [
     "drain",
     "drain-sessions",
     "sticky",
-    "cookie-key-file",
+    "name",
     "shutdown-delay",
     "min-ready",
     "drain-status",
@@ -70,9 +70,9 @@ pub(super) fn options() -> Vec<Arg> {
         ),
         text("sticky", "how", "whether clients come back to their worker: auto (for Shiny), cookie, none"),
         text(
-            "cookie-key-file",
-            "file",
-            "what the cookie for that is signed with; else a key of each start's own",
+            "name",
+            "name",
+            "of this server, in the name of the cookie for that; by default made of the app's path and the address",
         ),
         flag("retry-begun", "a GET, HEAD or OPTIONS whose worker has died is begun once more by another"),
         flag(

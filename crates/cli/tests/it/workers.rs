@@ -88,40 +88,6 @@ fn signals_ask_for_a_worker_more_and_one_less_and_status_says_how_many_are_wante
     assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
 }
 
-#[test]
-fn keys_of_cookies_are_their_owners_and_read_anew() {
-    use std::os::unix::fs::PermissionsExt as _;
-    let installed = Installed::new();
-    executable(&installed.r(), "#!/bin/bash\necho \"key: $ROOKERY_COOKIE_KEY.\" >&2\nexec sleep 1000\n");
-    let app = folder(&[("app.R", "1"), ("keys", "0123456789012345678901234567890123456789")]);
-    let keys = app.path().join("keys");
-    let mode = |mode| std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(mode)).expect("ours");
-    let program = || {
-        let mut command = Command::new(installed.program());
-        command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"]).current_dir(app.path());
-        command
-    };
-    mode(0o644);
-    let (status, _, said) = installed.run(program().args(["--cookie-key-file", "keys"]));
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("others than its owner may read or write (mode 644)"), "{said}");
-    let (status, _, said) = installed.run(program().env("ROOKERY_COOKIE_KEY", "short"));
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("ROOKERY_COOKIE_KEY: the key in line 1 has fewer than 32 characters"), "{said}");
-    mode(0o600);
-    let mut command = program();
-    command.args(["--cookie-key-file", "keys"]).env("ROOKERY_COOKIE_KEY", "not for workers");
-    let mut it = Running::start(installed.on_path(&mut command));
-    it.await_line("key: .");
-    it.signal(libc::SIGHUP);
-    it.await_line("the keys of cookies have been read anew");
-    std::fs::write(&keys, "short").expect("ours");
-    it.signal(libc::SIGHUP);
-    it.await_line("the keys of cookies stay as they are: `--cookie-key-file` names");
-    it.signal(libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
-}
-
 /// An R that answers for `_server.yml` what stands in `answer`, and serves as no worker.
 fn answering(installed: &Installed, answer: &str) {
     executable(

@@ -27,6 +27,14 @@ const RETURNS: u32 = 2;
 /// request.
 const DEATH_IS_KNOWN: Duration = Duration::from_secs(2);
 
+/// Bytes of a body that go to a worker in a second at the least, from one disk to another.
+const BODY_RATE: u64 = 20 << 20;
+
+/// Returns how much longer than others a request with a body of so many bytes may take to be begun.
+fn time_to_send(bytes: u64) -> Duration {
+    Duration::from_millis(bytes.saturating_mul(1000) / BODY_RATE)
+}
+
 /// Gives a request to a worker.
 pub(super) fn start(state: &Rc<State>, worker: Rc<Worker>, held: Held, waiting: Waiting) {
     state.given.set(state.given.get() + 1);
@@ -44,7 +52,17 @@ pub(super) fn start(state: &Rc<State>, worker: Rc<Worker>, held: Held, waiting: 
         }
         waiting.exchange.note_upstream(|upstream| upstream.goes(worker.as_upstream(), since));
         worker.member.load.asked.add(ticket, since, &waiting.exchange);
-        let call = Call { state: &state, worker: &worker, ticket, held, since, waited, came: waiting.came };
+        let limit = state.limits.queue_time.saturating_add(time_to_send(waiting.exchange.body().len()));
+        let call = Call {
+            state: &state,
+            worker: &worker,
+            ticket,
+            held,
+            since,
+            begins_by: waiting.since.checked_add(limit),
+            waited,
+            came: waiting.came,
+        };
         call.run(waiting).await;
         worker.end();
         state.assign();
@@ -58,6 +76,8 @@ struct Call<'a> {
     /// Until it is known whether R has begun: a reply may take for ever, and of tickets there are 1,024.
     held: RefCell<Option<Held>>,
     since: Instant,
+    /// Until when R has to have begun the request; `None` for a time that will not come.
+    begins_by: Option<Instant>,
     /// How long it has waited for this worker.
     waited: Duration,
     /// When the request came to the queue.
@@ -92,11 +112,17 @@ impl Call<'_> {
                 Err(failure) => failure,
             }
         };
+        if matches!(failure, Some(Failure::NotBegun)) {
+            // Its connection has been closed, so that R does not begin it any more.
+            self.worker.forget(ticket);
+            return self.state.let_go(waiting, self.worker);
+        }
         let has_died = matches!(failure, Some(Failure::Unsent | Failure::Lost)) && self.has_died().await;
         let refusal = match failure {
             None => Refusal::Unsendable,
             Some(Failure::Unreadable) => Refusal::Unreadable,
             Some(Failure::TookTooLong) => Refusal::TookTooLong,
+            Some(Failure::NotBegun) => Refusal::NoWorker,
             // Before its end was known, it would have been given to the same again.
             Some(Failure::Unsent) => Refusal::Returned,
             Some(Failure::Lost) if has_died && !self.worker.member.board.has_begun(ticket) => {
@@ -131,28 +157,26 @@ impl Call<'_> {
         body_is: Body,
     ) -> Result<(Connection, Head), Option<Failure>> {
         let mut request = self.state.buffer();
-        request::write(&mut request, exchange, self.ticket, body_is).map_err(|_| None)?;
+        request::write(&mut request, exchange, self.state.cookie_names(), self.ticket, body_is)
+            .map_err(|_| None)?;
         let file = Spooled::of(exchange).map_err(|_| None)?;
         let asked = if exchange.method() == b"HEAD" { Asked::Head } else { Asked::Other };
         let mut connection = connection::connection(self.worker).await?;
         let asking = connection.ask(self.state, request, file, asked, exchange);
-        let head =
-            if self.state.limits.gives_up { self.unless_given_up(asking).await } else { asking.await }?;
+        let head = self.unless_let_go(asking).await?;
         Ok((connection, head))
     }
 
-    /// Waits for an answer, unless R is known to take too long for this request. One that R has not begun waits on: it has an answer
-    /// yet, or goes to another worker when this one has ended.
-    async fn unless_given_up<T>(
+    /// Waits for an answer, unless the worker is to be waited for no longer.
+    async fn unless_let_go<T>(
         &self,
         sending: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        let member = &self.worker.member;
-        let is_given_up = async {
+        let is_let_go = async {
             loop {
-                let told = self.state.deaths.notified();
-                if member.is_given_up() && member.board.has_begun(self.ticket) {
-                    return;
+                let told = self.state.news.notified();
+                if let Some(failure) = self.let_go_for() {
+                    return failure;
                 }
                 told.await;
             }
@@ -160,26 +184,36 @@ impl Call<'_> {
         tokio::select! {
             // It is known before R is interrupted: what R answers to that is not the answer, though both may be there at once.
             biased;
-            () = is_given_up => Err(Failure::TookTooLong),
+            failure = is_let_go => Err(failure),
             response = sending => response,
         }
+    }
+
+    /// Returns why the worker is not waited for any longer: R has begun the request and takes too long for
+    /// it, or R has not begun it within the time that a request may wait.
+    fn let_go_for(&self) -> Option<Failure> {
+        let member = &self.worker.member;
+        if member.board.has_begun(self.ticket) {
+            let is_given_up = self.state.limits.gives_up && member.is_given_up();
+            return is_given_up.then_some(Failure::TookTooLong);
+        }
+        let is_late = self.begins_by.is_some_and(|until| Instant::now() >= until);
+        is_late.then_some(Failure::NotBegun)
     }
 
     /// Sends an opening handshake over a connection of its own.
     async fn open(&self, exchange: &mut Exchange) -> Result<(Connection, Head), Option<Failure>> {
         let mut request = self.state.buffer();
         let is_sticky = self.worker.member.is_sticky();
-        request::write_handshake(&mut request, exchange, self.ticket, &relay::key(), is_sticky)
+        let (names, key) = (self.state.cookie_names(), relay::key());
+        request::write_handshake(&mut request, exchange, names, self.ticket, &key, is_sticky)
             .map_err(|_| None)?;
         let opening = async {
             let mut connection = connection::open(self.worker).await?;
             let head = connection.ask(self.state, request, None, Asked::Upgrade, exchange).await?;
             Ok((connection, head))
         };
-        if self.state.limits.gives_up {
-            return Ok(self.unless_given_up(opening).await?);
-        }
-        Ok(opening.await?)
+        Ok(self.unless_let_go(opening).await?)
     }
 
     async fn pass_on(&self, exchange: Box<Exchange>, mut connection: Connection, head: Head) {
@@ -241,7 +275,7 @@ impl Call<'_> {
         let is_dead = || self.worker.member.standing() == Standing::Dead;
         let known = async {
             loop {
-                let told = self.state.deaths.notified();
+                let told = self.state.news.notified();
                 if is_dead() {
                     return;
                 }

@@ -42,6 +42,8 @@ pub(super) enum Failure {
     Unreadable,
     /// The worker is not waited for any longer.
     TookTooLong,
+    /// R has not begun the request within the time that it may wait.
+    NotBegun,
 }
 
 /// See the module.

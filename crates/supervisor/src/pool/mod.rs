@@ -38,7 +38,7 @@ use crate::roster::Roster;
 pub use framing::{ReadReply, read_reply_for_fuzzer};
 use queue::Waiting;
 use state::State;
-pub use sticky::{CookieKeys, Sticky, WrongKeys};
+pub use sticky::{Sticky, server_name};
 
 /// Bounds of what waits.
 #[derive(Debug, Clone)]
@@ -46,7 +46,8 @@ pub use sticky::{CookieKeys, Sticky, WrongKeys};
 pub struct PoolLimits {
     /// Requests that may wait for a worker: 503. Default 1,024, as one process has it.
     pub queue: usize,
-    /// How long one may: 503. Default 10 s: whoever has waited so long has gone, or will not wait for another such time.
+    /// How long one may, in the queue or in a worker whose R has not begun it: 503. Default 10 s: whoever has
+    /// waited so long has gone, or will not wait for another such time.
     pub queue_time: Duration,
     /// Requests that a worker may have at a time, those of promises included. Default 64.
     pub in_flight: usize,
@@ -66,8 +67,9 @@ pub struct PoolLimits {
     pub keeps_half_closed: bool,
     /// Whether clients come back to their worker.
     pub sticky: Sticky,
-    /// What the cookies are signed with by which they do. Default: a key of its own.
-    pub keys: Arc<CookieKeys>,
+    /// What this server is called in the name of the cookie by which they do: characters of a cookie's name
+    /// (RFC 6265, 4.1.1). Default: nothing, which is right where a host has one server.
+    pub name: String,
     /// Whether pages may lie in those of other sites, over HTTPS: their cookie is sent there then. Default: not.
     pub is_embedded: bool,
 }
@@ -85,7 +87,7 @@ impl Default for PoolLimits {
             retries_begun: false,
             keeps_half_closed: false,
             sticky: Sticky::Auto,
-            keys: Arc::new(CookieKeys::random()),
+            name: String::new(),
             is_embedded: false,
         }
     }
@@ -100,14 +102,12 @@ pub fn pool(roster: Arc<Roster>, limits: PoolLimits) -> MakeApplication {
     })
 }
 
-/// Whether a `Cookie` names a worker, which no key of this call has signed, and what the app would see where it has one of ours. For the
+/// Whether a `Cookie` names a worker, which the key of this call has not signed, and what the app would see where it has one of ours. For the
 /// fuzzer.
 #[doc(hidden)]
 pub fn read_for_fuzzer(cookies: &[u8]) -> (bool, Option<Vec<u8>>) {
-    (
-        sticky::Keys::with(Arc::new(CookieKeys::random())).read(cookies).named().is_some(),
-        sticky::without_ours(cookies),
-    )
+    let keys = sticky::Keys::new("");
+    (keys.read(cookies).named().is_some(), keys.names.removed_from(cookies))
 }
 
 /// Whether a query names a worker, and whether it has that alone. For the fuzzer.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rookery_exchange::Exchange;
 
+use super::sticky::{self, Asks};
 use crate::counts::Gauge;
 
 /// A request that waits for a worker.
@@ -22,8 +23,10 @@ pub(super) struct Waiting {
     pub(super) tells: bool,
     /// Whether this is its head alone: its body is taken once the app has seen that.
     pub(super) is_head: bool,
-    /// Whether it has been looked at where it has to go.
-    pub(super) is_looked_at: bool,
+    /// What it asks for, once that has been read; where clients come back to their worker.
+    pub(super) asks: Option<Asks>,
+    /// The start of a worker that did not begin it in time, and is not given it again.
+    pub(super) avoids: Option<u64>,
 }
 
 impl Waiting {
@@ -37,8 +40,14 @@ impl Waiting {
             deaths: 0,
             tells: false,
             is_head,
-            is_looked_at: false,
+            asks: None,
+            avoids: None,
         }
+    }
+
+    /// Returns true if a session begins with the request.
+    pub(super) fn begins(&self) -> bool {
+        self.asks.is_some_and(sticky::begins)
     }
 }
 
@@ -46,8 +55,8 @@ impl Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Waiting>,
-    /// Those that were looked at, and that no worker can be given before one is ready or the workers change: by age. Where clients come back
-    /// to their workers a look is a signature, and there is one at each reply and each millisecond.
+    /// Requests that name no worker, by age, where clients come back to their worker: they have been looked
+    /// at, and are given to whichever worker is free. A look verifies a signature, so each has one only.
     parked: VecDeque<Waiting>,
 }
 
@@ -59,11 +68,6 @@ impl Queue {
         }
         self.waiting.push_back(waiting);
         Ok(())
-    }
-
-    /// Puts one behind the others that was taken before.
-    pub(super) fn push_back(&mut self, waiting: Waiting) {
-        self.waiting.push_back(waiting);
     }
 
     /// Puts one where its age says: whose worker has ended may be older than those that are there.
@@ -92,6 +96,22 @@ impl Queue {
 
     pub(super) fn has_parked(&self) -> bool {
         !self.parked.is_empty()
+    }
+
+    /// Takes the oldest parked request that `is_wanted`.
+    pub(super) fn take_parked(&mut self, is_wanted: impl Fn(&Waiting) -> bool) -> Option<Waiting> {
+        let at = self.parked.iter().position(is_wanted)?;
+        self.parked.remove(at)
+    }
+
+    /// Takes all requests that are `wanted` out of those that wait.
+    pub(super) fn take_all(&mut self, wanted: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
+        if !self.waiting.iter().any(&wanted) {
+            return Vec::new();
+        }
+        let (taken, left) = self.waiting.drain(..).partition::<Vec<_>, _>(wanted);
+        self.waiting = left.into();
+        taken
     }
 
     /// Has those be looked at again that were put aside, before the others.

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use rookery_exchange::Exchange;
 use rookery_worker::{Body, CALL_HEADER, CallText, Ticket};
 
-use super::sticky::{is_ours_alone, without_ours};
+use super::sticky::{Names, is_ours_alone};
 
 /// Headers that belong to one connection, and those that frame a message (RFC 9110, 7.6.1): the connection to the worker
 /// has its own. Other headers go on whatever the client's `Connection` names: the server before a worker is the origin, as
@@ -34,11 +34,12 @@ pub(super) struct Unsendable;
 pub(super) fn write(
     out: &mut Vec<u8>,
     exchange: &Exchange,
+    names: &Names,
     ticket: Ticket,
     body_is: Body,
 ) -> Result<(), Unsendable> {
     write_line(out, exchange, exchange.query())?;
-    write_headers(out, exchange, ticket, body_is, &[])?;
+    write_headers(out, exchange, names, (ticket, body_is), &[])?;
     let body = exchange.body();
     // A POST of nothing says so.
     let says_none = || exchange.header(b"content-length").is_some() && !matches!(body_is, Body::Later(_));
@@ -54,13 +55,14 @@ pub(super) fn write(
 pub(super) fn write_handshake(
     out: &mut Vec<u8>,
     exchange: &Exchange,
+    names: &Names,
     ticket: Ticket,
     key: &[u8],
     is_shiny: bool,
 ) -> Result<(), Unsendable> {
     let is_ours = is_shiny && is_ours_alone(exchange.query());
     write_line(out, exchange, if is_ours { b"" } else { exchange.query() })?;
-    write_headers(out, exchange, ticket, Body::Here, &HANDSHAKE)?;
+    write_headers(out, exchange, names, (ticket, Body::Here), &HANDSHAKE)?;
     for part in [
         &b"connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: "[..],
         key,
@@ -88,8 +90,8 @@ fn write_line(out: &mut Vec<u8>, exchange: &Exchange, query: &[u8]) -> Result<()
 fn write_headers(
     out: &mut Vec<u8>,
     exchange: &Exchange,
-    ticket: Ticket,
-    body_is: Body,
+    names: &Names,
+    (ticket, body_is): (Ticket, Body),
     without: &[&str],
 ) -> Result<(), Unsendable> {
     let mut has_host = false;
@@ -100,7 +102,7 @@ fn write_headers(
         if is_neighbours {
             continue;
         }
-        let others = if header.name == b"cookie" { without_ours(header.value) } else { None };
+        let others = if header.name == b"cookie" { names.removed_from(header.value) } else { None };
         // The cookie that names the worker is between the client and us as well.
         let value = others.as_deref().unwrap_or(header.value);
         if others.is_some() && value.is_empty() {
@@ -173,13 +175,13 @@ mod tests {
 
     fn written(exchange: &Exchange, ticket: Ticket) -> (String, Vec<(String, String)>, String) {
         let mut out = Vec::new();
-        write(&mut out, exchange, ticket, Body::Here).unwrap();
+        write(&mut out, exchange, &Names::new(""), ticket, Body::Here).unwrap();
         parts(&out)
     }
 
     fn shaken(exchange: &Exchange, is_shiny: bool) -> (String, Vec<(String, String)>) {
         let mut out = Vec::new();
-        write_handshake(&mut out, exchange, ticket(1), b"ours", is_shiny).unwrap();
+        write_handshake(&mut out, exchange, &Names::new(""), ticket(1), b"ours", is_shiny).unwrap();
         let (line, headers, body) = parts(&out);
         assert_eq!(body, "");
         (line, headers)
@@ -236,7 +238,8 @@ mod tests {
     fn a_head_alone_says_what_is_to_come_to_the_worker_and_not_to_its_server() {
         let exchange = exchange("/", &[("host", "a"), ("content-length", "7000000")]);
         let mut out = Vec::new();
-        write(&mut out, &exchange, ticket(1), Body::Later(Announced::Bytes(7_000_000))).unwrap();
+        write(&mut out, &exchange, &Names::new(""), ticket(1), Body::Later(Announced::Bytes(7_000_000)))
+            .unwrap();
         let (_, headers, body) = parts(&out);
         assert_eq!((value(&headers, "content-length"), &*body), (None, ""));
         let call = Call::parse(value(&headers, CALL_HEADER).unwrap().as_bytes()).unwrap();
@@ -257,7 +260,7 @@ mod tests {
         ] {
             let exchange = exchange(target, &[(name, text)]);
             assert!(
-                write(&mut Vec::new(), &exchange, ticket(1), Body::Here).is_err(),
+                write(&mut Vec::new(), &exchange, &Names::new(""), ticket(1), Body::Here).is_err(),
                 "{target:?} {name:?} {text:?}"
             );
         }

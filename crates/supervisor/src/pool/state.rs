@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Ended, Exchange, IoWaker, SocketId, StreamId, Upstream};
+use rookery_worker::Held;
 
 use super::PoolLimits;
 use super::answer::Refusal;
@@ -15,7 +16,7 @@ use super::head;
 use super::queue::{Queue, Waiting};
 use super::relay::Relay;
 use super::reply::Outlet;
-use super::sticky::{self, Asks, Cookie, Keys, Named, Sticky, Told, Way};
+use super::sticky::{Keys, Sticky};
 use super::worker::Worker;
 use crate::counts::Counts;
 use crate::roster::Roster;
@@ -27,6 +28,15 @@ const LOOK_OFTEN: Duration = Duration::from_millis(1);
 
 /// The same where there is no worker that could become so. Each look arms a timer, which wakes the thread.
 const LOOK_SELDOM: Duration = Duration::from_millis(16);
+
+/// Parts of `PoolLimits::queue_time` after which the age of given requests is checked, so that a request
+/// waits at most an eighth longer than it may.
+const PARTS_OF_QUEUE_TIME: u32 = 8;
+
+/// Bounds of that interval: a short queue time must not keep the thread awake, and a long one must not make
+/// a timeout late by more than a second.
+const WATCH_OFTEN: Duration = Duration::from_millis(10);
+const WATCH_SELDOM: Duration = Duration::from_secs(1);
 
 /// Message buffers that are kept.
 const KEPT_BUFFERS: usize = 64;
@@ -61,25 +71,51 @@ pub(super) struct State {
     pub(super) has_passed_on: Cell<bool>,
     relays: RefCell<HashMap<SocketId, Rc<Relay>>>,
     outlets: RefCell<HashMap<StreamId, Rc<Outlet>>>,
-    /// Told when a worker has ended.
-    pub(super) deaths: tokio::sync::Notify,
+    /// Notified when the workers have changed, and when a request that was given to one has waited too long.
+    pub(super) news: tokio::sync::Notify,
+    /// Notified when a request has been given to a worker and `is_watch_asleep`.
+    has_given: tokio::sync::Notify,
+    is_watch_asleep: Cell<bool>,
 }
 
-/// Takes the roster's changes from now on.
+/// Follows the roster, and the age of the requests that workers have been given.
 pub(super) fn watch(state: &Rc<State>) {
-    let state = Rc::clone(state);
+    let following = Rc::clone(state);
     tokio::task::spawn_local(async move {
         loop {
-            state.read_roster();
-            let roster = Arc::clone(&state.roster);
+            following.read_roster();
+            let roster = Arc::clone(&following.roster);
             roster.changed.notified().await;
         }
     });
+    tokio::task::spawn_local(watch_given(Rc::clone(state)));
+}
+
+/// Notifies calls whose requests have waited too long in a worker. Runs no timer while no worker has a
+/// request.
+async fn watch_given(state: Rc<State>) {
+    let pause = (state.limits.queue_time / PARTS_OF_QUEUE_TIME).clamp(WATCH_OFTEN, WATCH_SELDOM);
+    loop {
+        let has_any = state.workers.borrow().iter().any(|worker| worker.has_unanswered());
+        if has_any {
+            tokio::time::sleep(pause).await;
+        } else {
+            state.is_watch_asleep.set(true);
+            state.has_given.notified().await;
+            state.is_watch_asleep.set(false);
+            continue;
+        }
+        let now = Instant::now();
+        let workers = state.workers.borrow();
+        if workers.iter().any(|worker| worker.has_overdue(state.limits.queue_time, now)) {
+            state.news.notify_waiters();
+        }
+    }
 }
 
 impl State {
     pub(super) fn new(roster: Arc<Roster>, limits: PoolLimits, waker: Arc<dyn IoWaker>) -> Rc<State> {
-        let keys = Keys::with(Arc::clone(&limits.keys));
+        let keys = Keys::new(&limits.name);
         roster.counts.queue_limit.set(limits.queue as u64);
         roster.counts.sessions_limit.set(if limits.sessions == usize::MAX {
             0
@@ -107,7 +143,9 @@ impl State {
             has_passed_on: Cell::new(false),
             relays: RefCell::default(),
             outlets: RefCell::default(),
-            deaths: tokio::sync::Notify::new(),
+            news: tokio::sync::Notify::new(),
+            has_given: tokio::sync::Notify::new(),
+            is_watch_asleep: Cell::new(false),
         })
     }
 
@@ -191,23 +229,25 @@ impl State {
             Sticky::None => false,
             Sticky::Cookie => true,
         };
-        if is_sticky {
-            self.feed();
-        }
         self.look_at_parked();
+        if is_sticky {
+            self.hand_out_by_name(is_shiny);
+        } else {
+            self.hand_out_to_any();
+        }
+        if !self.queue.borrow().is_empty() {
+            self.look_again();
+        }
+    }
+
+    /// Gives each waiting request to any worker that can begin with it.
+    fn hand_out_to_any(self: &Rc<Self>) {
         // Those that nobody has a place for, though somebody may have one for what is behind them.
         let mut passed_over = Vec::new();
         while let Some(waiting) = self.next() {
-            let left = if is_sticky {
-                self.send_on_its_way(waiting, is_shiny)
-            } else {
-                self.give(waiting, !passed_over.is_empty())
-            };
-            let Some(waiting) = left else { continue };
+            let Some(waiting) = self.give(waiting, !passed_over.is_empty()) else { continue };
             if waiting.since.elapsed() >= self.limits.queue_time {
                 self.refuse_late(waiting);
-            } else if is_sticky {
-                self.queue.borrow_mut().park(waiting);
             } else if self.is_last_to_be_looked_at(&waiting) {
                 self.queue.borrow_mut().push_front(waiting);
                 break;
@@ -218,19 +258,16 @@ impl State {
         for waiting in passed_over.into_iter().rev() {
             self.queue.borrow_mut().push_front(waiting);
         }
-        if !self.queue.borrow().is_empty() {
-            self.look_again();
-        }
     }
 
-    /// Has those be looked at again that were put aside, once that may find somebody: no new page could be had, and what their cookies named
-    /// was not there.
+    /// Returns parked requests to the queue once the workers have changed, so that their cookies are read
+    /// again; refuses those that have waited too long.
     fn look_at_parked(&self) {
         let has_changed = self.has_changed.replace(false);
         if !self.queue.borrow().has_parked() {
             return;
         }
-        if has_changed || self.workers.borrow().iter().any(|worker| worker.is_taken_for_ready()) {
+        if has_changed {
             self.queue.borrow_mut().unpark();
             return;
         }
@@ -263,8 +300,10 @@ impl State {
             self.refuse(waiting, Refusal::Full);
             return None;
         }
-        let Some((worker, held)) = self.choose(is_upgrade) else { return Some(waiting) };
-        call::start(self, worker, held, waiting);
+        let Some((worker, held)) = self.choose(is_upgrade, false, waiting.since) else {
+            return Some(waiting);
+        };
+        self.start(worker, held, waiting);
         None
     }
 
@@ -279,114 +318,32 @@ impl State {
         }
     }
 
-    /// The worker that can begin with a request best; with a WebSocket, of those that may have one more.
-    fn choose(&self, is_upgrade: bool) -> Option<(Rc<Worker>, rookery_worker::Held)> {
+    /// Chooses the worker that can begin with a request best, and takes a ticket of it. A request that
+    /// `begins` a session goes only where there is room for one more; `counts_sessions` lets their number
+    /// decide between workers that are equally free.
+    fn choose(&self, begins: bool, counts_sessions: bool, since: Instant) -> Option<(Rc<Worker>, Held)> {
         let workers = self.workers.borrow();
         let best = workers
             .iter()
-            .filter(|worker| !is_upgrade || worker.may_have_another(&self.limits))
-            .filter_map(|worker| Some((worker.preference(&self.limits)?, worker)))
+            .filter(|worker| !begins || worker.may_have_another(&self.limits))
+            .filter_map(|worker| Some((worker.preference(&self.limits, counts_sessions)?, worker)))
             .min_by(|(a, _), (b, _)| a.cmp(b));
         let worker = best?.1;
         self.choices.set(self.choices.get() + 1);
         worker.chosen.set(self.choices.get());
-        let held = worker.begin()?;
-        if is_upgrade {
+        let held = worker.begin(since)?;
+        if begins {
             worker.reserve();
         }
         Some((Rc::clone(worker), held))
     }
 
-    // ---- clients that come back ----
-
-    /// Whether the app has sessions, as Shiny has: its workers say so.
-    fn is_shiny(&self) -> bool {
-        self.workers.borrow().iter().any(|worker| worker.member.is_sticky())
-    }
-
-    /// Gives a request to the worker that it has to come to. It comes back when there is none yet.
-    fn send_on_its_way(self: &Rc<Self>, mut waiting: Waiting, is_shiny: bool) -> Option<Waiting> {
-        #[cfg(test)]
-        self.looks.set(self.looks.get() + 1);
-        let told = if is_shiny { sticky::told(waiting.exchange.query()) } else { Told::Nothing };
-        let asks = sticky::asks(&waiting.exchange, is_shiny, told);
-        let is_first_look = !std::mem::replace(&mut waiting.is_looked_at, true);
-        let named = self.named(&waiting.exchange, asks, told, is_first_look);
-        let worker = match sticky::way(asks, named.as_ref().map(|worker| worker.member.standing())) {
-            Way::There => named?,
-            Way::Fewest { tells } => {
-                let begins = matches!(asks, Asks::Page | Asks::Socket);
-                if begins && self.is_full_of_sessions() {
-                    self.counts().refused_sessions.add(1);
-                    self.refuse(waiting, Refusal::Full);
-                    return None;
-                }
-                let Some(worker) = self.fewest() else { return Some(waiting) };
-                waiting.tells = tells;
-                if begins {
-                    worker.reserve();
-                }
-                worker
-            }
-            Way::Gone => {
-                self.refuse(waiting, Refusal::Gone);
-                return None;
-            }
-        };
-        if worker.queue.borrow().is_full(self.limits.queue) {
-            self.counts().refused_full.add(1);
-            self.refuse(waiting, Refusal::NoWorker);
-            return None;
+    /// Gives a request to a worker that has been chosen for it.
+    fn start(self: &Rc<Self>, worker: Rc<Worker>, held: Held, waiting: Waiting) {
+        if self.is_watch_asleep.get() {
+            self.has_given.notify_one();
         }
-        worker.queue.borrow_mut().insert(waiting);
-        self.feed_one(&worker);
-        None
-    }
-
-    /// The worker that a request names, by its URL or else by its cookie. A page is the browser's: what its URL says is the app's alone.
-    fn named(&self, exchange: &Exchange, asks: Asks, told: Told, is_first_look: bool) -> Option<Rc<Worker>> {
-        let read = || exchange.header(b"cookie").map_or(Cookie::Nothing, |cookies| self.keys.read(cookies));
-        let note = |cookie: Cookie, upstream: &mut Upstream| {
-            upstream.session = cookie.named().map(|named| self.keys.session(named));
-        };
-        let by_url = match told {
-            Told::Worker(id) if asks != Asks::Page => {
-                self.workers.borrow().iter().find(|worker| worker.member.id == id).cloned()
-            }
-            _ => None,
-        };
-        if by_url.is_some() {
-            exchange.note_upstream(|upstream| note(read(), upstream));
-            return by_url;
-        }
-        let cookie = read();
-        if matches!(cookie, Cookie::Invalid) && is_first_look {
-            self.counts().cookies_invalid.add(1);
-        }
-        exchange.note_upstream(|upstream| note(cookie, upstream));
-        self.worker_of(cookie.named()?)
-    }
-
-    /// Counts a WebSocket that a worker has opened, where it is one of a page that has lost another: whether the page is back with the R that
-    /// has made it. A page that sends no cookie has nothing to say that by, and counts as one with a new R.
-    pub(super) fn count_reconnect(&self, exchange: &Exchange, worker: &Worker) {
-        if !worker.member.is_sticky() || sticky::told(exchange.query()) != Told::Anew {
-            return;
-        }
-        let read = exchange.header(b"cookie").and_then(|cookies| self.keys.read(cookies).named());
-        let is_same = read.is_some_and(|named| {
-            u64::from(named.epoch) == worker.member.epoch && u32::from(named.slot) == worker.member.slot
-        });
-        let counts = self.counts();
-        if is_same { counts.reconnected_same.add(1) } else { counts.reconnected_new.add(1) }
-    }
-
-    fn worker_of(&self, named: Named) -> Option<Rc<Worker>> {
-        let workers = self.workers.borrow();
-        let is_it = |worker: &&Rc<Worker>| {
-            worker.member.epoch == u64::from(named.epoch) && worker.member.slot == u32::from(named.slot)
-        };
-        workers.iter().find(is_it).cloned()
+        call::start(self, worker, held, waiting);
     }
 
     /// Whether there are workers, and each has as many sessions as it may.
@@ -394,58 +351,6 @@ impl State {
         let workers = self.workers.borrow();
         let mut ready = workers.iter().filter(|worker| worker.is_taken_for_ready()).peekable();
         ready.peek().is_some() && !ready.any(|worker| worker.may_have_another(&self.limits))
-    }
-
-    /// The worker with the fewest sessions.
-    fn fewest(&self) -> Option<Rc<Worker>> {
-        let workers = self.workers.borrow();
-        let ready = workers.iter().filter(|worker| worker.is_taken_for_ready());
-        let worker = ready.min_by_key(|worker| worker.sessions())?;
-        self.choices.set(self.choices.get() + 1);
-        worker.chosen.set(self.choices.get());
-        Some(Rc::clone(worker))
-    }
-
-    /// The cookie by which a client comes back to a worker, and the number that logs know it by.
-    pub(super) fn cookie(&self, worker: &Worker, is_https: bool) -> (String, u64) {
-        // Of slots there are 1,000 at the most, and nobody starts four thousand million workers.
-        let named = Named::new(worker.member.slot as u16, worker.member.epoch as u32);
-        (self.keys.set_cookie(named, is_https, self.limits.is_embedded), self.keys.session(named))
-    }
-
-    /// Gives workers what waits for each of them.
-    fn feed(self: &Rc<Self>) {
-        let workers = self.workers.borrow().clone();
-        for worker in &workers {
-            self.feed_one(worker);
-        }
-    }
-
-    fn feed_one(self: &Rc<Self>, worker: &Rc<Worker>) {
-        self.feed_from_its_queue(worker);
-        worker.queue.borrow().tell(&worker.member.load.queue);
-    }
-
-    fn feed_from_its_queue(self: &Rc<Self>, worker: &Rc<Worker>) {
-        let overdue = worker.queue.borrow_mut().take_overdue(self.limits.queue_time);
-        for waiting in overdue {
-            self.refuse_late(waiting);
-        }
-        while worker.has_place(&self.limits) {
-            let Some(waiting) = worker.queue.borrow_mut().pop() else { return };
-            if waiting.exchange.is_departed() {
-                self.respond(waiting.exchange);
-                continue;
-            }
-            let Some(held) = worker.begin() else {
-                worker.queue.borrow_mut().push_front(waiting);
-                return;
-            };
-            call::start(self, Rc::clone(worker), held, waiting);
-        }
-        if !worker.queue.borrow().is_empty() {
-            self.look_again();
-        }
     }
 
     /// Looks again in a while, since requests wait.
@@ -475,10 +380,10 @@ impl State {
             let is_there = members.iter().any(|member| member.epoch == worker.member.epoch);
             if !is_there {
                 worker.let_go();
-                // What it has not been sent goes another way.
-                while let Some(waiting) = worker.queue.borrow_mut().pop() {
-                    self.queue.borrow_mut().push_back(waiting);
-                }
+            }
+            // What a worker has not been sent is looked at again: it may have to go another way now.
+            while let Some(waiting) = worker.queue.borrow_mut().pop() {
+                self.queue.borrow_mut().insert(waiting);
             }
             is_there
         });
@@ -489,7 +394,7 @@ impl State {
         }
         drop(workers);
         self.has_changed.set(true);
-        self.deaths.notify_waiters();
+        self.news.notify_waiters();
         for (id, relay) in self.relays.borrow().iter() {
             relay.look_for_end(self, *id);
         }
@@ -581,5 +486,6 @@ impl State {
     }
 }
 
+mod placing;
 #[cfg(test)]
 mod tests;

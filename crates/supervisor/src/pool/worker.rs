@@ -8,12 +8,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rookery_exchange::UpstreamWorker;
-use rookery_worker::{Held, Ticket, Tickets, now};
+use rookery_worker::{Held, R, Ticket, Tickets, now};
 
 use super::PoolLimits;
 use super::connection::Connection;
 use super::pace::{Pace, Work};
 use super::queue::Queue;
+use super::sticky::Bond;
 use crate::roster::{Member, Standing};
 
 /// Connections that are kept for the next requests: more are needed only for replies that take long.
@@ -31,7 +32,7 @@ pub(super) struct Worker {
     pub(super) member: Arc<Member>,
     tickets: Tickets,
     /// Requests that it has and has not answered.
-    unanswered: RefCell<Vec<Ticket>>,
+    unanswered: RefCell<Vec<Unanswered>>,
     connections: RefCell<Vec<Connection>>,
     pace: Cell<Pace>,
     /// Requests that only it can answer.
@@ -44,13 +45,25 @@ pub(super) struct Worker {
     pub(super) chosen: Cell<u64>,
 }
 
-/// What there is to be said for a worker; the least is the best.
+/// A request that a worker has been given and has not answered.
+#[derive(Debug, Clone, Copy)]
+struct Unanswered {
+    ticket: Ticket,
+    /// Since when the request waits, in the queue and in the worker.
+    since: Instant,
+}
+
+/// The reasons for choosing a worker; the least is the best. A free worker comes first, however many sessions
+/// it has: their number decides between workers that are equally free.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Preference {
     is_busy: bool,
+    /// Sessions, those to come among them; 0 where they do not count.
+    sessions: usize,
     unanswered: usize,
     /// Of those that have nothing to do, one whose R has not gone to sleep.
     is_asleep: bool,
+    /// When it was chosen last, for turns among equals.
     chosen: u64,
 }
 
@@ -76,35 +89,68 @@ impl Worker {
         UpstreamWorker { slot, pid, epoch }
     }
 
-    /// Whether it is to be given a request now, and how gladly.
-    pub(super) fn preference(&self, limits: &PoolLimits) -> Option<Preference> {
+    /// Returns how this worker compares with others for a new request, or `None` while it cannot begin one.
+    pub(super) fn preference(&self, limits: &PoolLimits, counts_sessions: bool) -> Option<Preference> {
         if !self.is_taken_for_ready() {
             return None;
         }
+        let is_busy = self.begins_soon(limits)?;
+        let unanswered = self.unanswered.borrow().len();
+        Some(Preference {
+            // With sessions to be spread, one that has just answered is as free as one that waits.
+            is_busy: is_busy && !(counts_sessions && self.has_just_answered(unanswered)),
+            sessions: if counts_sessions { self.sessions() } else { 0 },
+            unanswered,
+            is_asleep: !self.pace.get().is_awake(Instant::now()),
+            chosen: self.chosen.get(),
+        })
+    }
+
+    /// Returns true if the worker can begin with a request that only it can answer, also while it drains.
+    pub(super) fn can_begin(&self, limits: &PoolLimits) -> bool {
+        matches!(self.member.standing(), Standing::Ready | Standing::Draining)
+            && !self.is_suspected()
+            && self.begins_soon(limits).is_some()
+    }
+
+    /// Returns whether R is busy, or `None` if it would not begin with another request soon.
+    fn begins_soon(&self, limits: &PoolLimits) -> Option<bool> {
         let unanswered = self.unanswered.borrow();
         if unanswered.len() >= limits.in_flight {
             return None;
         }
         let board = &self.member.board;
-        let waiting = unanswered.iter().filter(|ticket| !board.has_begun(**ticket)).count();
+        let waiting = unanswered.iter().filter(|request| !board.has_begun(request.ticket)).count();
         let read = board.read();
         let now = now();
         let is_idle = read.is_idle(now);
         // R has begun all that it was sent, and waits for their promises; or it has just answered, and will wait.
         let is_free = waiting == 0 && (is_idle || self.has_just_answered(unanswered.len()));
         let ahead = self.pace.get().ahead(if is_idle { Duration::ZERO } else { read.lasts(now) });
-        (is_free || waiting < ahead.max(limits.ahead)).then(|| Preference {
-            is_busy: !is_idle,
-            unanswered: unanswered.len(),
-            is_asleep: !self.pace.get().is_awake(Instant::now()),
-            chosen: self.chosen.get(),
-        })
+        (is_free || waiting < ahead.max(limits.ahead)).then_some(!is_idle)
+    }
+
+    /// Returns what this worker can do for a client that comes back to it; its R counts as stuck once it has
+    /// been busy with one task for `limit`.
+    pub(super) fn bond(&self, limit: Duration) -> Bond {
+        match self.member.standing() {
+            Standing::Ready => {
+                let (read, now) = (self.member.board.read(), now());
+                let is_busy = read.r != R::Starting && !read.is_idle(now);
+                if is_busy && read.lasts(now) >= limit { Bond::Stuck } else { Bond::Ready }
+            }
+            Standing::Draining => Bond::Draining,
+            Standing::Suspended | Standing::Dead => Bond::Suspended,
+        }
     }
 
     /// Whether it is ready, as far as is known.
     pub(super) fn is_taken_for_ready(&self) -> bool {
-        let is_suspected = self.suspected.get().is_some_and(|until| Instant::now() < until);
-        self.member.standing() == Standing::Ready && !is_suspected
+        self.member.standing() == Standing::Ready && !self.is_suspected()
+    }
+
+    fn is_suspected(&self) -> bool {
+        self.suspected.get().is_some_and(|until| Instant::now() < until)
     }
 
     /// A connection to it has broken: it will be known soon whether it has ended.
@@ -118,10 +164,23 @@ impl Worker {
 
     // ---- requests ----
 
-    /// A ticket for a request that it is given; `None` when it has as many as a scoreboard has places for.
-    pub(super) fn begin(&self) -> Option<Held> {
+    /// Returns true if the worker has requests that it has not answered.
+    pub(super) fn has_unanswered(&self) -> bool {
+        !self.unanswered.borrow().is_empty()
+    }
+
+    /// Returns true if the worker has a request that has waited for `limit` and that R has not begun.
+    pub(super) fn has_overdue(&self, limit: Duration, now: Instant) -> bool {
+        self.unanswered.borrow().iter().any(|request| {
+            now.saturating_duration_since(request.since) >= limit
+                && !self.member.board.has_begun(request.ticket)
+        })
+    }
+
+    /// A ticket for a request that it is given and that waits since then; `None` when it has as many as a scoreboard has places for.
+    pub(super) fn begin(&self, since: Instant) -> Option<Held> {
         let held = self.tickets.take()?;
-        self.unanswered.borrow_mut().push(held.ticket());
+        self.unanswered.borrow_mut().push(Unanswered { ticket: held.ticket(), since });
         self.member.load.in_flight.fetch_add(1, Ordering::Relaxed);
         Some(held)
     }
@@ -137,7 +196,7 @@ impl Worker {
 
     /// The answer to a request is not waited for any more.
     pub(super) fn forget(&self, ticket: Ticket) {
-        self.unanswered.borrow_mut().retain(|other| *other != ticket);
+        self.unanswered.borrow_mut().retain(|other| other.ticket != ticket);
         self.member.load.asked.remove(ticket);
     }
 
@@ -157,7 +216,7 @@ impl Worker {
 
     /// Whether it may have one session more.
     pub(super) fn may_have_another(&self, limits: &PoolLimits) -> bool {
-        limits.sessions == usize::MAX || self.sessions().0 < limits.sessions
+        limits.sessions == usize::MAX || self.sessions() < limits.sessions
     }
 
     /// The WebSocket of a page has come, or will not.
@@ -167,21 +226,15 @@ impl Worker {
         self.member.load.pending_sessions.set(reserved.len() as u64);
     }
 
-    /// Its sessions, those to come among them, its requests, and when it was chosen last: the least is the best for a new one.
-    pub(super) fn sessions(&self) -> (usize, usize, u64) {
+    /// Returns the number of its sessions, those to come among them.
+    pub(super) fn sessions(&self) -> usize {
         let mut reserved = self.reserved.borrow_mut();
         let now = Instant::now();
         while reserved.front().is_some_and(|until| *until <= now) {
             reserved.pop_front();
         }
         self.member.load.pending_sessions.set(reserved.len() as u64);
-        let open = self.member.load.sessions.load(Ordering::Relaxed);
-        (open + reserved.len(), self.unanswered.borrow().len(), self.chosen.get())
-    }
-
-    /// Whether it may be given another request.
-    pub(super) fn has_place(&self, limits: &PoolLimits) -> bool {
-        self.unanswered.borrow().len() < limits.in_flight
+        self.member.load.sessions.load(Ordering::Relaxed) + reserved.len()
     }
 
     // ---- connections ----
@@ -211,4 +264,41 @@ impl Worker {
 fn work(member: &Member) -> Work {
     let read = member.board.read();
     Work { answering: read.answering, done: read.done }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn preference(
+        is_busy: bool,
+        sessions: usize,
+        unanswered: usize,
+        is_asleep: bool,
+        chosen: u64,
+    ) -> Preference {
+        Preference { is_busy, sessions, unanswered, is_asleep, chosen }
+    }
+
+    /// The choice is the same in whatever order the workers are asked.
+    #[test]
+    fn a_free_worker_comes_first_then_the_one_with_fewer_sessions() {
+        let best_first = [
+            preference(false, 0, 3, true, 9),
+            preference(false, 1, 0, false, 5),
+            preference(false, 1, 0, false, 7),
+            preference(false, 900, 0, false, 0),
+            preference(true, 0, 0, false, 0),
+            preference(true, 0, 1, false, 0),
+        ];
+        for (at, better) in best_first.iter().enumerate() {
+            for worse in &best_first[at + 1..] {
+                assert!(better < worse, "{better:?} {worse:?}");
+            }
+        }
+        for turn in 0..best_first.len() {
+            let rotated = best_first.iter().cycle().skip(turn).take(best_first.len());
+            assert_eq!(rotated.min(), best_first.first());
+        }
+    }
 }

@@ -103,6 +103,11 @@ impl FakeWorker {
         }
     }
 
+    /// How many connections its server has.
+    pub(crate) fn connections(&self) -> usize {
+        self.listener.as_ref().map_or(0, Listener::connections)
+    }
+
     /// Ends it as a SIGKILL would: its connections break, and what its application does is not seen.
     pub(crate) fn die(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
@@ -131,6 +136,12 @@ pub(crate) fn answer(slot: u32, link: &Link, board: &Scoreboard, gate: &Gate, ev
             }
             gate.heads.fetch_add(1, Ordering::Relaxed);
             head(link, board, gate, exchange);
+            link.flush();
+        }
+        Event::Request(exchange) if exchange.is_departed() => {
+            // As R does with a request whose client has gone.
+            board.take();
+            link.send(Command::Respond(exchange));
             link.flush();
         }
         Event::Request(mut exchange) => {

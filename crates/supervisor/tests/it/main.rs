@@ -10,6 +10,7 @@ mod heads;
 mod hostile;
 mod logged;
 mod number;
+mod placing;
 mod pooling;
 mod program;
 mod reloads;

@@ -1,23 +1,24 @@
 //! The cookie that names a worker. It is signed, so that nobody aims what he sends at one R; it is no proof of who somebody is.
 //!
-//! Its value is 36 bytes in base64url: version, number of the key, 8 bytes that stand for this supervisor, slot, start, 4 bytes of chance by which
-//! clients of one worker are told apart in logs, and 16 bytes of HMAC-SHA-256 over the others.
+//! Its value is 27 bytes in base64url: version, slot, start, 4 bytes of chance by which clients of one worker are
+//! told apart in logs, and 16 bytes of HMAC-SHA-256 over the others. The key is random and lives as long as the
+//! supervisor, as what the cookie leads to does: the state of one R process.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::Arc;
+use std::path::Path;
 
+use ring::digest::{SHA256, digest};
+use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use super::keys::CookieKeys;
-
-/// The cookie's name; over HTTPS the one that no other host's page can set.
+/// What the cookie's name begins with; over HTTPS the one that no other host's page can set.
 const NAME: &str = "rookery";
-const HOST_NAME: &str = "__Host-rookery";
+const HOST_PREFIX: &str = "__Host-";
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Bytes that are signed, and of the signature.
-const SIGNED: usize = 20;
+const SIGNED: usize = 11;
 const SIGNATURE: usize = 16;
 
 /// Characters of a value.
@@ -65,24 +66,64 @@ impl Cookie {
     }
 }
 
-/// What cookies are signed with, and what stands for this supervisor: workers of another are not its own, whoever has signed.
+/// The names of this server's cookie. Browsers keep one jar for all ports of a host, so each server has names of
+/// its own.
+#[derive(Debug)]
+pub(in crate::pool) struct Names {
+    plain: String,
+    /// Over HTTPS.
+    host: String,
+}
+
+impl Names {
+    /// The names for a server that is called so; `""` adds nothing to them.
+    pub(in crate::pool) fn new(server: &str) -> Names {
+        let plain = if server.is_empty() { NAME.to_owned() } else { format!("{NAME}-{server}") };
+        Names { host: format!("{HOST_PREFIX}{plain}"), plain }
+    }
+
+    /// Whether a pair of a `Cookie` is this server's.
+    fn has(&self, name: &[u8]) -> bool {
+        name == self.plain.as_bytes() || name == self.host.as_bytes()
+    }
+
+    /// A `Cookie` as the app is to see it; `None` when there is none of this server's in it.
+    pub(in crate::pool) fn removed_from(&self, cookies: &[u8]) -> Option<Vec<u8>> {
+        if !pairs(cookies).any(|(name, _)| self.has(name)) {
+            return None;
+        }
+        let others = cookies.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        let others: Vec<&[u8]> = others.filter(|pair| !self.has(pair_of(pair).0)).collect();
+        Some(others.join(&b"; "[..]))
+    }
+}
+
+/// Returns a name for a server that no other server of the host has: of the app's path and the address that it
+/// serves on, so that a restart does not change it. It is for [`PoolLimits::name`](crate::PoolLimits::name).
+pub fn server_name(app: &Path, address: &str) -> String {
+    let text = [app.as_os_str().as_encoded_bytes(), b"\0", address.as_bytes()].concat();
+    let digest = digest(&SHA256, &text);
+    digest.as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What the cookies of a supervisor are called and signed with.
 #[derive(Debug)]
 pub(in crate::pool) struct Keys {
-    signs: Arc<CookieKeys>,
-    instance: [u8; 8],
+    pub(in crate::pool) names: Names,
+    key: hmac::Key,
     /// Of the numbers that logs have for sessions.
     sessions: RandomState,
 }
 
 impl Keys {
-    /// Those of a new supervisor.
+    /// Those of a new supervisor, for a server that is called so.
     ///
     /// # Panics
-    /// When the system has no randomness.
-    pub(in crate::pool) fn with(keys: Arc<CookieKeys>) -> Keys {
-        let mut instance = [0; 8];
-        SystemRandom::new().fill(&mut instance).expect("the system's randomness");
-        Keys { signs: keys, instance, sessions: RandomState::new() }
+    /// When the system has no randomness: a cookie that anybody could sign is no better than none.
+    pub(in crate::pool) fn new(server: &str) -> Keys {
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
+        let key = key.expect("the system's randomness");
+        Keys { names: Names::new(server), key, sessions: RandomState::new() }
     }
 
     /// A number that is the same for all requests with this cookie, by a key that nobody else has: whoever reads it knows nothing of the
@@ -96,26 +137,23 @@ impl Keys {
     pub(in crate::pool) fn set_cookie(&self, named: Named, is_https: bool, is_embedded: bool) -> String {
         let value = self.value(named);
         let value = String::from_utf8_lossy(&value);
+        let Names { plain, host } = &self.names;
         if is_https && is_embedded {
-            format!("{HOST_NAME}={value}; Path=/; HttpOnly; Secure; SameSite=None; Partitioned")
+            format!("{host}={value}; Path=/; HttpOnly; Secure; SameSite=None; Partitioned")
         } else if is_https {
-            format!("{HOST_NAME}={value}; Path=/; HttpOnly; Secure; SameSite=Lax")
+            format!("{host}={value}; Path=/; HttpOnly; Secure; SameSite=Lax")
         } else {
-            format!("{NAME}={value}; Path=/; HttpOnly; SameSite=Lax")
+            format!("{plain}={value}; Path=/; HttpOnly; SameSite=Lax")
         }
     }
 
     fn value(&self, named: Named) -> [u8; TEXT] {
-        let (signed, signature) = self.signs.sign(|id| {
-            let mut bytes = vec![VERSION, id];
-            bytes.extend_from_slice(&self.instance);
-            bytes.extend_from_slice(&named.slot.to_be_bytes());
-            bytes.extend_from_slice(&named.epoch.to_be_bytes());
-            bytes.extend_from_slice(&named.chance.to_be_bytes());
-            bytes
-        });
         let mut bytes = [0; SIGNED + SIGNATURE];
-        bytes[..SIGNED].copy_from_slice(&signed);
+        bytes[0] = VERSION;
+        bytes[1..3].copy_from_slice(&named.slot.to_be_bytes());
+        bytes[3..7].copy_from_slice(&named.epoch.to_be_bytes());
+        bytes[7..SIGNED].copy_from_slice(&named.chance.to_be_bytes());
+        let signature = hmac::sign(&self.key, &bytes[..SIGNED]);
         bytes[SIGNED..].copy_from_slice(&signature.as_ref()[..SIGNATURE]);
         encode(&bytes)
     }
@@ -128,40 +166,27 @@ impl Keys {
                 .filter(|(name, _)| *name == wanted.as_bytes())
                 .find_map(|(_, value)| self.named(value))
         };
-        match of_name(HOST_NAME).or_else(|| of_name(NAME)) {
+        match of_name(&self.names.host).or_else(|| of_name(&self.names.plain)) {
             Some(named) => Cookie::Names(named),
-            None if pairs(cookies).any(|(name, _)| is_ours(name)) => Cookie::Invalid,
+            None if pairs(cookies).any(|(name, _)| self.names.has(name)) => Cookie::Invalid,
             None => Cookie::Nothing,
         }
     }
 
     fn named(&self, value: &[u8]) -> Option<Named> {
         let bytes = decode(value)?;
-        let is_ours = self.signs.have_signed(bytes[1], &bytes[..SIGNED], &bytes[SIGNED..]);
-        if !is_ours || bytes[0] != VERSION || bytes[2..10] != self.instance {
+        let own = hmac::sign(&self.key, &bytes[..SIGNED]);
+        // All bytes are compared, whichever is the first that differs.
+        let differs = own.as_ref().iter().zip(&bytes[SIGNED..]).fold(0, |all, (a, b)| all | (a ^ b));
+        if differs != 0 || bytes[0] != VERSION {
             return None;
         }
         Some(Named {
-            slot: u16::from_be_bytes([bytes[10], bytes[11]]),
-            epoch: u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]),
-            chance: u32::from_be_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]),
+            slot: u16::from_be_bytes([bytes[1], bytes[2]]),
+            epoch: u32::from_be_bytes([bytes[3], bytes[4], bytes[5], bytes[6]]),
+            chance: u32::from_be_bytes([bytes[7], bytes[8], bytes[9], bytes[10]]),
         })
     }
-}
-
-/// Whether a pair of a `Cookie` is ours.
-fn is_ours(name: &[u8]) -> bool {
-    name == NAME.as_bytes() || name == HOST_NAME.as_bytes()
-}
-
-/// A `Cookie` as the app is to see it; `None` when there is none of ours in it.
-pub(in crate::pool) fn without_ours(cookies: &[u8]) -> Option<Vec<u8>> {
-    if !pairs(cookies).any(|(name, _)| is_ours(name)) {
-        return None;
-    }
-    let others = cookies.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-    let others: Vec<&[u8]> = others.filter(|pair| !is_ours(pair_of(pair).0)).collect();
-    Some(others.join(&b"; "[..]))
 }
 
 fn pairs(cookies: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
@@ -205,7 +230,7 @@ mod tests {
     const NAMED: Named = Named { slot: 3, epoch: 70_000, chance: 0xfedc_ba98 };
 
     fn new_keys() -> Keys {
-        Keys::with(Arc::new(CookieKeys::random()))
+        Keys::new("")
     }
 
     fn cookie(keys: &Keys) -> String {
@@ -218,7 +243,7 @@ mod tests {
         let keys = new_keys();
         let set = keys.set_cookie(NAMED, false, false);
         assert!(set.ends_with("; Path=/; HttpOnly; SameSite=Lax") && set.starts_with("rookery="), "{set}");
-        assert_eq!(set.split(';').next().unwrap().len(), "rookery=".len() + 48);
+        assert_eq!(set.split(';').next().unwrap().len(), "rookery=".len() + TEXT);
         let secure = keys.set_cookie(NAMED, true, false);
         assert!(secure.starts_with("__Host-rookery=") && secure.contains("; Secure;"), "{secure}");
         let embedded = keys.set_cookie(NAMED, true, true);
@@ -251,9 +276,6 @@ mod tests {
         let keys = new_keys();
         let own = cookie(&keys);
         assert_eq!(new_keys().read(own.as_bytes()), Cookie::Invalid, "another supervisor's");
-        let same_key = Keys::with(Arc::clone(&keys.signs));
-        // Of one with the same key, whose workers are others.
-        assert_eq!(same_key.read(own.as_bytes()), Cookie::Invalid);
         // Each other digit in each place.
         let start = "rookery=".len();
         for at in start..own.len() {
@@ -273,7 +295,7 @@ mod tests {
             format!("rookery=\"{value}\""),
             format!("Rookery={value}"),
             format!("x-rookery={value}"),
-            format!("rookery={}", "+".repeat(48)),
+            format!("rookery={}", "+".repeat(TEXT)),
             ";;;=;".to_owned(),
         ] {
             // What has another name is another's.
@@ -286,6 +308,7 @@ mod tests {
 
     #[test]
     fn the_app_sees_the_others() {
+        let names = Names::new("");
         for (cookies, others) in [
             ("a=b", None),
             ("", None),
@@ -295,8 +318,29 @@ mod tests {
             ("rookery=1;a=b;  c = d ;__Host-rookery=2", Some("a=b; c = d")),
             ("rookery", Some("")),
         ] {
-            let left = without_ours(cookies.as_bytes());
+            let left = names.removed_from(cookies.as_bytes());
             assert_eq!(left.as_deref(), others.map(str::as_bytes), "{cookies}");
         }
+    }
+
+    #[test]
+    fn servers_of_one_host_have_cookies_of_their_own() {
+        let [one, other] = ["shop", "blog"].map(Keys::new);
+        let set = [&one, &other].map(|keys| {
+            let set = keys.set_cookie(NAMED, false, false);
+            set.split(';').next().unwrap().to_owned()
+        });
+        assert!(set[0].starts_with("rookery-shop=") && set[1].starts_with("rookery-blog="), "{set:?}");
+        let jar = set.join("; ");
+        assert_eq!(one.read(jar.as_bytes()), Cookie::Names(NAMED));
+        assert_eq!(other.read(jar.as_bytes()), Cookie::Names(NAMED));
+        assert_eq!(one.read(set[1].as_bytes()), Cookie::Nothing);
+        assert_eq!(one.names.removed_from(jar.as_bytes()).as_deref(), Some(set[1].as_bytes()));
+        assert!(one.set_cookie(NAMED, true, false).starts_with("__Host-rookery-shop="));
+        let name = server_name(Path::new("/srv/app"), "127.0.0.1:80");
+        assert!(name.len() == 8 && name.bytes().all(|byte| byte.is_ascii_hexdigit()), "{name}");
+        assert_eq!(name, server_name(Path::new("/srv/app"), "127.0.0.1:80"));
+        assert_ne!(name, server_name(Path::new("/srv/app"), "127.0.0.1:81"));
+        assert_ne!(name, server_name(Path::new("/srv/other"), "127.0.0.1:80"));
     }
 }

@@ -1,16 +1,13 @@
 //! Apps that keep something for each client, as Shiny does for its sessions: which worker a request has to come to.
 
 mod cookie;
-mod keys;
 mod url;
 
 use rookery_exchange::Exchange;
 
-pub(super) use cookie::{Cookie, Keys, Named, without_ours};
-pub use keys::{CookieKeys, WrongKeys};
+pub use cookie::server_name;
+pub(super) use cookie::{Cookie, Keys, Named, Names};
 pub(super) use url::{Told, is_ours_alone, told};
-
-use crate::roster::Standing;
 
 /// Whether clients come back to the worker that they began with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,11 +21,13 @@ pub enum Sticky {
     Cookie,
 }
 
-/// What a request is, as far as its way depends on that.
+/// What a request asks for, as far as its way depends on that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asks {
     /// For a page, with which something new may begin.
     Page,
+    /// For what may be a page: a GET of a program that says nothing of what it takes.
+    Undeclared,
     /// To open a WebSocket.
     Socket,
     /// To open a WebSocket for a page that has lost one, with which a new session begins.
@@ -39,13 +38,26 @@ pub(super) enum Asks {
     Other,
 }
 
+/// What the worker that a request names can do for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bond {
+    /// It answers.
+    Ready,
+    /// Its R has been busy with one task for longer than a request may wait.
+    Stuck,
+    /// It finishes what it has begun.
+    Draining,
+    /// It does not answer.
+    Suspended,
+}
+
 /// Where a request goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// To the worker that it names.
     There,
-    /// To the worker with the fewest sessions; with a cookie for the next time, or not.
-    Fewest { tells: bool },
+    /// To a worker that is free, with a cookie for the next time.
+    New,
     /// Nowhere: what it asks for has gone with its worker.
     Gone,
 }
@@ -58,17 +70,36 @@ pub(super) fn asks(exchange: &Exchange, is_shiny: bool, told: Told) -> Asks {
     if is_shiny && is_of_session(exchange.path()) {
         return Asks::Session;
     }
-    let is_page = match exchange.header(b"sec-fetch-mode") {
-        Some(mode) => mode == b"navigate",
-        // A client that is no browser, or an old one.
-        None => exchange.header(b"accept").is_none_or(|accept| {
-            accept.split(|byte| *byte == b',').any(|range| {
-                let kind = range.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-                kind.eq_ignore_ascii_case(b"text/html") || kind == b"*/*"
-            })
-        }),
-    };
-    if exchange.method() == b"GET" && is_page { Asks::Page } else { Asks::Other }
+    if exchange.method() != b"GET" {
+        return Asks::Other;
+    }
+    if let Some(mode) = exchange.header(b"sec-fetch-mode") {
+        return if mode == b"navigate" { Asks::Page } else { Asks::Other };
+    }
+    // Browsers that are not on HTTPS send no `Sec-Fetch-Mode`. They name HTML for a page, and `*/*` for what
+    // belongs to it, as most programs do.
+    match exchange.header(b"accept") {
+        None => Asks::Undeclared,
+        Some(accept) if names_html(accept) => Asks::Page,
+        Some(_) => Asks::Other,
+    }
+}
+
+fn names_html(accept: &[u8]) -> bool {
+    accept.split(|byte| *byte == b',').any(|range| {
+        let kind = range.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        [&b"text/html"[..], b"application/xhtml+xml"].iter().any(|html| kind.eq_ignore_ascii_case(html))
+    })
+}
+
+/// Returns true if a session begins with such a request, where its worker is new to the client.
+pub(super) fn begins(asks: Asks) -> bool {
+    matches!(asks, Asks::Page | Asks::Undeclared | Asks::Socket)
+}
+
+/// Returns true if another worker may serve such a request when its own does not begin it.
+pub(super) fn may_move(asks: Asks) -> bool {
+    way(asks, Some(Bond::Stuck)) == Way::New
 }
 
 /// `session/` and a token in hexadecimal digits, as Shiny has it in the URLs of a session's downloads and uploads.
@@ -78,17 +109,18 @@ fn is_of_session(path: &[u8]) -> bool {
         && parts.next().is_some_and(|token| token.len() >= 16 && token.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Where a request goes that names a worker with this standing; `None`: it names none, or one that has ended.
-pub(super) fn way(asks: Asks, named: Option<Standing>) -> Way {
+/// Returns where a request goes that names a worker with this bond; `None`: it names none, or one that has
+/// ended.
+pub(super) fn way(asks: Asks, named: Option<Bond>) -> Way {
     match (asks, named) {
-        (_, Some(Standing::Ready)) => Way::There,
-        // What it has begun it finishes; something new begins elsewhere.
-        (Asks::Page | Asks::Again, _) => Way::Fewest { tells: true },
-        (_, Some(Standing::Draining | Standing::Suspended)) => Way::There,
-        // Shiny's client begins a new session.
-        (Asks::Socket, _) => Way::Fewest { tells: true },
-        (Asks::Session, _) => Way::Gone,
-        (Asks::Other, _) => Way::Fewest { tells: false },
+        (_, Some(Bond::Ready)) => Way::There,
+        // What a worker has begun it finishes; a new page or session begins elsewhere.
+        (Asks::Page | Asks::Again, _) => Way::New,
+        (Asks::Undeclared, Some(Bond::Stuck | Bond::Suspended)) => Way::New,
+        (_, Some(Bond::Draining | Bond::Stuck | Bond::Suspended)) => Way::There,
+        (Asks::Session, None) => Way::Gone,
+        // With a WebSocket, Shiny's client begins a new session.
+        (Asks::Socket | Asks::Undeclared | Asks::Other, None) => Way::New,
     }
 }
 
@@ -114,8 +146,11 @@ mod tests {
         let html = ("accept", "text/html,application/xhtml+xml;q=0.9");
         for (method, path, headers, expected) in [
             ("GET", "/", &[html][..], Asks::Page),
-            ("GET", "/", &[], Asks::Page),
-            ("GET", "/", &[("accept", "*/*")], Asks::Page),
+            ("GET", "/", &[("accept", "application/xhtml+xml")], Asks::Page),
+            ("GET", "/", &[], Asks::Undeclared),
+            ("GET", "/", &[("accept", "*/*")], Asks::Other),
+            ("GET", "/", &[("accept", "text/html"), ("sec-fetch-mode", "cors")], Asks::Other),
+            ("HEAD", "/", &[html], Asks::Other),
             ("GET", "/", &[("accept", "image/png"), ("sec-fetch-mode", "navigate")], Asks::Page),
             ("GET", "/app.css", &[("accept", "*/*"), ("sec-fetch-mode", "no-cors")], Asks::Other),
             ("GET", "/x.json", &[("accept", "application/json")], Asks::Other),
@@ -130,24 +165,26 @@ mod tests {
         assert_eq!(of("GET", "/websocket/", &[], true), Asks::Socket);
         assert_eq!(of("GET", "/websocket/?w=00112233445566778899aabbccddeeff", &[], true), Asks::Socket);
         assert_eq!(of("GET", "/websocket/?w=", &[], true), Asks::Again);
-        assert_eq!(of("GET", "/?w=", &[], false), Asks::Page);
+        assert_eq!(of("GET", "/?w=", &[html], false), Asks::Page);
     }
 
     #[test]
-    fn the_table_of_ways() {
-        use Standing::{Draining, Ready, Suspended};
-        let fewest = |tells| Way::Fewest { tells };
-        for (asks, ready, draining, suspended, none) in [
-            (Asks::Page, Way::There, fewest(true), fewest(true), fewest(true)),
-            (Asks::Again, Way::There, fewest(true), fewest(true), fewest(true)),
-            (Asks::Socket, Way::There, Way::There, Way::There, fewest(true)),
-            (Asks::Session, Way::There, Way::There, Way::There, Way::Gone),
-            (Asks::Other, Way::There, Way::There, Way::There, fewest(false)),
+    fn only_pages_leave_a_worker_that_is_stuck_and_only_declared_ones_a_worker_that_drains() {
+        use Way::{Gone, New, There};
+        let bonds = [Bond::Ready, Bond::Stuck, Bond::Draining, Bond::Suspended];
+        for (asks, named, none) in [
+            (Asks::Page, [There, New, New, New], New),
+            (Asks::Again, [There, New, New, New], New),
+            (Asks::Undeclared, [There, New, There, New], New),
+            (Asks::Socket, [There; 4], New),
+            (Asks::Session, [There; 4], Gone),
+            (Asks::Other, [There; 4], New),
         ] {
-            assert_eq!(way(asks, Some(Ready)), ready, "{asks:?}");
-            assert_eq!(way(asks, Some(Draining)), draining, "{asks:?}");
-            assert_eq!(way(asks, Some(Suspended)), suspended, "{asks:?}");
+            for (bond, expected) in bonds.into_iter().zip(named) {
+                assert_eq!(way(asks, Some(bond)), expected, "{asks:?} {bond:?}");
+            }
             assert_eq!(way(asks, None), none, "{asks:?}");
+            assert_eq!(may_move(asks), named[1] == New, "{asks:?}");
         }
     }
 }

@@ -1,0 +1,226 @@
+//! Routing where clients come back to their worker: requests that name a worker wait for it, and all others
+//! are parked, by age, until a worker can begin with them.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use rookery_exchange::{Exchange, Upstream};
+
+use super::State;
+use crate::pool::answer::Refusal;
+use crate::pool::queue::Waiting;
+use crate::pool::sticky::{self, Asks, Cookie, Named, Names, Told, Way};
+use crate::pool::worker::Worker;
+
+impl State {
+    /// Whether the app has sessions, as Shiny has: its workers say so.
+    pub(super) fn is_shiny(&self) -> bool {
+        self.workers.borrow().iter().any(|worker| worker.member.is_sticky())
+    }
+
+    /// Gives each waiting request to the worker that it names, or else to a free one.
+    pub(super) fn hand_out_by_name(self: &Rc<Self>, is_shiny: bool) {
+        self.feed();
+        while let Some(waiting) = self.next() {
+            self.send_on_its_way(waiting, is_shiny);
+        }
+        self.place_parked();
+    }
+
+    /// Decides where a request has to go: it is put into the queue of a worker, parked, or refused.
+    fn send_on_its_way(self: &Rc<Self>, mut waiting: Waiting, is_shiny: bool) {
+        #[cfg(test)]
+        self.looks.set(self.looks.get() + 1);
+        let told = if is_shiny { sticky::told(waiting.exchange.query()) } else { Told::Nothing };
+        let asks = sticky::asks(&waiting.exchange, is_shiny, told);
+        let is_first_look = waiting.asks.replace(asks).is_none();
+        let named = self.named(&waiting.exchange, asks, told, is_first_look);
+        let named = named.filter(|worker| waiting.avoids != Some(worker.member.epoch));
+        let bond = named.as_ref().map(|worker| worker.bond(self.limits.queue_time));
+        match (sticky::way(asks, bond), named) {
+            (Way::There, Some(worker)) => self.queue_at(&worker, waiting),
+            (Way::Gone, _) => self.refuse(waiting, Refusal::Gone),
+            (Way::New | Way::There, _) => {
+                waiting.tells = true;
+                if sticky::begins(asks) && self.is_full_of_sessions() {
+                    self.counts().refused_sessions.add(1);
+                    self.refuse(waiting, Refusal::Full);
+                } else {
+                    self.queue.borrow_mut().park(waiting);
+                }
+            }
+        }
+    }
+
+    fn queue_at(self: &Rc<Self>, worker: &Rc<Worker>, waiting: Waiting) {
+        if worker.queue.borrow().is_full(self.limits.queue) {
+            self.counts().refused_full.add(1);
+            return self.refuse(waiting, Refusal::NoWorker);
+        }
+        worker.queue.borrow_mut().insert(waiting);
+        self.feed_one(worker);
+    }
+
+    /// Gives parked requests, the oldest first, to workers that can begin with them.
+    fn place_parked(self: &Rc<Self>) {
+        let mut has_room = true;
+        loop {
+            let parked = self.queue.borrow_mut().take_parked(|waiting| has_room || !waiting.begins());
+            let Some(waiting) = parked else { return };
+            if waiting.exchange.is_departed() {
+                self.respond(waiting.exchange);
+                continue;
+            }
+            let begins = waiting.begins();
+            if let Some((worker, held)) = self.choose(begins, true, waiting.since) {
+                self.start(worker, held, waiting);
+                continue;
+            }
+            self.queue.borrow_mut().park(waiting);
+            // A worker that has no room for a session may have time for what begins none.
+            if !begins || self.limits.sessions == usize::MAX {
+                return;
+            }
+            has_room = false;
+        }
+    }
+
+    /// Returns the worker that a request names, by its URL or else by its cookie. A page is the browser's:
+    /// what its URL says is the app's alone.
+    fn named(&self, exchange: &Exchange, asks: Asks, told: Told, is_first_look: bool) -> Option<Rc<Worker>> {
+        let read = || exchange.header(b"cookie").map_or(Cookie::Nothing, |cookies| self.keys.read(cookies));
+        let note = |cookie: Cookie, upstream: &mut Upstream| {
+            upstream.session = cookie.named().map(|named| self.keys.session(named));
+        };
+        let by_url = match told {
+            Told::Worker(id) if !matches!(asks, Asks::Page | Asks::Undeclared) => {
+                self.workers.borrow().iter().find(|worker| worker.member.id == id).cloned()
+            }
+            _ => None,
+        };
+        if by_url.is_some() {
+            exchange.note_upstream(|upstream| note(read(), upstream));
+            return by_url;
+        }
+        let cookie = read();
+        if matches!(cookie, Cookie::Invalid) && is_first_look {
+            self.counts().cookies_invalid.add(1);
+        }
+        exchange.note_upstream(|upstream| note(cookie, upstream));
+        self.worker_of(cookie.named()?)
+    }
+
+    /// Counts a WebSocket that replaces one that a page has lost, by whether the worker that made the page
+    /// has it again. A page that sends no cookie counts as one with a new worker.
+    pub(in crate::pool) fn count_reconnect(&self, exchange: &Exchange, worker: &Worker) {
+        if !worker.member.is_sticky() || sticky::told(exchange.query()) != Told::Anew {
+            return;
+        }
+        let read = exchange.header(b"cookie").and_then(|cookies| self.keys.read(cookies).named());
+        let is_same = read.is_some_and(|named| {
+            u64::from(named.epoch) == worker.member.epoch && u32::from(named.slot) == worker.member.slot
+        });
+        let counts = self.counts();
+        if is_same { counts.reconnected_same.add(1) } else { counts.reconnected_new.add(1) }
+    }
+
+    fn worker_of(&self, named: Named) -> Option<Rc<Worker>> {
+        let workers = self.workers.borrow();
+        let is_it = |worker: &&Rc<Worker>| {
+            worker.member.epoch == u64::from(named.epoch) && worker.member.slot == u32::from(named.slot)
+        };
+        workers.iter().find(is_it).cloned()
+    }
+
+    /// Returns the names of the cookie that is between the client and us.
+    pub(in crate::pool) fn cookie_names(&self) -> &Names {
+        &self.keys.names
+    }
+
+    /// Returns the cookie by which a client comes back to a worker, and the number that logs know it by.
+    pub(in crate::pool) fn cookie(&self, worker: &Worker, is_https: bool) -> (String, u64) {
+        // Of slots there are 1,000 at the most, and nobody starts four thousand million workers.
+        let named = Named::new(worker.member.slot as u16, worker.member.epoch as u32);
+        (self.keys.set_cookie(named, is_https, self.limits.is_embedded), self.keys.session(named))
+    }
+
+    /// Gives workers what waits for each of them.
+    fn feed(self: &Rc<Self>) {
+        let workers = self.workers.borrow().clone();
+        for worker in &workers {
+            self.release_pages(worker);
+            self.feed_one(worker);
+        }
+    }
+
+    /// Returns to the common queue those requests that need not wait for their worker any longer: pages, once
+    /// it drains, does not answer or has been busy with one task for too long.
+    fn release_pages(&self, worker: &Worker) {
+        if worker.queue.borrow().is_empty() {
+            return;
+        }
+        let bond = worker.bond(self.limits.queue_time);
+        let is_released =
+            |waiting: &Waiting| waiting.asks.is_some_and(|asks| sticky::way(asks, Some(bond)) == Way::New);
+        let released = worker.queue.borrow_mut().take_all(is_released);
+        for waiting in released {
+            self.queue.borrow_mut().insert(moved(waiting, worker));
+        }
+    }
+
+    fn feed_one(self: &Rc<Self>, worker: &Rc<Worker>) {
+        self.feed_from_its_queue(worker);
+        worker.queue.borrow().tell(&worker.member.load.queue);
+    }
+
+    fn feed_from_its_queue(self: &Rc<Self>, worker: &Rc<Worker>) {
+        if worker.queue.borrow().is_empty() {
+            return;
+        }
+        let overdue = worker.queue.borrow_mut().take_overdue(self.limits.queue_time);
+        for waiting in overdue {
+            if may_move(&waiting) {
+                self.queue.borrow_mut().insert(moved(waiting, worker));
+            } else {
+                self.refuse_late(waiting);
+            }
+        }
+        while worker.can_begin(&self.limits) {
+            let Some(waiting) = worker.queue.borrow_mut().pop() else { return };
+            if waiting.exchange.is_departed() {
+                self.respond(waiting.exchange);
+                continue;
+            }
+            let Some(held) = worker.begin(waiting.since) else {
+                worker.queue.borrow_mut().push_front(waiting);
+                break;
+            };
+            self.start(Rc::clone(worker), held, waiting);
+        }
+        if !worker.queue.borrow().is_empty() {
+            self.look_again();
+        }
+    }
+
+    /// Puts back a request that its worker has not begun in time, to be served by another one; or refuses it,
+    /// where only that worker can answer.
+    pub(in crate::pool) fn let_go(self: &Rc<Self>, waiting: Waiting, worker: &Worker) {
+        if may_move(&waiting) {
+            self.put_back(moved(waiting, worker));
+        } else {
+            self.refuse_late(waiting);
+        }
+    }
+}
+
+/// Returns true if another worker may serve a request that its own has not begun in time. That happens once.
+fn may_move(waiting: &Waiting) -> bool {
+    waiting.asks.is_some_and(sticky::may_move) && waiting.avoids.is_none()
+}
+
+/// A request that leaves its worker, and waits anew.
+fn moved(mut waiting: Waiting, from: &Worker) -> Waiting {
+    waiting.avoids = Some(from.member.epoch);
+    waiting.since = Instant::now();
+    waiting
+}
