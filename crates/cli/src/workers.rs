@@ -64,6 +64,8 @@ pub(crate) fn serve(
     let log = log.open(format_of(asked.format, workers))?;
     server.set_access_log(log.as_ref().map(Log::access_log));
     let site = Site {
+        // Those of the app's static paths that all workers have.
+        files: roster.files(),
         // Where the app of the workers does.
         sees_heads: true,
         tls: tls.clone(),

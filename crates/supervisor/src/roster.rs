@@ -1,11 +1,13 @@
 //! The workers that there are, as the supervisor tells the pool: state, not orders, so that it does not matter when the pool
 //! looks.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_status::Count;
 use rookery_worker::Scoreboard;
 use tokio::sync::Notify;
@@ -49,9 +51,14 @@ pub struct Member {
     is_given_up: AtomicBool,
     /// Milliseconds within which its WebSockets are to be closed; 0: they are not.
     ends_within: AtomicU64,
+    /// The static paths that it has announced.
+    paths: Mutex<StaticPaths>,
     /// Of the pool.
     pub(crate) load: Load,
 }
+
+/// Static paths by their keys.
+type StaticPaths = BTreeMap<String, StaticPath>;
 
 /// What a worker has of ours, counted by the pool.
 #[derive(Debug, Default)]
@@ -93,6 +100,7 @@ impl Member {
             sees_heads,
             is_given_up,
             ends_within: AtomicU64::new(0),
+            paths: Mutex::default(),
             load: Load::default(),
         })
     }
@@ -153,6 +161,27 @@ impl Member {
     pub fn answered(&self) -> u64 {
         self.load.answered.load(Ordering::Relaxed)
     }
+
+    fn paths(&self) -> MutexGuard<'_, StaticPaths> {
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the static paths as they are served in front of workers that have announced these: a path that is not
+/// the same for all of them is excluded, so that its requests go to a worker, and not to a shorter path.
+fn agreed(announced: &[&StaticPaths]) -> StaticPaths {
+    let left_to_workers = || StaticPath {
+        path: PathBuf::new(),
+        overrides: Overrides { exclude: Some(true), ..Overrides::default() },
+    };
+    let keys = announced.iter().flat_map(|paths| paths.keys());
+    keys.map(|key| {
+        let first = announced[0].get(key);
+        let is_common = announced.iter().all(|paths| paths.get(key) == first);
+        let path = first.filter(|_| is_common).cloned().unwrap_or_else(left_to_workers);
+        (key.clone(), path)
+    })
+    .collect()
 }
 
 /// See the module.
@@ -160,6 +189,8 @@ impl Member {
 pub struct Roster {
     members: Mutex<Vec<Arc<Member>>>,
     pub(crate) changed: Notify,
+    /// What is served in front of the workers: the static paths that are the same for all of them.
+    files: StaticFiles,
     /// What the pool counts.
     pub(crate) counts: Counts,
     /// What the supervisor says.
@@ -169,7 +200,10 @@ pub struct Roster {
 impl Roster {
     /// A worker is ready.
     pub fn join(&self, member: &Arc<Member>) {
-        self.lock().push(Arc::clone(member));
+        let mut members = self.lock();
+        members.push(Arc::clone(member));
+        self.publish(&members);
+        drop(members);
         self.changed.notify_one();
     }
 
@@ -214,8 +248,34 @@ impl Roster {
     /// It has ended: what it did is on its [`Board`](rookery_worker::Board), and that does not change any more.
     pub fn leave(&self, member: &Member) {
         member.standing.store(Standing::Dead as u8, Ordering::Release);
-        self.lock().retain(|other| other.epoch != member.epoch);
+        let mut members = self.lock();
+        members.retain(|other| other.epoch != member.epoch);
+        self.publish(&members);
+        drop(members);
         self.changed.notify_one();
+    }
+
+    /// A handle to the static paths that can be served without asking a worker. They change with the workers.
+    pub fn files(&self) -> StaticFiles {
+        self.files.clone()
+    }
+
+    /// Takes the static paths that a worker serves, in place of those that it has announced before.
+    pub fn announce(&self, member: &Member, paths: BTreeMap<String, StaticPath>) {
+        let members = self.lock();
+        *member.paths() = paths;
+        // A worker that does not serve yet changes nothing before it joins.
+        self.publish(&members);
+    }
+
+    /// Serves the static paths that all workers agree on, those that drain among them: their clients still come.
+    fn publish(&self, members: &[Arc<Member>]) {
+        let announced: Vec<_> = members.iter().map(|member| member.paths()).collect();
+        let announced: Vec<&StaticPaths> = announced.iter().map(|paths| &**paths).collect();
+        // They have been checked when they were read; what is refused all the same is left to the workers.
+        if self.files.replace(agreed(&announced)).is_err() {
+            let _ = self.files.replace(StaticPaths::new());
+        }
     }
 
     /// Those that have not ended.
@@ -225,5 +285,49 @@ impl Roster {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Member>>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(list: &[(&str, &str)]) -> StaticPaths {
+        let path = |path: &str| StaticPath { path: path.into(), ..StaticPath::default() };
+        list.iter().map(|(key, at)| ((*key).to_owned(), path(at))).collect()
+    }
+
+    /// What is served: keys with their folders; `-` for what goes to a worker.
+    fn served(announced: &[&[(&str, &str)]]) -> Vec<(String, String)> {
+        let announced: Vec<_> = announced.iter().map(|list| paths(list)).collect();
+        let announced: Vec<_> = announced.iter().collect();
+        let at = |path: StaticPath| match path.overrides.exclude {
+            Some(true) => "-".to_owned(),
+            _ => path.path.display().to_string(),
+        };
+        agreed(&announced).into_iter().map(|(key, path)| (key, at(path))).collect()
+    }
+
+    #[test]
+    fn what_differs_between_workers_goes_to_a_worker() {
+        let pairs = |list: &[(&str, &str)]| {
+            list.iter().map(|(key, at)| ((*key).to_owned(), (*at).to_owned())).collect::<Vec<_>>()
+        };
+        assert!(served(&[]).is_empty());
+        assert!(served(&[&[], &[]]).is_empty());
+        assert_eq!(served(&[&[("/", "/w"), ("/a", "/x")]]), pairs(&[("/", "/w"), ("/a", "/x")]));
+        let same: &[_] = &[("/", "/w")];
+        assert_eq!(served(&[same, same, same]), pairs(same));
+        // Another folder, or none: the shorter path does not take its place.
+        assert_eq!(
+            served(&[&[("/", "/w"), ("/a", "/1")], &[("/", "/w"), ("/a", "/2")]]),
+            pairs(&[("/", "/w"), ("/a", "-")])
+        );
+        assert_eq!(
+            served(&[&[("/", "/w")], &[("/", "/w"), ("/a", "/2")]]),
+            pairs(&[("/", "/w"), ("/a", "-")])
+        );
+        // One that has announced nothing serves everything itself.
+        assert_eq!(served(&[same, &[]]), pairs(&[("/", "-")]));
     }
 }

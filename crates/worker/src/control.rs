@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use crate::message::{MESSAGE_BYTES, Message};
+use crate::message::{ANNOUNCEMENT, MESSAGE_BYTES, Message};
 use crate::system;
 
 /// Whether the process at the other end of a connection is of this process's user, or the administrator's: nobody else passes
@@ -26,11 +26,16 @@ fn may_pass_on(peer: libc::uid_t, own: libc::uid_t) -> bool {
 #[derive(Debug)]
 pub struct Control(OwnedFd);
 
+/// Bytes of an announcement at the most: a few hundred static paths. A socket's buffer holds three of them.
+pub const MOST_ANNOUNCED: usize = 64 << 10;
+
 /// What came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Received {
     /// A message.
     Message(Message),
+    /// What a worker announces, as bytes whose meaning is not this crate's: at most [`MOST_ANNOUNCED`].
+    Announcement(Vec<u8>),
     /// A packet that is none. The next may be one.
     Malformed,
     /// Nothing, for now.
@@ -76,17 +81,68 @@ impl Control {
         system::send(self.0.as_fd(), &message.encode())
     }
 
+    /// Sends an announcement, or returns at once with the reason why not.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) for more than [`MOST_ANNOUNCED`] bytes, or for more than the
+    /// system takes; and as [`send`](Self::send) has them.
+    pub fn announce(&self, bytes: &[u8]) -> io::Result<()> {
+        let too_long = || io::Error::from(io::ErrorKind::InvalidInput);
+        if bytes.len() > MOST_ANNOUNCED {
+            return Err(too_long());
+        }
+        match system::send(self.0.as_fd(), &[&ANNOUNCEMENT[..], bytes].concat()) {
+            Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => Err(too_long()),
+            sent => sent,
+        }
+    }
+
     /// The next thing that came, without waiting for it.
     pub fn receive(&self) -> Received {
-        // One more than a message has, to see one that is too long.
+        // One more than a message has, to see one that is longer.
         let mut room = [0; MESSAGE_BYTES + 1];
+        match system::peek(self.0.as_fd(), &mut room) {
+            Ok(len) if len > MESSAGE_BYTES && room.starts_with(&ANNOUNCEMENT) => {
+                self.receive_announcement(len)
+            }
+            Ok(_) => self.receive_message(room),
+            Err(error) => Received::of_error(&error),
+        }
+    }
+
+    fn receive_message(&self, mut room: [u8; MESSAGE_BYTES + 1]) -> Received {
         match system::receive(self.0.as_fd(), &mut room) {
             // A packet of no bytes looks the same; nobody sends one.
             Ok(0) => Received::End,
+            Ok(len) if room[..len].starts_with(&ANNOUNCEMENT) => {
+                Received::Announcement(room[ANNOUNCEMENT.len()..len].to_vec())
+            }
             Ok(len) => Message::decode(&room[..len]).map_or(Received::Malformed, Received::Message),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Received::Nothing,
+            Err(error) => Received::of_error(&error),
+        }
+    }
+
+    /// Receives a packet that was seen to be an announcement of this length.
+    fn receive_announcement(&self, len: usize) -> Received {
+        let most = ANNOUNCEMENT.len() + MOST_ANNOUNCED;
+        let mut room = vec![0; len.min(most)];
+        match system::receive(self.0.as_fd(), &mut room) {
+            Ok(came) if len <= most => {
+                room.truncate(came);
+                Received::Announcement(room.split_off(ANNOUNCEMENT.len().min(came)))
+            }
+            Ok(_) => Received::Malformed,
+            Err(error) => Received::of_error(&error),
+        }
+    }
+}
+
+impl Received {
+    fn of_error(error: &io::Error) -> Received {
+        match error.kind() {
+            io::ErrorKind::WouldBlock => Received::Nothing,
             // It has ended with bytes of ours unread (ECONNRESET), or is none of ours any more.
-            Err(_) => Received::End,
+            _ => Received::End,
         }
     }
 }

@@ -45,7 +45,7 @@ pub use board::{Board, IDLE_IS_RENEWED, R, Snapshot, TICKETS, now};
 pub use call::{
     ASK_AGAIN, Announced, Body, CALL_HEADER, Call, CallError, CallText, Client, GO_ON, MOST_CALL_BYTES,
 };
-pub use control::{Control, Received, is_own};
+pub use control::{Control, MOST_ANNOUNCED, Received, is_own};
 pub use hand_over::HandOver;
 pub use inherited::{Inherited, InheritedError};
 pub use message::{MESSAGE_BYTES, MalformedMessage, Message};

@@ -101,8 +101,16 @@ const NO_SIGNAL: libc::c_int = 0;
 /// Receives a packet without waiting: how long it was, which may be more than there is room for. Descriptors that come with it are not
 /// taken.
 pub(crate) fn receive(fd: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<usize> {
+    receive_by(fd, room, libc::MSG_DONTWAIT)
+}
+
+/// Looks at the next packet, which stays where it is: how long all of it is.
+pub(crate) fn peek(fd: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<usize> {
+    receive_by(fd, room, libc::MSG_DONTWAIT | libc::MSG_PEEK | libc::MSG_TRUNC)
+}
+
+fn receive_by(fd: BorrowedFd<'_>, room: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
     loop {
-        let flags = libc::MSG_DONTWAIT;
         // SAFETY: room for as many bytes as said.
         let came = unsafe { libc::recv(fd.as_raw_fd(), room.as_mut_ptr().cast(), room.len(), flags) };
         match usize::try_from(came) {

@@ -4,13 +4,14 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixListener;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rookery_worker::{Control, Inherited, Message, Received, Scoreboard};
+use rookery_worker::{Control, Inherited, MOST_ANNOUNCED, Message, Received, Scoreboard};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::net::descriptor::CloseInChild;
+use crate::static_files::StaticFiles;
 
 /// What a supervisor asks of its worker. What is a question alone is answered here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +35,16 @@ pub struct Supervision {
     listener: UnixListener,
     control: Control,
     scoreboard: Arc<Scoreboard>,
+    announced: Mutex<Announced>,
     hear: Box<dyn Fn(Request) + Send + Sync>,
+}
+
+/// The static paths that the supervisor has been told.
+#[derive(Debug, Default)]
+struct Announced {
+    last: Vec<u8>,
+    /// Whether `last` is still to be sent, because the supervisor had not read what was sent before.
+    is_pending: bool,
 }
 
 impl Supervision {
@@ -43,7 +53,14 @@ impl Supervision {
         let Inherited { listener, control, scoreboard } = inherited;
         let close_in_child = [CloseInChild::new(&control), CloseInChild::new(&listener)];
         let scoreboard = Arc::new(scoreboard);
-        Supervision { _close_in_child: close_in_child, listener, control, scoreboard, hear: Box::new(hear) }
+        Supervision {
+            _close_in_child: close_in_child,
+            listener,
+            control,
+            scoreboard,
+            announced: Mutex::default(),
+            hear: Box::new(hear),
+        }
     }
 
     /// The socket that the process was given, to be listened on.
@@ -62,6 +79,46 @@ impl Supervision {
     /// When it reads nothing, or has gone; then the I/O thread hears of it as well.
     pub fn tell(&self, message: Message) -> io::Result<()> {
         self.control.send(message)
+    }
+
+    /// Tells the supervisor which static paths the process serves, from any thread: those that fit into one
+    /// message. It serves them by itself from then on, until it is told others.
+    pub fn announce(&self, files: &StaticFiles) {
+        let mut announced = self.announced();
+        // Under the lock, so that of two changes the later is told last.
+        let bytes = files.announcement(MOST_ANNOUNCED);
+        if announced.last == bytes {
+            return;
+        }
+        *announced = Announced { last: bytes, is_pending: true };
+        self.send_announcement(&mut announced);
+    }
+
+    /// Sends what could not be sent before.
+    fn catch_up(&self) {
+        let mut announced = self.announced();
+        if announced.is_pending {
+            self.send_announcement(&mut announced);
+        }
+    }
+
+    fn send_announcement(&self, announced: &mut Announced) {
+        match self.control.announce(&announced.last) {
+            // It is sent with the next answer to a ping: whoever pings reads.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput && !announced.last.is_empty() => {
+                // A system that takes no such message: the files stay with this process.
+                announced.last.clear();
+                self.send_announcement(announced);
+            }
+            // Sent; or the supervisor has gone, which is heard elsewhere.
+            _ => announced.is_pending = false,
+        }
+    }
+
+    fn announced(&self) -> MutexGuard<'_, Announced> {
+        // Each change leaves it whole.
+        self.announced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -94,13 +151,17 @@ pub(super) async fn attend(supervision: Arc<Supervision>) {
         let Ok(mut ready) = watched.readable().await else { return };
         match supervision.control.receive() {
             // One that does not read is not answered; when it has gone, that is the next thing to be received.
-            Received::Message(Message::Ping(number)) => drop(supervision.tell(Message::Pong(number))),
+            Received::Message(Message::Ping(number)) => {
+                let _ = supervision.tell(Message::Pong(number));
+                supervision.catch_up();
+            }
             Received::Message(Message::Drain) => hear(Request::Drain),
             Received::Message(Message::Stop) => hear(Request::Stop),
             Received::Message(Message::Interrupt) => hear(Request::Interrupt),
             Received::Message(Message::Collect) => hear(Request::Collect),
             // What only a worker says, or one of another version: there is nothing that it could be told of it.
             Received::Message(Message::Pong(_) | Message::Ready { .. } | Message::Leaving)
+            | Received::Announcement(_)
             | Received::Malformed => {}
             Received::Nothing => ready.clear_ready(),
             Received::End => return hear(Request::Gone),

@@ -58,6 +58,27 @@ impl StaticFiles {
         Ok(())
     }
 
+    /// Replaces all paths by these, at once: no request meets some of the old and some of the new.
+    ///
+    /// # Errors
+    /// See [`PathError`]; nothing is changed then.
+    pub fn replace(&self, paths: impl IntoIterator<Item = (String, StaticPath)>) -> Result<(), PathError> {
+        let paths: BTreeMap<_, _> = paths.into_iter().collect();
+        paths.iter().try_for_each(|(key, path)| check_key(key).and_then(|()| check_path(path)))?;
+        let mut settings = self.settings();
+        // Files that are kept in memory are so for one publication.
+        if settings.paths != paths {
+            settings.paths = paths;
+            self.publish(&settings);
+        }
+        Ok(())
+    }
+
+    /// Whether this is another handle to the same paths.
+    pub fn is_same(&self, other: &StaticFiles) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Removes the path with exactly this key; whether there was one.
     pub fn remove(&self, key: &str) -> bool {
         let mut settings = self.settings();
@@ -121,7 +142,7 @@ impl std::fmt::Debug for StaticFiles {
     }
 }
 
-fn check_key(key: &str) -> Result<(), PathError> {
+pub(super) fn check_key(key: &str) -> Result<(), PathError> {
     if key.len() > KEY_LIMIT {
         return Err(PathError::KeyLength);
     }
@@ -130,7 +151,7 @@ fn check_key(key: &str) -> Result<(), PathError> {
     if segments.is_empty() || segments.split('/').all(is_named) { Ok(()) } else { Err(PathError::Key) }
 }
 
-fn check_path(path: &StaticPath) -> Result<(), PathError> {
+pub(super) fn check_path(path: &StaticPath) -> Result<(), PathError> {
     if path.overrides.exclude == Some(true) || is_absolute(&path.path) {
         Ok(())
     } else {

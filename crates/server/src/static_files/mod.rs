@@ -40,6 +40,7 @@
 //! Redirect to add a slash, list directories, follow exclusions through symbolic links or through a
 //! file system that ignores case: an exclusion is a path of requests, not a permission of a file.
 
+mod announcement;
 mod condition;
 mod decision;
 mod description;
@@ -55,6 +56,7 @@ mod target;
 mod tests;
 mod tree;
 
+pub use announcement::{MalformedAnnouncement, read_announcement};
 pub(crate) use condition::Outcome;
 pub use decision::Decision;
 pub use files::StaticFiles;

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rookery_server::output;
+use rookery_server::static_files::read_announcement;
 use rookery_status::RunFolder;
 use rookery_worker::Message;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -157,6 +158,7 @@ impl<'a> Supervisor<'a> {
                 biased;
                 Some(event) = self.happened.recv() => match event {
                     Event::Said(epoch, message) => self.hear(epoch, message),
+                    Event::Announced(epoch) => self.hear_announced(epoch),
                     Event::Warmed(epoch, warmed) => self.warmed(epoch, warmed),
                     Event::Ended(epoch, pid) => self.ended(epoch, pid),
                 },
@@ -260,6 +262,14 @@ impl<'a> Supervisor<'a> {
             }
             _ => {}
         }
+    }
+
+    /// Takes the static paths that a worker has announced; what is no announcement is one of none.
+    fn hear_announced(&mut self, epoch: u64) {
+        let Some(worker) = self.workers.get(&epoch) else { return };
+        let Some(bytes) = worker.take_announced() else { return };
+        let paths = read_announcement(&bytes).unwrap_or_default();
+        self.roster.announce(&worker.member, paths);
     }
 
     fn warmed(&mut self, epoch: u64, warmed: Warmed) {

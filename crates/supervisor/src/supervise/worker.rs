@@ -1,5 +1,6 @@
 //! A worker process, as the supervisor has it.
 
+use std::cell::RefCell;
 use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -29,6 +30,8 @@ use crate::roster::Member;
 pub(super) enum Event {
     /// A message came from one.
     Said(u64, Message),
+    /// One has announced what it serves: see [`Worker::take_announced`].
+    Announced(u64),
     /// One has answered what it was asked before it is given requests, or has not.
     Warmed(u64, Warmed),
     /// One has ended, and is to be reaped.
@@ -74,9 +77,14 @@ pub(super) struct Worker {
     /// The same start, as others are told of it.
     pub(super) started: SystemTime,
     control: Rc<Control>,
+    /// What it has announced last, until that has been read.
+    announced: Announced,
     temporary: PathBuf,
     outputs: Vec<JoinHandle<()>>,
 }
+
+/// The last announcement that has not been read. It is one, however many a worker sends.
+type Announced = Rc<RefCell<Option<Vec<u8>>>>;
 
 impl Worker {
     /// Starts one.
@@ -98,7 +106,9 @@ impl Worker {
             tokio::task::spawn_local(pass_on(to.clone(), pipe, prefix))
         });
         let control = Rc::new(spawned.control);
-        let listening = tokio::task::spawn_local(listen(Rc::clone(&control), epoch, events.clone()));
+        let announced = Announced::default();
+        let listening = listen(Rc::clone(&control), epoch, Rc::clone(&announced), events.clone());
+        let listening = tokio::task::spawn_local(listening);
         let events = events.clone();
         tokio::task::spawn_local(async move {
             wait(pid).await;
@@ -126,6 +136,7 @@ impl Worker {
             leaves: None,
             started: SystemTime::now(),
             control,
+            announced,
             temporary: spawned.temporary,
             outputs: outputs.into(),
         })
@@ -134,6 +145,11 @@ impl Worker {
     /// Tells it something. One that does not read it is found by its silence.
     pub(super) fn say(&self, message: Message) {
         let _ = self.control.send(message);
+    }
+
+    /// Takes what it has announced since it was last asked.
+    pub(super) fn take_announced(&self) -> Option<Vec<u8>> {
+        self.announced.take()
     }
 
     /// Asks it for these paths; how it answers is told as an event.
@@ -225,7 +241,7 @@ impl Worker {
 }
 
 /// Passes on what a worker says, until it says nothing more.
-async fn listen(control: Rc<Control>, epoch: u64, events: UnboundedSender<Event>) {
+async fn listen(control: Rc<Control>, epoch: u64, announced: Announced, events: UnboundedSender<Event>) {
     // SAFETY: it owns its descriptor, which stays open and the same until the last that has it drops it.
     let readable = unsafe { AsyncFd::register_with_interest(Rc::clone(&control), Interest::READABLE) };
     let Ok(readable) = readable else { return };
@@ -235,6 +251,12 @@ async fn listen(control: Rc<Control>, epoch: u64, events: UnboundedSender<Event>
             match control.receive() {
                 Received::Message(message) => {
                     if events.send(Event::Said(epoch, message)).is_err() {
+                        return;
+                    }
+                }
+                Received::Announcement(bytes) => {
+                    let is_told = announced.replace(Some(bytes)).is_some();
+                    if !is_told && events.send(Event::Announced(epoch)).is_err() {
                         return;
                     }
                 }

@@ -43,7 +43,7 @@ impl Front {
     pub(crate) fn with(workers: u32, limits: PoolLimits, config: Config) -> Front {
         let roster = Arc::new(Roster::default());
         let server = Server::with_application(config, pool(Arc::clone(&roster), limits));
-        let site = Site { sees_heads: true, ..Site::default() };
+        let site = Site { files: roster.files(), sees_heads: true, ..Site::default() };
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
         let mut front = Front {
             roster,

@@ -21,5 +21,6 @@ mod session_urls;
 mod sockets;
 mod spares;
 mod starts;
+mod static_paths;
 mod status;
 mod stickiness;

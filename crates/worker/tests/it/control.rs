@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-use rookery_worker::{Control, Inherited, Message, Received};
+use rookery_worker::{Control, Inherited, MOST_ANNOUNCED, Message, Received};
 
 use crate::support::start;
 
@@ -48,6 +48,34 @@ fn messages_go_both_ways_and_what_is_none_is_told_apart() {
     assert_eq!(ours.receive(), Received::Message(Message::Pong(3)));
     assert_eq!(ours.receive(), Received::End);
     assert_eq!(ours.send(Message::Stop).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+}
+
+#[test]
+fn an_announcement_has_any_bytes_up_to_a_limit() {
+    let (ours, theirs) = Control::pair().unwrap();
+    let theirs = Control::attach(theirs).unwrap();
+    for len in [0, 1, 12, 13, 14, 4096, MOST_ANNOUNCED] {
+        let bytes: Vec<u8> = (0..len).map(|at| at as u8).collect();
+        theirs.announce(&bytes).unwrap();
+        theirs.send(Message::Leaving).unwrap();
+        assert_eq!(ours.receive(), Received::Announcement(bytes), "{len}");
+        assert_eq!(ours.receive(), Received::Message(Message::Leaving));
+        assert_eq!(ours.receive(), Received::Nothing);
+    }
+    let refused = theirs.announce(&vec![0; MOST_ANNOUNCED + 1]).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+    assert_eq!(ours.receive(), Received::Nothing);
+    let refused = (0..10_000).find_map(|_| theirs.announce(&[0; MOST_ANNOUNCED]).err());
+    assert_eq!(refused.unwrap().kind(), io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn an_announcement_that_is_too_long_is_none_and_what_follows_is_heard() {
+    let (ours, theirs) = Control::pair().unwrap();
+    send(&theirs, &[b"Rk\x01S", &vec![0; MOST_ANNOUNCED + 1][..]].concat());
+    send(&theirs, &Message::Leaving.encode());
+    assert_eq!(ours.receive(), Received::Malformed);
+    assert_eq!(ours.receive(), Received::Message(Message::Leaving));
 }
 
 #[test]

@@ -99,13 +99,8 @@ impl Builder {
 
     fn publish(&mut self) -> Result<(), String> {
         let next = std::mem::take(&mut self.next);
-        let is_kept = |key: &str| next.iter().any(|(kept, _)| kept == key);
-        let gone: Vec<String> =
-            self.files.paths().into_iter().map(|(key, _)| key).filter(|key| !is_kept(key)).collect();
-        self.files.set(next).map_err(|error| error.to_string())?;
-        for key in gone {
-            self.files.remove(&key);
-        }
+        self.files.replace(next).map_err(|error| error.to_string())?;
+        core::with(|core| core.has_changed(&self.files));
         Ok(())
     }
 }

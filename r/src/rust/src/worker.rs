@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rookery_exchange::{Command, Event};
+use rookery_server::static_files::StaticFiles;
 use rookery_server::{ListenError, Listener, Site, Supervision, SupervisorRequest, output};
 use rookery_worker::{Board, END_WITHIN, Inherited, Message, R, Ticket, now};
 
@@ -16,6 +17,8 @@ pub(crate) struct Worker {
     supervision: Arc<Supervision>,
     /// The listener that has the socket.
     listening: Option<u32>,
+    /// The static paths of that listener.
+    files: Option<StaticFiles>,
     /// Whether the supervisor has been told that it answers nothing new.
     is_leaving: bool,
 }
@@ -59,8 +62,12 @@ impl Core {
             Ok(Some(inherited)) => {
                 inherited.scoreboard.introduce_self();
                 let supervision = Arc::new(Supervision::new(inherited, move |asked| hear(asked, deeds)));
-                self.membership =
-                    Membership::Worker(Worker { supervision, listening: None, is_leaving: false });
+                self.membership = Membership::Worker(Worker {
+                    supervision,
+                    listening: None,
+                    files: None,
+                    is_leaving: false,
+                });
             }
             Err(error) => self.membership = Membership::Broken(error.to_string()),
         }
@@ -90,13 +97,24 @@ impl Core {
         self.server().listen_inherited(&worker.supervision, site)
     }
 
-    /// A listener has the socket: the supervisor is told that requests will be answered.
-    pub(crate) fn is_ready(&mut self, listener: u32, sees_heads: bool, is_sticky: bool) {
+    /// A listener has the socket: the supervisor is told what it serves by itself, and that requests will be answered.
+    pub(crate) fn is_ready(&mut self, listener: u32, files: StaticFiles, sees_heads: bool, is_sticky: bool) {
         if let Membership::Worker(worker) = &mut self.membership {
+            worker.supervision.announce(&files);
+            worker.files = Some(files);
             (worker.listening, worker.is_leaving) = (Some(listener), false);
             // One that does not read or has gone hears nothing, and its end is heard here.
             let _ = worker.supervision.tell(Message::Ready { sees_heads, is_sticky });
             self.r_is(R::Busy);
+        }
+    }
+
+    /// Tells the supervisor that static paths have changed, if they are those that it serves.
+    pub(crate) fn has_changed(&self, files: &StaticFiles) {
+        if let Membership::Worker(worker) = &self.membership {
+            if worker.files.as_ref().is_some_and(|own| own.is_same(files)) {
+                worker.supervision.announce(files);
+            }
         }
     }
 

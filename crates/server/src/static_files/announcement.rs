@@ -1,0 +1,279 @@
+//! Static paths as bytes: what a worker announces to the process in front of it, which then serves the files
+//! by the same rules.
+//!
+//! Each path is its key, its folder or file, flags, the charset, the required header if there is one, and the
+//! headers. Texts have their length before them, as 32 bits, the lowest first.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
+
+use super::files::{StaticFiles, check_key, check_path};
+use super::header::Header;
+use super::options::{Charset, Mapping, Overrides, RequiredHeader, StaticPath, Validation};
+
+const INDEX: u8 = 1;
+const FALLTHROUGH: u8 = 2;
+const EXCLUDE: u8 = 4;
+const VALIDATION: u8 = 8;
+
+/// Bytes that are no announcement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MalformedAnnouncement;
+
+impl fmt::Display for MalformedAnnouncement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("what was announced are no static paths")
+    }
+}
+
+impl std::error::Error for MalformedAnnouncement {}
+
+impl StaticFiles {
+    /// Writes the paths with all their options, in at most `limit` bytes.
+    ///
+    /// A path that does not fit is left out, and with it every path above it: without it, the shorter path would
+    /// take its requests. What is left out stays with the application's process.
+    pub fn announcement(&self, limit: usize) -> Vec<u8> {
+        let (paths, options) = (self.paths(), self.options());
+        let mut encoded: Vec<(&str, Vec<u8>)> = Vec::with_capacity(paths.len());
+        let mut left_out: Vec<&str> = Vec::new();
+        let mut len = 0;
+        for (key, path) in &paths {
+            let mut bytes = Vec::new();
+            write(key, &Mapping::resolve(path, &options), &mut bytes);
+            if len + bytes.len() <= limit {
+                len += bytes.len();
+                encoded.push((key, bytes));
+            } else {
+                left_out.push(key);
+            }
+        }
+        encoded.retain(|(key, _)| !left_out.iter().any(|below| is_above(key, below)));
+        encoded.into_iter().flat_map(|(_, bytes)| bytes).collect()
+    }
+}
+
+/// Whether a request for what is `below` would go to the path `above`, if there was none for itself.
+fn is_above(above: &str, below: &str) -> bool {
+    above == "/" || below.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Reads what [`StaticFiles::announcement`] has written: paths none of whose options are inherited.
+///
+/// # Errors
+/// For anything else, and for keys, paths and headers that [`StaticFiles::set`] would refuse.
+pub fn read_announcement(mut bytes: &[u8]) -> Result<BTreeMap<String, StaticPath>, MalformedAnnouncement> {
+    let mut paths = BTreeMap::new();
+    while !bytes.is_empty() {
+        let (key, path) = read(&mut bytes).ok_or(MalformedAnnouncement)?;
+        check_key(&key).and_then(|()| check_path(&path)).map_err(|_| MalformedAnnouncement)?;
+        if paths.insert(key, path).is_some() {
+            return Err(MalformedAnnouncement);
+        }
+    }
+    Ok(paths)
+}
+
+fn write(key: &str, mapping: &Mapping, out: &mut Vec<u8>) {
+    let options = &mapping.options;
+    let required = match &options.validation {
+        Validation::Off => None,
+        Validation::Require(required) => Some(required),
+    };
+    write_text(key.as_bytes(), out);
+    write_text(mapping.root.as_os_str().as_bytes(), out);
+    let flags = [
+        (options.index, INDEX),
+        (options.fallthrough, FALLTHROUGH),
+        (options.exclude, EXCLUDE),
+        (required.is_some(), VALIDATION),
+    ];
+    out.push(flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum());
+    write_text(options.html_charset.as_str().as_bytes(), out);
+    if let Some(required) = required {
+        write_text(required.name().as_bytes(), out);
+        write_text(required.value(), out);
+    }
+    write_len(options.headers.len(), out);
+    for header in &options.headers {
+        write_text(header.name(), out);
+        write_text(header.value(), out);
+    }
+}
+
+/// A length that 32 bits cannot hold is one that does not fit: what follows it is longer than any limit.
+fn write_len(len: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes());
+}
+
+fn write_text(text: &[u8], out: &mut Vec<u8>) {
+    write_len(text.len(), out);
+    out.extend_from_slice(text);
+}
+
+fn read(bytes: &mut &[u8]) -> Option<(String, StaticPath)> {
+    let key = read_string(bytes)?;
+    let path = OsStr::from_bytes(read_text(bytes)?).into();
+    let flags = take(bytes, 1)?[0];
+    if flags & !(INDEX | FALLTHROUGH | EXCLUDE | VALIDATION) != 0 {
+        return None;
+    }
+    let html_charset = Charset::new(&read_string(bytes)?).ok()?;
+    let validation = if flags & VALIDATION == 0 {
+        Validation::Off
+    } else {
+        let name = read_string(bytes)?;
+        Validation::Require(RequiredHeader::new(&name, read_text(bytes)?).ok()?)
+    };
+    // Each header has eight bytes at least, so that no number makes room that is not needed.
+    let count = read_len(bytes)?;
+    let mut headers = Vec::with_capacity(count.min(bytes.len() / 8));
+    for _ in 0..count {
+        let name = read_text(bytes)?;
+        headers.push(Header::new(name, read_text(bytes)?).ok()?);
+    }
+    let overrides = Overrides {
+        index: Some(flags & INDEX != 0),
+        fallthrough: Some(flags & FALLTHROUGH != 0),
+        html_charset: Some(html_charset),
+        headers: Some(headers),
+        validation: Some(validation),
+        exclude: Some(flags & EXCLUDE != 0),
+    };
+    Some((key, StaticPath { path, overrides }))
+}
+
+fn take<'a>(bytes: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = bytes.split_at_checked(len)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+fn read_len(bytes: &mut &[u8]) -> Option<usize> {
+    let len = take(bytes, 4)?.try_into().ok()?;
+    usize::try_from(u32::from_le_bytes(len)).ok()
+}
+
+fn read_text<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = read_len(bytes)?;
+    take(bytes, len)
+}
+
+fn read_string(bytes: &mut &[u8]) -> Option<String> {
+    String::from_utf8(read_text(bytes)?.to_vec()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::static_files::StaticOptions;
+
+    const MOST: usize = 1 << 16;
+
+    fn at(path: &str, overrides: Overrides) -> StaticPath {
+        StaticPath { path: path.into(), overrides }
+    }
+
+    fn files() -> StaticFiles {
+        let header = |name: &str, value: &str| Header::new(name.as_bytes(), value.as_bytes()).unwrap();
+        let validation = Validation::Require(RequiredHeader::new("X-Secret", b"\xe9 \"==\" ;\0").unwrap());
+        let files = StaticFiles::new();
+        files.set_options(StaticOptions { fallthrough: true, ..StaticOptions::default() });
+        files
+            .set(
+                [
+                    ("/", at("/srv/www", Overrides::default())),
+                    (
+                        "/a/b",
+                        at("/srv/b", Overrides { validation: Some(validation), ..Overrides::default() }),
+                    ),
+                    ("/a", at("", Overrides { exclude: Some(true), ..Overrides::default() })),
+                    (
+                        "/\u{e9}",
+                        at(
+                            "/srv/\u{e9}",
+                            Overrides {
+                                index: Some(false),
+                                fallthrough: Some(false),
+                                html_charset: Some(Charset::new("").unwrap()),
+                                headers: Some(vec![header("A", "1"), header("A", ""), header("B", "\t")]),
+                                ..Overrides::default()
+                            },
+                        ),
+                    ),
+                ]
+                .map(|(key, path)| (key.to_owned(), path)),
+            )
+            .unwrap();
+        files
+    }
+
+    #[test]
+    fn what_is_announced_is_served_by_the_same_options() {
+        let files = files();
+        let read = read_announcement(&files.announcement(MOST)).unwrap();
+        assert_eq!(read.len(), 4);
+        for (key, path) in files.paths() {
+            let (here, there) = (
+                Mapping::resolve(&path, &files.options()),
+                // Whatever is the default there.
+                Mapping::resolve(
+                    &read[&key],
+                    &StaticOptions { index: false, exclude: true, ..StaticOptions::default() },
+                ),
+            );
+            assert_eq!((here.root, here.options), (there.root, there.options), "{key}");
+        }
+        assert!(read_announcement(&StaticFiles::new().announcement(MOST)).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_with_all_that_would_take_its_place() {
+        let paths = |keys: &[(&str, usize)]| {
+            let files = StaticFiles::new();
+            let long = |(key, len): &(&str, usize)| {
+                ((*key).to_owned(), at(&format!("/{}", "x".repeat(*len)), Overrides::default()))
+            };
+            files.set(keys.iter().map(long)).unwrap();
+            read_announcement(&files.announcement(1000)).unwrap().into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!(paths(&[("/a", 10), ("/b", 10)]), ["/a", "/b"]);
+        assert_eq!(paths(&[("/a", 10), ("/a/b/c", 2000), ("/ab", 10), ("/c", 10)]), ["/ab", "/c"]);
+        assert_eq!(paths(&[("/", 10), ("/a", 10), ("/b", 2000), ("/c", 10)]), ["/a", "/c"]);
+        assert_eq!(paths(&[("/", 2000), ("/a", 10)]), ["/a"]);
+        let many: Vec<_> = (0..100).map(|at| (format!("/{at}"), 10)).collect();
+        let many: Vec<_> = many.iter().map(|(key, len)| (key.as_str(), *len)).collect();
+        let kept = paths(&many).len();
+        assert!((10..100).contains(&kept), "{kept}");
+    }
+
+    #[test]
+    fn what_is_no_announcement_is_refused_and_asks_for_no_memory() {
+        let whole = files().announcement(MOST);
+        let ends: Vec<usize> = {
+            let (mut rest, mut ends) = (&whole[..], vec![0]);
+            while read(&mut rest).is_some() {
+                ends.push(whole.len() - rest.len());
+            }
+            ends
+        };
+        for len in 0..whole.len() {
+            assert_eq!(read_announcement(&whole[..len]).is_ok(), ends.contains(&len), "{len}");
+        }
+        // Each other value of each byte: refused, or well formed.
+        for at in 0..whole.len() {
+            for other in [0, 1, 0x7F, 0xFF, whole[at] ^ 0x20] {
+                let mut bytes = whole.clone();
+                bytes[at] = other;
+                if let Ok(paths) = read_announcement(&bytes) {
+                    StaticFiles::new().set(paths).expect("it was checked");
+                }
+            }
+        }
+        for wrong in [&b"\xff\xff\xff\xff"[..], &[&whole[..], &whole].concat(), b"\x01\0\0\0/"] {
+            assert_eq!(read_announcement(wrong), Err(MalformedAnnouncement));
+        }
+    }
+}
