@@ -89,7 +89,7 @@ tell_of_plumber <- function(condition, req, trace, stage = "call") {
   if (nzchar(id)) .globals$told <- utils::tail(c(.globals$told, id), told_most)
   fault <- list(
     app = req$pr, detail = setting_of("error_detail")$value, stage = stage, label = if (stage == "call") "call" else "a promise",
-    route = readable(paste(req$REQUEST_METHOD, req$PATH_INFO)), request_id = id, condition = condition, text = NULL, trace = trace, req = req,
+    route = .Call(ffi_shown, readable(paste(req$REQUEST_METHOD, req$PATH_INFO))), request_id = id, condition = condition, text = NULL, trace = trace, req = req,
     seconds = NA_real_, is_answerable = FALSE
   )
   answer <- ask_on_error(fault)

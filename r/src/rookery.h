@@ -365,6 +365,7 @@ int rk_site_publish(void* site);                                 // what was add
 int rk_ip_family(struct rk_bytes text);  // 4, 6, or -1: no address
 struct rk_bytes rk_base64(struct rk_bytes bytes);
 struct rk_bytes rk_uri_encode(struct rk_bytes text, int is_whole);
+struct rk_bytes rk_shown(struct rk_bytes target);
 int rk_uri_decode(struct rk_bytes text, int is_whole, struct rk_bytes* out);  // 0: it has a NUL
 void rk_text_done(void);                                                      // what was returned has been copied
 

@@ -26,6 +26,10 @@ SEXP ffi_base64(SEXP bytes) {
     return Rf_ScalarString(as_char(rk_base64((struct rk_bytes){RAW(bytes), (size_t)XLENGTH(bytes)}), CE_NATIVE));
 }
 
+SEXP ffi_shown(SEXP target) {
+    return Rf_ScalarString(as_char(rk_shown(bytes_of(STRING_ELT(target, 0))), CE_UTF8));
+}
+
 SEXP ffi_uri_encode(SEXP strings, SEXP is_whole) {
     SEXP encoded = PROTECT(Rf_allocVector(STRSXP, XLENGTH(strings)));
     for (R_xlen_t i = 0; i < XLENGTH(strings); i++) {

@@ -25,6 +25,7 @@ mod link;
 mod payload;
 mod reply;
 mod request_id;
+mod shown;
 mod span;
 mod stream;
 mod upstream;
@@ -41,6 +42,7 @@ pub use link::{AppState, AppWaker, IoWaker, Link, PushError, Pushed, QueueLimits
 pub use payload::{Lease, Payload, Releases, Tag};
 pub use reply::{Compression, HeaderError, Reply, ReplyBody};
 pub use request_id::{RequestId, renew_request_ids, request_process};
+pub use shown::{shown, write_shown};
 pub use stream::{
     ASK_MARK, Departure, EVENTS_LATER, Flow, Given, HIGH_MARK, LOW_MARK, Stream, StreamRules, accepts_events,
 };

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rookery_exchange::Exchange;
+use rookery_exchange::{Exchange, shown};
 use rookery_status::{Classes, Count, Histogram};
 use rookery_worker::{Board, Ticket};
 
@@ -81,7 +81,8 @@ pub(crate) struct Counts {
 /// Bytes of a [`Route`]; of longer ones the beginning.
 const MOST_ROUTE: usize = 90;
 
-/// What a worker is asked, for people: the method and the path, without the query, which may have secrets.
+/// What a worker is asked, for people: the method and the path, without the query and the tokens of sessions,
+/// which are secrets.
 #[derive(Clone, Copy)]
 struct Route {
     ticket: Ticket,
@@ -98,7 +99,7 @@ impl Asked {
     pub(crate) fn add(&self, ticket: Ticket, since: Instant, exchange: &Exchange) {
         let mut route = Route { ticket, since, length: 0, text: [0; MOST_ROUTE] };
         let mut at = 0;
-        for part in [exchange.method(), b" ", exchange.path()] {
+        for part in [exchange.method(), b" "].into_iter().chain(shown(exchange.path())) {
             let part = &part[..part.len().min(MOST_ROUTE - at)];
             route.text[at..at + part.len()].copy_from_slice(part);
             at += part.len();
@@ -155,7 +156,9 @@ mod tests {
     fn a_route_is_what_r_has_begun_without_its_query_and_cut() {
         let (board, asked) = (Board::new(), Asked::default());
         let ticket = |n| Ticket::new(n, n as usize).unwrap();
-        for (n, path) in [(1, "/long/".to_owned() + &"x".repeat(200)), (2, "/b".to_owned())] {
+        let session = "/session/0123456789abcdef0123456789abcdef/download/x";
+        let long = "/long/".to_owned() + &"x".repeat(200);
+        for (n, path) in [(1, long), (2, "/b".to_owned()), (3, session.to_owned())] {
             let mut exchange = Exchange::new();
             exchange.begin(n, 1, 0);
             exchange.set_request_line(b"GET", (path + "?secret=1").as_bytes(), Version::Http11);
@@ -168,6 +171,9 @@ mod tests {
         assert_eq!((route.len(), &route[..12]), (MOST_ROUTE, "GET /long/xx"));
         board.begin(ticket(2));
         assert_eq!(asked.begun(&board).unwrap().0, "GET /b");
+        board.begin(ticket(3));
+        assert_eq!(asked.begun(&board).unwrap().0, "GET /session/<...>/download/x");
+        asked.remove(ticket(3));
         asked.remove(ticket(2));
         assert!(asked.begun(&board).unwrap().0.starts_with("GET /long"));
     }

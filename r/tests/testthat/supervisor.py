@@ -96,13 +96,15 @@ def send(words):
 
 
 def receive(words):
-    """The next message, as its letter and its number; "end" for the end, "nothing" when none comes within the seconds given."""
+    """The next message, as its letter and its number, which for an announcement is that of its bytes; "end" for the end, "nothing" when none comes within the seconds given."""
     seconds = float(words[1]) if len(words) > 1 else PATIENCE
     if not select.select([control], [], [], seconds)[0]:
         return "nothing"
-    packet = control.recv(17)
+    packet = control.recv(1 << 17)
     if not packet:
         return "end"
+    if packet[:4] == b"Rk\x01S":
+        return f"S {len(packet) - 4}"
     assert len(packet) == 16 and packet[:3] == b"Rk\x01" and packet[4:8] == bytes(4), packet
     return f"{packet[3:4].decode()} {struct.unpack_from('<Q', packet, 8)[0]}"
 

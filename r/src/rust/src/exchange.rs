@@ -7,6 +7,7 @@ use std::ptr::{self, NonNull};
 
 use rookery_exchange::{
     Block, Command, EVENTS_LATER, Exchange, HeaderError, Lease, ReplyBody, RequestId, Tag, accepts_events,
+    write_shown,
 };
 
 use crate::core::{Core, Receiver};
@@ -282,7 +283,7 @@ pub extern "C" fn rk_is_held(slot: u32, id: u64) -> i32 {
     entry(0, || i32::from(core::with(|core| core.held(slot, id).is_some())))
 }
 
-/// Writes `METHOD /path` as a C string; its length.
+/// Writes `METHOD /path` as a C string, with the tokens of sessions masked; its length.
 ///
 /// # Safety
 /// - `out` has room for `len` bytes, at least 1.
@@ -294,7 +295,7 @@ pub unsafe extern "C" fn rk_route(slot: u32, id: u64, out: *mut c_char, len: usi
             if let Some(exchange) = core.held(slot, id) {
                 text.extend_from_slice(exchange.method());
                 text.push(b' ');
-                text.extend_from_slice(exchange.path());
+                write_shown(exchange.path(), len - 1, &mut text);
             }
             text.truncate(len - 1);
             // SAFETY: the caller's duty: `text.len() < len`.

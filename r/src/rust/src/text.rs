@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use rookery_exchange::shown;
 
 use crate::{Bytes, entry};
 
@@ -113,6 +114,16 @@ pub unsafe extern "C" fn rk_base64(bytes: Bytes) -> Bytes {
 pub unsafe extern "C" fn rk_uri_encode(text: Bytes, is_whole: i32) -> Bytes {
     // SAFETY: the caller's duty.
     entry(Bytes::EMPTY, || lend(uri_encode(unsafe { text.get() }, is_whole != 0)))
+}
+
+/// A target of a request, with the tokens of sessions masked.
+///
+/// # Safety
+/// - `target` is readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_shown(target: Bytes) -> Bytes {
+    // SAFETY: the caller's duty.
+    entry(Bytes::EMPTY, || lend(shown(unsafe { target.get() }).flatten().copied().collect()))
 }
 
 /// Decodes into `out`; whether it could: not with a `%00`.

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use http::{Method, Uri, Version};
-use rookery_exchange::{Departure, RequestId, Upstream};
+use rookery_exchange::{Departure, RequestId, Upstream, write_shown};
 
-use super::record::{Protocol, Record, cut};
+use super::record::{PATH_BYTES, Protocol, Record};
 use super::{AccessLog, lock};
 
 /// The status in the log of a request whose client went away before it was answered; none was sent. 499 is what nginx
@@ -76,11 +76,11 @@ impl Entry {
         head.clear();
         head.extend_from_slice(method.as_str().as_bytes());
         let method = head.len();
-        head.extend_from_slice(cut(uri.path().as_bytes()));
+        write_shown(uri.path().as_bytes(), PATH_BYTES, head);
         let path = head.len();
         if let Some(query) = uri.query() {
             head.push(b'?');
-            head.extend_from_slice(cut(query.as_bytes()));
+            write_shown(query.as_bytes(), PATH_BYTES, head);
         }
         let query = head.len();
         head.extend_from_slice(id().as_bytes());

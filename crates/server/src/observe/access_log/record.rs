@@ -18,9 +18,9 @@ pub struct Record<'a> {
     pub remote: Option<SocketAddr>,
     /// The method, as sent; empty when the head was refused before it was known.
     pub method: &'a [u8],
-    /// The path, as sent.
+    /// The path, as sent but for the tokens of sessions, which are masked.
     pub path: &'a [u8],
-    /// The query with its `?`, or empty.
+    /// The query with its `?`, or empty; masked as the path is.
     pub query: &'a [u8],
     /// What the client speaks.
     pub protocol: Protocol,
