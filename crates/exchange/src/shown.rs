@@ -71,7 +71,7 @@ fn next_secret(text: &[u8], before: Option<u8>) -> Option<usize> {
         let previous = if at == 0 { before } else { Some(text[at - 1]) };
         // A word goes on, unless what is before it is the end of `%2F`.
         let is_start = previous.is_none_or(|byte| !byte.is_ascii_alphanumeric())
-            || text[..at].len() >= 3 && is_slash(&text[at - 3..at]).is_some();
+            || text[..at].len() >= 3 && text[at - 3..at].eq_ignore_ascii_case(b"%2f");
         let len = if is_start { introduces(&text[at..])? } else { return None };
         (digits(&text[at + len..]) >= SECRET).then_some(at + len)
     })
