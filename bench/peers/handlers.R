@@ -80,6 +80,7 @@ rook_handlers$naps <- function(req) {
   if (!is.na(seconds)) Sys.sleep(seconds)
   list(status = 200L, headers = list("Content-Type" = "text/plain"), body = as.character(Sys.getpid()))
 }
+rook_handlers$`static-naps` <- rook_handlers$naps
 # wrk waits for the body that the head of an answer to HEAD announces
 rook_handlers$empty <- function(req) list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "")
 rook_handlers$absent <- function(req) list(status = 404L, headers = list("Content-Type" = "text/plain"), body = "Not here")
@@ -189,7 +190,7 @@ rook_handlers$tokens <- function(req) streamed(counted(tokens, token))
 
 rook_app <- function(as_static_path) {
   app <- list(call = rook_handlers[[if (workload == "ws") "idle" else workload]])
-  if (workload %in% c("static", "soak")) {
+  if (workload %in% c("static", "static-naps", "soak")) {
     app$staticPaths <- list("/static" = as_static_path(static_dir))
   }
   if (workload %in% c("ws", "soak", "leak")) {

@@ -47,6 +47,7 @@ WAYS = {
     "pieces": Way(loads.pieces, warm_up_s=0.3),
     "naps": Way(several.naps, 1, 1),
     "slow": Way(memory.slow, 1, 1, is_fresh=True),
+    "static-busy": Way(several.static_while_busy, warm_up_s=0.3),
     "startup": Way(loads.startup, has_server=False),
     "steady": Way(several.steady, warm_up_s=0.3),
     "transfer": Way(memory.transfer, is_fresh=True),

@@ -14,8 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from .figures import Missing
+from .loads import check, http
 from .machine import GENERATOR_CORE, pinned, sample
-from .peers import Server, start
+from .peers import WORKERS, Server, start
 from .scenarios import Scenario
 
 # A request in so many sleeps as long as `NAP_S`, all others as `SHORT_S`; the rate is for four Rs.
@@ -27,6 +28,8 @@ LIFE_S = 61.0
 # For which the other Rs have something to do meanwhile.
 BUSY_S = 8
 ASK_EVERY_S = 0.002
+# For which all R processes sleep while static files are asked for.
+SLEEP_S = 3
 
 
 def steady(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
@@ -111,6 +114,37 @@ def death(server: Server, _: Scenario, __: float) -> dict[str, float]:
     if took > BUSY_S - 1:
         raise RuntimeError(f"the next answer took {took:.1f} s, and may be another R's")
     return {"next_answer_ms": took * 1000}
+
+
+def static_while_busy(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
+    """A load of static files, while the handlers of all R processes sleep."""
+    _, _, shape = server.peer.partition("/")
+    is_over = threading.Event()
+    failed: list[RuntimeError] = []
+
+    def keep_busy() -> None:
+        while not is_over.is_set():
+            try:
+                server.get(f"/{SLEEP_S}")
+            except RuntimeError as error:
+                failed.append(error)
+                return
+
+    # The next waits behind each, so that no R is idle between two.
+    callers = [threading.Thread(target=keep_busy, daemon=True) for _ in range(2 * WORKERS.get(shape, 1))]
+    for each in callers:
+        each.start()
+    time.sleep(SLEEP_S / 3)
+    try:
+        check(server, scenario)
+        found = http(server, scenario, seconds)
+    finally:
+        is_over.set()
+        for each in callers:
+            each.join()
+    if failed:
+        raise RuntimeError(f"an R was not kept busy: {failed[0]}")
+    return found
 
 
 def _asked(server: Server) -> str:

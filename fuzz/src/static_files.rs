@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use rookery_server::compress::{Candidate, Gzip, mark, negotiate};
 use rookery_server::static_files::{
     BodyFraming, Decision, Found, Header, Overrides, RequestHead, RequiredHeader, StaticFiles, StaticPath,
-    Validation,
+    Validation, read_announcement,
 };
 
 /// A request: its first line is the method, a space and the target; each further one a header.
@@ -46,6 +46,18 @@ pub fn static_files_decide(data: &[u8]) {
             site.check_found(lookup.open(), &request);
         }
     }
+}
+
+/// What a worker announces: what is understood of it can be served, and is announced so that the same is understood.
+pub fn static_files_announcement(data: &[u8]) {
+    let Ok(paths) = read_announcement(data) else { return };
+    let files = StaticFiles::new();
+    files.replace(paths.clone()).expect("it was checked as it was read");
+    let written = files.announcement(data.len());
+    assert_eq!(read_announcement(&written).as_ref(), Ok(&paths));
+    // The paths of a part of it are some of these.
+    let part = read_announcement(&files.announcement(data.len() / 2)).expect("it is whole");
+    assert!(part.iter().all(|(key, path)| paths.get(key) == Some(path)));
 }
 
 /// An Accept-Encoding, and after a line break a Content-Type.

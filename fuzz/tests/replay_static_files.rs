@@ -3,7 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use rookery_fuzz::static_files::{static_files_decide, static_files_gzip, static_files_negotiate};
+use rookery_fuzz::static_files::{
+    static_files_announcement, static_files_decide, static_files_gzip, static_files_negotiate,
+};
+
+#[test]
+fn announcement() {
+    replay("static_files_announcement", static_files_announcement, 5);
+}
 
 #[test]
 fn decide() {
