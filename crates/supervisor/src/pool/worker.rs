@@ -106,11 +106,20 @@ impl Worker {
         })
     }
 
-    /// Returns true if the worker can begin with a request that only it can answer, also while it drains.
-    pub(super) fn can_begin(&self, limits: &PoolLimits) -> bool {
+    /// Returns true if the worker may be handed a request that only it can answer, also while it drains. One
+    /// is handed over whatever R does, so that R finds it as soon as it has time: nobody else would be faster,
+    /// and what is not begun in time is taken back.
+    pub(super) fn takes_its_own(&self, limits: &PoolLimits) -> bool {
         matches!(self.member.standing(), Standing::Ready | Standing::Draining)
             && !self.is_suspected()
-            && self.begins_soon(limits).is_some()
+            && (self.begins_soon(limits).is_some()
+                || (self.unanswered.borrow().len() < limits.in_flight && self.unbegun() == 0))
+    }
+
+    /// Returns how many requests the worker has that R has not begun.
+    fn unbegun(&self) -> usize {
+        let board = &self.member.board;
+        self.unanswered.borrow().iter().filter(|request| !board.has_begun(request.ticket)).count()
     }
 
     /// Returns whether R is busy, or `None` if it would not begin with another request soon.
@@ -119,9 +128,8 @@ impl Worker {
         if unanswered.len() >= limits.in_flight {
             return None;
         }
-        let board = &self.member.board;
-        let waiting = unanswered.iter().filter(|request| !board.has_begun(request.ticket)).count();
-        let read = board.read();
+        let waiting = self.unbegun();
+        let read = self.member.board.read();
         let now = now();
         let is_idle = read.is_idle(now);
         // R has begun all that it was sent, and waits for their promises; or it has just answered, and will wait.

@@ -38,7 +38,10 @@ impl State {
         let named = named.filter(|worker| waiting.avoids != Some(worker.member.epoch));
         let bond = named.as_ref().map(|worker| worker.bond(self.limits.queue_time));
         match (sticky::way(asks, bond), named) {
-            (Way::There, Some(worker)) => self.queue_at(&worker, waiting),
+            (Way::There, Some(worker)) => {
+                waiting.tells = false;
+                self.queue_at(&worker, waiting);
+            }
             (Way::Gone, _) => self.refuse(waiting, Refusal::Gone),
             (Way::New | Way::There, _) => {
                 waiting.tells = true;
@@ -185,7 +188,7 @@ impl State {
                 self.refuse_late(waiting);
             }
         }
-        while worker.can_begin(&self.limits) {
+        while worker.takes_its_own(&self.limits) {
             let Some(waiting) = worker.queue.borrow_mut().pop() else { return };
             if waiting.exchange.is_departed() {
                 self.respond(waiting.exchange);
