@@ -40,7 +40,7 @@ pub(crate) struct Workers {
     /// For WebSockets; none: the same.
     pub(crate) drain_sessions: Option<Duration>,
     pub(crate) sticky: Sticky,
-    /// What the server is called in the name of its cookie; none: after the app and the address.
+    /// The server's name in that of its cookie; `None` for one made of the app's path and the address.
     pub(crate) name: Option<String>,
     /// Whether they are replaced when a file of the app has changed.
     pub(crate) reload: bool,

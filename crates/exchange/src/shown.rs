@@ -1,8 +1,8 @@
 //! Targets of requests as people are shown them: in logs, messages and the status report.
 //!
-//! Whoever knows the token of a Shiny session can have its downloads and write its uploads. It lies in the path,
-//! behind `session/`; and the query may name the session's worker, as `w=`. Neither is for those who may read a
-//! log.
+//! The token of a Shiny session is a secret: it is enough to fetch the session's downloads. It lies in the path,
+//! behind `session/`, and the query may name the session's worker, as `w=`. People who may read a log must see
+//! neither.
 
 /// What stands for a secret.
 const MASK: &[u8] = b"<...>";

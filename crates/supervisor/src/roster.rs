@@ -297,7 +297,7 @@ mod tests {
         list.iter().map(|(key, at)| ((*key).to_owned(), path(at))).collect()
     }
 
-    /// What is served: keys with their folders; `-` for what goes to a worker.
+    /// Returns the keys that are served with their folders; `-` stands for what goes to a worker.
     fn served(announced: &[&[(&str, &str)]]) -> Vec<(String, String)> {
         let announced: Vec<_> = announced.iter().map(|list| paths(list)).collect();
         let announced: Vec<_> = announced.iter().collect();

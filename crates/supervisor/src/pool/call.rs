@@ -30,7 +30,7 @@ const DEATH_IS_KNOWN: Duration = Duration::from_secs(2);
 /// Bytes of a body that go to a worker in a second at the least, from one disk to another.
 const BODY_RATE: u64 = 20 << 20;
 
-/// Returns how much longer than others a request with a body of so many bytes may take to be begun.
+/// Returns how much longer a request with a body of this length may take to be begun.
 fn time_to_send(bytes: u64) -> Duration {
     Duration::from_millis(bytes.saturating_mul(1000) / BODY_RATE)
 }

@@ -264,7 +264,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Takes the static paths that a worker has announced; what is no announcement is one of none.
+    /// Takes the static paths that a worker has announced; malformed ones leave all paths to the worker.
     fn hear_announced(&mut self, epoch: u64) {
         let Some(worker) = self.workers.get(&epoch) else { return };
         let Some(bytes) = worker.take_announced() else { return };

@@ -196,7 +196,7 @@ fn listen_as_worker(setup: &RawSetup, site: Site) -> Option<ListenerId> {
         let started =
             core.listen_inherited(site).map(|listener| Listening { keeper: None, listener, redirect: None });
         let (id, _) = core.started(started, None, SOCKET_OF_WORKER)?;
-        core.is_ready(id, files, setup.sees_heads != 0, setup.is_sticky != 0);
+        core.announce_ready(id, files, setup.sees_heads != 0, setup.is_sticky != 0);
         Some(id)
     })
 }

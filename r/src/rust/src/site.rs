@@ -100,7 +100,7 @@ impl Builder {
     fn publish(&mut self) -> Result<(), String> {
         let next = std::mem::take(&mut self.next);
         self.files.replace(next).map_err(|error| error.to_string())?;
-        core::with(|core| core.has_changed(&self.files));
+        core::with(|core| core.announce_paths(&self.files));
         Ok(())
     }
 }

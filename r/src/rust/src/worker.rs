@@ -97,8 +97,8 @@ impl Core {
         self.server().listen_inherited(&worker.supervision, site)
     }
 
-    /// A listener has the socket: the supervisor is told what it serves by itself, and that requests will be answered.
-    pub(crate) fn is_ready(&mut self, listener: u32, files: StaticFiles, sees_heads: bool, is_sticky: bool) {
+    /// Tells the supervisor which static paths a listener on its socket serves, and that requests will be answered.
+    pub(crate) fn announce_ready(&mut self, listener: u32, files: StaticFiles, sees_heads: bool, is_sticky: bool) {
         if let Membership::Worker(worker) = &mut self.membership {
             worker.supervision.announce(&files);
             worker.files = Some(files);
@@ -110,7 +110,7 @@ impl Core {
     }
 
     /// Tells the supervisor that static paths have changed, if they are those that it serves.
-    pub(crate) fn has_changed(&self, files: &StaticFiles) {
+    pub(crate) fn announce_paths(&self, files: &StaticFiles) {
         if let Membership::Worker(worker) = &self.membership {
             if worker.files.as_ref().is_some_and(|own| own.is_same(files)) {
                 worker.supervision.announce(files);

@@ -221,7 +221,7 @@ fn may_move(waiting: &Waiting) -> bool {
     waiting.asks.is_some_and(sticky::may_move) && waiting.avoids.is_none()
 }
 
-/// A request that leaves its worker, and waits anew.
+/// Marks a request as one that leaves this worker, and restarts its waiting time.
 fn moved(mut waiting: Waiting, from: &Worker) -> Waiting {
     waiting.avoids = Some(from.member.epoch);
     waiting.since = Instant::now();
