@@ -65,7 +65,7 @@ fn an_announcement_has_any_bytes_up_to_a_limit() {
     let refused = theirs.announce(&vec![0; MOST_ANNOUNCED + 1]).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
     assert_eq!(ours.receive(), Received::Nothing);
-    let refused = (0..10_000).find_map(|_| theirs.announce(&[0; MOST_ANNOUNCED]).err());
+    let refused = (0..10_000).find_map(|_| theirs.announce(&vec![0; MOST_ANNOUNCED]).err());
     assert_eq!(refused.unwrap().kind(), io::ErrorKind::WouldBlock);
 }
 

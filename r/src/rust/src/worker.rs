@@ -98,7 +98,13 @@ impl Core {
     }
 
     /// Tells the supervisor which static paths a listener on its socket serves, and that requests will be answered.
-    pub(crate) fn announce_ready(&mut self, listener: u32, files: StaticFiles, sees_heads: bool, is_sticky: bool) {
+    pub(crate) fn announce_ready(
+        &mut self,
+        listener: u32,
+        files: StaticFiles,
+        sees_heads: bool,
+        is_sticky: bool,
+    ) {
         if let Membership::Worker(worker) = &mut self.membership {
             worker.supervision.announce(&files);
             worker.files = Some(files);

@@ -103,7 +103,9 @@ impl Names {
 pub fn server_name(app: &Path, address: &str) -> String {
     let text = [app.as_os_str().as_encoded_bytes(), b"\0", address.as_bytes()].concat();
     let digest = digest(&SHA256, &text);
-    digest.as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+    // It has 32 bytes.
+    let first = digest.as_ref().first_chunk().copied().unwrap_or_default();
+    format!("{:08x}", u32::from_be_bytes(first))
 }
 
 /// What the cookies of a supervisor are called and signed with.

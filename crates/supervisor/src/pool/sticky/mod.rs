@@ -115,12 +115,12 @@ pub(super) fn way(asks: Asks, named: Option<Bond>) -> Way {
     match (asks, named) {
         (_, Some(Bond::Ready)) => Way::There,
         // What a worker has begun it finishes; a new page or session begins elsewhere.
-        (Asks::Page | Asks::Again, _) => Way::New,
-        (Asks::Undeclared, Some(Bond::Stuck | Bond::Suspended)) => Way::New,
+        (Asks::Page | Asks::Again, _)
+        | (Asks::Undeclared, Some(Bond::Stuck | Bond::Suspended))
+        // With a WebSocket, Shiny's client begins a new session.
+        | (Asks::Socket | Asks::Undeclared | Asks::Other, None) => Way::New,
         (_, Some(Bond::Draining | Bond::Stuck | Bond::Suspended)) => Way::There,
         (Asks::Session, None) => Way::Gone,
-        // With a WebSocket, Shiny's client begins a new session.
-        (Asks::Socket | Asks::Undeclared | Asks::Other, None) => Way::New,
     }
 }
 
