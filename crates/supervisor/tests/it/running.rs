@@ -28,6 +28,8 @@ pub(crate) struct Wish {
     pub(crate) surges: bool,
     pub(crate) warmup: Vec<String>,
     pub(crate) times: Times,
+    /// How long a request may wait, in the queue and in a worker.
+    pub(crate) queue_time: Duration,
     pub(crate) recycle: Recycle,
     pub(crate) start_retries: u32,
     pub(crate) fails_fast: bool,
@@ -45,6 +47,7 @@ impl Default for Wish {
             surges: true,
             warmup: Vec::new(),
             times: Times::default(),
+            queue_time: PoolLimits::default().queue_time,
             recycle: Recycle::default(),
             start_retries: 0,
             fails_fast: false,
@@ -120,7 +123,11 @@ impl Running {
 
     pub(crate) fn start(wish: Wish) -> Running {
         let roster = Arc::new(Roster::default());
-        let limits = PoolLimits { gives_up: wish.times.busy.is_some(), ..PoolLimits::default() };
+        let limits = PoolLimits {
+            gives_up: wish.times.busy.is_some(),
+            queue_time: wish.queue_time,
+            ..PoolLimits::default()
+        };
         let server = Server::with_application(Config::default(), pool(Arc::clone(&roster), limits));
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
         let address = listener.local_addr().unwrap();
