@@ -72,7 +72,7 @@ pub(super) fn options() -> Vec<Arg> {
         text(
             "name",
             "name",
-            "of this server, in the name of the cookie for that; by default made of the app's path and the address",
+            "of this server in that of its cookie; by default of the app's path and the address",
         ),
         flag("retry-begun", "a GET, HEAD or OPTIONS whose worker has died is begun once more by another"),
         flag(
