@@ -20,6 +20,8 @@ HEADER = 192
 SIZE = HEADER + 8 * PLACES
 F_ADD_SEALS, SEAL_SEAL, SEAL_SHRINK, SEAL_GROW = 1033, 1, 2, 4
 PATIENCE = 60
+# What a packet begins with that announces static paths.
+ANNOUNCEMENT = b"Rk\x01S"
 
 path, output, program = sys.argv[1], sys.argv[2], sys.argv[3:]
 
@@ -96,15 +98,16 @@ def send(words):
 
 
 def receive(words):
-    """The next message, as its letter and its number, which for an announcement is that of its bytes; "end" for the end, "nothing" when none comes within the seconds given."""
+    """The next message, as its letter and its number; "end" for the end, "nothing" when none comes within the seconds given. What the
+    worker announces of its static paths is passed over."""
     seconds = float(words[1]) if len(words) > 1 else PATIENCE
-    if not select.select([control], [], [], seconds)[0]:
-        return "nothing"
-    packet = control.recv(1 << 17)
+    packet = ANNOUNCEMENT
+    while packet[:4] == ANNOUNCEMENT:
+        if not select.select([control], [], [], seconds)[0]:
+            return "nothing"
+        packet = control.recv(1 << 17)
     if not packet:
         return "end"
-    if packet[:4] == b"Rk\x01S":
-        return f"S {len(packet) - 4}"
     assert len(packet) == 16 and packet[:3] == b"Rk\x01" and packet[4:8] == bytes(4), packet
     return f"{packet[3:4].decode()} {struct.unpack_from('<Q', packet, 8)[0]}"
 
