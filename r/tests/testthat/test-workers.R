@@ -192,7 +192,7 @@ test_that("a page of Shiny comes back to its R", {
     length(unique(seen)) == 2
   }))
   expect_equal(it$get("/session/0123456789abcdef0123456789abcdef/download/x")$status_code, 404)
-  expect_match(rawToChar(it$get()$headers), "rookery=[A-Za-z0-9_-]{48}; Path=/; HttpOnly; SameSite=Lax")
+  expect_match(rawToChar(it$get()$headers), "rookery-[0-9a-f]{8}=[A-Za-z0-9_-]{36}; Path=/; HttpOnly; SameSite=Lax")
   # Each page says which R has made it.
   expect_match(rawToChar(it$get()$content), "data-worker=\"[0-9a-f]{32}\"")
 })
@@ -212,7 +212,7 @@ test_that("documents of R Markdown are served by workers, and their pages know w
   ids <- vapply(1:4, function(at) {
     page <- curl::curl_fetch_memory(url)
     expect_equal(page$status_code, 200)
-    expect_match(rawToChar(page$headers), "rookery=[A-Za-z0-9_-]{48}; Path=/")
+    expect_match(rawToChar(page$headers), "rookery-[0-9a-f]{8}=[A-Za-z0-9_-]{36}; Path=/")
     sub(".*rookery-shiny.js\" data-reconnect=\"app\" data-worker=\"([0-9a-f]{32})\".*", "\\1", rawToChar(page$content))
   }, "")
   expect_equal(as.vector(table(ids)), c(2L, 2L))
