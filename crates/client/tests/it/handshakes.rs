@@ -166,7 +166,7 @@ fn a_request_that_cannot_be_written_is_an_error_at_once() {
         (subprotocols(&["a b"]), "the subprotocol \"a b\""),
         (subprotocols(&["chat", "chat"]), "named twice"),
     ];
-    let mut clients = Clients::new(Box::new(|| ()));
+    let mut clients = Clients::new(Box::new(|_| ()));
     for (settings, wanted) in table {
         // No name is looked up: there is no such host.
         let address = Address::parse("ws://nowhere.invalid/").unwrap();
@@ -174,5 +174,5 @@ fn a_request_that_cannot_be_written_is_an_error_at_once() {
         assert!(matches!(error, OpenError::Request(_)));
         assert!(error.to_string().contains(wanted), "{error}: not {wanted}");
     }
-    assert!(clients.event().is_none());
+    assert!(clients.event(0).is_none());
 }
