@@ -4,6 +4,7 @@ use std::any::Any;
 use std::backtrace::Backtrace;
 use std::error::Error as StdError;
 use std::fmt::{self, Display};
+use std::{mem, ptr};
 
 use crate::Error;
 use crate::repr::{Content, Object, Repr};
@@ -74,14 +75,42 @@ impl<C: Display> Display for Layer<C> {
     }
 }
 
+/// Shows this context, those beneath it in one list, and the error that they are context of. A structure for each layer
+/// would overflow the stack for an error of many layers.
 impl<C: Display> fmt::Debug for Layer<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut layer = f.debug_struct("Context");
         layer.field("context", &format_args!("{}", self.context));
-        if let Some(source) = &self.around {
-            layer.field("source", &source.object());
+        if let Some(around) = &self.around {
+            let innermost = around.layers().last().unwrap_or(around);
+            if around.layers().any(|error| error.is_context() && !ptr::eq(error, innermost)) {
+                layer.field("within", &Contexts { around, innermost });
+            }
+            layer.field("source", &innermost.object());
         }
         layer.finish()
+    }
+}
+
+/// The contexts from `around` down to the error `innermost`.
+struct Contexts<'a> {
+    around: &'a Error,
+    innermost: &'a Error,
+}
+
+impl fmt::Debug for Contexts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let layers = self.around.layers().take_while(|error| !ptr::eq(*error, self.innermost));
+        let contexts = layers.filter(|error| error.is_context());
+        f.debug_list().entries(contexts.map(|error| DisplayAsDebug(error.object()))).finish()
+    }
+}
+
+struct DisplayAsDebug<'a>(&'a Object);
+
+impl fmt::Debug for DisplayAsDebug<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Display::fmt(self.0, f)
     }
 }
 
@@ -100,6 +129,10 @@ impl<C: Display + Send + Sync + 'static> Content for Layer<C> {
         self.around.as_ref()
     }
 
+    fn take_beneath(&mut self) -> Option<Error> {
+        self.around.take()
+    }
+
     fn context(&self) -> Option<&dyn Any> {
         Some(&self.context)
     }
@@ -112,6 +145,7 @@ impl<C: Display + Send + Sync + 'static> Content for Layer<C> {
 /// An error and a backtrace, otherwise invisible.
 pub(crate) struct Traced {
     backtrace: Backtrace,
+    /// Not itself a `Traced`, so that [`object`](Content::object) does not recurse.
     error: Error,
 }
 
@@ -128,6 +162,10 @@ impl Content for Traced {
 
     fn beneath(&self) -> Option<&Error> {
         Some(&self.error)
+    }
+
+    fn take_beneath(&mut self) -> Option<Error> {
+        Some(mem::replace(&mut self.error, Error::from_static(&"moved out")))
     }
 
     fn backtrace(&self) -> Option<&Backtrace> {

@@ -92,6 +92,23 @@ impl Error {
     }
 }
 
+/// Boxes the error as [`Error::into_boxed`] does, so that `?` works in functions that return `Box<dyn Error>`.
+///
+/// There is no such conversion to `Box<dyn Error + Send + Sync>`: it would let an [`Error`] convert to itself in two
+/// ways. Call [`Error::into_boxed`] where one is asked for.
+///
+/// ```
+/// fn read() -> Result<(), Box<dyn std::error::Error>> {
+///     Err(rookery_error::error!("no such file"))?
+/// }
+/// assert_eq!(read().unwrap_err().to_string(), "no such file");
+/// ```
+impl From<Error> for Box<dyn StdError> {
+    fn from(error: Error) -> Box<dyn StdError> {
+        error.into_boxed()
+    }
+}
+
 /// A handle where a `std::error::Error` is asked for.
 struct Handle(Error);
 

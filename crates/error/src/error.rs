@@ -23,7 +23,7 @@ use crate::repr::{Concrete, Object, Repr, StaticError};
 /// | [`Error::new`] of a concrete error | 1 |
 /// | `From<&str>`, `From<String>`, `From<Cow<str>>` | 1 |
 /// | `From<Box<dyn Error + Send + Sync>>`, `From<Arc<dyn Error + Send + Sync>>`: kept, not copied | 1 |
-/// | [`error!`](crate::error!) with arguments | 1, or 2 above 256 bytes |
+/// | [`error!`](crate::error!) with arguments | 1 up to 256 bytes; above, that and those of a growing `String` |
 /// | `From` any other error, that is `?` on it | 2 |
 ///
 /// The last line is the price of `?` on a foreign error: the one conversion that covers everything goes by way of a
@@ -87,7 +87,8 @@ impl Error {
     /// Formats a message; [`error!`](crate::error!) is shorter.
     ///
     /// # Allocation
-    /// One for up to 256 bytes, two for more.
+    /// One for up to 256 bytes. A longer message is collected in a `String`, which grows by doubling and is kept: two if
+    /// its text comes in one piece, and at most one more for each doubling of 256 bytes.
     pub fn format(arguments: fmt::Arguments<'_>) -> Error {
         message::format(arguments)
     }
@@ -116,7 +117,7 @@ impl Error {
     /// One, and those of the capture, which takes microseconds.
     #[must_use]
     pub fn with_backtrace(self) -> Error {
-        Error(Repr::new(Traced::new(Backtrace::force_capture(), self)))
+        Error(Repr::new(Traced::new(Backtrace::force_capture(), self.without_backtrace())))
     }
 
     /// The backtrace captured last for this error or one it is context of.
@@ -162,11 +163,6 @@ impl Error {
         self.chain().last().expect("the chain starts with the error itself")
     }
 
-    /// Whether both are clones of one error (or refer to the same static one).
-    pub fn same(&self, other: &Error) -> bool {
-        self.0.same(&other.0)
-    }
-
     pub(crate) fn from_repr(repr: Repr) -> Error {
         Error(repr)
     }
@@ -190,8 +186,22 @@ impl Error {
 
     /// This error and those it was put around by [`context`](Error::context) and
     /// [`with_backtrace`](Error::with_backtrace), outermost first.
-    fn layers(&self) -> impl Iterator<Item = &Error> {
+    pub(crate) fn layers(&self) -> impl Iterator<Item = &Error> {
         std::iter::successors(Some(self), |error| error.0.content().beneath())
+    }
+
+    /// Whether this is a layer that [`context`](Error::context) put around an error.
+    pub(crate) fn is_context(&self) -> bool {
+        self.0.content().context().is_some()
+    }
+
+    /// Returns the error beneath the outermost layer if that is a backtrace, and this error otherwise.
+    fn without_backtrace(self) -> Error {
+        let content = self.0.content();
+        match content.beneath() {
+            Some(error) if content.backtrace().is_some() => error.clone(),
+            _ => self,
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use std::any::Any;
 use std::backtrace::Backtrace;
 use std::error::Error as StdError;
 use std::fmt;
-use std::mem;
+use std::mem::{self, ManuallyDrop};
 use std::process;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -46,6 +46,11 @@ pub(crate) trait Content: Send + Sync + 'static {
 
     /// What this layer adds.
     fn context(&self) -> Option<&dyn Any> {
+        None
+    }
+
+    /// Moves the error out that this one is a layer around, so that dropping one does not drop the other.
+    fn take_beneath(&mut self) -> Option<Error> {
         None
     }
 
@@ -287,10 +292,6 @@ impl Repr {
         self.refs().is_some_and(|refs| refs.load(Ordering::Acquire) == 1)
     }
 
-    pub(crate) fn same(&self, other: &Repr) -> bool {
-        self.word == other.word
-    }
-
     fn tag(&self) -> usize {
         self.word.addr().get() & TAG_BITS
     }
@@ -314,6 +315,21 @@ impl Repr {
         // SAFETY: under this tag the word points to a live `Heap<T>`, which starts with a `Counted`.
         Some(unsafe { &(*self.word.cast::<Counted>().as_ptr()).refs })
     }
+
+    /// Gives up this handle, which must not be used again, and returns the object's header if it was the last one.
+    #[inline]
+    fn release(&self) -> Option<NonNull<Header>> {
+        let refs = self.refs()?;
+        // A count of one is ours, and without a second handle nobody can make it more: the locked instruction (2 ns
+        // of 12 for an error made and dropped) is only needed if the error is shared, which is rare.
+        // `Release`: what this thread did with the error happens before its end on another thread. `Acquire` on the
+        // load, and the fence, are the other side of that.
+        if refs.load(Ordering::Acquire) == 1 || refs.fetch_sub(1, Ordering::Release) == 1 {
+            fence(Ordering::Acquire);
+            return Some(self.word);
+        }
+        None
+    }
 }
 
 impl Clone for Repr {
@@ -332,16 +348,9 @@ impl Clone for Repr {
 impl Drop for Repr {
     #[inline]
     fn drop(&mut self) {
-        if let Some(refs) = self.refs() {
-            // A count of one is ours, and without a second handle nobody can make it more: the locked instruction
-            // (2 ns of 12 for an error made and dropped) is only needed if the error is shared, which is rare.
-            // `Release`: what this thread did with the error happens before its end on another thread. `Acquire` on
-            // the load, and the fence, are the other side of that.
-            if refs.load(Ordering::Acquire) == 1 || refs.fetch_sub(1, Ordering::Release) == 1 {
-                fence(Ordering::Acquire);
-                // SAFETY: this was the last handle of an object on the heap, which is of the type of its table.
-                unsafe { (self.word.as_ref().table.drop)(self.word) };
-            }
+        if let Some(header) = self.release() {
+            // SAFETY: this was the last handle of an object on the heap, which is of the type of its table.
+            unsafe { (header.as_ref().table.drop)(header) };
         }
     }
 }
@@ -402,7 +411,26 @@ unsafe fn heap_content<T: Content>(header: NonNull<Header>) -> NonNull<dyn Conte
 
 unsafe fn heap_drop<T: Content>(header: NonNull<Header>) {
     // SAFETY: the object came from a box of this type, and the caller gives it up.
-    drop(unsafe { Box::from_raw(header.cast::<Heap<T>>().as_ptr()) });
+    let mut heap = unsafe { Box::from_raw(header.cast::<Heap<T>>().as_ptr()) };
+    let beneath = heap.content.take_beneath();
+    drop(heap);
+    if let Some(error) = beneath {
+        drop_layers(error.into_repr());
+    }
+}
+
+/// Drops a handle and, if it was the last one, every layer beneath it that nobody else holds: one after the other, since
+/// a recursion would overflow the stack after some 10,000 layers.
+fn drop_layers(mut layer: Repr) {
+    loop {
+        let Some(header) = ManuallyDrop::new(layer).release() else { return };
+        // SAFETY: the table is that of the object, which nobody else refers to: this was its last handle.
+        let beneath = unsafe { (header.as_ref().table.content)(header).as_mut().take_beneath() };
+        // SAFETY: as above. If a destructor panics, `beneath` is dropped all the same.
+        unsafe { (header.as_ref().table.drop)(header) };
+        let Some(error) = beneath else { return };
+        layer = error.into_repr();
+    }
 }
 
 unsafe fn heap_take<T: Content>(header: NonNull<Header>) -> Box<Object> {

@@ -32,6 +32,7 @@ pub trait Kind: Copy + 'static {
 
 /// Whether the application hears of errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Delivery {
     /// They are counted and observed only. This is how it begins.
     Count,
@@ -41,6 +42,7 @@ pub enum Delivery {
 
 /// An error, and the request it belongs to.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Report {
     /// The request, as given to [`RequestHook::begin`].
     pub request: u64,
@@ -54,30 +56,36 @@ pub struct Report {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use rookery_error::{Delivery, Error, ErrorHook, Kind, Reports};
+/// use rookery_error::{Delivery, Error, ErrorHook, Kind, Reports, StaticError};
 ///
-/// #[derive(Clone, Copy)]
+/// #[derive(Debug, Clone, Copy)]
 /// enum Status {
 ///     NotFound,
 ///     Other,
 /// }
+/// # impl std::fmt::Display for Status {
+/// #     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// #         f.write_str("not found")
+/// #     }
+/// # }
+/// # impl std::error::Error for Status {}
 /// impl Kind for Status {
 ///     const COUNT: usize = 2;
 ///     fn of(error: &Error) -> Status {
-///         if error.same(&NOT_FOUND) { Status::NotFound } else { Status::Other }
+///         error.downcast_ref().copied().unwrap_or(Status::Other)
 ///     }
 ///     fn index(self) -> usize {
 ///         self as usize
 ///     }
 /// }
-/// static NOT_FOUND: Error = Error::from_static(&"not found");
+/// static NOT_FOUND: StaticError<Status> = StaticError::new(Status::NotFound);
 ///
 /// let reports = Arc::new(Reports::<Status>::new());
 /// reports.set_delivery(Delivery::Queue);
 ///
 /// let hook = reports.hook(); // once per connection
 /// hook.begin(7); // once per request
-/// hook.throw(NOT_FOUND.clone());
+/// hook.throw(Error::from_static_error(&NOT_FOUND));
 ///
 /// assert_eq!(reports.count(Status::NotFound), 1);
 /// assert_eq!(reports.take().map(|report| report.request), Some(7));

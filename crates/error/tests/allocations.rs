@@ -107,8 +107,9 @@ fn constructors() {
     let owned = text.clone();
     assert_eq!(allocations(|| Error::from(owned)), 1);
     assert_eq!(allocations(|| error!("formatted: {text} {}", 1)), 1);
-    let long = "l".repeat(300);
-    assert_eq!(allocations(|| error!("{long}")), 2);
+    let most = "l".repeat(256);
+    assert_eq!(allocations(|| error!("{most}")), 1);
+    long_messages();
 
     let boxed: Box<dyn StdError + Send + Sync> = Box::new(error);
     assert_eq!(cost(|| Error::from(boxed)), (1, 4 * size_of::<usize>()));
@@ -127,6 +128,30 @@ fn constructors() {
     unsafe { std::env::set_var("RUST_BACKTRACE", "1") };
     assert_eq!(allocations(|| Error::new(error)), 1);
     assert_eq!(allocations(|| error!("plain literal")), 0);
+}
+
+/// Above 256 bytes: the error, the string, and a reallocation whenever that has to double.
+fn long_messages() {
+    for length in [257_usize, 300, 5_000, 100_000] {
+        let long = "l".repeat(length);
+        assert_eq!(allocations(|| error!("{long}")), 2, "{length} bytes in one piece");
+        for piece in [1, 10, 200, 256, 257] {
+            let piece = &long[..piece.min(length)];
+            let pieces = Repeated(piece, length.div_ceil(piece.len()));
+            let doublings = (length.div_ceil(256)).next_power_of_two().ilog2() as usize;
+            let counted = allocations(|| error!("{pieces}"));
+            assert!((2..=2 + doublings).contains(&counted), "{counted} for {length} by {}", piece.len());
+        }
+    }
+}
+
+/// A text that is written in so many pieces.
+struct Repeated<'a>(&'a str, usize);
+
+impl fmt::Display for Repeated<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (0..self.1).try_for_each(|_| f.write_str(self.0))
+    }
 }
 
 fn conversions_back() {

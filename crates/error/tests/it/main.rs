@@ -3,6 +3,8 @@
 mod convert;
 mod drops;
 mod hook;
+mod layers;
+mod macros;
 mod repr;
 mod request;
 mod show;
