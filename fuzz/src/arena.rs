@@ -7,8 +7,9 @@ use std::alloc::Layout;
 use std::io::{BufRead, Read, Write};
 use std::ptr::NonNull;
 
+use rookery_arena::collections::{Buffer, Vec as ArenaVec};
 use rookery_arena::layout::{self, CHUNK_ALIGN, Overflow};
-use rookery_arena::{Arena, Buffer, Growth, Vec as ArenaVec};
+use rookery_arena::{Arena, Growth};
 
 pub use pool::arena_pool;
 pub use sync::arena_sync;

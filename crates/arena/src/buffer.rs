@@ -15,7 +15,7 @@ use crate::vec::Vec;
 /// # #[cfg(feature = "std")] {
 /// use std::io::{BufRead, Write};
 ///
-/// use rookery_arena::{Arena, Buffer};
+/// use rookery_arena::{Arena, collections::Buffer};
 ///
 /// let arena = Arena::new();
 /// let mut buffer = Buffer::new_in(&arena);

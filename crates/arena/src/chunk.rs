@@ -23,6 +23,25 @@ struct Header {
     next: Option<Chunk>,
     /// Bytes of the chunk, header included, as asked from the allocator.
     size: usize,
+    /// What the request that the chunk serves at the side, or served last, asked for at first,
+    first: Units,
+    /// and what it had grown to when it was last made larger.
+    used: Units,
+}
+
+/// A number of bytes in units of [`CHUNK_ALIGN`], rounded up, so that two of them fit in the word that the header has
+/// left. One that does not fit, from 64 GiB on, counts as endless.
+#[derive(Clone, Copy)]
+struct Units(u32);
+
+impl Units {
+    fn of(bytes: usize) -> Units {
+        Units(u32::try_from(bytes.div_ceil(CHUNK_ALIGN)).unwrap_or(u32::MAX))
+    }
+
+    fn bytes(self) -> usize {
+        if self.0 == u32::MAX { usize::MAX } else { self.0 as usize * CHUNK_ALIGN }
+    }
 }
 
 const _: () = assert!(size_of::<Header>() == HEADER && align_of::<Header>() == CHUNK_ALIGN);
@@ -34,7 +53,7 @@ impl Chunk {
         // SAFETY: the layout is not empty: `size >= HEADER`.
         let start = NonNull::new(unsafe { alloc(Chunk::layout(size)) })?.cast::<Header>();
         // SAFETY: the block is fresh, aligned for `Header` and at least as large.
-        unsafe { start.write(Header { previous: None, next: None, size }) };
+        unsafe { start.write(Header { previous: None, next: None, size, first: Units(0), used: Units(0) }) };
         Some(Chunk(start))
     }
 
@@ -45,6 +64,33 @@ impl Chunk {
     pub(crate) unsafe fn size(self) -> usize {
         // SAFETY: a live chunk begins with an initialized header.
         unsafe { (*self.0.as_ptr()).size }
+    }
+
+    /// Notes that the chunk serves a request of `room` bytes at the side.
+    ///
+    /// # Safety
+    /// As for [`size`](Chunk::size).
+    pub(crate) unsafe fn serve(self, room: usize) {
+        // SAFETY: a live chunk begins with an initialized header, and the caller holds it.
+        unsafe { ((*self.0.as_ptr()).first, (*self.0.as_ptr()).used) = (Units::of(room), Units::of(room)) };
+    }
+
+    /// Notes that the request it serves has grown to `room` bytes.
+    ///
+    /// # Safety
+    /// As for [`size`](Chunk::size).
+    pub(crate) unsafe fn set_used(self, room: usize) {
+        // SAFETY: a live chunk begins with an initialized header, and the caller holds it.
+        unsafe { (*self.0.as_ptr()).used = Units::of(room) };
+    }
+
+    /// The bytes that the request which it served last had at first and at its end, or zeros.
+    ///
+    /// # Safety
+    /// As for [`size`](Chunk::size).
+    pub(crate) unsafe fn served(self) -> (usize, usize) {
+        // SAFETY: a live chunk begins with an initialized header.
+        unsafe { ((*self.0.as_ptr()).first.bytes(), (*self.0.as_ptr()).used.bytes()) }
     }
 
     /// The chunk after this one in its list.

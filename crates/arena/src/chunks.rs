@@ -128,6 +128,8 @@ impl Chunks {
             unsafe { self.aside.resize_back(bytes)? }
         };
         self.aside_len += new.size() - old.size();
+        // SAFETY: the chunk is live and `self` holds its list.
+        unsafe { chunk.set_used(layout::room_for(new)) };
         // SAFETY: the chunk is live.
         Some(unsafe { chunk.data() })
     }
@@ -258,7 +260,7 @@ impl Chunks {
         layout: Layout,
         kept: Option<Chunk>,
     ) -> Result<NonNull<u8>, AllocError> {
-        let chunk = match self.take_spare(room) {
+        let chunk = match self.reuse_spare(room) {
             Some(chunk) => chunk,
             None => {
                 let bytes = layout::exact_chunk(room).ok_or(AllocError::too_large())?;
@@ -269,11 +271,14 @@ impl Chunks {
                 let (held, mark) = (self.aside.bytes() + bytes, self.aside_mark);
                 // SAFETY: spare chunks hold nothing.
                 unsafe { self.spare.trim(|rest, size| held + rest + size > mark) };
-                Chunk::allocate(bytes).ok_or(AllocError::exhausted(layout.size()))?
+                let chunk = Chunk::allocate(bytes).ok_or(AllocError::exhausted(layout.size()))?;
+                // SAFETY: just made.
+                unsafe { self.aside.push_back(chunk) };
+                chunk
             }
         };
-        // SAFETY: just made, or just taken out of `spare`.
-        unsafe { self.aside.push_back(chunk) };
+        // SAFETY: the chunk is in `aside`, which `self` holds.
+        unsafe { chunk.serve(room) };
         self.aside_len += layout.size();
         if room <= self.growth.largest_shared() {
             self.press(room, kept);
@@ -287,18 +292,23 @@ impl Chunks {
     }
 
     /// Counts `room` bytes put aside for want of a larger chunk. When they would have filled the next chunk, that one
-    /// gives way to a larger: each doubling is paid for by a handful of requests, not by all that follow.
+    /// gives way to a larger, if there will be one: each doubling is paid for by a handful of requests, not by all that
+    /// follow.
     fn press(&mut self, room: usize, kept: Option<Chunk>) {
         self.detours += 1;
         self.pressure += room;
         match kept {
             // SAFETY: `kept` is in `main`, which `self` holds.
             Some(kept) if self.pressure >= unsafe { kept.size() } => {
-                // SAFETY: `kept` is in `main`, after `current`, and holds nothing.
-                unsafe { self.main.remove(kept) };
-                // SAFETY: just taken out of `main`.
-                unsafe { self.spare.push_back(kept) };
                 self.pressure = 0;
+                // SAFETY: `kept` and the chunk after it are in `main`, which `self` holds.
+                let (size, next) = unsafe { (kept.size(), kept.next().map(|next| next.size())) };
+                if next.unwrap_or(Growth::asked(self.target)) > size {
+                    // SAFETY: `kept` is in `main`, after `current`, and holds nothing.
+                    unsafe { self.main.remove(kept) };
+                    // SAFETY: just taken out of `main`.
+                    unsafe { self.spare.push_back(kept) };
+                }
             }
             None if self.pressure >= self.target => {
                 self.target = self.growth.after(self.target);
@@ -308,24 +318,46 @@ impl Chunks {
         }
     }
 
-    /// The best of the first few spare chunks for `room` bytes.
-    fn take_spare(&mut self, room: usize) -> Option<Chunk> {
-        let mut best: Option<(Chunk, usize)> = None;
+    /// Moves the first of the first few spare chunks that may serve `room` bytes to the side. They are in the order of
+    /// their last use, so that each request of a period that repeats itself finds the chunk it had before.
+    fn reuse_spare(&mut self, room: usize) -> Option<Chunk> {
         let mut next = self.spare.head();
         for _ in 0..SPARES_LOOKED_AT {
-            let Some(chunk) = next else { break };
+            let chunk = next?;
             // SAFETY: the chunk is in `spare`, which `self` holds.
-            let capacity = unsafe { chunk.size() } - HEADER;
-            if layout::suits(capacity, room) && best.is_none_or(|(_, least)| capacity < least) {
-                best = Some((chunk, capacity));
+            let (capacity, (first, used)) = unsafe { (chunk.size() - HEADER, chunk.served()) };
+            if layout::suits(capacity, room) {
+                // SAFETY: as above.
+                unsafe { self.reuse(chunk) };
+                return Some(chunk);
+            }
+            if capacity >= room && layout::is_alike(first, room) {
+                // SAFETY: as above.
+                unsafe { self.reuse(chunk) };
+                let kept = layout::kept_capacity(capacity, used, room);
+                if kept == capacity {
+                    return Some(chunk);
+                }
+                // It was not needed as large as that, so it loses some. If the allocator refuses, nothing changes.
+                // SAFETY: the chunk is the last of `aside` and holds nothing.
+                return Some(unsafe { self.aside.resize_back(kept + HEADER) }.unwrap_or(chunk));
             }
             // SAFETY: as above.
             next = unsafe { chunk.next() };
         }
-        let (chunk, _) = best?;
-        // SAFETY: the chunk is in `spare`.
-        unsafe { self.spare.remove(chunk) };
-        Some(chunk)
+        None
+    }
+
+    /// Moves a spare chunk to the side.
+    ///
+    /// # Safety
+    /// The chunk is in `spare`.
+    unsafe fn reuse(&mut self, chunk: Chunk) {
+        // SAFETY: as the caller vouches, and it is in no list in between.
+        unsafe {
+            self.spare.remove(chunk);
+            self.aside.push_back(chunk);
+        }
     }
 
     /// Bytes the limit still allows. Chunks kept for reuse give way when `wanted` would not fit beside them.

@@ -14,8 +14,8 @@ use core::alloc::Layout;
 /// Alignment of a chunk and of the first byte in it that can be handed out. What malloc gives without asking.
 pub const CHUNK_ALIGN: usize = 16;
 
-/// Bytes at the start of a chunk that hold its links and its size.
-pub const HEADER: usize = 4 * size_of::<usize>();
+/// Bytes at the start of a chunk that hold its links, its size and what it served.
+pub const HEADER: usize = 32;
 
 /// What a chunk asks for less than its nominal size, so that the allocator's own header does not push it into the
 /// next size class or over glibc's mmap threshold (128 KiB, which would cost a page per chunk).
@@ -142,6 +142,29 @@ pub const fn suits(capacity: usize, room: usize) -> bool {
     capacity >= room && capacity - room <= room / SLACK + CHUNK_ALIGN
 }
 
+/// Whether a request of `room` bytes is like one of `first` bytes, from which it differs by at most an eighth. A side
+/// chunk that grew for the one can then be expected to be needed as large for the other.
+#[must_use]
+pub const fn is_alike(first: usize, room: usize) -> bool {
+    first.abs_diff(room) <= room / SLACK + CHUNK_ALIGN
+}
+
+/// The capacity that a side chunk keeps when it is used again: all of it if the request it served last used it, and an
+/// eighth less otherwise, but never less than `used` by that request or needed by the next one.
+#[must_use]
+pub const fn kept_capacity(capacity: usize, used: usize, needed: usize) -> usize {
+    let least = if used > needed { used } else { needed };
+    if least >= capacity || suits(capacity, least) {
+        return capacity;
+    }
+    let faded = decayed(capacity, least);
+    let rounded = match faded.checked_next_multiple_of(CHUNK_ALIGN) {
+        Some(rounded) => rounded,
+        None => capacity,
+    };
+    if rounded < capacity { rounded } else { capacity }
+}
+
 /// The high-water mark after a period that used `used` bytes.
 #[must_use]
 pub const fn decayed(mark: usize, used: usize) -> usize {
@@ -221,9 +244,10 @@ impl Growth {
         }
     }
 
-    /// Bytes to ask the allocator for, for a chunk of `nominal` bytes.
+    /// Bytes to ask the allocator for, for a chunk of `nominal` bytes, or of 128 if that is more: no chunk is smaller.
     #[must_use]
     pub const fn asked(nominal: usize) -> usize {
+        let nominal = if nominal < MIN_CHUNK { MIN_CHUNK } else { nominal };
         nominal - ALLOCATOR_OVERHEAD
     }
 

@@ -4,7 +4,7 @@
 //! as long as one request, one frame of work or one parse: many small allocations, freed together.
 //!
 //! ```
-//! use rookery_arena::{Arena, String};
+//! use rookery_arena::{Arena, collections::String};
 //! use std::fmt::Write;
 //!
 //! let mut arena = Arena::new();
@@ -22,11 +22,11 @@
 //! # What is here
 //! - [`Arena`]: one thread. [`SyncArena`]: several at once, without locks. [`Pool`]: arenas by kind of work, sized by what
 //!   that kind used lately.
-//! - [`Vec`], [`String`] and [`Buffer`], which grow in an arena, in place when they are its last allocation.
+//! - [`collections`]: `Vec`, `String` and `Buffer`, which grow in an arena, in place when they are its last allocation.
 //! - [`Growth`]: how chunks grow. [`AllocError`]: what the `try_` methods return.
 //!
 //! # What an arena does not do
-//! - It never runs `drop`. A `Box` or an `Rc` moved into it is leaked. ([`Vec`] drops its values as long as it owns them.)
+//! - It never runs `drop`. A `Box` or an `Rc` moved into it is leaked. ([`collections::Vec`] drops its values as long as it owns them.)
 //! - It frees nothing before [`reset`](Arena::reset), and `reset` needs `&mut`, so that nothing borrowed from it is left. A
 //!   value that outlives the request belongs elsewhere.
 //! - It does not clear memory: `reset` leaves old contents behind, to be overwritten. What must not linger has to be
@@ -45,7 +45,7 @@
 //! waste, with their numbers.
 //!
 //! # Features
-//! `std` (default): `std::io` traits of [`Buffer`], and in [`SyncArena`] a chain of chunks for each of up to eight threads.
+//! `std` (default): `std::io` traits of [`collections::Buffer`], and in [`SyncArena`] a chain of chunks for each of up to eight threads.
 //! Without it the crate needs `core` and `alloc` only. There are no dependencies.
 #![allow(unexpected_cfgs)] // `loom`, which only its model sets: see `sync/model.rs`
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
@@ -67,11 +67,29 @@ mod vec;
 mod zero;
 
 pub use arena::Arena;
-pub use buffer::Buffer;
 pub use error::AllocError;
 pub use layout::Growth;
 pub use pool::{Pool, PoolLimits, Pooled};
-pub use string::String;
 pub use sync::SyncArena;
-pub use vec::Vec;
 pub use zero::Zeroable;
+
+/// Growable collections in an arena.
+///
+/// They are not in the root of the crate, so that `use rookery_arena::*` leaves the prelude's `Vec` and `String` what they
+/// are.
+///
+/// ```
+/// use rookery_arena::*;
+///
+/// let arena = Arena::new();
+/// let mut numbers = collections::Vec::new_in(&arena);
+/// numbers.push(1);
+/// let mut prelude: Vec<u8> = Vec::from(&*numbers);
+/// prelude.extend(String::from("text").into_bytes());
+/// assert_eq!(prelude.len(), 5);
+/// ```
+pub mod collections {
+    pub use crate::buffer::Buffer;
+    pub use crate::string::String;
+    pub use crate::vec::Vec;
+}

@@ -13,7 +13,7 @@ use crate::vec::Vec;
 /// ```
 /// use std::fmt::Write;
 ///
-/// use rookery_arena::{Arena, String};
+/// use rookery_arena::{Arena, collections::String};
 ///
 /// let arena = Arena::new();
 /// let mut line = String::new_in(&arena);

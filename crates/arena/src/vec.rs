@@ -21,7 +21,7 @@ use crate::typed::array;
 /// drops its values; [`into_slice`](Vec::into_slice) hands them to the arena, which never does.
 ///
 /// ```
-/// use rookery_arena::{Arena, Vec};
+/// use rookery_arena::{Arena, collections::Vec};
 ///
 /// let arena = Arena::new();
 /// let mut squares = Vec::new_in(&arena);

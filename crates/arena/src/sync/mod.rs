@@ -7,8 +7,9 @@
 //! - The cursor of a node is moved by compare-and-swap: what lies between the old and the new value belongs to whoever
 //!   moved it. The memory itself passes between threads by other means (a borrow that was sent), so the cursor is
 //!   relaxed; only links publish a node, with release and acquire.
-//! - `aside` is a stack onto which nodes are pushed and from which none is taken before a reset: no ABA. `spares` is a
-//!   list that does not change between resets; a spare is taken by swapping its `taken`.
+//! - `made` and `used` are stacks onto which nodes are pushed and from which none is taken before a reset: no ABA.
+//!   `spares` is a list that does not change between resets; a spare is taken by setting its `below`, which was null. Each
+//!   node at the side is in `made` or in the list of spares, and if it serves a request, also in `used`.
 //! - Counters (reserved bytes, pressure, detours) are relaxed: they steer, and the limit, but publish nothing. The limit
 //!   is reserved before memory is asked for, so threads cannot pass it together.
 //!
@@ -72,8 +73,10 @@ pub(crate) mod atomic {
 /// As [`Arena`](crate::Arena): a method without `try_` in its name panics when the memory cannot be had.
 pub struct SyncArena {
     shards: [Shard; SHARDS],
-    /// Large requests since the last reset, the latest first.
-    aside: AtomicPtr<Node>,
+    /// Nodes made for large requests since the last reset, the latest first.
+    made: AtomicPtr<Node>,
+    /// Nodes that serve large requests, the latest first.
+    used: AtomicPtr<Node>,
     /// Nodes for large requests from earlier periods: the first that may not be taken yet.
     spares: AtomicPtr<Node>,
     /// Bytes held from the allocator.
@@ -107,7 +110,8 @@ impl SyncArena {
     pub fn with_growth(growth: Growth) -> SyncArena {
         SyncArena {
             shards: core::array::from_fn(|_| Shard::new(growth)),
-            aside: AtomicPtr::new(ptr::null_mut()),
+            made: AtomicPtr::new(ptr::null_mut()),
+            used: AtomicPtr::new(ptr::null_mut()),
             spares: AtomicPtr::new(ptr::null_mut()),
             reserved: AtomicUsize::new(0),
             limit: NO_LIMIT,
@@ -127,17 +131,16 @@ impl SyncArena {
             // SAFETY: `&mut self` is at hand, so nothing handed out is in use.
             freed += unsafe { shard.reset(self.growth) };
         }
-        // SAFETY: this arena's list, and `&mut self` is at hand.
-        let aside = unsafe { node::reverse(self.aside.load(Ordering::Relaxed)) };
-        // SAFETY: these lists are this arena's, and `&mut self` is at hand.
-        let (spares, used) = unsafe { node::recycle(aside, self.first_spare) };
+        // SAFETY: these lists are this arena's, a node made is in `used`, and `&mut self` is at hand.
+        let (spares, used) = unsafe { node::recycle(self.used.load(Ordering::Relaxed), self.first_spare) };
         self.aside_mark = layout::decayed(self.aside_mark, used);
         // SAFETY: as above; nothing in a spare is in use.
         let (spares, trimmed) = unsafe { node::trim_spares(spares, self.aside_mark) };
         self.reserved.fetch_sub(freed + trimmed, Ordering::Relaxed);
         self.first_spare = spares;
         self.spares.store(spares, Ordering::Relaxed);
-        self.aside.store(ptr::null_mut(), Ordering::Relaxed);
+        self.made.store(ptr::null_mut(), Ordering::Relaxed);
+        self.used.store(ptr::null_mut(), Ordering::Relaxed);
     }
 
     /// Takes back everything that was handed out, and frees the memory. The limit and the growth stay.
@@ -161,10 +164,9 @@ impl SyncArena {
     /// threads allocate, of some moment during the call.
     pub fn len(&self) -> usize {
         let shared: usize = self.shards.iter().map(Shard::len).sum();
-        let large = [self.aside.load(Ordering::Acquire), self.first_spare];
-        // SAFETY: nodes reached from this arena stay until `&mut self`. A spare that serves no request has no bytes in use.
-        shared
-            + large.into_iter().flat_map(|list| unsafe { node::iterate(list) }).map(Node::used).sum::<usize>()
+        // SAFETY: nodes reached from this arena stay until `&mut self`.
+        let large = unsafe { node::iterate_used(self.used.load(Ordering::Acquire)) };
+        shared + large.map(Node::used).sum::<usize>()
     }
 
     /// Whether nothing was handed out since the last reset.
@@ -185,7 +187,7 @@ impl SyncArena {
     /// Chunks held from the allocator.
     pub fn chunks(&self) -> usize {
         let heads = self.shards.iter().map(Shard::head);
-        let lists = heads.chain([self.aside.load(Ordering::Acquire), self.first_spare]);
+        let lists = heads.chain([self.made.load(Ordering::Acquire), self.first_spare]);
         // SAFETY: nodes reached from this arena stay until `&mut self`; a taken spare stays in its list.
         lists.map(|list| unsafe { node::iterate(list) }.count()).sum()
     }
@@ -324,14 +326,19 @@ impl SyncArena {
         is_kept: bool,
     ) -> Result<NonNull<u8>, AllocError> {
         let start = match self.take_spare(room) {
-            // SAFETY: a node of this arena that only this thread has taken.
-            Some(node) => unsafe { node.as_ref() }.bump(layout),
+            Some(node) => {
+                // SAFETY: a node of this arena that only this thread has taken.
+                let start = unsafe { node.as_ref() }.bump(layout);
+                node::push_used(&self.used, node);
+                start
+            }
             None => {
                 let exact = node::exact(room).ok_or(AllocError::too_large())?;
                 let node = self.make(exact, exact, layout)?;
                 // SAFETY: nobody else has seen it yet.
                 let start = unsafe { node.as_ref() }.bump(layout);
-                self.push_aside(node);
+                node::push_made(&self.made, node);
+                node::push_used(&self.used, node);
                 start
             }
         };
@@ -341,31 +348,20 @@ impl SyncArena {
         Ok(start.expect("a node made or chosen with room for the request"))
     }
 
-    fn push_aside(&self, node: NonNull<Node>) {
-        let mut first = self.aside.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: not in a list yet, so its link is this thread's.
-            unsafe { node.as_ref() }.next().store(first, Ordering::Relaxed);
-            match self.aside.compare_exchange_weak(first, node.as_ptr(), Ordering::Release, Ordering::Relaxed)
-            {
-                Ok(_) => return,
-                Err(now) => first = now,
-            }
-        }
-    }
-
     /// Takes the first spare that suits, of the first few that are not taken.
     fn take_spare(&self, room: usize) -> Option<NonNull<Node>> {
-        let first = self.spares.load(Ordering::Relaxed);
+        // Pointers, not references: what is put to use becomes a list of nodes that are freed one day.
+        let mut at = self.spares.load(Ordering::Relaxed);
         let mut looked_at = 0;
-        // SAFETY: the list of spares does not change until `&mut self`.
-        for node in unsafe { node::iterate(first) } {
-            if node.taken().load(Ordering::Relaxed) == node::TAKEN {
+        while let Some(here) = NonNull::new(at) {
+            // SAFETY: the list of spares does not change until `&mut self`.
+            let node = unsafe { here.as_ref() };
+            at = node.next().load(Ordering::Relaxed);
+            if node.is_taken() {
                 // The list is never shorter than what is taken from its front: let nobody walk over it again.
-                if ptr::eq(node, self.spares.load(Ordering::Relaxed)) {
-                    let next = node.next().load(Ordering::Relaxed);
-                    let here = ptr::from_ref(node).cast_mut();
-                    let _ = self.spares.compare_exchange(here, next, Ordering::Relaxed, Ordering::Relaxed);
+                if here.as_ptr() == self.spares.load(Ordering::Relaxed) {
+                    let _ =
+                        self.spares.compare_exchange(here.as_ptr(), at, Ordering::Relaxed, Ordering::Relaxed);
                 }
                 continue;
             }
@@ -373,10 +369,8 @@ impl SyncArena {
                 return None;
             }
             looked_at += 1;
-            if layout::suits(node.size() - HEADER, room)
-                && node.taken().swap(node::TAKEN, Ordering::Relaxed) != node::TAKEN
-            {
-                return Some(NonNull::from(node));
+            if layout::suits(node.size() - HEADER, room) && node.take() {
+                return Some(here);
             }
         }
         None
@@ -388,7 +382,7 @@ typed_methods!(SyncArena);
 impl Drop for SyncArena {
     fn drop(&mut self) {
         let heads = self.shards.iter().map(Shard::head);
-        for list in heads.chain([self.aside.load(Ordering::Acquire), self.first_spare]) {
+        for list in heads.chain([self.made.load(Ordering::Acquire), self.first_spare]) {
             // SAFETY: these lists hold every node once, and nothing borrows from a dropped arena.
             unsafe { node::free_list(list) };
         }

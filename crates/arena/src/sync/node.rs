@@ -19,13 +19,11 @@ pub(crate) struct Node {
     next: AtomicPtr<Node>,
     /// Requests put aside to save the tail of this chunk.
     detours: AtomicUsize,
-    /// [`TAKEN`] once a spare serves a request.
-    taken: AtomicUsize,
+    /// The node that was put to use before this one, of those that serve a request at the side; this node itself if it
+    /// was the first; null as long as it serves none.
+    below: AtomicPtr<Node>,
     size: usize,
 }
-
-/// The value of `taken` of a spare that serves a request.
-pub(crate) const TAKEN: usize = 1;
 
 /// Bytes of a node before those that are handed out.
 pub(crate) const HEADER: usize = size_of::<Node>();
@@ -57,8 +55,15 @@ impl Node {
         &self.detours
     }
 
-    pub(crate) fn taken(&self) -> &AtomicUsize {
-        &self.taken
+    /// Returns true if the node serves a request at the side.
+    pub(crate) fn is_taken(&self) -> bool {
+        !self.below.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Takes a spare for a request. Returns false if another thread was faster.
+    pub(crate) fn take(&self) -> bool {
+        let this = ptr::from_ref(self).cast_mut();
+        self.below.compare_exchange(ptr::null_mut(), this, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Bytes of the node, header included.
@@ -80,7 +85,7 @@ impl Node {
     pub(crate) fn rewind(&self) {
         self.cursor.store(self.data(), Ordering::Relaxed);
         self.detours.store(0, Ordering::Relaxed);
-        self.taken.store(0, Ordering::Relaxed);
+        self.below.store(ptr::null_mut(), Ordering::Relaxed);
     }
 
     fn data(&self) -> usize {
@@ -106,7 +111,7 @@ pub(crate) fn allocate(size: usize) -> Option<NonNull<Node>> {
         end,
         next: AtomicPtr::new(ptr::null_mut()),
         detours: AtomicUsize::new(0),
-        taken: AtomicUsize::new(0),
+        below: AtomicPtr::new(ptr::null_mut()),
         size,
     };
     // SAFETY: fresh, aligned and larger than the header.
@@ -153,55 +158,77 @@ pub(crate) unsafe fn iterate<'a>(first: *mut Node) -> impl Iterator<Item = &'a N
     core::iter::successors(node(first), move |at| node(at.next.load(Ordering::Acquire)))
 }
 
-/// Turns a list around.
-///
-/// # Safety
-/// - The nodes of the list are live and nobody else uses them.
-pub(crate) unsafe fn reverse(first: *mut Node) -> *mut Node {
-    let (mut next, mut reversed) = (first, ptr::null_mut());
-    // SAFETY: as the caller vouches.
-    while let Some(node) = unsafe { next.as_ref() } {
-        let here = next;
-        next = node.next.load(Ordering::Relaxed);
-        node.next.store(reversed, Ordering::Relaxed);
-        reversed = here;
-    }
-    reversed
+/// Puts a node on the stack of those made since the last reset, linked by `next`.
+pub(crate) fn push_made(stack: &AtomicPtr<Node>, node: NonNull<Node>) {
+    // SAFETY: the node is live, and not in this stack yet, so its link is this thread's.
+    push(stack, node, |first| unsafe { node.as_ref() }.next.store(first, Ordering::Relaxed));
 }
 
-/// Makes one list of spares: the spares that served a request, then the nodes made since, then the other spares. So a
-/// repeated sequence of requests finds its nodes in its order. Gives the list and the bytes of those that served.
+/// Puts a node on the stack of those that serve a request, linked by `below`.
+pub(crate) fn push_used(stack: &AtomicPtr<Node>, node: NonNull<Node>) {
+    push(stack, node, |first| {
+        let below = if first.is_null() { node.as_ptr() } else { first };
+        // SAFETY: the node is live, and taken by this thread, so its link is this thread's.
+        unsafe { node.as_ref() }.below.store(below, Ordering::Relaxed);
+    });
+}
+
+fn push(stack: &AtomicPtr<Node>, node: NonNull<Node>, link: impl Fn(*mut Node)) {
+    let mut first = stack.load(Ordering::Relaxed);
+    loop {
+        link(first);
+        match stack.compare_exchange_weak(first, node.as_ptr(), Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => first = now,
+        }
+    }
+}
+
+/// The nodes of the stack of those that serve a request, the latest first.
 ///
 /// # Safety
-/// - The lists are of one arena, nobody else uses them, and nothing in them is in use.
-pub(crate) unsafe fn recycle(made: *mut Node, spares: *mut Node) -> (*mut Node, usize) {
-    let mut used = 0;
-    let (mut taken, mut left) = (Chain::new(), Chain::new());
+/// - The nodes stay live for `'a`.
+pub(crate) unsafe fn iterate_used<'a>(latest: *mut Node) -> impl Iterator<Item = &'a Node> {
+    // SAFETY: as the caller vouches.
+    let first: Option<&'a Node> = unsafe { latest.as_ref() };
+    core::iter::successors(first, |node| {
+        let below = node.below.load(Ordering::Acquire);
+        // SAFETY: as the caller vouches.
+        if ptr::eq(below, *node) { None } else { unsafe { below.as_ref() } }
+    })
+}
+
+/// Makes one list of spares: the nodes that served a request, in the order in which they were put to use, and then the
+/// spares that served none. So each request of a period that repeats itself finds the node it had before. Returns the list
+/// and the bytes of the nodes that served.
+///
+/// # Safety
+/// - `used` is the stack of nodes that served, and every node of the arena at the side is in it or in `spares`.
+/// - Nobody else uses them, and nothing in them is in use.
+pub(crate) unsafe fn recycle(used: *mut Node, spares: *mut Node) -> (*mut Node, usize) {
+    let mut left = Chain::new();
     let mut next = spares;
     // SAFETY: as the caller vouches.
     while let Some(node) = unsafe { next.as_ref() } {
         let here = next;
         next = node.next.load(Ordering::Relaxed);
-        let list = if node.taken.load(Ordering::Relaxed) == TAKEN { &mut taken } else { &mut left };
-        if node.taken.load(Ordering::Relaxed) == TAKEN {
-            used += node.size;
+        if !node.is_taken() {
+            // SAFETY: `here` is live and in no list now.
+            unsafe { left.push(here) };
         }
-        // SAFETY: `here` is live and in no list now.
-        unsafe { list.push(here) };
-        node.rewind();
     }
-    next = made;
+    let (mut first, mut bytes) = (left.first, 0);
+    let mut latest = used;
     // SAFETY: as the caller vouches.
-    while let Some(node) = unsafe { next.as_ref() } {
-        let here = next;
-        next = node.next.load(Ordering::Relaxed);
-        used += node.size;
-        // SAFETY: `here` is live and in no list now.
-        unsafe { taken.push(here) };
+    while let Some(node) = unsafe { latest.as_ref() } {
+        let (here, below) = (latest, node.below.load(Ordering::Relaxed));
         node.rewind();
+        node.next.store(first, Ordering::Relaxed);
+        bytes += node.size;
+        first = here;
+        latest = if below == here { ptr::null_mut() } else { below };
     }
-    // SAFETY: both lists are whole.
-    (unsafe { taken.followed_by(&left) }, used)
+    (first, bytes)
 }
 
 /// Frees the spares past the mark, as `layout::is_surplus_aside` says. Gives the rest and the bytes freed.
@@ -258,18 +285,5 @@ impl Chain {
             None => self.first = node,
         }
         self.last = node;
-    }
-
-    /// # Safety
-    /// - The nodes of both lists are live and nobody else uses them.
-    unsafe fn followed_by(self, other: &Chain) -> *mut Node {
-        // SAFETY: null or a node pushed before.
-        match unsafe { self.last.as_ref() } {
-            Some(last) => {
-                last.next.store(other.first, Ordering::Relaxed);
-                self.first
-            }
-            None => other.first,
-        }
     }
 }

@@ -3,7 +3,8 @@
 use std::io::{BufRead, ErrorKind, Read, Write};
 use std::rc::Rc;
 
-use rookery_arena::{Arena, Buffer, Growth, String, Vec};
+use rookery_arena::collections::{Buffer, String, Vec};
+use rookery_arena::{Arena, Growth};
 
 use crate::heap;
 use crate::random::Random;

@@ -7,6 +7,7 @@ mod limits;
 mod oracle;
 mod pool;
 mod random;
+mod steady;
 mod sync;
 mod waste;
 mod workload;

@@ -7,14 +7,14 @@ use rookery_error::{Error, Result, bail, error};
 fn names_in_a_message_are_the_callers() {
     const MESSAGE: &str = "disk full";
     static TEXT: &str = "of the caller";
-    let message = "a local";
-    assert_eq!(error!("{MESSAGE}").to_string(), "disk full");
-    assert_eq!(error!("{MESSAGE}: {TEXT}, {message}").to_string(), "disk full: of the caller, a local");
-    assert_eq!(error!("{}", MESSAGE).to_string(), "disk full");
     fn fails() -> Result<()> {
         const MESSAGE: &str = "from bail";
         bail!("{MESSAGE}")
     }
+    let message = "a local";
+    assert_eq!(error!("{MESSAGE}").to_string(), "disk full");
+    assert_eq!(error!("{MESSAGE}: {TEXT}, {message}").to_string(), "disk full: of the caller, a local");
+    assert_eq!(error!("{}", MESSAGE).to_string(), "disk full");
     assert_eq!(fails().expect_err("it fails").to_string(), "from bail");
 }
 
