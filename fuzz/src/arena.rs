@@ -69,6 +69,16 @@ pub fn arena_layout(data: &[u8]) {
             decayed >= used && decayed <= mark.max(used) && (decayed < mark || decayed == used || mark == 0)
         );
 
+        let (first, needed) = (input.word(), input.word());
+        let kept = layout::kept_capacity(capacity, first, needed);
+        assert!(kept <= capacity && kept >= capacity.min(first.max(needed)));
+        assert!(kept == capacity || kept % CHUNK_ALIGN == 0);
+        assert_eq!(layout::is_alike(first, room), first.abs_diff(room) <= room / 8 + CHUNK_ALIGN);
+
+        // Any integer is a nominal size, also one that no growth gives.
+        let asked = Growth::asked(input.word());
+        assert!(asked > layout::HEADER && asked >= layout::MIN_CHUNK - layout::ALLOCATOR_OVERHEAD);
+
         let growth = Growth::new(input.word(), input.word());
         let (first, max) = (growth.first(), growth.max());
         assert!(layout::MIN_CHUNK <= first && first <= max && max <= layout::MAX_CHUNK);

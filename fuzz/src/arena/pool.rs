@@ -23,11 +23,10 @@ struct InUse<'p> {
 /// of its uses, each counted once.
 pub fn arena_pool(data: &[u8]) {
     let mut input = Input(data);
-    let limits = PoolLimits {
-        max_bytes: usize::from(input.byte()) * 1024,
-        max_arenas: usize::from(input.byte() % 8),
-        max_keys: usize::from(input.byte() % 6),
-    };
+    let limits = PoolLimits::default()
+        .with_max_bytes(usize::from(input.byte()) * 1024)
+        .with_max_arenas(usize::from(input.byte() % 8))
+        .with_max_keys(usize::from(input.byte() % 6));
     let pool = Pool::with_limits(limits);
     let mut known: Vec<Known> = Vec::new();
     let mut in_use: Vec<InUse<'_>> = Vec::new();

@@ -81,6 +81,8 @@ pub struct SyncArena {
     spares: AtomicPtr<Node>,
     /// Bytes held from the allocator.
     reserved: AtomicUsize,
+    /// 1 once the limit has refused a request since the last reset.
+    refused: AtomicUsize,
     limit: usize,
     growth: Growth,
     /// All spares; `spares` is somewhere along this list.
@@ -114,6 +116,7 @@ impl SyncArena {
             used: AtomicPtr::new(ptr::null_mut()),
             spares: AtomicPtr::new(ptr::null_mut()),
             reserved: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
             limit: NO_LIMIT,
             growth,
             first_spare: ptr::null_mut(),
@@ -133,7 +136,9 @@ impl SyncArena {
         }
         // SAFETY: these lists are this arena's, a node made is in `used`, and `&mut self` is at hand.
         let (spares, used) = unsafe { node::recycle(self.used.load(Ordering::Relaxed), self.first_spare) };
-        self.aside_mark = layout::decayed(self.aside_mark, used);
+        // Spares cannot give way to the limit while other threads may be looking at them, so they do now.
+        let is_short = self.refused.swap(0, Ordering::Relaxed) == 1;
+        self.aside_mark = if is_short { used } else { layout::decayed(self.aside_mark, used) };
         // SAFETY: as above; nothing in a spare is in use.
         let (spares, trimmed) = unsafe { node::trim_spares(spares, self.aside_mark) };
         self.reserved.fetch_sub(freed + trimmed, Ordering::Relaxed);
@@ -151,6 +156,9 @@ impl SyncArena {
     }
 
     /// Sets the most bytes to hold from the allocator, or none. What is held already stays.
+    ///
+    /// Memory at the side that is kept for reuse counts. It does not give way to a request, as that of an
+    /// [`Arena`](crate::Arena) does, but to the next period: the reset after a refusal frees what served no request.
     pub fn set_allocation_limit(&mut self, limit: Option<usize>) {
         self.limit = limit.unwrap_or(NO_LIMIT);
     }
@@ -289,6 +297,7 @@ impl SyncArena {
         let size = loop {
             let allowed = self.limit.saturating_sub(reserved) & !(layout::CHUNK_ALIGN - 1);
             if exact > allowed {
+                self.refused.store(1, Ordering::Relaxed);
                 return Err(AllocError::over_limit(layout.size(), self.limit));
             }
             let size = wanted.min(allowed).max(exact);

@@ -3,7 +3,7 @@
 use std::alloc::Layout;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use rookery_arena::{AllocError, Arena};
+use rookery_arena::{AllocError, Arena, Growth};
 
 fn message(work: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(work)).expect_err("a panic");
@@ -155,4 +155,21 @@ fn the_peak_is_of_all_periods_and_the_mark_decays() {
     assert_eq!(arena.peak(), 100_000);
     arena.release();
     assert_eq!((arena.peak(), arena.high_water()), (0, 0));
+}
+
+/// Any number is taken as a size: each constructor and each figure of a growth is defined for all of them.
+#[test]
+fn every_growth_is_one() {
+    for size in [0, 1, 15, 16, 31, 32, 127, 128, 129, 4096, usize::MAX / 16, usize::MAX - 1, usize::MAX] {
+        assert!(Growth::asked(size) >= 96, "{size}");
+        for growth in [Growth::new(size, 0), Growth::new(0, size), Growth::fixed(size)] {
+            assert!(growth.first() >= 128 && growth.first() <= growth.max());
+            assert!(
+                growth.first() % 16 == 0 && growth.max() % 16 == 0 && growth.max() <= usize::MAX / 16 + 1
+            );
+            assert!(growth.after(size) >= growth.first() && growth.after(size) <= growth.max());
+            assert!(growth.largest_shared() < growth.max() / 8);
+        }
+    }
+    assert_eq!(Growth::default(), Arena::new().growth());
 }

@@ -6,6 +6,7 @@ mod heap;
 mod limits;
 mod oracle;
 mod pool;
+mod pool_reentry;
 mod random;
 mod steady;
 mod sync;

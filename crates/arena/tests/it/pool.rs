@@ -1,5 +1,6 @@
 //! Pools: what waits, what is remembered and what the limits do.
 
+use rookery_arena::collections::String;
 use rookery_arena::{Pool, PoolLimits};
 
 use crate::heap;
@@ -104,7 +105,8 @@ fn steady_state_calls_neither_malloc_nor_free() {
 
 #[test]
 fn limits_bound_what_waits() {
-    let limits = PoolLimits { max_bytes: 100_000, max_arenas: 3, max_keys: 2 };
+    let limits = PoolLimits::default().with_max_bytes(100_000).with_max_arenas(3).with_max_keys(2);
+    assert_eq!((limits.max_bytes, limits.max_arenas, limits.max_keys), (100_000, 3, 2));
     let pool = Pool::with_limits(limits);
     let taken: Vec<_> = (0..5).map(|_| pool.take("many")).collect();
     for arena in &taken {
@@ -120,7 +122,7 @@ fn limits_bound_what_waits() {
 
 #[test]
 fn an_arena_of_a_forgotten_key_does_not_come_back_as_another() {
-    let pool = Pool::with_limits(PoolLimits { max_keys: 1, ..PoolLimits::default() });
+    let pool = Pool::with_limits(PoolLimits::default().with_max_keys(1));
     let old = pool.take("old");
     old.alloc_uninit::<[u8; 100_000]>();
     use_bytes(&pool, "new", 100);
@@ -128,4 +130,49 @@ fn an_arena_of_a_forgotten_key_does_not_come_back_as_another() {
     assert_eq!((pool.arenas(), pool.high_water(&"new")), (1, Some(100)));
     pool.clear();
     assert_eq!((pool.arenas(), pool.bytes(), pool.keys()), (0, 0, 0));
+}
+
+/// What waits is bounded by the limits and by nothing else, whatever the size of an arena.
+#[test]
+fn large_arenas_wait_as_far_as_the_limits_allow() {
+    let large = |pool: &Pool<&'static str>, bytes: usize| {
+        let arena = pool.take("big");
+        for _ in 0..bytes / 65_536 {
+            arena.alloc_uninit::<[u8; 65_536]>();
+        }
+    };
+    for megabytes in [5, 40] {
+        let pool = Pool::with_limits(PoolLimits::default().with_max_bytes(1 << 30));
+        let use_large = || large(&pool, megabytes << 20);
+        (0..20).for_each(|_| use_large());
+        assert_eq!((pool.arenas(), pool.high_water(&"big")), (1, Some(megabytes << 20)));
+        assert!(pool.bytes() >= megabytes << 20);
+        assert_eq!(heap::calls(|| (0..5).for_each(|_| use_large())), (0, 0));
+    }
+    let pool = Pool::with_limits(PoolLimits::default().with_max_bytes(4 << 20));
+    large(&pool, 5 << 20);
+    assert_eq!((pool.arenas(), pool.bytes()), (0, 0));
+}
+
+#[test]
+fn a_text_that_grows_in_a_pooled_arena_calls_no_malloc_once_warm() {
+    let pool = Pool::new();
+    let piece = "x".repeat(if cfg!(miri) { 1000 } else { 100 });
+    let request = || {
+        let arena = pool.take("page");
+        let mut page = String::new_in(&arena);
+        (0..60_000 / piece.len()).for_each(|_| page.push_str(&piece));
+    };
+    (0..20).for_each(|_| request());
+    assert_eq!(heap::calls(|| (0..10).for_each(|_| request())), (0, 0));
+}
+
+#[test]
+fn a_pool_moves_between_threads_with_its_keys() {
+    fn is_send<T: Send>(_: &T) {}
+    let pool = Pool::new();
+    is_send(&pool);
+    pool.take("page").alloc(1u8);
+    let arenas = std::thread::spawn(move || pool.arenas()).join().expect("no panic");
+    assert_eq!(arenas, 1);
 }

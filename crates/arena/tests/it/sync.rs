@@ -133,6 +133,19 @@ fn a_limit_refuses_and_names_itself() {
     assert!(arena.len() > 8_000);
 }
 
+#[test]
+fn kept_memory_gives_way_to_the_limit_at_the_reset_after_a_refusal() {
+    let mut arena = SyncArena::new();
+    arena.set_allocation_limit(Some(1_000_000));
+    bytes(&arena, 900_000);
+    arena.reset();
+    assert!(arena.capacity() > 900_000);
+    assert!(arena.try_alloc_uninit::<[u8; 500_000]>().is_err(), "the kept chunk is too large for it");
+    arena.reset();
+    assert_eq!(arena.capacity(), 0);
+    assert!(arena.try_alloc_uninit::<[u8; 500_000]>().is_ok());
+}
+
 /// Allocates without writing: what is counted here is memory, and Miri counts every byte written.
 fn bytes(arena: &SyncArena, size: usize) {
     arena.alloc_layout(Layout::from_size_align(size, 1).unwrap());
