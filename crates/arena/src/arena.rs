@@ -46,6 +46,11 @@ use crate::typed::{array, dangling, typed_methods};
 /// An arena may move to another thread (`Send`) but serves one at a time (not `Sync`); see
 /// [`SyncArena`](crate::SyncArena).
 ///
+/// ```compile_fail,E0277
+/// let arena = rookery_arena::Arena::new();
+/// std::thread::scope(|scope| _ = scope.spawn(|| arena.alloc(1)));
+/// ```
+///
 /// # Panics
 /// A method without `try_` in its name panics when the memory cannot be had; the message says the bytes asked for and
 /// the limit. Its `try_` twin returns that as an [`AllocError`].
@@ -98,8 +103,8 @@ impl Arena {
     /// eighth at each reset that stays below it, so that a burst is forgotten.
     ///
     /// # Allocation
-    /// None. When each period uses what the one before did, this frees nothing either, takes a constant time, and the
-    /// next period allocates nothing.
+    /// None. Once each period makes the same requests as the one before, this frees nothing either, takes a constant
+    /// time, and the next period allocates nothing. That includes collections that grow.
     pub fn reset(&mut self) {
         let cursor = self.cursor.get();
         if let Some(chunk) = self.chunks.get_mut().reset(cursor) {
@@ -128,7 +133,7 @@ impl Arena {
         (limit != NO_LIMIT).then_some(limit)
     }
 
-    /// Bytes handed out since the last reset, with the padding before aligned ones.
+    /// Bytes handed out since the last reset. Padding counts where the cursor made it, and not in a chunk at the side.
     #[doc(alias = "allocated_bytes")]
     pub fn len(&self) -> usize {
         self.state().len(self.cursor.get())

@@ -6,7 +6,8 @@
 //! # The bound on waste
 //! The cursor leaves a chunk only towards a chunk at least eight times as large as the request that did not fit
 //! ([`place`]), and what it leaves behind is smaller than that request. So every abandoned tail is paid for by the
-//! chunk opened because of it: all tails together stay below an eighth of what is reserved, whatever the sizes.
+//! chunk opened because of it: all tails together stay below an eighth of what is reserved, whatever the sizes. Padding is
+//! not counted there: it is part of the aligned request, and less than its alignment.
 #![forbid(unsafe_code)]
 
 use core::alloc::Layout;
@@ -135,8 +136,8 @@ pub const fn place(room: usize, tail: usize, next: usize, aside: usize) -> Overf
     }
 }
 
-/// Whether a side chunk kept for reuse, with `capacity` bytes, may serve a request of `room` bytes: it holds it and
-/// wastes at most an eighth of it.
+/// Whether a side chunk kept for reuse, with `capacity` bytes, fits a request of `room` bytes: it holds it and wastes at
+/// most an eighth of it.
 #[must_use]
 pub const fn suits(capacity: usize, room: usize) -> bool {
     capacity >= room && capacity - room <= room / SLACK + CHUNK_ALIGN

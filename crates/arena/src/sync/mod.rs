@@ -169,7 +169,7 @@ impl SyncArena {
     }
 
     /// Bytes handed out since the last reset, with the padding before aligned ones: walks the chunks. While other
-    /// threads allocate, of some moment during the call.
+    /// threads allocate, of some moment during the call. A chunk that a thread is about to use may be missing.
     pub fn len(&self) -> usize {
         let shared: usize = self.shards.iter().map(Shard::len).sum();
         // SAFETY: nodes reached from this arena stay until `&mut self`.

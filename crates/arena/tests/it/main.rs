@@ -1,5 +1,6 @@
 //! The arena seen from outside, with an allocator that counts.
 
+mod claims;
 mod collections;
 mod cursor;
 mod heap;

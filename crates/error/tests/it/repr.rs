@@ -21,7 +21,9 @@ fn auto_traits() {
     fn has<T: Send + Sync + Unpin + UnwindSafe + RefUnwindSafe + Clone + 'static>() {}
     fn shared<T: Send + Sync>() {}
     fn unpin<T: Unpin>() {}
+    fn ordered<T: Copy + Ord>() {}
     has::<Error>();
+    ordered::<ErrorId>();
     shared::<StaticError<Failure>>();
     shared::<ErrorHookFuture<std::future::Ready<()>>>();
     unpin::<ErrorHookFuture<std::future::Ready<()>>>();

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use rookery_error::{
-    Delivery, Error, ErrorHook, ErrorHookFuture, ErrorId, Kind, QUEUED_REPORTS, Reports, StaticError, clear,
-    error, throw, with_hook,
+    Delivery, Error, ErrorHook, ErrorHookFuture, ErrorId, Kind, QUEUED_REPORTS, Report, Reports, StaticError,
+    clear, error, throw, with_hook,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,6 +126,8 @@ fn the_queue_keeps_the_first_and_counts_the_lost() {
 
 #[test]
 fn the_default_limit_holds() {
+    #[cfg(target_pointer_width = "64")]
+    assert_eq!(QUEUED_REPORTS * size_of::<Report>(), 6 * 1024);
     let reports = queueing();
     let hook = reports.hook();
     for _ in 0..=QUEUED_REPORTS {
