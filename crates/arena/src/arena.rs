@@ -103,8 +103,9 @@ impl Arena {
     /// eighth at each reset that stays below it, so that a burst is forgotten.
     ///
     /// # Allocation
-    /// None. Once each period makes the same requests as the one before, this frees nothing either, takes a constant
-    /// time, and the next period allocates nothing. That includes collections that grow.
+    /// None. Once each period makes the same requests as the one before, this frees nothing either,
+    /// takes a constant time, and the next period allocates nothing. That includes collections that
+    /// grow.
     pub fn reset(&mut self) {
         let cursor = self.cursor.get();
         if let Some(chunk) = self.chunks.get_mut().reset(cursor) {
@@ -133,7 +134,8 @@ impl Arena {
         (limit != NO_LIMIT).then_some(limit)
     }
 
-    /// Bytes handed out since the last reset. Padding counts where the cursor made it, and not in a chunk at the side.
+    /// Bytes handed out since the last reset. Padding counts where the cursor made it, and not in a
+    /// chunk at the side.
     #[doc(alias = "allocated_bytes")]
     pub fn len(&self) -> usize {
         self.state().len(self.cursor.get())

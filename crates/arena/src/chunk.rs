@@ -23,14 +23,14 @@ struct Header {
     next: Option<Chunk>,
     /// Bytes of the chunk, header included, as asked from the allocator.
     size: usize,
-    /// What the request that the chunk serves at the side, or served last, asked for at first,
+    /// The size at first of the request that the chunk serves at the side, or served last.
     first: Units,
-    /// and what it had grown to when it was last made larger.
+    /// The size that this request has grown to.
     used: Units,
 }
 
-/// A number of bytes in units of [`CHUNK_ALIGN`], rounded up, so that two of them fit in the word that the header has
-/// left. One that does not fit, from 64 GiB on, counts as endless.
+/// A number of bytes in units of [`CHUNK_ALIGN`], rounded up, so that two of them fit in the word
+/// that the header has left. One that does not fit, from 64 GiB on, counts as endless.
 #[derive(Clone, Copy)]
 struct Units(u32);
 

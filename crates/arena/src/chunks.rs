@@ -291,9 +291,9 @@ impl Chunks {
         Ok(unsafe { data.add(fit.start - data.addr().get()) })
     }
 
-    /// Counts `room` bytes put aside for want of a larger chunk. When they would have filled the next chunk, that one
-    /// gives way to a larger, if there will be one: each doubling is paid for by a handful of requests, not by all that
-    /// follow.
+    /// Counts `room` bytes put aside for want of a larger chunk. When they would have filled the
+    /// next chunk, that one gives way to a larger, if there will be one: each doubling is paid for
+    /// by a handful of requests, not by all that follow.
     fn press(&mut self, room: usize, kept: Option<Chunk>) {
         self.detours += 1;
         self.pressure += room;
@@ -318,8 +318,9 @@ impl Chunks {
         }
     }
 
-    /// Moves the first of the first few spare chunks that may serve `room` bytes to the side. They are in the order of
-    /// their last use, so that each request of a period that repeats itself finds the chunk it had before.
+    /// Moves the first of the first few spare chunks that may serve `room` bytes to the side. They
+    /// are in the order of their last use, so that each request of a period that repeats itself
+    /// finds the chunk it had before.
     fn reuse_spare(&mut self, room: usize) -> Option<Chunk> {
         let mut next = self.spare.head();
         for _ in 0..SPARES_LOOKED_AT {
@@ -338,7 +339,7 @@ impl Chunks {
                 if kept == capacity {
                     return Some(chunk);
                 }
-                // It was not needed as large as that, so it loses some. If the allocator refuses, nothing changes.
+                // It was not needed as large as that, so it loses some, unless the allocator refuses.
                 // SAFETY: the chunk is the last of `aside` and holds nothing.
                 return Some(unsafe { self.aside.resize_back(kept + HEADER) }.unwrap_or(chunk));
             }

@@ -4,10 +4,11 @@
 //! fuzzed alone (`fuzz/fuzz_targets/arena_layout.rs`). The unsafe modules do what these functions say.
 //!
 //! # The bound on waste
-//! The cursor leaves a chunk only towards a chunk at least eight times as large as the request that did not fit
-//! ([`place`]), and what it leaves behind is smaller than that request. So every abandoned tail is paid for by the
-//! chunk opened because of it: all tails together stay below an eighth of what is reserved, whatever the sizes. Padding is
-//! not counted there: it is part of the aligned request, and less than its alignment.
+//! The cursor leaves a chunk only towards a chunk at least eight times as large as the request that
+//! did not fit ([`place`]), and what it leaves behind is smaller than that request. So every
+//! abandoned tail is paid for by the chunk opened because of it: all tails together stay below an
+//! eighth of what is reserved, whatever the sizes. Padding is not counted there: it is part of the
+//! aligned request, and less than its alignment.
 #![forbid(unsafe_code)]
 
 use core::alloc::Layout;
@@ -136,22 +137,24 @@ pub const fn place(room: usize, tail: usize, next: usize, aside: usize) -> Overf
     }
 }
 
-/// Whether a side chunk kept for reuse, with `capacity` bytes, fits a request of `room` bytes: it holds it and wastes at
-/// most an eighth of it.
+/// Whether a side chunk kept for reuse, with `capacity` bytes, fits a request of `room` bytes: it
+/// holds it and wastes at most an eighth of it.
 #[must_use]
 pub const fn suits(capacity: usize, room: usize) -> bool {
     capacity >= room && capacity - room <= room / SLACK + CHUNK_ALIGN
 }
 
-/// Whether a request of `room` bytes is like one of `first` bytes, from which it differs by at most an eighth. A side
-/// chunk that grew for the one can then be expected to be needed as large for the other.
+/// Whether a request of `room` bytes is like one of `first` bytes, from which it differs by at most
+/// an eighth. A side chunk that grew for the one can then be expected to be needed as large for the
+/// other.
 #[must_use]
 pub const fn is_alike(first: usize, room: usize) -> bool {
     first.abs_diff(room) <= room / SLACK + CHUNK_ALIGN
 }
 
-/// The capacity that a side chunk keeps when it is used again: all of it if the request it served last used it, and an
-/// eighth less otherwise, but never less than `used` by that request or needed by the next one.
+/// The capacity that a side chunk keeps when it is used again: all of it if the request it served
+/// last used it, and an eighth less otherwise, but never less than `used` by that request or needed
+/// by the next one.
 #[must_use]
 pub const fn kept_capacity(capacity: usize, used: usize, needed: usize) -> usize {
     let least = if used > needed { used } else { needed };
@@ -245,7 +248,8 @@ impl Growth {
         }
     }
 
-    /// Bytes to ask the allocator for, for a chunk of `nominal` bytes, or of 128 if that is more: no chunk is smaller.
+    /// Bytes to ask the allocator for, for a chunk of `nominal` bytes, or of 128 if that is more:
+    /// no chunk is smaller.
     #[must_use]
     pub const fn asked(nominal: usize) -> usize {
         let nominal = if nominal < MIN_CHUNK { MIN_CHUNK } else { nominal };

@@ -22,13 +22,15 @@
 //! # What is here
 //! - [`Arena`]: one thread. [`SyncArena`]: several at once, without locks. [`Pool`]: arenas by kind of work, sized by what
 //!   that kind used lately.
-//! - [`collections`]: `Vec`, `String` and `Buffer`, which grow in an arena, in place when they are its last allocation.
+//! - [`collections`]: `Vec`, `String` and `Buffer`, which grow in an arena, in place when they are
+//!   its last allocation.
 //! - [`Growth`]: how chunks grow. [`AllocError`]: what the `try_` methods return.
 //!
 //! # What an arena does not do
-//! - It never runs `drop`. A `Box` or an `Rc` moved into it is leaked. ([`collections::Vec`] drops its values as long as it owns them.)
-//! - It takes nothing back before [`reset`](Arena::reset), and `reset` needs `&mut`, so that nothing borrowed from it is
-//!   left. A value that outlives the request belongs elsewhere:
+//! - It never runs `drop`. A `Box` or an `Rc` moved into it is leaked. ([`collections::Vec`] drops
+//!   its values as long as it owns them.)
+//! - It takes nothing back before [`reset`](Arena::reset), and `reset` needs `&mut`, so that
+//!   nothing borrowed from it is left. A value that outlives the request belongs elsewhere:
 //!
 //! ```compile_fail,E0502
 //! let mut arena = rookery_arena::Arena::new();
@@ -48,15 +50,17 @@
 //! | `reset` | constant, and no malloc or free, while periods are alike; else it frees what was not needed lately |
 //! | memory | of what a fresh arena reserves, less than an eighth and the last chunk is unused; 0.5 to 1 % in the usual mixes |
 //!
-//! Padding before aligned allocations is not in that bound: it is at most the alignment less one byte for each, which is
-//! half of everything where bytes and 16-byte values alternate. Allocate each kind as a slice where that matters.
+//! Padding before aligned allocations is not in that bound: it is at most the alignment less one
+//! byte for each, which is half of everything where bytes and 16-byte values alternate. Allocate
+//! each kind as a slice where that matters.
 //!
 //! `docs/arena.md` in the repository explains the cursor, the chunks at the side and the bound on
 //! waste, with their numbers.
 //!
 //! # Features
-//! `std` (default): `std::io` traits of [`collections::Buffer`], and in [`SyncArena`] a chain of chunks for each of up to eight threads.
-//! Without it the crate needs `core` and `alloc` only. There are no dependencies.
+//! `std` (default): `std::io` traits of [`collections::Buffer`], and in [`SyncArena`] a chain of
+//! chunks for each of up to eight threads. Without it the crate needs `core` and `alloc` only.
+//! There are no dependencies.
 #![allow(unexpected_cfgs)] // `loom`, which only its model sets: see `sync/model.rs`
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 
@@ -85,8 +89,8 @@ pub use zero::Zeroable;
 
 /// Growable collections in an arena.
 ///
-/// They are not in the root of the crate, so that `use rookery_arena::*` leaves the prelude's `Vec` and `String` what they
-/// are.
+/// They are not in the root of the crate, so that `use rookery_arena::*` leaves the prelude's `Vec`
+/// and `String` what they are.
 ///
 /// ```
 /// use rookery_arena::*;

@@ -4,8 +4,9 @@
 //! made for the key has a first chunk of that size, so that a use that is like the others takes one chunk and one malloc.
 //!
 //! # Ground rules
-//! No code of the user's runs while the shelves are borrowed: a key's `Hash`, `Eq` and `Drop` may use the pool. So keys
-//! are hashed before a borrow, compared by way of an `Arc` between borrows, and dropped after one.
+//! No code of the user's runs while the shelves are borrowed: a key's `Hash`, `Eq` and `Drop` may
+//! use the pool. So keys are hashed before a borrow, compared by way of an `Arc` between borrows,
+//! and dropped after one.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -32,19 +33,21 @@ use crate::layout::{self, Growth};
 /// ```
 ///
 /// # Cost
-/// `take` and `high_water` hash the key and compare the hash with those of the keys remembered (at most
-/// [`max_keys`](PoolLimits::max_keys)), the latest first; keys of the same hash are compared with `==`. Bringing an arena back costs its `reset`, and a drop where it passes a limit. `bytes`, `arenas` and `keys` are
-/// constant; `clear` frees every arena that waits.
+/// `take` and `high_water` hash the key and compare the hash with those of the keys remembered (at
+/// most [`max_keys`](PoolLimits::max_keys)), the latest first; keys of the same hash are compared
+/// with `==`. Bringing an arena back costs its `reset`, and a drop where it passes a limit.
+/// `bytes`, `arenas` and `keys` are constant; `clear` frees every arena that waits.
 ///
 /// # Limits
-/// At most [`max_bytes`](PoolLimits::max_bytes) and [`max_arenas`](PoolLimits::max_arenas) wait in the pool; an arena that would
-/// pass them is dropped when it comes back. At most [`max_keys`](PoolLimits::max_keys) keys are remembered; a further one
-/// takes the place of the one not used for longest. An arena that holds over four times what its key needs now is dropped
-/// as well.
+/// At most [`max_bytes`](PoolLimits::max_bytes) and [`max_arenas`](PoolLimits::max_arenas) wait in
+/// the pool; an arena that would pass them is dropped when it comes back. At most
+/// [`max_keys`](PoolLimits::max_keys) keys are remembered; a further one takes the place of the one
+/// not used for longest. An arena that holds over four times what its key needs now is dropped as
+/// well.
 ///
 /// # Keys
-/// The pool may be used from inside a key's `Hash`, `Eq` and `Drop`. A key that an `Eq` does so for may be remembered twice
-/// for a while.
+/// A key's `Hash`, `Eq` and `Drop` may use the pool. If an `Eq` changes what the pool remembers, the
+/// key that was looked for may be remembered twice for a while.
 pub struct Pool<K> {
     shelves: RefCell<Shelves<K>>,
 }
@@ -115,8 +118,8 @@ impl<K: Eq + Hash> Pool<K> {
     /// brings it back, reset and without an allocation limit. Its [`peak`](Arena::peak) is counted from here.
     ///
     /// # Allocation
-    /// None for a key that has an arena waiting. A new key is put into an allocation of its own, and the lists of keys and
-    /// of arenas grow now and then.
+    /// None for a key that has an arena waiting. A new key is put into an allocation of its own,
+    /// and the lists of keys and of arenas grow now and then.
     pub fn take(&self, key: K) -> Pooled<'_, K> {
         let hash = hash_of(&key);
         let found = self.find(hash, &key);
@@ -238,7 +241,8 @@ impl<K> DerefMut for Pooled<'_, K> {
 impl<K> Drop for Pooled<'_, K> {
     fn drop(&mut self) {
         let mut arena = mem::take(&mut self.arena);
-        // The last period ends first: what it used belongs to this use's peak, not to the next one's as well.
+        // The last period ends first: what it used belongs to this use's peak, not to the next
+        // one's as well.
         arena.reset();
         // A limit is of the use that set it, not of the next.
         arena.set_allocation_limit(None);
@@ -259,7 +263,7 @@ struct Shelves<K> {
 }
 
 struct Shelf<K> {
-    /// Shared with whoever compares it, outside of a borrow.
+    /// Shared with a comparison, which runs outside of a borrow.
     key: Arc<K>,
     hash: u64,
     /// Never used again for another key: an arena must not come back to a shelf that took over the place.
@@ -276,7 +280,8 @@ impl<K> Shelves<K> {
         Some(arena)
     }
 
-    /// Puts an arena on its shelf, if that is still there. Returns the arenas to drop: this one, or one that waited.
+    /// Puts an arena on its shelf, if that is still there. Returns the arenas to drop: this one, or
+    /// one that waited.
     fn put(&mut self, id: u64, arena: Arena, used: usize) -> [Option<Arena>; 2] {
         let Some(shelf) = self.list.iter_mut().rfind(|shelf| shelf.id == id) else {
             return [Some(arena), None];
@@ -306,14 +311,16 @@ impl<K> Shelves<K> {
         rejected
     }
 
-    /// Makes the shelf with this id the most recently used, and returns its place, which is the last.
+    /// Makes the shelf with this id the most recently used, and returns its place, which is the
+    /// last.
     fn renew(&mut self, id: u64) -> Option<usize> {
         let at = self.list.iter().rposition(|shelf| shelf.id == id)?;
         self.list[at..].rotate_left(1);
         Some(self.list.len() - 1)
     }
 
-    /// Adds a shelf for `key` at the end. Returns the shelf that it takes the place of, if there are too many.
+    /// Adds a shelf for `key` at the end. Returns the shelf that it takes the place of, if there
+    /// are too many.
     fn push(&mut self, hash: u64, key: K) -> Option<Shelf<K>> {
         let mut forgotten = None;
         if self.list.len() >= self.limits.max_keys.max(1) {
@@ -343,8 +350,8 @@ impl<K> Shelf<K> {
     }
 }
 
-/// Hashes a key. The hash is not keyed: it spares comparisons, and no more than [`max_keys`](PoolLimits::max_keys) of them
-/// can be chosen to be alike.
+/// Hashes a key. The hash is not keyed: it spares comparisons, and no more than
+/// [`max_keys`](PoolLimits::max_keys) of them can be chosen to be alike.
 fn hash_of<K: Hash>(key: &K) -> u64 {
     let mut hasher = Fnv(0xCBF2_9CE4_8422_2325);
     key.hash(&mut hasher);

@@ -75,8 +75,8 @@ impl<C: Display> Display for Layer<C> {
     }
 }
 
-/// Shows this context, those beneath it in one list, and the error that they are context of. A structure for each layer
-/// would overflow the stack for an error of many layers.
+/// Shows this context, those beneath it in one list, and the error that they are context of. A
+/// structure for each layer would overflow the stack for an error of many layers.
 impl<C: Display> fmt::Debug for Layer<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut layer = f.debug_struct("Context");

@@ -92,10 +92,11 @@ impl Error {
     }
 }
 
-/// Boxes the error as [`Error::into_boxed`] does, so that `?` works in functions that return `Box<dyn Error>`.
+/// Boxes the error as [`Error::into_boxed`] does, so that `?` works in functions that return
+/// `Box<dyn Error>`.
 ///
-/// There is no such conversion to `Box<dyn Error + Send + Sync>`: it would let an [`Error`] convert to itself in two
-/// ways. Call [`Error::into_boxed`] where one is asked for.
+/// There is no such conversion to `Box<dyn Error + Send + Sync>`: it would let an [`Error`] convert
+/// to itself in two ways. Call [`Error::into_boxed`] where one is asked for.
 ///
 /// ```
 /// fn read() -> Result<(), Box<dyn std::error::Error>> {

@@ -87,8 +87,9 @@ impl Error {
     /// Formats a message; [`error!`](crate::error!) is shorter.
     ///
     /// # Allocation
-    /// One for up to 256 bytes. A longer message is collected in a `String`, which grows by doubling and is kept: two if
-    /// its text comes in one piece, and at most one more for each doubling of 256 bytes.
+    /// One for up to 256 bytes. A longer message is collected in a `String`, which grows by
+    /// doubling and is kept: two if its text comes in one piece, and at most one more for each
+    /// doubling of 256 bytes.
     pub fn format(arguments: fmt::Arguments<'_>) -> Error {
         message::format(arguments)
     }
@@ -195,7 +196,8 @@ impl Error {
         self.0.content().context().is_some()
     }
 
-    /// Returns the error beneath the outermost layer if that is a backtrace, and this error otherwise.
+    /// Returns the error beneath the outermost layer if that is a backtrace, and this error
+    /// otherwise.
     fn without_backtrace(self) -> Error {
         let content = self.0.content();
         match content.beneath() {

@@ -112,8 +112,8 @@ impl Write for LineBuffer {
 
 /// An [`Error`] of a message, formatted only if it must be.
 ///
-/// A literal without braces becomes a static message: no allocation. Anything else is formatted by [`Error::format`], into
-/// one allocation up to 256 bytes.
+/// A literal without braces becomes a static message: no allocation. Anything else is formatted by
+/// [`Error::format`], into one allocation up to 256 bytes.
 ///
 /// ```
 /// use rookery_error::error;
@@ -125,7 +125,8 @@ impl Write for LineBuffer {
 /// ```
 #[macro_export]
 macro_rules! error {
-    // No item is named here: items are not hygienic, and `{NAME}` in the literal is one of the caller's.
+    // No item is named here: items are not hygienic, and `{NAME}` in the literal is one of the
+    // caller's.
     ($message:literal $(,)?) => {
         if const { $crate::private::is_plain($message) } {
             $crate::Error::from_static(const { &$message })

@@ -49,7 +49,8 @@ pub(crate) trait Content: Send + Sync + 'static {
         None
     }
 
-    /// Moves the error out that this one is a layer around, so that dropping one does not drop the other.
+    /// Moves the error out that this one is a layer around, so that dropping one does not drop the
+    /// other.
     fn take_beneath(&mut self) -> Option<Error> {
         None
     }
@@ -316,14 +317,15 @@ impl Repr {
         Some(unsafe { &(*self.word.cast::<Counted>().as_ptr()).refs })
     }
 
-    /// Gives up this handle, which must not be used again, and returns the object's header if it was the last one.
+    /// Gives up this handle, which must not be used again, and returns the object's header if it
+    /// was the last one.
     #[inline]
     fn release(&self) -> Option<NonNull<Header>> {
         let refs = self.refs()?;
-        // A count of one is ours, and without a second handle nobody can make it more: the locked instruction (2 ns
-        // of 12 for an error made and dropped) is only needed if the error is shared, which is rare.
-        // `Release`: what this thread did with the error happens before its end on another thread. `Acquire` on the
-        // load, and the fence, are the other side of that.
+        // A count of one is ours, and without a second handle nobody can make it more: the locked
+        // instruction (2 ns of 12 for an error made and dropped) is only needed if the error is
+        // shared, which is rare. `Release`: what this thread did with the error happens before its
+        // end on another thread. `Acquire` on the load, and the fence, are the other side of that.
         if refs.load(Ordering::Acquire) == 1 || refs.fetch_sub(1, Ordering::Release) == 1 {
             fence(Ordering::Acquire);
             return Some(self.word);
@@ -349,7 +351,8 @@ impl Drop for Repr {
     #[inline]
     fn drop(&mut self) {
         if let Some(header) = self.release() {
-            // SAFETY: this was the last handle of an object on the heap, which is of the type of its table.
+            // SAFETY: this was the last handle of an object on the heap, which is of the type of
+            // its table.
             unsafe { (header.as_ref().table.drop)(header) };
         }
     }
@@ -419,12 +422,13 @@ unsafe fn heap_drop<T: Content>(header: NonNull<Header>) {
     }
 }
 
-/// Drops a handle and, if it was the last one, every layer beneath it that nobody else holds: one after the other, since
-/// a recursion would overflow the stack after some 10,000 layers.
+/// Drops a handle and, if it was the last one, every layer beneath it that nobody else holds: one
+/// after the other, since a recursion would overflow the stack after some 10,000 layers.
 fn drop_layers(mut layer: Repr) {
     loop {
         let Some(header) = ManuallyDrop::new(layer).release() else { return };
-        // SAFETY: the table is that of the object, which nobody else refers to: this was its last handle.
+        // SAFETY: the table is that of the object, which nobody else refers to: this was its last
+        // handle.
         let beneath = unsafe { (header.as_ref().table.content)(header).as_mut().take_beneath() };
         // SAFETY: as above. If a destructor panics, `beneath` is dropped all the same.
         unsafe { (header.as_ref().table.drop)(header) };

@@ -145,7 +145,7 @@ fn long_messages() {
     }
 }
 
-/// A text that is written in so many pieces.
+/// A text that is written piece by piece: the piece, and how often.
 struct Repeated<'a>(&'a str, usize);
 
 impl fmt::Display for Repeated<'_> {

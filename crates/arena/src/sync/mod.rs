@@ -7,9 +7,10 @@
 //! - The cursor of a node is moved by compare-and-swap: what lies between the old and the new value belongs to whoever
 //!   moved it. The memory itself passes between threads by other means (a borrow that was sent), so the cursor is
 //!   relaxed; only links publish a node, with release and acquire.
-//! - `made` and `used` are stacks onto which nodes are pushed and from which none is taken before a reset: no ABA.
-//!   `spares` is a list that does not change between resets; a spare is taken by setting its `below`, which was null. Each
-//!   node at the side is in `made` or in the list of spares, and if it serves a request, also in `used`.
+//! - `made` and `used` are stacks onto which nodes are pushed and from which none is taken before a
+//!   reset: no ABA. `spares` is a list that does not change between resets; a spare is taken by
+//!   setting its `below`, which was null. Each node at the side is in `made` or in the list of
+//!   spares, and if it serves a request, also in `used`.
 //! - Counters (reserved bytes, pressure, detours) are relaxed: they steer, and the limit, but publish nothing. The limit
 //!   is reserved before memory is asked for, so threads cannot pass it together.
 //!
@@ -134,9 +135,11 @@ impl SyncArena {
             // SAFETY: `&mut self` is at hand, so nothing handed out is in use.
             freed += unsafe { shard.reset(self.growth) };
         }
-        // SAFETY: these lists are this arena's, a node made is in `used`, and `&mut self` is at hand.
+        // SAFETY: these lists are this arena's, a node made is in `used`, and `&mut self` is at
+        // hand.
         let (spares, used) = unsafe { node::recycle(self.used.load(Ordering::Relaxed), self.first_spare) };
-        // Spares cannot give way to the limit while other threads may be looking at them, so they do now.
+        // Spares cannot give way to the limit while other threads may be looking at them, so they
+        // do now.
         let is_short = self.refused.swap(0, Ordering::Relaxed) == 1;
         self.aside_mark = if is_short { used } else { layout::decayed(self.aside_mark, used) };
         // SAFETY: as above; nothing in a spare is in use.
@@ -157,8 +160,9 @@ impl SyncArena {
 
     /// Sets the most bytes to hold from the allocator, or none. What is held already stays.
     ///
-    /// Memory at the side that is kept for reuse counts. It does not give way to a request, as that of an
-    /// [`Arena`](crate::Arena) does, but to the next period: the reset after a refusal frees what served no request.
+    /// Memory at the side that is kept for reuse counts. It does not give way to a request, as that
+    /// of an [`Arena`](crate::Arena) does, but to the next period: the reset after a refusal frees
+    /// what served no request.
     pub fn set_allocation_limit(&mut self, limit: Option<usize>) {
         self.limit = limit.unwrap_or(NO_LIMIT);
     }
@@ -168,8 +172,9 @@ impl SyncArena {
         (self.limit != NO_LIMIT).then_some(self.limit)
     }
 
-    /// Bytes handed out since the last reset, with the padding before aligned ones: walks the chunks. While other
-    /// threads allocate, of some moment during the call. A chunk that a thread is about to use may be missing.
+    /// Bytes handed out since the last reset, with the padding before aligned ones: walks the
+    /// chunks. While other threads allocate, of some moment during the call. A chunk that a thread
+    /// is about to use may be missing.
     pub fn len(&self) -> usize {
         let shared: usize = self.shards.iter().map(Shard::len).sum();
         // SAFETY: nodes reached from this arena stay until `&mut self`.
@@ -359,7 +364,8 @@ impl SyncArena {
 
     /// Takes the first spare that suits, of the first few that are not taken.
     fn take_spare(&self, room: usize) -> Option<NonNull<Node>> {
-        // Pointers, not references: what is put to use becomes a list of nodes that are freed one day.
+        // Pointers, not references: what is put to use becomes a list of nodes that are freed one
+        // day.
         let mut at = self.spares.load(Ordering::Relaxed);
         let mut looked_at = 0;
         while let Some(here) = NonNull::new(at) {

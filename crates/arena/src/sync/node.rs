@@ -19,8 +19,8 @@ pub(crate) struct Node {
     next: AtomicPtr<Node>,
     /// Requests put aside to save the tail of this chunk.
     detours: AtomicUsize,
-    /// The node that was put to use before this one, of those that serve a request at the side; this node itself if it
-    /// was the first; null as long as it serves none.
+    /// The node that was put to use before this one, of those that serve a request at the side;
+    /// this node itself if it was the first; null as long as it serves none.
     below: AtomicPtr<Node>,
     size: usize,
 }
@@ -198,12 +198,13 @@ pub(crate) unsafe fn iterate_used<'a>(latest: *mut Node) -> impl Iterator<Item =
     })
 }
 
-/// Makes one list of spares: the nodes that served a request, in the order in which they were put to use, and then the
-/// spares that served none. So each request of a period that repeats itself finds the node it had before. Returns the list
-/// and the bytes of the nodes that served.
+/// Makes one list of spares: the nodes that served a request, in the order in which they were put
+/// to use, and then the spares that served none. So each request of a period that repeats itself
+/// finds the node it had before. Returns the list and the bytes of the nodes that served.
 ///
 /// # Safety
-/// - `used` is the stack of nodes that served, and every node of the arena at the side is in it or in `spares`.
+/// - `used` is the stack of nodes that served, and every node of the arena at the side is in it or
+///   in `spares`.
 /// - Nobody else uses them, and nothing in them is in use.
 pub(crate) unsafe fn recycle(used: *mut Node, spares: *mut Node) -> (*mut Node, usize) {
     let mut left = Chain::new();

@@ -157,7 +157,8 @@ fn the_peak_is_of_all_periods_and_the_mark_decays() {
     assert_eq!((arena.peak(), arena.high_water()), (0, 0));
 }
 
-/// Any number is taken as a size: each constructor and each figure of a growth is defined for all of them.
+/// Any number is taken as a size: each constructor and each figure of a growth is defined for all
+/// of them.
 #[test]
 fn every_growth_is_one() {
     for size in [0, 1, 15, 16, 31, 32, 127, 128, 129, 4096, usize::MAX / 16, usize::MAX - 1, usize::MAX] {

@@ -132,7 +132,7 @@ fn an_arena_of_a_forgotten_key_does_not_come_back_as_another() {
     assert_eq!((pool.arenas(), pool.bytes(), pool.keys()), (0, 0, 0));
 }
 
-/// What waits is bounded by the limits and by nothing else, whatever the size of an arena.
+/// The limits, and nothing else, bound the arenas that wait, whatever their size.
 #[test]
 fn large_arenas_wait_as_far_as_the_limits_allow() {
     let large = |pool: &Pool<&'static str>, bytes: usize| {

@@ -16,7 +16,7 @@ enum Moment {
 
 const MOMENTS: [Moment; 3] = [Moment::Hash, Moment::Eq, Moment::Drop];
 
-/// What a key does at its moment.
+/// The action of a key at its moment.
 type Act = fn(&Pool<Key>, &Rc<Script>);
 
 struct Script {
@@ -44,7 +44,7 @@ struct Key(u8, Rc<Script>);
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         Script::play(&self.1, Moment::Hash);
-        // All alike, so that equality is asked for.
+        // All hashes are equal, so that the pool compares the keys.
         state.write_u8(0);
     }
 }
@@ -109,7 +109,7 @@ fn a_key_may_use_its_pool_whenever_the_pool_calls_it() {
             assert!(script.acts.get() > 0, "{moment:?}");
             assert!(pool.keys() <= 3 && pool.arenas() <= 4 && pool.bytes() <= 100_000);
             pool.clear();
-            // What a key does at the end of `clear` may have made another.
+            // A key that `clear` dropped may have made another.
             assert!(pool.keys() <= 3 && pool.bytes() <= 100_000);
         }
     }

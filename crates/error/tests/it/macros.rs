@@ -2,7 +2,8 @@
 
 use rookery_error::{Error, Result, bail, error};
 
-/// Items of a macro are visible to what its caller passes: none of the names that one might use may win over these.
+/// Items of a macro are visible to what its caller passes: none of the names that one might use may
+/// win over these.
 #[test]
 fn names_in_a_message_are_the_callers() {
     const MESSAGE: &str = "disk full";
