@@ -149,14 +149,14 @@ fn the_default_limits_of_a_pool() {
     let limits = PoolLimits::default();
     assert_eq!((limits.max_bytes, limits.max_arenas, limits.max_keys), (8 << 20, 64, 64));
     let pool = Pool::new();
-    let taken: std::vec::Vec<_> = (0..100).map(|_| pool.take("key")).collect();
+    let taken: std::vec::Vec<_> = (0..70).map(|_| pool.take("key")).collect();
     for arena in &taken {
         arena.alloc(1u8);
     }
     drop(taken);
     assert_eq!(pool.arenas(), 64);
     let pool = Pool::new();
-    (0..100).for_each(|key| drop(pool.take(key)));
+    (0..70).for_each(|key| drop(pool.take(key)));
     assert_eq!(pool.keys(), 64);
 }
 
