@@ -316,22 +316,20 @@ impl Repr {
         // SAFETY: under this tag the word points to a live `Heap<T>`, which starts with a `Counted`.
         Some(unsafe { &(*self.word.cast::<Counted>().as_ptr()).refs })
     }
+}
 
-    /// Gives up this handle, which must not be used again, and returns the object's header if it
-    /// was the last one.
-    #[inline]
-    fn release(&self) -> Option<NonNull<Header>> {
-        let refs = self.refs()?;
-        // A count of one is ours, and without a second handle nobody can make it more: the locked
-        // instruction (2 ns of 12 for an error made and dropped) is only needed if the error is
-        // shared, which is rare. `Release`: what this thread did with the error happens before its
-        // end on another thread. `Acquire` on the load, and the fence, are the other side of that.
-        if refs.load(Ordering::Acquire) == 1 || refs.fetch_sub(1, Ordering::Release) == 1 {
-            fence(Ordering::Acquire);
-            return Some(self.word);
-        }
-        None
+/// Gives up one of the handles that `refs` counts. Returns true if it was the last one.
+#[inline]
+fn release(refs: &AtomicUsize) -> bool {
+    // A count of one is ours, and without a second handle nobody can make it more: the locked
+    // instruction (2 ns of 12 for an error made and dropped) is only needed if the error is
+    // shared, which is rare. `Release`: what this thread did with the error happens before its
+    // end on another thread. `Acquire` on the load, and the fence, are the other side of that.
+    let is_last = refs.load(Ordering::Acquire) == 1 || refs.fetch_sub(1, Ordering::Release) == 1;
+    if is_last {
+        fence(Ordering::Acquire);
     }
+    is_last
 }
 
 impl Clone for Repr {
@@ -350,10 +348,12 @@ impl Clone for Repr {
 impl Drop for Repr {
     #[inline]
     fn drop(&mut self) {
-        if let Some(header) = self.release() {
-            // SAFETY: this was the last handle of an object on the heap, which is of the type of
-            // its table.
-            unsafe { (header.as_ref().table.drop)(header) };
+        if let Some(refs) = self.refs() {
+            if release(refs) {
+                // SAFETY: this was the last handle of an object on the heap, which is of the type
+                // of its table.
+                unsafe { (self.word.as_ref().table.drop)(self.word) };
+            }
         }
     }
 }
@@ -426,7 +426,11 @@ unsafe fn heap_drop<T: Content>(header: NonNull<Header>) {
 /// after the other, since a recursion would overflow the stack after some 10,000 layers.
 fn drop_layers(mut layer: Repr) {
     loop {
-        let Some(header) = ManuallyDrop::new(layer).release() else { return };
+        let handle = ManuallyDrop::new(layer);
+        if !handle.refs().is_some_and(release) {
+            return;
+        }
+        let header = handle.word;
         // SAFETY: the table is that of the object, which nobody else refers to: this was its last
         // handle.
         let beneath = unsafe { (header.as_ref().table.content)(header).as_mut().take_beneath() };

@@ -93,7 +93,8 @@ fn many_layers_are_shown_and_searched_without_recursion() {
         assert_eq!(error.to_string(), "retry");
         let shown = format!("{error:#}");
         assert!(shown.len() == LAYERS * "retry: ".len() + 5 && shown.ends_with("retry: cause"));
-        assert!(format!("{error:?}").contains(": cause"));
+        // Miri has no working directory, which the backtrace is shown relative to.
+        assert!(cfg!(miri) || format!("{error:?}").contains(": cause"));
         let structure = format!("{error:#?}");
         assert!(structure.matches("retry").count() == LAYERS && structure.contains("cause"));
         assert_eq!(error.chain().count(), LAYERS + 1);
