@@ -67,7 +67,7 @@ rookery_options <- function() {
   if (is_by_name) {
     unknown <- setdiff(..1, x$name)
     if (length(unknown) > 0) {
-      abort_serve(paste0("There is no setting `", unknown[[1]], "`.", did_you_mean(unknown[[1]], x$name)), "rookery_bad_setting")
+      abort(paste0("There is no setting `", unknown[[1]], "`.", did_you_mean(unknown[[1]], x$name)), "rookery_bad_setting")
     }
     return(x[match(..1, x$name), , drop = FALSE])
   }
