@@ -54,6 +54,10 @@ probe <- function(address) {
   }
   reason <- NULL
   server <- NULL
+  # Without HTTPS: a listener with it orders a certificate, and this one ends at once.
+  tls <- .globals$tls
+  .globals$tls <- NULL
+  on.exit(.globals$tls <- tls)
   said <- utils::capture.output(
     type = "message",
     tryCatch(

@@ -172,10 +172,13 @@ settings_tls <- function(fields, settings) {
   if (is.null(fields) || identical(fields, "dev")) {
     return(fields)
   }
-  if (!is.list(fields) || is.null(fields$cert %||% fields$acme)) {
+  if (!is.list(fields)) {
     abort_file(settings, "its `tls:` is neither `dev` nor has `cert:` or `acme:`")
   }
   fields <- file_fields(fields, "tls", settings)
+  if (is.null(fields[["cert"]] %||% fields[["acme"]])) {
+    abort_file(settings, "its `tls:` is neither `dev` nor has `cert:` or `acme:`")
+  }
   if (is.list(fields$hsts)) fields$hsts <- file_fields(fields$hsts, "hsts", settings)
   fields[c("cert", "key")] <- lapply(fields[c("cert", "key")], unlist)
   if (!is.null(fields$min_version)) {

@@ -26,6 +26,8 @@ def processes_of(mode):
 @behaviour()
 def serves_static_files_while_every_r_process_is_busy(mode):
     with Server(mode=mode) as server:
+        if mode != "process":
+            until("all workers are ready", lambda: server.told().count(" is ready") == processes_of(mode))
         release = server.hold(processes_of(mode))
         time.sleep(0.3)
         reply = server.get("/files/file.txt", timeout=10)

@@ -473,8 +473,16 @@ def embed_sends_the_cookie_to_frames_of_other_sites(place):
 # --- workers ----------------------------------------------------------------------------------------------------------------
 
 def with_workers(place, count=2, **settings):
+    """Starts a server with workers, and waits until each of them serves."""
     files, rest = settings.pop("files", None), settings.pop("rest", {})
-    return started(place, {"workers": count} | settings, files=files, **rest)
+    server = started(place, {"workers": count} | settings, files=files, **rest)
+    if rest.get("start", True):
+        try:
+            until("all workers are ready", lambda: server.told().count(" is ready") >= count)
+        except Failed:
+            server.close()
+            raise
+    return server
 
 
 @case("workers")

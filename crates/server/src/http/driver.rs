@@ -134,7 +134,8 @@ async fn serve(driven: Driven, seat: Seat) {
             }
             DriveEnd::Chunked => {
                 connection.goes_on_without_hyper(read.len());
-                rewound = without_blank_lines(&read);
+                read = without_blank_lines(&read);
+                rewound = read;
                 if rewound.is_empty() {
                     // Empty, it keeps its buffer all the same.
                     rewound = Bytes::new();

@@ -118,6 +118,18 @@ const TABLE: &[Row] = &[
         "send_queue.rs",
         "a_peer_that_never_reads_is_dropped_and_the_application_told",
     ),
+    (
+        "bytes that wait for one WebSocket whose peer sends on",
+        &[],
+        "crates/server/tests/unread_memory.rs",
+        "a_websocket_whose_peer_never_reads_is_counted_and_read_no_further",
+    ),
+    (
+        "time after the end of what the peer of such a WebSocket, or of one that waits for the app, has sent",
+        &[],
+        "deadlines.rs",
+        "what_came_before_the_end_of_a_paused_websocket_is_delivered_for_as_long_as_it_may_stall",
+    ),
     ("bytes of a body in pieces", &[], "receiving.rs", "no_more_is_read_ahead_than_256_kib"),
     ("bytes of a body in pieces", &[], "receiving.rs", "pieces_of_a_byte_count_as_what_they_cost"),
     (
