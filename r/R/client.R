@@ -14,10 +14,12 @@
 #'   a close frame; where the server broke the protocol or a limit, `code` and `reason` are what it was told;
 #' * for an error `message`, and `status`: that of the server's answer when it refused the handshake, else `NA`.
 #'
-#' `onError` is called when the connection could not be opened, for which a client without one gives
-#' a warning, and `onClose` that one that was open has ended: each client ends with one of
-#' them. Callbacks run after the R code that runs now, so those that are added right after `$new()` miss nothing. They run in the event loop of
-#' package later that was current when the client was made, such as that of [later::with_temp_loop()]; once it has been destroyed, in the global loop.
+#' `onError` is called when the connection cannot be opened; a client without an `onError` function
+#' gives a warning then. `onClose` is called when an open connection has ended. Each client ends
+#' with exactly one of these two events. Callbacks run after the R code that is running now has
+#' returned, so callbacks that are added right after `$new()` miss no event. They run in the event
+#' loop of package later that was current when the client was made, such as that of
+#' [later::with_temp_loop()]; once that loop has been destroyed, they run in the global loop.
 #'
 #' `$send(msg)` sends a raw vector as a binary message and a string as text, when the client is open. It never waits.
 #' `$close(code, reason)` starts the closing handshake behind what was sent; a client that is still connecting gives up.
@@ -174,7 +176,7 @@ client_core <- function(setup) {
   core$setup <- setup
   core$self <- NULL
   core$callbacks <- list()
-  # That of package later in which its callbacks run.
+  # The event loop of package later in which the client's callbacks run.
   core$loop <- .Call(ffi_client_loop)
   core$state <- 0L
   core$handle <- NULL
@@ -266,7 +268,8 @@ client_event <- function(core, kind, value, code, is_clean) {
   if (core$state == 3L) core$self <- NULL
   functions <- Filter(is.function, lapply(core$callbacks, function(entry) if (entry$kind == kind) entry$func))
   if (kind == "error" && length(functions) == 0 && !has_closed && !isTRUE(.globals$is_ending)) {
-    # Nobody else would hear of it. What comes behind the path may be a secret.
+    # Without `onError` the failure would go unnoticed. The query of the URL may contain a secret,
+    # so it is left out.
     place <- sub("[?#].*$", "", core$setup[[1]])
     text <- paste0("The WebSocketClient of ", place, " has failed: ", value, ". `$onError()` takes a function that handles this.")
     return(list(function() warn(text, "rookery_client_failed")))

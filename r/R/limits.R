@@ -6,7 +6,8 @@
 #' see [startServer()] and [serve()], and as options, see [rookery_options()]. What is not given is as by default.
 #'
 #' @details
-#' Sizes are numbers of bytes, or strings with a unit: `"10 MB"` is ten million bytes, `"10 MiB"` and `"10M"` are 10 * 1024^2. Times are seconds, or strings such as
+#' Sizes are numbers of bytes, or strings with a unit: `"10 MB"` is ten million bytes, `"10 MiB"`
+#' and `"10M"` are 10 * 1024^2 bytes. Times are seconds, or strings such as
 #' `"500 ms"`, `"30 s"`, `"2 min"`, `"1 h"`. `Inf`, or `"Inf"`, is no limit. Rates are bytes a second, `0` asks for none.
 #'
 #' All servers of a process have one set of limits: that of the first. A server that asks for others while one runs is an error.

@@ -14,15 +14,16 @@
 #' With several workers (`rookery serve --workers`) bodies are taken by the server in front. `onHeaders` sees the head of a large one before that, so that
 #' it can refuse it, and again when the body is there: what the first time returned has its `on_close` called with `"client"` at once.
 #'
-#' An error in one of the functions is told on stderr and to `onError`, each once, with the name of the function. It is answered with status 500, unless
-#' the request has been answered before.
+#' An error in one of these functions is reported once on stderr and once to `onError`, with the
+#' name of the function. The request is answered with status 500 unless it has been answered before.
 #'
 #' @param on_data A function of a raw vector, called for each piece.
 #' @param on_end A function of no arguments, called when the body is whole (at once if there is none): it returns the response, or the
 #'   promise of one.
 #' @param on_close `NULL`, or a function of the reason, called once at the end: `"done"` (`on_end` has been called, or `on_data` has answered),
-#'   `"client"` (it went away), `"timeout"` (it sent nothing for long), `"error"` (a function has failed, or gave no response) or `"stop"`. There a
-#'   file is closed.
+#'   `"client"` (the client has disconnected), `"timeout"` (the client sent nothing for too long),
+#'   `"error"` (a function has failed, or returned something that is not a response) or `"stop"`
+#'   (the server stops). This is the place to close a file.
 #' @return An object for `onHeaders` to return. It is for one request.
 #' @examples
 #' app <- list(
@@ -156,7 +157,7 @@ body_next <- function(receiver) {
   }
 }
 
-# What a function was doing that has failed, as the log says it.
+# Which function has failed, as the log names it.
 doing_data <- "receive_body: on_data"
 doing_end <- "receive_body: on_end"
 doing_close <- "receive_body: on_close"
@@ -203,8 +204,8 @@ body_finish <- function(receiver, reason) {
   is_left <- FALSE
 }
 
-# Calls `on_close`. An error of it is the caller's to tell; where that is `is_left` by a jump it is
-# told here, and the jump goes on.
+# Calls `on_close`. The caller reports an error of `on_close`; if the caller is being left by a jump
+# (`is_left`), the error is reported here and the jump continues.
 body_close <- function(receiver, reason, is_left) {
   on_close <- receiver$on_close
   receiver$on_close <- NULL

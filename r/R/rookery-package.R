@@ -8,32 +8,31 @@
 #' [runServer()] or the event loop of package later has its turn.
 #'
 #' @section Errors:
-#' Each error that this package raises has the class `rookery_error` and a class of its own, by
-#' which it can be handled:
+#' Each error that this package raises has the class `rookery_error` and a more specific class, with
+#' which you can handle it:
 #' `tryCatch(startServer(...), rookery_no_server = function(error) error$reason)`.
-#' * `rookery_bad_argument`: an argument, or a field of one; also `rookery_bad_tls`,
-#'   `rookery_bad_client`, `rookery_bad_workers` of the
-#'   constructors [tls_config()] and [acme()], [WebSocketClient] and [workers_config()], whose names
-#'   the message has.
+#' * `rookery_bad_argument`: an argument, or a field of an argument, is wrong. Such an error has a
+#'   further class if it comes from [tls_config()] or [acme()] (`rookery_bad_tls`),
+#'   [WebSocketClient] (`rookery_bad_client`) or [workers_config()] (`rookery_bad_workers`); its
+#'   message then begins with the name of that function.
 #' * `rookery_bad_address`, `rookery_bad_limit`, `rookery_bad_log`, `rookery_bad_setting`,
-#'   `rookery_bad_target`: what [serve()] was given, or
-#'   a `_server.yml`.
-#' * `rookery_no_server`: a server cannot be started; `$reason` says why. Of [serve()]
-#'   `rookery_port_in_use` and `rookery_no_address`.
-#'   `rookery_no_port`: no port is free. `rookery_no_client`: a client cannot be started.
+#'   `rookery_bad_target`: an argument of [serve()], or a value in a `_server.yml`, is wrong.
+#' * `rookery_no_server`: a server cannot be started; `$reason` says why. [serve()] raises
+#'   `rookery_port_in_use` and `rookery_no_address` instead. `rookery_no_port`: no port is free.
+#'   `rookery_no_client`: a client cannot be started.
 #' * `rookery_no_target`, `rookery_no_package`, `rookery_no_compat`, `rookery_no_cli`,
-#'   `rookery_httpuv_loaded`: what is not there, or is
-#'   in the way.
+#'   `rookery_httpuv_loaded`: something that is needed (an app, a package, the command `rookery`) is
+#'   missing, or httpuv has been loaded already.
 #' * `rookery_exit`: the R process that served a path has ended; `$status` is its exit status.
 #' * `rookery_service_failed`: [service()] cannot go on.
-#' * `rookery_bad_state`, `rookery_queue_full`, `rookery_in_fork`, `rookery_restored`: an object
-#'   that cannot do that now, or not in this
-#'   process.
-#' * `rookery_bad_stream`, `rookery_body_gone`, `rookery_body_unreadable`: of bodies.
-#'   `rookery_bad_app`, `rookery_bad_static_path`: of apps.
+#' * `rookery_bad_state`, `rookery_queue_full`, `rookery_in_fork`, `rookery_restored`: the object
+#'   cannot do this in its present state, or not in this R process.
+#' * `rookery_bad_stream`, `rookery_body_gone`, `rookery_body_unreadable`: a body or a stream is
+#'   wrong, or no longer available. `rookery_bad_app`, `rookery_bad_static_path`: an app or one of
+#'   its static paths is wrong.
 #'
-#' Warnings have the class `rookery_warning`, and one of their own such as `rookery_unknown_field`
-#' or `rookery_client_failed`.
+#' Warnings have the class `rookery_warning` and a more specific class such as
+#' `rookery_unknown_field` or `rookery_client_failed`.
 #'
 #' @useDynLib rookery, .registration = TRUE
 #' @keywords internal

@@ -1,6 +1,6 @@
-# Several R processes: what serve() is told of them, and how that goes to the program `rookery`,
-# which supervises them. It reads words of
-# its command line; those of a `_server.yml` are in server-yml.R.
+# Several R processes: the options that serve() takes for them, and how serve() passes these options
+# to the program `rookery`, which supervises the R processes. The options are passed as command-line
+# arguments; those of a `_server.yml` are made in server-yml.R.
 
 #' Several R processes
 #'
@@ -13,20 +13,23 @@
 #' @param spares How many more wait, ready, for one of them to end.
 #' @param warmup Paths that a new one is asked for before it serves. One that answers with a status of 500 or more does not serve.
 #' @param max_sessions How many WebSockets one may have, such as Shiny's sessions. When all have as many, new ones get 503; whoever has one does not.
-#' @param max_requests,max_age,max_memory One that has answered so many requests, is so old, or has so much memory is replaced: anonymous, swapped and
-#'   shared memory of its processes.
-#'   In a control group whose memory is limited `max_memory` is a share of that by default; 0 is no limit.
+#' @param max_requests,max_age,max_memory Limits after which a worker is replaced: the number of
+#'   requests that it has answered, its age, and the memory that it uses (the anonymous, swapped and
+#'   shared memory of its processes). In a control group whose memory is limited `max_memory` is a
+#'   share of that by default; 0 is no limit.
 #' @param request_timeout How long a request may take: its client gets 504 then.
 #' @param kill_stuck One whose R is busy with one thing for so long is interrupted, and ended where that does not help. Its clients get 504.
 #' @param start_timeout How long one may take until it serves.
-#' @param start_retries How often a start that failed is tried again, after ever longer pauses, while none has ever served: what the app needs, such as a
-#'   database, may come up later. 3 by default; past that the program ends with status 3.
+#' @param start_retries How often a failed start is retried, with increasing pauses, while no worker
+#'   has been ready yet: something that the app needs, such as a database, may become available
+#'   later. The default is 3. When all retries have failed, the program ends with status 3.
 #' @param drain How long what is in hand is waited for before one ends.
 #' @param drain_sessions The same for WebSockets, such as Shiny's sessions, of one that another has replaced: `"4h"`. `NULL` is as long as `drain`. What
 #'   is replaced for its memory, and all of them when the program ends, wait no longer than `drain`.
 #' @param sticky Whether clients come back to the R that they began with: `"auto"` (for Shiny), `"cookie"` or `"none"`.
-#' @param name What this server is called in the name of the cookie for that. By default the name is made of the app's path and the address, so
-#'   that two servers of one host do not take each other's cookie.
+#' @param name The end of the name of the cookie that `sticky` uses, so that two servers on one host
+#'   do not overwrite each other's cookie. By default it is derived from the app's path and the
+#'   address.
 #' @param admin Where status, metrics and probes are to be had, such as `"127.0.0.1:9100"` or `"unix:/path"`; see `rookery serve --help`.
 #' @param embed Whether pages may lie in those of other sites: the cookie is sent there, over HTTPS.
 #' @param reload Whether they are replaced when a file of the app has changed, to write one with; a single one is as well.
@@ -193,7 +196,8 @@ tell_words <- function(file) {
   )
 }
 
-# Where to listen, in words: host and port, of which `is_given` are wanted, or a socket.
+# Returns the address to listen on as command-line arguments: host and port, where `is_given` says
+# which of the two to include, or a socket.
 words_of_place <- function(address, is_given = c(TRUE, TRUE)) {
   if (is.null(address$socket)) {
     c(word_of("host", address$host), word_of("port", address$port))[is_given]
@@ -206,9 +210,8 @@ words_of_log <- function(log) {
   switch(log$to, nothing = "--no-log", file = word_of("log", log$path), stdout = word_of("log", "-"))
 }
 
-# Serves a path with several workers, and waits. The workers have the settings of this session, but
-# for those that a
-# `_server.yml` has, in `file`.
+# Serves a path with several workers, and waits for the end. The workers have the settings of this
+# session, except for those that a `_server.yml` sets (`file`).
 serve_with_workers <- function(path, address, dots, log, settings, workers, file = list()) {
   if (length(dots) > 0) {
     abort("Several workers take no further arguments for what runs the app: give them in the app.", "rookery_bad_target")

@@ -16,15 +16,14 @@
 #'     request, or a list, environment or R6 object with `call`, see [startServer()].}
 #' }
 #'
-#' What a `_server.yml` with `engine: rookery` says of these arguments counts where they are not
-#' given, see [launch_server()].
+#' An argument that is not given is taken from the `_server.yml` of the app, if its `engine:` is
+#' `rookery`; see [launch_server()].
 #'
 #' A path is served by an R of its own, started in the folder of the app with this session's libraries; its output
-#' comes out here. An object is served by this R. For one of Shiny's, plumber's, plumber2's, fiery's
-#' or ambiorix's, either
-#' `serve()` makes it, as in `serve(shiny::shinyApp(ui, server))` in a session that has not loaded
-#' these packages, or [use_compat()]
-#' has been called before they were loaded.
+#' comes out here. An object is served by this R process. For an object of Shiny, plumber, plumber2,
+#' fiery or ambiorix, the framework must be loaded after rookery has taken httpuv's place: either
+#' write the call that makes the object as the argument, as in `serve(shiny::shinyApp(ui, server))`,
+#' in a session that has not loaded the framework, or call [use_compat()] before you load it.
 #'
 #' @section The access log:
 #' One line per request, written when the last byte of the reply is out, static files and refused requests included:
@@ -38,8 +37,8 @@
 #' number for the client's session; `-` is what is not known.
 #'
 #' @section Warnings:
-#' While it runs, R's option `warn` is 1 unless it has been set to something else than 0, its
-#' default: warnings appear as they happen.
+#' While `serve()` runs, warnings appear as they happen: `serve()` sets R's option `warn` to 1,
+#' unless the option has another value than its default 0.
 #'
 #' @param target What to serve, see below.
 #' @param host The address to listen on: `"127.0.0.1"` for this machine only, `"0.0.0.0"` or `"::"` for all, or
@@ -81,7 +80,7 @@ serve <- function(
   target <- with_compat(target)
   found <- if (is.character(target)) detect_target(target)
   asked <- if (!is.null(found) && is_own_file(found)) {
-    # What is given here takes precedence over the file.
+    # Arguments take precedence over the file.
     settings_read(found$path, list(
       host = if (!missing(host)) host, port = if (!missing(port)) port, log = if (!missing(log)) log,
       log_format = if (!missing(log_format)) log_format, tls = tls, workers = workers, admin = admin
@@ -124,8 +123,8 @@ serve <- function(
   invisible(serve_here(found, target, address, list(...), log, settings, list(at = admin, label = found$label)))
 }
 
-# What is for the runner of an app is in `...`: an argument of serve() that is misspelt would go
-# there as well.
+# Checks the names in `...`, which go to the function that runs the app: a misspelt argument of
+# serve() would go there as well.
 check_serve_dots <- function(names) {
   own <- setdiff(names(formals(serve)), c("target", "..."))
   for (name in setdiff(names, "")) {
@@ -143,11 +142,11 @@ serve_here <- function(found, object, address, dots, log, settings = list(), adm
   on.exit(.globals$settings <- before)
   .globals$settings <- utils::modifyList(as.list(before), Filter(Negate(is.null), settings))
   if (identical(getOption("warn"), 0L) || identical(getOption("warn"), 0)) {
-    # R keeps warnings for the end of the call, and this one may last for months.
+    # R shows warnings at the end of a call, and this call may last for months.
     warnings <- options(warn = 1L)
     on.exit(options(warnings), add = TRUE)
   }
-  # What is left to be told of errors that happened again and again.
+  # Reports the repeated errors that have been counted and not reported yet.
   on.exit(flush_all_faults(), add = TRUE)
   if (is.null(object)) {
     # So that errors are told with the lines they come from: Rscript keeps none.

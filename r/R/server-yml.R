@@ -1,6 +1,8 @@
-# A `_server.yml` whose engine is this package: the keys that it may have, and what they ask for.
+# Reads a `_server.yml` whose engine is this package: the keys that it may have, and the settings
+# that they stand for.
 
-# The keys of each level. Elsewhere, options are written with `-`: that is taken as `_`.
+# Returns the allowed keys of each level. The command line writes options with `-`, so `-` in a key
+# is accepted for `_`.
 file_keys <- function(level) {
   switch(
     level,
@@ -37,7 +39,7 @@ file_fields <- function(fields, level, file, example = "port: 8000") {
   fields
 }
 
-# Where an unknown key is known, or what it resembles.
+# Returns a hint for an unknown key: the level at which the key is known, or a similar key.
 belongs_under <- function(key, level) {
   levels <- setdiff(file_levels, c("file", level))
   levels <- levels[vapply(levels, function(other) key %in% file_keys(other), NA)]
@@ -54,9 +56,8 @@ is_own_file <- function(found) {
 
 #' Serve a folder that has a `_server.yml`
 #'
-#' What deployment tools call for a folder whose `_server.yml` says `engine: rookery`; [serve()] and
-#' `rookery serve` read
-#' the same file.
+#' Deployment tools call this function for a folder whose `_server.yml` has `engine: rookery`.
+#' [serve()] and `rookery serve` read the same file.
 #'
 #' @section The file:
 #' `app:` names the file or folder to serve, relative to the `_server.yml`. `options:` may have
@@ -67,13 +68,14 @@ is_own_file <- function(found) {
 #' * the settings of [rookery_options()], such as `error_detail: message`;
 #' * `workers` and the other arguments of [workers_config()].
 #'
-#' Paths are relative to the file. A key that has no meaning is an error. An argument of `serve()`
-#' or an option of the
-#' command line takes precedence over the same key; the keys of `tls` count as one.
+#' Paths are relative to the file. An unknown key is an error. An argument of `serve()` or an option
+#' of the command line takes precedence over the same key of the file. All keys of `tls` count as
+#' one: an argument `tls`, or any HTTPS option, replaces all of them.
 #'
 #' @param settings The path of the `_server.yml`.
-#' @param host,port As in [serve()]; `NULL` for what the file says.
-#' @param ... Arguments of [serve()], such as `log`, and others for what runs the app.
+#' @param host,port As in [serve()]; `NULL` takes the value from the file.
+#' @param ... Further arguments of [serve()], such as `log`, and arguments for the function that
+#'   runs the app.
 #' @return As [serve()].
 #' @keywords internal
 launch_server <- function(settings, host = NULL, port = NULL, ...) {
@@ -128,7 +130,8 @@ settings_read <- function(settings, given = list()) {
   list(
     found = found,
     workers = workers,
-    # One R process has an admin listener as well. `workers: 1` in an argument turns the others off.
+    # A single R process may have an admin listener, too. The argument `workers = 1` turns the
+    # options for several workers off.
     for_workers = if (is.null(given$workers)) setdiff(names(fields), c("workers", "reload", "admin")),
     admin = admin,
     settings = settings_fields(options, settings),
@@ -145,7 +148,7 @@ is_socket_name <- function(text) {
   is.character(text) && length(text) == 1 && startsWith(text, "unix:")
 }
 
-# A path of a `_server.yml`, which is relative to it.
+# Resolves a path of a `_server.yml`, which is relative to that file.
 beside <- function(path, settings) {
   if (grepl("^(/|~)", path)) path else file.path(dirname(settings), path)
 }
@@ -167,7 +170,7 @@ settings_fields <- function(options, settings) {
   fields
 }
 
-# `tls:`, as tls_config() gives it.
+# Returns `tls:` as an object of tls_config().
 settings_tls <- function(fields, settings) {
   if (is.null(fields) || identical(fields, "dev")) {
     return(fields)
@@ -206,7 +209,7 @@ worker_fields <- function(options, settings) {
   fields
 }
 
-# What the file says of workers, as check_workers() gives it.
+# Returns the file's options about workers, in the form that check_workers() returns.
 settings_workers <- function(fields, settings) {
   for (name in names(fields)) check_worker_option(fields[[name]], name, paste0("`", name, ":` of `", settings, "`"))
   workers <- check_workers(fields[["workers"]])
@@ -232,7 +235,8 @@ settings_admin <- function(options, settings) {
   check_admin(admin, paste0("`admin:` of `", settings, "`"))
 }
 
-# The file in words of the command line, for the program; none where another package is the engine.
+# Returns the file's settings as command-line arguments for the program `rookery`; an empty vector
+# if another package is the engine.
 words_of_file <- function(file) {
   fields <- read_yaml_file(file)
   if (!identical(fields[["engine"]], "rookery")) {

@@ -39,11 +39,9 @@
 #' Anything else, and any error, is answered with status 500, and told on stderr with the route it happened on, the id of the request and the
 #' calls that led to it.
 #'
-#' Strings are sent in UTF-8, in bodies as in headers, whatever encoding R has them in; those that
-#' are marked as `"bytes"`, and raw vectors,
-#' are sent as they are. A `Content-Type` is not changed: one that names another charset needs a
-#' body that is a raw vector in it, see
-#' [iconv()].
+#' Strings in bodies and headers are converted to UTF-8. Strings that are marked as `"bytes"`, and
+#' raw vectors, are sent unchanged. A `Content-Type` is not changed: if it names another charset,
+#' the body must be a raw vector in that charset, see [iconv()].
 #'
 #' @section Errors:
 #' Clients are told that there was an error and the id of the request, and no more, unless `error_detail` says so, see [rookery_options()]: as
@@ -80,8 +78,8 @@
 #' @param limits What clients may do, by [server_limits()]; `NULL` for what options say, see [rookery_options()]. Servers of one process share them.
 #' @return A server object with `$stop()`, `$isRunning()`, `$getHost()`, `$getPort()`, `$reload_tls()` (see [tls_config()]) and, for
 #'   static paths, `$getStaticPaths()`, `$setStaticPath()`, `$removeStaticPath()`, `$getStaticPathOptions()` and
-#'   `$setStaticPathOption()`. If it cannot be started, an error of class `rookery_no_server`, whose
-#'   `$reason` says why.
+#'   `$setStaticPathOption()`. If the server cannot be started, `startServer()` raises an error of
+#'   class `rookery_no_server`, whose `$reason` says why.
 #' @examples
 #' server <- startServer("127.0.0.1", 0, function(req) {
 #'   list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")
@@ -190,7 +188,7 @@ Server <- R6::R6Class(
       }
       private$running <- FALSE
       deregisterServer(self)
-      # In a fork it is forgotten: it goes on where it was started.
+      # A forked process only forgets the server, which still runs in the process that started it.
       .Call(ffi_stop, as.integer(private$handle))
       invisible()
     },
@@ -252,7 +250,8 @@ Server <- R6::R6Class(
     is_restored = function() {
       private$running && !identical(private$session, .globals$session)
     },
-    # The process in which it listens: a fork has a copy of the object, and no server.
+    # The process in which the server listens: a forked process has a copy of this object and no
+    # server.
     pid = NULL,
     is_here = function() {
       identical(private$pid, Sys.getpid())
@@ -390,7 +389,7 @@ check_host <- function(host) {
   }
 }
 
-# A port that one can listen on; from 0 on, NA is one that the system chooses.
+# Checks a port to listen on. Where 0 is allowed, NA also lets the system choose the port.
 check_port <- function(port, least = 0) {
   if (least == 0 && is.atomic(port) && length(port) == 1 && (is.logical(port) || is.numeric(port)) && is.na(port)) {
     return(invisible())

@@ -8,11 +8,13 @@
 #' WebSocket, after `interrupt()`, and when a callback of package later has run.
 #'
 #' Without `service()`, requests are handled by the event loop of package later that was current when the server was started
-#' ([later::current_loop()]), and by the global loop once that one has been destroyed. `service()` serves all servers, and runs
-#' the callbacks of the loop that is current where it is called.
+#' ([later::current_loop()]), and by the global loop once that loop has been destroyed. `service()`
+#' handles the requests of all servers, and runs the callbacks of the loop that is current when
+#' `service()` is called.
 #'
-#' A handler may call `service()` or [later::run_now()], and so other handlers may run within it. At most 20 run within one another: in the
-#' innermost, `service()` waits and runs callbacks, and what has arrived is handled when one of them has returned.
+#' A handler may call `service()` or [later::run_now()], and so other handlers may run nested within
+#' that handler. At most 20 handlers are nested: in the innermost, `service()` waits and runs
+#' callbacks, and does not handle new requests until one of the handlers has returned.
 #'
 #' @param timeoutMs How long to wait, in milliseconds, for something to happen. `0` or `Inf`: serve until
 #'   [interrupt()] is called. `NA`: do not wait.

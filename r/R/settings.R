@@ -37,8 +37,8 @@ reconnect_ways <- c("app", "always", "never")
 #'   app says `session$allowReconnect(TRUE)`. `"always"`: unless it says `FALSE`; what the app kept for the session is lost, and buttons that were pressed before
 #'   are pressed for the new session as well. `"never"`. Heeded where [serve()] runs Shiny.
 #'
-#' @return A data frame of class `rookery_options` with `name`, `value` (as text) and `origin`. `rookery_options()["body_bytes"]` is the row of
-#'   one setting.
+#' @return A data frame of class `rookery_options` with `name`, `value` (as text) and `origin`.
+#'   `rookery_options()["body_bytes"]` returns the row of one setting.
 #' @examples
 #' rookery_options()
 #' rookery_options()[c("body_bytes", "error_detail")]
@@ -59,8 +59,8 @@ rookery_options <- function() {
   )
 }
 
-# By names of settings as well: `rookery_options()["body_bytes"]`. What has not all of the columns
-# any more is a plain data frame.
+# Also takes the names of settings: `rookery_options()["body_bytes"]`. A result without all of the
+# columns is a plain data frame.
 #' @export
 `[.rookery_options` <- function(x, ...) {
   is_by_name <- nargs() == 2 && is.character(..1) && !any(..1 %in% names(x))

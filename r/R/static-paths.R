@@ -17,9 +17,10 @@
 #' path. `headers = list()`, `html_charset = ""` and `validation = character(0)` stand for none at all.
 #'
 #' @section Several R processes:
-#' With [workers_config()], the program in front of the R processes sends the files, also while all of them are busy. It follows changes of a
-#' running server's paths within a moment. A path that is not the same in all R processes, such as a folder in [tempdir()], is sent by the
-#' process that the request goes to.
+#' With [workers_config()], the program in front of the R processes sends the files, also while all
+#' R processes are busy. When a running server's static paths change, the program follows a moment
+#' later. A path that is not the same in all R processes, such as a folder in [tempdir()], is served
+#' by the R process that gets the request.
 #'
 #' @param path The folder or file. It must exist. For `as.staticPath()`, also what `staticPath()` returned.
 #' @param indexhtml Whether a folder is answered with its `index.html`.

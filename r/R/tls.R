@@ -10,9 +10,11 @@
 #' 4514 writes it: `CN=Ada,O=Engines`) and `TLS_CLIENT_FINGERPRINT` (the SHA-256 in hexadecimal).
 #'
 #' @section Renewed certificates:
-#' The files are read every ten seconds, and what they have is given to new connections once it has changed. So does
-#' `server$reload_tls()` at once, and so does SIGHUP while [serve()] runs. Open connections keep the one that they began with. Files
-#' that do not belong together, or cannot be read, change nothing: a line on stderr says why, and they are tried again until they can be used. A key that was given as text, or
+#' The server reads the files every ten seconds and uses changed certificates for new connections.
+#' `server$reload_tls()` does so at once, and so does SIGHUP while [serve()] runs. Open connections
+#' keep the certificate that they began with. Files that do not belong together, or cannot be read,
+#' change nothing: a line on stderr says why, and the server tries again until they can be used. A
+#' key that was given as text, or
 #' with a password, stays as it is.
 #'
 #' With [acme()] in place of `cert` an authority issues the certificate, and renews it, while the server runs.

@@ -54,12 +54,12 @@ impl Failure {
     }
 }
 
-/// Writes one line on stderr, from any thread. Never blocks on whoever reads it.
+/// Writes one line to stderr, from any thread. Never blocks, even if nobody reads stderr.
 pub(crate) fn tell(line: &str) {
     say(&format!("rookery: {line}"));
 }
 
-/// Writes lines on stderr, from any thread. Never blocks on whoever reads them.
+/// Writes lines to stderr, from any thread. Never blocks, even if nobody reads stderr.
 pub(crate) fn say(lines: &str) {
     output::stderr().write(format!("{lines}\n").as_bytes());
 }

@@ -120,8 +120,8 @@ pub(crate) fn config(given: &[Limit]) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Reads a size with its unit, such as `2GB`. A number alone is none: who writes `512` may mean any
-/// unit.
+/// Parses a size with its unit, such as `2GB`. A number without a unit is refused: `512` may be
+/// meant in any unit.
 #[expect(clippy::cast_sign_loss, reason = "an amount is positive")]
 pub(crate) fn bytes(text: &str) -> Option<u64> {
     let has_unit = text.trim().ends_with(|last: char| last.is_ascii_alphabetic());
@@ -133,8 +133,8 @@ pub(crate) fn time(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(amount(text, &SECONDS).filter(|time| is_sensible(*time))?).ok()
 }
 
-/// Returns whether an amount is positive, and less than bytes that no machine has and a time that
-/// nobody lives.
+/// Returns whether an amount is positive and small enough to be a plausible number of bytes or a
+/// plausible time.
 fn is_sensible(amount: f64) -> bool {
     (0.001..1e18).contains(&amount)
 }

@@ -34,13 +34,14 @@ pub(crate) struct Workers {
     pub(crate) request_timeout: Option<Duration>,
     pub(crate) kill_stuck: Option<Duration>,
     pub(crate) start_timeout: Duration,
-    /// How often a start that failed is tried again while no worker has ever been ready.
+    /// How often a failed start is retried while no worker has ever been ready.
     pub(crate) start_retries: u32,
     pub(crate) drain: Duration,
     /// For WebSockets; none: the same.
     pub(crate) drain_sessions: Option<Duration>,
     pub(crate) sticky: Sticky,
-    /// The server's name in that of its cookie; `None` for one made of the app's path and the address.
+    /// The part of the cookie's name that identifies this server; `None` to derive it from the
+    /// app's path and address.
     pub(crate) name: Option<String>,
     /// Whether they are replaced when a file of the app has changed.
     pub(crate) reload: bool,
@@ -86,8 +87,9 @@ pub(crate) enum Sticky {
 }
 
 impl Workers {
-    /// Of what was given; `None` when that is one R, which nobody replaces. `auto` has a supervisor
-    /// on any machine, so that what goes with it does not depend on how many processors there are.
+    /// Reads the options about workers; returns `None` if a single R process without a supervisor
+    /// is asked for. `auto` starts a supervisor on any machine, so that the options that need one
+    /// do not depend on the number of processors.
     ///
     /// # Errors
     /// When it is wrong.
@@ -137,7 +139,8 @@ impl Workers {
             request_timeout: a_time("request-timeout")?,
             kill_stuck: a_time("kill-stuck")?,
             start_timeout: a_time("start-timeout")?.unwrap_or(minute),
-            // Whoever writes an app has made a mistake, and wants to see it once.
+            // With `--reload` the app is being written: its author has made a mistake, and should
+            // see it once.
             start_retries: given("start-retries").map_or(Ok(if reload { 0 } else { 3 }), retries)?,
             // Whoever writes an app wants to see the new one, and not that old pages end well.
             drain: a_time("drain")?.unwrap_or(if reload { Duration::from_secs(1) } else { minute }),
@@ -164,7 +167,8 @@ impl Workers {
     }
 }
 
-/// Characters of `--name` at the most: the cookie goes with every request.
+/// The maximum length of `--name` in characters; it is limited because every request carries the
+/// cookie.
 const NAME_MOST: usize = 64;
 
 fn a_name(text: &str) -> Result<String, Failure> {

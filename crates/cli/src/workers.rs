@@ -64,7 +64,7 @@ pub(crate) fn serve(
     let log = log.open(format_of(asked.format, workers))?;
     server.set_access_log(log.as_ref().map(Log::access_log));
     let site = Site {
-        // Those of the app's static paths that all workers have.
+        // The app's static paths that are the same in all workers.
         files: roster.files(),
         // Where the app of the workers does.
         sees_heads: true,
@@ -200,8 +200,8 @@ fn plan(
 /// How lines of the log look: of several workers they say which one it was.
 fn format_of(asked: Format, workers: &Workers) -> Format {
     match asked {
-        // The only one of somebody who writes an app is always the same; on a server there may be
-        // more.
+        // With `--reload` and one worker, the worker's number would always be the same and is left
+        // out of the log.
         Format::Common if workers.count > 1 || !workers.reload => Format::CommonOfWorkers,
         asked => asked,
     }

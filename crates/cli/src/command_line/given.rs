@@ -73,9 +73,9 @@ impl Given<'_> {
         self.of(name).value_source(name) == Some(ValueSource::CommandLine)
     }
 
-    /// Returns whether `name` was given and `other`, which excludes `name`, was not given after it.
-    /// Words behind the command count more
-    /// than those before it; clap keeps the last of the two in each place.
+    /// Returns whether `name` was given and `other`, which overrides `name`, was not given after
+    /// it. Options after the subcommand take precedence over options before it. In each of the two
+    /// places clap keeps only the last of the two options.
     pub(super) fn is_last(&self, name: &str, other: &str) -> bool {
         let is_in = |at: &ArgMatches, name| at.value_source(name) == Some(ValueSource::CommandLine);
         let at = if is_in(self.own, name) || is_in(self.own, other) { self.own } else { self.root };

@@ -57,7 +57,7 @@ pub(super) fn options() -> Vec<Arg> {
     ]
 }
 
-/// Returns whether a word such as `--tls=dev` is an option of HTTPS.
+/// Returns whether an argument such as `--tls=dev` is one of the HTTPS options.
 pub(crate) fn is_of_https(word: &[u8]) -> bool {
     let Some(option) = word.strip_prefix(b"--") else { return false };
     let name = option.split(|byte| *byte == b'=').next().unwrap_or_default();

@@ -1,31 +1,31 @@
-//! The manual page, and the exit statuses, which it lists as `--help` does.
+//! The text of the manual page, and the table of exit statuses that the page and `--help` list.
 
 use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-/// What the page says of the program in a line.
+/// The one-line description of the program in the manual page.
 const NAME: &str = "serve R apps, documents and sites over HTTP and WebSocket";
 
-/// Every exit status, and what it means.
+/// Every exit status with its meaning.
 const STATUSES: [(&str, &str); 8] = [
-    ("0", "it was asked to end, and has finished"),
-    ("1", "what was asked for cannot be had, such as a certificate that is not there"),
+    ("0", "the program was asked to end, and has finished its work"),
+    ("1", "something that was asked for is not available, such as a certificate file"),
     ("2", "the command line is wrong"),
-    ("3", "no worker ever became ready, nor did any of its retries (--start-retries)"),
-    ("4", "the address cannot be had, or a socket of the service manager not be used"),
-    ("5", "all workers end again and again, and --fail-fast was given"),
-    ("128 + n", "a second signal, of number n; a shell says so of a process that the signal ended"),
-    ("another", "that of the app, with one R process"),
+    ("3", "no worker ever became ready, also after all retries (--start-retries)"),
+    ("4", "the address is not available, or the service manager's socket cannot be used"),
+    ("5", "all workers ended again and again, and --fail-fast was given"),
+    ("128 + n", "a second signal, number n, ended the program; shells report its death this way"),
+    ("another", "with one R process: the exit status of the app"),
 ];
 
-/// Returns what `--help` says of exit statuses.
+/// Returns the section of `--help` that lists the exit statuses.
 pub(super) fn statuses() -> String {
     let lines = STATUSES.map(|(status, meaning)| format!("\n  {status:<9}{meaning}"));
     format!("Exit status:{}", lines.concat())
 }
 
-/// Returns the page. Commands are described on it, since they have no pages of their own.
+/// Returns the manual page in roff. It also describes the commands, which have no pages of their own.
 pub(super) fn page(command: Command) -> Vec<u8> {
     let about = command.get_about().cloned().unwrap_or_default();
     let commands: Vec<(String, String)> = command

@@ -298,7 +298,7 @@ mod tests {
         for text in [".SH COMMANDS", "rookery status", ".SH \"EXIT STATUS\"", "\\-\\-fail\\-fast was given"] {
             assert!(page.contains(text), "{text}: {page}");
         }
-        // It names no page but itself: the commands have none.
+        // The page refers to no other page: the commands have no pages of their own.
         assert!(!page.contains("(1)") && !page.contains("rookery\\-serve"), "{page}");
     }
 }

@@ -51,7 +51,11 @@ pub(super) fn options() -> Vec<Arg> {
         text("queue-timeout", "time", "how long a request waits for a worker: 503 then; 10s is the default"),
         text("max-requests", "n", "a worker that has answered so many is replaced by a new one"),
         text("max-age", "time", "a worker that is so old is replaced: 12h"),
-        text("max-memory", "size", "a worker that has so much memory is replaced: 512MB, 2GB; 0: none"),
+        text(
+            "max-memory",
+            "size",
+            "a worker that uses more memory than this is replaced: 512MB, 2GB; 0: no limit",
+        ),
         text(
             "request-timeout",
             "time",
@@ -66,13 +70,13 @@ pub(super) fn options() -> Vec<Arg> {
         text(
             "start-retries",
             "n",
-            "how often a failed start is tried again before the end with status 3; 3 by default",
+            "how often a failed start is retried before rookery ends with status 3; 3 by default",
         ),
         text("sticky", "how", "whether clients come back to their worker: auto (for Shiny), cookie, none"),
         text(
             "name",
             "name",
-            "of this server in that of its cookie; by default of the app's path and the address",
+            "end of the cookie's name, with --sticky; by default derived from path and address",
         ),
         flag("retry-begun", "a GET, HEAD or OPTIONS whose worker has died is begun once more by another"),
         flag(
