@@ -33,8 +33,8 @@ app_fields <- c(
   "call", "onHeaders", "onWSOpen", "onError", "staticPaths", "staticPathOptions", "wsProtocols", "wsOrigins", "wsCompression"
 )
 
-# Fields of an app that are misspelt, as c(cal = "call"): those that differ by case, `_` or a letter
-# from one that it has not got.
+# Returns the misspelt fields of an app, as c(cal = "call"): fields that differ only in case, in `_`
+# or in one letter from a known field that the app does not have.
 misspelt_fields <- function(app) {
   names <- if (is.list(app) || is.environment(app)) names(app)
   missing <- setdiff(app_fields, names)

@@ -207,8 +207,8 @@ client_send <- function(core, msg) {
   if (identical(.Call(ffi_client_send, core$handle, msg), FALSE)) {
     abort(
       paste0(
-        "the message was not sent: the server takes less than it is sent, and more than `maxQueueSize` would wait. Send again ",
-        "when `$bufferedAmount()` has gone down."
+        "the message was not sent: the server reads too slowly, and more than `maxQueueSize` bytes would be queued. ",
+        "Send again when `$bufferedAmount()` has gone down."
       ),
       "rookery_queue_full"
     )

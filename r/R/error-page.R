@@ -98,7 +98,8 @@ frames_html <- function(trace, hide) {
   c("<h2>Calls, the newest first</h2>", parts, left_out)
 }
 
-# A frame, with the lines around the one that it was at; where that is not known, around its call.
+# Returns the HTML of a frame, with the lines around the one that was being evaluated; if that is
+# unknown, around the frame's call.
 frame_html <- function(trace, frame, hide, is_open) {
   is_at <- !is.na(trace$at_line[[frame]])
   file <- if (is_at) trace$at_file[[frame]] else trace$file[[frame]]

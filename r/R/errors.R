@@ -36,8 +36,8 @@ trace_of <- function(condition) {
   )
 }
 
-# The call that an error of C's is about, which has no frame, with the place of `signalled`, R's own
-# call of its handlers.
+# Returns the call in which C code raised an error. Such a call has no frame, so its place is taken
+# from `signalled`, R's own call of the condition's handlers.
 failed_call <- function(condition, signalled) {
   call <- conditionCall(condition)
   if (!is.call(call) || !is_signalling(signalled)) {
@@ -118,8 +118,8 @@ one_line <- function(call) {
   if (nchar(text) > frame_width) paste0(substr(text, 1, frame_width - 3L), "...") else text
 }
 
-# Where a call is written, if R has kept its source, and that source, for a page that shows lines of
-# it.
+# Returns where a call is written, if R has kept its source reference, and the source, for an error
+# page that shows lines of it.
 place_of <- function(call) {
   srcref <- attr(call, "srcref")
   if (is.null(srcref)) {
@@ -134,8 +134,8 @@ place_of <- function(call) {
 # Statements of more lines are not searched for the call: that takes as long as reading them.
 statement_lines <- 200L
 
-# The line of a call. R knows that of the statement which it belongs to: one of several lines is
-# searched for the call.
+# Returns the line of a call. R knows only the line of the statement that contains the call, so a
+# statement of several lines is searched for the call.
 line_of <- function(call, srcref) {
   first <- as.integer(srcref)[[1]]
   lines <- as.integer(srcref)[[3]] - first + 1L
@@ -176,8 +176,8 @@ package_of <- function(func) {
 
 # ---- telling ----
 
-# C calls three functions for a failure, one after the other, so that whatever happens in `onError`
-# the failure is told. `fault` is a list of
+# C calls three functions for a failure, one after the other, so that the failure is reported
+# whatever happens in `onError`. `fault` is a list of
 #   app, detail        whose it is, and what its clients may see
 #   stage, label       where on its way: `info$stage`, and in words
 #   route, request_id  what of
@@ -187,7 +187,7 @@ package_of <- function(func) {
 #   is_answerable
 #   wants              in what form: "text", "json", or "page" for a browser of this machine
 
-# Completes what C knows of a failure.
+# Adds the request id to a failure, and makes its route readable.
 complete_fault <- function(fault) {
   fault$request_id <- id_of(fault)
   # A client may send any bytes as a path.
@@ -244,8 +244,8 @@ on_error_of <- function(app) {
   tryCatch(app[["onError"]], error = function(error) NULL) %||% attr(app, "rookery_on_error")
 }
 
-# Calls the app's `onError(cond, req, info)`, or with fewer arguments. Its value, if that is a
-# response.
+# Calls the app's `onError(cond, req, info)`, with fewer arguments if it takes fewer. Returns the
+# value of `onError` if that is a response.
 ask_on_error <- function(fault) {
   on_error <- on_error_of(fault$app)
   if (!is.function(on_error)) {
@@ -344,9 +344,10 @@ mask <- function(values) {
 
 # ---- stderr ----
 
-# Of what fails again and again one line is written every so many seconds, with how often it did and
-# the ids of the requests, which clients have been told; and one for each so many of them. Of this
-# many kinds: a client chooses paths, and so kinds; those beyond are one.
+# A failure that repeats is reported in one line every so many seconds, and also after every so many
+# failures. The line has the number of failures and the ids of their requests, which clients have
+# been sent. Only a limited number of kinds of failure is told apart, because clients choose the
+# paths and so could make any number of kinds; all further kinds count as one.
 log_seconds <- 10
 log_ids <- 50L
 log_kinds <- 200L
@@ -413,7 +414,8 @@ flush_faults <- function(kinds, now, is_due = FALSE) {
   })
 }
 
-# Tells what has happened again at once, because R or its servers are about to end.
+# Reports at once the repeated failures that have been counted, because R or its servers are about
+# to end.
 flush_all_faults <- function() {
   now <- proc.time()[["elapsed"]]
   for (kind in .globals$faults) if (kind$count > 0) say_again(kind, now)

@@ -63,7 +63,10 @@ child_command <- function(found, address, dots, log, settings, parent, admin = l
 child_spec_write <- function(spec) {
   text <- rawToChar(serialize(spec, NULL, ascii = TRUE))
   if (nchar(text, "bytes") > 100e3) {
-    abort("The arguments are too large to be passed to another R: serve an object instead.", "rookery_bad_target")
+    abort(
+      "The arguments are too large to be passed to another R process: serve an object instead of a path.",
+      "rookery_bad_target"
+    )
   }
   text
 }

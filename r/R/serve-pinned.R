@@ -1,13 +1,13 @@
-# What a worker serves is what it has read when it started.
+# Makes a worker keep the version of a Shiny app that it read when it started.
 #
-# Shiny reads `app.R`, `ui.R` and `server.R` anew whenever they have changed, so a broken edit would
-# reach all workers that serve at once, and a reload that fails could not leave them as they were. A
-# worker therefore keeps what they gave. A copy of the folder was the other way: what an app writes
-# beside its code, such as a database, would go to the copy.
+# Shiny reads `app.R`, `ui.R` and `server.R` again whenever they have changed, so a broken edit
+# would reach all running workers at once, and a failed reload could not leave them unchanged. A
+# worker therefore keeps the values that these files gave. Copying the folder was the alternative:
+# files that an app writes beside its code, such as a database, would then go to the copy.
 
-# A path of a Shiny app that is kept as it is read now; in a process that is no worker, and where
-# the app's developer asks Shiny to reload, the path as it is. It stays a string, because runApp()
-# looks for a DESCRIPTION beside a path.
+# Returns the path of a Shiny app, marked so that the app is kept in the version that is read now.
+# Outside of a worker, and if Shiny's own reloading is on, the path is returned unchanged. The
+# result is a string, because runApp() looks for a DESCRIPTION beside a path.
 pin_shiny <- function(app) {
   if (!is.character(app) || !is_worker() || isTRUE(getOption("shiny.autoreload"))) {
     return(app)
@@ -19,12 +19,12 @@ pin_shiny <- function(app) {
 pinned_app <- function(x) {
   app <- shiny::as.shiny.appobj(unclass(x))
   start <- app$onStart
-  # By then `global.R` and the folder `R` have been read, which the others need.
+  # At this point Shiny has read `global.R` and the folder `R`, which `ui.R` and `server.R` need.
   app$onStart <- function() {
     if (is.function(start)) start()
     if (!pin_sources(start)) {
       cat(
-        "rookery: this version of shiny reads the app's files anew when they change, also in workers that serve: reload right after an edit\n",
+        "rookery: with this version of shiny, running workers read the app's files again when the files change: reload right after an edit\n",
         file = stderr()
       )
     }
@@ -32,12 +32,12 @@ pinned_app <- function(x) {
   app
 }
 
-# The functions of shinyAppDir() that read a file when it has changed: of `app.R`, and of `ui.R` and
-# `server.R`.
+# The names of the functions within shinyAppDir() that read a changed file again: one for `app.R`,
+# and two for `ui.R` and `server.R`.
 shiny_sources <- c("appObj", "uiHandlerSource", "serverSource")
 
-# Replaces these functions by what they give now; whether there were any. `start` is the function
-# beside which they are defined.
+# Replaces these functions by ones that always return the present value; returns whether any of them
+# was found. `start` is a function from the environment in which they are defined.
 pin_sources <- function(start) {
   beside <- if (is.function(start)) environment(start) else emptyenv()
   names <- Filter(function(name) is.function(get0(name, beside, inherits = FALSE)), shiny_sources)

@@ -214,7 +214,10 @@ words_of_log <- function(log) {
 # session, except for those that a `_server.yml` sets (`file`).
 serve_with_workers <- function(path, address, dots, log, settings, workers, file = list()) {
   if (length(dots) > 0) {
-    abort("Several workers take no further arguments for what runs the app: give them in the app.", "rookery_bad_target")
+    abort(
+      "With several workers, no further arguments can be passed to the function that runs the app: set them in the app.",
+      "rookery_bad_target"
+    )
   }
   if (!is.null(log$call)) {
     abort("With several workers `log` must be TRUE, FALSE, or the path of a file.", "rookery_bad_log")

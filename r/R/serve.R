@@ -106,7 +106,10 @@ serve <- function(
     return(invisible(serve_in_child(found, address, list(...), log, settings, about)))
   }
   if (!is.null(workers)) {
-    abort("Several workers serve a path: an object is in this R alone. Give the file or folder of the app.", "rookery_bad_target")
+    abort(
+      "Several workers serve a path: an object exists only in this R process. Give the file or folder of the app.",
+      "rookery_bad_target"
+    )
   }
   found <- detect_object(target)
   if (is.null(found)) {

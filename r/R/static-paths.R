@@ -48,7 +48,7 @@ staticPath <- function(path, indexhtml = NULL, fallthrough = NULL, html_charset 
     abort_argument("`path` must be a non-empty string.")
   }
   if (!file.exists(path)) {
-    # As normalizePath() says it.
+    # The error message is the one that normalizePath() gives.
     abort_argument("path[1]=\"", path, "\": No such file or directory")
   }
   path <- enc2utf8(normalizePath(path, winslash = "/", mustWork = TRUE))

@@ -105,8 +105,8 @@ open_body <- function(ticket, req) {
   connection
 }
 
-# A spooled body has no name any more; its descriptor has one in these folders, where they are
-# mounted. Where they are not, the body is copied to a file.
+# The file of a spooled body has been unlinked. Its descriptor can be opened by name in these
+# folders, if they are mounted; if they are not, the body is copied to a file.
 open_spooled <- function(ticket, size, descriptor, folders = c("/proc/self/fd", "/dev/fd")) {
   paths <- file.path(folders, descriptor)
   named <- paths[file.exists(paths)]
@@ -116,7 +116,7 @@ open_spooled <- function(ticket, size, descriptor, folders = c("/proc/self/fd", 
   path <- tempfile("body", spool_dir())
   con <- file(path, open = "w+b")
   is_whole <- FALSE
-  # R has it open: its name is not needed.
+  # R has the file open, so its name is not needed any more.
   on.exit({
     unlink(path)
     if (!is_whole) close(con)

@@ -114,9 +114,9 @@ compat_library <- function() {
   library
 }
 
-# Evaluates what makes an app, such as shiny::shinyApp(): packages that are loaded for it find
-# rookery's httpuv first. Where none
-# was, the libraries are as before.
+# Evaluates an expression that makes an app, such as shiny::shinyApp(). Packages that are loaded by
+# the expression find rookery's httpuv first. If the expression loads none, the library paths are
+# restored.
 with_compat <- function(body) {
   if (isNamespaceLoaded("httpuv")) {
     return(body)

@@ -19,7 +19,8 @@ worker_wants <- c(
   status = "503 or 404", surge = "1 or 0"
 )
 
-# Memory that no R process can do with is a number whose unit was forgotten.
+# The least `max_memory`: no R process can work with less, so a smaller number is one whose unit was
+# forgotten.
 least_memory <- 2^20
 
 # Checks the value of an option, NULL for one that was not given. Messages name `where` it was
@@ -73,7 +74,7 @@ check_workers <- function(workers) {
   if (length(workers) == 1 && identical(as.character(workers$workers), "1")) NULL else workers
 }
 
-# Checked options as words of the command line.
+# Returns checked options as command-line arguments.
 words_of_workers <- function(fields) {
   words <- lapply(names(fields), function(name) {
     value <- fields[[name]]

@@ -58,8 +58,8 @@ static SEXP run_on_error(void* data) {
     return R_NilValue;
 }
 
-// The response of the app's onError, not protected; R_NilValue where it gave none. A jump out of it
-// ends there. Does not jump.
+// Returns the response of the app's onError, not protected; R_NilValue if onError returned none. A
+// jump out of onError ends in this function, which itself does not jump.
 static SEXP ask_on_error(SEXP list, enum failure* failure) {
     struct asked asked = {list, PROTECT(Rf_allocVector(VECSXP, 1))};
     struct guard guard = {.body = run_on_error, .data = &asked};
@@ -85,7 +85,7 @@ static SEXP default_response(SEXP list) {
     return failed ? R_NilValue : response;
 }
 
-// Tells the app's onError and stderr, and returns what onError has answered, which is not
+// Reports a failure to the app's onError and on stderr. Returns the response of onError, not
 // protected.
 static SEXP tell(const struct fault* fault, SEXP list, const char* text, enum failure* failure) {
     bool failed;
@@ -102,8 +102,8 @@ static SEXP tell(const struct fault* fault, SEXP list, const char* text, enum fa
     return answer;
 }
 
-// Tells the app's onError and stderr. Returns the response to be sent; R_NilValue where nobody is
-// to be answered, or none could be made. Does not jump, but for want of memory.
+// Reports a failure to the app's onError and on stderr. Returns the response to send; R_NilValue if
+// no client waits for one, or if no response could be made. Jumps only when memory runs out.
 SEXP fault_tell(const struct fault* fault, SEXP caught, const char* text) {
     SEXP list = PROTECT(fault_list(fault, caught, text));
     enum failure failure;
@@ -130,8 +130,8 @@ static SEXP run_answer(void* data) {
     return R_NilValue;
 }
 
-// Writes a response; whether it could be. One that could not is told, if it was onError's. Does not
-// jump.
+// Writes a response; returns whether that was possible. If a response of onError cannot be written,
+// this is reported. Does not jump.
 static bool write_answer(const struct fault* fault, SEXP response, bool is_apps) {
     struct answer answer = {.fault = fault, .response = response};
     struct guard guard = {.body = run_answer, .data = &answer};

@@ -169,12 +169,13 @@ bool guard_is_in(void) {
     return depth > depth_at_fork;
 }
 
-// How many handlers may be run within one another, by a service() or run_now() in each: each takes
-// a part of R's stack and of options(expressions=), and when these are exhausted R tells no handler
-// why.
+// How many handlers may be nested, each within a service() or run_now() of the one before. Each
+// takes a part of R's stack and of options(expressions=), and when one of these is exhausted, R
+// does not call any condition handler.
 enum { MOST_DEPTH = 20 };
 
-// Whether no further handler is to be begun before one of those that run has returned.
+// Returns whether so many handlers are nested that no further one may begin before one of them has
+// returned.
 bool guard_is_too_deep(void) {
     return depth - depth_at_fork >= MOST_DEPTH;
 }

@@ -9,7 +9,7 @@
 
 #include "shim.h"
 
-// What has been sent is released so many seconds later, together with what else has been sent by
+// The delay in seconds after which sent memory is released, together with all that has been sent by
 // then.
 static const double RELEASE_SECONDS = 0.05;
 
@@ -191,8 +191,8 @@ static bool has_turn(const struct loop* loop) {
     return false;
 }
 
-// A place for another loop: one that nobody uses, and if there is one, in which nothing is
-// scheduled. 0 where all are in use.
+// Returns a free place for another loop, if possible one in which nothing is scheduled. 0 if all
+// are in use.
 static int free_place(void) {
     int found = 0;
     for (int i = 1; i < LATER_LOOPS; i++) {
@@ -245,7 +245,7 @@ void later_loop_done(int at) {
     loops[at].users--;
 }
 
-// A server is one of the current loop's; its index.
+// Counts a server as one of the current loop; returns the index of that loop.
 int later_server_begins(void) {
     int at = later_loop_use(later_current());
     atomic_set(&loops[at].servers, loops[at].servers + 1);
@@ -258,9 +258,9 @@ void later_server_ends(int at) {
     later_loop_done(at);
 }
 
-// Makes the current loop the one that later_run() waits in and that what arrives is scheduled in,
-// wherever its servers were made, until later_waits_in() is given the index that this returns. May
-// raise what later::current_loop() raises.
+// Makes the current loop the one in which later_run() waits, and in which arriving events are
+// scheduled whichever loop their servers belong to. This lasts until later_waits_in() is called
+// with the index that this function returns. May raise the errors of later::current_loop().
 int later_waits(void) {
     int outer = waits_in;
     SEXP loop = PROTECT(Rf_eval(current_call, R_BaseEnv));

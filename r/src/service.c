@@ -170,8 +170,9 @@ static void heed(void) {
     }
 }
 
-// Waits below so many handlers that each call service() that no more are begun: what has arrived is
-// handled when one of them has returned. Runs `later` meanwhile. May jump.
+// Waits in a service() within so many nested handlers that no further one may begin: new events are
+// handled when one of the handlers has returned. Runs the callbacks of package later meanwhile. May
+// jump.
 static void pass_without_events(double deadline) {
     int asked = interrupts;
     for (double rest = deadline - now();; rest = deadline - now()) {
@@ -180,7 +181,8 @@ static void pass_without_events(double deadline) {
         if (later_is_loaded()) {
             int outer = later_waits();
             has_turned_away = false;
-            // What asks for events to be handled is not what the caller waits for.
+            // The callback that asks for events to be handled does not count as one that the caller
+            // waits for.
             has_run = run_later(seconds) && !has_turned_away;
             later_waits_in(outer);
         } else {

@@ -234,7 +234,7 @@ struct app_facts app_facts(uint32_t listener);
 void app_remove(uint32_t listener);
 void handle_event(const struct rk_event* event);
 void app_respond(uint32_t slot, uint64_t id);
-// Answers outside of an event; whether the value was a response.
+// Answers a request outside of an event; returns whether the value was a response.
 bool app_answer(SEXP ticket, SEXP value, SEXP req, const char* label);
 // Names a request to R code that answers it later.
 SEXP ticket_new(uint32_t slot, uint64_t id);
@@ -317,7 +317,7 @@ void handle_drained(const struct rk_event* event);
 
 // later.c -------------------------------------------------------------------
 
-// What package later runs for us.
+// The tasks that package later runs for this package.
 enum later_task {
     LATER_SERVE,    // handles what has arrived
     LATER_RELEASE,  // releases what the server has sent
@@ -325,7 +325,7 @@ enum later_task {
     LATER_TASKS
 };
 
-// Loops that are in use at once, at the most.
+// The maximum number of event loops that are in use at once.
 enum { LATER_LOOPS = 64 };
 
 void later_init(enum later_task task, void (*run)(int loop));

@@ -10,9 +10,11 @@
 // A SIGHUP that was sent to a server of HTTPS, or to a service, is none of these: it has certificates read anew, of which there may be none.
 // A service that ends already does nothing of it: a manager may send one right after the SIGTERM (SendSIGHUP=).
 //
-// In a worker all of them are left to its supervisor: whoever signals a whole group of processes (systemd, Heroku, supervisord) means
-// that the supervisor ends in order, and it decides how long the workers go on. A worker heeds a signal only once its supervisor has
-// told it to end, or has gone. SIGUSR2, of which R would end at once, does nothing, and in a worker neither does SIGUSR1.
+// A worker leaves all of them to its supervisor: a signal to the whole process group (from systemd,
+// Heroku or supervisord) means that the supervisor should end in order, and the supervisor decides
+// how long the workers go on. A worker obeys a signal only once its supervisor has told the worker
+// to end, or has died. SIGUSR2, of which R would end at once, does nothing, and in a worker neither
+// does SIGUSR1.
 //
 // While a child serves (serve() of a path), all of them are passed on to it instead. A signal that is ignored stays
 // ignored: by nohup, or in the background of a script.

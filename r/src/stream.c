@@ -410,9 +410,9 @@ SEXP ffi_stream_fail(SEXP source, SEXP condition) {
     return R_NilValue;
 }
 
-// The stream's object has been collected. It is cut at once, and the failure, which is `text`, is
-// told with the stream's end: a finalizer runs wherever R collects, and no function of the app's
-// may be called there.
+// The stream's R object has been garbage-collected. The stream is cut off at once, and the failure
+// `text` is reported later, with the end of the stream: a finalizer runs in the middle of any R
+// code, where no function of the app may be called.
 SEXP ffi_stream_lose(SEXP source, SEXP text) {
     double id = handle_id_here(field(source, syms.handle));
     if (id >= 0 && rk_stream_waiting((uint64_t)id) >= 0) {

@@ -16,7 +16,7 @@ static SEXP name_chars;              // VECSXP of lower-case names as STRSXP
 
 static bool session_is_utf8;
 
-// Whether l10n_info() says that strings without a mark are UTF-8.
+// Whether strings without an encoding mark are in UTF-8, according to l10n_info().
 static bool is_utf8_session(void) {
     SEXP call = PROTECT(Rf_lang1(Rf_install("l10n_info")));
     SEXP info = PROTECT(Rf_eval(call, R_BaseEnv));
@@ -55,11 +55,11 @@ SEXP make_char(struct rk_bytes bytes) {
     return Rf_mkCharLenCE(bytes.start, (int)bytes.len, is_utf8 ? CE_UTF8 : CE_NATIVE);
 }
 
-// The bytes of a string in UTF-8, in `*start` and `*len`; returns what holds them, which the caller
-// protects. Nothing is copied of
-// what is ASCII or UTF-8, nor of what is marked as bytes. A string without a mark is in the
-// session's encoding, unless that is not
-// UTF-8 and the bytes are: a C locale tells nothing of what a program has read.
+// Stores the bytes of a string in UTF-8 in `*start` and `*len`; returns the object that holds the
+// bytes, which the caller protects. ASCII, UTF-8 and strings marked as bytes are not copied. A
+// string without an encoding mark is taken to be in the session's encoding. If that is not UTF-8
+// but the bytes are valid UTF-8, they are taken as UTF-8: a C locale says nothing about the data
+// that a program has read.
 SEXP utf8_text(SEXP text, struct rk_bytes* bytes) {
     *bytes = (struct rk_bytes){CHAR(text), (size_t)LENGTH(text)};
     cetype_t encoding = Rf_getCharCE(text);

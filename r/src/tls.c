@@ -24,8 +24,8 @@ static struct rk_bytes* texts_of(SEXP strings) {
     return all;
 }
 
-// NULL, or what is wrong with what an authority is asked for, names and values in turn, as a
-// string.
+// Checks the options of a certificate order, given as names and values in turn. Returns NULL, or a
+// string that says what is wrong.
 SEXP ffi_acme_check(SEXP wishes) {
     size_t count = (size_t)XLENGTH(wishes) / 2;
     return rk_acme_check(texts_of(wishes), count) == RK_OK ? R_NilValue : Rf_mkString(rk_error());

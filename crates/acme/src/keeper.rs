@@ -138,7 +138,8 @@ fn serve(pair: CertificatePair) -> Result<Tls, TlsError> {
     Tls::new(TlsSettings { pairs: vec![pair], ..TlsSettings::default() }, |_| ())
 }
 
-/// Checks what an authority has issued, with its key in the same text: it can be served, and is for all of these hosts.
+/// Checks that an issued certificate, whose key is in the same text, can be served and is valid for
+/// all of these hosts.
 fn accept(pem: &str, domains: &[String]) -> Result<Issued, String> {
     let text = || Pem::Text(pem.to_owned());
     serve(CertificatePair { certificate: text(), key: text() })

@@ -78,8 +78,9 @@ pub(crate) fn renewal(issued: &Issued, window: Option<Window>) -> SystemTime {
     }
 }
 
-/// When a certificate is to be renewed: at a time of the day, and once as much time has passed as there was until then when
-/// that was decided. A clock that is set back meanwhile does not put it off.
+/// The time at which a certificate should be renewed. It is reached at a given time of the system
+/// clock, or once the remaining time that was computed at first has passed on a monotonic clock. So
+/// a system clock that is set back does not delay the renewal.
 #[derive(Debug, Default)]
 pub(crate) struct Planned(Option<(SystemTime, Instant)>);
 

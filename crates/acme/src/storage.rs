@@ -69,8 +69,8 @@ pub(crate) struct Word {
 }
 
 impl State {
-    /// How long no attempt may begin, for whoever has not made the last one itself. What was written by a clock that was
-    /// ahead of `now` says nothing.
+    /// Returns how long a process that has not made the last attempt itself has to wait before the
+    /// next one. A recorded time that lies after `now` is ignored.
     pub(crate) fn rest(&self, now: SystemTime) -> Duration {
         let Some(next) = self.next else { return Duration::ZERO };
         match self.attempted {

@@ -1,7 +1,7 @@
 //! The signals of a program without R: SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1 and SIGUSR2, and
 //! with workers SIGTTIN and SIGTTOU. What is ignored stays ignored, as `nohup` and the background
-//! of a script ask. Only a SIGHUP that somebody sends is heard all the same, since it is how a
-//! reload is asked for: `nohup` means the one of a terminal that goes.
+//! of a script ask. A SIGHUP that a process sends is obeyed all the same, since it requests a
+//! reload: `nohup` is meant for the SIGHUP of a terminal that is closed.
 
 use std::io;
 use std::mem::MaybeUninit;

@@ -346,8 +346,8 @@ impl Anew {
     }
 }
 
-/// A SIGHUP that was sent, and SIGUSR2, have all workers replaced, and certificates read anew,
-/// SIGUSR1 the log's file opened anew, SIGTTIN and SIGTTOU change how many
+/// SIGUSR2, and a SIGHUP sent by a process, replace all workers and reload certificates; SIGUSR1
+/// reopens the log's file; SIGTTIN and SIGTTOU change how many
 /// workers there are; any other signal ends it.
 fn pass_signals_on(signals: &Signals, anew: &Anew, ask: &UnboundedSender<Request>) {
     let mut is_stopping = false;

@@ -1,13 +1,15 @@
-//! Targets of requests as people are shown them: in logs, messages and the status report.
+//! Masks secrets in request targets before people see them: in logs, messages and the status
+//! report.
 //!
-//! The token of a Shiny session is a secret: it is enough to fetch the session's downloads. It lies in the path,
-//! behind `session/`, and the query may name the session's worker, as `w=`. People who may read a log must see
-//! neither.
+//! The token of a Shiny session is a secret, because it is all that is needed to fetch the
+//! session's downloads. The token is in the path, after `session/`, and the query may name the
+//! session's worker as `w=`. Readers of a log must see neither of the two.
 
-/// What stands for a secret.
+/// The text that replaces a secret.
 const MASK: &[u8] = b"<...>";
 
-/// Hexadecimal digits from which on a text is a secret. Shiny's tokens have 32.
+/// The number of hexadecimal digits from which on a text counts as a secret. Shiny's tokens have
+/// 32.
 const SECRET: usize = 16;
 
 /// Returns the parts of a target, in order, with secrets replaced: `/session/<...>/download/x?w=<...>`.
@@ -17,7 +19,8 @@ pub fn shown(target: &[u8]) -> impl Iterator<Item = &[u8]> {
     Shown { rest: target, before: None, is_secret_next: false }
 }
 
-/// Appends what is [`shown`] of a target to `out`: at most `most` bytes of it.
+/// Appends a target with its secrets masked, as by [`shown`], to `out`, and at most `most` bytes of
+/// the result.
 pub fn write_shown(target: &[u8], most: usize, out: &mut Vec<u8>) {
     let end = out.len().saturating_add(most);
     for part in shown(target) {
@@ -65,7 +68,8 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Where the first secret begins. It has something before it, so never at 0.
+/// Returns the position of the first secret. It is never 0, because a secret follows the text that
+/// introduces it.
 fn next_secret(text: &[u8], before: Option<u8>) -> Option<usize> {
     (0..text.len()).find_map(|at| {
         let previous = if at == 0 { before } else { Some(text[at - 1]) };
@@ -77,7 +81,8 @@ fn next_secret(text: &[u8], before: Option<u8>) -> Option<usize> {
     })
 }
 
-/// The length of what introduces a secret, if a text begins with it.
+/// Returns the length of the introduction of a secret (such as `session/`), if a text begins with
+/// one.
 fn introduces(text: &[u8]) -> Option<usize> {
     if text.starts_with(b"w=") {
         return Some(2);
@@ -86,7 +91,7 @@ fn introduces(text: &[u8]) -> Option<usize> {
     Some(b"session".len() + slash)
 }
 
-/// The length of a slash that a text begins with, encoded or not.
+/// Returns the length of the slash, percent-encoded or not, that a text begins with.
 fn is_slash(text: &[u8]) -> Option<usize> {
     if text.starts_with(b"/") {
         Some(1)

@@ -13,7 +13,7 @@ const PREFIX: &str = "rookery-workers-";
 /// The file that says, by a lock on it, that a folder's supervisor lives.
 const LOCK: &str = "lock";
 
-/// How often the lock of the folder is tried, and how long after the last time.
+/// How often the lock of the folder is tried, and the pause between two attempts.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 

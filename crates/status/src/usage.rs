@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-/// At most so many processes of a tree are looked at: more are no app, and a look has to end.
+/// The maximum number of processes of a tree that are read. No app has more, and the walk must end.
 const MOST_PROCESSES: usize = 1000;
 
 /// Returns how many bytes of memory a process and those that it has started take which the system

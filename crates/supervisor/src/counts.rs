@@ -81,8 +81,8 @@ pub(crate) struct Counts {
 /// Bytes of a [`Route`]; of longer ones the beginning.
 const MOST_ROUTE: usize = 90;
 
-/// What a worker is asked, for people: the method and the path, without the query and the tokens of sessions,
-/// which are secrets.
+/// A readable form of the request that a worker is handling: the method and the path. The query and
+/// the tokens of sessions, which are secrets, are left out.
 #[derive(Clone, Copy)]
 struct Route {
     ticket: Ticket,

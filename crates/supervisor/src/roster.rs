@@ -51,7 +51,7 @@ pub struct Member {
     is_given_up: AtomicBool,
     /// Milliseconds within which its WebSockets are to be closed; 0: they are not.
     ends_within: AtomicU64,
-    /// The static paths that it has announced.
+    /// The static paths that the worker has announced.
     paths: Mutex<StaticPaths>,
     /// Of the pool.
     pub(crate) load: Load,
@@ -189,7 +189,8 @@ fn agreed(announced: &[&StaticPaths]) -> StaticPaths {
 pub struct Roster {
     members: Mutex<Vec<Arc<Member>>>,
     pub(crate) changed: Notify,
-    /// What is served in front of the workers: the static paths that are the same for all of them.
+    /// The static paths that are served without asking a worker: those that are the same in all
+    /// workers.
     files: StaticFiles,
     /// What the pool counts.
     pub(crate) counts: Counts,

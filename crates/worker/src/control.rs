@@ -26,7 +26,8 @@ fn may_pass_on(peer: libc::uid_t, own: libc::uid_t) -> bool {
 #[derive(Debug)]
 pub struct Control(OwnedFd);
 
-/// Bytes of an announcement at the most: a few hundred static paths. A socket's buffer holds three of them.
+/// The maximum length of an announcement in bytes: enough for a few hundred static paths. A
+/// socket's buffer holds three of them.
 pub const MOST_ANNOUNCED: usize = 64 << 10;
 
 /// What came.
@@ -34,7 +35,8 @@ pub const MOST_ANNOUNCED: usize = 64 << 10;
 pub enum Received {
     /// A message.
     Message(Message),
-    /// What a worker announces, as bytes whose meaning is not this crate's: at most [`MOST_ANNOUNCED`].
+    /// An announcement of a worker, as bytes that this crate does not interpret: at most
+    /// [`MOST_ANNOUNCED`].
     Announcement(Vec<u8>),
     /// A packet that is none. The next may be one.
     Malformed,

@@ -8,7 +8,8 @@ pub const MESSAGE_BYTES: usize = 16;
 /// "Rk", and the version of what follows.
 const BEGIN: [u8; 3] = [b'R', b'k', 1];
 
-/// What a packet begins with that is no message but an announcement: its bytes follow.
+/// The first bytes of a packet that is an announcement and not a message; the bytes of the
+/// announcement follow.
 pub(crate) const ANNOUNCEMENT: [u8; 4] = [BEGIN[0], BEGIN[1], BEGIN[2], b'S'];
 
 /// Where the number is; between it and the kind there are zeros.

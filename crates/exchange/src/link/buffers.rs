@@ -1,16 +1,17 @@
 //! Empty message buffers that are kept for reuse.
 
-/// Buffers kept, the largest that is, and what all of them may hold: nobody is charged for it.
+/// How many buffers are kept, the size of the largest, and the bytes that all of them may hold.
+/// They are not charged to any client.
 pub(super) const KEPT_BUFFERS: usize = 256;
 pub(super) const KEPT_BUFFER_BYTES: usize = 64 << 10;
 pub(super) const KEPT_BYTES: usize = 2 << 20;
 
-/// Whether a buffer is of a size that is kept.
+/// Returns whether a buffer has a size that is kept for reuse.
 pub(super) fn is_kept(buffer: &Vec<u8>) -> bool {
     (1..=KEPT_BUFFER_BYTES).contains(&buffer.capacity())
 }
 
-/// Empty buffers, and the bytes that they hold.
+/// The empty buffers that are kept, and the sum of their capacities.
 #[derive(Default)]
 pub(super) struct Buffers {
     kept: Vec<Vec<u8>>,

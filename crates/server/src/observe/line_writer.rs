@@ -1,7 +1,7 @@
 //! Lines on their way to a file, a pipe or a terminal that may stop taking them.
 //!
-//! Whoever writes a line puts it into a buffer in memory and goes on; a thread of the writer's own
-//! writes what has come together. A disk that hangs, a terminal after Ctrl-S or a pipe that nobody
+//! A call that writes a line only appends it to a buffer in memory; a thread of the writer writes
+//! the buffer to the output. A disk that hangs, a terminal after Ctrl-S or a pipe that nobody
 //! reads therefore blocks that thread and no other. Past [`BUFFER_BYTES`] lines are dropped, and so
 //! are lines that the output refuses, as a full disk does. Dropped lines are counted, and the count
 //! is written once the output takes lines again.
@@ -122,12 +122,12 @@ impl LineWriter {
     }
 }
 
-/// What closes the buffer when the last clone of a writer is dropped.
+/// Closes the buffer when the last clone of a writer is dropped.
 #[derive(Debug)]
 struct Handle(Arc<Shared>);
 
 impl Drop for Handle {
-    /// Has the thread write what waits, without waiting for it.
+    /// Makes the thread write the buffered lines, and does not wait for that.
     fn drop(&mut self) {
         lock(&self.0.state).is_closed = true;
         self.0.changed.notify_all();
@@ -155,7 +155,7 @@ struct State {
     lines: Vec<u8>,
     /// Dropped lines of which the thread does not know yet.
     lost: u64,
-    /// How often something was queued, and how much of that has been written.
+    /// How often lines were queued, and how many of these calls have been written.
     pushed: u64,
     written: u64,
     /// Callers of `flush` that wait.
@@ -170,7 +170,8 @@ fn write_lines(shared: &Shared, mut out: impl Write, prefix: &str) {
     let mut lines = Vec::new();
     // Lines that are missing from the output, which does not say so yet.
     let mut missing = 0;
-    // The output took a part of a line: the next begins behind its end.
+    // Whether the output accepted only a part of the last line; the next write starts after the end
+    // of that line.
     let mut is_cut = false;
     loop {
         let mut state = lock(&shared.state);

@@ -1,5 +1,5 @@
-//! The standard output and the standard error of this process, which whoever reads them may stop
-//! reading: each has one [`LineWriter`], and everything that this process writes goes through it.
+//! The standard output and the standard error of this process. Their readers may stop reading, so
+//! each stream has one [`LineWriter`], through which this process writes everything.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 pub use super::line_writer::{LineWriter, lines_lost};
 
-/// How long the end of a process waits for an output that stands still.
+/// How long a process waits at its end for an output that accepts no data.
 const FLUSH_TIME: Duration = Duration::from_secs(1);
 /// How long a panic waits until it has been written, since an abort may follow.
 const PANIC_TIME: Duration = Duration::from_millis(200);
@@ -96,13 +96,14 @@ impl Stream {
     }
 }
 
-/// A descriptor that is written to and not owned.
+/// A file descriptor that is written to, and that is not closed on drop.
 struct Descriptor(libc::c_int);
 
 impl Write for Descriptor {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
-            // SAFETY: as many bytes as said. The descriptor may be closed, which is an error.
+            // SAFETY: the pointer and the length are those of `bytes`. A closed descriptor is an
+            // error.
             let written = unsafe { libc::write(self.0, bytes.as_ptr().cast(), bytes.len()) };
             if let Ok(written) = usize::try_from(written) {
                 return Ok(written);

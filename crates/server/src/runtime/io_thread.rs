@@ -80,7 +80,7 @@ pub(super) struct Setup {
 /// Runs the I/O thread until there is no listener and no connection. When it cannot go on, every connection is closed,
 /// whoever waits for it hears of it, and so does the application ([`Link::fail`]).
 pub(super) fn run(setup: Setup, control: &Control) {
-    // Also when something below panics: whoever has given an order is not to wait for ever.
+    // Also when something below panics: a thread that has given an order must not wait for ever.
     let _closes = ClosesAtEnd(control);
     let Setup { link, application, limits, reclaim, log, reports, budget, supervision, measured } = setup;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -264,7 +264,7 @@ async fn carry_out(
                     for (_, listening) in listeners.drain() {
                         listening.end().await;
                     }
-                    // Whoever has given an order meanwhile is told that nobody carries it out.
+                    // Threads that have given an order meanwhile learn that it is not carried out.
                     control.close();
                     let _ = done.send(());
                     return;

@@ -95,7 +95,8 @@ impl Control {
         orders.is_over
     }
 
-    /// Ends the taking of orders and drops those that wait, so that each of their senders is told that nobody carries it out.
+    /// Closes the queue of orders and drops those that wait, so that each sender learns that its
+    /// order is not carried out.
     pub(super) fn close(&self) {
         let mut orders = self.orders();
         orders.is_over = true;

@@ -1,8 +1,8 @@
-//! Static paths as bytes: what a worker announces to the process in front of it, which then serves the files
-//! by the same rules.
+//! Encodes and decodes static paths. A worker announces its static paths to the process in front of
+//! it, which then serves the files by the same rules.
 //!
 //! Each path is its key, its folder or file, flags, the charset, the required header if there is one, and the
-//! headers. Texts have their length before them, as 32 bits, the lowest first.
+//! headers. A text is preceded by its length, as 32 bits in little-endian order.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ const FALLTHROUGH: u8 = 2;
 const EXCLUDE: u8 = 4;
 const VALIDATION: u8 = 8;
 
-/// Bytes that are no announcement.
+/// The error for bytes that are not a valid announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MalformedAnnouncement;
 
@@ -33,8 +33,9 @@ impl std::error::Error for MalformedAnnouncement {}
 impl StaticFiles {
     /// Writes the paths with all their options, in at most `limit` bytes.
     ///
-    /// A path that does not fit is left out, and with it every path above it: without it, the shorter path would
-    /// take its requests. What is left out stays with the application's process.
+    /// A path that does not fit is left out, and so is every path above it, since a shorter path
+    /// would otherwise take its requests. Requests for paths that are left out go to the
+    /// application's process.
     pub fn announcement(&self, limit: usize) -> Vec<u8> {
         let (paths, options) = (self.paths(), self.options());
         let mut encoded: Vec<(&str, Vec<u8>)> = Vec::with_capacity(paths.len());
@@ -55,12 +56,14 @@ impl StaticFiles {
     }
 }
 
-/// Whether a request for what is `below` would go to the path `above`, if there was none for itself.
+/// Returns whether requests for the path `below` would match the path `above` if `below` did not
+/// exist.
 fn is_above(above: &str, below: &str) -> bool {
     above == "/" || below.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Reads what [`StaticFiles::announcement`] has written: paths none of whose options are inherited.
+/// Decodes the result of [`StaticFiles::announcement`]. All options of the returned paths are set,
+/// and none is inherited.
 ///
 /// # Errors
 /// For anything else, and for keys, paths and headers that [`StaticFiles::set`] would refuse.
@@ -103,7 +106,8 @@ fn write(key: &str, mapping: &Mapping, out: &mut Vec<u8>) {
     }
 }
 
-/// A length that 32 bits cannot hold is one that does not fit: what follows it is longer than any limit.
+/// Appends a length as 32 bits. A length that needs more bits may be written wrong: the text after
+/// it is longer than any limit, so the announcement is not sent with it.
 fn write_len(len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes());
 }

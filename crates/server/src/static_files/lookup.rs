@@ -51,7 +51,8 @@ pub enum Found {
     NotModified {
         /// Those of RFC 9110, 15.4.5.
         headers: Vec<Header>,
-        /// Those of the 200 that would be sent else, from which it follows whether that would be compressed.
+        /// The headers of the 200 that would be sent otherwise. They determine whether that
+        /// response would be compressed.
         whole: Vec<Header>,
         /// Bytes of that 200.
         len: u64,

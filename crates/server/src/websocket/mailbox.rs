@@ -26,7 +26,8 @@ const NO_STATUS: u16 = 1005;
 /// that is being sent.
 const BEHIND: usize = 4;
 
-/// Bytes that are read of a peer that is behind: many clicks, and no flood.
+/// How many bytes are still read from a peer that is behind: enough for many clicks, and too few
+/// for a flood.
 const READ_BEHIND: usize = 256 << 10;
 
 /// A WebSocket as the rest of the I/O thread sees it.
@@ -195,7 +196,8 @@ impl Mailbox {
         self.is_behind.get() && !self.look_behind()
     }
 
-    /// Looks whether the peer is behind: from a part of the largest queue on, until half of that part is left.
+    /// Determines whether the peer is behind: it is from when a part of the largest queue is full
+    /// until half of that part is left.
     fn look_behind(&self) -> bool {
         let mark = self.shared.peers.limits.socket_queue / BEHIND;
         let mark = if self.is_behind.get() { mark / 2 } else { mark };

@@ -67,8 +67,9 @@ pub struct PoolLimits {
     pub keeps_half_closed: bool,
     /// Whether clients come back to their worker.
     pub sticky: Sticky,
-    /// What this server is called in the name of the cookie by which they do: characters of a cookie's name
-    /// (RFC 6265, 4.1.1). Default: nothing, which is right where a host has one server.
+    /// The end of the name of the cookie by which clients come back to their worker, in characters
+    /// that a cookie's name may have (RFC 6265, 4.1.1). Default: empty, which is right for a host
+    /// with one server.
     pub name: String,
     /// Whether pages may lie in those of other sites, over HTTPS: their cookie is sent there then. Default: not.
     pub is_embedded: bool,

@@ -23,7 +23,7 @@ pub(super) struct Waiting {
     pub(super) tells: bool,
     /// Whether this is its head alone: its body is taken once the app has seen that.
     pub(super) is_head: bool,
-    /// What it asks for, once that has been read; where clients come back to their worker.
+    /// The kind of the request, once it has been read. Used only with sticky sessions.
     pub(super) asks: Option<Asks>,
     /// The start of a worker that did not begin it in time, and is not given it again.
     pub(super) avoids: Option<u64>,

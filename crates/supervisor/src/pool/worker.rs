@@ -138,8 +138,8 @@ impl Worker {
         (is_free || waiting < ahead.max(limits.ahead)).then_some(!is_idle)
     }
 
-    /// Returns what this worker can do for a client that comes back to it; its R counts as stuck once it has
-    /// been busy with one task for `limit`.
+    /// Returns what this worker can do for a client that comes back to it; its R process counts as
+    /// stuck once it has been busy with one task for `limit`.
     pub(super) fn bond(&self, limit: Duration) -> Bond {
         match self.member.standing() {
             Standing::Ready => {

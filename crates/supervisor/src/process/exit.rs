@@ -91,8 +91,9 @@ fn has_ended(pid: libc::pid_t) -> bool {
     unsafe { info.assume_init().si_pid() != 0 }
 }
 
-/// Kills what is left of the group that an ended process has led, and then takes the process from
-/// the system's table: until then the number of both is theirs alone.
+/// Kills the remaining processes of the group that an ended process has led, and then reaps that
+/// process. Until then the system gives the ids of the process and of its group to no other
+/// process.
 pub(crate) fn reap(pid: libc::pid_t) -> Ended {
     let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
     // SAFETY: passes no memory. The process is a zombie, so that its group is still its own.

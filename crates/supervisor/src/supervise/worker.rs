@@ -30,11 +30,11 @@ use crate::roster::Member;
 pub(super) enum Event {
     /// A message came from one.
     Said(u64, Message),
-    /// One has announced what it serves: see [`Worker::take_announced`].
+    /// A worker has announced its static paths: see [`Worker::take_announced`].
     Announced(u64),
     /// One has answered what it was asked before it is given requests, or has not.
     Warmed(u64, Warmed),
-    /// One has ended, and is to be reaped.
+    /// A worker process has ended and has to be reaped.
     Ended(u64, libc::pid_t),
 }
 

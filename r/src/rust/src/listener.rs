@@ -209,8 +209,8 @@ unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
     Path::new(OsStr::from_bytes(path.to_bytes()))
 }
 
-/// Writes one line on stderr, like those of `report()` in R, from any thread. Never blocks on
-/// whoever reads it.
+/// Writes one line to stderr, like those of `report()` in R, from any thread. Never blocks, even if
+/// nobody reads stderr.
 pub(crate) fn tell(line: &str) {
     output::stderr().write(format!("rookery: {line}\n").as_bytes());
 }

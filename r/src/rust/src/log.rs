@@ -117,14 +117,14 @@ pub extern "C" fn rk_log_lost() -> u64 {
     entry(0, || core::with(|core| core.log.open.as_ref().map_or(0, |open| open.take_lost())))
 }
 
-/// Has panics of this process's threads written like everything else that is told: without blocking
-/// on whoever reads it.
+/// Makes panics of this process's threads go through the same writer as all other messages, which
+/// does not block if nobody reads stderr.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_output_init() {
     output::write_panics();
 }
 
-/// Waits until what was told on stderr has been written, for a second at most.
+/// Waits until the lines for stderr have been written, for at most one second.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_output_flush() {
     output::flush();

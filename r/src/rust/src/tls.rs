@@ -90,8 +90,8 @@ unsafe fn of_authority(wishes: *const Bytes, count: usize) -> Option<Settings> {
     Some(settings)
 }
 
-/// Checks what an authority is asked for, without asking it: `RK_BAD_VALUE` when that cannot be,
-/// see `rk_error()`.
+/// Checks the options of a certificate order without contacting the authority: `RK_BAD_VALUE` if
+/// they are wrong, see `rk_error()`.
 ///
 /// # Safety
 /// - `wishes` has twice `count` bytes, readable for the length of the call.

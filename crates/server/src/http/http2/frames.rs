@@ -61,7 +61,8 @@ pub(super) struct Frames {
     open: VecDeque<u32>,
     /// The part of a header block that has not been passed on, or the payload of trailers.
     block: Vec<u8>,
-    /// Bytes for h2 that come after those that stay in place, and how many of them h2 has.
+    /// Rewritten bytes for h2, which follow the bytes that are passed on in place, and how many of
+    /// the rewritten bytes h2 has got already.
     out: Vec<u8>,
     taken: usize,
     /// Empty CONTINUATION frames of the head so far.
@@ -200,7 +201,7 @@ impl Frames {
         }
     }
 
-    /// Passes on what a frame whose payload was collected gives, if that is to be now.
+    /// Passes on the rewritten form of a frame whose payload was collected, if it is due now.
     fn end_collected(&mut self) {
         self.is_collected = false;
         let (kind, flags, stream) = parts(self.header);
@@ -265,7 +266,8 @@ impl Frames {
         is_unfinished.then_some(self.since)
     }
 
-    /// Returns whether what comes is mostly frames that carry nothing, though `sent` bytes of DATA have left as well.
+    /// Returns whether most of what the peer sends is frames that carry nothing, also when the
+    /// `sent` bytes of DATA that have left are taken into account.
     pub(super) fn is_flood(&self, sent: u64) -> bool {
         self.empty > EMPTY || self.received / RATIO > self.payload + sent + FREE
     }
@@ -343,7 +345,7 @@ mod tests {
         assert!(!frames.is_flood(0));
     }
 
-    /// What h2 is given of `bytes`, which come in pieces.
+    /// Returns the bytes that h2 gets when `bytes` arrive in pieces.
     fn given<'a>(frames: &mut Frames, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
         let mut given = Vec::new();
         for piece in pieces {

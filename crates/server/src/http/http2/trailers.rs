@@ -1,12 +1,13 @@
-//! The payload of a frame of trailers (RFC 9113, 6.2), as far as it is read before h2 reads it.
+//! Parses the payload of an HTTP/2 frame with trailers (RFC 9113, 6.2), before h2 reads the frame.
 
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
 
-/// Bytes of the priority that a frame of HEADERS may have.
+/// The length in bytes of the priority fields that a HEADERS frame may have.
 const PRIORITY_BYTES: usize = 5;
 
-/// An ordinary field that changes no table (RFC 7541, 6.2.2): a name of one byte, and no value.
+/// An ordinary header field that is not added to the dynamic table (RFC 7541, 6.2.2): a name of one
+/// byte, and an empty value.
 pub(super) const MARKER: &[u8] = &[0, 1, b'x', 0];
 
 /// Returns the part of a payload that is a header block, or `None` when the padding is longer than the rest.
@@ -19,7 +20,8 @@ pub(super) fn fields(flags: u8, payload: &[u8]) -> Option<&[u8]> {
     rest.get(..rest.len().checked_sub(padding)?)
 }
 
-/// Returns the length of the updates of the table's size (RFC 7541, 6.3) that a header block begins with.
+/// Returns the length of the dynamic table size updates (RFC 7541, 6.3) that a header block begins
+/// with.
 pub(super) fn updates(block: &[u8]) -> usize {
     let mut len = 0;
     while let Some(first) = block.get(len).filter(|first| **first >> 5 == 1) {

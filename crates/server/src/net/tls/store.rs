@@ -89,8 +89,8 @@ impl Tls {
     /// Reads all files anew. New connections are given what they have now; open ones keep what they began with. Blocks.
     ///
     /// # Errors
-    /// As [`new`](Self::new); what was there before stays in force, and the files are read again by themselves until what
-    /// they have is served.
+    /// As [`new`](Self::new). The previous certificates stay in use if the files cannot be served;
+    /// the files are then tried again automatically.
     pub fn reload(&self) -> Result<(), TlsError> {
         let mut watched = self.watched();
         // Before they are read: what is changed meanwhile is found the next time.
@@ -100,8 +100,9 @@ impl Tls {
         })
     }
 
-    /// Compares what the files have with what is served, and serves it if it is something else; says so, and what is wrong
-    /// with it. What failed is tried again, by a clock that nobody sets, until the two are the same. Blocks.
+    /// Compares the contents of the files with the certificates that are served, and serves the new
+    /// contents if they differ. Reports success and failure. A failed attempt is repeated, timed by
+    /// a monotonic clock, until both are the same. Blocks.
     pub(crate) fn look_again(&self, now: Instant) {
         let notice = self.0.notice;
         let mut watched = self.watched();
@@ -124,7 +125,7 @@ impl Tls {
         self.0.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the files, and serves what they have.
+    /// Reads the files, and serves their contents.
     fn serve(&self, watched: &mut Watched, found: &Contents) -> Result<(), TlsError> {
         let Store { settings, notice, config, names, dates, challenged: answering, .. } = &*self.0;
         let (built, by_name, validities) = build(settings, *notice)?;

@@ -1,20 +1,21 @@
-//! What the files of certificates have beside what is served, and when an attempt to serve it is made again.
+//! Compares the certificate files with the certificates that are served, and schedules retries
+//! after a failure.
 
 use std::time::{Duration, Instant};
 
 /// The SHA-256 of each file, in the order of the settings; `None` for one that cannot be read.
 pub(super) type Contents = Vec<Option<[u8; 32]>>;
 
-/// What is known of the files beside what is served.
+/// The state of the certificate files, compared with the certificates that are served.
 #[derive(Debug)]
 pub(super) struct Watched {
-    /// What the files had when what is served was read from them.
+    /// The hashes of the files from which the served certificates were read.
     served: Contents,
-    /// The last attempt to serve what they have now, if it failed.
+    /// The last attempt to serve the present contents of the files, if that attempt failed.
     failed: Option<Failed>,
 }
 
-/// An attempt to serve what the files have that failed.
+/// A failed attempt to serve the contents of the files.
 #[derive(Debug)]
 struct Failed {
     contents: Contents,
@@ -23,23 +24,25 @@ struct Failed {
     again: Instant,
 }
 
-/// How long after a failure the same files are tried again: at first, and at the most, after it has been doubled each time.
+/// How long after a failure unchanged files are tried again: the first pause, and the longest. The
+/// pause doubles after each failure.
 const WAIT: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 impl Watched {
-    /// Begins with what is served.
+    /// Starts with the hashes of the files from which the served certificates were read.
     pub(super) fn new(served: Contents) -> Watched {
         Watched { served, failed: None }
     }
 
-    /// Notes that what was found is served.
+    /// Notes that the contents that were found are served now.
     pub(super) fn serve(&mut self, found: &Contents) {
         self.served.clone_from(found);
         self.failed = None;
     }
 
-    /// Returns whether the files have something that is not served, and that is to be tried now.
+    /// Returns whether the files have contents that are not served yet and that should be tried
+    /// now.
     pub(super) fn is_due(&mut self, found: &Contents, now: Instant) -> bool {
         if *found == self.served {
             self.failed = None;
@@ -48,7 +51,8 @@ impl Watched {
         self.failed.as_ref().is_none_or(|failed| failed.contents != *found || failed.again <= now)
     }
 
-    /// Notes that what was found could not be served. Returns whether that is news.
+    /// Notes that the contents that were found could not be served. Returns whether this failure
+    /// has not been reported yet.
     pub(super) fn fail(&mut self, found: Contents, error: String, now: Instant) -> bool {
         let before = self.failed.take();
         let is_new = before.as_ref().is_none_or(|before| before.error != error);

@@ -1,5 +1,5 @@
-//! Routing where clients come back to their worker: requests that name a worker wait for it, and all others
-//! are parked, by age, until a worker can begin with them.
+//! Routes requests with sticky sessions: a request that names a worker waits for that worker, and
+//! all others are parked, by age, until a worker can begin with them.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::pool::sticky::{self, Asks, Cookie, Named, Names, Told, Way};
 use crate::pool::worker::Worker;
 
 impl State {
-    /// Whether the app has sessions, as Shiny has: its workers say so.
+    /// Returns whether the app has sessions, as Shiny has. The workers report this.
     pub(super) fn is_shiny(&self) -> bool {
         self.workers.borrow().iter().any(|worker| worker.member.is_sticky())
     }
@@ -88,8 +88,8 @@ impl State {
         }
     }
 
-    /// Returns the worker that a request names, by its URL or else by its cookie. A page is the browser's:
-    /// what its URL says is the app's alone.
+    /// Returns the worker that a request names in its URL, or else in its cookie. The URL of a page
+    /// is not looked at: its query belongs to the app.
     fn named(&self, exchange: &Exchange, asks: Asks, told: Told, is_first_look: bool) -> Option<Rc<Worker>> {
         let read = || exchange.header(b"cookie").map_or(Cookie::Nothing, |cookies| self.keys.read(cookies));
         let note = |cookie: Cookie, upstream: &mut Upstream| {
@@ -113,8 +113,8 @@ impl State {
         self.worker_of(cookie.named()?)
     }
 
-    /// Counts a WebSocket that replaces one that a page has lost, by whether the worker that made the page
-    /// has it again. A page that sends no cookie counts as one with a new worker.
+    /// Counts a WebSocket that replaces one that a page has lost, by whether the new one is at the
+    /// worker that made the page. A page that sends no cookie counts as one with a new worker.
     pub(in crate::pool) fn count_reconnect(&self, exchange: &Exchange, worker: &Worker) {
         if !worker.member.is_sticky() || sticky::told(exchange.query()) != Told::Anew {
             return;
@@ -135,7 +135,7 @@ impl State {
         workers.iter().find(is_it).cloned()
     }
 
-    /// Returns the names of the cookie that is between the client and us.
+    /// Returns the names of the cookie that clients of this server get.
     pub(in crate::pool) fn cookie_names(&self) -> &Names {
         &self.keys.names
     }
@@ -147,7 +147,7 @@ impl State {
         (self.keys.set_cookie(named, is_https, self.limits.is_embedded), self.keys.session(named))
     }
 
-    /// Gives workers what waits for each of them.
+    /// Gives each worker the requests that wait for it.
     fn feed(self: &Rc<Self>) {
         let workers = self.workers.borrow().clone();
         for worker in &workers {

@@ -11,7 +11,8 @@ use ring::digest::{SHA256, digest};
 use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-/// What the cookie's name begins with; over HTTPS the one that no other host's page can set.
+/// The start of the cookie's name. Over HTTPS it is preceded by the prefix of cookies that pages of
+/// other hosts cannot set.
 const NAME: &str = "rookery";
 const HOST_PREFIX: &str = "__Host-";
 
@@ -87,7 +88,8 @@ impl Names {
         name == self.plain.as_bytes() || name == self.host.as_bytes()
     }
 
-    /// A `Cookie` as the app is to see it; `None` when there is none of this server's in it.
+    /// Returns the `Cookie` header without this server's cookie, for the app; `None` if the header
+    /// does not contain this server's cookie.
     pub(in crate::pool) fn removed_from(&self, cookies: &[u8]) -> Option<Vec<u8>> {
         if !pairs(cookies).any(|(name, _)| self.has(name)) {
             return None;
@@ -98,8 +100,9 @@ impl Names {
     }
 }
 
-/// Returns a name for a server that no other server of the host has: of the app's path and the address that it
-/// serves on, so that a restart does not change it. It is for [`PoolLimits::name`](crate::PoolLimits::name).
+/// Returns a name for a server that differs from those of other servers on the host. It is derived
+/// from the app's path and the server's address, so it is the same after a restart. It is for
+/// [`PoolLimits::name`](crate::PoolLimits::name).
 pub fn server_name(app: &Path, address: &str) -> String {
     let text = [app.as_os_str().as_encoded_bytes(), b"\0", address.as_bytes()].concat();
     let digest = digest(&SHA256, &text);
@@ -108,7 +111,7 @@ pub fn server_name(app: &Path, address: &str) -> String {
     format!("{:08x}", u32::from_be_bytes(first))
 }
 
-/// What the cookies of a supervisor are called and signed with.
+/// The names and the signing key of a supervisor's cookies.
 #[derive(Debug)]
 pub(in crate::pool) struct Keys {
     pub(in crate::pool) names: Names,
@@ -118,7 +121,7 @@ pub(in crate::pool) struct Keys {
 }
 
 impl Keys {
-    /// Those of a new supervisor, for a server that is called so.
+    /// Returns a new random key, and the cookie names for a server with this name.
     ///
     /// # Panics
     /// When the system has no randomness: a cookie that anybody could sign is no better than none.

@@ -21,7 +21,7 @@ pub enum Sticky {
     Cookie,
 }
 
-/// What a request asks for, as far as its way depends on that.
+/// The kind of a request, as far as routing depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asks {
     /// For a page, with which something new may begin.
@@ -38,16 +38,16 @@ pub(super) enum Asks {
     Other,
 }
 
-/// What the worker that a request names can do for it.
+/// How the worker that a request names can handle the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bond {
-    /// It answers.
+    /// The worker answers requests.
     Ready,
-    /// Its R has been busy with one task for longer than a request may wait.
+    /// The worker's R process has been busy with one task for longer than a request may wait.
     Stuck,
-    /// It finishes what it has begun.
+    /// The worker is draining: it finishes what it has begun.
     Draining,
-    /// It does not answer.
+    /// The worker does not answer.
     Suspended,
 }
 
