@@ -77,7 +77,7 @@ pub fn arena_layout(data: &[u8]) {
 
         // Any integer is a nominal size, also one that no growth gives.
         let asked = Growth::asked(input.word());
-        assert!(asked > layout::HEADER && asked >= layout::MIN_CHUNK - layout::ALLOCATOR_OVERHEAD);
+        assert!(asked >= layout::MIN_CHUNK - layout::ALLOCATOR_OVERHEAD);
 
         let growth = Growth::new(input.word(), input.word());
         let (first, max) = (growth.first(), growth.max());

@@ -35,7 +35,7 @@ const TABLE: &[Row] = &[
         "a_peer_that_resets_all_it_asks_for_is_sent_off",
     ),
     (
-        "CONTINUATION frames of an HTTP/2 head that carry nothing",
+        "empty CONTINUATION frames in one HTTP/2 head",
         &[],
         "edges.rs",
         "continuation_without_end_is_refused_whatever_its_frames_carry",
@@ -119,13 +119,13 @@ const TABLE: &[Row] = &[
         "a_peer_that_never_reads_is_dropped_and_the_application_told",
     ),
     (
-        "bytes that wait for one WebSocket whose peer sends on",
+        "bytes queued for one WebSocket whose peer keeps sending",
         &[],
         "crates/server/tests/unread_memory.rs",
         "a_websocket_whose_peer_never_reads_is_counted_and_read_no_further",
     ),
     (
-        "time after the end of what the peer of such a WebSocket, or of one that waits for the app, has sent",
+        "time that a WebSocket which the server does not read, for one of these two reasons, is kept after its peer has closed its sending side",
         &[],
         "deadlines.rs",
         "what_came_before_the_end_of_a_paused_websocket_is_delivered_for_as_long_as_it_may_stall",
