@@ -124,7 +124,7 @@ open_spooled <- function(ticket, size, descriptor, folders = c("/proc/self/fd", 
   offset <- 0
   while (offset < size) {
     bytes <- .Call(ffi_body_read, ticket, offset, min(copy_block, size - offset))
-    if (length(bytes) == 0) stop("the body of this request cannot be read", call. = FALSE)
+    if (length(bytes) == 0) abort("the body of this request cannot be read", "rookery_body_unreadable")
     writeBin(bytes, con)
     offset <- offset + length(bytes)
   }

@@ -285,7 +285,7 @@ test_that("serve() starts several, and takes them along when it ends", {
 
 test_that("what serve() is given goes over in words", {
   # A number is one of bytes.
-  words <- function(...) rookery:::words_of_workers(list(...), identity)
+  words <- function(...) rookery:::words_of_workers(list(...))
   expect_equal(words(max_memory = 2e9), "--max-memory=2000000000B")
   expect_equal(words(max_memory = "300M", start_retries = 5), c("--max-memory=300M", "--start-retries=5"))
   expect_equal(words(max_memory = 0), "--max-memory=0")
