@@ -242,17 +242,23 @@ test_that("a stop ends it in order", {
 })
 
 test_that("what R collects before it is closed is cut, and told", {
-  server <- local_server(function(req) {
-    s <- stream_response(headers = plain)
-    s$write("begun")
-    s
-  })
+  is_told <- FALSE
+  server <- local_server(list(
+    call = function(req) {
+      s <- stream_response(headers = plain)
+      s$write("begun")
+      s
+    },
+    onError = function(error, req, info) is_told <<- TRUE
+  ))
   client <- local_client(server)
   send(client, request())
   read_to(client, "begun")
   said <- stderr_of({
     for (i in 1:3) gc(full = TRUE)
     bytes <- rest_of(client)
+    # The report comes with the event of the stream's end, after the client has seen it.
+    serve_until(function() is_told)
   })
   expect_no_match(rawToChar(bytes), "0\r\n\r\n$")
   expect_match(said, "R has collected the stream's object before `\\$close\\(\\)`", all = FALSE)
