@@ -30,11 +30,14 @@ serve_address <- function(host, port, tls = NULL) {
       "rookery_bad_address"
     )
   }
-  is_number <- is.numeric(port) && length(port) == 1 && !is.na(port) && port == round(port)
-  if (!is_number || port < 0 || port > 65535) {
+  if (!is_port(port)) {
     abort("`port` must be one whole number from 0 to 65535; 0 lets the system choose.", "rookery_bad_address")
   }
   list(host = host, port = as.integer(port), socket = NULL, tls = tls)[with_tls]
+}
+
+is_port <- function(port) {
+  is.numeric(port) && length(port) == 1 && !is.na(port) && port == round(port) && port >= 0 && port <= 65535
 }
 
 socket_path <- function(path) {

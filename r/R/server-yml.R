@@ -27,7 +27,12 @@ file_fields <- function(fields, level, file, example = "port: 8000") {
   if (!is.list(fields) || is.null(names(fields))) {
     abort_file(file, paste0("its `", level, ":` are no fields such as `", example, "`"))
   }
-  names(fields) <- gsub("-", "_", names(fields), fixed = TRUE)
+  keys <- names(fields)
+  names(fields) <- gsub("-", "_", keys, fixed = TRUE)
+  twice <- keys[names(fields) %in% names(fields)[duplicated(names(fields))]]
+  if (length(twice) > 0) {
+    abort_file(file, paste0("`", twice[[1]], ":` and `", twice[[2]], ":` are the same setting, so only one may be given"))
+  }
   unknown <- setdiff(names(fields), file_keys(level))
   if (length(unknown) > 0) {
     where <- if (level == "file") "" else paste0(" under `", level, ":`")
@@ -91,7 +96,7 @@ launch_server <- function(settings, host = NULL, port = NULL, ...) {
   given <- c(list(host = host, port = port), dots[of_serve])
   asked <- settings_read(settings, given)
   check_worker_fields(asked, settings)
-  limits <- check_limits(given$limits)
+  limits <- check_limits(given[["limits"]])
   dots <- dots[!names(dots) %in% names(given)]
   if (!is.null(asked$workers) && !is_worker()) {
     return(invisible(serve_with_workers(settings, asked$address, dots, asked$log, limits, asked$workers, asked$settings)))
@@ -114,6 +119,7 @@ settings_read <- function(settings, given = list()) {
     abort_file(settings, "it has `engine: rookery` but no `app:` that names a file or a folder")
   }
   options <- file_fields(fields[["options"]], "options", settings)
+  check_file_port(options[["port"]], settings)
   found <- detect_target(beside(app, settings))
   if (identical(found$engine, "rookery")) {
     abort_file(settings, "its `app:` names a folder with `engine: rookery` again")
@@ -124,24 +130,33 @@ settings_read <- function(settings, given = list()) {
   if (is.character(log) && length(log) == 1) log <- if (log == "-") TRUE else beside(log, settings)
   fields <- worker_fields(options, settings)
   workers <- settings_workers(fields, settings)
-  admin <- check_admin(given$admin) %||% settings_admin(options, settings)
-  workers <- check_workers(given$workers) %||% if (is.null(given$workers)) workers
+  admin <- check_admin(given[["admin"]]) %||% settings_admin(options, settings)
+  workers <- check_workers(given[["workers"]]) %||% if (is.null(given[["workers"]])) workers
   if (!is.null(workers)) workers$admin <- admin %||% workers$admin
   list(
     found = found,
     workers = workers,
     # A single R process may have an admin listener, too. The argument `workers = 1` turns the
     # options for several workers off.
-    for_workers = if (is.null(given$workers)) setdiff(names(fields), c("workers", "reload", "admin")),
+    for_workers = if (is.null(given[["workers"]])) setdiff(names(fields), c("workers", "reload", "admin")),
     admin = admin,
     settings = settings_fields(options, settings),
-    log = log_target(given$log %||% log %||% TRUE, given$log_format %||% options[["log_format"]] %||% "common"),
+    log = log_target(given[["log"]] %||% log %||% TRUE, given[["log_format"]] %||% options[["log_format"]] %||% "common"),
     address = serve_address(
-      given$host %||% host %||% "127.0.0.1",
-      given$port %||% options[["port"]] %||% 8000,
-      given$tls %||% settings_tls(options[["tls"]], settings)
+      given[["host"]] %||% host %||% "127.0.0.1",
+      given[["port"]] %||% options[["port"]] %||% 8000,
+      given[["tls"]] %||% settings_tls(options[["tls"]], settings)
     )
   )
+}
+
+check_file_port <- function(port, settings) {
+  if (!is.null(port) && !is_port(port)) {
+    abort(
+      paste0("`port:` of `", settings, "` must be one whole number from 0 to 65535, not ", describe(port), "."),
+      "rookery_bad_address"
+    )
+  }
 }
 
 is_socket_name <- function(text) {
@@ -157,11 +172,11 @@ beside <- function(path, settings) {
 settings_fields <- function(options, settings) {
   limits <- file_fields(options[["limits"]], "limits", settings, "body_bytes: 10 MB")
   fields <- c(limits, options[intersect(names(options), setting_names)])
-  if (is.character(fields$spool_dir)) {
-    fields$spool_dir <- beside(fields$spool_dir, settings)
+  if (is.character(fields[["spool_dir"]])) {
+    fields[["spool_dir"]] <- beside(fields[["spool_dir"]], settings)
   }
-  if (is.list(fields$ws_compression)) {
-    fields$ws_compression <- file_fields(fields$ws_compression, "ws_compression", settings)
+  if (is.list(fields[["ws_compression"]])) {
+    fields[["ws_compression"]] <- file_fields(fields[["ws_compression"]], "ws_compression", settings)
   }
   for (name in names(fields)) {
     check <- if (name %in% setting_names) check_setting else limit_value
@@ -182,22 +197,22 @@ settings_tls <- function(fields, settings) {
   if (is.null(fields[["cert"]] %||% fields[["acme"]])) {
     abort_file(settings, "its `tls:` is neither `dev` nor has `cert:` or `acme:`")
   }
-  if (is.list(fields$hsts)) fields$hsts <- file_fields(fields$hsts, "hsts", settings)
+  if (is.list(fields[["hsts"]])) fields[["hsts"]] <- file_fields(fields[["hsts"]], "hsts", settings)
   fields[c("cert", "key")] <- lapply(fields[c("cert", "key")], unlist)
-  if (!is.null(fields$min_version)) {
-    fields$min_version <- as.character(fields$min_version)
+  if (!is.null(fields[["min_version"]])) {
+    fields[["min_version"]] <- as.character(fields[["min_version"]])
   }
   # Paths are relative to the file.
   before <- setwd(dirname(settings))
   on.exit(setwd(before))
-  if (!is.null(fields$acme)) {
-    authority <- file_fields(fields$acme, "acme", settings)
-    if (is.null(authority$domains)) {
+  if (!is.null(fields[["acme"]])) {
+    authority <- file_fields(fields[["acme"]], "acme", settings)
+    if (is.null(authority[["domains"]])) {
       abort_file(settings, "the `acme:` of its `tls:` has no `domains:`")
     }
-    authority$domains <- unlist(authority$domains)
-    authority$email <- unlist(authority$email)
-    fields$acme <- do.call(acme, authority)
+    authority[["domains"]] <- unlist(authority[["domains"]])
+    authority[["email"]] <- unlist(authority[["email"]])
+    fields[["acme"]] <- do.call(acme, authority)
   }
   do.call(tls_config, Filter(Negate(is.null), fields))
 }
@@ -205,7 +220,7 @@ settings_tls <- function(fields, settings) {
 # Options about workers, with paths that are relative to the file.
 worker_fields <- function(options, settings) {
   fields <- options[intersect(names(options), worker_option_names)]
-  fields$admin <- settings_admin(options, settings)
+  fields[["admin"]] <- settings_admin(options, settings)
   fields
 }
 
@@ -213,7 +228,7 @@ worker_fields <- function(options, settings) {
 settings_workers <- function(fields, settings) {
   for (name in names(fields)) check_worker_option(fields[[name]], name, paste0("`", name, ":` of `", settings, "`"))
   workers <- check_workers(fields[["workers"]])
-  if (isTRUE(flag_of(fields$reload %||% FALSE))) {
+  if (isTRUE(flag_of(fields[["reload"]] %||% FALSE))) {
     workers <- workers %||% workers_config(1, reload = TRUE)
   }
   workers

@@ -218,3 +218,33 @@ test_that("a Unix socket that a _server.yml names is relative to it", {
   expect_serving(it)
   expect_equal(fetch("http://localhost/", path = file.path(dir, "s"))$text, "by socket")
 })
+
+test_that("an argument of launch_server() is not taken for another whose name it begins", {
+  skip_if_not_installed("yaml")
+  file <- local_yml(list(log = "access.log"))
+  asked <- settings_read(file, list(log_format = "json"))
+  expect_equal(asked$log$format, "json")
+  expect_equal(basename(asked$log$path), "access.log")
+})
+
+test_that("a key that is given twice, with `-` and with `_`, is an error", {
+  skip_if_not_installed("yaml")
+  expect_error(
+    settings_read(local_yml(list("log-format" = "json", log_format = "common"))),
+    "`log-format:` and `log_format:` are the same setting",
+    class = "rookery_bad_setting"
+  )
+  expect_error(
+    settings_read(local_yml(list(limits = list(body_bytes = 1e6, "body-bytes" = 2e6)))),
+    "`body_bytes:` and `body-bytes:` are the same setting",
+    class = "rookery_bad_setting"
+  )
+})
+
+test_that("a port that is none is reported with the file that has it", {
+  skip_if_not_installed("yaml")
+  for (port in list("http", 70000L, 1.5, c(1L, 2L))) {
+    file <- local_yml(list(port = port))
+    expect_error(settings_read(file), paste0("`port:` of `", file, "` must be"), fixed = TRUE, class = "rookery_bad_address")
+  }
+})
