@@ -36,16 +36,38 @@ pinned_app <- function(x) {
 # and two for `ui.R` and `server.R`.
 shiny_sources <- c("appObj", "uiHandlerSource", "serverSource")
 
-# Replaces these functions by ones that always return the present value; returns whether any of them
-# was found. `start` is a function from the environment in which they are defined.
+# Replaces these functions by ones that always return the present value. Returns whether any of them
+# was found and the same could be done for all apps within. `start` is a function from the
+# environment in which they are defined.
 pin_sources <- function(start) {
   beside <- if (is.function(start)) environment(start) else emptyenv()
   names <- Filter(function(name) is.function(get0(name, beside, inherits = FALSE)), shiny_sources)
+  is_pinned <- length(names) > 0
   for (name in names) {
     value <- get(name, beside)()
     assign(name, constant(value), envir = beside)
+    is_pinned <- pin_inner(value) && is_pinned
   }
-  length(names) > 0
+  is_pinned
+}
+
+# Pins the app that an `app.R` returned: one of shinyAppDir() or shinyAppFile() reads its own files,
+# one of shinyApp() reads none. Returns FALSE if it cannot be known whether the app reads files.
+pin_inner <- function(app) {
+  if (!inherits(app, "shiny.appobj")) {
+    return(TRUE)
+  }
+  source <- app$serverFuncSource
+  if (!is_shinys(source)) {
+    return(FALSE)
+  }
+  has_files <- any(shiny_sources %in% ls(environment(source), all.names = TRUE))
+  !has_files || pin_sources(source)
+}
+
+# Whether a function was made by package shiny, and not by an app that wraps one.
+is_shinys <- function(func) {
+  is.function(func) && identical(topenv(environment(func)), asNamespace("shiny"))
 }
 
 constant <- function(value) {

@@ -92,3 +92,27 @@ test_that("what is not as Shiny has it is told, and served", {
   expect_true(pin_sources(start))
   expect_equal(c(beside$appObj(), beside$appObj("x"), count), c(1, 1, 1))
 })
+
+test_that("an app that app.R returns from another folder or file is kept as well", {
+  skip_if_not_installed("shiny")
+  page <- function(app) as.character(app$httpHandler(list2env(list(PATH_INFO = "/", REQUEST_METHOD = "GET")))$content)
+  for (code in c("shiny::shinyAppDir('inner')", "shiny::shinyAppFile('inner/app.R')")) {
+    dir <- local_app("app.R" = code, "inner/app.R" = one_page("first"), "inner/R/helper.R" = "helper <- 'old'")
+    app <- shiny::shinyAppDir(dir)
+    app$onStart()
+    expect_true(pin_sources(app$onStart))
+    change(dir, "inner/app.R", one_page("second"))
+    change(dir, "app.R", one_page("third"))
+    expect_match(page(app), "first")
+    app$onStop()
+  }
+})
+
+test_that("an app whose files cannot be pinned is told", {
+  app <- shiny::shinyApp("a page", function(input, output) {})
+  expect_true(pin_inner(app))
+  read <- app$serverFuncSource
+  app$serverFuncSource <- function(...) read(...)
+  environment(app$serverFuncSource) <- new.env(parent = globalenv())
+  expect_false(pin_inner(app))
+})
