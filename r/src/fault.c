@@ -139,6 +139,11 @@ static bool write_answer(const struct fault* fault, SEXP response, bool is_apps)
     bool is_written = guard_run(&guard) == FAILURE_NONE && answer.problem == NULL;
     guard_end();
     SEXP why = PROTECT(guard_caught(&guard));
+    if (is_written && response_lacks_file()) {
+        // This is reported already, and the default response says more than its page.
+        UNPROTECT(1);
+        return false;
+    }
     if (!is_written && is_apps) {
         report("the response of onError", caught_condition(why), answer.problem);
     }

@@ -119,10 +119,18 @@ static void write_bytes(uint32_t slot, uint64_t id, SEXP owner, const void* star
     }
 }
 
+static bool lacks_file;
+
+// Whether the response that was written last names a file that cannot be opened.
+bool response_lacks_file(void) {
+    return lacks_file;
+}
+
 // An app's file that cannot be opened gets the page that httpuv sends, and a line on stderr.
 static void write_file(uint32_t slot, uint64_t id, const char* path, bool is_owned) {
     if (rk_reply_file(slot, id, path, is_owned) != RK_OK) {
         static const char page[] = "500 Internal Server Error\n";
+        lacks_file = true;
         report("a response's `body$file`", R_NilValue, rk_error());
         rk_reply_begin(slot, id, 500);
         rk_reply_copy(slot, id, page, sizeof page - 1);
@@ -239,6 +247,7 @@ static const char* write_parts(uint32_t slot, uint64_t id, SEXP value) {
 
 const char* response_write(uint32_t slot, uint64_t id, SEXP value) {
     const char* problem;
+    lacks_file = false;
     if (socket_is_accepted(value)) {
         return "accept_ws() is for `onHeaders` of a WebSocket's handshake, and not promised";
     }

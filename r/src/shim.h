@@ -194,6 +194,7 @@ const char* response_headers(uint32_t slot, uint64_t id, SEXP headers);
 const char* response_write(uint32_t slot, uint64_t id, SEXP value);
 // Of what response_write() wrote last.
 int response_status(void);
+bool response_lacks_file(void);
 void response_text(uint32_t slot, uint64_t id, int status, const char* type, const char* text, size_t len);
 
 // session.c ---------------------------------------------------------------

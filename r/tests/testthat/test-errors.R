@@ -152,6 +152,22 @@ test_that("onError may have fewer arguments, fail, or return what is no response
   expect_match(said, "the response of onError: `status` must be", all = FALSE)
 })
 
+test_that("a response of onError that names no file becomes the default response, with the request's id", {
+  withr::local_options(rookery.error_detail = "none")
+  bodies <- list(c(file = "/nonexistent/file"), list(file = "/nonexistent/file"))
+  for (at in seq_along(bodies)) {
+    server <- local_server(failing_app(function(cond) {
+      list(status = 418L, headers = list("Content-Type" = "text/html", "X-Own" = "1"), body = bodies[[at]])
+    }))
+    said <- stderr_of(answer <- get(local_client(server), paste0("/no-file", at)))
+    expect_equal(answer$status, 500)
+    expect_match(answer$text, "^500 Internal Server Error\nRequest [0-9a-f]+\n$")
+    expect_match(answer$headers[["content-type"]], "^text/plain")
+    expect_false("x-own" %in% names(answer$headers))
+    expect_match(said, "/nonexistent/file", all = FALSE, fixed = TRUE)
+  }
+})
+
 test_that("a traceback has 50 frames of 60 characters at most, and only where nobody handles the error", {
   withr::local_options(rookery.error_detail = "none")
   deep <- function(n, data) if (n == 0) stop("deep") else deep(n - 1, data)
