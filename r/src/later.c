@@ -234,9 +234,17 @@ static int place_of(int id) {
 }
 
 // Begins to use the loop that has this number: the index that stands for it until
-// later_loop_done().
+// later_loop_done(). Reports once that another loop could not be used.
 int later_loop_use(int id) {
+    static bool is_reported;
     int at = place_of(id);
+    if (at == 0 && id != 0 && !is_reported) {
+        is_reported = true;
+        report(
+            "an event loop of package later", R_NilValue,
+            "servers and clients use as many private loops as they can (63): those made in a further one belong to "
+            "the global loop, and later::run_now(loop = ) does not serve them. Stop the servers that are not needed.");
+    }
     loops[at].users++;
     return at;
 }

@@ -40,6 +40,18 @@ double event_began(void) {
     return began;
 }
 
+// Reports once that so many handlers are nested that no further one may begin.
+static void report_depth(void) {
+    static bool is_reported;
+    if (!is_reported) {
+        is_reported = true;
+        report(
+            "service()", R_NilValue,
+            "too many handlers are nested, each within a service() or later::run_now() of another: further requests "
+            "and messages wait until one of them returns. A handler that has to wait should return a promise instead.");
+    }
+}
+
 // What `later` runs when Rust has asked for R. In a service() of ours the work is left to it, so that no frame lies
 // between service() and the app; unless it has not come back since we last did, because an app's own loop is running.
 static void service_callback(int loop) {
@@ -47,6 +59,9 @@ static void service_callback(int loop) {
     if (event_is_being_read() || guard_is_too_deep()) {
         // The I/O thread asks again while events wait.
         has_turned_away = true;
+        if (guard_is_too_deep()) {
+            report_depth();
+        }
         return;
     }
     if (pumping > 0 && declined_at != rk_taken() + 1) {
@@ -202,6 +217,7 @@ static void pass(double seconds) {
     double deadline = start + seconds;
     int asked = interrupts;
     if (guard_is_too_deep()) {
+        report_depth();
         pass_without_events(deadline);
         return;
     }

@@ -121,9 +121,11 @@ test_that("more loops than there are places for are served, one after the other"
   client <- local_client(server)
   for (i in 1:150) later::with_temp_loop(service(2))
   expect_equal(get(client)$text, "ok")
-  others <- lapply(1:80, function(i) {
+  said <- stderr_of(others <- lapply(1:80, function(i) {
     later::with_temp_loop(startServer("127.0.0.1", 0, function(req) ok("other")))
-  })
+  }))
+  expect_length(said, 1)
+  expect_match(said, "those made in a further one belong to the global loop")
   # Their loops are gone: they are the global loop's.
   client <- local_client(others[[80]])
   send(client, request())
@@ -148,7 +150,8 @@ test_that("a handler that calls service() has no more than 20 others in it, and 
     serve_until(function() !process$is_alive())
     expect_equal(process$get_result(), rep(200L, 300))
   })
-  expect_length(said, 0)
+  # Nothing is said but that handlers are nested, if they were nested that deep.
+  expect_length(grep("too many handlers are nested", said, invert = TRUE), 0)
   expect_equal(depth, 0)
   expect_lte(most, 20)
   expect_gt(most, 1)
@@ -179,4 +182,35 @@ test_that("the innermost service() waits for its time, runs callbacks, and can b
   for (client in clients) expect_equal(reply(client)$status, 200L)
   expect_gte(inner[["rest"]], 0.09)
   expect_lt(inner[["time"]], 30)
+})
+
+test_that("handlers that are nested too deep are reported once, with the remedy", {
+  it <- local_r(c(
+    "depth <- 0; most <- 0",
+    "server <- rookery::startServer('127.0.0.1', 0, function(req) {",
+    "  depth <<- depth + 1",
+    "  most <<- max(most, depth)",
+    "  on.exit(depth <<- depth - 1)",
+    "  until <- Sys.time() + 60",
+    "  while (most < 20 && Sys.time() < until) rookery::service(10)",
+    "  rookery::service(10)",
+    "  list(status = 200L, headers = list(), body = 'ok')",
+    "})",
+    "for (round in 1:2) {",
+    "  most <- 0",
+    "  clients <- lapply(1:25, function(i) socketConnection('127.0.0.1', server$getPort(), open = 'r+b'))",
+    "  for (client in clients) writeBin(charToRaw('GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n'), client)",
+    "  until <- Sys.time() + 60",
+    "  while (most < 20 && Sys.time() < until) rookery::service(10)",
+    "  cat('round', round, 'depth', most, '\\n')",
+    "  for (client in clients) close(client)",
+    "  while (rookery:::connections_of(server) > 0 && Sys.time() < until) rookery::service(10)",
+    "}"
+  ))
+  expect_equal(exit_of(it, 150), 0)
+  expect_match(it$tell(), "round 1 depth 20")
+  expect_match(it$tell(), "round 2 depth 20")
+  lines <- grep("too many handlers are nested", strsplit(it$tell(), "\n")[[1]], value = TRUE)
+  expect_length(lines, 1)
+  expect_match(lines, "promise")
 })
