@@ -17,13 +17,13 @@ run_rmarkdown <- function(file, address, dots) {
     abort("An R Markdown document is served on a port only.", "rookery_bad_address")
   }
   shiny_args <- with_defaults(
-    as.list(dots$shiny_args),
+    as.list(dots[["shiny_args"]]),
     list(
       host = address$host %||% "127.0.0.1", port = address$port %||% 0L, launch.browser = FALSE, quiet = TRUE,
       workerId = worker_id()
     )
   )
-  dots$shiny_args <- NULL
+  dots[["shiny_args"]] <- NULL
   if (is_worker()) {
     # A document is rendered for each session, so what is new to one that is open comes with a
     # reload: see R/serve-pinned.R.
