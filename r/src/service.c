@@ -40,7 +40,7 @@ double event_began(void) {
     return began;
 }
 
-// Reports once that so many handlers are nested that no further one may begin.
+// Reports, once, that handlers are nested as deep as they may be.
 static void report_depth(void) {
     static bool is_reported;
     if (!is_reported) {

@@ -150,7 +150,7 @@ test_that("a handler that calls service() has no more than 20 others in it, and 
     serve_until(function() !process$is_alive())
     expect_equal(process$get_result(), rep(200L, 300))
   })
-  # Nothing is said but that handlers are nested, if they were nested that deep.
+  # stderr has no line but the one about nested handlers.
   expect_length(grep("too many handlers are nested", said, invert = TRUE), 0)
   expect_equal(depth, 0)
   expect_lte(most, 20)

@@ -116,7 +116,7 @@ test_that("launch_server() takes host and port of `options:`, and arguments take
   expect_equal(launch("app: 'app.R' # ours", "options: {host: '::1', port: 8124}"), c("::1", "8124", "app.R"))
   expect_equal(launch("app: app.R", "options: {port: 8123}", port = 9000), c("127.0.0.1", "9000", "app.R"))
   expect_error(launch("app: app.R", "options: {host: db.example.org}"), "`host` must be \"localhost\" or an IP address")
-  expect_error(launch("app: app.R", "options: {port: many}"), "`port` must be one whole number")
+  expect_error(launch("app: app.R", "options: {port: many}"), "`port:` of `.*_server.yml` must be one whole number")
   expect_error(launch("app: app.R", "options: 8000"), "`options:` are no fields")
   expect_error(launch("app: [a, b]"), "no `app:` that names")
 })
