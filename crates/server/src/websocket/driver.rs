@@ -201,7 +201,8 @@ impl Driver {
             }
             let application = &sockets.shared.dispatch.application;
             let has_room = application.has_room() && application.has_room_of(self.mailbox.id);
-            if !has_room || self.mailbox.is_throttled() {
+            let is_throttled = self.mailbox.is_throttled();
+            if !has_room || (is_throttled && self.decoder.is_idle()) {
                 // The rest is not read, so it cannot be late.
                 self.mailbox.is_inside.set(false);
                 self.mailbox.is_paused.set(true);
@@ -213,8 +214,13 @@ impl Driver {
                 return Ok(());
             }
             self.mailbox.is_paused.set(false);
+            self.mailbox.shut_at.set(None);
             let mut scratch = sockets.shared.scratch.0.borrow_mut();
-            match self.with_transport(|transport| transport.poll_read(cx, &mut scratch)) {
+            // A message that has begun is read to its end, and nothing behind it: a client that reads
+            // once it has written a whole message would wait for ever otherwise.
+            let most = if is_throttled { self.decoder.missing() } else { u64::MAX };
+            let most = usize::try_from(most).map_or(scratch.len(), |most| most.min(scratch.len()));
+            match self.with_transport(|transport| transport.poll_read(cx, &mut scratch[..most])) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Ready(Ok(0)) => self.mailbox.endpoint.borrow_mut().cut_off(),
@@ -294,6 +300,9 @@ impl Driver {
             poll_flush(&mut endpoint, &shared.rules, transport, cx, &mut written)
         });
         drop(endpoint);
+        if written > 0 {
+            mailbox.shut_at.set(None);
+        }
         // Over TLS what was taken before may be all that leaves.
         if written > 0 || flushed.is_ready() || !mailbox.is_blocked.get() {
             if !mailbox.is_blocked.replace(flushed.is_pending()) {

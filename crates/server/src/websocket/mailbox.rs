@@ -59,8 +59,8 @@ pub(crate) struct Mailbox {
     /// Whether the peer is behind with reading, and the bytes that have been read of it since.
     is_behind: Cell<bool>,
     read_behind: Cell<usize>,
-    /// The tick at which a peer that is not read was found to send no more.
-    shut_at: Cell<Option<u32>>,
+    /// The tick at which a peer that is not read was found to send no more, or since then the last one with progress.
+    pub(super) shut_at: Cell<Option<u32>>,
     /// Whether the peer is inside a message of its, and the server waits for the rest.
     pub(super) is_inside: Cell<bool>,
     /// How fast the peer is at reading what waits for it, and at sending the rest of a message.
@@ -186,7 +186,8 @@ impl Mailbox {
     }
 
     /// Whether the peer has to read before it is read again. An application that answers what it is sent would queue all of it
-    /// otherwise. A little is read all the same, so that a slow reader can say something, or close.
+    /// otherwise. A little is read all the same, so that a slow reader can say something, or close; so is the rest of a
+    /// message that has begun.
     pub(super) fn is_throttled(&self) -> bool {
         self.look_behind() && self.read_behind.get() > READ_BEHIND
     }
@@ -214,7 +215,8 @@ impl Mailbox {
     }
 
     /// Nothing is read: reading would find that the peer has gone, and so does this. A WebSocket whose connection is over ends at
-    /// once. One whose peer sends no more has what came before delivered, for as long as a peer may stand still.
+    /// once. One whose peer sends no more has what came before delivered, and is
+    /// dropped once nothing has been read or written for as long as a peer may stand still.
     pub(super) fn on_not_read(&self, now: u32) {
         match self.transport.borrow().as_ref().map_or(PeerEnd::Gone, Transport::peer_end) {
             PeerEnd::Open => self.shut_at.set(None),
@@ -318,6 +320,7 @@ impl Peer for Mailbox {
         } else if state == State::Closing || (is_open && self.is_blocked.get()) {
             let taken = self.reading.taken(self.transport.borrow().as_ref().and_then(Transport::unsent));
             if taken > 0 {
+                self.shut_at.set(None);
                 self.has_moved(Tick(now));
             }
             let is_slow = self.reading.tick(ticks.message_rate, taken);

@@ -36,6 +36,7 @@ mod seats;
 mod send_queue;
 mod slow;
 mod spool;
+mod standstill;
 mod stopping;
 mod streams;
 mod supervised;

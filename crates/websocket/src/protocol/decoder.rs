@@ -285,6 +285,22 @@ impl Decoder {
         self.message.is_none() && self.frame.is_none() && self.partial_len == 0
     }
 
+    /// Returns how many bytes can be read without reading past the end of the message or frame that has begun. 0 between
+    /// two messages.
+    pub fn missing(&self) -> u64 {
+        /// Bytes of the shortest header of a client's frame, and of a server's (RFC 6455, 5.2).
+        const MASKED: u8 = 6;
+        const PLAIN: u8 = 2;
+        match &self.frame {
+            _ if self.is_idle() => 0,
+            Some(frame) => frame.len.saturating_sub(self.done).max(1),
+            None => {
+                let shortest = if self.role == Role::Server { MASKED } else { PLAIN };
+                u64::from(shortest.saturating_sub(self.partial_len).max(1))
+            }
+        }
+    }
+
     /// Bytes of memory held for the message that is being put together, a lent state of the inflater's included.
     pub fn capacity(&self) -> usize {
         self.assembled.capacity() + self.inflater.as_ref().map_or(0, |inflater| inflater.held())

@@ -3,7 +3,7 @@
 //! Two things are counted that h2 does not report: how long an unfinished head has been on its way, and how much of what
 //! comes carries nothing. Two kinds of frames are rewritten, because h2 does not judge them as RFC 9113 asks:
 //!
-//! - The CONTINUATION frames of a head (6.10) are joined into frames of up to [`FRAME`] bytes. h2 ends a connection after
+//! - The CONTINUATION frames of a head (6.10) are joined into frames of [`FRAME`] bytes, and a last one. h2 ends a connection after
 //!   five of them, however small they are, and a client may send a head within its limits in as many as it likes.
 //! - The header block of trailers (8.1) is preceded by an ordinary field. h2 accepts pseudo-header fields in trailers,
 //!   but resets a stream on which one comes behind an ordinary field (8.3), which is what such trailers deserve.
@@ -103,7 +103,7 @@ impl Frames {
                 let end = bytes.len().min(at + self.left as usize);
                 self.left -= (end - at) as u32;
                 if self.is_collected {
-                    self.block.extend_from_slice(&bytes[at..end]);
+                    self.collect(&bytes[at..end]);
                     if self.left == 0 {
                         self.end_collected();
                     }
@@ -149,9 +149,6 @@ impl Frames {
         let goes_on = kind == CONTINUATION && self.head == Some(stream);
         let is_trailers = kind == HEADERS && self.head.is_none() && self.open.contains(&stream);
         if (goes_on || is_trailers) && self.left <= FRAME {
-            if self.block.len() + self.left as usize > FRAME as usize {
-                self.emit_block(0, stream);
-            }
             self.empty += u32::from(self.left == 0);
             self.is_collected = self.left > 0;
             if self.left == 0 {
@@ -224,6 +221,19 @@ impl Frames {
             self.head = None;
             self.emit_block(END_HEADERS, stream);
         }
+    }
+
+    /// Appends payload to what is collected, and passes on full frames that more bytes follow. So a block comes in as
+    /// few frames as it can, whatever the frames are that the client sends it in.
+    fn collect(&mut self, mut bytes: &[u8]) {
+        let (_, _, stream) = parts(self.header);
+        while self.block.len() + bytes.len() > FRAME as usize {
+            let (fits, rest) = bytes.split_at(FRAME as usize - self.block.len());
+            self.block.extend_from_slice(fits);
+            self.emit_block(0, stream);
+            bytes = rest;
+        }
+        self.block.extend_from_slice(bytes);
     }
 
     fn emit_block(&mut self, flags: u8, stream: u32) {
@@ -376,15 +386,24 @@ mod tests {
         let expected =
             [frame(HEADERS, END_STREAM, b"ab"), frame(CONTINUATION, END_HEADERS, &fields)].concat();
         assert_eq!(given(&mut after_preface(), [&all[..]]), expected);
-        // No frame is longer than h2 takes, and none is lost.
-        let large = [frame(HEADERS, 0, b"ab"), frame(CONTINUATION, 0, &[7; 9000]).repeat(3)].concat();
-        let last = frame(CONTINUATION, END_HEADERS, &[7; 9000]);
-        let mut frames = after_preface();
-        let found = given(&mut frames, [&large[..], &last[..]]);
-        let expected =
-            [frame(HEADERS, 0, b"ab"), frame(CONTINUATION, 0, &[7; 9000]).repeat(3), last].concat();
-        assert_eq!(found, expected);
-        assert_eq!((frames.unfinished_since(), frames.held()), (None, 0));
+        // Frames are as long as h2 takes them, but for the last, and no byte is lost.
+        for (size, count) in [(9000, 4), (8193, 10), (FRAME as usize, 3), (1, 2 * FRAME as usize)] {
+            let large =
+                [frame(HEADERS, 0, b"ab"), frame(CONTINUATION, 0, &vec![7; size]).repeat(count)].concat();
+            let last = frame(CONTINUATION, END_HEADERS, &[8; 5]);
+            let mut frames = after_preface();
+            let found = given(&mut frames, [&large[..], &last[..]]);
+            let fields = [vec![7; size * count], vec![8; 5]].concat();
+            let (full, rest) = fields.split_at((fields.len() - 1) / FRAME as usize * FRAME as usize);
+            let full = full.chunks(FRAME as usize).flat_map(|piece| frame(CONTINUATION, 0, piece));
+            let expected = [
+                frame(HEADERS, 0, b"ab"),
+                full.collect(),
+                frame(CONTINUATION, END_HEADERS, rest),
+            ];
+            assert!(found == expected.concat(), "{count} frames of {size} bytes");
+            assert_eq!((frames.unfinished_since(), frames.held()), (None, 0));
+        }
     }
 
     #[test]
