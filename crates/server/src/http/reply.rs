@@ -197,6 +197,9 @@ pub(super) fn finish(
     let compressor =
         (is_gzip && is_made).then(|| peers.hold(Share::Compressors, content.compressor_bytes())).flatten();
     let source = if is_bodiless {
+        if status == StatusCode::RESET_CONTENT {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
+        }
         if let (StatusCode::NOT_MODIFIED, Some(len)) = (status, framing.told_length) {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
         }

@@ -4,6 +4,7 @@ use rookery_exchange::Exchange;
 use rookery_server::Limits;
 
 use crate::http2_support::{END_HEADERS, END_STREAM, GET, Heard, Peer, block, code, frame, kind, post};
+use crate::support::hello;
 use crate::tls_support::app;
 
 /// Shows the head, as the application has it.
@@ -224,4 +225,30 @@ fn the_scheme_is_the_connections_whatever_a_peer_says() {
     peer.ask(1, &[&but(":scheme", "http")[..], &[("x-forwarded-proto", "http")]].concat());
     assert_eq!(peer.outcome(1), Heard::Status(200));
     assert_eq!(peer.data(1), b"https");
+}
+
+#[test]
+fn a_large_head_may_come_in_frames_of_any_size() {
+    for (limit, value) in [(64 << 10, 60_000), (256 << 10, 200_000), (1 << 20, 900_000)] {
+        let limits =
+            Limits { stream_head_bytes: limit, head_bytes: limit, header_lines: 1000, ..Limits::default() };
+        let app = app(limits, hello);
+        let fields = block(&[GET, &[("x-large", "1".repeat(value).as_str())]].concat());
+        for sizes in [[9000, 9000], [8193, 8193], [1, 16_384], [16_384, 16_384]] {
+            let (first, mut rest) = fields.split_at(10);
+            let mut frames = frame(kind::HEADERS, END_STREAM, 1, first);
+            for size in sizes.into_iter().cycle() {
+                let (piece, behind) = rest.split_at(rest.len().min(size));
+                rest = behind;
+                let flags = if rest.is_empty() { END_HEADERS } else { 0 };
+                frames.extend(frame(kind::CONTINUATION, flags, 1, piece));
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            let mut peer = Peer::new(&app);
+            peer.send(&frames);
+            assert_eq!(peer.outcome(1), Heard::Status(200), "{value} bytes in frames of {sizes:?}");
+        }
+    }
 }

@@ -203,3 +203,49 @@ fn a_download_of_another_version_fails_before_it_goes_on() {
     }
     assert_eq!(ask(&mut client, "GET", "/s/none", "If-Match: *\r\n").status, 404);
 }
+
+#[test]
+fn a_412_and_a_416_of_a_file_are_not_compressed_and_keep_its_strong_tag() {
+    let served = Served::new();
+    let (mut client, two) = (served.app.secure(), Two::new(&served.app));
+    for path in ["/s/small.txt", "/s/large.txt"] {
+        let tag = ask(&mut client, "GET", path, "").header("etag").unwrap().to_owned();
+        assert!(tag.starts_with('"'), "{tag}");
+        for (status, name, value) in [(412, "if-match", "\"x\""), (416, "range", "bytes=9999999-")] {
+            // A range means nothing to HEAD (RFC 9110, 14.2).
+            let methods = if status == 412 { &["GET", "HEAD"][..] } else { &["GET"] };
+            for method in methods {
+                // The second time the file may be in memory.
+                for _ in 0..2 {
+                    let lines = format!("{name}: {value}\r\nAccept-Encoding: gzip\r\n");
+                    let reply = ask(&mut client, method, path, &lines);
+                    assert_eq!((reply.status, reply.header("content-encoding")), (status, None), "{path}");
+                    assert!(reply.header("etag").is_none_or(|found| found == tag), "{path} {status}");
+                    assert_eq!(reply.header("etag").is_some(), status == 412, "{path} {status}");
+                }
+                let headers = [(name, value), ("accept-encoding", "gzip")];
+                let answer = two.request(to(method, path, &headers).body(Vec::new()).unwrap()).unwrap();
+                assert_eq!((answer.status, answer.header("content-encoding")), (status, None), "{path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_205_says_that_it_is_empty_to_get_and_to_head() {
+    let reply = |exchange: &mut Exchange| {
+        exchange.begin_reply(205);
+        exchange.set_reply_body(&text(5000));
+    };
+    let app = crate::tls_support::app(rookery_server::Limits::default(), reply);
+    let (mut client, two) = (app.secure(), Two::new(&app));
+    for method in ["GET", "HEAD", "GET"] {
+        for lines in ["", "Accept-Encoding: gzip\r\n"] {
+            let reply = ask(&mut client, method, "/", lines);
+            assert_eq!((reply.status, reply.header("content-length")), (205, Some("0")), "{method}");
+            assert_eq!((reply.header("content-encoding"), reply.body.len()), (None, 0), "{method}");
+        }
+        let answer = two.request(to(method, "/", &[]).body(Vec::new()).unwrap()).unwrap();
+        assert_eq!((answer.status, answer.header("content-length")), (205, Some("0")), "{method}");
+    }
+}

@@ -40,7 +40,8 @@ const RATIO: u64 = 8;
 /// CONTINUATION frames without a payload that one head may have: no client has a reason to send one.
 const EMPTY: u32 = 16;
 
-/// Streams that are remembered as open. h2 has fewer open at a time; those that it resets itself are not seen here.
+/// Streams that are remembered as open besides those that can be served at a time: h2 resets streams without being
+/// asked, which is not seen here, and ends a connection that has it reset more than 128.
 const OPEN: usize = 1024;
 
 /// Follows the frames of a connection as they are read. Costs a few comparisons a frame; copies the payloads of those frames
@@ -57,8 +58,10 @@ pub(super) struct Frames {
     is_collected: bool,
     /// The stream whose head has begun and not ended: CONTINUATION has to follow.
     head: Option<u32>,
-    /// Streams that the peer has opened and not ended: another head for one of them is trailers. h2 judges heads for others.
+    /// Streams that the peer has opened and neither side has ended: another head for one of them is trailers. h2 judges heads for others.
     open: VecDeque<u32>,
+    /// The most that are remembered.
+    most_open: usize,
     /// The part of a header block that has not been passed on, or the payload of trailers.
     block: Vec<u8>,
     /// Rewritten bytes for h2, which follow the bytes that are passed on in place, and how many of
@@ -74,7 +77,8 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    pub(super) fn new() -> Frames {
+    /// Starts before the preface of a connection on which so many streams are served at a time.
+    pub(super) fn new(streams: usize) -> Frames {
         Frames {
             header: [0; HEADER],
             filled: 0,
@@ -83,6 +87,7 @@ impl Frames {
             is_collected: false,
             head: None,
             open: VecDeque::new(),
+            most_open: streams.saturating_add(OPEN),
             block: Vec::new(),
             out: Vec::new(),
             taken: 0,
@@ -185,14 +190,14 @@ impl Frames {
 
     /// Notes that the peer has opened a stream.
     fn open(&mut self, stream: u32) {
-        if self.open.len() == OPEN {
+        if self.open.len() == self.most_open {
             self.open.pop_front();
         }
         self.open.push_back(stream);
     }
 
-    /// Notes that the peer has ended a stream.
-    fn close(&mut self, stream: u32) {
+    /// Notes that a stream has ended, by the peer's side or the server's.
+    pub(super) fn close(&mut self, stream: u32) {
         if let Some(at) = self.open.iter().position(|open| *open == stream) {
             self.open.remove(at);
         }
@@ -292,7 +297,7 @@ fn parts(header: [u8; HEADER]) -> (u8, u8, u32) {
 /// Returns what h2 is given of the bytes behind a preface, which come in pieces of `size` bytes. For the fuzzer.
 #[doc(hidden)]
 pub fn frames_for_fuzzer(bytes: &[u8], size: usize) -> Vec<u8> {
-    let mut frames = Frames::new();
+    let mut frames = Frames::new(100);
     frames.follow(&[0; PREFACE as usize], 1);
     let mut given = Vec::new();
     for piece in bytes.chunks(size.max(1)) {
@@ -314,7 +319,7 @@ mod tests {
     }
 
     fn after_preface() -> Frames {
-        let mut frames = Frames::new();
+        let mut frames = Frames::new(100);
         frames.follow(&[0; PREFACE as usize], 1);
         frames
     }
@@ -459,7 +464,23 @@ mod tests {
             head[5..].copy_from_slice(&(2 * stream + 1).to_be_bytes());
             frames.follow(&head, 1);
         }
-        assert_eq!(frames.open.len(), OPEN);
+        assert_eq!(frames.open.len(), 100 + OPEN);
+    }
+
+    #[test]
+    fn a_live_stream_is_remembered_however_many_the_server_has_ended() {
+        let mut frames = after_preface();
+        frames.follow(&frame(HEADERS, END_HEADERS, b"head"), 1);
+        for stream in 1..5000u32 {
+            let mut head = frame(HEADERS, END_HEADERS, b"ab");
+            head[5..9].copy_from_slice(&(2 * stream + 1).to_be_bytes());
+            frames.follow(&head, 1);
+            frames.close(2 * stream + 1);
+        }
+        assert_eq!(frames.open, [1]);
+        // What comes of it now is trailers.
+        let trailers = frame(HEADERS, END_HEADERS | END_STREAM, b"abc");
+        assert!(given(&mut frames, [&trailers[..]]).windows(MARKER.len()).any(|part| part == MARKER));
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub(super) struct Served {
     pub(super) connection: Rc<Connection>,
     pub(super) session: Rc<Session>,
     pub(super) stream: Rc<Connection>,
+    /// The number of the stream (RFC 9113, 5.1.1).
+    pub(super) number: u32,
     /// Whether its whole reply has been handed over.
     pub(super) is_answered: Cell<bool>,
     /// Whether it came to nothing.
@@ -26,6 +28,7 @@ pub(super) struct Served {
 impl Drop for Served {
     fn drop(&mut self) {
         self.stream.settle();
+        self.session.forget(self.number);
         if self.is_in_vain {
             self.session.was_in_vain();
         }

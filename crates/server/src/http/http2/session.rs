@@ -83,7 +83,7 @@ impl Session {
             is_blocked: Cell::new(false),
             turn: Cell::new(0),
             name,
-            frames: RefCell::new(Frames::new()),
+            frames: RefCell::new(Frames::new(peers.limits.streams)),
             sent: Cell::new(0),
             opened: Cell::new(0),
             in_vain: Cell::new(0),
@@ -293,6 +293,11 @@ impl Session {
         let coming = self.coming.get() - bytes;
         self.coming.set(coming);
         self.charge.set(coming.min(CONNECTION_WINDOW as usize));
+    }
+
+    /// Notes that the server is done with a stream: frames that still come for it are h2's to judge.
+    pub(super) fn forget(&self, stream: u32) {
+        self.frames.borrow_mut().close(stream);
     }
 
     /// Since which tick a head is on its way.

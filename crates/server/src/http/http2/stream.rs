@@ -41,6 +41,7 @@ pub(super) fn spawn(
     let is_full = session.under_way() >= peers.limits.streams;
     if is_full || !peers.make_room(Share::Connections, 0, STREAM_BYTES) {
         session.was_in_vain();
+        session.forget(u32::from(respond.stream_id()));
         return respond.send_reset(Reason::REFUSED_STREAM);
     }
     let stream = Connection::of_stream(connection, session, peers.charge(Share::Connections, STREAM_BYTES));
@@ -53,6 +54,7 @@ pub(super) fn spawn(
         connection: Rc::clone(connection),
         session: Rc::clone(session),
         stream,
+        number: u32::from(respond.stream_id()),
         is_answered: Cell::new(false),
         is_in_vain: false,
     };
