@@ -80,7 +80,8 @@ pub(crate) fn renewal(issued: &Issued, window: Option<Window>) -> SystemTime {
 
 /// The time at which a certificate should be renewed. It is reached at a given time of the system
 /// clock, or once the remaining time that was computed at first has passed on a monotonic clock. So
-/// a system clock that is set back does not delay the renewal.
+/// a system clock that is set back does not delay the renewal. A time that had passed already when
+/// it was first looked at is judged by the system clock alone, which may have been ahead.
 #[derive(Debug, Default)]
 pub(crate) struct Planned(Option<(SystemTime, Instant)>);
 
@@ -88,12 +89,9 @@ impl Planned {
     /// Returns how long it is until `due`.
     pub(crate) fn wait(&mut self, due: SystemTime, now: SystemTime, passing: Instant) -> Duration {
         let left = due.duration_since(now).unwrap_or_default();
-        let planned = match self.0 {
-            Some((known, at)) if known == due => at,
-            _ => passing + left,
-        };
-        self.0 = Some((due, planned));
-        left.min(planned.saturating_duration_since(passing))
+        let known = self.0.filter(|(known, _)| *known == due);
+        self.0 = known.or_else(|| (!left.is_zero()).then(|| (due, passing + left)));
+        self.0.map_or(left, |(_, planned)| left.min(planned.saturating_duration_since(passing)))
     }
 }
 
@@ -237,6 +235,22 @@ mod tests {
         assert_eq!(planned.wait(at(400), at(420), passing + DAY * 21), Duration::ZERO);
         // Another certificate, or another word of its authority.
         assert_eq!(planned.wait(at(450), at(430), passing + DAY * 31), DAY * 20);
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_and_is_corrected_makes_no_renewal_due() {
+        let (start, passing) = (SystemTime::UNIX_EPOCH, Instant::now());
+        let at = |days: u32| start + DAY * days;
+        let mut planned = Planned::default();
+        // A year ahead, at first.
+        assert_eq!(planned.wait(at(400), at(735), passing), Duration::ZERO);
+        assert_eq!(planned.wait(at(400), at(370), passing + DAY), DAY * 30);
+        // What was seen then counts: set back again, the clock puts nothing off.
+        assert_eq!(planned.wait(at(400), at(5), passing + DAY * 11), DAY * 20);
+        assert_eq!(planned.wait(at(400), at(25), passing + DAY * 31), Duration::ZERO);
+        // So it is with another certificate.
+        assert_eq!(planned.wait(at(450), at(800), passing + DAY * 32), Duration::ZERO);
+        assert_eq!(planned.wait(at(450), at(440), passing + DAY * 33), DAY * 10);
     }
 
     #[test]

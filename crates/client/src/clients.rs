@@ -33,7 +33,7 @@ pub(crate) enum Command {
 /// [`STOP_TIME`](crate::STOP_TIME) at most.
 pub struct Clients {
     wake: Arc<Wake>,
-    /// Of each group that has had a client.
+    /// Of each group that has a client, or an event that can still be taken.
     inboxes: BTreeMap<u32, Arc<Inbox>>,
     open: HashMap<u64, Handle>,
     /// Clients whose task has not ended.
@@ -108,6 +108,7 @@ impl Clients {
         let (commands, theirs) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::default());
         let queue = settings.queue;
+        self.drop_unused_inboxes();
         let inbox = self.inbox(settings.group);
         let opening = Opening::new(
             id,
@@ -130,6 +131,16 @@ impl Clients {
     fn inbox(&mut self, group: u32) -> Arc<Inbox> {
         let inbox = self.inboxes.entry(group);
         Arc::clone(inbox.or_insert_with(|| Arc::new(Inbox::new(group, Arc::clone(&self.wake)))))
+    }
+
+    /// Drops the inboxes of groups whose last client has ended and whose events have been taken, or
+    /// are not wanted.
+    fn drop_unused_inboxes(&mut self) {
+        let open = &self.open;
+        // The task of each client shares its inbox.
+        self.inboxes.retain(|_, inbox| {
+            Arc::strong_count(inbox) > 1 || inbox.has_event_of(|client| open.contains_key(&client))
+        });
     }
 
     fn tls(&mut self, roots: &Roots) -> Result<Tls, BadRoots> {
@@ -183,7 +194,14 @@ impl Clients {
     pub fn event(&mut self, group: u32) -> Option<Event> {
         let inbox = self.inboxes.get(&group)?;
         loop {
-            let event = inbox.pop()?;
+            // Looked at first: a task puts its last event in before it lets go.
+            let is_unused = Arc::strong_count(inbox) == 1;
+            let Some(event) = inbox.pop() else {
+                if is_unused {
+                    self.inboxes.remove(&group);
+                }
+                return None;
+            };
             let client = event.client();
             // Of one that was abandoned nobody wants to know.
             let Some(handle) = self.open.get_mut(&client) else { continue };
@@ -244,3 +262,55 @@ impl fmt::Display for OpenError {
 }
 
 impl std::error::Error for OpenError {}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn open(clients: &mut Clients, group: u32, port: u16) -> u64 {
+        let address = Address::parse(&format!("ws://127.0.0.1:{port}/")).unwrap();
+        clients.open(address, Settings { group, ..Settings::default() }, &Roots::System).unwrap()
+    }
+
+    #[test]
+    fn a_group_without_clients_and_events_is_forgotten() {
+        // Nobody listens there.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut clients = Clients::new(Box::new(|_| {}));
+        let until = Instant::now() + PATIENCE;
+        // Taken events.
+        for group in 0..20 {
+            open(&mut clients, group, port);
+            while !matches!(clients.event(group), Some(Event::Failed { .. })) {
+                assert!(Instant::now() < until);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            while clients.inboxes.contains_key(&group) {
+                assert!(Instant::now() < until, "{group}");
+                assert!(clients.event(group).is_none());
+            }
+        }
+        // Events of clients that were abandoned, which nobody takes.
+        for group in 100..120 {
+            let client = open(&mut clients, group, port);
+            clients.abandon(client);
+        }
+        while clients.live.load(Ordering::Acquire) > 0 {
+            assert!(Instant::now() < until);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // An event that can still be taken stays, whoever opens a client meanwhile.
+        open(&mut clients, 200, port);
+        while !clients.has_events(200) || clients.inboxes.len() > 2 {
+            assert!(Instant::now() < until, "{:?}", clients.inboxes.keys());
+            let client = open(&mut clients, 201, port);
+            clients.abandon(client);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(matches!(clients.event(200), Some(Event::Failed { .. })));
+    }
+}

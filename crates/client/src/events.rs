@@ -119,6 +119,11 @@ impl Inbox {
         self.events().is_empty()
     }
 
+    /// Returns whether there is an event of a client that `is_wanted`.
+    pub(crate) fn has_event_of(&self, is_wanted: impl Fn(u64) -> bool) -> bool {
+        self.events().iter().any(|event| is_wanted(event.client()))
+    }
+
     fn events(&self) -> MutexGuard<'_, VecDeque<Event>> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -60,6 +60,8 @@ struct Stream {
 /// A writer, and the process that has its thread: a forked child has the memory without the thread.
 struct Started {
     process: u32,
+    /// `false` for a writer that drops every line because its thread could not be started.
+    has_thread: bool,
     writer: LineWriter,
 }
 
@@ -68,29 +70,45 @@ impl Stream {
         Stream { descriptor, prefix, current: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
+    /// Returns what this process has started.
+    fn current(&self) -> Option<&'static Started> {
+        // SAFETY: null, or what `writer_from` has leaked, which stays for ever.
+        let started: &'static Started = unsafe { self.current.load(Ordering::Acquire).as_ref() }?;
+        (started.process == std::process::id()).then_some(started)
+    }
+
     /// Returns the writer of this process, if it has been started.
     fn started(&self) -> Option<&'static LineWriter> {
-        // SAFETY: null, or what `writer` has leaked, which stays for ever.
-        let started: &'static Started = unsafe { self.current.load(Ordering::Acquire).as_ref() }?;
-        (started.process == std::process::id()).then_some(&started.writer)
+        self.current().filter(|started| started.has_thread).map(|started| &started.writer)
     }
 
     fn writer(&self) -> &'static LineWriter {
-        if let Some(writer) = self.started() {
-            return writer;
-        }
-        let writer = LineWriter::start(Descriptor(self.descriptor), self.prefix)
-            .unwrap_or_else(|_| LineWriter::without_output());
-        let before = self.current.load(Ordering::Acquire);
-        let new = Box::into_raw(Box::new(Started { process: std::process::id(), writer }));
-        match self.current.compare_exchange(before, new, Ordering::AcqRel, Ordering::Acquire) {
-            // One for each process that has forked from this one without becoming a program.
-            // SAFETY: it was leaked above, and nobody frees it.
-            Ok(_) => unsafe { &(*new).writer },
-            Err(_) => {
+        self.writer_from(|| LineWriter::start(Descriptor(self.descriptor), self.prefix))
+    }
+
+    /// Returns the writer of this process, which `start` starts if there is none. If the thread
+    /// cannot be started now, lines are dropped, and the next use tries again.
+    fn writer_from(&self, start: impl Fn() -> io::Result<LineWriter>) -> &'static LineWriter {
+        loop {
+            let before = self.current.load(Ordering::Acquire);
+            let known = self.current();
+            if let Some(Started { has_thread: true, writer, .. }) = known {
+                return writer;
+            }
+            let (writer, has_thread) = match (start(), known) {
+                (Ok(writer), _) => (writer, true),
+                (Err(_), Some(known)) => return &known.writer,
+                (Err(_), None) => (LineWriter::without_output(), false),
+            };
+            let started = Started { process: std::process::id(), has_thread, writer };
+            let new = Box::into_raw(Box::new(started));
+            match self.current.compare_exchange(before, new, Ordering::AcqRel, Ordering::Acquire) {
+                // At most two are leaked for each process that has forked from this one without
+                // becoming a program.
+                // SAFETY: it was leaked above, and nobody frees it.
+                Ok(_) => return unsafe { &(*new).writer },
                 // SAFETY: another thread was first, so nobody else has seen this one.
-                drop(unsafe { Box::from_raw(new) });
-                self.writer()
+                Err(_) => drop(unsafe { Box::from_raw(new) }),
             }
         }
     }
@@ -121,5 +139,38 @@ impl Write for Descriptor {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_whose_thread_could_not_be_started_is_started_at_a_later_use() {
+        let stream = Stream::new(-1, "");
+        let fails = || Err(io::ErrorKind::WouldBlock.into());
+        let first = stream.writer_from(fails);
+        first.write(b"one\ntwo\n");
+        assert_eq!(first.lines_lost(), 2);
+        // Nothing is leaked for each failure.
+        assert!(std::ptr::eq(first, stream.writer_from(fails)));
+        assert!(stream.started().is_none());
+        let (taken, lines) = std::sync::mpsc::channel();
+        struct Lines(std::sync::mpsc::Sender<Vec<u8>>);
+        impl Write for Lines {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                let _ = self.0.send(bytes.to_vec());
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        stream.writer_from(|| LineWriter::start(Lines(taken.clone()), "")).write(b"three\n");
+        assert_eq!(lines.recv().unwrap(), b"three\n");
+        // From now on it is the writer.
+        let known: *const LineWriter = stream.started().unwrap();
+        assert!(std::ptr::eq(known, stream.writer_from(fails)));
     }
 }

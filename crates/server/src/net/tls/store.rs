@@ -18,7 +18,7 @@ use super::pem::Pem;
 use super::settings::{CertificatePair, Hsts, TlsSettings, TlsVersion};
 use super::stream::HTTP2;
 use super::tls_error::{TlsError, TlsPart};
-use super::watched::{Contents, Watched};
+use super::watched::{Contents, Watched, build_unchanged};
 
 /// What a listener speaks TLS with; a copy is the same one. Connections keep what they began with.
 ///
@@ -70,8 +70,8 @@ impl Tls {
         if let Some(ca) = &mut settings.client_ca {
             ca.settle();
         }
-        let served = contents(&settings);
-        let (config, names, dates) = build(&settings, notice)?;
+        let (served, built) = load(&settings, notice);
+        let (config, names, dates) = built?;
         let hsts = settings.hsts.map(Hsts::value);
         let challenged = challenged(&config, &settings, &names);
         Ok(Tls(Arc::new(Store {
@@ -92,12 +92,25 @@ impl Tls {
     /// As [`new`](Self::new). The previous certificates stay in use if the files cannot be served;
     /// the files are then tried again automatically.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let mut watched = self.watched();
-        // Before they are read: what is changed meanwhile is found the next time.
-        let found = contents(&self.0.settings);
-        self.serve(&mut watched, &found).inspect_err(|error| {
-            watched.fail(found, error.to_string(), Instant::now());
-        })
+        loop {
+            let before = self.watched().generation();
+            let (found, built) = load(&self.0.settings, self.0.notice);
+            let mut watched = self.watched();
+            if watched.generation() != before {
+                // Another thread has served what it has read meanwhile, which may be newer.
+                continue;
+            }
+            return match built {
+                Ok(built) => {
+                    self.serve(&mut watched, &found, built);
+                    Ok(())
+                }
+                Err(error) => {
+                    watched.fail(found, error.to_string(), Instant::now());
+                    Err(error)
+                }
+            };
+        }
     }
 
     /// Compares the contents of the files with the certificates that are served, and serves the new
@@ -105,13 +118,26 @@ impl Tls {
     /// a monotonic clock, until both are the same. Blocks.
     pub(crate) fn look_again(&self, now: Instant) {
         let notice = self.0.notice;
-        let mut watched = self.watched();
+        // No lock is held while files are read, which may take as long as a file system does.
         let found = contents(&self.0.settings);
-        if !watched.is_due(&found, now) {
+        let before = {
+            let mut watched = self.watched();
+            if !watched.compare(&found, now) {
+                return;
+            }
+            watched.generation()
+        };
+        let (found, built) = load(&self.0.settings, notice);
+        let mut watched = self.watched();
+        if watched.generation() != before {
+            // Another thread has served what it has read meanwhile: the next look compares with that.
             return;
         }
-        match self.serve(&mut watched, &found) {
-            Ok(()) => notice("TLS: the certificate has changed, and new connections are given the new one"),
+        match built {
+            Ok(built) => {
+                self.serve(&mut watched, &found, built);
+                notice("TLS: the certificate has changed, and new connections are given the new one");
+            }
             Err(error) => {
                 let text = error.to_string();
                 if watched.fail(found, text, now) {
@@ -125,17 +151,16 @@ impl Tls {
         self.0.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the files, and serves their contents.
-    fn serve(&self, watched: &mut Watched, found: &Contents) -> Result<(), TlsError> {
-        let Store { settings, notice, config, names, dates, challenged: answering, .. } = &*self.0;
-        let (built, by_name, validities) = build(settings, *notice)?;
+    /// Gives new connections what was built from the contents that were found.
+    fn serve(&self, watched: &mut Watched, found: &Contents, built: Built) {
+        let Store { settings, config, names, dates, challenged: answering, .. } = &*self.0;
+        let (built, by_name, validities) = built;
         answering.store(Arc::new(challenged(&built, settings, &by_name)));
         config.store(Arc::new(built));
         names.store(by_name);
         *dates.lock().unwrap_or_else(PoisonError::into_inner) =
             Dates { all: validities, told: SystemTime::now() };
         watched.serve(found);
-        Ok(())
     }
 
     /// Says what is to be said of the dates of certificates, if that was a day ago.
@@ -222,15 +247,35 @@ fn in_force(settings: &TlsSettings) -> impl Iterator<Item = &CertificatePair> {
     settings.pairs.iter().take(count).filter(move |pair| !is_issued || is_there(pair))
 }
 
-fn build(
-    settings: &TlsSettings,
-    notice: fn(&str),
-) -> Result<(ServerConfig, Arc<ByName>, Vec<Validity>), TlsError> {
+/// What is made of the files: what new connections are given, the hosts, and the dates.
+type Built = (ServerConfig, Arc<ByName>, Vec<Validity>);
+
+/// Reads the files, and builds from them what new connections are given. Returns that with the
+/// hashes of the very contents that it was built from. Blocks.
+fn load(settings: &TlsSettings, notice: fn(&str)) -> (Contents, Result<Built, TlsError>) {
+    let mut warnings = Vec::new();
+    let (found, built) = build_unchanged(
+        || contents(settings),
+        || {
+            warnings.clear();
+            build(settings, &mut |line| warnings.push(line))
+        },
+    );
+    let changing = || {
+        let file = settings.pems().next().expect("something has changed");
+        Err(file.malformed(TlsPart::Certificate, &"the files change while they are read"))
+    };
+    for line in built.iter().flat_map(|_| &warnings) {
+        notice(&format!("TLS: {line}"));
+    }
+    (found, built.unwrap_or_else(changing))
+}
+
+fn build(settings: &TlsSettings, warn: &mut dyn FnMut(String)) -> Result<Built, TlsError> {
     // Given by hand: the process may have another one for itself.
     let provider = Arc::new(default_provider());
-    let mut warn = |line: String| notice(&format!("TLS: {line}"));
     let identities: Result<Vec<_>, _> =
-        in_force(settings).map(|pair| Identity::read(pair, &provider, &mut warn)).collect();
+        in_force(settings).map(|pair| Identity::read(pair, &provider, warn)).collect();
     let identities = identities?;
     if identities.is_empty() && settings.challenges.is_none() {
         return Err(TlsError::Nothing);
