@@ -76,7 +76,10 @@ pub struct Limits {
     pub message_bytes: u64,
     /// Bytes that may wait to be sent to one WebSocket, behind the message that is being sent: past that its peer does
     /// not read, and it ends with 1013, or is dropped when the peer does not read that either. From a quarter of it on, no more
-    /// than 256 KiB are read of the peer until it has read half of that quarter. Default 64 MiB, as much as one message may have.
+    /// than 256 KiB and the rest of a message are read of the peer until it has read half of that quarter. What the application has not
+    /// answered yet is not counted: one that answers each message with one as long never exceeds 12 MiB and four times its largest
+    /// message (with the default of [`QueueLimits::message_bytes`](rookery_exchange::QueueLimits::message_bytes)), and with less it
+    /// may. Default 64 MiB, as much as one message may have.
     pub socket_queue: usize,
     /// Bytes a second that a WebSocket's peer has to send inside a message, and to read of what waits for it, behind
     /// which it may be by [`stall_time`](Self::stall_time): close code 1008, or dropped when it does not read. 0 asks for

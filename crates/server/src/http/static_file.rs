@@ -258,7 +258,8 @@ fn finish(
 ) -> Response<ReplyBody> {
     let framing = Framing { closes: call.connection.closes_after_reply(), told_length: None };
     // Their fields describe the file, not the compressed form of a line of text.
-    let describes_file = matches!(status, StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE);
+    let describes_file =
+        matches!(status, StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE);
     let form = if describes_file { form.plain() } else { form };
     reply::finish(call, status, headers, content, &framing, form)
 }

@@ -40,7 +40,8 @@ fn what_came_before_a_fin_is_delivered_to_a_slow_application_that_goes_on() {
     let large: libc::c_int = 4 << 20;
     // SAFETY: an open socket and a valid option of the size said.
     unsafe {
-        let (option, len) = ((&raw const large).cast(), libc::socklen_t::try_from(size_of_val(&large)).unwrap());
+        let (option, len) =
+            ((&raw const large).cast(), libc::socklen_t::try_from(size_of_val(&large)).unwrap());
         libc::setsockopt(client.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, option, len);
     }
     client.write_all(&masked(0x82, &vec![7; 4000]).repeat(COUNT)).unwrap();

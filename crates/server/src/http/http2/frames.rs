@@ -401,11 +401,7 @@ mod tests {
             let fields = [vec![7; size * count], vec![8; 5]].concat();
             let (full, rest) = fields.split_at((fields.len() - 1) / FRAME as usize * FRAME as usize);
             let full = full.chunks(FRAME as usize).flat_map(|piece| frame(CONTINUATION, 0, piece));
-            let expected = [
-                frame(HEADERS, 0, b"ab"),
-                full.collect(),
-                frame(CONTINUATION, END_HEADERS, rest),
-            ];
+            let expected = [frame(HEADERS, 0, b"ab"), full.collect(), frame(CONTINUATION, END_HEADERS, rest)];
             assert!(found == expected.concat(), "{count} frames of {size} bytes");
             assert_eq!((frames.unfinished_since(), frames.held()), (None, 0));
         }
