@@ -146,6 +146,20 @@ impl Write for Descriptor {
 mod tests {
     use super::*;
 
+    /// An output that hands what is written to the test.
+    struct Lines(std::sync::mpsc::Sender<Vec<u8>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.0.send(bytes.to_vec());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
     #[test]
     fn a_writer_whose_thread_could_not_be_started_is_started_at_a_later_use() {
         let stream = Stream::new(-1, "");
@@ -157,16 +171,6 @@ mod tests {
         assert!(std::ptr::eq(first, stream.writer_from(fails)));
         assert!(stream.started().is_none());
         let (taken, lines) = std::sync::mpsc::channel();
-        struct Lines(std::sync::mpsc::Sender<Vec<u8>>);
-        impl Write for Lines {
-            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-                let _ = self.0.send(bytes.to_vec());
-                Ok(bytes.len())
-            }
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
         stream.writer_from(|| LineWriter::start(Lines(taken.clone()), "")).write(b"three\n");
         assert_eq!(lines.recv().unwrap(), b"three\n");
         // From now on it is the writer.

@@ -345,3 +345,34 @@ fn what_is_in_a_lent_buffer_is_not_the_start_of_a_message() {
     let (_, event) = decoder.decode(&mut bytes).unwrap();
     assert!(matches!(event, Some(Decoded::Text(payload)) if payload.as_bytes() == b"ok"));
 }
+
+#[test]
+fn reading_what_is_missing_ends_exactly_with_the_message() {
+    // A message of two frames with a ping between them, and another message behind it.
+    let masked =
+        |first: u8, len: u8| [&[first, 0x80 | len, 0, 0, 0, 0][..], &vec![b'a'; len.into()]].concat();
+    let message = [masked(0x02, 100), masked(0x89, 3), masked(0x00, 0), masked(0x80, 50)].concat();
+    for begun in 1..message.len() {
+        let mut bytes = [&message[..], &masked(0x82, 9)].concat();
+        let mut decoder = Decoder::new(Role::Server, DecoderLimits::default());
+        assert_eq!(decoder.missing(), 0);
+        let mut at = begun;
+        let mut start = 0;
+        let mut found = Vec::new();
+        loop {
+            while start < at {
+                let (n, event) = decoder.decode(&mut bytes[start..at]).unwrap();
+                if let Some(Decoded::Binary(payload)) = event {
+                    found.push(payload.as_bytes().len());
+                }
+                start += n;
+            }
+            if decoder.is_idle() {
+                break;
+            }
+            assert!(decoder.missing() > 0);
+            at += usize::try_from(decoder.missing()).unwrap();
+        }
+        assert_eq!((at, decoder.missing(), &found[..]), (message.len(), 0, &[150][..]), "{begun}");
+    }
+}
