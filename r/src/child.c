@@ -123,6 +123,7 @@ SEXP ffi_child_forget(void) {
 
 // In the child: a parent that is killed takes it along. Linux only; elsewhere the child goes on serving.
 SEXP ffi_child_follow(SEXP parent) {
+    signals_have_parent(Rf_asInteger(parent));
 #ifdef __linux__
     if (getppid() == (pid_t)Rf_asInteger(parent)) {
         prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -130,8 +131,6 @@ SEXP ffi_child_follow(SEXP parent) {
             raise(SIGTERM);
         }
     }
-#else
-    (void)parent;
 #endif
     return R_NilValue;
 }

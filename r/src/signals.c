@@ -64,6 +64,12 @@ static atomic_int is_told_to_end;
 // While a SIGINT is our own, which interrupts R.
 static volatile sig_atomic_t is_interrupting;
 
+// The R session that has started this process to serve a path, which passes signals on; else 0. And the sides that have asked
+// this process to stop.
+enum { OF_PARENT = 1, OF_OTHERS = 2 };
+static volatile sig_atomic_t parent;
+static volatile sig_atomic_t sides_heard;
+
 // The child of serve_in_child(): while there is one, signals are its.
 static volatile sig_atomic_t child;
 static volatile sig_atomic_t passed_on;
@@ -119,7 +125,23 @@ static int index_of(int signal_number) {
     return index;
 }
 
-static void ask_to_stop(int signal_number) {
+// Returns whether the signal asks to stop for the first time from its side. One that is sent to all processes of a service
+// comes twice where an R session has started this one: directly, and passed on by that session.
+static bool is_first_of_side(int signal_number, const siginfo_t* info) {
+    struct sigaction installed;
+    bool has_info = sigaction(signal_number, NULL, &installed) == 0 && (installed.sa_flags & SA_SIGINFO);
+    bool is_of_parent = has_info && info->si_code == SI_USER && info->si_pid == (pid_t)parent;
+    int side = is_of_parent ? OF_PARENT : OF_OTHERS;
+    bool is_first = (sides_heard & side) == 0;
+    sides_heard |= side;
+    return is_first;
+}
+
+static void ask_to_stop(int signal_number, const siginfo_t* info) {
+    bool is_first = is_first_of_side(signal_number, info);
+    if (stage != WATCHING && parent != 0 && is_first) {
+        return;
+    }
     if (stage != WATCHING) {
         die_of(signal_number);
         return;
@@ -170,7 +192,7 @@ static void on_signal(int signal_number, siginfo_t* info, void* context) {
     } else if (asks_for_reload(signal_number, info)) {
         is_reload = 1;
     } else if (!is_managed || stage == WATCHING || !is_sent_hangup(signal_number, info)) {
-        ask_to_stop(signal_number);
+        ask_to_stop(signal_number, info);
     }
     errno = saved_errno;
 }
@@ -298,6 +320,7 @@ SEXP ffi_signals_watch(SEXP seconds) {
     }
     seen = 0;
     is_heeded = 0;
+    sides_heard = 0;
     limit = Rf_asInteger(seconds);
     stage = WATCHING;
     watch();
@@ -352,6 +375,11 @@ void signals_pass_to(int pid) {
     }
 }
 
+// From now on `pid` is the R session that passes its signals on to this process.
+void signals_have_parent(int pid) {
+    parent = pid;
+}
+
 // In a forked child: whoever sends it a signal means it, and no service() runs in it.
 void signals_forked(void) {
     if (stage != NOT_WATCHING || child > 0) {
@@ -361,6 +389,7 @@ void signals_forked(void) {
         unwatch();
     }
     supervisor = 0;
+    parent = 0;
 }
 
 // From now on this process is a worker, and its parent its supervisor.

@@ -27,6 +27,8 @@ const KNOWS_SENDERS: bool = cfg!(target_os = "linux");
 pub(crate) struct Caught {
     number: i32,
     is_sent: bool,
+    /// The process that has sent it; 0 for the system, and where that is not known.
+    sender: libc::pid_t,
     /// Whether the process was started to ignore it.
     is_ignored: bool,
 }
@@ -137,14 +139,43 @@ impl Signals {
 }
 
 /// The R session that has started this program for `serve(workers =)`, by its process id.
-#[cfg(target_os = "linux")]
 pub(crate) const PARENT: &str = "ROOKERY_PARENT";
+
+/// Returns the process id of the R session that has started this program and passes signals on to it.
+fn parent() -> Option<libc::pid_t> {
+    std::env::var(PARENT).ok()?.parse().ok()
+}
+
+/// Counts the signals that end the process. One that is sent to all processes of a service comes
+/// twice where an R session has started this program: directly, and passed on by that session.
+#[derive(Debug)]
+pub(crate) struct Stops {
+    parent: Option<libc::pid_t>,
+    from_parent: u32,
+    from_others: u32,
+}
+
+impl Stops {
+    pub(crate) fn new() -> Stops {
+        Stops { parent: parent(), from_parent: 0, from_others: 0 }
+    }
+
+    /// Counts a signal, and returns how often the process has been asked to end: a signal from the
+    /// parent and one from elsewhere count once.
+    pub(crate) fn count(&mut self, caught: Caught) -> u32 {
+        if self.parent == Some(caught.sender) {
+            self.from_parent += 1;
+        } else {
+            self.from_others += 1;
+        }
+        self.from_parent.max(self.from_others)
+    }
+}
 
 /// Has this process be told to end when the session that has started it ends, however it does.
 #[cfg(target_os = "linux")]
 pub(crate) fn follow_parent() {
-    let parent = std::env::var(PARENT).ok().and_then(|text| text.parse::<libc::pid_t>().ok());
-    let Some(parent) = parent else { return };
+    let Some(parent) = parent() else { return };
     // SAFETY: plain calls. Whose child this is, is asked before and behind: the parent may have gone in between.
     unsafe {
         if libc::getppid() == parent {
@@ -199,12 +230,11 @@ fn wait(set: &libc::sigset_t) -> Option<Caught> {
         let number = unsafe { libc::sigwaitinfo(set, info.as_mut_ptr()) };
         if number > 0 {
             // SAFETY: sigwaitinfo has filled it.
-            let code = unsafe { info.assume_init() }.si_code;
-            return Some(Caught {
-                number,
-                is_sent: code == libc::SI_USER || code == libc::SI_QUEUE,
-                is_ignored: false,
-            });
+            let info = unsafe { info.assume_init() };
+            let is_sent = info.si_code == libc::SI_USER || info.si_code == libc::SI_QUEUE;
+            // SAFETY: the field is valid for signals that a process has sent.
+            let sender = if is_sent { unsafe { info.si_pid() } } else { 0 };
+            return Some(Caught { number, is_sent, sender, is_ignored: false });
         }
         if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
             return None;
@@ -218,5 +248,29 @@ fn wait(set: &libc::sigset_t) -> Option<Caught> {
     let mut number = 0;
     // SAFETY: a valid set, and room for the answer.
     let waited = unsafe { libc::sigwait(set, &raw mut number) };
-    (waited == 0).then_some(Caught { number, is_sent: true, is_ignored: false })
+    (waited == 0).then_some(Caught { number, is_sent: true, sender: 0, is_ignored: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn term(sender: libc::pid_t) -> Caught {
+        Caught { number: libc::SIGTERM, is_sent: true, sender, is_ignored: false }
+    }
+
+    #[test]
+    fn a_signal_that_the_parent_passes_on_counts_once() {
+        let mut stops = Stops { parent: Some(7), from_parent: 0, from_others: 0 };
+        assert_eq!([7, 1].map(|sender| stops.count(term(sender))), [1, 1]);
+        assert_eq!([7, 1].map(|sender| stops.count(term(sender))), [2, 2]);
+    }
+
+    #[test]
+    fn signals_of_others_count_each_wherever_they_come_from() {
+        for parent in [None, Some(7)] {
+            let mut stops = Stops { parent, from_parent: 0, from_others: 0 };
+            assert_eq!([1, 2, 0].map(|sender| stops.count(term(sender))), [1, 2, 3]);
+        }
+    }
 }

@@ -14,7 +14,7 @@ use crate::failure::{Failure, say, tell};
 use crate::log::{Log, LogTo, Reopener};
 use crate::memory;
 use crate::ports::Ports;
-use crate::signals::Signals;
+use crate::signals::{Caught, Signals, Stops};
 use crate::target::Target;
 use crate::tls::{self, Opened};
 
@@ -68,10 +68,15 @@ pub(crate) fn serve(
     let keeper = opened.as_ref().map_or(Ok(None), Opened::keep)?;
     let manager = Manager::of_environment();
     manager.ready(&format!("Serving on {}", ports.shown));
-    wait(&signals, tls.as_ref(), log.as_ref().map(Log::reopener).as_ref(), &ports, &manager);
+    let mut stops = Stops::new();
+    if let Some(caught) =
+        wait(&signals, tls.as_ref(), log.as_ref().map(Log::reopener).as_ref(), &ports, &manager)
+    {
+        stops.count(caught);
+    }
     drop(keeper);
     manager.stopping("Finishing what is being sent");
-    drain(&ports, &signals, &manager);
+    drain(&ports, &signals, &mut stops, &manager);
     ports.stop();
     server.set_access_log(None);
     if let Some(log) = log {
@@ -82,7 +87,13 @@ pub(crate) fn serve(
 
 /// Waits for the signal that ends it. A SIGHUP that was sent to a server of HTTPS has certificates read anew, SIGUSR1 the log's file
 /// opened anew.
-fn wait(signals: &Signals, tls: Option<&Tls>, log: Option<&Reopener>, ports: &Ports, manager: &Manager) {
+fn wait(
+    signals: &Signals,
+    tls: Option<&Tls>,
+    log: Option<&Reopener>,
+    ports: &Ports,
+    manager: &Manager,
+) -> Option<Caught> {
     loop {
         // The thread that serves has answered before the manager is told that it is alive.
         let caught = match manager.watches_every() {
@@ -109,19 +120,21 @@ fn wait(signals: &Signals, tls: Option<&Tls>, log: Option<&Reopener>, ports: &Po
                 tls::reload(tls);
                 manager.ready(&format!("Serving on {}", ports.shown));
             }
-            _ => return,
+            (caught, _) => return caught,
         }
     }
 }
 
 /// Waits until what is being sent has been sent, or time is up. A second signal ends the process.
-fn drain(ports: &Ports, signals: &Signals, manager: &Manager) {
+fn drain(ports: &Ports, signals: &Signals, stops: &mut Stops, manager: &Manager) {
     ports.drain();
     let until = Instant::now() + DRAIN_TIME;
     while ports.connections() > 0 && Instant::now() < until {
         manager.is_alive();
         if let Some(caught) = signals.next_within(LOOK_TIME).filter(|caught| caught.ends()) {
-            caught.die();
+            if stops.count(caught) > 1 {
+                caught.die();
+            }
         }
     }
 }

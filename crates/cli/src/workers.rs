@@ -24,7 +24,7 @@ use crate::log::{Log, LogTo, Reopener};
 use crate::memory;
 use crate::ports::Ports;
 use crate::r;
-use crate::signals::{Caught, OF_WORKERS, Signals};
+use crate::signals::{Caught, OF_WORKERS, Signals, Stops};
 use crate::target::Target;
 use crate::tls::{self, Opened};
 use crate::worker_options::{self, MaxMemory, Workers};
@@ -350,7 +350,7 @@ impl Anew {
 /// reopens the log's file; SIGTTIN and SIGTTOU change how many
 /// workers there are; any other signal ends it.
 fn pass_signals_on(signals: &Signals, anew: &Anew, ask: &UnboundedSender<Request>) {
-    let mut is_stopping = false;
+    let (mut stops, mut asked_to_stop) = (Stops::new(), 0);
     while let Some(caught) = signals.next() {
         if caught.asks_for_logs() {
             if let Some(log) = &anew.log {
@@ -363,13 +363,17 @@ fn pass_signals_on(signals: &Signals, anew: &Anew, ask: &UnboundedSender<Request
         } else if caught.asks_for_fewer() {
             Request::Fewer
         } else if caught.asks_for_reload() || caught.asks_for_restart() {
-            if is_stopping {
+            if asked_to_stop > 0 {
                 continue;
             }
             anew.read();
             Request::Reload
         } else {
-            if std::mem::replace(&mut is_stopping, true) {
+            let times = stops.count(caught);
+            if std::mem::replace(&mut asked_to_stop, times) == times {
+                continue;
+            }
+            if times > 1 {
                 // A third finds this told.
                 let _ = SECOND.set(caught);
             }

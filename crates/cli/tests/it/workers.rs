@@ -207,3 +207,34 @@ fn a_signal_ends_workers_that_are_not_ready() {
     let (status, _) = it.end();
     assert_eq!(status.code(), Some(0), "{}", it.said);
 }
+
+#[test]
+fn a_signal_that_the_parent_session_passes_on_is_no_second_one() {
+    let installed = Installed::new();
+    // It goes on after a SIGTERM, so that the program is still ending when the second one comes.
+    executable(
+        &installed.r(),
+        "#!/bin/bash\ntrap '' TERM\necho started >&2\nfor i in {1..1000}; do sleep 0.1; done\n",
+    );
+    let app = folder(&[("app.R", "1")]);
+    // A shell that passes SIGTERM on, as an R session does that has started the program.
+    let script = "\"$0\" serve . --workers 2 --port 0 --no-log & child=$!\n\
+                  trap 'kill -TERM $child; echo passed-on >&2' TERM\n\
+                  echo \"child $child\" >&2\n\
+                  until wait $child; code=$?; ((code < 128)) || ! kill -0 $child 2>/dev/null; do :; done\n\
+                  echo \"status $code\" >&2";
+    let mut command = Command::new("/bin/bash");
+    command.arg("-c").arg(format!("export ROOKERY_PARENT=$$\n{script}")).arg(installed.program());
+    let mut it = Running::start(installed.on_path(command.current_dir(app.path())));
+    let line = it.await_line("child ");
+    let child: libc::pid_t = line.trim().trim_start_matches("child ").parse().unwrap();
+    it.await_line("started");
+    it.await_line("started");
+    // SAFETY: plain calls; the process is a child of the shell, which has not waited for it yet.
+    unsafe { libc::kill(child, libc::SIGTERM) };
+    it.signal(libc::SIGTERM);
+    it.await_line("passed-on");
+    it.await_line("status ");
+    // A second signal would end the program by SIGTERM, which a shell shows as 143.
+    assert!(it.said.contains("status 0"), "{}", it.said);
+}
