@@ -134,11 +134,11 @@ impl Call<'_> {
         if refusal == Refusal::Returned && waiting.returns < RETURNS {
             waiting.returns += 1;
             self.state.counts().returned.add(1);
-            return self.state.put_back(waiting);
+            return self.state.put_back(waiting, self.waited);
         }
         if refusal == Refusal::Died && has_died && self.begins_again(&mut waiting) {
             self.state.counts().begun_again.add(1);
-            return self.state.put_back(waiting);
+            return self.state.put_back(waiting, self.waited);
         }
         self.state.refuse(waiting, refusal);
     }

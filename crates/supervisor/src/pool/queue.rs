@@ -134,7 +134,7 @@ impl Queue {
         self.len() >= most
     }
 
-    /// One that came back is the next: it is older than those behind it.
+    /// Puts back a request that has just been taken from the front.
     pub(super) fn push_front(&mut self, waiting: Waiting) {
         self.waiting.push_front(waiting);
     }

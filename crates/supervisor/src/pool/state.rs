@@ -186,12 +186,15 @@ impl State {
         Ok(())
     }
 
-    /// Takes a request back whose worker has not answered it. What it was there for is no time in the queue.
-    pub(super) fn put_back(self: &Rc<Self>, mut waiting: Waiting) {
-        waiting.since = Instant::now();
+    /// Takes a request back whose worker has not answered it, and which has `waited` in the queue
+    /// before: its time with the worker does not count. Its place is behind the requests that have
+    /// waited longer, since timeouts are looked for in front.
+    pub(super) fn put_back(self: &Rc<Self>, mut waiting: Waiting, waited: Duration) {
+        let now = Instant::now();
+        waiting.since = now.checked_sub(waited).unwrap_or(now);
         waiting.exchange.set_waiting(true);
         waiting.exchange.note_upstream(|upstream| upstream.waits(waiting.since));
-        self.queue.borrow_mut().push_front(waiting);
+        self.queue.borrow_mut().insert(waiting);
         self.assign();
     }
 
@@ -244,14 +247,16 @@ impl State {
     fn hand_out_to_any(self: &Rc<Self>) {
         // Those that nobody has a place for, though somebody may have one for what is behind them.
         let mut passed_over = Vec::new();
+        let mut has_passed_upgrade = false;
         while let Some(waiting) = self.next() {
-            let Some(waiting) = self.give(waiting, !passed_over.is_empty()) else { continue };
+            let Some(waiting) = self.give(waiting, has_passed_upgrade) else { continue };
             if waiting.since.elapsed() >= self.limits.queue_time {
                 self.refuse_late(waiting);
             } else if self.is_last_to_be_looked_at(&waiting) {
                 self.queue.borrow_mut().push_front(waiting);
                 break;
             } else {
+                has_passed_upgrade |= waiting.exchange.is_upgrade();
                 passed_over.push(waiting);
             }
         }
@@ -283,9 +288,9 @@ impl State {
     }
 
     /// Whether nobody has a place for what is behind a request either, when nobody has for it. A handshake is let in by fewer workers than
-    /// others are.
+    /// others are, and so is one that avoids a worker.
     fn is_last_to_be_looked_at(&self, waiting: &Waiting) -> bool {
-        !waiting.exchange.is_upgrade() || self.limits.sessions == usize::MAX
+        waiting.avoids.is_none() && (!waiting.exchange.is_upgrade() || self.limits.sessions == usize::MAX)
     }
 
     /// Gives a request to the worker that can begin with it best; it comes back when there is none. `is_passed_by`: a handshake has come
@@ -300,7 +305,7 @@ impl State {
             self.refuse(waiting, Refusal::Full);
             return None;
         }
-        let Some((worker, held)) = self.choose(is_upgrade, false, waiting.since) else {
+        let Some((worker, held)) = self.choose(is_upgrade, false, &waiting) else {
             return Some(waiting);
         };
         self.start(worker, held, waiting);
@@ -320,18 +325,21 @@ impl State {
 
     /// Chooses the worker that can begin with a request best, and takes a ticket of it. A request that
     /// `begins` a session goes only where there is room for one more; `counts_sessions` lets their number
-    /// decide between workers that are equally free.
-    fn choose(&self, begins: bool, counts_sessions: bool, since: Instant) -> Option<(Rc<Worker>, Held)> {
+    /// decide between workers that are equally free. The worker that the request avoids is chosen only
+    /// where there is no other.
+    fn choose(&self, begins: bool, counts_sessions: bool, waiting: &Waiting) -> Option<(Rc<Worker>, Held)> {
         let workers = self.workers.borrow();
+        let avoids = waiting.avoids.filter(|epoch| has_other(&workers, *epoch));
         let best = workers
             .iter()
+            .filter(|worker| avoids != Some(worker.member.epoch))
             .filter(|worker| !begins || worker.may_have_another(&self.limits))
             .filter_map(|worker| Some((worker.preference(&self.limits, counts_sessions)?, worker)))
             .min_by(|(a, _), (b, _)| a.cmp(b));
         let worker = best?.1;
         self.choices.set(self.choices.get() + 1);
         worker.chosen.set(self.choices.get());
-        let held = worker.begin(since)?;
+        let held = worker.begin(waiting.since)?;
         if begins {
             worker.reserve();
         }
@@ -484,6 +492,11 @@ impl State {
     pub(super) fn take_outlet(&self, stream: StreamId) -> Option<Rc<Outlet>> {
         self.outlets.borrow_mut().remove(&stream)
     }
+}
+
+/// Returns whether a worker is ready besides the one with this epoch.
+fn has_other(workers: &[Rc<Worker>], epoch: u64) -> bool {
+    workers.iter().any(|worker| worker.member.epoch != epoch && worker.is_taken_for_ready())
 }
 
 mod placing;

@@ -179,3 +179,26 @@ fn a_page_that_a_worker_has_and_does_not_begin_is_served_by_another() {
     front.workers[stuck].gate.open();
     assert_eq!(held.join().unwrap().status, 200);
 }
+
+#[test]
+fn a_request_that_a_worker_does_not_begin_is_served_by_another_whatever_its_method() {
+    let limits =
+        PoolLimits { sticky: Sticky::None, queue_time: QUEUE_TIME, ahead: 4, ..PoolLimits::default() };
+    let front = Front::with(2, limits, Config::default());
+    let begun = |at: usize| front.workers[at].gate.begun.load(std::sync::atomic::Ordering::Relaxed);
+    let held: Vec<_> = (0..2).map(|_| begin(&front, "POST", "/hold", "")).collect();
+    until("both are begun", || begun(0) == 1 && begun(1) == 1);
+    let asking = begin(&front, "POST", "/slot", "");
+    let has_it = |at: usize| front.workers[at].member.load().0 == 2;
+    until("a worker has it", || has_it(0) || has_it(1));
+    let (slow, free) = if has_it(0) { (0, 1) } else { (1, 0) };
+    front.workers[free].gate.open();
+    let reply = asking.join().unwrap();
+    assert_eq!((reply.status, reply.text()), (200, front.workers[free].member.slot.to_string()));
+    front.workers[slow].gate.open();
+    for held in held {
+        assert_eq!(held.join().unwrap().status, 200);
+    }
+    // R of the slow worker does not begin it after all.
+    assert_eq!((begun(slow), begun(free)), (1, 2));
+}

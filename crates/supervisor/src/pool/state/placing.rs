@@ -2,11 +2,11 @@
 //! all others are parked, by age, until a worker can begin with them.
 
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rookery_exchange::{Exchange, Upstream};
 
-use super::State;
+use super::{State, has_other};
 use crate::pool::answer::Refusal;
 use crate::pool::queue::Waiting;
 use crate::pool::sticky::{self, Asks, Cookie, Named, Names, Told, Way};
@@ -75,7 +75,7 @@ impl State {
                 continue;
             }
             let begins = waiting.begins();
-            if let Some((worker, held)) = self.choose(begins, true, waiting.since) {
+            if let Some((worker, held)) = self.choose(begins, true, &waiting) {
                 self.start(worker, held, waiting);
                 continue;
             }
@@ -205,11 +205,13 @@ impl State {
         }
     }
 
-    /// Puts back a request that its worker has not begun in time, to be served by another one; or refuses it,
-    /// where only that worker can answer.
+    /// Puts back a request that its worker has not begun in time, to be served by another one, whatever
+    /// its method; or refuses it, where only that worker can answer or there is no other.
     pub(in crate::pool) fn let_go(self: &Rc<Self>, waiting: Waiting, worker: &Worker) {
-        if may_move(&waiting) {
-            self.put_back(moved(waiting, worker));
+        let may_go_anywhere = waiting.asks.is_none() && waiting.avoids.is_none();
+        let has_other = has_other(&self.workers.borrow(), worker.member.epoch);
+        if may_move(&waiting) || (may_go_anywhere && has_other) {
+            self.put_back(moved(waiting, worker), Duration::ZERO);
         } else {
             self.refuse_late(waiting);
         }

@@ -80,7 +80,7 @@ fn who_has_waited_too_long_or_left_is_let_go_of_without_a_look() {
         for waiting in [staying, leaving] {
             state.enqueue(waiting).unwrap();
         }
-        state.put_back(returned);
+        state.put_back(returned, Duration::ZERO);
         let looks = state.looks.get();
         state.queue.borrow_mut().park(late);
         fate.depart();
@@ -100,5 +100,21 @@ fn who_has_waited_too_long_or_left_is_let_go_of_without_a_look() {
         // Who has left is told nothing.
         assert_eq!((answered[0], answered[1].0, answered.len()), ((1, 503), 2, 2));
         assert_eq!(state.counts().queue.read().length, 2);
+    });
+}
+
+#[test]
+fn a_request_that_comes_back_shields_no_older_one_from_its_timeout() {
+    let limits =
+        PoolLimits { sticky: Sticky::None, queue_time: Duration::from_secs(60), ..PoolLimits::default() };
+    with_a_silent_worker(limits, |state, _, _| {
+        let mut old = request(1, "");
+        old.since = Instant::now().checked_sub(Duration::from_secs(59)).unwrap();
+        state.enqueue(old).unwrap();
+        state.put_back(request(2, ""), Duration::ZERO);
+        // One that has waited before keeps its place.
+        state.put_back(request(3, ""), Duration::from_secs(30));
+        let order: Vec<_> = std::iter::from_fn(|| state.queue.borrow_mut().pop()).collect();
+        assert_eq!(order.iter().map(|waiting| waiting.exchange.id()).collect::<Vec<_>>(), [1, 3, 2]);
     });
 }
