@@ -18,4 +18,4 @@ pub use one_r::{Course, OneR, Seen};
 pub use run_folder::{ADMIN_SOCKET, RunFolder, run_folders};
 pub use share::Share;
 pub use text::{Metrics, counted, in_words, milliseconds, seconds};
-pub use usage::{open_descriptors, own_memory, processor_time, thread_time};
+pub use usage::{open_descriptors, own_memory, own_memory_beyond, processor_time, thread_time};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use rookery_status::own_memory;
+use rookery_status::own_memory_beyond;
 
 use super::worker::{Phase, Worker};
 
@@ -123,7 +123,8 @@ impl Recycle {
         let limit = self.memory?;
         let is_share = matches!(limit, MemoryLimit::Shared(_));
         let most = limit.each(workers)?;
-        let bytes = worker.age.look(most, is_share, now, || own_memory(worker.pid));
+        // A share is raised to one and a half of what the first look has found, which must be exact then.
+        let bytes = worker.age.look(most, is_share, now, || own_memory_beyond(worker.pid, most / 3 * 2));
         bytes.filter(|_| !is_share || age >= SHARE_AGE).map(Reason::Memory)
     }
 }
