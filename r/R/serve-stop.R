@@ -53,6 +53,10 @@ stop_gracefully <- function() {
   if (!isTRUE(.globals$is_stopping)) {
     .globals$is_stopping <- TRUE
     on.exit(.globals$is_stopping <- FALSE)
+    if (.Call(ffi_signals_seen) == 0L && length(listServers()) == 0) {
+      # Interrupted by R's own handler, as in Sys.sleep(); of a signal, signals.c tells.
+      message("Stopping: nothing is being served yet.")
+    }
     drain_servers()
   }
   # At once when R was interrupted while draining: time is up. Nothing interrupts this; it has a second, see

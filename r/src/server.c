@@ -76,6 +76,7 @@ SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP setup) {
     if (rk_listen_tcp(CHAR(STRING_ELT(host, 0)), Rf_asInteger(port), &how, &listener, &bound_port) != RK_OK) {
         return Rf_mkString(rk_error());
     }
+    signals_count_listener(1);
     app_set(listener, VECTOR_ELT(setup, 1), VECTOR_ELT(setup, 2), VECTOR_ELT(setup, 7));
     SEXP result = PROTECT(Rf_allocVector(INTSXP, 2));
     INTEGER(result)[0] = (int)listener;
@@ -91,6 +92,7 @@ SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP setup) {
     if (rk_listen_unix(Rf_translateChar(STRING_ELT(path, 0)), Rf_asInteger(mask), &how, &listener) != RK_OK) {
         return Rf_mkString(rk_error());
     }
+    signals_count_listener(1);
     app_set(listener, VECTOR_ELT(setup, 1), VECTOR_ELT(setup, 2), VECTOR_ELT(setup, 7));
     return Rf_ScalarInteger((int)listener);
 }
@@ -98,6 +100,7 @@ SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP setup) {
 // The app stays reachable until the WebSockets' closing callbacks have run: they hold what they need themselves.
 SEXP ffi_stop(SEXP listener) {
     rk_stop((uint32_t)Rf_asInteger(listener));
+    signals_count_listener(-1);
     app_remove((uint32_t)Rf_asInteger(listener));
     return R_NilValue;
 }

@@ -379,6 +379,7 @@ bool stop_take(void);
 void signals_pass_to(int pid);
 void signals_forked(void);
 void signals_have_parent(int pid);
+void signals_count_listener(int change);
 void signals_are_supervised(void);
 void signals_end(void);
 int signals_passed(void);

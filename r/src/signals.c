@@ -4,6 +4,7 @@
 //
 //   stage      a signal                                     the alarm
 //   WATCHING   ASKED: service() is to end, alarm is set     -
+//              OVERDUE, R is interrupted, while there is no listener
 //   ASKED      the process ends of it                       OVERDUE: R is interrupted as by Ctrl-C, alarm is set
 //   OVERDUE    SIGINT is R's, others end the process        the process ends of the first signal
 //
@@ -44,6 +45,7 @@ static volatile sig_atomic_t seen;       // the first signal; 0: none
 static volatile sig_atomic_t is_heeded;  // service() has been told
 static volatile sig_atomic_t is_reload;  // SIGHUP has asked for certificates to be read anew
 static volatile sig_atomic_t is_managed; // a service manager has started this process, and sends SIGHUP for a reload
+static volatile sig_atomic_t listeners;  // how many listeners this process has
 static volatile sig_atomic_t limit;      // seconds from the first signal to the alarm
 static struct timespec seen_at;          // valid when `seen` is not 0
 
@@ -125,6 +127,13 @@ static int index_of(int signal_number) {
     return index;
 }
 
+// Interrupts R as Ctrl-C does; the process ends where that does not help.
+static void interrupt_overdue(void) {
+    stage = OVERDUE;
+    alarm(grace_seconds);
+    signals_interrupt();
+}
+
 // Returns whether the signal asks to stop for the first time from its side. One that is sent to all processes of a service
 // comes twice where an R session has started this one: directly, and passed on by that session.
 static bool is_first_of_side(int signal_number, const siginfo_t* info) {
@@ -148,6 +157,14 @@ static void ask_to_stop(int signal_number, const siginfo_t* info) {
     }
     clock_gettime(CLOCK_MONOTONIC, &seen_at);
     seen = signal_number;
+    if (listeners == 0) {
+        // The app is loading still: there is nothing to finish.
+        static const char text[] = "Stopping: nothing is being served yet.\n";
+        ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+        (void)written;
+        interrupt_overdue();
+        return;
+    }
     stage = ASKED;
     if (limit > 0) {
         alarm((unsigned)limit);
@@ -213,9 +230,7 @@ static void on_alarm(int signal_number) {
     if (stage == OVERDUE) {
         die_of(seen);
     }
-    stage = OVERDUE;
-    alarm(grace_seconds);
-    signals_interrupt();
+    interrupt_overdue();
     errno = saved_errno;
 }
 
@@ -373,6 +388,11 @@ void signals_pass_to(int pid) {
             unwatch();
         }
     }
+}
+
+// Counts a listener that has been started or stopped: without any there is nothing to finish.
+void signals_count_listener(int change) {
+    listeners = listeners + change > 0 ? listeners + change : 0;
 }
 
 // From now on `pid` is the R session that passes its signals on to this process.

@@ -54,3 +54,43 @@ test_that("one R process that serves goes on after SIGUSR2", {
   it$signal(tools::SIGTERM)
   expect_equal(exit_of(it), 0)
 })
+
+test_that("a signal ends R at once while the app is loading", {
+  skip_on_os(c("mac", "windows", "solaris"))
+  dir <- local_app(app.R = c("cat('loading\\n', file = stderr())", "for (i in 1:6000) Sys.sleep(0.1)", "function(req) NULL"))
+  for (signal in c(tools::SIGTERM, tools::SIGINT)) {
+    it <- local_cli("serve", dir, "--port", "0", "--no-log")
+    expect_true(wait_until(function() grepl("loading", it$tell())))
+    asked <- proc.time()[["elapsed"]]
+    it$signal(signal)
+    expect_equal(exit_of(it), 0)
+    # What is in hand would have 9 s.
+    expect_lt(proc.time()[["elapsed"]] - asked, 8)
+    expect_match(it$tell(), "nothing is being served yet")
+  }
+})
+
+test_that("a signal to all processes loses no request of an R process that serve() has started", {
+  skip_on_os(c("mac", "windows", "solaris"))
+  dir <- local_app(app.R = c(
+    "function(req) {",
+    "  if (req$PATH_INFO == '/slow') {",
+    "    cat(Sys.getpid(), file = 'begun')",
+    "    Sys.sleep(2)",
+    "  }",
+    "  list(status = 200L, headers = list(), body = 'finished')",
+    "}"
+  ))
+  it <- local_r(sprintf("rookery::serve(%s, port = 0, log = FALSE)", deparse(dir)))
+  expect_serving(it)
+  url <- sub("[ \n].*", "", sub(".*(http://[0-9.:]+).*", "\\1", it$tell()))
+  asking <- local_requests(paste0(url, "/slow"), 1)
+  begun <- file.path(dir, "begun")
+  expect_true(wait_until(function() file.exists(begun) && file.size(begun) > 0))
+  tools::pskill(as.integer(readLines(begun, warn = FALSE)), tools::SIGTERM)
+  Sys.sleep(0.2)
+  it$signal(tools::SIGTERM)
+  asking$wait(60000)
+  expect_identical(asking$get_result(), 200L)
+  expect_equal(exit_of(it), 0)
+})

@@ -238,3 +238,25 @@ fn a_signal_that_the_parent_session_passes_on_is_no_second_one() {
     // A second signal would end the program by SIGTERM, which a shell shows as 143.
     assert!(it.said.contains("status 0"), "{}", it.said);
 }
+
+#[test]
+fn workers_that_are_starting_are_ended_soon_also_where_they_do_not_listen() {
+    let installed = Installed::new();
+    // As an R process that is busy in C code, which no signal interrupts.
+    executable(
+        &installed.r(),
+        "#!/bin/bash\ntrap '' TERM\necho started >&2\nfor i in {1..1000}; do sleep 0.1; done\n",
+    );
+    let app = folder(&[("app.R", "1")]);
+    let mut command = Command::new(installed.program());
+    command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"]).current_dir(app.path());
+    let mut it = Running::start(installed.on_path(&mut command));
+    it.await_line("started");
+    it.await_line("started");
+    let asked = std::time::Instant::now();
+    it.signal(libc::SIGTERM);
+    it.await_line("stopping: no worker is ready yet");
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    // A worker that serves has 15 s to end.
+    assert!(asked.elapsed() < std::time::Duration::from_secs(12), "{:?}", asked.elapsed());
+}

@@ -199,7 +199,12 @@ impl<'a> Supervisor<'a> {
                 self.course = Course::Leaving { until: Instant::now() + self.plan.times.delay };
                 self.front.hear(News::Leaving);
             }
-            (Request::Stop, Course::Serving) => self.drain(),
+            (Request::Stop, Course::Serving) => {
+                if !self.was_ready {
+                    self.tell("stopping: no worker is ready yet, and nothing is being served");
+                }
+                self.drain();
+            }
             // A second one: nothing is waited for.
             (Request::Stop, Course::Leaving { .. } | Course::Draining { .. } | Course::Ending(_)) => {
                 self.end(Outcome::Stopped);

@@ -86,6 +86,9 @@ pub(super) struct Worker {
 /// The last announcement that has not been read. It is one, however many a worker sends.
 type Announced = Rc<RefCell<Option<Vec<u8>>>>;
 
+/// How long a worker that is starting has to end once it has been asked, before it is killed.
+const END_START_WITHIN: Duration = Duration::from_secs(2);
+
 impl Worker {
     /// Starts one.
     pub(super) fn start(
@@ -188,12 +191,15 @@ impl Worker {
 
     /// Asks it to end.
     pub(super) fn stop(&mut self, time: Duration) {
+        let mut time = time;
         match self.phase {
             Phase::Stopping { .. } | Phase::Killed => return,
             // It may not have come to listen to us yet; once it has, it leaves signals to us.
             Phase::Starting { .. } => {
                 self.signal(libc::SIGTERM);
                 self.say(Message::Stop);
+                // It has nothing in hand, and ends by itself a second after it has been interrupted.
+                time = time.min(END_START_WITHIN);
             }
             Phase::Ready | Phase::Draining { .. } => self.say(Message::Stop),
         }
