@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::command_line::{self, Asked, Serve};
-use crate::failure::Failure;
+use crate::failure::{Failure, tell};
 use crate::r;
 use crate::target::Target;
 
@@ -44,6 +44,12 @@ pub(crate) fn merged(words: &[OsString], serve: Serve, target: &Target) -> Resul
         found.retain(|word| !command_line::is_of_https(word.as_bytes()));
     }
     let mut both = read(program, found.iter().chain(others).cloned())?;
+    if serve.has_port && both.host.starts_with("unix:") && !serve.host.starts_with("unix:") {
+        tell(&format!(
+            "`--port` has no effect: `host:` in `{}` is a Unix socket. Add `--host 127.0.0.1` to listen on the port",
+            file.display()
+        ));
+    }
     if both.workers.is_none() {
         if alone.workers.is_some() {
             // `--workers 1` of the command line: the file's options for several workers do not

@@ -22,6 +22,8 @@ pub(crate) struct Serve {
     pub(crate) target: PathBuf,
     pub(crate) host: String,
     pub(crate) port: u16,
+    /// Whether the port was asked for.
+    pub(crate) has_port: bool,
     pub(crate) tls: Option<AskedTls>,
     pub(crate) settings: Settings,
     /// None: one R, which this process becomes.
@@ -125,6 +127,7 @@ pub(super) fn read(given: &Given<'_>) -> Result<Serve, Failure> {
         target: target.into(),
         host: host.to_owned(),
         port,
+        has_port: given.is_given("port"),
         tls,
         admin: operations::admin(given)?,
         is_embedded: given.flag("embed"),

@@ -260,3 +260,21 @@ fn workers_that_are_starting_are_ended_soon_also_where_they_do_not_listen() {
     // A worker that serves has 15 s to end.
     assert!(asked.elapsed() < std::time::Duration::from_secs(12), "{:?}", asked.elapsed());
 }
+
+#[test]
+fn a_port_that_has_no_effect_beside_a_socket_of_the_file_is_reported() {
+    let installed = Installed::new();
+    let app = folder(&[("_server.yml", "engine: rookery\napp: app.R\n"), ("app.R", "1")]);
+    answering(&installed, "rookery-word --host=unix:here.sock");
+    let run = |words: &[&str]| {
+        let mut command = Command::new(installed.program());
+        command.args(["serve", "."]).args(words).current_dir(app.path());
+        installed.run(&mut command).2
+    };
+    let said = run(&["--port", "4711"]);
+    assert!(said.contains("`--port` has no effect") && said.contains("here.sock"), "{said}");
+    for words in [&[] as &[&str], &["--host", "127.0.0.1", "--port", "0"]] {
+        let said = run(words);
+        assert!(!said.contains("no effect"), "{said}");
+    }
+}
