@@ -14,7 +14,8 @@
 // A worker leaves all of them to its supervisor: a signal to the whole process group (from systemd,
 // Heroku or supervisord) means that the supervisor should end in order, and the supervisor decides
 // how long the workers go on. A worker obeys a signal only once its supervisor has told the worker
-// to end, or has died. SIGUSR2, of which R would end at once, does nothing, and in a worker neither
+// to end, or has died. The exception is SIGINT during Sys.sleep(), in which R has a handler of its
+// own: the request is interrupted. SIGUSR2, of which R would end at once, does nothing, and in a worker neither
 // does SIGUSR1.
 //
 // While a child serves (serve() of a path), all of them are passed on to it instead. A signal that is ignored stays
