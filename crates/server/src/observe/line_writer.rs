@@ -304,6 +304,10 @@ mod tests {
             move || writer.flush(Duration::from_secs(60))
         });
         assert_eq!(reads.recv().unwrap(), b"before\n");
+        // What is queued before the flush begins would be waited for as well.
+        while lock(&writer.0.0.state).flushing == 0 {
+            thread::yield_now();
+        }
         writer.write(b"later\n");
         go.send(()).unwrap();
         assert!(flushing.join().unwrap());
