@@ -10,6 +10,7 @@ sets is a failure. Exit status: 0 when everything passed.
 import argparse
 import concurrent.futures
 import fnmatch
+import os
 import re
 import subprocess
 import sys
@@ -17,7 +18,12 @@ import time
 import traceback
 
 import behaviours
-import settings
+import cases
+import certificates
+import settings_address  # noqa: F401  (registers its cases, as do the next three)
+import settings_limits  # noqa: F401
+import settings_requests  # noqa: F401
+import settings_workers  # noqa: F401
 from server import LIBRARY, PROGRAM, Failed
 
 # Words of the program that are no settings of a server.
@@ -48,7 +54,7 @@ def known_keys():
 
 
 def uncovered():
-    covered = {key for _, _, keys, _ in settings.CASES for key in keys}
+    covered = {key for _, _, keys, _ in cases.CASES for key in keys}
     return sorted(known_keys() - covered)
 
 
@@ -68,11 +74,10 @@ def main():
     parser.add_argument("--only", default="*")
     parser.add_argument("--jobs", type=int, default=4)
     asked = parser.parse_args()
-    import os
     os.environ["R_LIBS"] = str(LIBRARY)
 
     work = [(name, mode, function) for name, modes, function in behaviours.ROWS for mode in modes]
-    work += [(name, place, function) for name, place, _, function in settings.CASES]
+    work += [(name, place, function) for name, place, _, function in cases.CASES]
     work = [one for one in work if fnmatch.fnmatch(f"{one[0]} ({one[1]})", asked.only)]
     results = {}
     with concurrent.futures.ThreadPoolExecutor(asked.jobs) as pool:
@@ -89,7 +94,7 @@ def main():
         (result, why), seconds = attempt(function, key[1])
         results[key] = (result, why, seconds)
         print(f"{result:8} {seconds:6.1f} s  {key[0]} ({key[1]})", flush=True)
-    settings.remove_certificates()
+    certificates.remove_certificates()
 
     if asked.only == "*":
         missing = uncovered()
