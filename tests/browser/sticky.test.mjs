@@ -39,11 +39,10 @@ test(`${sessions} sessions, ${reloads} reloads and a kill, and none at the wrong
   const counts = new Map();
   for (const { pid } of clients) counts.set(pid, (counts.get(pid) ?? 0) + 1);
   assert.equal(counts.size, workers);
-  const most = Math.max(...counts.values());
-  const least = Math.min(...counts.values());
-  // A page goes to a worker that is idle, if there is one, and the numbers of sessions decide between workers that are equally
+  // A page goes to a worker that is idle, if there is one, and the numbers of sessions decide only between workers that are equally
   // free: pages that come at the same time are therefore not spread exactly.
-  assert.ok(most <= 1.5 * least + 1, `${most} sessions at one worker, ${least} at another`);
+  const least = Math.min(...counts.values());
+  assert.ok(least >= sessions / workers / 2, `${least} sessions at one of ${workers} workers, of ${sessions}`);
 
   let asked = 0;
   const wrong = [];
