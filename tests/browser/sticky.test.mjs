@@ -88,7 +88,7 @@ test(`${sessions} sessions, ${reloads} reloads and a kill, and none at the wrong
     assert.deepEqual(statuses, [404, 404, 404]);
   });
   console.log(`${asked} requests of ${clients.length} sessions, ${reloads} reloads, ${wrong.length} at the wrong R; `
-    + `at first ${most} sessions at the fullest R and ${least} at the emptiest`);
+    + `at first ${least} sessions at the emptiest worker`);
   clients.forEach((client) => client.close());
   agent.destroy();
   await server.stop();
