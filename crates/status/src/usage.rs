@@ -21,8 +21,8 @@ pub fn own_memory(pid: libc::pid_t) -> Option<u64> {
     Some(tree.iter().map(share).sum())
 }
 
-/// Returns the same where it may be more than `limit`, and else an upper bound of it: what
-/// [`memory_of`] reads of each process, which takes far less time than dividing shared pages does.
+/// Returns what [`own_memory`] returns if that may exceed `limit`, and otherwise an upper bound of
+/// the memory. The bound counts shared pages once per process, which is far cheaper to read.
 pub fn own_memory_beyond(pid: libc::pid_t, limit: u64) -> Option<u64> {
     memory_of(pid)?;
     let bound = tree_of(pid).into_iter().filter_map(memory_of).sum();
