@@ -1,0 +1,171 @@
+//! Values of several fields, each with a short form on the command line.
+
+use crate::kind::{Composite, Kind, Raw, Refused, Value};
+use crate::read::flag;
+
+/// What the authors of browsers ask of a name that they preload, in seconds: a year.
+const YEAR: f64 = 31_536_000.0;
+/// R's integers are signed.
+const MOST_SECONDS: f64 = 2_147_483_647.0;
+
+pub(crate) static COMPRESSION: Composite = Composite {
+    wanted: "on, off, or some of level=1 to level=9, threshold=<bytes> and takeover=on, with commas between them",
+    fields: &[("level", Kind::Count), ("threshold", Kind::Bytes), ("takeover", Kind::Flag)],
+    read: compression,
+};
+
+pub(crate) static HSTS: Composite = Composite {
+    wanted: "off, or a number of seconds and perhaps subdomains and preload, with commas between them",
+    fields: &[("max_age", Kind::Seconds), ("include_subdomains", Kind::Flag), ("preload", Kind::Flag)],
+    read: hsts,
+};
+
+/// Reads how WebSocket messages are compressed; level 0 is not at all.
+fn compression(raw: &Raw) -> Result<Value, Refused> {
+    let (mut level, mut threshold, mut takeover) = (2.0, 512.0, false);
+    let fields: Vec<(&str, &str)> = match raw {
+        Raw::Text(text) => match flag(text.trim()) {
+            Some(true) => Vec::new(),
+            Some(false) => {
+                level = 0.0;
+                Vec::new()
+            }
+            None => text
+                .split(',')
+                .map(|word| word.split_once('=').map(|(name, value)| (name.trim(), value.trim())))
+                .collect::<Option<_>>()
+                .ok_or(Refused::Form)?,
+        },
+        Raw::Fields(fields) => fields
+            .iter()
+            .map(|(name, value)| Some((name.as_str(), value.text()?)))
+            .collect::<Option<_>>()
+            .ok_or(Refused::Form)?,
+        Raw::List(_) | Raw::Bytes(_) => return Err(Refused::Form),
+    };
+    for (name, value) in fields {
+        let number = crate::amount::read(value, Kind::Bytes).filter(|number| number.is_finite());
+        match (name, number, flag(value)) {
+            ("level", Some(number), _) if (1.0..=9.0).contains(&number) && value.len() == 1 => level = number,
+            ("threshold", Some(number), _) => threshold = number,
+            ("takeover", _, Some(is_on)) => takeover = is_on,
+            _ => return Err(Refused::Form),
+        }
+    }
+    Ok(Value::Fields(vec![
+        ("level", Value::Number(level)),
+        ("threshold", Value::Number(threshold)),
+        ("takeover", Value::Flag(takeover)),
+    ]))
+}
+
+/// Reads what browsers are told by `Strict-Transport-Security`; `off` tells them nothing.
+fn hsts(raw: &Raw) -> Result<Value, Refused> {
+    let (mut age, mut subdomains, mut preload) = (None, false, false);
+    match raw {
+        // `0` is an age: it has browsers forget the name.
+        Raw::Text(text) if text.trim() != "0" && flag(text.trim()) == Some(false) => {
+            return Ok(Value::Flag(false));
+        }
+        Raw::Text(text) => {
+            let mut words = text.split(',').map(str::trim);
+            age = words.next().map(str::to_owned);
+            for word in words {
+                match word {
+                    "subdomains" => subdomains = true,
+                    "preload" => preload = true,
+                    _ => return Err(Refused::Form),
+                }
+            }
+        }
+        Raw::Fields(fields) => {
+            for (name, value) in fields {
+                let text = value.text().ok_or(Refused::Form)?;
+                match (name.as_str(), flag(text)) {
+                    ("max_age", _) => age = Some(text.to_owned()),
+                    ("include_subdomains", Some(is_on)) => subdomains = is_on,
+                    ("preload", Some(is_on)) => preload = is_on,
+                    _ => return Err(Refused::Form),
+                }
+            }
+        }
+        Raw::List(_) | Raw::Bytes(_) => return Err(Refused::Form),
+    }
+    let age = age.and_then(|age| crate::amount::read(&age, Kind::Seconds)).ok_or(Refused::Form)?;
+    if age > MOST_SECONDS || age.fract() != 0.0 {
+        return Err(Refused::Form);
+    }
+    if preload && !(subdomains && age >= YEAR) {
+        return Err(Refused::Because(
+            "preload needs subdomains, and a year or more, such as 31536000,subdomains,preload".to_owned(),
+        ));
+    }
+    Ok(Value::Fields(vec![
+        ("max_age", Value::Number(age)),
+        ("include_subdomains", Value::Flag(subdomains)),
+        ("preload", Value::Flag(preload)),
+    ]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(read: fn(&Raw) -> Result<Value, Refused>, text: &str) -> Result<Vec<String>, Refused> {
+        read(&Raw::from(text)).map(|value| match value {
+            Value::Fields(fields) => fields
+                .iter()
+                .map(|(_, value)| match value {
+                    Value::Number(number) => number.to_string(),
+                    Value::Flag(is_on) => is_on.to_string(),
+                    other => panic!("{other:?}"),
+                })
+                .collect(),
+            other => vec![format!("{other:?}")],
+        })
+    }
+
+    fn fields(pairs: &[(&str, &str)]) -> Raw {
+        Raw::Fields(pairs.iter().map(|(name, value)| ((*name).to_owned(), Raw::from(*value))).collect())
+    }
+
+    #[test]
+    fn compression_is_read_from_its_short_form_and_from_fields() {
+        for (given, wanted) in [
+            ("on", ["2", "512", "false"]),
+            ("yes", ["2", "512", "false"]),
+            ("off", ["0", "512", "false"]),
+            ("level=6", ["6", "512", "false"]),
+            ("threshold=1kB, takeover=on,level=9", ["9", "1000", "true"]),
+        ] {
+            assert_eq!(text(compression, given).unwrap(), wanted, "{given}");
+        }
+        for given in
+            ["", "level", "level=0", "level=10", "level=1.0", "threshold=none", "takeover=x", "on,level=1"]
+        {
+            assert_eq!(text(compression, given), Err(Refused::Form), "{given}");
+        }
+        let from_fields = compression(&fields(&[("level", "6"), ("takeover", "yes")])).unwrap();
+        assert_eq!(from_fields, compression(&Raw::from("level=6,takeover=on")).unwrap());
+        assert_eq!(compression(&fields(&[("levels", "6")])), Err(Refused::Form));
+        assert_eq!(compression(&Raw::List(vec![])), Err(Refused::Form));
+    }
+
+    #[test]
+    fn hsts_is_read_from_its_short_form_and_from_fields() {
+        assert_eq!(text(hsts, "300").unwrap(), ["300", "false", "false"]);
+        assert_eq!(text(hsts, "0").unwrap(), ["0", "false", "false"]);
+        assert_eq!(text(hsts, "1h, subdomains").unwrap(), ["3600", "true", "false"]);
+        assert_eq!(hsts(&Raw::from("off")), Ok(Value::Flag(false)));
+        for given in ["", "x", "none", "-1", "2147483648", "300,all", "1.5", "subdomains"] {
+            assert_eq!(text(hsts, given), Err(Refused::Form), "{given}");
+        }
+        for given in ["300,subdomains,preload", "31536000,preload"] {
+            assert!(matches!(text(hsts, given), Err(Refused::Because(_))), "{given}");
+        }
+        let whole =
+            hsts(&fields(&[("max_age", "31536000"), ("include_subdomains", "on"), ("preload", "true")]));
+        assert_eq!(whole, hsts(&Raw::from("31536000,subdomains,preload")));
+        assert_eq!(hsts(&fields(&[("max_ages", "1")])), Err(Refused::Form));
+    }
+}

@@ -1,0 +1,150 @@
+//! Settings of the environment.
+
+use crate::kind::Raw;
+use crate::setting::{Places, Setting};
+use crate::settings::{Given, Source};
+use crate::table;
+
+/// Variables of hosting services, and the settings that they are for.
+const PLATFORM: [(&str, &str); 2] = [("PORT", "port"), ("WEB_CONCURRENCY", "workers")];
+
+/// What the environment says.
+#[derive(Debug, Default)]
+pub struct Environment {
+    /// Its values.
+    pub given: Vec<Given>,
+    /// What is to be reported: variables that are deprecated, or ignored.
+    pub notes: Vec<String>,
+}
+
+/// Reads the variables of the settings that `is_read` accepts. An empty variable counts as unset.
+///
+/// # Errors
+/// Fails with a message when a variable has a value that its setting does not accept.
+pub fn read(
+    variable: impl Fn(&str) -> Option<String>,
+    is_read: impl Fn(&Setting) -> bool,
+) -> Result<Environment, String> {
+    let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let mut environment = Environment::default();
+    // A worker finds the number of workers under the name of the setting.
+    let is_worker = variable("ROOKERY_WORKER").is_some();
+    for setting in table::all().filter(|row| row.places.has(Places::ENVIRONMENT) && is_read(row)) {
+        if setting.name == "workers" && is_worker {
+            continue;
+        }
+        let own = setting.variable();
+        let mut found = variable(&own).map(|value| (own.clone(), value));
+        for former in setting.former.iter().filter(|former| former.places.has(Places::ENVIRONMENT)) {
+            let old = format!("ROOKERY_{}", former.name.to_uppercase());
+            let Some(value) = variable(&old) else { continue };
+            if found.is_some() {
+                return Err(format!(
+                    "The environment variables {own} and {old} are the same setting: unset {old}."
+                ));
+            }
+            environment.notes.push(format!("the environment variable {old} is deprecated: use {own}"));
+            found = Some((old, value));
+        }
+        if let Some((name, value)) = found {
+            let value = setting.read(&Raw::Text(value));
+            let value = value.map_err(|invalid| invalid.at(&format!("The environment variable {name}")))?;
+            environment.given.push(Given { setting, value, source: Source::Environment, place: None });
+        }
+    }
+    for (name, of) in PLATFORM {
+        let setting = table::row(of);
+        let Some(text) = variable(name).filter(|_| is_read(setting)) else { continue };
+        match setting.read(&Raw::Text(text)) {
+            Ok(value) => {
+                environment.given.push(Given { setting, value, source: Source::Platform, place: None });
+            }
+            Err(invalid) => {
+                let why = invalid.at(&format!("the environment variable {name}"));
+                environment.notes.push(format!("{why} It is ignored"));
+            }
+        }
+    }
+    Ok(environment)
+}
+
+/// Returns the variables that only the program reads, for workers to be started without them.
+pub fn program_variables() -> impl Iterator<Item = String> {
+    table::all()
+        .filter(|row| row.is_program_variable && row.places.has(Places::ENVIRONMENT))
+        // The program sets it for workers itself, under the same name for one release.
+        .filter(|row| row.name != "workers")
+        .map(Setting::variable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_all(variables: &[(&str, &str)]) -> Result<(Vec<String>, Vec<String>), String> {
+        let variable =
+            |name: &str| variables.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
+        let environment = read(variable, |_| true)?;
+        let given = environment.given.iter().map(|given| format!("{} {:?}", given.setting.name, given.value));
+        Ok((given.collect(), environment.notes))
+    }
+
+    #[test]
+    fn variables_are_read_by_their_rows() {
+        let (given, notes) = read_all(&[
+            ("ROOKERY_MAX_BODY_SIZE", "1MB"),
+            ("ROOKERY_PROXY_PROTOCOL", "TRUE"),
+            ("ROOKERY_PORT", ""),
+        ])
+        .unwrap();
+        assert_eq!(given, ["proxy_protocol Flag(true)", "max_body_size Number(1000000.0)"]);
+        assert!(notes.is_empty());
+        let wrong = read_all(&[("ROOKERY_PORT", "http")]).unwrap_err();
+        assert_eq!(
+            wrong,
+            "The environment variable ROOKERY_PORT must be a whole number from 0 to 65535, not `http`."
+        );
+    }
+
+    #[test]
+    fn former_variables_are_read_and_reported() {
+        let (given, notes) = read_all(&[("ROOKERY_BODY_BYTES", "1")]).unwrap();
+        assert_eq!(given, ["max_body_size Number(1.0)"]);
+        assert_eq!(
+            notes,
+            ["the environment variable ROOKERY_BODY_BYTES is deprecated: use ROOKERY_MAX_BODY_SIZE"]
+        );
+        let both = read_all(&[("ROOKERY_BODY_BYTES", "1"), ("ROOKERY_MAX_BODY_SIZE", "1")]);
+        assert!(both.unwrap_err().contains("are the same setting"));
+        // It never was a variable.
+        assert_eq!(read_all(&[("ROOKERY_KILL_STUCK", "1s")]).unwrap().0.len(), 0);
+    }
+
+    #[test]
+    fn variables_of_hosting_services_are_weaker_and_may_be_anything() {
+        let (given, notes) = read_all(&[("PORT", "5000"), ("WEB_CONCURRENCY", "many")]).unwrap();
+        assert_eq!(given, ["port Number(5000.0)"]);
+        assert!(notes[0].starts_with("the environment variable WEB_CONCURRENCY must be auto"), "{notes:?}");
+    }
+
+    #[test]
+    fn a_worker_does_not_take_the_number_of_workers_for_a_setting() {
+        assert_eq!(read_all(&[("ROOKERY_WORKERS", "4")]).unwrap().0, ["workers Number(4.0)"]);
+        assert!(read_all(&[("ROOKERY_WORKERS", "4"), ("ROOKERY_WORKER", "0")]).unwrap().0.is_empty());
+    }
+
+    #[test]
+    fn variables_of_address_https_and_workers_are_the_programs() {
+        let own: Vec<String> = program_variables().collect();
+        for name in
+            ["ROOKERY_PORT", "ROOKERY_TLS_KEY", "ROOKERY_MAX_AGE", "ROOKERY_LOG", "ROOKERY_PROXY_PROTOCOL"]
+        {
+            assert!(own.contains(&name.to_owned()), "{name}");
+        }
+        for name in
+            ["ROOKERY_MAX_BODY_SIZE", "ROOKERY_ERROR_DETAIL", "ROOKERY_WORKERS", "ROOKERY_HTTP2_WEBSOCKETS"]
+        {
+            assert!(!own.contains(&name.to_owned()), "{name}");
+        }
+    }
+}

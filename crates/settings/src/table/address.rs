@@ -1,0 +1,71 @@
+//! Where the server listens, and who is in front of it.
+
+use crate::kind::Kind;
+use crate::setting::{Default, Group, Setting, Shown};
+use crate::{derived, forms};
+
+const ADDRESS: Setting = Setting { group: Group::Address, ..Setting::EMPTY };
+
+pub(super) static ROWS: [Setting; 4] = [
+    Setting {
+        name: "host",
+        key: "host",
+        shown: Shown::Always,
+        kind: Kind::Text(&forms::HOST),
+        placeholder: "address",
+        default: Default::Derived {
+            text: "127.0.0.1; all addresses with `domain`",
+            value: derived::found_at_start,
+        },
+        is_program_variable: true,
+        r_argument: "serve(host)",
+        help: "Address to listen on, or unix:/path for a Unix socket",
+        paragraph: "`127.0.0.1` and `localhost` are reached from this machine only, `0.0.0.0` and `::` \
+                    by all of its networks. With `domain` the default is all addresses, because a \
+                    certificate authority connects from outside. A relative path of a socket is relative \
+                    to where it was given.",
+        ..ADDRESS
+    },
+    Setting {
+        name: "port",
+        key: "port",
+        short: Some('p'),
+        shown: Shown::Always,
+        kind: Kind::Count,
+        placeholder: "port",
+        default: Default::Derived { text: "8000; 443 with `domain`", value: derived::port },
+        max: 65_535.0,
+        is_program_variable: true,
+        r_argument: "serve(port)",
+        help: "Port to listen on; 0 lets the system choose",
+        paragraph: "With `domain` the default is 443. A port below 1024 needs a privilege on most \
+                    systems. The variable `PORT`, which hosting services set, counts if nothing else \
+                    says the port.",
+        ..ADDRESS
+    },
+    Setting {
+        name: "trusted_proxies",
+        key: "trusted_proxies",
+        shown: Shown::Always,
+        kind: Kind::List(&forms::PROXIES),
+        placeholder: "list",
+        help: "Proxies whose forwarding headers are trusted",
+        paragraph: "Addresses, networks, or `unix` for everything that comes over a Unix socket. \
+                    `X-Forwarded-Proto`, `X-Forwarded-For` and `X-Request-Id` of other clients are not \
+                    believed.",
+        ..ADDRESS
+    },
+    Setting {
+        name: "proxy_protocol",
+        key: "proxy_protocol",
+        shown: Shown::InLongHelp,
+        kind: Kind::Flag,
+        default: Default::Is("off"),
+        is_program_variable: true,
+        help: "Expect a PROXY protocol header on each connection",
+        paragraph: "Each connection has to begin with the header, of version 1 or 2, and `REMOTE_ADDR` \
+                    is the client that it names. Set `trusted_proxies` as well, or whoever reaches the \
+                    server can claim to be any client.",
+        ..ADDRESS
+    },
+];

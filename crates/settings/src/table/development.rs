@@ -1,0 +1,40 @@
+//! Writing an app.
+
+use crate::derived;
+use crate::kind::Kind;
+use crate::setting::{Default, Group, Setting, Shown, Stability};
+
+const DEVELOPMENT: Setting = Setting { group: Group::Development, ..Setting::EMPTY };
+
+pub(super) static ROWS: [Setting; 2] = [
+    Setting {
+        name: "reload",
+        key: "reload",
+        shown: Shown::Always,
+        kind: Kind::Flag,
+        default: Default::Is("off"),
+        is_program_variable: true,
+        r_argument: "workers_config(reload)",
+        help: "Restart workers when a file of the app changes",
+        paragraph: "The server looks at the app's files twice a second. It is for development; a single \
+                    worker is replaced as well.",
+        stability: Stability::Experimental,
+        ..DEVELOPMENT
+    },
+    Setting {
+        name: "error_detail",
+        key: "error_detail",
+        shown: Shown::Always,
+        kind: Kind::Choice(&["none", "message", "full"]),
+        placeholder: "what",
+        default: Default::Derived {
+            text: "none; message in an interactive session",
+            value: derived::found_at_start,
+        },
+        help: "What error pages show clients: none, message or full",
+        paragraph: "`none`: that there was an error, and the id of the request. `message`: its message \
+                    as well. `full`: also the calls that led to it, for a browser of the same machine. \
+                    In an interactive session the default is `message`.",
+        ..DEVELOPMENT
+    },
+];

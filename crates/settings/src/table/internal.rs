@@ -1,0 +1,138 @@
+//! How the server divides its resources.
+
+use crate::kind::Kind;
+use crate::rules;
+use crate::setting::{Default, Group, Section, Setting, Stability};
+
+const INTERNAL: Setting = Setting {
+    group: Group::Limits,
+    section: Section::Limits,
+    stability: Stability::Internal,
+    ..Setting::EMPTY
+};
+
+pub(super) static ROWS: [Setting; 10] = [
+    Setting {
+        name: "disk_share",
+        key: "disk_share",
+        kind: Kind::Count,
+        default: Default::Is("10"),
+        min: 1.0,
+        r_argument: "server_limits(disk_share)",
+        help: "disk_reserve is at most one part in this many of the disk",
+        paragraph: "10 is a tenth of the file system.",
+        ..INTERNAL
+    },
+    Setting {
+        name: "kept_windows",
+        key: "kept_windows",
+        kind: Kind::Count,
+        default: Default::Is("64"),
+        r_argument: "server_limits(kept_windows)",
+        help: "WebSockets that may keep a compression context between messages",
+        paragraph: "Each takes 512 KiB. The messages of other WebSockets are compressed one by one.",
+        ..INTERNAL
+    },
+    Setting {
+        name: "pool_bytes",
+        key: "pool_bytes",
+        kind: Kind::Bytes,
+        default: Default::Is("8 MiB"),
+        r_argument: "server_limits(pool_bytes)",
+        help: "Bytes of request buffers that are kept for reuse",
+        paragraph: "1,024 after ordinary requests have 6 MiB.",
+        ..INTERNAL
+    },
+    Setting {
+        name: "share_connections",
+        key: "share_connections",
+        kind: Kind::Percent,
+        default: Default::Is("20"),
+        min: 1.0,
+        max: 100.0,
+        r_argument: "server_limits(share_connections)",
+        help: "Share of max_client_memory for connections",
+        paragraph: "Each connection counts 32 KiB, and 80 KiB with TLS.",
+        rule: Some(rules::shares_are_a_whole),
+        ..INTERNAL
+    },
+    Setting {
+        name: "share_requests",
+        key: "share_requests",
+        kind: Kind::Percent,
+        default: Default::Is("15"),
+        min: 1.0,
+        max: 100.0,
+        r_argument: "server_limits(share_requests)",
+        help: "Share of max_client_memory for request bodies in memory",
+        paragraph: "Requests that are larger than 8 KiB; 503 above it.",
+        rule: Some(rules::shares_are_a_whole),
+        ..INTERNAL
+    },
+    Setting {
+        name: "share_messages",
+        key: "share_messages",
+        kind: Kind::Percent,
+        default: Default::Is("15"),
+        min: 1.0,
+        max: 100.0,
+        r_argument: "server_limits(share_messages)",
+        help: "Share of max_client_memory for incomplete WebSocket messages",
+        paragraph: "Close code 1013 above it.",
+        rule: Some(rules::shares_are_a_whole),
+        ..INTERNAL
+    },
+    Setting {
+        name: "share_waiting",
+        key: "share_waiting",
+        kind: Kind::Percent,
+        default: Default::Is("5"),
+        min: 1.0,
+        max: 100.0,
+        r_argument: "server_limits(share_waiting)",
+        help: "Share of max_client_memory for WebSocket messages that wait for R",
+        paragraph: "Reading stops above it.",
+        rule: Some(rules::shares_are_a_whole),
+        ..INTERNAL
+    },
+    Setting {
+        name: "share_queues",
+        key: "share_queues",
+        kind: Kind::Percent,
+        default: Default::Is("20"),
+        min: 1.0,
+        max: 100.0,
+        r_argument: "server_limits(share_queues)",
+        help: "Share of max_client_memory for queues to WebSockets and streams",
+        paragraph: "WebSockets are closed with 1013 above it, and streamed responses are cut off.",
+        rule: Some(rules::shares_are_a_whole),
+        ..INTERNAL
+    },
+    Setting {
+        name: "share_replies",
+        key: "share_replies",
+        kind: Kind::Percent,
+        default: Default::Is("20"),
+        min: 1.0,
+        max: 100.0,
+        r_argument: "server_limits(share_replies)",
+        help: "Share of max_client_memory for responses being sent",
+        paragraph: "Responses that are larger than 8 KiB; 503 above it, or the largest that is not read \
+                    is cut off.",
+        rule: Some(rules::shares_are_a_whole),
+        ..INTERNAL
+    },
+    Setting {
+        name: "share_compressors",
+        key: "share_compressors",
+        kind: Kind::Percent,
+        default: Default::Is("5"),
+        min: 1.0,
+        max: 100.0,
+        r_argument: "server_limits(share_compressors)",
+        help: "Share of max_client_memory for compressors",
+        paragraph: "Responses leave uncompressed above it.",
+        rule: Some(rules::shares_are_a_whole),
+        ..INTERNAL
+    },
+];

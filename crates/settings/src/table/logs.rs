@@ -1,0 +1,71 @@
+//! The access log, status and health checks.
+
+use crate::kind::Kind;
+use crate::setting::{Default, Former, Group, Places, Section, Setting, Shown, Stability};
+use crate::{derived, forms};
+
+const LOGS: Setting = Setting { group: Group::Logs, ..Setting::EMPTY };
+
+pub(super) static ROWS: [Setting; 4] = [
+    Setting {
+        name: "log",
+        key: "log",
+        shown: Shown::Always,
+        kind: Kind::Path,
+        placeholder: "file",
+        words: &["-", "none"],
+        flag_words: Some(["-", "none"]),
+        default: Default::Is("-"),
+        is_program_variable: true,
+        r_argument: "serve(log)",
+        help: "Access log: a file, - for stdout, or none",
+        paragraph: "The file is appended to, and opened anew after SIGUSR1. A file with the name `none` \
+                    is written `./none`. In R it may also be `TRUE`, `FALSE` or a function.",
+        former: &[Former { value: Some("none"), ..Former::option("no_log", "two options for one setting") }],
+        ..LOGS
+    },
+    Setting {
+        name: "log_format",
+        key: "log_format",
+        shown: Shown::Always,
+        kind: Kind::Choice(&["common", "json"]),
+        placeholder: "format",
+        default: Default::Is("common"),
+        is_program_variable: true,
+        r_argument: "serve(log_format)",
+        help: "Format of the access log: common or json",
+        paragraph: "`common` is the Common Log Format with the seconds behind it, `json` one object per \
+                    line. With several workers lines say which one answered.",
+        ..LOGS
+    },
+    Setting {
+        name: "admin",
+        key: "admin",
+        shown: Shown::Always,
+        kind: Kind::Text(&forms::ADMIN),
+        placeholder: "address",
+        is_program_variable: true,
+        r_argument: "serve(admin)",
+        help: "Address for status, metrics and health checks",
+        paragraph: "It has `/metrics` and the probes `/-/live` and `/-/ready`, and is answered also \
+                    while R is busy. It is for programs of yours and is no part of the app.",
+        stability: Stability::Experimental,
+        former: &[Former { places: Places::R, ..Former::everywhere("admin", Section::Options) }],
+        ..LOGS
+    },
+    Setting {
+        name: "request_id_header",
+        key: "request_id_header",
+        kind: Kind::Flag,
+        default: Default::Derived { text: "on under `serve`, else off", value: derived::found_at_start },
+        places: Places::ALL.without(Places::COMMAND_LINE),
+        help: "Send the request's id as X-Request-Id",
+        paragraph: "A property of the app's interface, so it is set in a file, in R or in the \
+                    environment.",
+        former: &[Former::option(
+            "request_id_header",
+            "it is a property of the app's interface and not of one start",
+        )],
+        ..LOGS
+    },
+];

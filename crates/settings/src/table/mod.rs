@@ -1,0 +1,238 @@
+//! The rows, and how they are found by name.
+
+mod acme;
+mod address;
+mod advanced;
+mod development;
+mod https;
+mod internal;
+mod limits;
+mod logs;
+mod workers;
+
+use crate::near::did_you_mean;
+use crate::setting::{Former, Places, Section, Setting};
+
+/// The greatest finite amount that a setting takes.
+const FINITE: f64 = 1e18;
+/// The greatest number up to which R and JSON can tell whole numbers apart.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+static TABLES: [&[Setting]; 9] = [
+    &address::ROWS,
+    &https::ROWS,
+    &acme::ROWS,
+    &workers::ROWS,
+    &limits::ROWS,
+    &advanced::ROWS,
+    &internal::ROWS,
+    &logs::ROWS,
+    &development::ROWS,
+];
+
+/// Returns all settings, group by group.
+pub fn all() -> impl Iterator<Item = &'static Setting> + Clone {
+    TABLES.iter().copied().flatten()
+}
+
+/// Returns the setting of this name.
+pub fn find(name: &str) -> Option<&'static Setting> {
+    all().find(|setting| setting.name == name)
+}
+
+/// Returns the setting of this name, which is one of the table's.
+///
+/// # Panics
+/// Panics when there is none.
+pub fn row(name: &str) -> &'static Setting {
+    find(name).unwrap_or_else(|| panic!("`{name}` is not in the table of settings"))
+}
+
+/// A setting that was found by a name, with the former name if that is what was given.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    /// The setting.
+    pub setting: &'static Setting,
+    /// The former name.
+    pub former: Option<&'static Former>,
+}
+
+/// Finds a key of a section of `_server.yml`.
+pub fn find_key(section: Section, key: &str) -> Option<Found> {
+    let is_it = |setting: &&Setting| {
+        setting.section == section && setting.key == key && setting.places.has(Places::FILE)
+    };
+    all().find(is_it).map(|setting| Found { setting, former: None }).or_else(|| {
+        find_former(|former| {
+            former.section == section && former.name == key && former.places.has(Places::FILE)
+        })
+    })
+}
+
+/// Finds a limit by its present or a former name.
+pub fn find_limit(name: &str) -> Option<Found> {
+    find_key(Section::Limits, name)
+}
+
+/// Finds a setting by a former name that was accepted in `place`.
+pub fn find_former_in(place: Places, name: &str) -> Option<Found> {
+    find_former(|former| former.name == name && former.places.has(place))
+}
+
+fn find_former(is_it: impl Fn(&Former) -> bool) -> Option<Found> {
+    all().find_map(|setting| {
+        setting
+            .former
+            .iter()
+            .find(|former| is_it(former))
+            .map(|former| Found { setting, former: Some(former) })
+    })
+}
+
+/// Returns a hint for an unknown key of a section: the section that has the key, or a similar key.
+pub(crate) fn hint_for_key(section: Section, key: &str) -> String {
+    let other = Section::ALL.into_iter().filter(|other| *other != section);
+    if let Some(other) = other.into_iter().find(|other| find_key(*other, key).is_some()) {
+        return format!(" It belongs under `{}:`.", other.key());
+    }
+    let keys = all().filter(|row| row.section == section && row.places.has(Places::FILE)).map(|row| row.key);
+    let sections = Section::ALL.into_iter().filter(|inner| inner.parent() == Some(section)).map(Section::key);
+    did_you_mean(key, keys.chain(sections), |near| format!("`{near}:`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::kind::{Kind, Raw, Value};
+    use crate::setting::{Default, Group, Shown, Stability};
+
+    #[test]
+    fn names_keys_and_short_options_are_unique() {
+        let mut names = HashSet::new();
+        let mut keys = HashSet::new();
+        let mut shorts = HashSet::from(['h', 'v', 'V']);
+        for row in all() {
+            assert!(names.insert(row.name), "{}", row.name);
+            assert!(keys.insert((row.section, row.key)), "{}", row.name);
+            assert!(row.short.is_none_or(|short| shorts.insert(short)), "{}", row.name);
+            let is_name = |text: &str| {
+                !text.is_empty()
+                    && text
+                        .bytes()
+                        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+            };
+            assert!(is_name(row.name) && is_name(row.key), "{}", row.name);
+        }
+        // A former name is not the present name of another setting in the same place.
+        for row in all() {
+            for former in row.former {
+                assert!(former.name == row.name || !names.contains(former.name), "{}", former.name);
+                let is_taken =
+                    find_key(former.section, former.name).is_some_and(|found| found.former.is_none());
+                assert!(!former.places.has(Places::FILE) || !is_taken, "{}", former.name);
+            }
+        }
+    }
+
+    #[test]
+    fn help_fits_and_every_row_has_a_paragraph() {
+        for row in all() {
+            assert!((10..=70).contains(&row.help.chars().count()), "{}: {}", row.name, row.help);
+            assert!(!row.help.ends_with('.') || row.help.ends_with("..."), "{}", row.name);
+            assert!(row.paragraph.ends_with('.') && row.paragraph.len() > 20, "{}", row.name);
+        }
+        let shown = all().filter(|row| row.shown == Shown::Always).count();
+        // `--limit`, `--help` and `--version` are listed as well.
+        assert!(shown + 3 <= 35, "{shown}");
+        for group in Group::ALL {
+            assert!(all().any(|row| row.group == group && row.shown == Shown::Always), "{group:?}");
+        }
+    }
+
+    #[test]
+    fn defaults_are_accepted_by_their_own_rows() {
+        for row in all() {
+            if let Default::Is(text) = row.default {
+                let read = row.read(&Raw::from(text));
+                assert!(read.is_ok(), "{}: {read:?}", row.name);
+            }
+            assert!(row.min <= row.max, "{}", row.name);
+            if matches!(row.kind, Kind::Flag) {
+                assert!(matches!(row.default, Default::Is(_) | Default::Derived { .. }), "{}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn bounds_hold_for_every_number() {
+        for row in all().filter(|row| row.kind.is_number()) {
+            let read = |text: &str| row.read(&Raw::from(text));
+            let show = |number: f64| format!("{number}");
+            assert_eq!(
+                read(&show(row.min)).ok().and_then(|value| value.number()),
+                Some(row.min),
+                "{}",
+                row.name
+            );
+            if row.min > 0.0 && !row.words.contains(&"0") {
+                assert!(read(&show(row.min / 2.0)).is_err() && read("0").is_err(), "{}", row.name);
+            }
+            if row.max.is_finite() {
+                assert!(read(&show(row.max)).is_ok(), "{}", row.name);
+                assert!(read(&show(row.max * 2.0 + 1.0)).is_err(), "{}", row.name);
+            }
+            let accepts_none = row.max.is_infinite() || row.words.contains(&"none");
+            for word in ["none", "Inf"] {
+                assert!(accepts_none || read(word).is_err(), "{}: {word}", row.name);
+            }
+            for text in ["1e999", "1e19", "NaN", "-1", "-Inf", "", "x", "1 x", "010", "0x10", "1:30"] {
+                assert!(read(text).is_err(), "{}: {text}", row.name);
+            }
+            if matches!(row.kind, Kind::Count | Kind::Rate | Kind::Percent) {
+                assert!(read(&show(row.min + 1.5)).is_err(), "{}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn settings_of_the_program_are_not_options_of_r() {
+        for row in all() {
+            let is_limit = row.section == Section::Limits;
+            assert!(!is_limit || !row.is_program_variable, "{}", row.name);
+            assert!(!is_limit || row.places == Places::ALL, "{}", row.name);
+            assert!(row.stability != Stability::Advanced || is_limit, "{}", row.name);
+            assert!(!row.is_secret || row.places == Places::R, "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn settings_are_found_by_former_names() {
+        let found = find_limit("body_bytes").unwrap();
+        assert!(found.setting.name == "max_body_size" && found.former.is_some());
+        assert!(find_limit("max_body_size").unwrap().former.is_none());
+        assert_eq!(find_key(Section::Acme, "domains").unwrap().setting.name, "domain");
+        assert_eq!(
+            find_former_in(Places::COMMAND_LINE, "no_log").unwrap().former.unwrap().value,
+            Some("none")
+        );
+        assert!(find_former_in(Places::ENVIRONMENT, "kill_stuck").is_none());
+        assert_eq!(row("port").read(&Raw::from("8000")).unwrap(), Value::Number(8000.0));
+    }
+
+    #[test]
+    fn an_unknown_key_is_answered_with_what_may_be_meant() {
+        for (section, key, hint) in [
+            (Section::Options, "prot", " Did you mean `port:`?"),
+            (Section::Options, "max_body_size", " It belongs under `limits:`."),
+            (Section::Options, "limit", " Did you mean `limits:`?"),
+            (Section::Limits, "max_body_sise", " Did you mean `max_body_size:`?"),
+            (Section::Tls, "staging", " It belongs under `acme:`."),
+            (Section::Options, "zzzzzzzzz", ""),
+            (Section::Tls, "password", ""),
+        ] {
+            assert_eq!(hint_for_key(section, key), hint, "{key}");
+        }
+    }
+}

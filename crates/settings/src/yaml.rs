@@ -1,0 +1,376 @@
+//! YAML as a tree whose scalars are still text, with the line and column of everything.
+//!
+//! The scanner is saphyr-parser's. What its events become here is bounded: a document has at most
+//! [`MOST_BYTES`] bytes, [`MOST_NODES`] nodes after its aliases have been replaced, and is at most
+//! [`DEEPEST`] levels deep.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput, Tag};
+
+use crate::kind::Raw;
+
+/// The most bytes of a document; a long `_server.yml` has a few thousand.
+pub const MOST_BYTES: usize = 256 << 10;
+/// The most nodes of a document, each alias counting as what it stands for.
+pub const MOST_NODES: usize = 10_000;
+/// The deepest nesting; `options:`, `tls:`, `acme:` and a list are four levels.
+pub const DEEPEST: usize = 16;
+
+/// A position in a file; both numbers begin at 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct At {
+    /// The line.
+    pub line: usize,
+    /// The column, in characters.
+    pub column: usize,
+}
+
+impl At {
+    const START: At = At { line: 1, column: 1 };
+
+    fn of(mark: &Marker) -> At {
+        At { line: mark.line().max(1), column: mark.col() + 1 }
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+/// A mistake in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it is.
+    pub at: At,
+    /// What is wrong, as a sentence.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.at, self.message)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+pub(crate) fn problem<T>(at: At, message: impl Into<String>) -> Result<T, Problem> {
+    Err(Problem { at, message: message.into() })
+}
+
+/// A node of a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Where it begins.
+    pub at: At,
+    /// What it is.
+    pub content: Content,
+}
+
+/// What a node is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// Nothing, `~` or `null`.
+    Null,
+    /// A scalar.
+    Text(String),
+    /// A sequence.
+    List(Vec<Node>),
+    /// A mapping, in the order of the file.
+    Fields(Vec<Field>),
+}
+
+/// A key of a mapping with its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// The key.
+    pub key: String,
+    /// Where the key is.
+    pub at: At,
+    /// The value.
+    pub value: Node,
+}
+
+impl Node {
+    /// Returns the value for a row to read; fields and items that are null are left out.
+    pub fn to_raw(&self) -> Option<Raw> {
+        match &self.content {
+            Content::Null => None,
+            Content::Text(text) => Some(Raw::Text(text.clone())),
+            Content::List(items) => Some(Raw::List(items.iter().filter_map(Node::to_raw).collect())),
+            Content::Fields(fields) => {
+                let pairs =
+                    fields.iter().filter_map(|field| Some((field.key.clone(), field.value.to_raw()?)));
+                Some(Raw::Fields(pairs.collect()))
+            }
+        }
+    }
+}
+
+/// Reads a document.
+///
+/// # Errors
+/// Fails when the text is not YAML, has more than one document, or exceeds a bound.
+pub fn parse(text: &str) -> Result<Node, Problem> {
+    if text.len() > MOST_BYTES {
+        return problem(At::START, format!("the file has more than {} KiB.", MOST_BYTES >> 10));
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut reader = Reader { parser: Parser::new_from_str(text), anchors: HashMap::new(), nodes: 0 };
+    let (event, at) = loop {
+        match reader.next()? {
+            (Event::StreamStart | Event::DocumentStart(_) | Event::Nothing, _) => {}
+            other => break other,
+        }
+    };
+    if matches!(event, Event::StreamEnd) {
+        return Ok(Node { at, content: Content::Null });
+    }
+    let node = reader.node(event, at, 0)?;
+    loop {
+        match reader.next()? {
+            (Event::StreamEnd, _) => return Ok(node),
+            (Event::DocumentStart(_), at) => {
+                return problem(at, "a second document begins here; only one is read.");
+            }
+            _ => {}
+        }
+    }
+}
+
+struct Reader<'input> {
+    parser: Parser<'input, StrInput<'input>>,
+    anchors: HashMap<usize, (Node, usize)>,
+    /// Nodes so far, with those that aliases stand for.
+    nodes: usize,
+}
+
+impl<'input> Reader<'input> {
+    fn next(&mut self) -> Result<(Event<'input>, At), Problem> {
+        match self.parser.next_event() {
+            Some(Ok((event, span))) => Ok((event, At::of(&span.start))),
+            Some(Err(error)) => {
+                let said = error.info().trim_end_matches('.');
+                problem(At::of(error.marker()), format!("this is not valid YAML: {said}."))
+            }
+            None => Ok((Event::StreamEnd, At::START)),
+        }
+    }
+
+    fn count(&mut self, nodes: usize, at: At) -> Result<(), Problem> {
+        self.nodes = self.nodes.saturating_add(nodes);
+        if self.nodes > MOST_NODES {
+            return problem(
+                at,
+                format!("the file has more than {MOST_NODES} values, counting each alias anew."),
+            );
+        }
+        Ok(())
+    }
+
+    /// Reads the node that `event` begins.
+    fn node(&mut self, event: Event<'input>, at: At, depth: usize) -> Result<Node, Problem> {
+        if depth > DEEPEST {
+            return problem(at, format!("values are nested more than {DEEPEST} levels deep."));
+        }
+        self.count(1, at)?;
+        let before = self.nodes;
+        let (content, anchor) = match event {
+            Event::Alias(anchor) => {
+                let Some((node, size)) = self.anchors.get(&anchor) else {
+                    return problem(at, "the alias names an anchor whose value has not ended yet.");
+                };
+                let (content, size) = (node.content.clone(), *size);
+                self.count(size, at)?;
+                return within(Node { at, content }, depth);
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                check_tag(tag.as_deref(), at)?;
+                let is_null = style == ScalarStyle::Plain
+                    && tag.is_none()
+                    && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
+                (if is_null { Content::Null } else { Content::Text(text.into_owned()) }, anchor)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                check_tag(tag.as_deref(), at)?;
+                let mut items = Vec::new();
+                loop {
+                    match self.next()? {
+                        (Event::SequenceEnd, _) => break,
+                        (event, at) => items.push(self.node(event, at, depth + 1)?),
+                    }
+                }
+                (Content::List(items), anchor)
+            }
+            Event::MappingStart(anchor, tag) => {
+                check_tag(tag.as_deref(), at)?;
+                (Content::Fields(self.fields(depth)?), anchor)
+            }
+            _ => return problem(at, "this is not valid YAML: a value is missing."),
+        };
+        let node = Node { at, content };
+        if anchor > 0 {
+            self.anchors.insert(anchor, (node.clone(), self.nodes - before));
+        }
+        Ok(node)
+    }
+
+    fn fields(&mut self, depth: usize) -> Result<Vec<Field>, Problem> {
+        let mut fields: Vec<Field> = Vec::new();
+        let mut merged: Vec<Node> = Vec::new();
+        loop {
+            let (event, at) = self.next()?;
+            let (key, is_plain) = match event {
+                Event::MappingEnd => break,
+                Event::Scalar(key, style, _, _) => (key.into_owned(), style == ScalarStyle::Plain),
+                _ => return problem(at, "a key must be a text."),
+            };
+            let (event, value_at) = self.next()?;
+            let value = self.node(event, value_at, depth + 1)?;
+            if is_plain && key == "<<" {
+                match value.content {
+                    Content::List(nodes) => merged.extend(nodes),
+                    _ => merged.push(value),
+                }
+                continue;
+            }
+            if let Some(before) = fields.iter().find(|field| field.key == key) {
+                return problem(at, format!("`{key}:` is given twice, first in line {}.", before.at.line));
+            }
+            fields.push(Field { key, at, value });
+        }
+        // The mapping's own keys override merged ones, and those of the first mapping the others'.
+        for node in merged {
+            let Content::Fields(others) = node.content else {
+                return problem(node.at, "`<<:` takes a mapping, or a list of mappings.");
+            };
+            for field in others {
+                if !fields.iter().any(|own| own.key == field.key) {
+                    fields.push(field);
+                }
+            }
+        }
+        Ok(fields)
+    }
+}
+
+/// Checks the depth of what an alias stands for at its new place.
+fn within(node: Node, depth: usize) -> Result<Node, Problem> {
+    if depth + depth_of(&node) > DEEPEST {
+        return problem(node.at, format!("values are nested more than {DEEPEST} levels deep."));
+    }
+    Ok(node)
+}
+
+fn depth_of(node: &Node) -> usize {
+    match &node.content {
+        Content::Null | Content::Text(_) => 0,
+        Content::List(items) => 1 + items.iter().map(depth_of).max().unwrap_or(0),
+        Content::Fields(fields) => 1 + fields.iter().map(|field| depth_of(&field.value)).max().unwrap_or(0),
+    }
+}
+
+/// Refuses tags other than YAML's own: R's `!expr` would be code.
+fn check_tag(tag: Option<&Tag>, at: At) -> Result<(), Problem> {
+    match tag {
+        Some(tag) if !tag.is_yaml_core_schema() => {
+            problem(at, format!("the tag `{}{}` has no meaning here; leave it out.", tag.handle, tag.suffix))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(text: &str) -> String {
+        fn show(node: &Node) -> String {
+            match &node.content {
+                Content::Null => "null".to_owned(),
+                Content::Text(text) => format!("{text:?}"),
+                Content::List(items) => {
+                    format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", "))
+                }
+                Content::Fields(fields) => {
+                    let pairs = fields.iter().map(|field| format!("{}: {}", field.key, show(&field.value)));
+                    format!("{{{}}}", pairs.collect::<Vec<_>>().join(", "))
+                }
+            }
+        }
+        match parse(text) {
+            Ok(node) => show(&node),
+            Err(problem) => problem.to_string(),
+        }
+    }
+
+    #[test]
+    fn scalars_stay_text() {
+        assert_eq!(
+            content("a: yes\nb: 010\nc: 'x'\nd: |\n  two\n  lines\ne: ~\nf:\ng: \"\"\nh: !!str 1\n"),
+            r#"{a: "yes", b: "010", c: "x", d: "two\nlines\n", e: null, f: null, g: "", h: "1"}"#
+        );
+        assert_eq!(
+            content("{\"a\": [1, 'b', null], \"b\": {\"c\": true}}"),
+            r#"{a: ["1", "b", null], b: {c: "true"}}"#
+        );
+        for text in ["", "# a comment\n", "---\n", "\u{feff}"] {
+            assert_eq!(content(text), "null", "{text:?}");
+        }
+        assert_eq!(content("\u{feff}a: 1\r\nb: 2\r\n"), r#"{a: "1", b: "2"}"#);
+    }
+
+    #[test]
+    fn aliases_and_merges_are_replaced() {
+        assert_eq!(content("a: &x {p: 1}\nb: *x\n"), r#"{a: {p: "1"}, b: {p: "1"}}"#);
+        assert_eq!(
+            content("a: &x {p: 1, q: 2}\nb: &y {q: 3, r: 4}\nc:\n  <<: [*x, *y]\n  p: 9\n"),
+            r#"{a: {p: "1", q: "2"}, b: {q: "3", r: "4"}, c: {p: "9", q: "2", r: "4"}}"#
+        );
+        assert_eq!(
+            content("a:\n  <<: 3\n"),
+            "line 2, column 7: `<<:` takes a mapping, or a list of mappings."
+        );
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_position() {
+        assert_eq!(content("a: 1\nb: 2\na: 3\n"), "line 3, column 1: `a:` is given twice, first in line 1.");
+        assert_eq!(
+            content("a: !expr system('id')\n"),
+            "line 1, column 4: the tag `!expr` has no meaning here; leave it out."
+        );
+        assert_eq!(
+            content("a: 1\n---\nb: 2\n"),
+            "line 2, column 1: a second document begins here; only one is read."
+        );
+        assert_eq!(content("[1]: 2\n"), "line 1, column 1: a key must be a text.");
+        for text in ["a: [1, 2\n", "a: 'b\n", "a: *none\n", "a: b: c\n", "a:\n\t- b\n"] {
+            assert!(content(text).contains("not valid YAML"), "{text:?}: {}", content(text));
+        }
+    }
+
+    #[test]
+    fn a_document_is_bounded() {
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..9 {
+            let items = vec![format!("*a{}", level - 1); 10].join(", ");
+            bomb = format!("{bomb}a{level}: &a{level} [{items}]\n");
+        }
+        assert!(content(&bomb).contains("more than 10000 values"), "{}", content(&bomb));
+        assert!(content("a: &a [*a]\n").contains("has not ended yet"), "{}", content("a: &a [*a]\n"));
+        let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(parse(&deep(DEEPEST)).is_ok());
+        for levels in [DEEPEST + 2, 200, 300, 100_000] {
+            assert!(parse(&deep(levels)).is_err(), "{levels}");
+        }
+        // An alias may be deeper at its new place.
+        let text = format!("a: &a {}\nb: {}*a{}\n", deep(10), "[".repeat(8), "]".repeat(8));
+        assert!(content(&text).contains("nested"), "{}", content(&text));
+        assert!(content(&"a".repeat(MOST_BYTES + 1)).contains("more than 256 KiB"));
+    }
+}
