@@ -17,7 +17,7 @@ export ROOKERY_LIB := $(abspath $(LIB))
 # Where rustup puts cargo, for a shell that does not know it yet.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-.PHONY: help setup install run test differential dependants loadtest check peers bench soak fuzz conformance soundness docs pristine clean
+.PHONY: help setup install run test differential dependants loadtest check peers bench soak fuzz conformance soundness docs settings pristine clean
 # Two setups at once would ask apt twice at once.
 .NOTPARALLEL:
 
@@ -79,6 +79,9 @@ soundness: ## Miri, loom, AddressSanitizer and ThreadSanitizer; needs the nightl
 
 docs: setup-docs install ## API documentation of the crates, reference pages of the R package
 	@scripts/docs
+
+settings: ## write the files that are made from the table of settings (crates/settings)
+	cargo run --quiet --locked -p rookery-settings --example generate
 
 pristine: setup-pristine ## run and test in a new Debian 12 and a new Debian 13, from nothing; needs root
 	@scripts/pristine bookworm

@@ -6,6 +6,7 @@ pub mod error;
 pub mod http2_frames;
 pub mod proxy_header;
 pub mod reply;
+pub mod settings;
 pub mod static_files;
 pub mod websocket;
 pub mod worker;

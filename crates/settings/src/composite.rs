@@ -12,12 +12,14 @@ pub(crate) static COMPRESSION: Composite = Composite {
     wanted: "on, off, or some of level=1 to level=9, threshold=<bytes> and takeover=on, with commas between them",
     fields: &[("level", Kind::Count), ("threshold", Kind::Bytes), ("takeover", Kind::Flag)],
     read: compression,
+    show: show_compression,
 };
 
 pub(crate) static HSTS: Composite = Composite {
     wanted: "off, or a number of seconds and perhaps subdomains and preload, with commas between them",
     fields: &[("max_age", Kind::Seconds), ("include_subdomains", Kind::Flag), ("preload", Kind::Flag)],
     read: hsts,
+    show: show_hsts,
 };
 
 /// Reads how WebSocket messages are compressed; level 0 is not at all.
@@ -57,6 +59,23 @@ fn compression(raw: &Raw) -> Result<Value, Refused> {
         ("threshold", Value::Number(threshold)),
         ("takeover", Value::Flag(takeover)),
     ]))
+}
+
+fn show_compression(value: &Value) -> String {
+    let number = |name| value.field(name).and_then(Value::number).unwrap_or_default();
+    let takeover = if value.field("takeover").and_then(Value::flag) == Some(true) { "on" } else { "off" };
+    match number("level") {
+        0.0 => "off".to_owned(),
+        level => format!("level={level},threshold={},takeover={takeover}", number("threshold")),
+    }
+}
+
+fn show_hsts(value: &Value) -> String {
+    let is_on = |name| value.field(name).and_then(Value::flag) == Some(true);
+    let age = value.field("max_age").and_then(Value::number).unwrap_or_default();
+    let subdomains = if is_on("include_subdomains") { ",subdomains" } else { "" };
+    let preload = if is_on("preload") { ",preload" } else { "" };
+    format!("{age}{subdomains}{preload}")
 }
 
 /// Reads what browsers are told by `Strict-Transport-Security`; `off` tells them nothing.
@@ -144,6 +163,10 @@ mod tests {
             ["", "level", "level=0", "level=10", "level=1.0", "threshold=none", "takeover=x", "on,level=1"]
         {
             assert_eq!(text(compression, given), Err(Refused::Form), "{given}");
+        }
+        for given in ["on", "level=9,threshold=1kB,takeover=on"] {
+            let value = compression(&Raw::from(given)).unwrap();
+            assert_eq!(compression(&Raw::Text(show_compression(&value))).unwrap(), value);
         }
         let from_fields = compression(&fields(&[("level", "6"), ("takeover", "yes")])).unwrap();
         assert_eq!(from_fields, compression(&Raw::from("level=6,takeover=on")).unwrap());

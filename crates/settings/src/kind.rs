@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use crate::amount;
+
 /// The kind of a setting's value, which decides what is accepted and how it is shown.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
@@ -80,6 +82,8 @@ pub struct Composite {
     pub fields: &'static [(&'static str, Kind)],
     /// Reads the value, given as a text or as fields.
     pub read: fn(&Raw) -> Result<Value, Refused>,
+    /// Writes the value as a text that is read as the same value.
+    pub show: fn(&Value) -> String,
 }
 
 /// Why a function did not read a value.
@@ -173,6 +177,23 @@ pub enum Value {
 }
 
 impl Value {
+    /// Writes the value as a text that is read as the same value.
+    pub fn show(&self, kind: Kind) -> String {
+        match (self, kind) {
+            (value @ Value::Fields(_), Kind::Composite(composite)) => (composite.show)(value),
+            (Value::Flag(is_on), _) => if *is_on { "on" } else { "off" }.to_owned(),
+            (Value::Number(number), _) => amount::show(*number, kind),
+            (Value::Word(word), _) => (*word).to_owned(),
+            (Value::Text(text), _) => text.clone(),
+            (Value::List(list), _) => list.join(", "),
+            (Value::Path(path), _) => path.display().to_string(),
+            (Value::Paths(paths), _) => {
+                paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+            }
+            (Value::Fields(fields), _) => format!("{fields:?}"),
+        }
+    }
+
     /// Returns the value of a flag.
     pub fn flag(&self) -> Option<bool> {
         if let Value::Flag(is_on) = self { Some(*is_on) } else { None }

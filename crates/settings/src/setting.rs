@@ -154,12 +154,16 @@ impl Places {
     pub const COMMAND_LINE: Places = Places(1);
     /// `_server.yml`.
     pub const FILE: Places = Places(2);
-    /// Arguments of functions of R, and options of R.
+    /// Arguments of functions of R.
     pub const R: Places = Places(4);
     /// Environment variables.
     pub const ENVIRONMENT: Places = Places(8);
+    /// Options of R.
+    pub const OPTION: Places = Places(16);
     /// Everywhere.
-    pub const ALL: Places = Places(15);
+    pub const ALL: Places = Places(31);
+    /// Where settings are given that the program needs before R runs.
+    pub const PROGRAM: Places = Places::ALL.without(Places::OPTION);
 
     /// Returns these places and `others`.
     #[must_use]

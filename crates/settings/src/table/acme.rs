@@ -8,6 +8,7 @@ const ACME: Setting = Setting {
     group: Group::Https,
     section: Section::Acme,
     is_program_variable: true,
+    places: Places::PROGRAM,
     stability: Stability::Experimental,
     ..Setting::EMPTY
 };
@@ -68,7 +69,7 @@ pub(super) static ROWS: [Setting; 9] = [
         key: "staging",
         kind: Kind::Flag,
         default: Default::Is("off"),
-        places: Places::ALL.without(Places::COMMAND_LINE).without(Places::ENVIRONMENT),
+        places: Places::FILE.and(Places::R),
         r_argument: "acme(staging)",
         help: "Use Let's Encrypt's staging environment, for trials",
         paragraph: "Its certificates are trusted by no browser, and its limits are wide: use it to try \
@@ -83,7 +84,7 @@ pub(super) static ROWS: [Setting; 9] = [
         key: "directory",
         kind: Kind::Text(&forms::URL),
         default: Default::Derived { text: "Let's Encrypt", value: derived::found_at_start },
-        places: Places::ALL.without(Places::COMMAND_LINE).without(Places::ENVIRONMENT),
+        places: Places::FILE.and(Places::R),
         r_argument: "acme(directory)",
         help: "ACME directory of another certificate authority",
         paragraph: "The URL of the directory that RFC 8555 describes. It excludes `acme_staging`.",
@@ -96,7 +97,7 @@ pub(super) static ROWS: [Setting; 9] = [
         key: "profile",
         kind: Kind::Text(&forms::WORD),
         default: Default::Derived { text: "the authority's default", value: derived::found_at_start },
-        places: Places::ALL.without(Places::COMMAND_LINE).without(Places::ENVIRONMENT),
+        places: Places::FILE.and(Places::R),
         r_argument: "acme(profile)",
         help: "Certificate profile to ask for, such as shortlived",
         paragraph: "Let's Encrypt has `tlsserver` and `shortlived`; addresses instead of names need the \
@@ -110,7 +111,7 @@ pub(super) static ROWS: [Setting; 9] = [
         key: "challenge",
         kind: Kind::Choice(&["http-01", "tls-alpn-01"]),
         default: Default::Derived { text: "both, in turn", value: derived::found_at_start },
-        places: Places::ALL.without(Places::COMMAND_LINE).without(Places::ENVIRONMENT),
+        places: Places::FILE.and(Places::R),
         r_argument: "acme(challenge)",
         help: "Only ACME challenge to use: http-01 or tls-alpn-01",
         paragraph: "`http-01` is answered on the port of `redirect_from`, `tls-alpn-01` by the server \
@@ -127,7 +128,7 @@ pub(super) static ROWS: [Setting; 9] = [
             text: "the authorities that the system trusts",
             value: derived::found_at_start,
         },
-        places: Places::ALL.without(Places::COMMAND_LINE).without(Places::ENVIRONMENT),
+        places: Places::FILE.and(Places::R),
         r_argument: "acme(ca)",
         help: "Authority that signs the ACME server's own certificate",
         paragraph: "PEM. It is needed for an authority of your own whose certificate the system does not \
@@ -141,7 +142,7 @@ pub(super) static ROWS: [Setting; 9] = [
         key: "dir",
         kind: Kind::Path,
         default: Default::Derived { text: "`acme/` in R's folder for data", value: derived::found_at_start },
-        places: Places::ALL.without(Places::COMMAND_LINE).without(Places::ENVIRONMENT),
+        places: Places::FILE.and(Places::R),
         r_argument: "acme(dir)",
         help: "Folder that keeps the ACME account and certificates",
         paragraph: "Only the user who runs the server may read it. Of several servers with the same \

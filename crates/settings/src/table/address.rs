@@ -1,7 +1,7 @@
 //! Where the server listens, and who is in front of it.
 
 use crate::kind::Kind;
-use crate::setting::{Default, Group, Setting, Shown};
+use crate::setting::{Default, Group, Places, Setting, Shown};
 use crate::{derived, forms};
 
 const ADDRESS: Setting = Setting { group: Group::Address, ..Setting::EMPTY };
@@ -17,6 +17,7 @@ pub(super) static ROWS: [Setting; 4] = [
             text: "127.0.0.1; all addresses with `domain`",
             value: derived::found_at_start,
         },
+        places: Places::PROGRAM,
         is_program_variable: true,
         r_argument: "serve(host)",
         help: "Address to listen on, or unix:/path for a Unix socket",
@@ -35,6 +36,7 @@ pub(super) static ROWS: [Setting; 4] = [
         placeholder: "port",
         default: Default::Derived { text: "8000; 443 with `domain`", value: derived::port },
         max: 65_535.0,
+        places: Places::PROGRAM,
         is_program_variable: true,
         r_argument: "serve(port)",
         help: "Port to listen on; 0 lets the system choose",
@@ -49,6 +51,7 @@ pub(super) static ROWS: [Setting; 4] = [
         shown: Shown::Always,
         kind: Kind::List(&forms::PROXIES),
         placeholder: "list",
+        places: Places::ALL.without(Places::R),
         help: "Proxies whose forwarding headers are trusted",
         paragraph: "Addresses, networks, or `unix` for everything that comes over a Unix socket. \
                     `X-Forwarded-Proto`, `X-Forwarded-For` and `X-Request-Id` of other clients are not \
@@ -61,6 +64,7 @@ pub(super) static ROWS: [Setting; 4] = [
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
         default: Default::Is("off"),
+        places: Places::ALL.without(Places::R),
         is_program_variable: true,
         help: "Expect a PROXY protocol header on each connection",
         paragraph: "Each connection has to begin with the header, of version 1 or 2, and `REMOTE_ADDR` \

@@ -2,7 +2,7 @@
 
 use crate::derived;
 use crate::kind::Kind;
-use crate::setting::{Default, Group, Setting, Shown, Stability};
+use crate::setting::{Default, Group, Places, Setting, Shown, Stability};
 
 const DEVELOPMENT: Setting = Setting { group: Group::Development, ..Setting::EMPTY };
 
@@ -13,6 +13,7 @@ pub(super) static ROWS: [Setting; 2] = [
         shown: Shown::Always,
         kind: Kind::Flag,
         default: Default::Is("off"),
+        places: Places::PROGRAM,
         is_program_variable: true,
         r_argument: "workers_config(reload)",
         help: "Restart workers when a file of the app changes",
@@ -31,6 +32,7 @@ pub(super) static ROWS: [Setting; 2] = [
             text: "none; message in an interactive session",
             value: derived::found_at_start,
         },
+        places: Places::ALL.without(Places::R),
         help: "What error pages show clients: none, message or full",
         paragraph: "`none`: that there was an error, and the id of the request. `message`: its message \
                     as well. `full`: also the calls that led to it, for a browser of the same machine. \

@@ -4,8 +4,13 @@ use crate::kind::Kind;
 use crate::setting::{Default, Former, Group, Places, Section, Setting, Shown};
 use crate::{composite, derived, forms, rules};
 
-const HTTPS: Setting =
-    Setting { group: Group::Https, section: Section::Tls, is_program_variable: true, ..Setting::EMPTY };
+const HTTPS: Setting = Setting {
+    group: Group::Https,
+    section: Section::Tls,
+    is_program_variable: true,
+    places: Places::PROGRAM,
+    ..Setting::EMPTY
+};
 
 pub(super) static ROWS: [Setting; 11] = [
     Setting {
@@ -123,7 +128,7 @@ pub(super) static ROWS: [Setting; 11] = [
         key: "http2_websockets",
         kind: Kind::Flag,
         default: Default::Is("on"),
-        places: Places::ALL.without(Places::COMMAND_LINE).without(Places::ENVIRONMENT),
+        places: Places::FILE.and(Places::R),
         r_argument: "tls_config(http2_websockets)",
         help: "Accept WebSockets over HTTP/2 (RFC 8441)",
         paragraph: "Browsers then open WebSockets within the connection that the page came by. Turn it \

@@ -157,6 +157,7 @@ pub(super) static ROWS: [Setting; 14] = [
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
         default: Default::Is("off"),
+        places: Places::ALL.without(Places::R),
         help: "Interrupt R when a request exceeds request_timeout",
         paragraph: "What R does for the request ends with the error of `setTimeLimit()`. It is off by \
                     default because an interrupt can break a transaction. It has no effect without \
@@ -197,6 +198,7 @@ pub(super) static ROWS: [Setting; 14] = [
         kind: Kind::Path,
         placeholder: "folder",
         default: Default::Derived { text: "`TMPDIR`; in R `tempdir()`", value: derived::found_at_start },
+        places: Places::ALL.without(Places::R),
         help: "Folder for large request bodies",
         paragraph: "Bodies above `body_buffer_size` lie there, in files without a name, while the app \
                     reads them. The default is `TMPDIR`, and R's `tempdir()` in R.",

@@ -8,6 +8,7 @@ use crate::{derived, forms, rules};
 const WORKERS: Setting = Setting {
     group: Group::Workers,
     is_program_variable: true,
+    places: Places::PROGRAM,
     stability: Stability::Experimental,
     ..Setting::EMPTY
 };
@@ -285,7 +286,7 @@ pub(super) static ROWS: [Setting; 25] = [
         key: "keep_half_closed",
         kind: Kind::Flag,
         default: Default::Is("off"),
-        places: Places::ALL.without(Places::COMMAND_LINE).without(Places::ENVIRONMENT),
+        places: Places::FILE.and(Places::R),
         r_argument: "workers_config(keep_half_closed)",
         help: "Answer clients that half-close while they wait for a worker",
         paragraph: "By default a client that has closed its side of the connection counts as gone while \
@@ -339,7 +340,7 @@ pub(super) static ROWS: [Setting; 25] = [
         key: "drain_status",
         kind: Kind::Choice(&["503", "404"]),
         default: Default::Is("503"),
-        places: Places::ALL.without(Places::COMMAND_LINE).without(Places::ENVIRONMENT),
+        places: Places::FILE.and(Places::R),
         r_argument: "workers_config(drain_status)",
         help: "Status of /-/ready during shutdown: 503 or 404",
         paragraph: "Some balancers take 404 for \"no new clients\"; `http-check disable-on-404` of \
@@ -354,6 +355,7 @@ pub(super) static ROWS: [Setting; 25] = [
         kind: Kind::Choice(&["app", "always", "never"]),
         placeholder: "when",
         default: Default::Is("app"),
+        places: Places::ALL.without(Places::R),
         is_program_variable: false,
         help: "When a disconnected Shiny page reconnects: app, always, never",
         paragraph: "`app`: if the app calls `session$allowReconnect(TRUE)`. `always`: unless the app \

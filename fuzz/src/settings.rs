@@ -1,0 +1,59 @@
+//! The target of `_server.yml`.
+
+use std::path::Path;
+
+use rookery_settings::yaml::{Content, DEEPEST, MOST_NODES, Node, parse};
+use rookery_settings::{Raw, Value, file};
+
+/// A file of any bytes.
+///
+/// A document is within its bounds, a mistake has a position in the file, and every value that is
+/// read is shown as a text that is read as the same value.
+pub fn settings_file(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match parse(text) {
+        Ok(node) => {
+            let (nodes, depth) = size_of(&node);
+            assert!(nodes <= MOST_NODES && depth <= DEEPEST + 1, "{nodes} nodes, {depth} levels");
+        }
+        Err(problem) => assert_is_in(text, problem.at.line),
+    }
+    match file::read(text, Path::new("/srv/_server.yml")) {
+        Ok(None) => {}
+        Ok(Some(file)) => {
+            for given in file.given {
+                let row = given.setting;
+                if let Value::Number(number) = given.value {
+                    assert!((row.min..=row.max).contains(&number), "{}: {number}", row.name);
+                }
+                let shown = given.value.show(row.kind);
+                // A path may have commas and blanks at its ends.
+                if given.value.path().is_none() && given.value.paths().is_none() {
+                    let again = row
+                        .read(&Raw::Text(shown.clone()))
+                        .unwrap_or_else(|error| panic!("{shown}: {error}"));
+                    assert_eq!(again, given.value, "{}: {shown}", row.name);
+                }
+            }
+        }
+        Err(problem) => assert_is_in(text, problem.at.line),
+    }
+}
+
+fn assert_is_in(text: &str, line: usize) {
+    let lines = text.split(['\n', '\r']).count();
+    assert!((1..=lines + 1).contains(&line), "line {line} of {lines}");
+}
+
+fn size_of(node: &Node) -> (usize, usize) {
+    let add = |(nodes, depth): (usize, usize), node: &Node| {
+        let (others, deep) = size_of(node);
+        (nodes + others, depth.max(deep))
+    };
+    let (nodes, depth) = match &node.content {
+        Content::Null | Content::Text(_) => (0, 0),
+        Content::List(items) => items.iter().fold((0, 0), add),
+        Content::Fields(fields) => fields.iter().fold((0, 0), |sum, field| add(sum, &field.value)),
+    };
+    (nodes + 1, depth + 1)
+}
