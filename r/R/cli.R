@@ -4,10 +4,6 @@
 # Serves what the command line asks for, and ends the process with the app's exit status.
 cli_main <- function(text) {
   asked <- cli_read(text)
-  if (!is.null(asked$settings)) {
-    tell_words(asked$settings)
-    return(quit(save = "no"))
-  }
   if (identical(asked$interrupt, "ignored")) {
     .Call(ffi_signals_ignore_interrupt)
   }
@@ -27,7 +23,7 @@ cli_main <- function(text) {
           "rookery_bad_target"
         )
       }
-      settings <- list(cli = cli_settings(asked))
+      settings <- list(cli = cli_settings(asked), environment = cli_settings(asked, "environment:"), file = cli_settings(asked, "file:"))
       serve_here(detect_target(asked$target), NULL, cli_address(asked), list(), cli_log(asked), settings, list(at = asked[["admin"]], label = asked$target))
       0L
     }),
@@ -86,8 +82,11 @@ cli_hsts <- function(text) {
   list(max_age = as.numeric(parts[[1]]), include_subdomains = as.logical(parts[[2]]), preload = as.logical(parts[[3]]))
 }
 
-# The settings that were given, as setting_of() takes those of the command line: what it says counts more than an .Rprofile.
-cli_settings <- function(asked) {
+# The settings that were given in one place, as setting_of() takes them: on the command line, which counts more than an
+# .Rprofile, or where the names begin with `place`.
+cli_settings <- function(asked, place = "") {
+  asked <- asked[startsWith(names(asked), place)]
+  names(asked) <- substring(names(asked), nchar(place) + 1L)
   settings <- asked[intersect(names(asked), setdiff(setting_names, "ws_compression"))]
   if (!is.null(asked$ws_compression)) {
     # Level, threshold and takeover.
@@ -98,7 +97,7 @@ cli_settings <- function(asked) {
       list(level = as.numeric(parts[[1]]), threshold = as.numeric(parts[[2]]), takeover = as.logical(parts[[3]]))
     }
   }
-  for (limit in asked$limit) {
+  for (limit in asked[["limit"]]) {
     # The last of several counts.
     settings[[sub("=.*$", "", limit)]] <- sub("^[^=]*=", "", limit)
   }

@@ -102,43 +102,33 @@ print.rookery_workers <- function(x, ...) {
   invisible(x)
 }
 
-# `name` as an option of the program.
-option_of <- function(name) {
-  paste0("--", gsub("_", "-", name, fixed = TRUE))
+# Settings for the program `rookery`, as lines `name=value` (crates/cli/src/arguments.rs): one for
+# each value of a list.
+lines_of <- function(name, values) {
+  if (length(values) > 0) paste0(name, "=", plain_text(values))
 }
 
-word_of <- function(name, text) {
-  paste0(option_of(name), "=", text)
+line_of_flag <- function(name, value) {
+  lines_of(name, if (flag_of(value)) "on" else "off")
 }
 
 # Limits and other settings, by name.
-words_of_settings <- function(settings) {
-  limits <- limit_table()$name
-  words <- lapply(names(settings), function(name) {
+lines_of_settings <- function(settings) {
+  lines <- lapply(names(settings), function(name) {
     value <- settings[[name]]
-    if (name %in% limits) {
-      return(paste0("--limit=", name, "=", plain_text(value)))
+    if (name == "ws_compression" && is.list(value)) {
+      rules <- vapply(value, function(it) if (is.logical(it)) c("off", "on")[it + 1L] else plain_text(it), "")
+      return(lines_of(name, paste0(names(rules), "=", rules, collapse = ",")))
     }
-    flag <- if (name %in% c(setting_flags, "ws_compression")) flag_of(value) else NA
-    if (name == "request_id_header" && !is.na(flag)) {
-      return(word_of(name, if (flag) "on" else "off"))
-    }
-    if (name == "ws_compression") {
-      rules <- if (is.list(value)) vapply(value, function(it) if (is.logical(it)) c("off", "on")[it + 1L] else plain_text(it), "")
-      return(word_of(name, if (is.na(flag)) paste0(names(rules), "=", rules, collapse = ",") else if (flag) "on" else "off"))
-    }
-    if (!is.na(flag)) {
-      return(if (flag) option_of(name))
-    }
-    if (length(value) > 0) word_of(name, paste(value, collapse = ","))
+    if (name %in% c(setting_flags, "ws_compression")) line_of_flag(name, value) else lines_of(name, value)
   })
-  unlist(words)
+  unlist(lines)
 }
 
 # `tls` as serve() has it.
-words_of_tls <- function(tls) {
+lines_of_tls <- function(tls) {
   if (is.null(tls) || identical(tls, "dev")) {
-    return(if (!is.null(tls)) "--tls=dev")
+    return(lines_of("tls", tls))
   }
   if (any(is_pem(c(tls$cert, tls$key, tls$client_ca, tls$acme$ca)))) {
     abort(
@@ -153,66 +143,49 @@ words_of_tls <- function(tls) {
     paste(c(tls$hsts$max_age, c("subdomains", "preload")[c(tls$hsts$include_subdomains, tls$hsts$preload)]), collapse = ",")
   }
   c(
-    if (!is.null(tls$cert)) rbind(word_of("tls_cert", tls$cert), word_of("tls_key", tls$key)),
-    if (!is.null(tls$client_ca)) c(word_of("tls_client_ca", tls$client_ca), word_of("tls_client_auth", tls$client_auth)),
-    word_of("tls_min_version", tls$min_version),
-    if (!tls$http2) "--no-http2",
-    if (!tls$http2_websockets) "--no-http2-websockets",
-    if (!is.null(hsts)) word_of("hsts", hsts),
-    if (!is.null(tls$redirect_from)) word_of("redirect_from", tls$redirect_from),
-    words_of_acme(tls$acme)
+    lines_of("tls_cert", tls$cert),
+    if (!is.null(tls$cert)) lines_of("tls_key", tls$key),
+    lines_of("tls_client_ca", tls$client_ca),
+    if (!is.null(tls$client_ca)) lines_of("tls_client_auth", tls$client_auth),
+    lines_of("tls_min_version", tls$min_version),
+    if (!tls$http2) "http2=off",
+    if (!tls$http2_websockets) "http2_websockets=off",
+    lines_of("hsts", hsts),
+    lines_of("redirect_from", tls$redirect_from),
+    lines_of_acme(tls$acme)
   )
 }
 
-words_of_acme <- function(acme) {
-  if (is.null(acme)) {
-    return(NULL)
-  }
-  given <- function(name, value) if (length(value) > 0) word_of(name, value)
+lines_of_acme <- function(acme) {
   c(
-    given("domain", acme$domains),
-    given("email", acme$email),
-    if (isTRUE(acme$agree_tos)) "--agree-tos",
-    if (isTRUE(acme$staging)) "--acme-staging" else given("acme_directory", acme$directory),
-    given("acme_profile", acme$profile),
-    given("acme_challenge", acme$challenge),
-    given("acme_ca", acme$ca),
-    given("acme_dir", acme$dir)
+    lines_of("domain", acme$domains),
+    lines_of("email", acme$email),
+    if (isTRUE(acme$agree_tos)) "agree_tos=on",
+    if (isTRUE(acme$staging)) "acme_staging=on",
+    lines_of("acme_directory", acme$directory),
+    lines_of("acme_profile", acme$profile),
+    lines_of("acme_challenge", acme$challenge),
+    lines_of("acme_ca", acme$ca),
+    lines_of("acme_dir", acme$dir)
   )
 }
 
-# What the program reads (words_of() in crates/cli/src/r.rs): a line for each word, in which its end would be one.
-tell_words <- function(file) {
-  tell <- function(what, text) {
-    text <- gsub("\n", "%0A", gsub("%", "%25", enc2utf8(text), fixed = TRUE), fixed = TRUE)
-    writeLines(paste0("rookery-", what, " ", text), stdout(), useBytes = TRUE)
-  }
-  tryCatch(
-    {
-      words <- words_of_file(file)
-      if (length(words) > 0) tell("word", words)
-    },
-    rookery_error = function(error) tell("wrong", conditionMessage(error))
-  )
-}
-
-# Returns the address to listen on as command-line arguments: host and port, where `is_given` says
-# which of the two to include, or a socket.
-words_of_place <- function(address, is_given = c(TRUE, TRUE)) {
+# The address to listen on: host and port, or a socket.
+lines_of_place <- function(address) {
   if (is.null(address$socket)) {
-    c(word_of("host", address$host), word_of("port", address$port))[is_given]
+    c(lines_of("host", address$host), lines_of("port", address$port))
   } else {
-    word_of("host", paste0("unix:", address$socket))
+    lines_of("host", paste0("unix:", address$socket))
   }
 }
 
-words_of_log <- function(log) {
-  switch(log$to, nothing = "--no-log", file = word_of("log", log$path), stdout = word_of("log", "-"))
+lines_of_log <- function(log) {
+  lines_of("log", switch(log$to, nothing = "none", file = log$path, stdout = "-"))
 }
 
-# Serves a path with several workers, and waits for the end. The workers have the settings of this
-# session, except for those that a `_server.yml` sets (`file`).
-serve_with_workers <- function(path, address, dots, log, settings, workers, file = list()) {
+# Serves a path with several workers, and waits for the end. The options of this session are weaker
+# than a `_server.yml` and the environment; what is given here is stronger.
+serve_with_workers <- function(path, address, dots, log, settings, workers) {
   if (length(dots) > 0) {
     abort(
       "With several workers, no further arguments can be passed to the function that runs the app: set them in the app.",
@@ -224,29 +197,32 @@ serve_with_workers <- function(path, address, dots, log, settings, workers, file
   }
   own <- session_options()
   names(own) <- sub("^rookery[.]", "", names(own))
-  own <- own[setdiff(names(own), names(file))]
-  words <- c(
-    "serve",
-    words_of_place(address),
-    words_of_tls(address$tls),
-    words_of_settings(utils::modifyList(own, as.list(unclass(settings)))),
-    words_of_workers(workers),
-    words_of_log(log),
-    word_of("log_format", log$format),
-    "--",
-    normalizePath(path, winslash = "/", mustWork = TRUE)
+  lines <- c(
+    if (length(own) > 0) paste0("option:", lines_of_settings(own)),
+    lines_of_place(address),
+    lines_of_tls(address$tls),
+    lines_of_settings(unclass(settings)),
+    lines_of_workers(workers),
+    lines_of_log(log),
+    lines_of("log_format", log$format)
   )
   command <- list(
     program = system.file("exec", "rookery", package = "rookery", mustWork = TRUE),
-    arguments = words,
+    arguments = c("serve", "--", normalizePath(path, winslash = "/", mustWork = TRUE)),
     dir = getwd(),
     environment = c(
       # This R, and this session's libraries.
       PATH = paste(R.home("bin"), Sys.getenv("PATH"), sep = .Platform$path.sep),
       R_LIBS = paste(unique(c(compat_library(), .libPaths())), collapse = .Platform$path.sep),
+      ROOKERY_INTERNAL_ARGUMENTS = paste(encode_lines(lines), collapse = "\n"),
       ROOKERY_PARENT = Sys.getpid(),
       R_TESTS = ""
     )
   )
   run_child(command, paste0("`", path, "`"))
+}
+
+# The ends of lines, and `%`, as URLs write them.
+encode_lines <- function(lines) {
+  gsub("\n", "%0A", gsub("%", "%25", enc2utf8(lines), fixed = TRUE), fixed = TRUE)
 }

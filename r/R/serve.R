@@ -95,12 +95,12 @@ serve <- function(
   log <- asked$log
   workers <- asked$workers
   admin <- asked$admin
-  settings <- list(argument = check_limits(limits))
+  settings <- list(argument = check_limits(limits), file = asked$settings)
   if (!is.null(found)) {
     check_worker_fields(asked, found$path)
     if (!is.null(workers)) {
       workers$admin <- admin %||% workers$admin
-      return(invisible(serve_with_workers(target, address, list(...), log, settings$argument, workers, asked$settings)))
+      return(invisible(serve_with_workers(target, address, list(...), log, settings$argument, workers)))
     }
     about <- list(at = admin, label = normalizePath(target, winslash = "/"))
     return(invisible(serve_in_child(found, address, list(...), log, settings, about)))

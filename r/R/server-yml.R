@@ -87,9 +87,9 @@ launch_server <- function(settings, host = NULL, port = NULL, ...) {
   dots <- list(...)
   if (identical(.globals$serving, Sys.getpid())) {
     # serve() or the program has read the rest of the file.
-    asked <- settings_read(settings)
+    check_string(settings, "settings")
     address <- serve_address(host, port)
-    return(invisible(serve_here(asked$found, NULL, address, dots, log_target(FALSE), list(file = asked$settings))))
+    return(invisible(serve_here(settings_app(settings), NULL, address, dots, log_target(FALSE))))
   }
   check_serve_dots(setdiff(names(dots), names(formals(serve))))
   of_serve <- names(dots) %in% setdiff(names(formals(serve)), c("target", "..."))
@@ -99,7 +99,7 @@ launch_server <- function(settings, host = NULL, port = NULL, ...) {
   limits <- check_limits(given[["limits"]])
   dots <- dots[!names(dots) %in% names(given)]
   if (!is.null(asked$workers) && !is_worker()) {
-    return(invisible(serve_with_workers(settings, asked$address, dots, asked$log, limits, asked$workers, asked$settings)))
+    return(invisible(serve_with_workers(settings, asked$address, dots, asked$log, limits, asked$workers)))
   }
   about <- list(at = asked$admin, label = normalizePath(settings, winslash = "/"))
   sources <- list(argument = limits, file = asked$settings)
@@ -114,16 +114,9 @@ settings_read <- function(settings, given = list()) {
     abort_no_path(settings)
   }
   fields <- file_fields(read_yaml_file(settings), "file", settings)
-  app <- fields[["app"]]
-  if (!is.character(app) || length(app) != 1) {
-    abort_file(settings, "it has `engine: rookery` but no `app:` that names a file or a folder")
-  }
+  found <- settings_app(settings, fields)
   options <- file_fields(fields[["options"]], "options", settings)
   check_file_port(options[["port"]], settings)
-  found <- detect_target(beside(app, settings))
-  if (identical(found$engine, "rookery")) {
-    abort_file(settings, "its `app:` names a folder with `engine: rookery` again")
-  }
   host <- options[["host"]]
   if (is_socket_name(host)) host <- paste0("unix:", beside(substring(host, 6), settings))
   log <- options[["log"]]
@@ -148,6 +141,19 @@ settings_read <- function(settings, given = list()) {
       given[["tls"]] %||% settings_tls(options[["tls"]], settings)
     )
   )
+}
+
+# What the `app:` of a `_server.yml` is.
+settings_app <- function(settings, fields = read_yaml_file(settings)) {
+  app <- fields[["app"]]
+  if (!is.character(app) || length(app) != 1) {
+    abort_file(settings, "it has `engine: rookery` but no `app:` that names a file or a folder")
+  }
+  found <- detect_target(beside(app, settings))
+  if (identical(found$engine, "rookery")) {
+    abort_file(settings, "its `app:` names a folder with `engine: rookery` again")
+  }
+  found
 }
 
 check_file_port <- function(port, settings) {
@@ -248,23 +254,4 @@ settings_admin <- function(options, settings) {
     admin <- paste0("unix:", beside(substring(admin, 6), settings))
   }
   check_admin(admin, paste0("`admin:` of `", settings, "`"))
-}
-
-# Returns the file's settings as command-line arguments for the program `rookery`; an empty vector
-# if another package is the engine.
-words_of_file <- function(file) {
-  fields <- read_yaml_file(file)
-  if (!identical(fields[["engine"]], "rookery")) {
-    return(character())
-  }
-  asked <- settings_read(file)
-  options <- file_fields(fields[["options"]], "options", file)
-  c(
-    words_of_place(asked$address, is_given = !vapply(options[c("host", "port")], is.null, NA)),
-    if (!is.null(options[["log"]])) words_of_log(asked$log),
-    if (!is.null(options[["log_format"]])) word_of("log_format", asked$log$format),
-    words_of_workers(worker_fields(options, file)),
-    words_of_settings(asked$settings),
-    words_of_tls(asked$address$tls)
-  )
 }

@@ -14,9 +14,9 @@ reconnect_ways <- c("app", "always", "never")
 #'
 #' 1. an argument, such as `limits = server_limits(body_bytes = "10 MB")` of [startServer()] and [serve()];
 #' 2. the command line: `rookery serve app/ --limit body_bytes=10MB --error-detail message`;
-#' 3. `options:` of a `_server.yml`: `limits:` with a field for each, and `error_detail:`;
-#' 4. an option of R: `options(rookery.body_bytes = "10 MB")`;
-#' 5. the environment: `ROOKERY_BODY_BYTES="10 MB"`.
+#' 3. the environment: `ROOKERY_BODY_BYTES="10 MB"`;
+#' 4. `options:` of a `_server.yml`: `limits:` with a field for each, and `error_detail:`;
+#' 5. an option of R: `options(rookery.body_bytes = "10 MB")`.
 #'
 #' They are read when a server is started. `rookery_options()` tells what the next one would be started with.
 #'
@@ -112,9 +112,10 @@ setting_of <- function(name, argument = NULL) {
     list("argument", argument, paste0("`", name, "`")),
     list("argument", serving$argument[[name]], paste0("`", name, "`")),
     list("command line", serving$cli[[name]], paste0("`", name, "` of the command line")),
+    # What the program has read counts under any of its names.
+    list("environment", serving$environment[[name]] %||% environment_value(variable), paste0("The environment variable ", variable)),
     list("_server.yml", serving$file[[name]], paste0("`", name, ":` of the _server.yml")),
-    list("option", getOption(option), paste0("The option `", option, "`")),
-    list("environment", environment_value(variable), paste0("The environment variable ", variable))
+    list("option", getOption(option), paste0("The option `", option, "`"))
   )
   for (place in places) {
     if (!is.null(place[[2]])) {

@@ -74,18 +74,10 @@ check_workers <- function(workers) {
   if (length(workers) == 1 && identical(as.character(workers$workers), "1")) NULL else workers
 }
 
-# Returns checked options as command-line arguments.
-words_of_workers <- function(fields) {
-  words <- lapply(names(fields), function(name) {
-    value <- fields[[name]]
-    if (is.null(value)) {
-      return(NULL)
-    }
-    if (worker_kinds[[name]] == "flag") {
-      return(if (flag_of(value)) option_of(name))
-    }
-    unit <- if (worker_kinds[[name]] == "size" && is.numeric(value) && value > 0) "B"
-    word_of(name, paste0(paste(plain_text(value), collapse = ","), unit))
+# Returns checked options as lines for the program.
+lines_of_workers <- function(fields) {
+  lines <- lapply(names(fields), function(name) {
+    if (worker_kinds[[name]] == "flag") line_of_flag(name, fields[[name]]) else lines_of(name, fields[[name]])
   })
-  unlist(words)
+  unlist(lines)
 }

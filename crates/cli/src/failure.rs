@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use rookery_server::output;
 use rookery_service::Manager;
+use rookery_settings::Source;
 
 /// Why nothing is served, each with its remedy.
 #[derive(Debug)]
@@ -21,6 +22,11 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Returns the failure for a setting of this source that cannot be used.
+    pub(crate) fn of_source(source: Source, message: String) -> Failure {
+        if source == Source::CommandLine { Failure::CommandLine(message) } else { Failure::Serving(message) }
+    }
+
     /// What is said of it.
     #[cfg(target_os = "linux")]
     pub(crate) fn message(self) -> String {

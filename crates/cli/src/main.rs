@@ -5,6 +5,7 @@
 
 mod address;
 mod admin;
+mod arguments;
 #[cfg(target_os = "linux")]
 mod changes;
 mod command_line;
@@ -12,7 +13,6 @@ mod command_line;
 mod failure;
 #[cfg(target_os = "linux")]
 mod init;
-mod limits;
 mod log;
 mod memory;
 mod names;
@@ -31,13 +31,14 @@ mod worker_options;
 #[cfg(target_os = "linux")]
 mod workers;
 
-use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use command_line::{Asked, Serve};
-use failure::Failure;
+use command_line::{Asked, Options, Serve};
+use failure::{Failure, tell};
 use rookery_server::output;
+use rookery_settings::{Given, Settings, environment};
+use settings::AskedTls;
 use target::Target;
 
 fn main() -> ExitCode {
@@ -56,10 +57,9 @@ fn begin() -> ExitCode {
     }
     #[cfg(target_os = "linux")]
     signals::follow_parent();
-    let words: Vec<_> = std::env::args_os().collect();
-    let done = command_line::read(words.iter().cloned()).and_then(|asked| match asked {
+    let done = command_line::read(std::env::args_os()).and_then(|asked| match asked {
         Asked::Print(text) => print(&text),
-        Asked::Serve(serve) => run(*serve, &words),
+        Asked::Serve(command) => run(command),
         Asked::Status(of) => status::tell(&of).and_then(|text| print(&text)),
     });
     match done {
@@ -68,19 +68,30 @@ fn begin() -> ExitCode {
     }
 }
 
-fn run(serve: Serve, words: &[OsString]) -> Result<(), Failure> {
-    // What is wrong is said here, and at once: an R takes a while to start.
-    address::Address::of(&serve.host, serve.port)?;
-    serve.settings.check()?;
-    let target = Target::find(&serve.target)?;
-    let serve = &server_yml::merged(words, serve, &target)?;
+/// Combines the settings of the command line, of R, of the environment and of the target's
+/// `_server.yml`.
+fn settings(options: Options, arguments: Vec<Given>, target: &Target) -> Result<Serve, Failure> {
+    let file = server_yml::read(target)?;
+    let environment =
+        environment::read(|name| std::env::var(name).ok(), |_| true).map_err(Failure::Serving)?;
+    let (in_file, of_file) = file.map(|file| (file.given, file.notes)).unwrap_or_default();
+    let given = options.given.into_iter().chain(arguments).chain(environment.given).chain(in_file);
+    let serve = Serve::of(Settings::combine(given))?;
+    for note in options.notes.iter().chain(&environment.notes).chain(&of_file).chain(&serve.notes()) {
+        tell(note);
+    }
+    Ok(serve)
+}
+
+/// Serves what the command asks for. What is wrong is said at once: R takes a while to start.
+fn run(command: command_line::Command) -> Result<(), Failure> {
+    let arguments = arguments::read().map_err(Failure::Serving)?;
+    let target = Target::find(&command.target)?;
+    let serve = &settings(command.options, arguments, &target)?;
     let address = address::Address::of(&serve.host, serve.port)?;
     serve.settings.check()?;
-    if let Some(name) = serve.needs_workers {
-        return Err(Failure::CommandLine(format!("`--{name}` needs `--workers`, with 2 or more.")));
-    }
     let log = serve.log.settled()?;
-    let redirect_from = serve.tls.as_ref().and_then(settings::AskedTls::redirect_from);
+    let redirect_from = serve.tls.as_ref().and_then(AskedTls::redirect_from);
     let beside = redirect_from.map(|port| address.beside(port)).transpose()?;
     if target.is_site {
         if serve.admin.is_some() {

@@ -9,9 +9,11 @@ use std::process::Command;
 use rookery_acme::Challenge;
 use rookery_server::output;
 use rookery_server::tls::Hsts;
+use rookery_settings::environment;
 use rookery_status::AdminAt;
 
 use crate::address::Address;
+use crate::arguments;
 use crate::command_line::Serve;
 use crate::failure::Failure;
 use crate::log::LogTo;
@@ -53,15 +55,9 @@ pub(crate) fn worker(serve: &Serve, target: &Target, address: &Address) -> Resul
     text.field("target", target.path.as_os_str().as_bytes());
     text.address(address);
     serve.settings.hand_over_to_worker(&mut |name, value| text.field(name, value));
-    if let Some(time) = serve.workers.as_ref().and_then(|workers| workers.request_timeout) {
-        // For `--interrupt-requests`, which is R's to do.
-        text.field("limit", format!("request_time={}s", time.as_secs_f64()).as_bytes());
-    }
     text.field("log", b"nothing");
     text.field("log_format", b"common");
     let mut command = command(target, OsString::from_vec(text.0))?;
-    // The header comes from the client's side.
-    command.env_remove("ROOKERY_PROXY_PROTOCOL");
     // What a service manager says, it says to the supervisor.
     for name in rookery_service::NAMES {
         command.env_remove(name);
@@ -69,55 +65,6 @@ pub(crate) fn worker(serve: &Serve, target: &Target, address: &Address) -> Resul
     // Of this process, and not of the programs that the app starts.
     command.env_remove(signals::PARENT);
     Ok(command)
-}
-
-/// What a `_server.yml` says, in words of the command line: R reads it.
-///
-/// # Errors
-/// When it is wrong, or there is no R.
-pub(crate) fn words_of(target: &Target, file: &Path) -> Result<Vec<OsString>, Failure> {
-    /// In front of what is meant for us: an `.Rprofile` may write as well.
-    const WORD: &[u8] = b"rookery-word ";
-    const WRONG: &[u8] = b"rookery-wrong ";
-    let mut text = Fields::default();
-    text.field("settings", file.as_os_str().as_bytes());
-    let mut command = command(target, OsString::from_vec(text.0))?;
-    command.stdin(std::process::Stdio::null()).stderr(std::process::Stdio::inherit());
-    // It is not what the service manager hears.
-    for name in rookery_service::NAMES {
-        command.env_remove(name);
-    }
-    let output = command.output().map_err(|error| {
-        let program = command.get_program().to_string_lossy().into_owned();
-        Failure::Serving(format!("R could not be started ({program}): {error}."))
-    })?;
-    let lines = || output.stdout.split(|byte| *byte == b'\n');
-    if let Some(wrong) = lines().find_map(|line| line.strip_prefix(WRONG)) {
-        return Err(Failure::Serving(String::from_utf8_lossy(&plain(wrong)).into_owned()));
-    }
-    if !output.status.success() {
-        return Err(Failure::Serving(format!("R could not read `{}`: see above.", file.display())));
-    }
-    Ok(lines()
-        .filter_map(|line| line.strip_prefix(WORD))
-        .map(|word| OsString::from_vec(plain(word)))
-        .collect())
-}
-
-/// What [`Fields::field`] was given.
-fn plain(text: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, behind)) = rest.split_first() {
-        let (byte, behind) = match (byte, behind) {
-            (b'%', [b'2', b'5', behind @ ..]) => (b'%', behind),
-            (b'%', [b'0', b'A', behind @ ..]) => (b'\n', behind),
-            _ => (byte, behind),
-        };
-        plain.push(byte);
-        rest = behind;
-    }
-    plain
 }
 
 /// The R that runs what is handed over.
@@ -141,6 +88,11 @@ fn command(target: &Target, handed_over: OsString) -> Result<Command, Failure> {
         .env("R_TESTS", "");
     if let Some(libraries) = libraries(&package) {
         command.env("R_LIBS", libraries);
+    }
+    // They are for this program, which has read them.
+    command.env_remove(arguments::variable());
+    for name in environment::program_variables() {
+        command.env_remove(name);
     }
     Ok(command)
 }

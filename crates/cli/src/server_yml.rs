@@ -1,84 +1,52 @@
-//! A `_server.yml` whose engine is rookery. YAML is R's to read, so an R process reads the file
-//! once
-//! and prints options of the command line, which are then read as if the user had written them
-//! before their own.
+//! The `_server.yml` of what is to be served.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::command_line::{self, Asked, Serve};
-use crate::failure::{Failure, tell};
-use crate::r;
+use rookery_settings::file::{self, ServerFile};
+use rookery_settings::yaml::MOST_BYTES;
+
+use crate::failure::Failure;
 use crate::target::Target;
 
-/// The names that R looks for in a folder; their case does not matter.
+/// The names that a file of settings has; their case does not matter.
 const NAMES: [&str; 2] = ["_server.yml", "_server.yaml"];
 
-/// The part of the file that is searched for the name of the engine, in bytes.
-const BYTES: u64 = 1 << 20;
-
-/// Merges the options in the target's `_server.yml` with `serve`, which was made of `words`. An
-/// option of the command line takes
-/// precedence over the same one of the file. The options of HTTPS count as one: certificates of the
-/// command line replace all that the
-/// file says about HTTPS.
+/// Reads the target's `_server.yml`. Returns `None` where there is none, or it is for another engine.
 ///
 /// # Errors
-/// Fails when the file, or the file together with the command line, asks for something impossible.
-pub(crate) fn merged(words: &[OsString], serve: Serve, target: &Target) -> Result<Serve, Failure> {
-    let Some(file) = file_of(target) else { return Ok(serve) };
-    if !may_be_ours(&file) {
-        return Ok(serve);
+/// Fails when the file is wrong, or what it names as its app does not exist.
+pub(crate) fn read(target: &Target) -> Result<Option<ServerFile>, Failure> {
+    let Some(path) = file_of(target) else { return Ok(None) };
+    let mut bytes = Vec::new();
+    let most = MOST_BYTES as u64 + 1;
+    let read = File::open(&path).and_then(|file| file.take(most).read_to_end(&mut bytes));
+    if let Err(error) = read {
+        return Err(Failure::Serving(format!("`{}` cannot be read: {error}.", path.display())));
     }
-    let mut found = r::words_of(target, &file)?;
-    if found.is_empty() {
-        return Ok(serve);
+    // A file of another engine may have any bytes.
+    let text = String::from_utf8_lossy(&bytes);
+    let wrong = |message| Failure::Serving(format!("In `{}`, {message}", path.display()));
+    let Some(file) = file::read(&text, &path).map_err(|problem| wrong(problem.to_string()))? else {
+        return Ok(None);
+    };
+    if std::str::from_utf8(&bytes).is_err() {
+        return Err(Failure::Serving(format!("`{}` is not text in UTF-8.", path.display())));
     }
-    let Some((program, others)) = words.split_first() else { return Ok(serve) };
-    let alone = found.iter().cloned().chain(["serve".into(), "--".into(), target.path.clone().into()]);
-    let alone = read(program, alone).map_err(|failure| of_file(failure, &file))?;
-    if serve.tls.is_some() {
-        found.retain(|word| !command_line::is_of_https(word.as_bytes()));
+    if !file.app.exists() {
+        return Err(wrong(format!("`app:` names `{}`, which does not exist.", file.app.display())));
     }
-    let mut both = read(program, found.iter().chain(others).cloned())?;
-    if serve.has_port && both.host.starts_with("unix:") && !serve.host.starts_with("unix:") {
-        tell(&format!(
-            "`--port` has no effect: `host:` in `{}` is a Unix socket. Add `--host 127.0.0.1` to listen on the port",
-            file.display()
-        ));
-    }
-    if both.workers.is_none() {
-        if alone.workers.is_some() {
-            // `--workers 1` of the command line: the file's options for several workers do not
-            // apply.
-            both.needs_workers = serve.needs_workers;
-        } else if let Some(name) = alone.needs_workers {
-            let message = format!("`--{name}` needs `--workers`, with 2 or more.");
-            return Err(of_file(Failure::CommandLine(message), &file));
-        }
-        // The R process that serves reads the file as well, and tells where each setting comes
-        // from.
-        both.settings = serve.settings;
-    }
-    Ok(both)
-}
-
-fn read(program: &OsString, words: impl Iterator<Item = OsString>) -> Result<Serve, Failure> {
-    match command_line::read(std::iter::once(program.clone()).chain(words))? {
-        Asked::Serve(serve) => Ok(*serve),
-        Asked::Print(_) | Asked::Status(_) => {
-            Err(Failure::CommandLine("Nothing is to be served.".to_owned()))
-        }
-    }
+    Ok(Some(file))
 }
 
 fn file_of(target: &Target) -> Option<PathBuf> {
+    let is_one = |path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        NAMES.iter().any(|own| name.eq_ignore_ascii_case(own))
+    };
     if !target.path.is_dir() {
-        let name = target.path.file_name()?.to_str()?.to_lowercase();
-        return NAMES.contains(&name.as_str()).then(|| target.path.clone());
+        return Some(target.path.clone()).filter(|path| is_one(path));
     }
     let entries = std::fs::read_dir(&target.path).ok()?.flatten();
     entries
@@ -86,65 +54,50 @@ fn file_of(target: &Target) -> Option<PathBuf> {
         .find(|path| path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(NAMES[0])))
 }
 
-/// Returns false when the file cannot be for this engine, which saves the start of an R process.
-fn may_be_ours(file: &Path) -> bool {
-    let mut bytes = Vec::new();
-    let read = File::open(file).and_then(|file| file.take(BYTES).read_to_end(&mut bytes));
-    read.is_ok() && bytes.to_ascii_lowercase().windows(7).any(|word| word == b"rookery")
-}
-
-/// The same failure in the words of the file: `drain:`, not `--drain`.
-fn of_file(failure: Failure, file: &Path) -> Failure {
-    let Failure::CommandLine(message) = failure else { return failure };
-    let mut text = String::new();
-    let mut rest = message.as_str();
-    while let Some((before, option)) = rest.split_once("`--") {
-        let (name, after) = option.split_once('`').unwrap_or((option, ""));
-        // A limit is named by itself.
-        let name = name.strip_prefix("limit ").map_or_else(|| name.replace('-', "_"), str::to_owned);
-        text = format!("{text}{before}`{name}:`");
-        rest = after;
-    }
-    Failure::Serving(format!("In `{}`: {text}{rest}", file.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::said;
 
     #[test]
-    fn what_is_wrong_is_said_in_the_words_of_the_file() {
-        for (message, expected) in [
-            ("`--max-age` must be a time, not `x`.", "In `/f`: `max_age:` must be a time, not `x`."),
-            ("`--limit body_bytes` must be x.", "In `/f`: `body_bytes:` must be x."),
-            ("`--a` and `--b-c` exclude one another.", "In `/f`: `a:` and `b_c:` exclude one another."),
-            ("Nothing is named.", "In `/f`: Nothing is named."),
-        ] {
-            let Failure::Serving(said) = of_file(Failure::CommandLine(message.to_owned()), Path::new("/f"))
-            else {
-                panic!("it is the file's")
-            };
-            assert_eq!(said, expected);
-        }
-    }
-
-    #[test]
-    fn a_file_is_found_as_r_finds_it_and_read_only_when_it_may_be_ours() {
+    fn a_file_is_found_as_r_finds_it_and_read_when_it_is_for_this_engine() {
         let folder = tempfile::tempdir().unwrap();
         let target = |path: PathBuf| Target { folder: path.clone(), path, is_site: false };
         assert!(file_of(&target(folder.path().into())).is_none());
-        let file = folder.path().join("_Server.yml");
-        for (text, may_be) in [
+        std::fs::write(folder.path().join("a.R"), "1").unwrap();
+        let path = folder.path().join("_Server.yml");
+        for (text, is_ours) in [
             ("engine: rookery\napp: a.R\n", true),
-            ("engine: Rookery\napp: a.R\n", true),
+            ("engine: Rookery\napp: a.R\n", false),
             ("engine: plumber2\noptions:\n  workers: 2\n", false),
         ] {
-            std::fs::write(&file, text).unwrap();
-            let found = file_of(&target(folder.path().into())).unwrap();
-            assert_eq!(found, file);
-            assert_eq!(file_of(&target(file.clone())), Some(found.clone()));
-            assert_eq!(may_be_ours(&found), may_be);
+            std::fs::write(&path, text).unwrap();
+            for target in [target(folder.path().into()), target(path.clone())] {
+                assert_eq!(read(&target).unwrap().is_some(), is_ours, "{text}");
+            }
         }
         assert!(file_of(&target(folder.path().join("app.R"))).is_none());
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_the_file_and_its_position() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("_server.yml");
+        let target = Target { folder: folder.path().into(), path: path.clone(), is_site: false };
+        let told = |text: &[u8]| {
+            std::fs::write(&path, text).unwrap();
+            said(read(&target)).replace(&format!("{}/", folder.path().display()), "")
+        };
+        assert_eq!(
+            told(b"engine: rookery\napp: a.R\noptions:\n  prot: 1\n"),
+            "In `_server.yml`, line 4, column 3: `prot:` is not a setting under `options:`. Did you mean `port:`?"
+        );
+        assert_eq!(
+            told(b"engine: rookery\napp: no.R\n"),
+            "In `_server.yml`, `app:` names `no.R`, which does not exist."
+        );
+        assert_eq!(told(b"engine: rookery\napp: a\xFF.R\n"), "`_server.yml` is not text in UTF-8.");
+        let long = format!("engine: rookery\n# {}", "x".repeat(MOST_BYTES));
+        assert!(told(long.as_bytes()).contains("more than 256 KiB"));
     }
 }

@@ -1,13 +1,15 @@
-//! Settings besides where: HTTPS, proxies, WebSockets and the folder of large bodies. In R they are `tls =` and options.
+//! The settings of all sources, as the server and R take them.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use rookery_acme::Challenge;
+use rookery_acme::{Challenge, LETS_ENCRYPT_STAGING};
 use rookery_server::tls::{Hsts, TlsVersion};
-use rookery_server::{Config, Proxies};
+use rookery_server::{Config, NamedLimit, Proxies};
+use rookery_settings::{Given, Section, Setting, Source, Value, table};
 
 use crate::failure::Failure;
-use crate::limits::{self, Limit};
+use crate::memory;
 use crate::path::{is_executable, is_writable, settle};
 
 /// What HTTPS is to be spoken with.
@@ -74,9 +76,7 @@ impl AskedTls {
             AskedTls::Files(files) => files.redirect_from,
         }
     }
-}
 
-impl AskedTls {
     /// The first of the names that a certificate is ordered for.
     pub(crate) fn domain(&self) -> Option<&str> {
         match self {
@@ -95,390 +95,350 @@ impl TlsFiles {
     }
 }
 
-/// What R has as settings of a server (`rookery_options()`).
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Settings {
-    pub(crate) trusted_proxies: Vec<String>,
-    pub(crate) proxy_protocol: bool,
-    /// None: a page of any host may open a WebSocket.
-    pub(crate) ws_origins: Option<Vec<String>>,
-    pub(crate) ws_compression: Option<Compression>,
-    pub(crate) limits: Vec<Limit>,
-    pub(crate) interrupt_requests: bool,
-    pub(crate) error_detail: Option<&'static str>,
-    /// Whether a page of Shiny begins a new session when its own has ended.
-    pub(crate) reconnect: Option<&'static str>,
-    pub(crate) request_id_header: Option<bool>,
-    pub(crate) spool_dir: Option<PathBuf>,
+/// Returns what HTTPS is to be spoken with, by settings that have been checked.
+pub(crate) fn tls(all: &rookery_settings::Settings) -> Option<AskedTls> {
+    if all.is_given("tls") {
+        return Some(AskedTls::Development);
+    }
+    let certificates = paths(all, "tls_cert");
+    let domains = all.list("domain");
+    if certificates.is_empty() && domains.is_empty() {
+        return None;
+    }
+    let keys = paths(all, "tls_key");
+    let keys = if keys.is_empty() { certificates.clone() } else { keys };
+    let is_text = |name, text| all.text(name).is_some_and(|own| own == text);
+    let acme = (!domains.is_empty()).then(|| AskedAcme {
+        domains,
+        emails: all.list("email"),
+        agrees: all.flag("agree_tos"),
+        directory: all
+            .text("acme_directory")
+            .or_else(|| all.flag("acme_staging").then(|| LETS_ENCRYPT_STAGING.to_owned())),
+        ca: path(all, "acme_ca"),
+        profile: all.text("acme_profile"),
+        challenge: [Challenge::Http, Challenge::Tls]
+            .into_iter()
+            .find(|way| is_text("acme_challenge", way.name())),
+        folder: path(all, "acme_dir"),
+    });
+    Some(AskedTls::Files(Box::new(TlsFiles {
+        pairs: certificates.into_iter().zip(keys).collect(),
+        client_ca: path(all, "tls_client_ca"),
+        client_auth: if is_text("tls_client_auth", "optional") {
+            ClientAuth::Optional
+        } else {
+            ClientAuth::Required
+        },
+        minimum: if is_text("tls_min_version", "1.3") { TlsVersion::Tls13 } else { TlsVersion::Tls12 },
+        only_http1: !all.flag("http2"),
+        only_http1_websockets: !all.flag("http2_websockets"),
+        hsts: all.value("hsts").as_ref().and_then(hsts),
+        #[expect(clippy::cast_sign_loss, reason = "a port is from 1 to 65535")]
+        redirect_from: all.number("redirect_from").map(|port| port as u16),
+        acme,
+    })))
 }
 
-/// The settings of a site.
+fn hsts(value: &Value) -> Option<Hsts> {
+    let is_on = |name| value.field(name).and_then(Value::flag) == Some(true);
+    #[expect(clippy::cast_sign_loss, reason = "it is from 0 to 2^31 - 1")]
+    let max_age = value.field("max_age")?.number()? as u32;
+    Some(Hsts { max_age, include_subdomains: is_on("include_subdomains"), preload: is_on("preload") })
+}
+
+fn path(all: &rookery_settings::Settings, name: &str) -> Option<PathBuf> {
+    all.value(name)?.path().map(Path::to_path_buf)
+}
+
+fn paths(all: &rookery_settings::Settings, name: &str) -> Vec<PathBuf> {
+    all.value(name).and_then(|value| value.paths().map(<[PathBuf]>::to_vec)).unwrap_or_default()
+}
+
+/// Returns a time, if it is bounded.
+pub(crate) fn time(all: &rookery_settings::Settings, name: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(all.number(name)?).ok()
+}
+
+/// The settings of all sources.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Settings(pub(crate) rookery_settings::Settings);
+
+/// The settings of a server in this process.
 #[derive(Debug)]
-pub(crate) struct OfSite {
+pub(crate) struct OfServer {
     pub(crate) config: Config,
     pub(crate) proxies: Proxies,
     pub(crate) proxy_protocol: bool,
     pub(crate) spool_folder: PathBuf,
 }
 
-/// Limits of WebSockets and of what they may hold: with workers, whose WebSockets they are, theirs as well.
-#[cfg(target_os = "linux")]
-const OF_WEBSOCKETS: [&str; 9] = [
-    "message_bytes",
-    "socket_queue",
-    "message_rate",
-    "stall_time",
-    "ping_time",
-    "pong_time",
-    "close_time",
-    "kept_windows",
-    "memory",
+/// Settings of R, besides limits.
+const OF_R: [&str; 9] = [
+    "trusted_proxies",
+    "proxy_protocol",
+    "spool_dir",
+    "ws_origins",
+    "ws_compression",
+    "interrupt_requests",
+    "error_detail",
+    "reconnect",
+    "request_id_header",
 ];
 
-/// How messages of WebSockets are compressed, as in R; level 0: not at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Compression {
-    pub(crate) level: u8,
-    /// Bytes.
-    pub(crate) threshold: u64,
-    pub(crate) takeover: bool,
-}
+/// Settings of a worker. Its supervisor is between it and clients, but for WebSockets.
+#[cfg(target_os = "linux")]
+const OF_WORKERS: [&str; 16] = [
+    "ws_max_message_size",
+    "ws_max_send_queue_size",
+    "ws_min_rate",
+    "ws_stall_timeout",
+    "ws_ping_interval",
+    "ws_ping_timeout",
+    "ws_close_timeout",
+    "kept_windows",
+    "max_client_memory",
+    // For `interrupt_requests`, which is R's to do.
+    "request_timeout",
+    "ws_origins",
+    "ws_compression",
+    "interrupt_requests",
+    "error_detail",
+    "reconnect",
+    "request_id_header",
+];
 
 impl Settings {
-    /// Checks what can be checked before an R is started.
+    /// Checks what can be checked before R is started.
     ///
     /// # Errors
-    /// The first that is wrong.
+    /// Fails when a folder cannot be used.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.proxies()?;
-        if let Some(wrong) = self.ws_origins.iter().flatten().find(|origin| !is_host(origin)) {
-            return Err(Failure::CommandLine(format!(
-                "`--ws-origins` must be same, or hosts such as example.org, *.example.org or localhost:8000 without https://, \
-                 not `{wrong}`."
-            )));
-        }
         let folder = self.spool_folder();
-        if self.spool_dir.is_some() && !(folder.is_dir() && is_writable(&folder) && is_executable(&folder)) {
+        let Some(given) = self.0.given("spool_dir") else { return Ok(()) };
+        if !(folder.is_dir() && is_writable(&folder) && is_executable(&folder)) {
             return Err(Failure::Serving(format!(
-                "`--spool-dir` names `{}`, which is no folder that this user may write in: make it, or choose another.",
+                "{} names `{}`, which is no folder that this user may write in: make it, or choose another.",
+                given.name(),
                 folder.display()
             )));
         }
         Ok(())
     }
 
-    /// # Errors
-    /// When one is none.
     fn proxies(&self) -> Result<Proxies, Failure> {
-        Proxies::of(self.trusted_proxies.iter().map(String::as_str))
-            .map_err(|error| Failure::CommandLine(format!("`--trusted-proxies`: {error}.")))
+        let proxies = self.0.list("trusted_proxies");
+        Proxies::of(proxies.iter().map(String::as_str))
+            .map_err(|error| Failure::Serving(format!("`trusted_proxies`: {error}.")))
     }
 
-    /// With what the environment says in place of what was not given: for a server that has no R, which reads it by itself.
+    /// Returns the settings of a server in this process.
     ///
     /// # Errors
-    /// When it says what cannot be.
-    pub(crate) fn with_environment(&self) -> Result<OfSite, Failure> {
-        let proxies = match environment("ROOKERY_TRUSTED_PROXIES") {
-            Some(text) if self.trusted_proxies.is_empty() => {
-                let names = list(&text);
-                Proxies::of(names.iter().map(String::as_str)).map_err(|error| {
-                    Failure::Serving(format!("The environment variable ROOKERY_TRUSTED_PROXIES: {error}."))
-                })?
+    /// Fails when the proxies cannot be used.
+    pub(crate) fn of_server(&self) -> Result<OfServer, Failure> {
+        Ok(OfServer {
+            config: self.config(),
+            proxies: self.proxies()?,
+            proxy_protocol: self.0.flag("proxy_protocol"),
+            spool_folder: self.spool_folder(),
+        })
+    }
+
+    /// Returns the limits: what was given, else the defaults of the server.
+    fn config(&self) -> Config {
+        let mut config = Config { reclaim: Some(memory::reclaim), ..Config::default() };
+        for given in self.0.all() {
+            if let (Some(limit), Some(number)) = (limit_of(given.setting), given.value.number()) {
+                limit.set(&mut config, number);
             }
-            _ => self.proxies()?,
-        };
-        let proxy_protocol = match environment("ROOKERY_PROXY_PROTOCOL").as_deref() {
-            _ if self.proxy_protocol => true,
-            // As R's as.logical() has them.
-            None | Some("FALSE" | "false" | "False" | "F" | "0") => false,
-            Some("TRUE" | "true" | "True" | "T" | "1") => true,
-            Some(other) => {
-                return Err(Failure::Serving(format!(
-                    "The environment variable ROOKERY_PROXY_PROTOCOL must be TRUE or FALSE, not `{other}`."
-                )));
-            }
-        };
-        let own = environment("ROOKERY_SPOOL_DIR").filter(|_| self.spool_dir.is_none()).map(PathBuf::from);
-        let spool_folder = own.map_or_else(|| self.spool_folder(), |folder| settle(&folder));
-        Ok(OfSite { config: limits::config(&self.limits)?, proxies, proxy_protocol, spool_folder })
+        }
+        config
     }
 
     /// Where large bodies of requests lie.
     fn spool_folder(&self) -> PathBuf {
-        self.spool_dir.as_deref().map_or_else(std::env::temp_dir, settle)
+        path(&self.0, "spool_dir").map_or_else(std::env::temp_dir, |folder| settle(&folder))
     }
 
-    /// Gives each that was asked for to `field`, for R.
+    /// Returns whether responses have the id of their request.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn tells_request_id(&self) -> bool {
+        self.0.given("request_id_header").and_then(|given| given.value.flag()).unwrap_or(true)
+    }
+
+    /// Gives each setting of R that was given to `field`.
     pub(crate) fn hand_over(&self, field: &mut impl FnMut(&str, &[u8])) {
-        use std::os::unix::ffi::OsStrExt as _;
-        for proxy in &self.trusted_proxies {
-            field("trusted_proxies", proxy.as_bytes());
-        }
-        if self.proxy_protocol {
-            field("proxy_protocol", b"TRUE");
-        }
-        if self.spool_dir.is_some() {
-            field("spool_dir", self.spool_folder().as_os_str().as_bytes());
-        }
-        for limit in &self.limits {
-            field("limit", limit.text.as_bytes());
-        }
-        self.hand_over_behaviour(field);
+        self.hand_over_those(field, |row| row.section == Section::Limits || OF_R.contains(&row.name));
     }
 
-    /// The same for an R behind a supervisor, which knows the client's side but for WebSockets: those the workers speak with clients.
+    /// Gives each setting of a worker that was given to `field`.
     #[cfg(target_os = "linux")]
     pub(crate) fn hand_over_to_worker(&self, field: &mut impl FnMut(&str, &[u8])) {
-        for limit in self.limits.iter().filter(|limit| OF_WEBSOCKETS.contains(&limit.name())) {
-            field("limit", limit.text.as_bytes());
-        }
-        self.hand_over_behaviour(field);
+        self.hand_over_those(field, |row| OF_WORKERS.contains(&row.name));
     }
 
-    /// What R does for a request, and what its WebSockets are.
-    fn hand_over_behaviour(&self, field: &mut impl FnMut(&str, &[u8])) {
-        for origin in self.ws_origins.iter().flatten() {
-            field("ws_origins", origin.as_bytes());
-        }
-        if let Some(Compression { level, threshold, takeover }) = self.ws_compression {
-            let takeover = if takeover { "TRUE" } else { "FALSE" };
-            field("ws_compression", format!("{level} {threshold} {takeover}").as_bytes());
-        }
-        if self.interrupt_requests {
-            field("interrupt_requests", b"TRUE");
-        }
-        if let Some(detail) = self.error_detail {
-            field("error_detail", detail.as_bytes());
-        }
-        if let Some(reconnect) = self.reconnect {
-            field("reconnect", reconnect.as_bytes());
-        }
-        if let Some(is_on) = self.request_id_header {
-            field("request_id_header", if is_on { b"TRUE" } else { b"FALSE" });
+    fn hand_over_those(&self, field: &mut impl FnMut(&str, &[u8]), is_it: impl Fn(&Setting) -> bool) {
+        for given in table::all().filter(|row| is_it(row)).filter_map(|row| self.0.given(row.name)) {
+            hand_over(given, field);
         }
     }
 }
 
-fn environment(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-/// The words of a list with commas between them; spaces around them do not count.
-pub(crate) fn list(text: &str) -> Vec<String> {
-    text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
-}
-
-/// `on`, `off`, or some of `level=1..9`, `threshold=<bytes>` and `takeover=on`.
-///
-/// # Errors
-/// What is wrong with it.
-pub(crate) fn compression(text: &str) -> Result<Compression, Failure> {
-    // The defaults are R's: `read_compression()`.
-    let mut found = Compression { level: 2, threshold: 512, takeover: false };
-    match text {
-        "on" => return Ok(found),
-        "off" => return Ok(Compression { level: 0, ..found }),
-        _ => {}
-    }
-    // Not an empty list, which would be `on`.
-    for word in text.split(',').map(str::trim) {
-        let (name, value) = word.split_once('=').unwrap_or_default();
-        match (name, number(value), value) {
-            ("level", Some(level @ 1..=9), _) => found.level = level as u8,
-            ("threshold", Some(bytes), _) => found.threshold = bytes,
-            ("takeover", _, "on" | "off") => found.takeover = value == "on",
-            _ => {
-                return Err(Failure::CommandLine(format!(
-                    "`--ws-compression` must be on, off, or some of level=1 to level=9, threshold=<bytes> and takeover=on, with \
-                     commas between them, not `{word}`."
-                )));
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// Seconds, and behind them perhaps `subdomains` and `preload`.
-///
-/// # Errors
-/// What is wrong with it.
-pub(crate) fn hsts(text: &str) -> Result<Hsts, Failure> {
-    // The limit is R's, whose integers are signed.
-    const MOST: u64 = i32::MAX as u64;
-    // What those who make browsers ask of a name that they put into them.
-    const YEAR: u32 = 31_536_000;
-    let mut words = text.split(',').map(str::trim);
-    let age = words.next().and_then(number).filter(|age| *age <= MOST);
-    let mut found = age.map(|age| Hsts { max_age: age as u32, include_subdomains: false, preload: false });
-    for word in words {
-        match (&mut found, word) {
-            (Some(hsts), "subdomains") => hsts.include_subdomains = true,
-            (Some(hsts), "preload") => hsts.preload = true,
-            _ => found = None,
-        }
-    }
-    match found {
-        Some(hsts) if hsts.preload && !(hsts.include_subdomains && hsts.max_age >= YEAR) => {
-            Err(Failure::CommandLine(
-                "`--hsts` with preload needs subdomains, and a year or more: 31536000,subdomains,preload."
-                    .to_owned(),
-            ))
-        }
-        Some(hsts) => Ok(hsts),
-        None => Err(Failure::CommandLine(format!(
-            "`--hsts` must be seconds, and perhaps subdomains and preload, with commas between them, not `{text}`."
-        ))),
-    }
-}
-
-/// Not `+1`, which a number may be as well.
-pub(crate) fn number(text: &str) -> Option<u64> {
-    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-/// `same`, a name that may begin with `*.`, or an address; each perhaps with a port.
-fn is_host(text: &str) -> bool {
-    let is_port = |port: &str| number(port).is_some();
-    if let Some((address, rest)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        let is_rest = rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port);
-        return is_rest
-            && !address.is_empty()
-            && address.bytes().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte));
-    }
-    let (name, is_rest) = match text.split_once(':') {
-        Some((name, port)) => (name, is_port(port)),
-        None => (text, true),
+/// Gives the values of a setting to `field`, under the name that R has for it, with its source in
+/// front.
+fn hand_over(given: &Given, field: &mut impl FnMut(&str, &[u8])) {
+    use std::os::unix::ffi::OsStrExt as _;
+    let source = match given.source {
+        Source::Environment => "environment:",
+        Source::File => "file:",
+        _ => "",
     };
-    let name = name.strip_prefix("*.").unwrap_or(name);
-    let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    is_rest && !name.is_empty() && name.bytes().all(is_of_names)
+    let name = given.setting.name;
+    if let (Some(limit), Some(number)) = (limit_of(given.setting), given.value.number()) {
+        let name = limit.name().to_str().expect("a name of the server's table is ASCII");
+        let number = if number.is_infinite() { "Inf".to_owned() } else { number.to_string() };
+        return field(&format!("{source}limit"), format!("{name}={number}").as_bytes());
+    }
+    let name = &format!("{source}{name}");
+    match &given.value {
+        Value::Flag(is_on) => field(name, r_flag(*is_on)),
+        Value::Text(text) => field(name, text.as_bytes()),
+        Value::List(list) => list.iter().for_each(|value| field(name, value.as_bytes())),
+        Value::Path(path) => field(name, settle(path).as_os_str().as_bytes()),
+        value @ Value::Fields(fields) if given.setting.name == "ws_compression" => {
+            debug_assert_eq!(fields.len(), 3, "{value:?}");
+            let parts = fields.iter().map(|(_, value)| match value {
+                Value::Flag(is_on) => String::from_utf8_lossy(r_flag(*is_on)).into_owned(),
+                value => value.number().unwrap_or_default().to_string(),
+            });
+            field(name, parts.collect::<Vec<_>>().join(" ").as_bytes());
+        }
+        other => unreachable!("{name} is not handed over: {other:?}"),
+    }
 }
 
-/// Certificates and keys: as many keys as certificates, or none, when each is in its certificate's file.
-///
-/// # Errors
-/// When there are others.
-pub(crate) fn pairs(certificates: &[&Path], keys: &[&Path]) -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
-    if !keys.is_empty() && keys.len() != certificates.len() {
-        return Err(Failure::CommandLine(format!(
-            "`--tls-key` must be given once for each `--tls-cert`: {} times, not {}.",
-            certificates.len(),
-            keys.len()
-        )));
+fn r_flag(is_on: bool) -> &'static [u8] {
+    if is_on { b"TRUE" } else { b"FALSE" }
+}
+
+/// Returns the limit of the server that a setting sets. The server's table has it under its present
+/// or a former name.
+fn limit_of(setting: &Setting) -> Option<&'static NamedLimit> {
+    if setting.section != Section::Limits {
+        return None;
     }
-    let keys = if keys.is_empty() { certificates } else { keys };
-    Ok(certificates
-        .iter()
-        .zip(keys)
-        .map(|(certificate, key)| ((*certificate).into(), (*key).into()))
-        .collect())
+    let name = |limit: &NamedLimit| limit.name().to_str().unwrap_or_default();
+    NamedLimit::all().iter().find(|limit| {
+        name(limit) == setting.name || setting.former.iter().any(|former| former.name == name(limit))
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use rookery_server::LimitKind;
+    use rookery_settings::{Default as InTable, Kind, Raw};
+
     use super::*;
-    use crate::failure::said;
+
+    fn settings(given: &[(Source, &str, &str)]) -> Settings {
+        Settings(rookery_settings::Settings::combine(given.iter().map(|(source, name, text)| {
+            let setting = table::row(name);
+            Given { setting, value: setting.read(&Raw::from(*text)).unwrap(), source: *source, place: None }
+        })))
+    }
+
+    fn handed_over(fill: impl Fn(&mut dyn FnMut(&str, &[u8]))) -> Vec<String> {
+        let mut told = Vec::new();
+        fill(&mut |name, value| told.push(format!("{name} {}", String::from_utf8_lossy(value))));
+        told
+    }
+
+    #[test]
+    fn limits_of_the_table_are_those_of_the_server() {
+        let limits: Vec<&Setting> = table::all().filter(|row| row.section == Section::Limits).collect();
+        assert_eq!(limits.len(), NamedLimit::all().len());
+        for row in limits {
+            let limit = limit_of(row).unwrap_or_else(|| panic!("the server has no limit {}", row.name));
+            let kind = match limit.kind() {
+                LimitKind::Count => Kind::Count.name(),
+                LimitKind::Bytes => Kind::Bytes.name(),
+                LimitKind::Seconds => Kind::Seconds.name(),
+                LimitKind::Rate => Kind::Rate.name(),
+                LimitKind::Percent => Kind::Percent.name(),
+            };
+            assert_eq!(row.kind.name(), kind, "{}", row.name);
+            assert_eq!(row.min.to_bits(), limit.least().to_bits(), "{}", row.name);
+            assert!(!row.max.is_infinite() || limit.takes(f64::INFINITY), "{}", row.name);
+            let default = limit.get(&Config::default());
+            match row.default {
+                InTable::Is(text) => {
+                    assert_eq!(row.read(&Raw::from(text)).unwrap(), Value::Number(default), "{}", row.name);
+                }
+                _ => assert!(default.is_nan(), "{}: {default}", row.name),
+            }
+        }
+    }
+
+    #[test]
+    fn limits_reach_the_server() {
+        let config = settings(&[
+            (Source::CommandLine, "max_body_size", "2"),
+            (Source::File, "max_queued_requests", "3"),
+            (Source::Environment, "idle_timeout", "none"),
+        ])
+        .config();
+        assert_eq!((config.limits.body_bytes, config.queue.requests), (2, 3));
+        assert_eq!(config.limits.idle_time, Duration::MAX);
+    }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn workers_are_told_what_their_websockets_are() {
-        let limit = |text| crate::limits::Limit::of(text).unwrap();
-        let settings = Settings {
-            limits: vec![limit("message_bytes=1MB"), limit("body_bytes=2MB"), limit("ping_time=5s")],
-            ws_compression: Some(compression("level=3").unwrap()),
-            ws_origins: Some(list("same")),
-            trusted_proxies: list("unix"),
-            ..Settings::default()
-        };
-        let mut told = Vec::new();
-        settings.hand_over_to_worker(&mut |name, value| {
-            told.push(format!("{name} {}", String::from_utf8_lossy(value)));
-        });
-        let expected = [
-            "limit message_bytes=1MB",
-            "limit ping_time=5s",
-            "ws_origins same",
-            "ws_compression 3 512 FALSE",
-        ];
-        assert_eq!(told, expected);
-        for name in OF_WEBSOCKETS {
-            assert!(crate::limits::Limit::of(&format!("{name}=1e9")).is_ok(), "{name}");
-        }
-    }
-
-    #[test]
-    fn hosts_are_as_r_takes_them() {
-        for right in ["same", "example.org", "*.example.org", "localhost:8000", "[::1]", "[::1]:80", "a_b-c"]
-        {
-            assert!(is_host(right), "{right}");
-        }
-        for wrong in
-            ["https://example.org", "", "a:", "a:b", "[]", "[::1", "[::1]x", "*", "*.", "a b", "\u{e9}"]
-        {
-            assert!(!is_host(wrong), "{wrong}");
-        }
-        let settings = Settings { ws_origins: Some(list("same, https://a")), ..Settings::default() };
-        assert!(said(settings.check()).ends_with("not `https://a`."));
-    }
-
-    #[test]
-    fn proxies_are_addresses_and_networks() {
-        let settings = |text| Settings { trusted_proxies: list(text), ..Settings::default() };
-        settings("10.0.0.0/8, ::1,unix").check().unwrap();
-        let said = said(settings("10.0.0.0/8,proxy.local").check());
-        assert!(
-            said.starts_with("`--trusted-proxies`: \"proxy.local\" is no proxy: use an address"),
-            "{said}"
+        let settings = settings(&[
+            (Source::CommandLine, "ws_max_message_size", "1MB"),
+            (Source::CommandLine, "max_body_size", "2MB"),
+            (Source::File, "ws_ping_interval", "5s"),
+            (Source::CommandLine, "ws_compression", "level=3"),
+            (Source::CommandLine, "ws_origins", "same"),
+            (Source::CommandLine, "trusted_proxies", "unix"),
+        ]);
+        let told = handed_over(|mut field| settings.hand_over_to_worker(&mut field));
+        let limit = |name| limit_of(table::row(name)).unwrap().name().to_str().unwrap();
+        assert_eq!(
+            told,
+            [
+                format!("limit {}=1000000", limit("ws_max_message_size")),
+                "ws_origins same".to_owned(),
+                "ws_compression 3 512 FALSE".to_owned(),
+                format!("file:limit {}=5", limit("ws_ping_interval")),
+            ]
         );
     }
 
     #[test]
-    fn compression_has_what_r_has() {
-        let of = |text| compression(text).map(|it| (it.level, it.threshold, it.takeover));
-        assert_eq!(of("on").unwrap(), (2, 512, false));
-        assert_eq!(of("off").unwrap().0, 0);
-        assert_eq!(of("level=9,takeover=on").unwrap(), (9, 512, true));
-        assert_eq!(of("threshold=0, takeover=off").unwrap(), (2, 0, false));
-        for wrong in
-            ["", "level=0", "level=10", "level=+2", "yes", "takeover", "threshold=-1", "takeover=yes"]
-        {
-            assert!(said(of(wrong)).ends_with(&format!("not `{wrong}`.")), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_folder_of_bodies_can_be_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let settings = |path: &Path| Settings { spool_dir: Some(path.into()), ..Settings::default() };
-        settings(folder.path()).check().unwrap();
-        assert!(
-            said(settings(&folder.path().join("none")).check())
-                .contains("which is no folder that this user may write in")
+    fn settings_of_r_are_handed_over_with_their_source() {
+        let settings = settings(&[
+            (Source::CommandLine, "trusted_proxies", "10.0.0.0/8,unix"),
+            (Source::Environment, "error_detail", "full"),
+            (Source::File, "request_id_header", "off"),
+            (Source::CommandLine, "spool_dir", "/tmp"),
+            (Source::CommandLine, "port", "1"),
+        ]);
+        let told = handed_over(|mut field| settings.hand_over(&mut field));
+        assert_eq!(
+            told,
+            [
+                "trusted_proxies 10.0.0.0/8",
+                "trusted_proxies unix",
+                "spool_dir /tmp",
+                "file:request_id_header FALSE",
+                "environment:error_detail full",
+            ]
         );
-    }
-
-    #[test]
-    fn what_browsers_are_told_is_seconds_and_words() {
-        let of = |text| hsts(text).map(|it| (it.max_age, it.include_subdomains, it.preload));
-        assert_eq!(of("0").unwrap(), (0, false, false));
-        assert_eq!(of("2147483647, subdomains").unwrap(), (i32::MAX as u32, true, false));
-        assert_eq!(of("31536000,preload,subdomains").unwrap(), (31_536_000, true, true));
-        for wrong in
-            ["", "on", "-1", "+1", "1.5", "2147483648", "60,", "60,all", "subdomains", "subdomains,60"]
-        {
-            assert!(said(of(wrong)).ends_with(&format!("not `{wrong}`.")), "{wrong}");
+        for name in OF_R {
+            table::row(name);
         }
-        for wrong in ["31536000,preload", "31535999,subdomains,preload"] {
-            assert!(said(of(wrong)).contains("needs subdomains, and a year"), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn each_certificate_has_a_key() {
-        let [a, b, k] = ["a", "b", "k"].map(Path::new);
-        assert_eq!(pairs(&[a, b], &[]).unwrap()[1], (b.into(), b.into()));
-        assert_eq!(pairs(&[a], &[k]).unwrap(), [(a.into(), k.into())]);
-        assert!(said(pairs(&[a, b], &[k])).ends_with("2 times, not 1."));
     }
 }

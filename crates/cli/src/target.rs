@@ -4,8 +4,10 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
+use rookery_settings::near;
+
 use crate::failure::Failure;
-use crate::names::{near, quoted};
+use crate::names::quoted;
 use crate::path::{expand, folder_of};
 
 /// Where a document's front matter is looked for; as many in R.
@@ -69,7 +71,8 @@ fn not_there(asked: &Path) -> Failure {
     let parent = folder_of(&path);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let found = near(&name, entries.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+    let names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let found = near(&name, names.iter().map(String::as_str));
     // As the folder was written.
     let place = if parent == Path::new(".") { Path::new("") } else { parent };
     let found = found.iter().map(|name| place.join(name).display().to_string());

@@ -2,15 +2,9 @@
 
 use std::time::Duration;
 
-use crate::failure::Failure;
-use crate::limits::{bytes, time};
-use crate::settings::{list, number};
+use rookery_settings::{Given, Settings, Source, Value};
 
-/// An R process has more than that when it has done nothing yet, and would be replaced for ever.
-const LEAST_MEMORY: u64 = 32 << 20;
-
-/// Workers past that are a mistake: each is an R, with its memory.
-const MOST: u64 = 1000;
+use crate::settings;
 
 /// How several R processes serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +25,6 @@ pub(crate) struct Workers {
     pub(crate) max_memory: MaxMemory,
     /// How long a request waits for a worker.
     pub(crate) queue_timeout: Duration,
-    pub(crate) request_timeout: Option<Duration>,
     pub(crate) kill_stuck: Option<Duration>,
     pub(crate) start_timeout: Duration,
     /// How often a failed start is retried while no worker has ever been ready.
@@ -67,17 +60,6 @@ pub(crate) enum MaxMemory {
     Any,
 }
 
-impl MaxMemory {
-    fn of(text: &str) -> Result<MaxMemory, Failure> {
-        match bytes(text) {
-            _ if text == "0" => Ok(MaxMemory::Any),
-            Some(bytes) if bytes >= LEAST_MEMORY => Ok(MaxMemory::Bytes(bytes)),
-            Some(_) => Err(wrong("max-memory", "at least 32MiB, which R needs by itself, or 0", text)),
-            None => Err(wrong("max-memory", "a size with its unit, such as 512MB or 2GB, or 0", text)),
-        }
-    }
-}
-
 /// Whether clients come back to the worker that they began with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sticky {
@@ -86,297 +68,215 @@ pub(crate) enum Sticky {
     Cookie,
 }
 
+/// Settings that have no meaning for a single R process.
+const WITH_WORKERS: [&str; 23] = [
+    "spares",
+    "surge",
+    "max_in_flight",
+    "queue_timeout",
+    "warmup",
+    "max_sessions",
+    "max_requests",
+    "max_age",
+    "max_memory",
+    "worker_timeout",
+    "start_timeout",
+    "start_retries",
+    "drain",
+    "drain_sessions",
+    "sticky",
+    "cookie_suffix",
+    "shutdown_delay",
+    "min_ready",
+    "drain_status",
+    "embed",
+    "fail_fast",
+    "retry_safe_methods",
+    "keep_half_closed",
+];
+
+/// Returns the first setting that was given for several workers. Those of a source that is weaker
+/// than the one that says that there is a single worker are left alone.
+pub(crate) fn needs_workers(all: &Settings) -> Option<&Given> {
+    let says_one = all.given("workers").map_or(Source::Default, |given| given.source);
+    let is_asked = |given: &&Given| {
+        given.source <= says_one
+            && matches!(given.source, Source::CommandLine | Source::Argument | Source::File)
+            && given.value != Value::Flag(false)
+    };
+    WITH_WORKERS.into_iter().filter_map(|name| all.given(name)).find(is_asked)
+}
+
 impl Workers {
-    /// Reads the options about workers; returns `None` if a single R process without a supervisor
-    /// is asked for. `auto` starts a supervisor on any machine, so that the options that need one
-    /// do not depend on the number of processors.
-    ///
-    /// # Errors
-    /// When it is wrong.
-    pub(crate) fn of<'a>(
-        given: impl Fn(&str) -> Option<&'a str>,
-        flag: impl Fn(&str) -> bool,
-    ) -> Result<Option<Workers>, Failure> {
-        let reload = flag("reload");
-        let is_auto = given("workers") == Some("auto");
-        let count = match given("workers") {
-            None => 1,
-            Some("auto") => processors(),
-            Some(text) => match number(text) {
-                Some(count @ 1..=MOST) => count as u32,
-                _ => return Err(wrong("workers", "auto, or a number from 1 to 1000", text)),
-            },
-        };
-        let a_time = |name| given(name).map(|text| a_time(name, text)).transpose();
-        let a_count = |name| given(name).map(|text| a_count(name, text)).transpose();
-        let min_ready = match a_count("min-ready")? {
-            None => 1,
-            Some(ready) => u32::try_from(ready).ok().filter(|ready| *ready <= count).ok_or_else(|| {
-                wrong(
-                    "min-ready",
-                    &format!("a number from 1 to that of the workers, {count}"),
-                    &ready.to_string(),
-                )
-            })?,
-        };
-        let minute = Duration::from_secs(60);
+    /// Returns the settings about workers, or `None` if a single R process without a supervisor is
+    /// asked for. `auto` starts a supervisor on any machine, so that the settings that need one do
+    /// not depend on the number of processors.
+    pub(crate) fn of(all: &Settings) -> Option<Workers> {
+        let reload = all.flag("reload");
+        let is_auto = all.value("workers").is_some_and(|count| count.is_word("auto"));
+        let count = if is_auto { processors() } else { small(all, "workers") };
+        let time = |name| settings::time(all, name);
         let workers = Workers {
             count,
-            spares: given("spares").map_or(Ok(0), some_spares)?,
-            surge: match given("surge") {
-                None | Some("1") => 1,
-                Some("0") => 0,
-                Some(text) => return Err(wrong("surge", "1 or 0", text)),
+            spares: small(all, "spares"),
+            surge: u32::from(all.text("surge").is_some_and(|surge| surge == "1")),
+            warmup: all.list("warmup"),
+            max_sessions: whole(all, "max_sessions"),
+            max_in_flight: whole(all, "max_in_flight")
+                .and_then(|most| usize::try_from(most).ok())
+                .unwrap_or(usize::MAX),
+            max_requests: whole(all, "max_requests"),
+            max_age: time("max_age"),
+            max_memory: match all.value("max_memory") {
+                None => MaxMemory::Share,
+                #[expect(clippy::cast_sign_loss, reason = "it is at least 32 MiB")]
+                Some(Value::Number(bytes)) if bytes.is_finite() => MaxMemory::Bytes(bytes as u64),
+                Some(_) => MaxMemory::Any,
             },
-            warmup: given("warmup").map(paths).transpose()?.unwrap_or_default(),
-            max_sessions: a_count("max-sessions")?,
-            max_in_flight: a_count("max-in-flight")?
-                .map_or(64, |most| usize::try_from(most).unwrap_or(usize::MAX)),
-            max_requests: a_count("max-requests")?,
-            max_age: a_time("max-age")?,
-            max_memory: given("max-memory").map_or(Ok(MaxMemory::Share), MaxMemory::of)?,
-            queue_timeout: a_time("queue-timeout")?.unwrap_or(Duration::from_secs(10)),
-            request_timeout: a_time("request-timeout")?,
-            kill_stuck: a_time("kill-stuck")?,
-            start_timeout: a_time("start-timeout")?.unwrap_or(minute),
-            // With `--reload` the app is being written: its author has made a mistake, and should
-            // see it once.
-            start_retries: given("start-retries").map_or(Ok(if reload { 0 } else { 3 }), retries)?,
-            // Whoever writes an app wants to see the new one, and not that old pages end well.
-            drain: a_time("drain")?.unwrap_or(if reload { Duration::from_secs(1) } else { minute }),
-            drain_sessions: a_time("drain-sessions")?,
+            queue_timeout: time("queue_timeout").unwrap_or_default(),
+            kill_stuck: time("worker_timeout"),
+            start_timeout: time("start_timeout").unwrap_or_default(),
+            start_retries: small(all, "start_retries"),
+            drain: time("drain").unwrap_or_default(),
+            drain_sessions: all.given("drain_sessions").and_then(|_| time("drain_sessions")),
             reload,
-            fail_fast: flag("fail-fast"),
-            min_ready,
-            drain_status: match given("drain-status") {
-                None | Some("503") => 503,
-                Some("404") => 404,
-                Some(text) => return Err(wrong("drain-status", "503 or 404", text)),
+            fail_fast: all.flag("fail_fast"),
+            min_ready: small(all, "min_ready").min(count),
+            drain_status: if all.text("drain_status").is_some_and(|status| status == "404") {
+                404
+            } else {
+                503
             },
-            retry_begun: flag("retry-begun"),
-            keep_half_closed: flag("keep-half-closed"),
-            name: given("name").map(a_name).transpose()?,
-            sticky: match given("sticky") {
-                None | Some("auto") => Sticky::Auto,
+            retry_begun: all.flag("retry_safe_methods"),
+            keep_half_closed: all.flag("keep_half_closed"),
+            name: all.text("cookie_suffix"),
+            sticky: match all.text("sticky").as_deref() {
                 Some("none") => Sticky::None,
                 Some("cookie") => Sticky::Cookie,
-                Some(text) => return Err(wrong("sticky", "auto, none or cookie", text)),
+                _ => Sticky::Auto,
             },
         };
-        Ok(Some(workers).filter(|workers| workers.count > 1 || is_auto || reload))
+        Some(workers).filter(|workers| workers.count > 1 || is_auto || reload)
     }
 }
 
-/// The maximum length of `--name` in characters; it is limited because every request carries the
-/// cookie.
-const NAME_MOST: usize = 64;
-
-fn a_name(text: &str) -> Result<String, Failure> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    if (1..=NAME_MOST).contains(&text.len()) && text.bytes().all(is_plain) {
-        return Ok(text.to_owned());
-    }
-    Err(wrong("name", "1 to 64 letters, digits, `-`, `_` or `.`", text))
+/// Returns a whole number that was given, or the default, if there is one.
+#[expect(clippy::cast_sign_loss, reason = "no setting is negative")]
+fn whole(all: &Settings, name: &str) -> Option<u64> {
+    all.number(name).map(|number| number as u64)
 }
 
-fn a_time(name: &str, text: &str) -> Result<Duration, Failure> {
-    time(text).ok_or_else(|| wrong(name, "a time, such as 30s, 5min or 12h", text))
-}
-
-fn a_count(name: &str, text: &str) -> Result<u64, Failure> {
-    number(text).filter(|count| *count > 0).ok_or_else(|| wrong(name, "a number from 1 on", text))
-}
-
-fn some_spares(text: &str) -> Result<u32, Failure> {
-    match number(text) {
-        Some(count @ 0..=MOST) => Ok(count as u32),
-        _ => Err(wrong("spares", "a number from 0 to 1000", text)),
-    }
-}
-
-fn retries(text: &str) -> Result<u32, Failure> {
-    match number(text) {
-        Some(count @ 0..=MOST) => Ok(count as u32),
-        _ => Err(wrong("start-retries", "a number from 0 to 1000", text)),
-    }
-}
-
-/// Paths as a request has them, with commas between them.
-fn paths(text: &str) -> Result<Vec<String>, Failure> {
-    let paths = list(text);
-    // What could end the line of a request, or be its fragment.
-    let is_path =
-        |path: &String| path.starts_with('/') && path.bytes().all(|it| it.is_ascii_graphic() && it != b'#');
-    match paths.iter().find(|path| !is_path(path)) {
-        None if !paths.is_empty() => Ok(paths),
-        wrong_one => Err(wrong(
-            "warmup",
-            "paths that begin with / and have no spaces, with commas between them",
-            wrong_one.map_or(text, String::as_str),
-        )),
-    }
-}
-
-fn wrong(name: &str, what: &str, text: &str) -> Failure {
-    Failure::CommandLine(format!("`--{name}` must be {what}, not `{text}`."))
+/// Returns a whole number that always has a value, at most 1000.
+fn small(all: &Settings, name: &str) -> u32 {
+    whole(all, name).and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
 }
 
 /// As many as platforms say, else as the process may use of the machine's: its control group and its affinity count.
 fn processors() -> u32 {
-    let told = std::env::var("WEB_CONCURRENCY").ok().and_then(|text| number(&text));
+    const MOST: u32 = 1000;
+    let told = std::env::var("WEB_CONCURRENCY").ok().and_then(|text| text.parse().ok());
     match told {
-        Some(count @ 1..=MOST) => count as u32,
+        Some(count @ 1..=MOST) => count,
         _ => std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST as usize) as u32),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::failure::said;
+    use crate::command_line::tests::options_of;
 
-    fn of(words: &[(&str, &'static str)]) -> Result<Option<Workers>, Failure> {
-        Workers::of(|name| words.iter().find(|(given, _)| *given == name).map(|(_, value)| *value), |_| false)
+    use super::*;
+
+    fn of(words: &[&str]) -> Option<Workers> {
+        Workers::of(&Settings::combine(options_of(&[&["serve", "a"], words].concat()).given))
     }
 
     #[test]
-    fn one_is_none() {
-        assert_eq!(of(&[]).unwrap(), None);
-        assert_eq!(of(&[("workers", "1")]).unwrap(), None);
-        let workers = of(&[("workers", "4")]).unwrap().unwrap();
-        assert_eq!(workers.max_memory, MaxMemory::Share);
-        assert_eq!(of(&[("workers", "4"), ("max-memory", "0")]).unwrap().unwrap().max_memory, MaxMemory::Any);
-        assert_eq!((workers.count, workers.max_requests, workers.drain), (4, None, Duration::from_secs(60)));
-        assert_eq!(workers.drain_sessions, None);
+    fn one_worker_is_a_single_process() {
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&["--workers=1"]), None);
+        assert_eq!(of(&["--drain=5s"]), None);
+        // However many processors there are.
+        assert_eq!(of(&["--workers=auto"]).unwrap().count, processors());
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_table() {
+        let workers = of(&["--workers=4"]).unwrap();
+        assert_eq!((workers.count, workers.spares, workers.surge, workers.max_in_flight), (4, 0, 1, 64));
+        assert_eq!(
+            (workers.max_memory, workers.max_requests, workers.max_age),
+            (MaxMemory::Share, None, None)
+        );
+        assert_eq!((workers.drain, workers.drain_sessions), (Duration::from_secs(60), None));
+        assert_eq!(
+            (workers.queue_timeout, workers.start_timeout),
+            (Duration::from_secs(10), Duration::from_secs(60))
+        );
+        assert_eq!((workers.min_ready, workers.drain_status, workers.start_retries), (1, 503, 3));
+        assert!(!workers.fail_fast && !workers.retry_begun && !workers.keep_half_closed);
+        let reloaded = of(&["--reload"]).unwrap();
+        assert_eq!((reloaded.count, reloaded.start_retries, reloaded.drain), (1, 0, Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn settings_of_workers_are_understood() {
         let workers = of(&[
-            ("workers", "2"),
-            ("max-requests", "1000"),
-            ("max-age", "12h"),
-            ("max-memory", "1.5GB"),
-            ("drain", "500ms"),
-            ("drain-sessions", "4h"),
-            ("spares", "1"),
-            ("kill-stuck", "1min"),
-            ("max-sessions", "20"),
-            ("warmup", "/, /predict?x=1"),
+            "--workers=2",
+            "--max-requests=1000",
+            "--max-age=12h",
+            "--max-memory=1.5GB",
+            "--drain=500ms",
+            "--drain-sessions=4h",
+            "--spares=1",
+            "--worker-timeout=1min",
+            "--max-sessions=20",
+            "--warmup=/, /predict?x=1",
+            "--surge=0",
+            "--max-in-flight=1",
+            "--queue-timeout=500ms",
+            "--min-ready=2",
+            "--drain-status=404",
+            "--start-retries=20",
+            "--sticky=cookie",
+            "--cookie-suffix=billing",
+            "--retry-safe-methods",
+            "--keep-half-closed",
+            "--fail-fast",
         ])
-        .unwrap()
         .unwrap();
-        assert_eq!((workers.min_ready, workers.drain_status, workers.fail_fast), (1, 503, false));
-        let ready = of(&[("workers", "2"), ("min-ready", "2"), ("drain-status", "404")]).unwrap().unwrap();
-        assert_eq!((ready.min_ready, ready.drain_status), (2, 404));
         assert_eq!((workers.max_requests, workers.max_memory), (Some(1000), MaxMemory::Bytes(1_500_000_000)));
         assert_eq!(workers.max_age, Some(Duration::from_secs(12 * 3600)));
-        assert_eq!(workers.drain, Duration::from_millis(500));
+        assert_eq!(
+            (workers.drain, workers.queue_timeout),
+            (Duration::from_millis(500), Duration::from_millis(500))
+        );
         assert_eq!(workers.drain_sessions, Some(Duration::from_secs(4 * 3600)));
-        assert_eq!((workers.spares, workers.max_sessions), (1, Some(20)));
-        assert_eq!(workers.kill_stuck, Some(Duration::from_secs(60)));
+        assert_eq!((workers.spares, workers.max_sessions, workers.surge), (1, Some(20), 0));
+        assert_eq!((workers.kill_stuck, workers.max_in_flight), (Some(Duration::from_secs(60)), 1));
         assert_eq!(workers.warmup, ["/", "/predict?x=1"]);
-        let one = Workers::of(|_| None, |name| name == "reload").unwrap().unwrap();
-        assert!(!one.retry_begun);
-        assert_eq!((one.count, one.reload, one.drain), (1, true, Duration::from_secs(1)));
-        assert_eq!((workers.start_retries, one.start_retries), (3, 0));
-        let patient = of(&[("workers", "2"), ("start-retries", "20")]).unwrap().unwrap();
-        assert_eq!(patient.start_retries, 20);
-        // However many processors there are.
-        assert_eq!(of(&[("workers", "auto")]).unwrap().unwrap().count, processors());
-        assert_eq!(of(&[("drain", "5s")]).unwrap(), None);
+        assert_eq!((workers.min_ready, workers.drain_status, workers.start_retries), (2, 404, 20));
+        assert_eq!((workers.sticky, workers.name.as_deref()), (Sticky::Cookie, Some("billing")));
+        assert!(workers.retry_begun && workers.keep_half_closed && workers.fail_fast);
+        assert_eq!(of(&["--workers=4", "--max-memory=0"]).unwrap().max_memory, MaxMemory::Any);
+        assert_eq!(of(&["--workers=4", "--max-memory=none"]).unwrap().max_memory, MaxMemory::Any);
     }
 
     #[test]
-    fn how_much_they_hold() {
-        let workers = of(&[("workers", "2")]).unwrap().unwrap();
-        assert_eq!((workers.surge, workers.max_in_flight), (1, 64));
-        assert_eq!(workers.queue_timeout, Duration::from_secs(10));
-        let tight =
-            of(&[("workers", "2"), ("surge", "0"), ("max-in-flight", "1"), ("queue-timeout", "500ms")]);
-        let tight = tight.unwrap().unwrap();
-        assert_eq!((tight.surge, tight.max_in_flight), (0, 1));
-        assert_eq!(tight.queue_timeout, Duration::from_millis(500));
-    }
-
-    #[test]
-    fn what_is_wrong_is_said() {
-        for (words, says) in [
-            (&[("workers", "0")][..], "`--workers` must be auto, or a number from 1 to 1000, not `0`."),
-            (
-                &[("workers", "2"), ("min-ready", "3")],
-                "`--min-ready` must be a number from 1 to that of the workers, 2, not `3`.",
-            ),
-            (&[("workers", "2"), ("min-ready", "0")], "`--min-ready` must be a number from 1 on, not `0`."),
-            (&[("workers", "2"), ("drain-status", "500")], "`--drain-status` must be 503 or 404, not `500`."),
-            (&[("workers", "1001")], "`--workers` must be auto, or a number from 1 to 1000, not `1001`."),
-            (&[("workers", "-1")], "`--workers` must be auto, or a number from 1 to 1000, not `-1`."),
-            (
-                &[("max-age", "5"), ("drain", "x")],
-                "`--drain` must be a time, such as 30s, 5min or 12h, not `x`.",
-            ),
-            (
-                &[("workers", "2"), ("name", "a;b")],
-                "`--name` must be 1 to 64 letters, digits, `-`, `_` or `.`, not `a;b`.",
-            ),
-            (&[("workers", "2"), ("sticky", "yes")], "`--sticky` must be auto, none or cookie, not `yes`."),
-            (
-                &[("workers", "2"), ("max-requests", "0")],
-                "`--max-requests` must be a number from 1 on, not `0`.",
-            ),
-            (
-                &[("workers", "2"), ("max-sessions", "0")],
-                "`--max-sessions` must be a number from 1 on, not `0`.",
-            ),
-            (
-                &[("workers", "2"), ("spares", "1001")],
-                "`--spares` must be a number from 0 to 1000, not `1001`.",
-            ),
-            (
-                &[("workers", "2"), ("kill-stuck", "yes")],
-                "`--kill-stuck` must be a time, such as 30s, 5min or 12h, not `yes`.",
-            ),
-            (
-                &[("workers", "2"), ("warmup", "/a,b")],
-                "`--warmup` must be paths that begin with / and have no spaces, with commas between them, not `b`.",
-            ),
-            (
-                &[("workers", "2"), ("warmup", "/a b")],
-                "`--warmup` must be paths that begin with / and have no spaces, with commas between them, not `/a b`.",
-            ),
-            (
-                &[("workers", "2"), ("max-memory", "2s")],
-                "`--max-memory` must be a size with its unit, such as 512MB or 2GB, or 0, not `2s`.",
-            ),
-            (
-                &[("workers", "2"), ("max-memory", "512")],
-                "`--max-memory` must be a size with its unit, such as 512MB or 2GB, or 0, not `512`.",
-            ),
-            (
-                &[("workers", "2"), ("max-memory", "512kB")],
-                "`--max-memory` must be at least 32MiB, which R needs by itself, or 0, not `512kB`.",
-            ),
-            (
-                &[("workers", "2"), ("drain-sessions", "0")],
-                "`--drain-sessions` must be a time, such as 30s, 5min or 12h, not `0`.",
-            ),
-            (
-                &[("workers", "2"), ("drain", "-5s")],
-                "`--drain` must be a time, such as 30s, 5min or 12h, not `-5s`.",
-            ),
-            (
-                &[("workers", "2"), ("drain", "0")],
-                "`--drain` must be a time, such as 30s, 5min or 12h, not `0`.",
-            ),
-        ] {
-            assert_eq!(said(of(words)), says);
-        }
-        for (word, says) in [
-            (("start-retries", "x"), "`--start-retries` must be a number from 0 to 1000, not `x`."),
-            (("surge", "2"), "`--surge` must be 1 or 0, not `2`."),
-            (("max-in-flight", "0"), "`--max-in-flight` must be a number from 1 on, not `0`."),
-            (
-                ("queue-timeout", "soon"),
-                "`--queue-timeout` must be a time, such as 30s, 5min or 12h, not `soon`.",
-            ),
-        ] {
-            assert_eq!(said(of(&[("workers", "2"), word])), says);
-        }
+    fn settings_of_several_workers_are_left_alone_where_a_stronger_source_asks_for_one() {
+        let given = |source, name, text: &str| {
+            let setting = rookery_settings::table::row(name);
+            Given { setting, value: setting.read(&text.into()).unwrap(), source, place: None }
+        };
+        let needs = |given: &[Given]| needs_workers(&Settings::combine(given.to_vec())).map(Given::name);
+        let (line, file) = (Source::CommandLine, Source::File);
+        assert_eq!(needs(&[given(file, "drain", "5s")]).as_deref(), Some("`drain:`"));
+        assert_eq!(needs(&[given(file, "drain", "5s"), given(line, "workers", "1")]), None);
+        assert_eq!(
+            needs(&[given(line, "drain", "5s"), given(line, "workers", "1")]).as_deref(),
+            Some("`--drain`")
+        );
+        assert_eq!(needs(&[given(Source::Environment, "drain", "5s")]), None);
+        assert_eq!(needs(&[given(line, "fail_fast", "off")]), None);
     }
 }

@@ -53,11 +53,8 @@ pub(crate) fn serve(
     let files = open_files();
     let opened = asked.tls.as_ref().map(tls::open).transpose()?;
     let tls = opened.as_ref().map(|opened| opened.tls.clone());
-    let settings = asked.settings.with_environment()?;
-    let mut config = settings.config;
-    if let Some(time) = workers.request_timeout {
-        config.limits.request_time = time;
-    }
+    let settings = asked.settings.of_server()?;
+    let config = settings.config;
     let limits = pool_limits(workers, asked, &config, target, address);
     let roster = Arc::new(Roster::default());
     let server = Server::with_application(config, pool(Arc::clone(&roster), limits));
@@ -70,7 +67,7 @@ pub(crate) fn serve(
         sees_heads: true,
         tls: tls.clone(),
         spool: Arc::new(SpoolFolder::new(settings.spool_folder, tell)),
-        tells_request_id: asked.settings.request_id_header.unwrap_or(true),
+        tells_request_id: asked.settings.tells_request_id(),
         proxies: settings.proxies,
         proxy_protocol: settings.proxy_protocol,
         notice: Notice(tell),

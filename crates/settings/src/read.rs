@@ -168,12 +168,15 @@ pub fn wanted(setting: &Setting) -> String {
 }
 
 fn bounded(setting: &Setting, what: &str) -> String {
+    /// A greatest number from here on is one that nobody means.
+    const PLAUSIBLE: f64 = 1e15;
     let show = |number| amount::show(number, setting.kind);
-    match (setting.min > 0.0, setting.max.is_finite()) {
-        (_, true) => format!("{what} from {} to {}", show(setting.min), show(setting.max)),
-        (true, false) => format!("{what}, at least {}, or none", show(setting.min)),
-        (false, false) => format!("{what}, or none"),
+    if setting.max < PLAUSIBLE {
+        return format!("{what} from {} to {}", show(setting.min), show(setting.max));
     }
+    let least = if setting.min > 0.0 { format!(", at least {}", show(setting.min)) } else { String::new() };
+    let none = if setting.max.is_infinite() { ", or none" } else { "" };
+    format!("{what}{least}{none}")
 }
 
 fn one_of(choices: &[&str]) -> String {

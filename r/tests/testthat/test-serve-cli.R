@@ -49,6 +49,11 @@ test_that("what the program hands over is what R reads", {
     list(error_detail = "full", body_bytes = "2MB", idle_time = "5")
   )
   expect_length(cli_settings(cli_read("target=/a\n")), 0)
+  # Of each place its own.
+  text <- "error_detail=full\nfile:reconnect=always\nfile:limit=body_bytes=5\nenvironment:limit=body_bytes=6\n"
+  expect_equal(cli_settings(cli_read(text)), list(error_detail = "full"))
+  expect_equal(cli_settings(cli_read(text), "file:"), list(reconnect = "always", body_bytes = "5"))
+  expect_equal(cli_settings(cli_read(text), "environment:"), list(body_bytes = "6"))
 })
 
 test_that("settings of the command line are the server's, and count more than an .Rprofile's", {

@@ -101,24 +101,6 @@ test_that("each key goes to the program as the option that it is", {
   expect_equal(sort(names(limit_keys())), keys("limits"))
   expect_equal(sort(names(tls_keys$hsts[[1]])), keys("hsts"))
   expect_equal(sort(names(option_keys$ws_compression[[1]])), keys("ws_compression"))
-  words <- function(options) rookery:::words_of_file(local_yml(options))
-  for (name in names(option_keys)) {
-    expect_equal(words(values_of(option_keys[name])), option_keys[[name]][[2]])
-  }
-  # Together they ask for no other.
-  expect_setequal(words(values_of(option_keys)), unlist(lapply(option_keys, `[[`, 2), use.names = FALSE))
-  # `-` is `_`, as in options of the command line.
-  expect_equal(words(list("max-age" = "1h")), "--max-age=1h")
-  files <- setdiff(names(tls_keys), "acme")
-  expect_setequal(words(list(tls = values_of(tls_keys[files]))), unlist(lapply(tls_keys[files], `[[`, 2), use.names = FALSE))
-  needed <- list(domains = "c.org", agree_tos = TRUE)
-  for (name in names(acme_keys)) {
-    acme <- utils::modifyList(needed, values_of(acme_keys[name]))
-    expect_true(all(acme_keys[[name]][[2]] %in% words(list(tls = list(acme = acme)))), info = name)
-  }
-  limits <- limit_keys()
-  text <- vapply(limits, format, "", scientific = FALSE, digits = 15)
-  expect_setequal(words(list(limits = limits)), paste0("--limit=", names(limits), "=", text))
 })
 
 test_that("an unknown key is an error at any level, with the one that may be meant", {

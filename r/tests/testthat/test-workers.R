@@ -226,10 +226,6 @@ test_that("a _server.yml says how many, and serve() takes the same", {
   file <- file.path(dir, "_server.yml")
   settings <- function(...) writeLines(c("engine: rookery", "app: app.R", "options:", paste0("  ", c(...))), file)
   settings("workers: 2", "max-age: 12h", "warmup: [/, /x]", "error_detail: full", "limits:", "  body_bytes: 10", "ws_compression:", "  level: 3")
-  words <- c(
-    "--workers=2", "--max-age=12h", "--warmup=/,/x", "--limit=body_bytes=10", "--error-detail=full", "--ws-compression=level=3"
-  )
-  expect_equal(rookery:::words_of_file(file), words)
   it <- local_cli("serve", dir, "--port", "0", "--no-log")
   expect_serving(it)
   expect_match(it$tell(), "with 2 workers")
@@ -283,31 +279,51 @@ test_that("serve() starts several, and takes them along when it ends", {
   expect_match(it$tell(), "workers_config\\(\\): `drain` must be a time, .*, not \"soon\"")
 })
 
-test_that("what serve() is given goes over in words", {
-  # A number is one of bytes.
-  words <- function(...) rookery:::words_of_workers(list(...))
-  expect_equal(words(max_memory = 2e9), "--max-memory=2000000000B")
-  expect_equal(words(max_memory = "300M", start_retries = 5), c("--max-memory=300M", "--start-retries=5"))
-  expect_equal(words(max_memory = 0), "--max-memory=0")
+test_that("what serve() is given goes over in lines", {
+  lines <- function(...) rookery:::lines_of_workers(list(...))
+  expect_equal(lines(max_memory = 2e9, reload = FALSE), c("max_memory=2000000000", "reload=off"))
+  expect_equal(lines(max_memory = "300M", start_retries = 5, warmup = c("/", "/x")), c("max_memory=300M", "start_retries=5", "warmup=/", "warmup=/x"))
   tls <- tls_config("c.pem", "k.pem", hsts = list(max_age = 31536000, include_subdomains = TRUE), min_version = "1.3", http2 = FALSE)
   expect_equal(
-    sub("=/.*/", "=", rookery:::words_of_tls(tls)),
-    c("--tls-cert=c.pem", "--tls-key=k.pem", "--tls-min-version=1.3", "--no-http2", "--hsts=31536000,subdomains")
+    sub("=/.*/", "=", rookery:::lines_of_tls(tls)),
+    c("tls_cert=c.pem", "tls_key=k.pem", "tls_min_version=1.3", "http2=off", "hsts=31536000,subdomains")
   )
-  expect_equal(rookery:::words_of_tls("dev"), "--tls=dev")
-  expect_error(rookery:::words_of_tls(tls_config("-----BEGIN CERTIFICATE-----", "-----BEGIN KEY-----")), "give the path of a file")
+  expect_equal(rookery:::lines_of_tls("dev"), "tls=dev")
+  expect_null(rookery:::lines_of_tls(NULL))
+  expect_error(rookery:::lines_of_tls(tls_config("-----BEGIN CERTIFICATE-----", "-----BEGIN KEY-----")), "give the path of a file")
   expect_equal(
-    rookery:::words_of_settings(list(
+    rookery:::lines_of_settings(list(
       body_bytes = 1e9, idle_time = Inf, proxy_protocol = TRUE, interrupt_requests = FALSE, request_id_header = FALSE,
       trusted_proxies = c("::1", "unix"), ws_compression = TRUE
     )),
-    c("--limit=body_bytes=1000000000", "--limit=idle_time=Inf", "--proxy-protocol", "--request-id-header=off", "--trusted-proxies=::1,unix", "--ws-compression=on")
+    c(
+      "body_bytes=1000000000", "idle_time=Inf", "proxy_protocol=on", "interrupt_requests=off", "request_id_header=off", "trusted_proxies=::1",
+      "trusted_proxies=unix", "ws_compression=on"
+    )
   )
-  # The program knows each of them.
-  help <- processx::run(system.file("exec", "rookery", package = "rookery"), c("serve", "--help"))$stdout
-  for (name in rookery:::worker_option_names) {
-    expect_match(help, sub("=", "[ \n]", rookery:::word_of(name, "")))
+  expect_equal(rookery:::lines_of_settings(list(ws_compression = list(level = 3, takeover = TRUE))), "ws_compression=level=3,takeover=on")
+  expect_equal(rookery:::encode_lines("a=100%\nb"), "a=100%25%0Ab")
+})
+
+test_that("the program knows each name that R has for a setting", {
+  values <- list(
+    workers = "2", warmup = "/", max_memory = "1GB", sticky = "none", name = "a", admin = "127.0.0.1:1", drain_status = "404", surge = "0"
+  )
+  value_of <- function(name) values[[name]] %||% if (rookery:::worker_kinds[[name]] == "flag") "on" else "1"
+  names <- rookery:::worker_option_names
+  lines <- c(
+    paste0(names, "=", vapply(names, value_of, "")),
+    paste0(rookery:::limit_table()$name, "=", pmin(pmax(rookery:::limit_table()$least, 1), 8192000)),
+    "option:error_detail=none", "option:ws_compression=off"
+  )
+  program <- system.file("exec", "rookery", package = "rookery")
+  # What is wrong is told, and nothing else is: there is no such folder.
+  told <- function(lines) {
+    env <- c("current", ROOKERY_INTERNAL_ARGUMENTS = paste(lines, collapse = "\n"))
+    processx::run(program, c("serve", "/no/such/app"), env = env, error_on_status = FALSE)$stderr
   }
+  expect_match(told(lines), "`/no/such/app` does not exist")
+  expect_match(told(c(lines, "nonsense=1")), "`nonsense` is not a setting")
 })
 
 # Sends the head of a POST that announces a body, and reads the head of the answer.

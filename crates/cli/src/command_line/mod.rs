@@ -1,28 +1,24 @@
 //! The words of the command line: what they mean, what is said of wrong ones, and what is printed about them.
 
-mod given;
-mod https;
 mod manual;
 mod mistake;
 mod operations;
+mod options;
 mod serve;
-mod server;
-mod shiny;
-mod workers;
 
 use std::ffi::OsString;
 
 use clap::builder::OsStringValueParser;
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, Command, value_parser};
+use clap::{Arg, ArgAction, Command as Clap, value_parser};
 use clap_complete::Shell;
 
 use crate::failure::Failure;
 use crate::status::StatusOf;
-use given::{Given, wrong};
-pub(crate) use https::is_of_https;
 use mistake::mistake;
-pub(crate) use serve::Serve;
+use options::Matches;
+pub(crate) use options::Options;
+pub(crate) use serve::{Command, Serve};
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -30,7 +26,7 @@ pub(crate) enum Asked {
     /// To print this, and no more.
     Print(Vec<u8>),
     /// To serve.
-    Serve(Box<Serve>),
+    Serve(Command),
     /// To tell what servers do.
     Status(StatusOf),
 }
@@ -40,42 +36,29 @@ Serves a Shiny app, a plumber API, a folder with _server.yml, an R Markdown docu
 ends with an app, or a site: a folder with index.html. Ctrl-C and SIGTERM end it when what is in hand is
 finished, a second one at once.";
 
-const ROOT: &str = "\
+const HELP: &str = "\
 {usage-heading} {usage}
 
 {about}
 
-Commands:
-{subcommands}
-
-Options:
-{options}
+{all-args}
 
 {after-help}
 ";
 
-const WITHOUT_COMMANDS: &str = "\
-{usage-heading} {usage}
-
-{about}
-
-Options:
-{options}{after-help}
-";
-
 /// The whole of it, for clap: help, completions and the manual page are made of this.
-pub(crate) fn command() -> Command {
+pub(crate) fn command() -> Clap {
     // Options may come before the command as well as behind it.
-    Command::new("rookery")
+    Clap::new("rookery")
         .version(env!("CARGO_PKG_VERSION"))
         .about(ABOUT)
         .override_usage("rookery serve <target> [options]")
         .after_help(manual::statuses())
-        .help_template(ROOT)
+        .help_template(HELP)
         .args_override_self(true)
         .disable_help_flag(true)
         .disable_version_flag(true)
-        .args(serve::options())
+        .args(options::options())
         .arg(help())
         .arg(
             Arg::new("version")
@@ -83,17 +66,17 @@ pub(crate) fn command() -> Command {
                 .short_alias('V')
                 .long("version")
                 .action(ArgAction::Version)
-                .help("rookery's version"),
+                .help("Print the version"),
         )
         .subcommand(
             plain("serve", "serves <target>, a folder or a file")
                 .override_usage("rookery serve <target> [options]")
                 .long_about(ABOUT)
-                .after_help(format!("\n\n{}", manual::statuses()))
+                .after_help(manual::statuses())
                 .args_override_self(true)
                 // Counted by hand: what is wrong with them is said in our words.
                 .arg(Arg::new("target").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
-                .args(serve::options()),
+                .args(options::options()),
         )
         .subcommand(operations::status(plain("status", "tells what a server with --workers does")))
         .subcommand(
@@ -107,12 +90,21 @@ pub(crate) fn command() -> Command {
         .subcommand(plain("version", "prints the version").hide(true))
 }
 
-fn plain(name: &'static str, about: &'static str) -> Command {
-    Command::new(name).about(about).help_template(WITHOUT_COMMANDS).disable_help_flag(true).arg(help())
+fn wrong<T>(message: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure::CommandLine(message.into()))
+}
+
+fn plain(name: &'static str, about: &'static str) -> Clap {
+    Clap::new(name).about(about).help_template(HELP).disable_help_flag(true).arg(help())
 }
 
 fn help() -> Arg {
-    Arg::new("help").short('h').long("help").action(ArgAction::Help).help("this text")
+    Arg::new("help")
+        .short('h')
+        .long("help")
+        .action(ArgAction::Help)
+        .help("Print the most common options; --help prints all of them")
+        .long_help("Print all options; -h prints the most common ones")
 }
 
 /// Reads the command line; its first word is the program's own name.
@@ -130,7 +122,8 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Asked, F
     match matches.subcommand() {
         None => wrong("No command given."),
         Some(("serve", own)) => {
-            serve::read(&Given { own, root: &matches }).map(|serve| Asked::Serve(Box::new(serve)))
+            let options = options::read(&Matches { own, root: &matches })?;
+            Command::read(own, options).map(Asked::Serve)
         }
         Some(("status", own)) => operations::status_of(own).map(Asked::Status),
         Some(("completions", own)) => {
@@ -145,23 +138,29 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Asked, F
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::path::Path;
 
-    use rookery_server::access_log::Format;
-
+    use super::options::Options;
     use super::*;
-    use crate::log::LogTo;
-    use crate::settings::AskedTls;
 
     fn parse(words: &[&str]) -> Result<Asked, Failure> {
         read(["rookery"].iter().chain(words).map(OsString::from))
     }
 
-    pub(super) fn served(words: &[&str]) -> Serve {
+    /// Returns the options of a command line that serves.
+    pub(crate) fn options_of(words: &[&str]) -> Options {
         match parse(words) {
-            Ok(Asked::Serve(serve)) => *serve,
+            Ok(Asked::Serve(command)) => command.options,
             other => panic!("{words:?}: {other:?}"),
+        }
+    }
+
+    /// Returns how a command line alone, without a file or an environment, has an app served.
+    pub(super) fn served(words: &[&str]) -> Serve {
+        match Serve::of(rookery_settings::Settings::combine(options_of(words).given)) {
+            Ok(serve) => serve,
+            Err(failure) => panic!("{words:?}: {failure:?}"),
         }
     }
 
@@ -178,27 +177,24 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_understood() {
-        let asked = served(&["serve", "app/", "--port", "9000", "--host=0.0.0.0", "--log-format", "json"]);
-        assert_eq!(
-            (asked.target.as_path(), asked.host.as_str(), asked.port),
-            (Path::new("app/"), "0.0.0.0", 9000)
-        );
-        assert!(matches!((asked.log, asked.format, asked.tls), (LogTo::Stdout, Format::Json, None)));
-        let asked = served(&["--port=1", "--no-log", "serve", "--", "-odd"]);
-        assert_eq!((asked.target.as_path(), asked.port), (Path::new("-odd"), 1));
-        assert!(matches!(asked.log, LogTo::Nothing));
-        // The last of several counts, and what is behind the command more than what is before it.
-        assert_eq!(served(&["--port=1", "serve", "a", "--port=2", "--port", "3"]).port, 3);
-        assert!(matches!(served(&["serve", "a", "--log", "-"]).log, LogTo::Stdout));
-        assert!(
-            matches!(served(&["serve", "a", "--log", "x"]).log, LogTo::File(path) if path == Path::new("x"))
-        );
-        assert!(matches!(served(&["serve", "a", "--tls", "dev"]).tls, Some(AskedTls::Development)));
+    fn the_target_is_what_is_behind_the_command() {
+        let target = |words: &[&str]| match parse(words) {
+            Ok(Asked::Serve(command)) => command.target,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(target(&["serve", "app/", "--port", "9000"]), Path::new("app/"));
+        assert_eq!(target(&["--port=1", "--log=none", "serve", "--", "-odd"]), Path::new("-odd"));
     }
 
     pub(super) fn assert_is_told(words: &[&str], says: &str) {
-        match parse(words) {
+        let served = parse(words).and_then(|asked| match asked {
+            Asked::Serve(command) => {
+                let settings = rookery_settings::Settings::combine(command.options.given);
+                Serve::of(settings).map(|serve| format!("{serve:?}"))
+            }
+            other => Ok(format!("{other:?}")),
+        });
+        match served {
             Err(Failure::CommandLine(message)) => assert_eq!(message, says, "{words:?}"),
             other => panic!("{words:?}: {other:?}"),
         }
@@ -221,27 +217,7 @@ mod tests {
             (&["--prot=1", "serve", "a"], "`--prot` is no option. Did you mean `--port`?"),
             (&["serve", "a", "--nonsense"], "`--nonsense` is no option."),
             (&["serve", "a", "--port"], "`--port` needs a value."),
-            (&["serve", "a", "--port="], "`--port` needs a value."),
-            (&["serve", "a", "--log="], "`--log` needs a value."),
-            (&["serve", "a", "--port", "http"], "`--port` must be a number from 0 to 65535, not `http`."),
-            (&["serve", "a", "--port", "+1"], "`--port` must be a number from 0 to 65535, not `+1`."),
-            (&["serve", "a", "--port", "65536"], "`--port` must be a number from 0 to 65535, not `65536`."),
-            (&["serve", "a", "--log-format", "xml"], "`--log-format` must be common or json, not `xml`."),
             (&["serve", "a", "--no-log=1"], "`--no-log` takes no value."),
-            (&["serve", "a", "--proxy-protocol=1"], "`--proxy-protocol` takes no value."),
-            (&["serve", "a", "--ws-origins", " , "], "`--ws-origins` needs a value."),
-            (
-                &["serve", "a", "--limit", "body_byte=1"],
-                "`body_byte` is no limit. Did you mean `body_bytes`?",
-            ),
-            (
-                &["serve", "a", "--error-detail", "all"],
-                "`--error-detail` must be none, message or full, not `all`.",
-            ),
-            (
-                &["serve", "a", "--workers", "2", "--shutdown-delay", "soon"],
-                "`--shutdown-delay` must be a time, such as 5s, not `soon`.",
-            ),
             (&["completions"], "A shell has to be named: bash, elvish, fish, powershell or zsh."),
             (
                 &["completions", "cmd"],
@@ -253,34 +229,55 @@ mod tests {
         }
     }
 
+    /// Returns the options that a help lists.
+    fn listed(help: &str) -> Vec<&str> {
+        let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
+        let words = lines.filter_map(|line| line.split_whitespace().find(|word| word.starts_with("--")));
+        words.map(|word| word.split(['[', '=']).next().unwrap_or(word)).collect()
+    }
+
     #[test]
-    fn help_names_every_option_in_lines_that_fit() {
-        let help = printed(&["--help"]);
-        assert!(help.starts_with("Usage: rookery serve <target> [options]\n\nServes a Shiny app"), "{help}");
-        for words in [&["-h"][..], &["help"]] {
-            assert_eq!(printed(words), help, "{words:?}");
-        }
-        for option in [
-            "--host <address>",
-            "--tls <dev>",
-            "--no-log",
-            "--proxy-protocol",
-            "--ws-origins <list>",
-            "-v, --version",
-            "  serve  ",
-            "  completions  ",
-        ] {
-            assert!(help.contains(option), "{option}: {help}");
-        }
-        assert!(!help.contains("  version  "), "{help}");
-        for status in ["0", "1", "2", "3", "4", "5", "128 + n"] {
-            let lists = |help: &str| help.lines().any(|line| line.starts_with(&format!("  {status}  ")));
-            assert!(lists(&help) && lists(&printed(&["serve", "--help"])), "{status}: {help}");
-        }
-        for line in help.lines().chain(printed(&["serve", "--help"]).lines()) {
+    fn short_help_lists_the_most_common_options_in_six_groups() {
+        let short = printed(&["-h"]);
+        assert!(
+            short.starts_with("Usage: rookery serve <target> [options]\n\nServes a Shiny app"),
+            "{short}"
+        );
+        let options = listed(&short);
+        assert!((20..=35).contains(&options.len()), "{}: {options:?}", options.len());
+        let headings = ["Address:", "HTTPS:", "Workers:", "Limits:", "Logs and status:", "Development:"];
+        let found: Vec<&str> = short.lines().filter(|line| headings.contains(line)).collect();
+        assert_eq!(found, headings, "{short}");
+        let of_serve = printed(&["serve", "-h"]);
+        assert!(options.iter().all(|option| *option == "--version" || listed(&of_serve).contains(option)));
+        for line in short.lines() {
             assert!(line.chars().count() <= 120, "{line}");
         }
-        assert!(printed(&["serve", "-h"]).contains("--tls-key <file>"));
+    }
+
+    #[test]
+    fn long_help_lists_all_options_but_deprecated_ones_in_lines_that_fit() {
+        let (short, long) = (printed(&["-h"]), printed(&["--help"]));
+        assert!(listed(&short).iter().all(|option| listed(&long).contains(option)));
+        for row in rookery_settings::table::all() {
+            let no = if row.is_on_by_default() { "no-" } else { "" };
+            let has_option = row.shown != rookery_settings::Shown::No;
+            assert_eq!(
+                listed(&long).contains(&format!("--{no}{}", row.option()).as_str()),
+                has_option,
+                "{}",
+                row.name
+            );
+        }
+        assert!(!long.contains("--no-log") && !long.contains("  version  "), "{long}");
+        assert_eq!(printed(&["help"]), long);
+        for status in ["0", "1", "2", "3", "4", "5", "128 + n"] {
+            let lists = |help: &str| help.lines().any(|line| line.starts_with(&format!("  {status}  ")));
+            assert!(lists(&long) && lists(&printed(&["serve", "--help"])), "{status}: {long}");
+        }
+        for line in long.lines() {
+            assert!(line.chars().count() <= 120, "{line}");
+        }
         let version = format!("rookery {}\n", env!("CARGO_PKG_VERSION"));
         for words in [&["--version"][..], &["-v"], &["version"]] {
             assert_eq!(printed(words), version, "{words:?}");

@@ -1,49 +1,11 @@
-//! What is for those who look after a server: `--admin`, and `rookery status`.
-
-use std::time::Duration;
+//! `rookery status`, for those who look after a server.
 
 use clap::builder::OsStringValueParser;
-use clap::{Arg, ArgMatches, Command};
-use rookery_status::AdminAt;
+use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::given::{Given, flag, text, wrong};
-use crate::admin;
+use super::wrong;
 use crate::failure::Failure;
-use crate::limits::time;
 use crate::status::StatusOf;
-
-pub(super) fn options() -> Vec<Arg> {
-    vec![
-        text(
-            "shutdown-delay",
-            "time",
-            "how long it serves on when it is to end, and is not ready any more: 5s",
-        ),
-        text(
-            "admin",
-            "address",
-            "status, metrics and probes for who looks after it: 127.0.0.1:9100, unix:/path",
-        ),
-    ]
-}
-
-/// # Errors
-/// When it is none.
-pub(super) fn admin(given: &Given<'_>) -> Result<Option<AdminAt>, Failure> {
-    given.text("admin").map(admin::address).transpose()
-}
-
-/// # Errors
-/// When it is no time.
-pub(super) fn shutdown_delay(given: &Given<'_>) -> Result<Duration, Failure> {
-    match given.text("shutdown-delay") {
-        None => Ok(Duration::ZERO),
-        Some(text) => match time(text) {
-            Some(time) => Ok(time),
-            None => wrong(format!("`--shutdown-delay` must be a time, such as 5s, not `{text}`.")),
-        },
-    }
-}
 
 pub(super) fn status(command: Command) -> Command {
     command
@@ -53,7 +15,12 @@ pub(super) fn status(command: Command) -> Command {
              user, or of the one that serves this app, has this process id, or has its --admin at this address or socket.",
         )
         .arg(Arg::new("which").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
-        .arg(flag("json", "for programs: one line of JSON for each server"))
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("for programs: one line of JSON for each server"),
+        )
 }
 
 /// # Errors

@@ -4,148 +4,282 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Arg;
+use clap::ArgMatches;
 use rookery_server::access_log::Format;
+use rookery_settings::{Source, Value};
 use rookery_status::AdminAt;
 
-use super::given::{Given, flag, path, text, wrong};
-use super::{https, operations, server, shiny, workers};
+use super::options::Options;
+use super::wrong;
 use crate::address::Address;
+use crate::admin;
 use crate::failure::Failure;
 use crate::log::LogTo;
 use crate::settings::{self, AskedTls, Settings};
-use crate::worker_options::Workers;
+use crate::worker_options::{Workers, needs_workers};
 
-/// `rookery serve`, as it was given: paths may be relative.
+/// What the command line asks `rookery serve` for.
+#[derive(Debug)]
+pub(crate) struct Command {
+    pub(crate) target: PathBuf,
+    pub(crate) options: Options,
+}
+
+impl Command {
+    /// Reads the target.
+    ///
+    /// # Errors
+    /// Fails unless there is one.
+    pub(super) fn read(own: &ArgMatches, options: Options) -> Result<Command, Failure> {
+        let targets: Vec<&OsString> = own.get_many("target").unwrap_or_default().collect();
+        let [target] = targets[..] else {
+            let what = if targets.is_empty() {
+                "nothing was given".to_owned()
+            } else {
+                format!("not {} of them", targets.len())
+            };
+            return wrong(format!("`rookery serve` takes one folder or file; {what}."));
+        };
+        Ok(Command { target: target.into(), options })
+    }
+}
+
+/// How `rookery serve` serves: the settings of all sources, as the program uses them. Paths may be
+/// relative to the folder that the program was started in.
 #[derive(Debug, Clone)]
 pub(crate) struct Serve {
-    pub(crate) target: PathBuf,
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// Whether the port was asked for.
-    pub(crate) has_port: bool,
     pub(crate) tls: Option<AskedTls>,
     pub(crate) settings: Settings,
-    /// None: one R, which this process becomes.
+    /// `None` is one R process, which this process becomes.
     pub(crate) workers: Option<Workers>,
     /// Where it answers those who look after it, besides the socket in its own folder.
     pub(crate) admin: Option<AdminAt>,
-    /// Whether pages may lie in those of other sites.
+    /// Whether pages may be in frames of other sites.
     pub(crate) is_embedded: bool,
-    /// What was given that is only for several, where there is one.
-    pub(crate) needs_workers: Option<&'static str>,
     /// How long it serves on after a signal has asked it to end, and says that it is not ready.
     pub(crate) shutdown_delay: Duration,
     pub(crate) log: LogTo,
     pub(crate) format: Format,
 }
 
-/// Where browsers look for HTTPS.
-const HTTPS: u16 = 443;
-
-/// All options, in the order of the help.
-pub(super) fn options() -> Vec<Arg> {
-    let [listening, logging] = [listening(), logging()].map(Vec::into_iter);
-    let between = https::options().into_iter().chain(server::options());
-    listening
-        .chain(between)
-        .chain(logging)
-        .chain(shiny::options())
-        .chain(workers::options())
-        .chain(operations::options())
-        .collect()
-}
-
-fn listening() -> Vec<Arg> {
-    vec![
-        text(
-            "host",
-            "address",
-            "127.0.0.1 or localhost (the default), 0.0.0.0 or :: (all), unix:/path/of/a/socket",
-        )
-        .default_value("127.0.0.1")
-        .hide_default_value(true),
-        text("port", "port", "8000 is the default; 0 lets the system choose")
-            .default_value("8000")
-            .hide_default_value(true),
-    ]
-}
-
-fn logging() -> Vec<Arg> {
-    vec![
-        path("log", "file", "where access-log lines go: - is stdout, the default")
-            .default_value("-")
-            .hide_default_value(true)
-            .overrides_with("no-log"),
-        flag("no-log", "no access log").overrides_with("log"),
-        text(
-            "log-format",
-            "format",
-            "common (the default) or json; of several workers they say which one it was",
-        )
-        .default_value("common")
-        .hide_default_value(true),
-    ]
-}
-
-/// What the words behind `serve` ask for.
-///
-/// # Errors
-/// What is wrong with them.
-pub(super) fn read(given: &Given<'_>) -> Result<Serve, Failure> {
-    let targets: Vec<&OsString> = given.own.get_many("target").unwrap_or_default().collect();
-    let [target] = targets[..] else {
-        let what = if targets.is_empty() {
-            "nothing was given".to_owned()
-        } else {
-            format!("not {} of them", targets.len())
-        };
-        return wrong(format!("`rookery serve` takes one folder or file; {what}."));
-    };
-    let tls = https::read(given)?;
-    // A name that everybody knows is served where everybody looks.
-    let is_public = tls.as_ref().is_some_and(|tls| tls.domain().is_some());
-    let host = match given.text("host") {
-        Some(host) if !is_public || given.is_given("host") => host,
-        _ => Address::everywhere(),
-    };
-    let port = match given.text("port").unwrap_or_default() {
-        _ if is_public && !given.is_given("port") => HTTPS,
-        port => match settings::number(port).and_then(|port| port.try_into().ok()) {
-            Some(port) => port,
-            None => return wrong(format!("`--port` must be a number from 0 to 65535, not `{port}`.")),
-        },
-    };
-    let format = given.choice("log-format", [("common", Format::Common), ("json", Format::Json)])?;
-    let log = match given.path("log")? {
-        _ if given.is_last("no-log", "log") => LogTo::Nothing,
-        Some(path) if path.as_os_str() != "-" => LogTo::File(path.into()),
-        _ => LogTo::Stdout,
-    };
-    let workers = Workers::of(|name| given.text(name), |name| given.flag(name))?;
-    Ok(Serve {
-        target: target.into(),
-        host: host.to_owned(),
-        port,
-        has_port: given.is_given("port"),
-        tls,
-        admin: operations::admin(given)?,
-        is_embedded: given.flag("embed"),
-        needs_workers: if workers.is_none() { workers::needs_them(given) } else { None },
-        shutdown_delay: operations::shutdown_delay(given)?,
-        workers,
-        settings: server::read(given)?,
-        log,
-        format: format.unwrap_or(Format::Common),
-    })
-}
-
 impl Serve {
-    /// How the format of the log is named.
+    /// Checks the settings against each other, and returns them as the program uses them.
+    ///
+    /// # Errors
+    /// Fails with the first conflict.
+    pub(crate) fn of(all: rookery_settings::Settings) -> Result<Serve, Failure> {
+        all.check().map_err(|conflict| Failure::of_source(conflict.source, conflict.message))?;
+        let host = match all.text("host") {
+            Some(host) => host,
+            // A name that everybody knows is served where everybody looks.
+            None if all.is_given("domain") => Address::everywhere().to_owned(),
+            None => "127.0.0.1".to_owned(),
+        };
+        let workers = Workers::of(&all);
+        if let (None, Some(given)) = (&workers, needs_workers(&all)) {
+            let message = format!(
+                "{} needs {}, with 2 or more.",
+                given.name(),
+                given.source.show(rookery_settings::table::row("workers"))
+            );
+            return Err(Failure::of_source(given.source, message));
+        }
+        Ok(Serve {
+            host,
+            #[expect(clippy::cast_sign_loss, reason = "a port is from 0 to 65535")]
+            port: all.number("port").unwrap_or_default() as u16,
+            tls: settings::tls(&all),
+            admin: all.text("admin").map(|at| admin::address(&at)).transpose()?,
+            is_embedded: all.flag("embed"),
+            shutdown_delay: settings::time(&all, "shutdown_delay").unwrap_or_default(),
+            log: match all.value("log") {
+                Some(Value::Path(path)) => LogTo::File(path),
+                Some(Value::Word("none")) => LogTo::Nothing,
+                _ => LogTo::Stdout,
+            },
+            format: if all.text("log_format").is_some_and(|format| format == "json") {
+                Format::Json
+            } else {
+                Format::Common
+            },
+            workers,
+            settings: Settings(all),
+        })
+    }
+
+    /// Returns the name of the log's format.
     pub(crate) fn format_name(&self) -> &'static OsStr {
         OsStr::new(match self.format {
             Format::Common | Format::CommonOfWorkers => "common",
             Format::Json => "json",
         })
+    }
+
+    /// Returns what is to be reported: a port that has no effect.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let all = &self.settings.0;
+        let mut notes = all.notes();
+        let of = |name, source| all.given(name).is_some_and(|given| given.source == source);
+        if self.host.starts_with(rookery_settings::UNIX)
+            && of("host", Source::File)
+            && of("port", Source::CommandLine)
+        {
+            notes.push(
+                "`--port` has no effect: `host:` in `_server.yml` is a Unix socket. Add `--host 127.0.0.1` to listen \
+                 on the port"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rookery_acme::{Challenge, LETS_ENCRYPT_STAGING};
+    use rookery_server::tls::{Hsts, TlsVersion};
+
+    use super::*;
+    use crate::command_line::tests::{assert_is_told, served};
+    use crate::settings::ClientAuth;
+
+    fn files(words: &[&str]) -> crate::settings::TlsFiles {
+        match served(&[&["serve", "a"], words].concat()).tls {
+            Some(AskedTls::Files(files)) => *files,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_address_and_the_log_are_what_was_asked_for() {
+        let asked = served(&["serve", "app/", "--port", "9000", "--host=0.0.0.0", "--log-format", "json"]);
+        assert_eq!((asked.host.as_str(), asked.port), ("0.0.0.0", 9000));
+        assert!(matches!((asked.log, asked.format, asked.tls), (LogTo::Stdout, Format::Json, None)));
+        let log = |words: &[&str]| served(&[&["serve", "a"], words].concat()).log;
+        assert!(matches!(log(&["--log", "-"]), LogTo::Stdout) && matches!(log(&[]), LogTo::Stdout));
+        assert!(
+            matches!(log(&["--log", "none"]), LogTo::Nothing) && matches!(log(&["--no-log"]), LogTo::Nothing)
+        );
+        assert!(
+            matches!(log(&["--log", "./none"]), LogTo::File(path) if path == std::path::Path::new("./none"))
+        );
+        assert!(matches!(served(&["serve", "a", "--tls", "dev"]).tls, Some(AskedTls::Development)));
+    }
+
+    #[test]
+    fn certificates_and_what_browsers_are_told_are_understood() {
+        let one = files(&["--tls-cert", "c"]);
+        assert_eq!(one.pairs, [("c".into(), "c".into())]);
+        assert_eq!((one.client_auth, one.minimum), (ClientAuth::Required, TlsVersion::Tls12));
+        assert_eq!(
+            (one.only_http1, one.only_http1_websockets, one.hsts, one.redirect_from),
+            (false, false, None, None)
+        );
+        let two = files(&[
+            "--tls-cert=c",
+            "--tls-key=k",
+            "--tls-cert=d",
+            "--tls-key=l",
+            "--tls-client-ca=r",
+            "--tls-client-auth=optional",
+            "--tls-min-version=1.3",
+            "--no-http2",
+        ]);
+        assert_eq!(two.pairs, [("c".into(), "k".into()), ("d".into(), "l".into())]);
+        assert_eq!((two.client_auth, two.minimum), (ClientAuth::Optional, TlsVersion::Tls13));
+        assert!(two.client_ca == Some("r".into()) && two.only_http1);
+        let own = files(&[
+            "--tls-cert=c",
+            "--no-http2-websockets",
+            "--hsts=60,subdomains",
+            "--redirect-from",
+            "80",
+        ]);
+        assert_eq!((own.only_http1_websockets, own.redirect_from), (true, Some(80)));
+        assert_eq!(own.hsts, Some(Hsts { max_age: 60, include_subdomains: true, preload: false }));
+        assert_eq!(files(&["--tls-cert=c", "--hsts=off"]).hsts, None);
+    }
+
+    #[test]
+    fn a_name_is_served_where_everybody_looks() {
+        let asked = |words: &[&str]| {
+            let it = served(&[&["serve", "a", "--domain", "b.org"], words].concat());
+            let Some(AskedTls::Files(files)) = it.tls else { panic!("{:?}", it.tls) };
+            (it.host, it.port, files.redirect_from, files.acme.unwrap())
+        };
+        let (host, port, redirect_from, acme) = asked(&[]);
+        assert!(host == "::" || host == "0.0.0.0", "{host}");
+        assert_eq!((port, redirect_from, acme.domains), (443, Some(80), vec!["b.org".to_owned()]));
+        assert!(!acme.agrees && acme.directory.is_none() && acme.emails.is_empty());
+        let elsewhere = |words: &[&str]| {
+            let (host, port, redirect_from, _) = asked(words);
+            (host, port, redirect_from)
+        };
+        let here = "127.0.0.1".to_owned();
+        assert_eq!(elsewhere(&["--host", "127.0.0.1"]), (here.clone(), 443, Some(80)));
+        assert_eq!(elsewhere(&["--host=127.0.0.1", "--port=8443"]), (here.clone(), 8443, None));
+        assert_eq!(
+            elsewhere(&["--host=127.0.0.1", "--port=0", "--redirect-from=81"]),
+            (here.clone(), 0, Some(81))
+        );
+        assert_eq!(elsewhere(&["--host=127.0.0.1", "--redirect-from=none"]), (here, 443, None));
+        assert_eq!(elsewhere(&["--host=unix:/s"]).2, None);
+        let (_, _, _, acme) = asked(&[
+            "--domain=c.org",
+            "--agree-tos",
+            "--email=me@b.org",
+            "--acme-staging",
+            "--acme-profile=shortlived",
+            "--acme-challenge=tls-alpn-01",
+            "--acme-dir=d",
+            "--acme-ca=f",
+        ]);
+        assert_eq!((acme.domains.len(), acme.emails.len(), acme.agrees), (2, 1, true));
+        assert_eq!(
+            (acme.directory.as_deref(), acme.profile.as_deref()),
+            (Some(LETS_ENCRYPT_STAGING), Some("shortlived"))
+        );
+        assert_eq!(
+            (acme.challenge, acme.folder, acme.ca),
+            (Some(Challenge::Tls), Some("d".into()), Some("f".into()))
+        );
+        let (_, _, _, acme) = asked(&["--acme-directory", "https://ca/"]);
+        assert_eq!(acme.directory.as_deref(), Some("https://ca/"));
+    }
+
+    #[test]
+    fn options_that_need_or_exclude_others_are_told_so() {
+        for (words, says) in [
+            (
+                &["serve", "a", "--tls", "dev", "--tls-cert", "b"][..],
+                "`--tls` and `--tls-cert` exclude one another.",
+            ),
+            (&["serve", "a", "--tls-key", "b"], "`--tls-key` needs `--tls-cert`."),
+            (
+                &["serve", "a", "--tls", "dev", "--tls-client-ca", "b"],
+                "`--tls-client-ca` needs `--tls-cert` or `--domain`.",
+            ),
+            (&["serve", "a", "--agree-tos"], "`--agree-tos` needs `--domain`."),
+            (
+                &["serve", "a", "--domain=b.org", "--tls-cert=b"],
+                "`--tls-cert` and `--domain` exclude one another.",
+            ),
+            (&["serve", "a", "--domain=b.org", "--tls=dev"], "`--tls` and `--domain` exclude one another."),
+            (&["serve", "a", "--hsts", "60"], "`--hsts` needs `--tls-cert` or `--domain`."),
+            (
+                &["serve", "a", "--tls=dev", "--redirect-from=80"],
+                "`--redirect-from` needs `--tls-cert` or `--domain`.",
+            ),
+            (
+                &["serve", "a", "--workers", "2", "--min-ready", "3"],
+                "`--min-ready` must be at most the number of workers, 2, not `3`.",
+            ),
+            (&["serve", "a", "--drain", "5s"], "`--drain` needs `--workers`, with 2 or more."),
+            (&["serve", "a", "--embed"], "`--embed` needs `--workers`, with 2 or more."),
+        ] {
+            assert_is_told(words, says);
+        }
     }
 }

@@ -104,7 +104,7 @@ fn it_becomes_the_r_that_serves() {
 
     let mut shell = Command::new("/bin/sh");
     shell
-        .args(["-c", "trap '' INT; exec \"$0\" serve \"$1\" --no-log --host unix:s --admin unix:look"])
+        .args(["-c", "trap '' INT; exec \"$0\" serve \"$1\" --log none --host unix:s --admin unix:look"])
         .arg(&link);
     let (_, out, _) = installed.run(shell.arg(app.path().join("my app")).current_dir(app.path()));
     assert!(out.contains("\ninterrupt=ignored\n") && out.contains("\nlog=nothing\n"), "{out}");
@@ -141,7 +141,7 @@ fn settings_are_handed_over() {
         ".",
         "--port",
         "0",
-        "--no-log",
+        "--log=none",
         "--proxy-protocol",
         "--spool-dir",
         "spool",
@@ -154,13 +154,13 @@ fn settings_are_handed_over() {
         "--ws-compression",
         "level=6",
     ]);
-    command.args(["--limit", "body_bytes=10 MB", "--limit=idle_time=5", "--error-detail", "full"]);
-    command.args(["--request-id-header", "off"]);
-    let (status, out, said) = installed.run(&mut command);
+    command.args(["--max-body-size", "10 MB", "--limit=idle_timeout=5", "--error-detail", "full"]);
+    let (status, out, said) = installed.run(command.env("ROOKERY_REQUEST_ID_HEADER", "off"));
     assert_eq!((status, said.as_str()), (Some(7), ""), "{out}");
     let wanted = format!(
-        "\ntrusted_proxies=10.0.0.0/8\ntrusted_proxies=unix\nproxy_protocol=TRUE\nspool_dir={}/spool\nlimit=body_bytes=10 MB\n\
-         limit=idle_time=5\nws_origins=same\nws_compression=6 512 FALSE\nerror_detail=full\nrequest_id_header=FALSE\n",
+        "\ntrusted_proxies=10.0.0.0/8\ntrusted_proxies=unix\nproxy_protocol=TRUE\nlimit=body_bytes=10000000\n\
+         limit=idle_time=5\nws_origins=same\nws_compression=6 512 FALSE\nspool_dir={}/spool\n\
+         environment:request_id_header=FALSE\nerror_detail=full\n",
         app.path().display()
     );
     assert!(out.contains(&wanted), "{out}");
@@ -172,7 +172,7 @@ fn how_tls_is_to_be_spoken_is_handed_over() {
     let app = folder(&[("app.R", "1")]);
     let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
     let mut command = Command::new(installed.program());
-    command.current_dir(app.path()).args(["serve", ".", "--port", "0", "--no-log"]);
+    command.current_dir(app.path()).args(["serve", ".", "--port", "0", "--log=none"]);
     command.arg("--tls-cert").arg(tls.join("localhost.pem")).arg("--tls-key").arg(tls.join("localhost.key"));
     let free = free_port();
     command.args([
@@ -182,7 +182,8 @@ fn how_tls_is_to_be_spoken_is_handed_over() {
         &free.to_string(),
     ]);
     let (status, out, said) = installed.run(&mut command);
-    assert_eq!((status, said.as_str()), (Some(7), ""), "{out}");
+    assert_eq!((status, said.lines().count()), (Some(7), 1), "{out}{said}");
+    assert!(said.contains("`--no-http2-websockets` is deprecated"), "{said}");
     let wanted = format!(
         "\ntls_min_version=1.2\ntls_http2_websockets=FALSE\ntls_hsts=31536000 TRUE FALSE\ntls_redirect_from={free}\n"
     );
@@ -195,7 +196,7 @@ fn what_an_authority_is_asked_for_is_handed_over() {
     let app = folder(&[("app.R", "1")]);
     let ca = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls/ca.pem");
     let mut command = Command::new(installed.program());
-    command.current_dir(app.path()).args(["serve", ".", "--host=127.0.0.1", "--port=0", "--no-log"]);
+    command.current_dir(app.path()).args(["serve", ".", "--host=127.0.0.1", "--port=0", "--log=none"]);
     command.args([
         "--domain=App.example.org",
         "--domain=b.example.org",
@@ -205,7 +206,7 @@ fn what_an_authority_is_asked_for_is_handed_over() {
     command.args(["--acme-directory=https://ca.example/dir", "--acme-profile=shortlived", "--acme-dir=kept"]);
     command.arg("--acme-challenge=tls-alpn-01").arg("--acme-ca").arg(&ca);
     let (status, out, said) = installed.run(&mut command);
-    assert_eq!((status, said.as_str()), (Some(7), ""), "{out}");
+    assert_eq!((status, said.matches(" is deprecated, because ").count()), (Some(7), 5), "{out}{said}");
     let wanted = format!(
         "\ntls_min_version=1.2\nacme_domain=App.example.org\nacme_domain=b.example.org\nacme_email=me@example.org\nacme_agree_tos=TRUE\n\
          acme_directory=https://ca.example/dir\nacme_profile=shortlived\nacme_challenge=tls-alpn-01\nacme_ca={}\nacme_dir={}/kept\n",

@@ -7,6 +7,7 @@ mod hand_over;
 #[cfg(target_os = "linux")]
 mod init;
 mod pebble;
+mod server_yml;
 #[cfg(target_os = "linux")]
 mod service;
 mod site;

@@ -25,7 +25,7 @@ fn a_site_gets_its_certificate_and_keeps_it() {
     let ca = file("ca.pem").display().to_string();
     let options = [
         "--host=127.0.0.1",
-        "--no-log",
+        "--log=none",
         "--domain=app.example.org",
         "--agree-tos",
         "--email=me@example.org",

@@ -178,7 +178,7 @@ fn sockets_and_the_manager_are_left_to_the_one_r_which_this_process_becomes() {
     // Not tried: the manager has it.
     let port = tcp.local_addr().unwrap().port().to_string();
     let mut command = with_own_pid(&installed.program());
-    command.arg("serve").arg(app.path()).args(["--no-log", "--port", &port]);
+    command.arg("serve").arg(app.path()).args(["--log=none", "--port", &port]);
     command.env("NOTIFY_SOCKET", "/none");
     hand_over(&mut command, vec![tcp.into()]);
     let (status, out, said) = installed.run(&mut command);

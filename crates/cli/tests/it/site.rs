@@ -48,7 +48,7 @@ fn what_is_being_sent_is_finished_and_a_second_signal_ends_at_once() {
     let large = vec![b'x'; 64 << 20];
     fs::write(folder.path().join("large.bin"), &large).unwrap();
     for signals in [1, 2] {
-        let mut it = serve(&folder, &["--port", "0", "--no-log"]);
+        let mut it = serve(&folder, &["--port", "0", "--log=none"]);
         let mut client = connect(it.port());
         client.write_all(b"GET /large.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
         let mut first = [0; 4096];
@@ -143,7 +143,7 @@ fn limits_and_proxies_are_those_that_were_given_or_of_the_environment() {
     );
     assert_eq!(it.end().0.code(), Some(1));
     assert!(
-        it.said.starts_with("rookery: The environment variable ROOKERY_BODY_BYTES must be a number of bytes"),
+        it.said.starts_with("rookery: The environment variable ROOKERY_BODY_BYTES must be a size such as"),
         "{}",
         it.said
     );
@@ -152,7 +152,7 @@ fn limits_and_proxies_are_those_that_were_given_or_of_the_environment() {
 #[test]
 fn a_sighup_ends_it_unless_it_is_ignored() {
     let folder = folder(&[("index.html", "home")]);
-    let mut it = serve(&folder, &["--port", "0", "--no-log"]);
+    let mut it = serve(&folder, &["--port", "0", "--log=none"]);
     it.port();
     it.signal(libc::SIGHUP);
     assert_eq!(it.end().0.code(), Some(0));
@@ -178,7 +178,7 @@ fn a_sighup_has_certificates_read_anew() {
         rookery()
             .arg("serve")
             .arg(folder.path())
-            .args(["--port", "0", "--no-log", "--tls", "dev"])
+            .args(["--port", "0", "--log=none", "--tls", "dev"])
             .env("R_USER_DATA_DIR", data.path()),
     );
     let port = it.port();
@@ -204,14 +204,14 @@ fn requests_in_the_clear_are_sent_on() {
         rookery()
             .arg("serve")
             .arg(folder.path())
-            .args(["--port=0", "--tls=dev", "--no-log"])
+            .args(["--port=0", "--tls=dev", "--log=none"])
             .env("R_USER_DATA_DIR", data.path()),
     );
     let other = made.port();
     let certificate = data.path().join("R/rookery/tls/localhost.pem");
     let free = free_port();
     let options =
-        ["--port=0", "--no-log", "--hsts=60", "--no-http2-websockets", "--tls-cert"].map(String::from);
+        ["--port=0", "--log=none", "--hsts=60", "--no-http2-websockets", "--tls-cert"].map(String::from);
     let mut options = options.to_vec();
     options.extend([certificate.display().to_string(), "--redirect-from".to_owned(), free.to_string()]);
     let words: Vec<&str> = options.iter().map(String::as_str).collect();
@@ -230,14 +230,14 @@ fn requests_in_the_clear_are_sent_on() {
     assert!(taken.said.contains(" of 127.0.0.1 is in use, by "), "{}", taken.said);
     let mut socket = serve(&folder, &[&words[..], &["--host", "unix:/tmp/none.sock"]].concat());
     assert_eq!(socket.end().0.code(), Some(2));
-    assert!(socket.said.contains("`--redirect-from` is a port beside `--port`"), "{}", socket.said);
+    assert!(socket.said.contains("`--redirect-from` is a port beside that of the server"), "{}", socket.said);
 }
 
 #[test]
 fn a_unix_socket_is_served_and_gone_afterwards() {
     let folder = folder(&[("index.html", "home")]);
     let path = folder.path().join("site.sock");
-    let mut it = serve(&folder, &["--no-log", "--host", &format!("unix:{}", path.display())]);
+    let mut it = serve(&folder, &["--log=none", "--host", &format!("unix:{}", path.display())]);
     it.await_line("Serving on ");
     let mut stream = UnixStream::connect(&path).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
@@ -271,7 +271,7 @@ fn a_crowd_that_has_gone_quiet_gives_its_memory_back() {
     // What ten connections cost is what a server allocates once.
     const MOST_EACH: usize = 6 << 10;
     let folder = folder(&[("index.html", "<p>home")]);
-    let mut it = serve(&folder, &["--port", "0", "--no-log"]);
+    let mut it = serve(&folder, &["--port", "0", "--log=none"]);
     let port = it.port();
     let kept = |many: usize| -> Vec<_> {
         let open = |_| {

@@ -37,7 +37,7 @@ fn when_no_worker_becomes_ready_its_words_are_there_and_the_status_is_3() {
     assert!(said.contains(") ended with status 7 before it was ready, as all others did"), "{said}");
     assert!(said.contains("No worker became ready"), "{said}");
     // What a worker is told is what R is for; what is between the client and the supervisor is the supervisor's.
-    for line in ["/my app", "target=", "error_detail=full", "limit=request_time=90s", "log=nothing"] {
+    for line in ["/my app", "target=", "error_detail=full", "limit=request_time=90", "log=nothing"] {
         assert!(out.contains(line), "{line}: {out}");
     }
     assert!(!out.contains("trusted_proxies") && !out.contains("log_file"), "{out}");
@@ -86,83 +86,6 @@ fn signals_ask_for_a_worker_more_and_one_less_and_status_says_how_many_are_wante
     it.await_line("there is one worker, which stays");
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
-}
-
-/// An R that answers for `_server.yml` what stands in `answer`, and serves as no worker.
-fn answering(installed: &Installed, answer: &str) {
-    executable(
-        &installed.r(),
-        &format!(
-            "#!/bin/bash\ncase \"$ROOKERY_CLI\" in settings=*) echo noise; cat <<'END'\n{answer}\nEND\nexit 0;; esac\n\
-             echo \"R: ${{ROOKERY_WORKERS-alone}} $(echo $ROOKERY_CLI)\" >&2\nexit 7\n"
-        ),
-    );
-}
-
-#[test]
-fn what_a_server_yml_says_of_workers_is_the_programs() {
-    let installed = Installed::new();
-    let text = "engine: rookery\napp: app.R\noptions:\n  workers: 3\n";
-    let app = folder(&[("_server.yml", text), ("app.R", "1")]);
-    let run = |words: &[&str]| {
-        let mut command = Command::new(installed.program());
-        command.args(["serve", ".", "--port", "0", "--no-log"]).args(words).current_dir(app.path());
-        installed.run(&mut command)
-    };
-    answering(
-        &installed,
-        "rookery-word --workers=3\nrookery-word --drain=5s\nrookery-word --error-detail=full",
-    );
-    let (status, _, said) = run(&[]);
-    assert_eq!(status, Some(3), "{said}");
-    assert!(said.contains("R: 3 target=") && said.contains("error_detail=full"), "{said}");
-    // The command line counts more.
-    let (_, _, said) = run(&["--workers", "2", "--error-detail", "message"]);
-    assert!(said.contains("R: 2 ") && said.contains("error_detail=message"), "{said}");
-    let (status, _, said) = run(&["--workers", "1"]);
-    assert_eq!(status, Some(7), "the file's options for several workers do not apply: {said}");
-    let (status, _, said) = run(&["--workers", "1", "--spares", "1"]);
-    assert_eq!((status, said.contains("`--spares` needs `--workers`")), (Some(2), true), "{said}");
-    // What is wrong is said in its words.
-    answering(&installed, "rookery-word --workers=3\nrookery-word --max-age=old");
-    let (status, _, said) = run(&[]);
-    assert_eq!(status, Some(1), "{said}");
-    let file = std::fs::canonicalize(app.path()).expect("it is there").join("_server.yml");
-    assert!(said.contains(&format!("In `{}`: `max_age:` must be a time", file.display())), "{said}");
-    answering(&installed, "rookery-wrong its `app:`%0Ais 100%25 wrong");
-    let (status, _, said) = run(&[]);
-    assert_eq!((status, said.contains("its `app:`\nis 100% wrong")), (Some(1), true), "{said}");
-    answering(&installed, "rookery-word --drain=5s");
-    let (status, _, said) = run(&[]);
-    assert_eq!((status, said.contains("`drain:` needs `workers:`")), (Some(1), true), "{said}");
-    let (_, _, said) = run(&["--workers", "2"]);
-    assert!(said.contains("R: 2 "), "{said}");
-}
-
-#[test]
-fn what_a_server_yml_says_of_one_r_takes_effect_unless_the_command_line_says_it() {
-    let installed = Installed::new();
-    let app = folder(&[("_server.yml", "engine: rookery\napp: app.R\n"), ("app.R", "1")]);
-    let run = |words: &[&str]| {
-        let mut command = Command::new(installed.program());
-        command.args(["serve", "."]).args(words).current_dir(app.path());
-        installed.run(&mut command)
-    };
-    answering(
-        &installed,
-        "rookery-word --host=127.0.0.2\nrookery-word --port=0\nrookery-word --no-log\nrookery-word --log-format=json\n\
-         rookery-word --tls-cert=/c.pem\nrookery-word --tls-key=/c.pem\nrookery-word --hsts=60\nrookery-word --limit=body_bytes=5",
-    );
-    let (status, _, said) = run(&["--tls", "dev"]);
-    assert_eq!(status, Some(7), "{said}");
-    for field in ["alone target=", "host=127.0.0.2 port=0 tls=dev", "log=nothing log_format=json"] {
-        assert!(said.contains(field), "{field}: {said}");
-    }
-    // The options of HTTPS count as one; limits are read by the R process, which tells where they
-    // come from.
-    assert!(!said.contains("tls_hsts") && !said.contains("body_bytes"), "{said}");
-    let (_, _, said) = run(&["--tls", "dev", "--host", "127.0.0.1", "--log", "-", "--log-format", "common"]);
-    assert!(said.contains("host=127.0.0.1 ") && said.contains("log=stdout log_format=common"), "{said}");
 }
 
 #[test]
@@ -259,22 +182,4 @@ fn workers_that_are_starting_are_ended_soon_also_where_they_do_not_listen() {
     assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
     // A worker that serves has 15 s to end.
     assert!(asked.elapsed() < std::time::Duration::from_secs(12), "{:?}", asked.elapsed());
-}
-
-#[test]
-fn a_port_that_has_no_effect_beside_a_socket_of_the_file_is_reported() {
-    let installed = Installed::new();
-    let app = folder(&[("_server.yml", "engine: rookery\napp: app.R\n"), ("app.R", "1")]);
-    answering(&installed, "rookery-word --host=unix:here.sock");
-    let run = |words: &[&str]| {
-        let mut command = Command::new(installed.program());
-        command.args(["serve", "."]).args(words).current_dir(app.path());
-        installed.run(&mut command).2
-    };
-    let said = run(&["--port", "4711"]);
-    assert!(said.contains("`--port` has no effect") && said.contains("here.sock"), "{said}");
-    for words in [&[] as &[&str], &["--host", "127.0.0.1", "--port", "0"]] {
-        let said = run(words);
-        assert!(!said.contains("no effect"), "{said}");
-    }
 }

@@ -1,0 +1,414 @@
+//! The options of `rookery serve`, which are made from the table of settings.
+
+use std::ffi::OsString;
+
+use clap::builder::OsStringValueParser;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches};
+use rookery_settings::table::{self, Found};
+use rookery_settings::{Former, Given, Group, Kind, Places, Raw, Section, Setting, Shown, Source, near};
+
+use super::wrong;
+use crate::failure::Failure;
+
+/// The option that sets any limit by its name.
+const LIMIT: &str = "limit";
+
+/// What the command line gives.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    /// Its settings.
+    pub(crate) given: Vec<Given>,
+    /// What is to be reported: options that are deprecated.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Returns the options, group by group.
+pub(super) fn options() -> impl Iterator<Item = Arg> {
+    Group::ALL.into_iter().flat_map(|group| {
+        let rows = table::all().filter(move |row| row.group == group);
+        let own = rows.clone().filter(|row| has_option(row)).map(option);
+        let limit = (group == Group::Limits).then(|| {
+            Arg::new(LIMIT)
+                .long(LIMIT)
+                .value_name("name=value")
+                .help("Any other limit, by name: --limit header_timeout=10s")
+                .long_help("Any other limit, by name: --limit header_timeout=10s\nOnce for each; docs/settings.md lists them.")
+        });
+        let limit = limit.map(|arg| arg.action(ArgAction::Append).value_parser(OsStringValueParser::new()));
+        let former = rows.flat_map(|row| former_options(row).map(move |former| former_option(row, former)));
+        own.chain(limit).map(move |arg| arg.help_heading(group.title())).chain(former)
+    })
+}
+
+fn has_option(row: &Setting) -> bool {
+    row.places.has(Places::COMMAND_LINE) && row.shown != Shown::No
+}
+
+/// Returns the former options of a setting. Former names of limits are for `--limit`.
+fn former_options(row: &'static Setting) -> impl Iterator<Item = &'static Former> {
+    let is_option = |former: &&Former| former.places.has(Places::COMMAND_LINE);
+    row.former.iter().filter(|_| row.section != Section::Limits).filter(is_option)
+}
+
+fn option(row: &'static Setting) -> Arg {
+    let long = if row.is_on_by_default() { format!("no-{}", row.option()) } else { row.option() };
+    let arg = Arg::new(row.name)
+        .long(long)
+        .help(row.help)
+        .long_help(format!("{}\n{}", row.help, wrapped(row.paragraph)))
+        .hide_short_help(row.shown != Shown::Always);
+    let arg = if let Some(short) = row.short { arg.short(short) } else { arg };
+    with_value(arg, row, row.placeholder)
+}
+
+/// Breaks a paragraph into lines that fit beside the indentation of help.
+fn wrapped(text: &str) -> String {
+    const WIDTH: usize = 90;
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("it is never empty");
+        if line.is_empty() || line.len() + 1 + word.len() <= WIDTH {
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines.join("\n")
+}
+
+/// Adds what a setting takes as its value.
+fn with_value(arg: Arg, row: &Setting, placeholder: &'static str) -> Arg {
+    let arg = arg.value_parser(OsStringValueParser::new());
+    match row.kind {
+        Kind::Flag => {
+            arg.num_args(0..=1).require_equals(true).default_missing_value("on").value_name("on|off")
+        }
+        kind if kind.is_list() => arg.action(ArgAction::Append).value_name(placeholder),
+        _ => arg.value_name(placeholder),
+    }
+}
+
+fn former_option(row: &'static Setting, former: &'static Former) -> Arg {
+    let arg = Arg::new(former.name).long(former.name.replace('_', "-")).hide(true);
+    match former.value {
+        Some(_) => arg.action(ArgAction::SetTrue),
+        None => with_value(arg, row, "value"),
+    }
+}
+
+/// The matches behind the command, or before it.
+pub(super) struct Matches<'a> {
+    pub(super) own: &'a ArgMatches,
+    pub(super) root: &'a ArgMatches,
+}
+
+impl Matches<'_> {
+    /// Returns the matches that count for an option: those behind the command, if it is there.
+    fn of(&self, name: &str) -> Option<&ArgMatches> {
+        let is_given = |at: &&ArgMatches| at.value_source(name) == Some(ValueSource::CommandLine);
+        [self.own, self.root].into_iter().find(is_given)
+    }
+
+    fn values(&self, name: &str) -> Option<Vec<OsString>> {
+        self.of(name).map(|at| at.get_many::<OsString>(name).unwrap_or_default().cloned().collect())
+    }
+}
+
+/// Reads the settings of the command line.
+///
+/// # Errors
+/// Fails with the first value that its setting does not accept.
+pub(super) fn read(matches: &Matches<'_>) -> Result<Options, Failure> {
+    let mut options = Options::default();
+    // An option of a limit's own counts more than `--limit`.
+    for at in [matches.root, matches.own] {
+        for text in at.get_many::<OsString>(LIMIT).unwrap_or_default() {
+            options.limit(text)?;
+        }
+    }
+    for row in table::all() {
+        let mut found = None;
+        if has_option(row) {
+            if let Some(values) = matches.values(row.name) {
+                let name = Source::CommandLine.show(row);
+                options.add(row, &name, values, row.is_on_by_default())?;
+                found = Some(name);
+            }
+        }
+        for former in former_options(row) {
+            let old = format!("`--{}`", former.name.replace('_', "-"));
+            let values = match former.value {
+                Some(value) => {
+                    let is_given = matches.of(former.name).is_some_and(|at| at.get_flag(former.name));
+                    is_given.then(|| vec![OsString::from(value)])
+                }
+                None => matches.values(former.name),
+            };
+            let Some(values) = values else { continue };
+            if let Some(name) = &found {
+                return wrong(format!("{old} and {name} are the same setting: leave {old} out."));
+            }
+            options.add(row, &old, values, false)?;
+            options.notes.push(deprecation(&old, row, former));
+        }
+    }
+    Ok(options)
+}
+
+/// Returns the message about a former option.
+fn deprecation(old: &str, row: &Setting, former: &Former) -> String {
+    if !has_option(row) {
+        return format!(
+            "{old} is deprecated, because {}: write `{}:` in `_server.yml`",
+            former.reason,
+            row.path()
+        );
+    }
+    let value = former.value.map(|value| format!(" {value}")).unwrap_or_default();
+    format!("{old} is deprecated: use `--{}{value}`", row.option())
+}
+
+impl Options {
+    fn add(
+        &mut self,
+        setting: &'static Setting,
+        name: &str,
+        values: Vec<OsString>,
+        is_negative: bool,
+    ) -> Result<(), Failure> {
+        if values.iter().any(|value| value.is_empty()) {
+            return wrong(format!("{name} needs a value."));
+        }
+        let mut raw: Vec<Raw> = values.into_iter().map(Raw::from).collect();
+        let raw = match (raw.len(), raw.pop()) {
+            (2.., Some(last)) if setting.kind.is_list() => {
+                raw.push(last);
+                Raw::List(raw)
+            }
+            (_, Some(last)) => last,
+            (_, None) => return wrong(format!("{name} needs a value.")),
+        };
+        let value = setting.read(&raw).map_err(|invalid| Failure::CommandLine(invalid.at(name)))?;
+        let value = match value.flag() {
+            Some(is_on) if is_negative => rookery_settings::Value::Flag(!is_on),
+            _ => value,
+        };
+        self.given.push(Given { setting, value, source: Source::CommandLine, place: None });
+        Ok(())
+    }
+
+    /// Adds a limit of `--limit name=value`.
+    fn limit(&mut self, text: &OsString) -> Result<(), Failure> {
+        let text = text.to_string_lossy();
+        let Some((name, value)) =
+            text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty())
+        else {
+            return wrong(format!(
+                "`--limit` needs a name and a value, such as header_timeout=10s, not `{text}`."
+            ));
+        };
+        let Some(Found { setting, former }) = table::find_limit(name) else {
+            return wrong(format!("`{name}` is no limit.{}", similar_limit(name)));
+        };
+        if former.is_some() {
+            let message = format!("the limit `{name}` is deprecated: use `{}`", setting.name);
+            self.notes.push(message);
+        }
+        self.add(setting, &format!("`--limit {name}`"), vec![value.into()], false)
+    }
+}
+
+/// Suggests a limit whose present or former name is similar.
+fn similar_limit(name: &str) -> String {
+    let limits = table::all().filter(|row| row.section == Section::Limits);
+    let names =
+        limits.flat_map(|row| std::iter::once(row.name).chain(row.former.iter().map(|former| former.name)));
+    let found = near(name, names).into_iter().find_map(table::find_limit);
+    found.map(|found| format!(" Did you mean `{}`?", found.setting.name)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use rookery_settings::{Settings, Value};
+
+    use super::*;
+    use crate::command_line::tests::{assert_is_told, options_of};
+
+    fn settings(words: &[&str]) -> Settings {
+        Settings::combine(options_of(words).given)
+    }
+
+    #[test]
+    fn options_are_read_by_their_rows() {
+        let settings = settings(&[
+            "--trusted-proxies",
+            "::1, unix",
+            "serve",
+            "a",
+            "--proxy-protocol",
+            "--ws-compression=level=6",
+            "--interrupt-requests=off",
+            "--no-http2",
+            "--max-body-size",
+            "10MB",
+            "--limit",
+            "header_timeout=5",
+            "-p",
+            "1",
+        ]);
+        assert_eq!(settings.list("trusted_proxies"), ["::1", "unix"]);
+        assert!(
+            settings.flag("proxy_protocol")
+                && !settings.flag("interrupt_requests")
+                && !settings.flag("http2")
+        );
+        assert!(settings.is_given("interrupt_requests"));
+        assert_eq!(settings.value("ws_compression").unwrap().field("level"), Some(&Value::Number(6.0)));
+        assert_eq!(
+            (settings.number("max_body_size"), settings.number("header_timeout")),
+            (Some(1e7), Some(5.0))
+        );
+        assert_eq!(settings.number("port"), Some(1.0));
+    }
+
+    #[test]
+    fn lists_are_given_with_commas_or_once_for_each() {
+        let domains = settings(&["serve", "a", "--domain", "a.org,b.org", "--domain=c.org"]).list("domain");
+        assert_eq!(domains, ["a.org", "b.org", "c.org"]);
+        let certificates = settings(&["serve", "a", "--tls-cert", "a,b", "--tls-cert=c"]).value("tls_cert");
+        assert_eq!(certificates, Some(Value::Paths(vec!["a,b".into(), "c".into()])));
+    }
+
+    #[test]
+    fn the_last_of_several_counts_and_most_of_all_what_is_behind_the_command() {
+        assert_eq!(settings(&["--port=1", "serve", "a"]).number("port"), Some(1.0));
+        assert_eq!(settings(&["--port=1", "serve", "a", "--port=2", "-p3"]).number("port"), Some(3.0));
+        let limits = settings(&[
+            "--limit=max_headers=1",
+            "serve",
+            "a",
+            "--limit=max_headers=2",
+            "--limit=ws_min_rate=3",
+        ]);
+        assert_eq!((limits.number("max_headers"), limits.number("ws_min_rate")), (Some(2.0), Some(3.0)));
+    }
+
+    #[test]
+    fn former_options_are_read_and_reported() {
+        for (words, name, value, note) in [
+            (
+                &["serve", "a", "--no-log"][..],
+                "log",
+                Value::Word("none"),
+                "`--no-log` is deprecated: use `--log none`",
+            ),
+            (
+                &["serve", "a", "--kill-stuck", "5s"],
+                "worker_timeout",
+                Value::Number(5.0),
+                "`--kill-stuck` is deprecated: use `--worker-timeout`",
+            ),
+            (
+                &["serve", "a", "--retry-begun"],
+                "retry_safe_methods",
+                Value::Flag(true),
+                "`--retry-begun` is deprecated: use `--retry-safe-methods`",
+            ),
+            (
+                &["serve", "a", "--limit", "body_bytes=1"],
+                "max_body_size",
+                Value::Number(1.0),
+                "the limit `body_bytes` is deprecated: use `max_body_size`",
+            ),
+            (
+                &["serve", "a", "--no-http2-websockets"],
+                "http2_websockets",
+                Value::Flag(false),
+                "`--no-http2-websockets` is deprecated, because it works around a faulty client or proxy, which a file \
+                 says once: write `tls.http2_websockets:` in `_server.yml`",
+            ),
+            (
+                &["--acme-dir=d", "serve", "a"],
+                "acme_dir",
+                Value::Path("d".into()),
+                "`--acme-dir` is deprecated, because it is set once for a deployment: write `tls.acme.dir:` in \
+                 `_server.yml`",
+            ),
+        ] {
+            let options = options_of(words);
+            assert_eq!(options.notes, [note], "{words:?}");
+            assert_eq!(Settings::combine(options.given).value(name), Some(value), "{words:?}");
+        }
+        assert_is_told(
+            &["serve", "a", "--kill-stuck=1", "--worker-timeout=1"],
+            "`--kill-stuck` and `--worker-timeout` are the same setting: leave `--kill-stuck` out.",
+        );
+    }
+
+    #[test]
+    fn every_option_takes_the_default_of_its_row() {
+        for row in table::all().filter(|row| has_option(row)) {
+            let rookery_settings::Default::Is(text) = row.default else { continue };
+            let is_off = row.is_on_by_default();
+            let option = if is_off {
+                format!("--no-{}=off", row.option())
+            } else {
+                format!("--{}={text}", row.option())
+            };
+            let settings = settings(&["serve", "a", &option]);
+            assert_eq!(
+                settings.given(row.name).map(|given| &given.value),
+                row.read(&Raw::from(text)).ok().as_ref()
+            );
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_told_with_their_option() {
+        for (words, says) in [
+            (&["serve", "a", "--port="][..], "`--port` needs a value."),
+            (&["serve", "a", "--log="], "`--log` needs a value."),
+            (&["serve", "a", "--port", "+1"], "`--port` must be a whole number from 0 to 65535, not `+1`."),
+            (
+                &["serve", "a", "--port", "65536"],
+                "`--port` must be a whole number from 0 to 65535, not `65536`.",
+            ),
+            (&["serve", "a", "--proxy-protocol=2"], "`--proxy-protocol` must be yes or no, not `2`."),
+            (&["serve", "a", "--surge", "2"], "`--surge` must be 0 or 1, not `2`."),
+            (
+                &["serve", "a", "--workers", "1001"],
+                "`--workers` must be auto, or a whole number from 1 to 1000, not `1001`.",
+            ),
+            (
+                &["serve", "a", "--max-memory", "512"],
+                "`--max-memory` must be 0, or a size such as 512KB or 10MB (without a unit: bytes), at least 32 MiB, or \
+                 none, not `512`.",
+            ),
+            (
+                &["serve", "a", "--drain", "0"],
+                "`--drain` must be a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms, \
+                 not `0`.",
+            ),
+            (
+                &["serve", "a", "--limit", "body_bytes"],
+                "`--limit` needs a name and a value, such as header_timeout=10s, not `body_bytes`.",
+            ),
+            (
+                &["serve", "a", "--limit", "body_byte=1"],
+                "`body_byte` is no limit. Did you mean `max_body_size`?",
+            ),
+            (
+                &["serve", "a", "--limit", "max_body_sise=1"],
+                "`max_body_sise` is no limit. Did you mean `max_body_size`?",
+            ),
+            (
+                &["serve", "a", "--limit", "max_headers=1.5"],
+                "`--limit max_headers` must be a whole number, at least 1, or none, not `1.5`.",
+            ),
+        ] {
+            assert_is_told(words, says);
+        }
+    }
+}
