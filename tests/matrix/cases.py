@@ -1,81 +1,84 @@
-"""The table of the cases, and how a case gives its settings: on the command line or in `_server.yml`."""
+"""The table of the cases, and how a case gives its settings: on the command line, in `_server.yml` or in the environment."""
 
 import json
 import time
 
 from server import PATIENCE, Server
+from table import ROWS
 
 CASES = []
-PLACES = ("command line", "_server.yml")
+PLACES = ("command line", "_server.yml", "environment")
 
-# How the file names what the command line names otherwise: nested below `tls:` and `acme:`, and switches by their positive form.
-IN_TLS = {
-    "tls_cert": "cert", "tls_key": "key", "tls_client_ca": "client_ca", "tls_client_auth": "client_auth",
-    "tls_min_version": "min_version", "hsts": "hsts", "redirect_from": "redirect_from",
-}
-IN_ACME = {
-    "domain": "domains", "email": "email", "agree_tos": "agree_tos", "acme_staging": "staging", "acme_directory": "directory",
-    "acme_ca": "ca", "acme_profile": "profile", "acme_challenge": "challenge", "acme_dir": "dir",
-}
-NEGATIVE = {"no_http2": "http2", "no_http2_websockets": "http2_websockets"}
+
+def can_be_given(name, place):
+    row = ROWS[name]
+    return bool({"command line": row.option, "_server.yml": row.path, "environment": row.variable}[place])
 
 
 def case(*keys, places=PLACES):
-    """Registers a function that starts a server with the given keys set, and observes the effect of each."""
+    """Registers a function that starts a server with the given keys set, and observes the effect of each.
+
+    It is called for each place where at least one of the keys can be given.
+    """
     def register(function):
         for place in places:
-            CASES.append((function.__name__, place, keys, function))
+            if any(can_be_given(key, place) for key in keys):
+                CASES.append((function.__name__, place, [key for key in keys if can_be_given(key, place)], function))
         return function
     return register
 
 
+def text_of(value):
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return ",".join(str(item) for item in value) if isinstance(value, list) else str(value)
+
+
 def words_of(settings):
     words = []
-    for key, value in settings.items():
-        option = "--" + key.replace("_", "-")
-        if key == "limits":
-            for name, limit in value.items():
-                words += ["--limit", f"{name}={limit}"]
-        elif value is True:
-            words.append(option)
-        elif isinstance(value, list):
-            words += [option, ",".join(str(item) for item in value)]
+    for name, value in settings.items():
+        row = ROWS[name]
+        if row.is_limit:
+            words += ["--limit", f"{name}={text_of(value)}"]
+        elif row.option.startswith("--no-"):
+            words.append(f"{row.option}={text_of(not value)}")
+        elif row.is_flag:
+            words.append(f"{row.option}={text_of(value)}")
         else:
-            words += [option, str(value)]
+            words += [row.option, text_of(value)]
     return words
 
 
 def yml_of(settings):
-    options, tls, acme = {}, {}, {}
-    for key, value in settings.items():
-        if key in IN_TLS:
-            tls[IN_TLS[key]] = value
-        elif key in NEGATIVE:
-            tls[NEGATIVE[key]] = not value
-        elif key in IN_ACME:
-            acme[IN_ACME[key]] = value
-        elif key == "tls":
-            options["tls"] = value
-        else:
-            options[key] = value
-    if acme:
-        tls["acme"] = acme
-    if tls:
-        options["tls"] = tls
+    options = {}
+    for name, value in settings.items():
+        *sections, key = ROWS[name].path.split(".")
+        level = options
+        for section in sections:
+            level = level.setdefault(section, {})
+        level[key] = value if isinstance(value, (bool, int, list)) else str(value)
     # JSON is YAML.
     return "options: " + json.dumps(options) + "\n"
 
 
-def started(place, settings, **rest):
-    """Starts a server whose settings are given in `place`."""
+def started(place, settings, env=None, **rest):
+    """Starts a server whose settings are given in `place`, and those that cannot be given there in `_server.yml`."""
+    settings = dict(settings) | settings.get("limits", {})
+    settings.pop("limits", None)
+    there = {name: value for name, value in settings.items() if can_be_given(name, place)}
+    others = {name: value for name, value in settings.items() if name not in there}
     if place == "_server.yml":
-        # The program decides on the port, and the matrix has to know it.
-        return Server(yml=yml_of(settings), **rest)
-    return Server(*words_of(settings), **rest)
+        there, others = {}, settings
+    words = words_of(there) if place == "command line" else []
+    if place == "environment":
+        env = (env or {}) | {ROWS[name].variable: text_of(value) for name, value in there.items()}
+        # The port of `Server` would count more.
+        rest = {"port": 0} | rest if "port" in there else rest
+    return Server(*words, yml=yml_of(others) if others else None, env=env, **rest)
 
 
 def limited(place, **limits):
-    return started(place, {"limits": limits})
+    return started(place, limits)
 
 
 def time_until_closed(client, seconds=PATIENCE):

@@ -3,16 +3,14 @@
 
     tests/matrix/run.py [--only GLOB] [--jobs N]
 
-ROOKERY_LIB is the library with the R package (default .local/lib). A key that the program's help, R or `_server.yml` knows and that no case
-sets is a failure. Exit status: 0 when everything passed.
+ROOKERY_LIB is the library with the R package (default .local/lib). A setting of docs/settings.md that no case gives, in a place where it may be
+given, is a failure. Exit status: 0 when everything passed.
 """
 
 import argparse
 import concurrent.futures
 import fnmatch
 import os
-import re
-import subprocess
 import sys
 import time
 import traceback
@@ -24,38 +22,18 @@ import settings_address  # noqa: F401  (registers its cases, as do the next thre
 import settings_limits  # noqa: F401
 import settings_requests  # noqa: F401
 import settings_workers  # noqa: F401
-from server import LIBRARY, PROGRAM, Failed
+from server import LIBRARY, Failed
+from table import ROWS
 
-# Words of the program that are no settings of a server.
-NO_SETTINGS = {"help", "version", "limit"}
-
-# What R calls otherwise than the command line.
-IN_R = {
-    "cert": "tls_cert", "key": "tls_key", "client_ca": "tls_client_ca", "client_auth": "tls_client_auth",
-    "min_version": "tls_min_version", "http2": "no_http2", "http2_websockets": "no_http2_websockets", "domains": "domain",
-    "staging": "acme_staging", "directory": "acme_directory", "ca": "acme_ca", "profile": "acme_profile",
-    "challenge": "acme_challenge", "dir": "acme_dir",
-}
-# Not settings of their own: groups of settings, objects, and what only an object of R can be (test-tls.R has passwords).
-NOT_IN_R = {"acme", "...", "target", "limits", "password"}
-
-
-def known_keys():
-    """The keys that the program and R know, as the cases call them."""
-    text = subprocess.run([str(PROGRAM), "serve", "--help"], capture_output=True, text=True, check=True).stdout
-    keys = {name.replace("-", "_") for name in re.findall(r"^\s+(?:-\w, )?--([a-z0-9-]+)", text, re.M)} - NO_SETTINGS
-    script = (
-        "library(rookery); cat(unlist(lapply(list(tls_config, acme, workers_config, serve), function(f) names(formals(f)))), sep = '\\n');"
-        "cat('\\n'); cat(paste('limit', rookery:::limit_table()$name), sep = '\\n'); cat('\\n'); cat(rookery:::setting_names, sep = '\\n')"
-    )
-    found = subprocess.run(["Rscript", "--vanilla", "-e", script], capture_output=True, text=True, check=True, env=None).stdout
-    names = {line for line in found.splitlines() if line} - NOT_IN_R
-    return keys | {IN_R.get(name, name) for name in names}
+# What only R can be given (test-tls.R).
+ONLY_IN_R = {"tls_password"}
 
 
 def uncovered():
-    covered = {key for _, _, keys, _ in cases.CASES for key in keys}
-    return sorted(known_keys() - covered)
+    """Returns the settings that no case gives, each in each place where it may be given."""
+    covered = {(key, place) for _, place, keys, _ in cases.CASES for key in keys}
+    wanted = {(name, place) for name in set(ROWS) - ONLY_IN_R for place in cases.PLACES if cases.can_be_given(name, place)}
+    return sorted(f"{name} ({place})" for name, place in wanted - covered)
 
 
 def attempt(function, argument):

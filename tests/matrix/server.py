@@ -120,10 +120,10 @@ class Server:
         self.output_path = self.folder / "stdout"
         command = [*prefix, str(program or PROGRAM), "serve", str(target or self.app)]
         command += [str(word) for word in [*MODES[mode], *words]]
-        has_port = port == 0 or "--port" in words or (yml is not None and '"port"' in yml)
+        has_port = port == 0 or "--port" in words or (yml is not None and '"port"' in yml) or "ROOKERY_PORT" in (env or {})
         command += [] if has_port else ["--port", str(self.port)]
         # None leaves the log to the settings of the case.
-        command += [] if log in ("stdout", None) else ["--no-log"] if log == "none" else ["--log", log]
+        command += [] if log in ("stdout", None) else ["--log", log]
         command = [word.replace("{folder}", str(self.folder)) for word in command]
         self.command = command
         self.process = subprocess.Popen(

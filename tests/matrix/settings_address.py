@@ -46,7 +46,7 @@ def host_may_be_a_unix_socket(place):
 @case("port")
 def port_is_the_port_that_is_listened_on(place):
     port = free_port()
-    with started(place, {"port": port}, port=port if place == "command line" else None, start=False) as server:
+    with started(place, {"port": port}, start=False) as server:
         server.port = port
         until("it serves", lambda: server.get("/").status == 200)
 
@@ -91,18 +91,18 @@ def tls_min_version_refuses_older_versions(place):
             pass
 
 
-@case("no_http2")
+@case("http2")
 def no_http2_offers_http_1_1_only(place):
-    for settings, expected in (({}, "h2"), ({"no_http2": True}, "http/1.1")):
+    for settings, expected in (({}, "h2"), ({"http2": False}, "http/1.1")):
         with over_tls(place, settings) as server:
             server.tls = certificates().trusted(protocols=["h2", "http/1.1"])
             with server.connect() as client:
                 equal(client.selected_alpn_protocol(), expected, "the protocol")
 
 
-@case("no_http2_websockets")
+@case("http2_websockets")
 def no_http2_websockets_hides_the_extended_connect_setting(place):
-    for settings, expected in (({}, True), ({"no_http2_websockets": True}, False)):
+    for settings, expected in (({}, True), ({"http2_websockets": False}, False)):
         with over_tls(place, settings) as server:
             server.tls = certificates().trusted(protocols=["h2"])
             with server.connect() as client:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cases import case, started
 from certificates import over_tls
-from server import Server, check, equal, until
+from server import check, equal, until
 from websocket import WebSocket
 
 
@@ -35,14 +35,14 @@ def ws_origins_refuses_pages_of_other_sites(place):
 
 @case("ws_compression")
 def ws_compression_is_negotiated(place):
-    with started(place, {"ws_compression": "on" if place == "command line" else True}) as server:
+    with started(place, {"ws_compression": True}) as server:
         head = WebSocket(server, "Sec-WebSocket-Extensions: permessage-deflate\r\n").head
         check("permessage-deflate" in head, head)
 
 
-@case("interrupt_requests", "limit request_time")
+@case("interrupt_requests", "request_timeout")
 def interrupt_requests_frees_r(place):
-    with started(place, {"interrupt_requests": True, "limits": {"request_time": "1s"}}) as server:
+    with started(place, {"interrupt_requests": True, "limits": {"request_timeout": "1s"}}) as server:
         equal(server.get("/sleep?30").status, 504, "the overdue request")
         equal(server.get("/", timeout=15).status, 200, "the next request")
 
@@ -58,13 +58,13 @@ def error_detail_message_tells_the_client(place):
 def request_id_header_can_be_turned_off(place):
     with started(place, {}) as server:
         check(server.get("/").header("X-Request-Id"), "no X-Request-Id by default")
-    with started(place, {"request_id_header": "off" if place == "command line" else False}) as server:
+    with started(place, {"request_id_header": False}) as server:
         check(not server.get("/").header("X-Request-Id"), "there is an X-Request-Id")
 
 
-@case("spool_dir", "limit body_memory")
+@case("spool_dir", "body_buffer_size")
 def spool_dir_holds_large_bodies(place):
-    with tempfile.TemporaryDirectory() as folder, started(place, {"spool_dir": folder, "limits": {"body_memory": 1000}}) as server:
+    with tempfile.TemporaryDirectory() as folder, started(place, {"spool_dir": folder, "limits": {"body_buffer_size": 1000}}) as server:
         check(folder in server.request("POST", "/spooled", b"x" * 100000).text, "the body is not in spool_dir")
 
 
@@ -78,11 +78,11 @@ def log_is_written_in_the_given_format(place):
             equal(json.loads(line[0])["status"], 404, "the status in the log")
 
 
-@case("no_log", places=("command line",))
-def no_log_writes_no_line(place):
-    with Server(log="stdout") as server:
+@case("log")
+def log_none_writes_no_line(place):
+    with started(place, {}, log="stdout") as server:
         until("a line is written", lambda: server.get("/logged") and "/logged" in server.written())
-    with Server("--no-log", log=None) as server:
+    with started(place, {"log": "none"}, log=None) as server:
         server.get("/logged")
         time.sleep(0.3)
         check("/logged" not in server.written() + server.told(), "a line is written")

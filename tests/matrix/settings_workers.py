@@ -135,10 +135,10 @@ def request_timeout_is_a_504(place):
         equal(server.get("/sleep?5").status, 504, "the overdue request")
 
 
-@case("kill_stuck")
+@case("worker_timeout")
 def kill_stuck_ends_a_worker_that_computes_for_too_long(place):
     app = "list(call = function(req) if (req$PATH_INFO == '/loop') repeat NULL else list(status = 200L, headers = list(), body = 'x'))"
-    with with_workers(place, kill_stuck="1s", files={"app.R": app}) as server:
+    with with_workers(place, worker_timeout="1s", files={"app.R": app}) as server:
         equal(server.get("/loop").status, 504, "the request")
         until("it serves", lambda: server.get("/").status == 200)
 
@@ -175,9 +175,9 @@ def sticky_cookie_sends_a_client_to_its_worker(place):
             equal(server.get("/", headers={"Cookie": cookie}).text, first.text, "the worker")
 
 
-@case("name")
+@case("cookie_suffix")
 def name_is_part_of_the_cookies_name(place):
-    with with_workers(place, sticky="cookie", name="billing") as server:
+    with with_workers(place, sticky="cookie", cookie_suffix="billing") as server:
         check("billing" in server.get("/").header("Set-Cookie").split("=")[0], server.get("/").header("Set-Cookie"))
 
 
@@ -195,9 +195,9 @@ list(call = function(req) {
 """
 
 
-@case("retry_begun")
+@case("retry_safe_methods")
 def retry_begun_gives_a_get_to_another_worker(place):
-    for settings, status in (({}, 502), ({"retry_begun": True}, 200)):
+    for settings, status in (({}, 502), ({"retry_safe_methods": True}, 200)):
         with tempfile.TemporaryDirectory() as folder, with_workers(place, **settings, files={"app.R": CRASHING}) as server:
             equal(server.get(f"/once?{folder}/mark").status, status, f"with {settings}")
 

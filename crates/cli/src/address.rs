@@ -74,6 +74,22 @@ impl Address {
         }
     }
 
+    /// Checks that the address can be listened on. Returns a message if it is in use, perhaps by
+    /// the server whose settings are checked.
+    ///
+    /// # Errors
+    /// Fails when it could not be listened on if it were free.
+    pub(crate) fn check(&self) -> Result<Option<String>, Failure> {
+        let Address::Tcp { socket, .. } = self else { return Ok(None) };
+        match TcpListener::bind(socket) {
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                Ok(Some(self.refused(&error).message()))
+            }
+            Err(error) => Err(self.refused(&error)),
+        }
+    }
+
     /// The address with another port, from which requests are sent on to this one.
     ///
     /// # Errors

@@ -28,7 +28,6 @@ impl Failure {
     }
 
     /// What is said of it.
-    #[cfg(target_os = "linux")]
     pub(crate) fn message(self) -> String {
         match self {
             Failure::CommandLine(message) | Failure::Serving(message) | Failure::Address(message) => message,

@@ -13,6 +13,7 @@ mod command_line;
 mod failure;
 #[cfg(target_os = "linux")]
 mod init;
+mod inspect;
 mod log;
 mod memory;
 mod names;
@@ -60,6 +61,15 @@ fn begin() -> ExitCode {
     let done = command_line::read(std::env::args_os()).and_then(|asked| match asked {
         Asked::Print(text) => print(&text),
         Asked::Serve(command) => run(command),
+        Asked::Config(command) => {
+            let (serve, target) = settled(command)?;
+            print(&inspect::config(&serve, &target))
+        }
+        Asked::Check(command) => {
+            let (serve, target) = settled(command)?;
+            let (address, _) = checked(&serve)?;
+            print(&inspect::check(&serve, &target, &address)?)
+        }
         Asked::Status(of) => status::tell(&of).and_then(|text| print(&text)),
     });
     match done {
@@ -83,14 +93,25 @@ fn settings(options: Options, arguments: Vec<Given>, target: &Target) -> Result<
     Ok(serve)
 }
 
-/// Serves what the command asks for. What is wrong is said at once: R takes a while to start.
-fn run(command: command_line::Command) -> Result<(), Failure> {
+/// Finds the target, and combines the settings for it.
+fn settled(command: command_line::Command) -> Result<(Serve, Target), Failure> {
     let arguments = arguments::read().map_err(Failure::Serving)?;
     let target = Target::find(&command.target)?;
-    let serve = &settings(command.options, arguments, &target)?;
+    Ok((settings(command.options, arguments, &target)?, target))
+}
+
+/// Checks the address and the files that settings name, and returns the address and the log.
+fn checked(serve: &Serve) -> Result<(address::Address, log::LogTo), Failure> {
     let address = address::Address::of(&serve.host, serve.port)?;
     serve.settings.check()?;
-    let log = serve.log.settled()?;
+    Ok((address, serve.log.settled()?))
+}
+
+/// Serves what the command asks for. What is wrong is said at once: R takes a while to start.
+fn run(command: command_line::Command) -> Result<(), Failure> {
+    let (serve, target) = settled(command)?;
+    let serve = &serve;
+    let (address, log) = checked(serve)?;
     let redirect_from = serve.tls.as_ref().and_then(AskedTls::redirect_from);
     let beside = redirect_from.map(|port| address.beside(port)).transpose()?;
     if target.is_site {

@@ -67,17 +67,26 @@ pub(crate) fn worker(serve: &Serve, target: &Target, address: &Address) -> Resul
     Ok(command)
 }
 
-/// The R that runs what is handed over.
-fn command(target: &Target, handed_over: OsString) -> Result<Command, Failure> {
+/// Finds R and the package.
+///
+/// # Errors
+/// Fails when one of them is not there.
+pub(crate) fn find() -> Result<(PathBuf, PathBuf), Failure> {
     let package = package()?;
-    let mut file = OsString::from("--file=");
-    file.push(package.join("serve").join("cli.R"));
-    let Some(program) = find_r(std::env::var_os("PATH").as_deref()) else {
-        return Err(Failure::Serving(
+    match find_r(std::env::var_os("PATH").as_deref()) {
+        Some(program) => Ok((program, package)),
+        None => Err(Failure::Serving(
             "R was not found: install it (https://cran.r-project.org), or put the folder of `R` on PATH."
                 .to_owned(),
-        ));
-    };
+        )),
+    }
+}
+
+/// The R that runs what is handed over.
+fn command(target: &Target, handed_over: OsString) -> Result<Command, Failure> {
+    let (program, package) = find()?;
+    let mut file = OsString::from("--file=");
+    file.push(package.join("serve").join("cli.R"));
     let mut command = Command::new(program);
     command
         .args(["--no-echo", "--no-restore", "--no-save"])

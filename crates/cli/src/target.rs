@@ -42,6 +42,57 @@ impl Target {
     }
 }
 
+impl Target {
+    /// Returns what kind of app it is, by the names of its files.
+    ///
+    /// # Errors
+    /// Fails when there is nothing that can be served.
+    pub(crate) fn kind(&self) -> Result<&'static str, Failure> {
+        if self.is_site {
+            return Ok("a site");
+        }
+        let nothing =
+            |why: &str| Err(Failure::Serving(format!("`{}` cannot be served: {why}.", self.path.display())));
+        if !self.path.is_dir() {
+            let name = self.path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+            return match name.rsplit_once('.').map(|(_, extension)| extension) {
+                Some("yml" | "yaml") if name.starts_with("_server.") => Ok("what _server.yml describes"),
+                Some("r") => Ok("an app of R"),
+                Some("rmd" | "qmd") if may_be_shiny(&self.path) => Ok("a document with Shiny"),
+                Some("rmd" | "qmd") => nothing("its front matter does not ask for Shiny"),
+                _ => nothing("it is no R file, document or `_server.yml`"),
+            };
+        }
+        let entries =
+            fs::read_dir(&self.path).map(|entries| entries.flatten().map(|entry| entry.path()).collect());
+        let entries: Vec<PathBuf> = entries.unwrap_or_default();
+        let has = |name: &str| {
+            entries.iter().any(|path| path.file_name().is_some_and(|own| own.eq_ignore_ascii_case(name)))
+        };
+        let is_document = |path: &PathBuf| {
+            let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
+            (extension == "rmd" || extension == "qmd") && may_be_shiny(path)
+        };
+        for (name, kind) in [
+            ("_server.yml", "what _server.yml describes"),
+            ("app.R", "an app of R"),
+            ("server.R", "a Shiny app"),
+            ("entrypoint.R", "a plumber API"),
+            ("plumber.R", "a plumber API"),
+        ] {
+            if has(name) {
+                return Ok(kind);
+            }
+        }
+        if entries.iter().any(is_document) {
+            return Ok("a document with Shiny");
+        }
+        nothing(
+            "it has neither `_server.yml`, `app.R`, `server.R`, `entrypoint.R`, `plumber.R`, a document with Shiny nor `index.html`",
+        )
+    }
+}
+
 /// A document with Shiny is R's; whether it is one R finds out, where its front matter may say so. Case does not matter.
 fn is_site(folder: &Path) -> bool {
     let Ok(entries) = fs::read_dir(folder) else { return false };
@@ -90,6 +141,28 @@ fn not_there(asked: &Path) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kind_of_an_app_is_told_by_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let kind = |name: &str, text: &str| {
+            let own = folder.path().join(name.replace('.', "-"));
+            fs::create_dir(&own).unwrap();
+            fs::write(own.join(name), text).unwrap();
+            let kind = |path: &Path| Target::find(path).unwrap().kind().ok();
+            (kind(&own), kind(&own.join(name)))
+        };
+        assert_eq!(kind("app.R", ""), (Some("an app of R"), Some("an app of R")));
+        assert_eq!(kind("Server.R", "").0, Some("a Shiny app"));
+        assert_eq!(kind("plumber.R", "").0, Some("a plumber API"));
+        assert_eq!(kind("index.html", ""), (Some("a site"), None));
+        let shiny = "---\nruntime: shiny\n---\n";
+        assert_eq!(kind("a.Rmd", shiny), (Some("a document with Shiny"), Some("a document with Shiny")));
+        assert_eq!(kind("b.Rmd", "---\n---\n"), (None, None));
+        assert_eq!(kind("notes.txt", ""), (None, None));
+        let described = Some("what _server.yml describes");
+        assert_eq!(kind("_server.yml", "engine: x\n"), (described, described));
+    }
 
     fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();

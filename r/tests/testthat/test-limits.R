@@ -157,23 +157,23 @@ test_that("limits hold, and servers share them", {
   expect_error(serve(list(call = function(req) ok()), port = 0, log = FALSE, limits = list(body_bytes = 20)), "share their limits")
 })
 
-test_that("the order is argument, option, environment, default", {
+test_that("the order is argument, environment, option, default", {
   origin <- function(name) {
     all <- rookery_options()
     unlist(all[all$name == name, c("value", "origin")], use.names = FALSE)
   }
   expect_equal(origin("body_bytes"), c("Inf", "default"))
-  withr::local_envvar(ROOKERY_BODY_BYTES = "20 MB")
-  expect_equal(origin("body_bytes"), c("20 MB", "environment"))
-  withr::local_options(rookery.body_bytes = 10)
-  expect_equal(origin("body_bytes"), c("10", "option"))
+  withr::local_options(rookery.body_bytes = "many")
+  expect_error(rookery_options(), "The option `rookery.body_bytes` must be a number of bytes")
+  withr::local_options(rookery.body_bytes = "20 MB")
+  expect_equal(origin("body_bytes"), c("20 MB", "option"))
+  withr::local_envvar(ROOKERY_BODY_BYTES = "10")
+  expect_equal(origin("body_bytes"), c("10", "environment"))
   server <- local_limited(function(req) ok())
   expect_equal(post(local_client(server), "/", "12345678901")$status, 413)
   server$stop()
   server <- local_limited(function(req) ok(), limits = list(body_bytes = "1 KB"))
   expect_equal(post(local_client(server), "/", "12345678901")$status, 200)
-  withr::local_options(rookery.body_bytes = "many")
-  expect_error(rookery_options(), "The option `rookery.body_bytes` must be a number of bytes")
   expect_error(withr::with_envvar(c(ROOKERY_ERROR_DETAIL = "all"), withr::with_options(
     list(rookery.error_detail = NULL), rookery_options()
   )), "The environment variable ROOKERY_ERROR_DETAIL must be")

@@ -86,7 +86,7 @@ test_that("settings of the command line are the server's, and count more than an
   expect_equal(large$status_code, 413)
   wrong <- local_cli("serve", app, "--port", "0", "--limit", "body_byte=1")
   expect_equal(exit_of(wrong), 2)
-  expect_match(wrong$tell(), "`body_byte` is no limit. Did you mean `body_bytes`?", fixed = TRUE)
+  expect_match(wrong$tell(), "`body_byte` is no limit. Did you mean `max_body_size`?", fixed = TRUE)
 })
 
 test_that("an app in a folder with an odd name is served, with its paths from where the command was given", {

@@ -185,7 +185,7 @@ test_that("an app that asks for HTTPS in a misspelt key is not served in the cle
   dir <- dirname(local_yml(list(tsl = "dev", port = 0L)))
   for (it in list(local_cli("serve", dir), local_r(paste0("rookery::serve('", dir, "')")))) {
     expect_gt(exit_of(it), 0)
-    expect_match(it$tell(), "`tsl:` under `options:` .* Did you mean `tls`")
+    expect_match(it$tell(), "`tsl:` .*under `options:`.* Did you mean `tls")
   }
 })
 

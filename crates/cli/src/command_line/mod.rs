@@ -27,6 +27,10 @@ pub(crate) enum Asked {
     Print(Vec<u8>),
     /// To serve.
     Serve(Command),
+    /// To print the settings that are in force.
+    Config(Command),
+    /// To check everything without serving.
+    Check(Command),
     /// To tell what servers do.
     Status(StatusOf),
 }
@@ -69,15 +73,12 @@ pub(crate) fn command() -> Clap {
                 .help("Print the version"),
         )
         .subcommand(
-            plain("serve", "serves <target>, a folder or a file")
-                .override_usage("rookery serve <target> [options]")
+            of_target("serve", "serves <target>, a folder or a file")
                 .long_about(ABOUT)
-                .after_help(manual::statuses())
-                .args_override_self(true)
-                // Counted by hand: what is wrong with them is said in our words.
-                .arg(Arg::new("target").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
-                .args(options::options()),
+                .after_help(manual::statuses()),
         )
+        .subcommand(of_target("config", "prints the settings that are in force, and where each comes from"))
+        .subcommand(of_target("check", "checks settings, certificates, address and app, and serves nothing"))
         .subcommand(operations::status(plain("status", "tells what a server with --workers does")))
         .subcommand(
             plain("completions", "prints what makes a shell complete these words")
@@ -88,6 +89,16 @@ pub(crate) fn command() -> Clap {
             plain("man", "prints the manual page: rookery man | man -l -").override_usage("rookery man"),
         )
         .subcommand(plain("version", "prints the version").hide(true))
+}
+
+/// A command that takes a target and the options of `serve`.
+fn of_target(name: &'static str, about: &'static str) -> Clap {
+    plain(name, about)
+        .override_usage(format!("rookery {name} <target> [options]"))
+        .args_override_self(true)
+        // Counted by hand: what is wrong with them is said in our words.
+        .arg(Arg::new("target").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
+        .args(options::options())
 }
 
 fn wrong<T>(message: impl Into<String>) -> Result<T, Failure> {
@@ -121,9 +132,14 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Asked, F
     };
     match matches.subcommand() {
         None => wrong("No command given."),
-        Some(("serve", own)) => {
+        Some((name @ ("serve" | "config" | "check"), own)) => {
             let options = options::read(&Matches { own, root: &matches })?;
-            Command::read(own, options).map(Asked::Serve)
+            let command = Command::read(name, own, options)?;
+            Ok(match name {
+                "config" => Asked::Config(command),
+                "check" => Asked::Check(command),
+                _ => Asked::Serve(command),
+            })
         }
         Some(("status", own)) => operations::status_of(own).map(Asked::Status),
         Some(("completions", own)) => {

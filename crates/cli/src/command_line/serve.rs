@@ -30,7 +30,7 @@ impl Command {
     ///
     /// # Errors
     /// Fails unless there is one.
-    pub(super) fn read(own: &ArgMatches, options: Options) -> Result<Command, Failure> {
+    pub(super) fn read(name: &str, own: &ArgMatches, options: Options) -> Result<Command, Failure> {
         let targets: Vec<&OsString> = own.get_many("target").unwrap_or_default().collect();
         let [target] = targets[..] else {
             let what = if targets.is_empty() {
@@ -38,7 +38,7 @@ impl Command {
             } else {
                 format!("not {} of them", targets.len())
             };
-            return wrong(format!("`rookery serve` takes one folder or file; {what}."));
+            return wrong(format!("`rookery {name}` takes one folder or file; {what}."));
         };
         Ok(Command { target: target.into(), options })
     }

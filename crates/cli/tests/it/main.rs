@@ -6,6 +6,7 @@ mod authority;
 mod hand_over;
 #[cfg(target_os = "linux")]
 mod init;
+mod inspect;
 mod pebble;
 mod server_yml;
 #[cfg(target_os = "linux")]
