@@ -247,7 +247,7 @@ def nginx(folder):
 
 def systemd(folder):
     # Its users and its program are not here.
-    unit = shipped("systemd/rookery.service", {"ExecStart=/usr/local/bin/rookery": f"ExecStart={ROOKERY}", "User=rookery": "User=daemon"})
+    unit = shipped("systemd/rookery.service", {"ExecStart=/usr/local/bin/rookery": f"ExecStart={ROOKERY}", "ExecStartPre=/usr/local/bin/rookery": f"ExecStartPre={ROOKERY}", "User=rookery": "User=daemon"})
     (Path(folder) / "rookery.service").write_text(unit)
     shutil.copy(DEPLOY / "systemd" / "rookery.socket", folder)
     done = subprocess.run(
