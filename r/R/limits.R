@@ -104,56 +104,9 @@ limit_table <- function() {
   .globals$limit_table
 }
 
-limit_units <- list(
-  bytes = c(B = 1, K = 1024, M = 1024^2, G = 1024^3, T = 1024^4, KB = 1e3, MB = 1e6, GB = 1e9, TB = 1e12, KIB = 1024, MIB = 1024^2, GIB = 1024^3, TIB = 1024^4),
-  seconds = c(MS = 0.001, S = 1, SEC = 1, SECONDS = 1, MIN = 60, MINUTES = 60, H = 3600, HOURS = 3600, D = 86400, DAYS = 86400)
-)
-
-limit_examples <- c(
-  count = "a whole number, or Inf", bytes = "a number of bytes, such as 1e6 or \"10 MB\", or Inf",
-  seconds = "a number of seconds, such as 30 or \"2 min\", or Inf", rate = "a number of bytes a second, such as 512",
-  percent = "a whole number of percent, from 1 to 100"
-)
-
 # The number that a value of a limit's stands for; `where` it was found, for what is said of it.
 limit_value <- function(value, name, where = paste0("`", name, "`")) {
-  row <- limit_table()[limit_table()$name == name, ]
-  number <- read_limit(value, row$kind)
-  whole <- row$kind %in% c("count", "percent", "rate")
-  is_wrong <- is.na(number) || number < row$least || (row$kind == "percent" && number > 100) ||
-    (whole && is.finite(number) && number != trunc(number)) || (row$kind %in% c("percent", "rate") && !is.finite(number))
-  if (is_wrong) {
-    least <- if (!is.na(number) && number < row$least) paste0(", and at least ", format_limit(row$least, row$kind)) else ""
-    abort(paste0(where, " must be ", limit_examples[[row$kind]], least, ", not ", describe(value), "."), "rookery_bad_limit")
-  }
-  # What is no whole number of bytes is cut.
-  if (row$kind == "bytes") trunc(number) else number
-}
-
-# NA for what is none.
-read_limit <- function(value, kind) {
-  if (is.numeric(value) && length(value) == 1) {
-    return(as.numeric(value))
-  }
-  if (!is.character(value) || length(value) != 1 || is.na(value)) {
-    return(NA_real_)
-  }
-  if (!validUTF8(value)) {
-    return(NA_real_)
-  }
-  # Not toupper(): Turkish has another great i.
-  text <- chartr(paste(letters, collapse = ""), paste(LETTERS, collapse = ""), trimws(value))
-  if (text %in% c("INF", ".INF", "NONE")) {
-    return(Inf)
-  }
-  parts <- regmatches(text, regexec("^([0-9]+[.]?[0-9]*(E[0-9]+)?)[ _]*([A-Z%/]*)$", text))[[1]]
-  if (length(parts) == 0) {
-    return(NA_real_)
-  }
-  units <- switch(kind, bytes = limit_units$bytes, rate = limit_units$bytes, seconds = limit_units$seconds, percent = c("%" = 1))
-  unit <- if (kind == "rate") sub("/S$", "", parts[[4]]) else parts[[4]]
-  factor <- if (nzchar(unit)) units[unit] else 1
-  if (length(factor) == 1) as.numeric(parts[[2]]) * factor[[1]] else NA_real_
+  setting_value(value, name, where, "rookery_bad_limit")
 }
 
 # As a person reads it, and as server_limits() takes it.

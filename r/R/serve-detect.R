@@ -113,6 +113,10 @@ detect_script <- function(file) {
 
 # plumber2's convention: `engine` names the package whose launch_server() runs the folder.
 detect_server_yml <- function(file) {
+  # This package's own file needs no other package, and a mistake in it is told when it is served.
+  if (nzchar(.Call(ffi_server_file, file))) {
+    return(new_target("engine", file, dirname(file), paste0(basename(file), " (engine rookery)"), "rookery"))
+  }
   engine <- read_yaml_file(file)[["engine"]]
   if (!is.character(engine) || length(engine) != 1 || !grepl("^[A-Za-z][A-Za-z0-9.]*$", engine)) {
     abort_unknown(file, "it has no `engine:` that names a package")

@@ -1,62 +1,41 @@
-# Reads a `_server.yml` whose engine is this package: the keys that it may have, and the settings
-# that they stand for.
+# Reads a `_server.yml` whose engine is this package. The file is read in Rust, by the table of
+# settings (crates/settings).
 
-# Returns the allowed keys of each level. The command line writes options with `-`, so `-` in a key
-# is accepted for `_`.
-file_keys <- function(level) {
-  switch(
-    level,
-    file = c("engine", "app", "options"),
-    options = c("host", "port", "log", "log_format", "tls", "limits", setting_names, worker_option_names),
-    limits = limit_table()$name,
-    # A password does not belong in a file that is deployed with the app.
-    tls = setdiff(names(formals(tls_config)), "password"),
-    acme = names(formals(acme)),
-    hsts = c("max_age", "include_subdomains", "preload"),
-    ws_compression = c("level", "threshold", "takeover")
-  )
+# Returns list(app =, values =), where each value has the type of its setting; NULL for a file of
+# another engine.
+server_file <- function(file) {
+  lines <- cli_read(.Call(ffi_server_file, path.expand(file)))
+  if (!is.null(lines$wrong)) {
+    abort(lines$wrong, "rookery_bad_setting")
+  }
+  if (is.null(lines$app)) {
+    return(NULL)
+  }
+  for (note in lines$note) message("rookery: ", note)
+  list(app = lines$app, values = typed_values(lines[setdiff(names(lines), c("app", "note"))]))
 }
 
-file_levels <- c("file", "options", "limits", "tls", "acme", "hsts", "ws_compression")
-
-# Checks that all keys of a level are known, and returns its fields with names as they are in R.
-file_fields <- function(fields, level, file, example = "port: 8000") {
-  if (length(fields) == 0) {
-    return(list())
+# Values by name, from lines whose keys are types and names, such as `number:port`; `hsts.max_age` is
+# a field of `hsts`.
+typed_values <- function(lines) {
+  types <- sub(":.*$", "", names(lines))
+  names <- strsplit(sub("^[a-z]+:", "", names(lines)), ".", fixed = TRUE)
+  values <- list()
+  for (at in seq_along(lines)) {
+    value <- switch(types[[at]], number = as.numeric(lines[[at]]), flag = as.logical(lines[[at]]), lines[[at]])
+    name <- names[[at]]
+    if (length(name) == 2) value <- c(values[[name[[1]]]], set_names(list(value), name[[2]]))
+    values[[name[[1]]]] <- value
   }
-  if (!is.list(fields) || is.null(names(fields))) {
-    abort_file(file, paste0("its `", level, ":` are no fields such as `", example, "`"))
-  }
-  keys <- names(fields)
-  names(fields) <- gsub("-", "_", keys, fixed = TRUE)
-  twice <- keys[names(fields) %in% names(fields)[duplicated(names(fields))]]
-  if (length(twice) > 0) {
-    abort_file(file, paste0("`", twice[[1]], ":` and `", twice[[2]], ":` are the same setting, so only one may be given"))
-  }
-  unknown <- setdiff(names(fields), file_keys(level))
-  if (length(unknown) > 0) {
-    where <- if (level == "file") "" else paste0(" under `", level, ":`")
-    abort(
-      paste0("`", unknown[[1]], ":`", where, " in `", file, "` is no setting.", belongs_under(unknown[[1]], level)),
-      "rookery_bad_setting"
-    )
-  }
-  fields
-}
-
-# Returns a hint for an unknown key: the level at which the key is known, or a similar key.
-belongs_under <- function(key, level) {
-  levels <- setdiff(file_levels, c("file", level))
-  levels <- levels[vapply(levels, function(other) key %in% file_keys(other), NA)]
-  if (length(levels) > 0) paste0(" It belongs under `", levels[[1]], ":`.") else did_you_mean(key, file_keys(level))
-}
-
-abort_file <- function(file, reason) {
-  abort(paste0("`", file, "` cannot be served: ", reason, "."), "rookery_bad_setting")
+  values
 }
 
 is_own_file <- function(found) {
   identical(found$kind, "engine") && identical(found$engine, "rookery")
+}
+
+abort_file <- function(file, reason) {
+  abort(paste0("`", file, "` cannot be served: ", reason, "."), "rookery_bad_setting")
 }
 
 #' Serve a folder that has a `_server.yml`
@@ -87,7 +66,6 @@ launch_server <- function(settings, host = NULL, port = NULL, ...) {
   dots <- list(...)
   if (identical(.globals$serving, Sys.getpid())) {
     # serve() or the program has read the rest of the file.
-    check_string(settings, "settings")
     address <- serve_address(host, port)
     return(invisible(serve_here(settings_app(settings), NULL, address, dots, log_target(FALSE))))
   }
@@ -109,135 +87,68 @@ launch_server <- function(settings, host = NULL, port = NULL, ...) {
 # What a `_server.yml` asks for, in the form that serve() works with; the arguments of serve() in
 # `given` take precedence.
 settings_read <- function(settings, given = list()) {
-  check_string(settings, "settings")
-  if (!file.exists(settings)) {
-    abort_no_path(settings)
-  }
-  fields <- file_fields(read_yaml_file(settings), "file", settings)
-  found <- settings_app(settings, fields)
-  options <- file_fields(fields[["options"]], "options", settings)
-  check_file_port(options[["port"]], settings)
-  host <- options[["host"]]
-  if (is_socket_name(host)) host <- paste0("unix:", beside(substring(host, 6), settings))
+  file <- own_file(settings)
+  options <- file$values
   log <- options[["log"]]
-  if (is.character(log) && length(log) == 1) log <- if (log == "-") TRUE else beside(log, settings)
-  fields <- worker_fields(options, settings)
-  workers <- settings_workers(fields, settings)
-  admin <- check_admin(given[["admin"]]) %||% settings_admin(options, settings)
-  workers <- check_workers(given[["workers"]]) %||% if (is.null(given[["workers"]])) workers
+  if (!is.null(log) && log %in% c("-", "none")) log <- log == "-"
+  admin <- check_admin(given[["admin"]]) %||% check_admin(options[["admin"]])
+  fields <- options[intersect(names(options), setdiff(worker_option_names, "admin"))]
+  workers <- check_workers(given[["workers"]]) %||% if (is.null(given[["workers"]])) workers_of_file(fields)
   if (!is.null(workers)) workers$admin <- admin %||% workers$admin
   list(
-    found = found,
+    found = settings_app(settings, file),
     workers = workers,
     # A single R process may have an admin listener, too. The argument `workers = 1` turns the
     # options for several workers off.
-    for_workers = if (is.null(given[["workers"]])) setdiff(names(fields), c("workers", "reload", "admin")),
+    for_workers = if (is.null(given[["workers"]])) setdiff(names(fields), c("workers", "reload")),
     admin = admin,
-    settings = settings_fields(options, settings),
+    settings = options[names(options) %in% c(limit_table()$name, setting_names)],
     log = log_target(given[["log"]] %||% log %||% TRUE, given[["log_format"]] %||% options[["log_format"]] %||% "common"),
     address = serve_address(
-      given[["host"]] %||% host %||% "127.0.0.1",
+      given[["host"]] %||% options[["host"]] %||% "127.0.0.1",
       given[["port"]] %||% options[["port"]] %||% 8000,
-      given[["tls"]] %||% settings_tls(options[["tls"]], settings)
+      given[["tls"]] %||% tls_of_file(options)
     )
   )
 }
 
-# What the `app:` of a `_server.yml` is.
-settings_app <- function(settings, fields = read_yaml_file(settings)) {
-  app <- fields[["app"]]
-  if (!is.character(app) || length(app) != 1) {
-    abort_file(settings, "it has `engine: rookery` but no `app:` that names a file or a folder")
+# The file, which must be for this package.
+own_file <- function(settings) {
+  check_string(settings, "settings")
+  if (!file.exists(settings)) {
+    abort_no_path(settings)
   }
-  found <- detect_target(beside(app, settings))
+  server_file(settings) %||% abort_file(settings, "its `engine:` is not `rookery`")
+}
+
+# What the `app:` of a `_server.yml` is.
+settings_app <- function(settings, file = own_file(settings)) {
+  found <- detect_target(file$app)
   if (identical(found$engine, "rookery")) {
     abort_file(settings, "its `app:` names a folder with `engine: rookery` again")
   }
   found
 }
 
-check_file_port <- function(port, settings) {
-  if (!is.null(port) && !is_port(port)) {
-    abort(
-      paste0("`port:` of `", settings, "` must be one whole number from 0 to 65535, not ", describe(port), "."),
-      "rookery_bad_address"
-    )
+# Returns `tls:` as serve() takes it.
+tls_of_file <- function(options) {
+  if (is.null(options[["tls_cert"]] %||% options[["domain"]])) {
+    return(options[["tls"]])
   }
+  of <- function(names) Filter(Negate(is.null), set_names(options[names], sub("^domain$", "domains", sub("^(tls|acme)_", "", names))))
+  own <- of(c("tls_cert", "tls_key", "tls_client_ca", "tls_client_auth", "tls_min_version", "http2", "http2_websockets", "hsts", "redirect_from"))
+  if (identical(own$redirect_from, "none")) own$redirect_from <- NULL
+  if (!is.null(options[["domain"]])) {
+    own$acme <- do.call(acme, of(c(
+      "domain", "email", "agree_tos", "acme_staging", "acme_directory", "acme_profile", "acme_challenge", "acme_ca", "acme_dir"
+    )))
+  }
+  do.call(tls_config, own)
 }
 
-is_socket_name <- function(text) {
-  is.character(text) && length(text) == 1 && startsWith(text, "unix:")
-}
-
-# Resolves a path of a `_server.yml`, which is relative to that file.
-beside <- function(path, settings) {
-  if (grepl("^(/|~)", path)) path else file.path(dirname(settings), path)
-}
-
-# Limits and other settings among the `options:`.
-settings_fields <- function(options, settings) {
-  limits <- file_fields(options[["limits"]], "limits", settings, "body_bytes: 10 MB")
-  fields <- c(limits, options[intersect(names(options), setting_names)])
-  if (is.character(fields[["spool_dir"]])) {
-    fields[["spool_dir"]] <- beside(fields[["spool_dir"]], settings)
-  }
-  if (is.list(fields[["ws_compression"]])) {
-    fields[["ws_compression"]] <- file_fields(fields[["ws_compression"]], "ws_compression", settings)
-  }
-  for (name in names(fields)) {
-    check <- if (name %in% setting_names) check_setting else limit_value
-    check(fields[[name]], name, paste0("`", name, ":` of `", settings, "`"))
-  }
-  fields
-}
-
-# Returns `tls:` as an object of tls_config().
-settings_tls <- function(fields, settings) {
-  if (is.null(fields) || identical(fields, "dev")) {
-    return(fields)
-  }
-  if (!is.list(fields)) {
-    abort_file(settings, "its `tls:` is neither `dev` nor has `cert:` or `acme:`")
-  }
-  fields <- file_fields(fields, "tls", settings)
-  if (is.null(fields[["cert"]] %||% fields[["acme"]])) {
-    abort_file(settings, "its `tls:` is neither `dev` nor has `cert:` or `acme:`")
-  }
-  if (is.list(fields[["hsts"]])) fields[["hsts"]] <- file_fields(fields[["hsts"]], "hsts", settings)
-  fields[c("cert", "key")] <- lapply(fields[c("cert", "key")], unlist)
-  if (!is.null(fields[["min_version"]])) {
-    fields[["min_version"]] <- as.character(fields[["min_version"]])
-  }
-  # Paths are relative to the file.
-  before <- setwd(dirname(settings))
-  on.exit(setwd(before))
-  if (!is.null(fields[["acme"]])) {
-    authority <- file_fields(fields[["acme"]], "acme", settings)
-    if (is.null(authority[["domains"]])) {
-      abort_file(settings, "the `acme:` of its `tls:` has no `domains:`")
-    }
-    authority[["domains"]] <- unlist(authority[["domains"]])
-    authority[["email"]] <- unlist(authority[["email"]])
-    fields[["acme"]] <- do.call(acme, authority)
-  }
-  do.call(tls_config, Filter(Negate(is.null), fields))
-}
-
-# Options about workers, with paths that are relative to the file.
-worker_fields <- function(options, settings) {
-  fields <- options[intersect(names(options), worker_option_names)]
-  fields[["admin"]] <- settings_admin(options, settings)
-  fields
-}
-
-# Returns the file's options about workers, in the form that check_workers() returns.
-settings_workers <- function(fields, settings) {
-  for (name in names(fields)) check_worker_option(fields[[name]], name, paste0("`", name, ":` of `", settings, "`"))
-  workers <- check_workers(fields[["workers"]])
-  if (isTRUE(flag_of(fields[["reload"]] %||% FALSE))) {
-    workers <- workers %||% workers_config(1, reload = TRUE)
-  }
-  workers
+# Returns the file's options about workers as check_workers() does.
+workers_of_file <- function(fields) {
+  check_workers(fields[["workers"]]) %||% if (isTRUE(fields[["reload"]])) workers_config(1, reload = TRUE)
 }
 
 # Options for several workers have no meaning for one R process.
@@ -245,13 +156,4 @@ check_worker_fields <- function(asked, settings) {
   if (is.null(asked$workers) && length(asked$for_workers) > 0) {
     abort_file(settings, paste0("its `", asked$for_workers[[1]], ":` needs `workers:`, with 2 or more"))
   }
-}
-
-# `admin:`, with a path that is relative to the file.
-settings_admin <- function(options, settings) {
-  admin <- options[["admin"]]
-  if (is_socket_name(admin)) {
-    admin <- paste0("unix:", beside(substring(admin, 6), settings))
-  }
-  check_admin(admin, paste0("`admin:` of `", settings, "`"))
 }

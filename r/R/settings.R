@@ -131,40 +131,36 @@ environment_value <- function(variable) {
 }
 
 check_setting <- function(value, name, where) {
-  wrong <- function(wanted) {
-    abort(paste0(where, " must be ", wanted, ", not ", describe(value), "."), "rookery_bad_setting")
-  }
-  # An environment variable may have any bytes.
-  if (is.character(value) && !all(validUTF8(value))) wrong("text in UTF-8")
-  if (name == "error_detail") {
-    known <- c(error_details, "httpuv")
-    if (!is.character(value) || length(value) != 1 || !value %in% known) wrong("\"none\", \"message\" or \"full\"")
+  if (name == "error_detail" && identical(value, "httpuv")) {
     return(value)
   }
-  if (name == "reconnect") {
-    if (!is.character(value) || length(value) != 1 || !value %in% reconnect_ways) wrong("\"app\", \"always\" or \"never\"")
-    return(value)
-  }
-  if (name %in% setting_flags) {
-    flag <- flag_of(value)
-    if (is.na(flag)) wrong("TRUE or FALSE")
+  if (name == "ws_compression" && !is.na(flag <- flag_of(value))) {
     return(flag)
   }
-  if (name == "ws_origins") {
-    return(check_origins(if (is.character(value)) split_at_commas(value) else value, where))
+  setting_value(value, name, where)
+}
+
+# Reads a value by the table of settings (crates/settings), and returns it with the type of the
+# setting. R looks at types, NA and encodings only. `where` it was found is in the message.
+setting_value <- function(value, name, where, class = "rookery_bad_setting") {
+  lines <- cli_read(.Call(ffi_setting, name, paste(encode_lines(setting_texts(value)), collapse = "\n")))
+  if (!is.null(lines$wanted)) {
+    abort(paste0(where, " must be ", lines$wanted, ", not ", describe(value), "."), class)
   }
-  if (name == "ws_compression") {
-    flag <- flag_of(value)
-    value <- if (is.na(flag)) value else flag
-    compression_rules(value, where)
-    return(value)
+  if (!is.null(lines$wrong)) {
+    abort(paste0(where, ": ", lines$wrong, "."), class)
   }
-  if (name == "trusted_proxies") {
-    if (!is.character(value) || anyNA(value)) wrong("addresses or networks, as strings")
-    return(split_at_commas(value))
+  value <- typed_values(lines)$value
+  if (is.list(value) && identical(value$level, 0)) FALSE else value
+}
+
+# The texts of a value; none for what no setting can be. An environment variable may have any bytes.
+setting_texts <- function(value) {
+  if (is.list(value) && length(value) > 0 && !is.null(names(value)) && all(lengths(value) == 1)) {
+    return(paste0(names(value), "=", vapply(value, plain_text, ""), collapse = ","))
   }
-  if (!is.character(value) || length(value) != 1 || is.na(value) || !nzchar(value)) wrong("a folder, as one string")
-  value
+  is_plain <- is.logical(value) || is.numeric(value) || is.character(value)
+  if (!is_plain || is.object(value) || anyNA(value) || !all(validUTF8(as.character(value)))) character() else plain_text(value)
 }
 
 # TRUE or FALSE, also as it is written in the environment; NA for what is neither.

@@ -30,6 +30,16 @@ SEXP ffi_shown(SEXP target) {
     return Rf_ScalarString(as_char(rk_shown(bytes_of(STRING_ELT(target, 0))), CE_UTF8));
 }
 
+SEXP ffi_setting(SEXP name, SEXP values) {
+    return Rf_ScalarString(
+        as_char(rk_setting(bytes_of(STRING_ELT(name, 0)), bytes_of(STRING_ELT(values, 0))), CE_UTF8));
+}
+
+// The path may be in any encoding, and so may what is told of it.
+SEXP ffi_server_file(SEXP path) {
+    return Rf_ScalarString(as_char(rk_server_file(bytes_of(STRING_ELT(path, 0))), CE_NATIVE));
+}
+
 SEXP ffi_uri_encode(SEXP strings, SEXP is_whole) {
     SEXP encoded = PROTECT(Rf_allocVector(STRSXP, XLENGTH(strings)));
     for (R_xlen_t i = 0; i < XLENGTH(strings); i++) {

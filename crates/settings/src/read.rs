@@ -31,6 +31,11 @@ impl Invalid {
         Invalid { setting, what: What::Form { wanted: wanted(setting), given } }
     }
 
+    /// Returns the completion of "must be", for a value that does not have the form that is wanted.
+    pub fn wanted(&self) -> Option<&str> {
+        if let What::Form { wanted, .. } = &self.what { Some(wanted) } else { None }
+    }
+
     /// Returns the message, with the setting as `place` writes it, such as `--port`.
     pub fn at(&self, place: &str) -> String {
         match &self.what {

@@ -100,16 +100,20 @@ pub struct Conflict {
 impl Settings {
     /// Combines what the sources give. Of two values of one source the later one counts.
     ///
-    /// The certificates of the strongest source that names some count as a whole: what weaker
-    /// sources say of HTTPS belongs to other certificates.
+    /// Certificates of a source belong to what it says of HTTPS. Where a stronger source names others, all
+    /// of that is left out; a source without certificates adds to those of the others.
     pub fn combine(given: impl IntoIterator<Item = Given>) -> Settings {
         let mut all: Vec<Given> = given.into_iter().collect();
         let is_certificate = |given: &Given| matches!(given.setting.name, "tls" | "tls_cert" | "domain");
-        let strongest = all.iter().filter(|given| is_certificate(given)).map(|given| given.source).min();
+        let named: Vec<Source> =
+            all.iter().filter(|given| is_certificate(given)).map(|given| given.source).collect();
+        let strongest = named.iter().min().copied();
         let is_of_other_certificates = |given: &Given| {
             let is_https =
                 given.setting.name == "tls" || matches!(given.setting.section, Section::Tls | Section::Acme);
-            is_https && strongest.is_some_and(|strongest| given.source > strongest)
+            is_https
+                && named.contains(&given.source)
+                && strongest.is_some_and(|strongest| given.source > strongest)
         };
         let mut settings = Settings::default();
         all.sort_by_key(|given| given.source);
@@ -283,7 +287,12 @@ mod tests {
         ]);
         assert_eq!(settings.value("tls_cert"), Some(Value::Paths(vec!["own.pem".into()])));
         assert!(!settings.is_given("hsts") && settings.is_given("port"));
-        // Without certificates of its own, it adds to those of the file.
+        // A source without certificates of its own adds to those of the others.
+        let settings = Settings::combine([
+            given(Source::File, "acme_dir", "/kept"),
+            given(Source::CommandLine, "domain", "a.org"),
+        ]);
+        assert!(settings.is_given("acme_dir"));
         let settings = Settings::combine([
             given(Source::File, "tls_cert", "file.pem"),
             given(Source::CommandLine, "hsts", "300"),

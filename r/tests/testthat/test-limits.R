@@ -23,7 +23,7 @@ test_that("what is no limit is said with the nearest name, and what is no value 
   expect_error(server_limits(bodybytes = 1), "`bodybytes` is no limit. Did you mean `body_bytes`", class = "rookery_bad_limit")
   expect_error(server_limits(10), "must have a name")
   for (bad in list("ten", NA, -1, c(1, 2), "1 XB", TRUE, list())) {
-    expect_error(server_limits(body_bytes = bad), "`body_bytes` must be a number of bytes", class = "rookery_bad_limit")
+    expect_error(server_limits(body_bytes = bad), "`body_bytes` must be a size", class = "rookery_bad_limit")
   }
   expect_error(server_limits(head_bytes = 10), "at least 8 KiB")
   expect_error(server_limits(connections = 1.5), "a whole number")
@@ -38,19 +38,20 @@ test_that("values are read as they may be written, and no others", {
   # As GNU coreutils, systemd and Docker have them.
   for (value in c("10M", "10 MiB", "10mib")) expect_equal(server_limits(body_bytes = value)$body_bytes, 10 * 1024^2, info = value)
   expect_equal(server_limits(body_bytes = 10.9)$body_bytes, 10)
-  expect_equal(server_limits(body_bytes = "1e400")$body_bytes, Inf)
+  # More than a number can be is a mistake, on the command line and in a file as well.
+  expect_error(server_limits(body_bytes = "1e400"), "must be a size")
   bad <- list(
     NaN, NA_character_, NA_integer_, -Inf, "-1", "", " ", "MB", "10 X", "10 MB/s", "10 %", "10 s", "1,5 MB", "0x10", "10 MB 5", ".", "1e", "NaN",
     "NA", "\xff", "10 \xff", as.difftime(2, units = "mins"), factor("10"), Sys.time(), 1i, raw(1), quote(x), function() 1, new.env(),
     list(10), numeric(), character(), c("1", "2")
   )
   for (value in bad) {
-    expect_error(server_limits(body_bytes = value), "^`body_bytes` must be a number of bytes", class = "rookery_bad_limit")
+    expect_error(server_limits(body_bytes = value), "^`body_bytes` must be a size", class = "rookery_bad_limit")
   }
   expect_equal(unlist(server_limits(share_queues = "5%", reply_rate = "1 KB/s", body_rate = "512 B", head_time = "0.5 min")),
     c(head_time = 30, body_rate = 512, reply_rate = 1000, share_queues = 5), ignore_attr = TRUE)
   for (value in list(0, 101, 1.5, Inf, "x%")) expect_error(server_limits(share_queues = value), "percent", class = "rookery_bad_limit")
-  for (value in list(Inf, "1 s", -1, 0.5)) expect_error(server_limits(reply_rate = value), "bytes a second", class = "rookery_bad_limit")
+  for (value in list(Inf, "1 s", -1, 0.5)) expect_error(server_limits(reply_rate = value), "bytes per second", class = "rookery_bad_limit")
   for (value in list(0, "0 s", "10 MB", -5)) expect_error(server_limits(idle_time = value), "seconds", class = "rookery_bad_limit")
   expect_error(server_limits(body_bytes = 1, 5), "must have a name", class = "rookery_bad_limit")
   expect_error(server_limits(body = 1), "`body` is no limit", class = "rookery_bad_limit")
@@ -66,15 +67,15 @@ test_that("what the environment says and cannot be read is an error that names t
   }
   set_names_of <- function(name, value) structure(value, names = name)
   withr::local_options(rookery.error_detail = NULL)
-  for (value in c("ten", "-1", "10 parsecs", "\xff", "1 2")) wrong("ROOKERY_BODY_BYTES", value, "must be a number of bytes")
+  for (value in c("ten", "-1", "10 parsecs", "\xff", "1 2")) wrong("ROOKERY_BODY_BYTES", value, "must be a size")
   wrong("ROOKERY_CONNECTIONS", "1.5", "must be a whole number")
   wrong("ROOKERY_REQUEST_TIME", "0", "at least 10 ms")
   for (value in c("perhaps", "2", "\xff")) wrong("ROOKERY_PROXY_PROTOCOL", value, "must be")
   for (value in c("all", "\xff", "NONE")) wrong("ROOKERY_ERROR_DETAIL", value, "must be")
   wrong("ROOKERY_SPOOL_DIR", "/no/such/folder", "no folder")
   wrong("ROOKERY_TRUSTED_PROXIES", "\xff", "must be")
-  wrong("ROOKERY_WS_ORIGINS", "https://example.org", "must be \"same\", or hosts")
-  wrong("ROOKERY_WS_COMPRESSION", "level 3", "must be TRUE, FALSE, or a list")
+  wrong("ROOKERY_WS_ORIGINS", "https://example.org", "must be same, or hosts")
+  wrong("ROOKERY_WS_COMPRESSION", "level 3", "must be on, off")
   # What is empty is not given.
   withr::local_envvar(ROOKERY_BODY_BYTES = "", ROOKERY_PROXY_PROTOCOL = "")
   startServer("127.0.0.1", 0, list())$stop()
@@ -94,7 +95,7 @@ test_that("settings of the environment are read as they are written there", {
   expect_equal(value_of("ws_origins", "example.org,*.example.org"), c("example.org", "*.example.org"))
   withr::local_options(rookery.ws_compression = list(level = 3, takeover = TRUE), rookery.ws_origins = c("a.org", "b.org"))
   printed <- capture.output(print(rookery_options()))
-  expect_match(printed, "^ws_compression +level = 3, takeover = TRUE +option$", all = FALSE)
+  expect_match(printed, "^ws_compression +level = 3, threshold = 512, takeover = TRUE +option$", all = FALSE)
   expect_match(printed, "^ws_origins +a.org, b.org +option$", all = FALSE)
 })
 
@@ -164,7 +165,7 @@ test_that("the order is argument, environment, option, default", {
   }
   expect_equal(origin("body_bytes"), c("Inf", "default"))
   withr::local_options(rookery.body_bytes = "many")
-  expect_error(rookery_options(), "The option `rookery.body_bytes` must be a number of bytes")
+  expect_error(rookery_options(), "The option `rookery.body_bytes` must be a size")
   withr::local_options(rookery.body_bytes = "20 MB")
   expect_equal(origin("body_bytes"), c("20 MB", "option"))
   withr::local_envvar(ROOKERY_BODY_BYTES = "10")
@@ -238,7 +239,7 @@ test_that("_server.yml has limits", {
   read <- rookery:::settings_read(file.path(dir, "_server.yml"))
   expect_equal(read$settings, list(body_bytes = 10L, error_detail = "message"))
   writeLines(c("engine: rookery", "app: app.R", "options:", "  limits:", "    bodybytes: 10"), file.path(dir, "wrong.yml"))
-  expect_error(rookery:::settings_read(file.path(dir, "wrong.yml")), "is no setting. Did you mean `body_bytes`")
+  expect_error(rookery:::settings_read(file.path(dir, "wrong.yml")), "is not a setting under `limits:`. Did you mean `max_body_size:`")
 })
 
 test_that("a folder that a _server.yml names is relative to it", {
@@ -249,7 +250,7 @@ test_that("a folder that a _server.yml names is relative to it", {
   )
   file <- file.path(dir, "_server.yml")
   expect_equal(rookery:::settings_read(file)$settings, list(
-    spool_dir = file.path(dir, "large"), ws_compression = list(level = 3L), ws_origins = "a.org"
+    spool_dir = file.path(dir, "large"), ws_compression = list(level = 3, threshold = 512, takeover = FALSE), ws_origins = "a.org"
   ))
   expect_error(launch_server(file, port = 0), "`spool_dir:` of the _server.yml names `.*large`, which is no folder")
 })

@@ -1,6 +1,6 @@
 # Each key of a `_server.yml` whose engine is rookery has its effect, and there are no others.
 
-# A value of each key that is not its default, and the words of the command line that it becomes.
+# A value of each key that is not its default.
 option_keys <- list(
   host = list("127.0.0.2", "--host=127.0.0.2"),
   port = list(8123L, "--port=8123"),
@@ -92,39 +92,56 @@ local_yml <- function(options, ..., env = parent.frame()) {
 
 values_of <- function(keys) lapply(keys, `[[`, 1)
 
-test_that("each key goes to the program as the option that it is", {
-  skip_if_not_installed("yaml")
-  keys <- function(level) sort(rookery:::file_keys(level))
-  expect_equal(sort(names(option_keys)), keys("options"))
-  expect_equal(sort(names(tls_keys)), keys("tls"))
-  expect_equal(sort(names(acme_keys)), keys("acme"))
-  expect_equal(sort(names(limit_keys())), keys("limits"))
-  expect_equal(sort(names(tls_keys$hsts[[1]])), keys("hsts"))
-  expect_equal(sort(names(option_keys$ws_compression[[1]])), keys("ws_compression"))
+as_type_of <- function(example, text) if (is.numeric(example)) as.numeric(text) else text
+
+test_that("each key is read with the type of its setting", {
+  read <- function(options) rookery:::server_file(local_yml(options))$values
+  for (name in setdiff(names(option_keys), c("limits", "ws_compression", "log", "request_timeout"))) {
+    value <- option_keys[[name]][[1]]
+    found <- read(values_of(option_keys[name]))
+    text <- c(host = "127.0.0.2", max_age = 43200, max_memory = 2e9, kill_stuck = 300, start_timeout = 90, drain_sessions = 14400,
+      shutdown_delay = 5, queue_timeout = 3, surge = "0", drain_status = "404")
+    expect_equal(unlist(found), unlist(if (name %in% names(text)) as_type_of(found[[1]], text[[name]]) else value), info = name, ignore_attr = TRUE)
+  }
+  expect_equal(read(list(log = FALSE))$log, "none")
+  expect_equal(read(list("ws-compression" = list(level = 3L)))$ws_compression, list(level = 3, threshold = 512, takeover = FALSE))
+  expect_equal(read(list(tls = list(cert = "/c.pem", hsts = list(max_age = 5L))))$hsts, list(max_age = 5, include_subdomains = FALSE, preload = FALSE))
+  limits <- limit_keys()
+  expect_mapequal(read(list(limits = limits)), lapply(limits, as.numeric))
+  expect_null(rookery:::server_file(withr::local_tempfile(lines = "engine: plumber2", fileext = ".yml")))
+})
+
+test_that("HTTPS of a file is what tls_config() gives", {
+  tls <- function(...) settings_read(local_yml(list(...)))$address$tls
+  expect_equal(tls(tls = "dev"), "dev")
+  asked <- tls(tls = values_of(tls_keys[setdiff(names(tls_keys), "acme")]))
+  expect_equal(asked, tls_config(
+    "/c.pem", "/k.pem", client_ca = "/ca.pem", client_auth = "optional", min_version = "1.3", http2 = FALSE, http2_websockets = FALSE,
+    hsts = list(max_age = 31536000, include_subdomains = TRUE, preload = TRUE), redirect_from = 8080
+  ))
+  asked <- tls(tls = list(acme = list(domain = c("a.org", "b.org"), agree_tos = TRUE, profile = "shortlived", dir = tempdir())))
+  expect_equal(asked$acme, acme(c("a.org", "b.org"), agree_tos = TRUE, profile = "shortlived", dir = tempdir()))
 })
 
 test_that("an unknown key is an error at any level, with the one that may be meant", {
-  skip_if_not_installed("yaml")
   says <- function(file, text) {
     expect_error(settings_read(file), text, fixed = TRUE, class = "rookery_bad_setting")
   }
-  says(local_yml(list(tsl = "dev")), "`tsl:` under `options:` in `")
-  says(local_yml(list(tsl = "dev")), "is no setting. Did you mean `tls`?")
-  says(local_yml(list(drian = "5s")), "Did you mean `drain`?")
-  says(local_yml(NULL, optoins = list(port = 1L)), "`optoins:` in `")
-  says(local_yml(NULL, optoins = list(port = 1L)), "Did you mean `options`?")
-  says(local_yml(NULL, workers = 2L), "`workers:` in `")
+  says(local_yml(list(tsl = "dev")), "line 4, column 3: `tsl:` is not a setting under `options:`. Did you mean `tls:`?")
+  says(local_yml(list(drian = "5s")), "Did you mean `drain:`?")
+  says(local_yml(NULL, optoins = list(port = 1L)), "`optoins:` is not a key of `_server.yml`. Did you mean `options:`?")
   says(local_yml(NULL, workers = 2L), "It belongs under `options:`.")
   says(local_yml(list(body_bytes = 1L)), "It belongs under `limits:`.")
-  says(local_yml(list(limits = list(bodybytes = 1L))), "`bodybytes:` under `limits:`")
+  says(local_yml(list(limits = list(bodybytes = 1L))), "`bodybytes:` is not a setting under `limits:`. Did you mean `max_body_size:`?")
   says(local_yml(list(limits = list(workers = 2L))), "It belongs under `options:`.")
-  says(local_yml(list(tls = list(cert = "c.pem", hsst = 60L))), "Did you mean `hsts`?")
-  says(local_yml(list(tls = list(cert = "c.pem", hsts = list(max_age = 60L, subdomains = TRUE)))), "`subdomains:` under `hsts:`")
-  says(local_yml(list(tls = list(acme = list(domain = "a.org")))), "Did you mean `domains`?")
-  says(local_yml(list(ws_compression = list(levle = 3L))), "Did you mean `level`?")
-  says(local_yml(list(1L, 2L)), "its `options:` are no fields such as `port: 8000`")
-  expect_error(settings_read(local_yml(list(error_detail = "everything"))), "`error_detail:` of `.*` must be \"none\"", class = "rookery_bad_setting")
+  says(local_yml(list(tls = list(cert = "c.pem", hsst = 60L))), "Did you mean `hsts:`?")
+  says(local_yml(list(tls = list(cert = "c.pem", hsts = list(max_age = 60L, subdomains = TRUE)))), "`subdomains:` is not a field of `hsts:`")
+  says(local_yml(list(ws_compression = list(levle = 3L))), "Did you mean `level:`?")
+  says(local_yml(list(1L, 2L)), "`options:` must have fields such as `port: 8000`")
+  says(local_yml(list(error_detail = "everything")), "`error_detail:` must be none, message or full, not `everything`.")
+  says(local_yml(list(tls = list(hsts = 60L))), "`tls.hsts:` needs `tls.cert:` or `tls.acme.domain:`.")
   file <- local_yml(NULL)
+  skip_if_not_installed("yaml")
   writeLines(c("engine: Rookery", "app: app.R"), file)
   expect_error(detect_target(dirname(file)), "names of packages have their case: `rookery`")
 })
@@ -213,20 +230,18 @@ test_that("a key that is given twice, with `-` and with `_`, is an error", {
   skip_if_not_installed("yaml")
   expect_error(
     settings_read(local_yml(list("log-format" = "json", log_format = "common"))),
-    "`log-format:` and `log_format:` are the same setting",
+    "`log_format:` and `log-format:` in line 4 are the same setting",
     class = "rookery_bad_setting"
   )
   expect_error(
     settings_read(local_yml(list(limits = list(body_bytes = 1e6, "body-bytes" = 2e6)))),
-    "`body_bytes:` and `body-bytes:` are the same setting",
+    "`body-bytes:` and `body_bytes:` in line 5 are the same setting",
     class = "rookery_bad_setting"
   )
 })
 
-test_that("a port that is none is reported with the file that has it", {
-  skip_if_not_installed("yaml")
+test_that("a port that is none is reported with its place in the file", {
   for (port in list("http", 70000L, 1.5, c(1L, 2L))) {
-    file <- local_yml(list(port = port))
-    expect_error(settings_read(file), paste0("`port:` of `", file, "` must be"), fixed = TRUE, class = "rookery_bad_address")
+    expect_error(settings_read(local_yml(list(port = port))), "`port:` must be a whole number from 0 to 65535", class = "rookery_bad_setting")
   }
 })

@@ -97,7 +97,14 @@ pub(crate) fn hint_for_key(section: Section, key: &str) -> String {
     }
     let keys = all().filter(|row| row.section == section && row.places.has(Places::FILE)).map(|row| row.key);
     let sections = Section::ALL.into_iter().filter(|inner| inner.parent() == Some(section)).map(Section::key);
-    did_you_mean(key, keys.chain(sections), |near| format!("`{near}:`"))
+    let former = all().flat_map(|row| row.former).filter(|former| former.section == section);
+    let former = former.filter(|former| former.places.has(Places::FILE)).map(|former| former.name);
+    // A former name is answered with the present one.
+    let show = |near: &str| {
+        let found = find_key(section, near).filter(|found| found.former.is_some());
+        found.map_or(format!("`{near}:`"), |found| format!("`{}:`", found.setting.key))
+    };
+    did_you_mean(key, keys.chain(sections).chain(former), show)
 }
 
 #[cfg(test)]
@@ -228,6 +235,7 @@ mod tests {
             (Section::Options, "max_body_size", " It belongs under `limits:`."),
             (Section::Options, "limit", " Did you mean `limits:`?"),
             (Section::Limits, "max_body_sise", " Did you mean `max_body_size:`?"),
+            (Section::Limits, "bodybytes", " Did you mean `max_body_size:`?"),
             (Section::Tls, "staging", " It belongs under `acme:`."),
             (Section::Options, "zzzzzzzzz", ""),
             (Section::Tls, "password", ""),

@@ -21,6 +21,7 @@ mod log;
 mod manager;
 mod memory;
 mod names;
+mod settings;
 mod site;
 mod socket;
 mod stream;

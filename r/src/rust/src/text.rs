@@ -21,7 +21,7 @@ thread_local! {
 }
 
 /// Keeps the text while C copies it.
-fn lend(text: Vec<u8>) -> Bytes {
+pub(crate) fn lend(text: Vec<u8>) -> Bytes {
     let bytes = Bytes::of(&text);
     TEXT.set(text);
     bytes
