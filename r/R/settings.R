@@ -145,7 +145,8 @@ check_setting <- function(value, name, where) {
 setting_value <- function(value, name, where, class = "rookery_bad_setting") {
   lines <- cli_read(.Call(ffi_setting, name, paste(encode_lines(setting_texts(value)), collapse = "\n")))
   if (!is.null(lines$wanted)) {
-    abort(paste0(where, " must be ", lines$wanted, ", not ", describe(value), "."), class)
+    wanted <- if (lines$wanted == "yes or no") "TRUE or FALSE" else lines$wanted
+    abort(paste0(where, " must be ", wanted, ", not ", describe(value), "."), class)
   }
   if (!is.null(lines$wrong)) {
     abort(paste0(where, ": ", lines$wrong, "."), class)

@@ -71,15 +71,18 @@ test_that("what is kept is served, and without it TLS is refused", {
 
 test_that("_server.yml and the program have it", {
   dir <- withr::local_tempdir()
-  fields <- list(acme = list(domains = list("a.org", "b.org"), agree_tos = TRUE, dir = "kept"), redirect_from = 80L)
-  tls <- rookery:::settings_tls(fields, file.path(dir, "_server.yml"))
+  tls_of <- function(...) {
+    file <- file.path(dir, "_server.yml")
+    writeLines(c("engine: rookery", "app: app.R", "options:", "  tls:", paste0("    ", c(...))), file)
+    rookery:::tls_of_file(rookery:::server_file(file)$values)
+  }
+  tls <- tls_of("acme: {domain: [a.org, b.org], agree_tos: true, dir: kept}", "redirect_from: 80")
   expect_equal(tls$acme$domains, c("a.org", "b.org"))
-  expect_equal(tls$acme$dir, file.path(normalizePath(dir), "kept"))
+  expect_equal(tls$acme$dir, file.path(dir, "kept"))
   expect_equal(tls$redirect_from, 80L)
-  settings <- function(fields) rookery:::settings_tls(fields, file.path(dir, "_server.yml"))
-  expect_error(settings(list(acme = list(email = "me@a.org"))), "has no `domains:`")
-  expect_error(settings(list(acme = list(domains = "a.org", nonsense = 1))), "`nonsense:` under `acme:` in .* is no setting")
-  expect_error(settings(list(acme = list(domains = "a.org"))), "agreed to", class = "rookery_bad_tls")
+  expect_error(tls_of("acme: {email: me@a.org}"), "`tls.acme.email:` needs `tls.acme.domain:`")
+  expect_error(tls_of("acme: {domain: a.org, nonsense: 1}"), "`nonsense:` is not a setting under `acme:`")
+  expect_error(tls_of("acme: {domain: a.org}"), "agreed to", class = "rookery_bad_tls")
   asked <- rookery:::cli_read(paste0(
     "host=::\nport=443\ntls_min_version=1.2\nacme_domain=a.org\nacme_domain=b.org\nacme_email=me@a.org\nacme_agree_tos=TRUE\n",
     "acme_directory=https://ca/dir\nacme_profile=shortlived\nacme_challenge=http-01\nacme_dir=/d\ntls_redirect_from=80\n"

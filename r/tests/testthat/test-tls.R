@@ -250,7 +250,7 @@ test_that("the PROXY protocol names the client when the option says so", {
   withr::local_options(rookery.proxy_protocol = TRUE)
   expect_equal(ask("PROXY TCP4 192.0.2.7 198.51.100.1 12345 443\r\n"), "192.0.2.7 12345")
   withr::local_options(rookery.proxy_protocol = "perhaps")
-  expect_error(startServer("127.0.0.1", 0, app), "must be yes or no, not \"perhaps\"")
+  expect_error(startServer("127.0.0.1", 0, app), "must be TRUE or FALSE, not \"perhaps\"")
 })
 
 test_that("the certificate to develop with is made once, and its fingerprint is said", {
