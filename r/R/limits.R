@@ -66,9 +66,9 @@ server_limits <- function(..., head_bytes = NULL, header_lines = NULL, stream_he
   if (...length() > 0) {
     name <- c(...names(), "")[[1]]
     if (!nzchar(name)) {
-      abort("Each limit must have a name: server_limits(body_bytes = \"10 MB\").", "rookery_bad_limit")
+      abort_argument("Each limit must have a name: server_limits(body_bytes = \"10 MB\").", argument = "...", class = "rookery_bad_limit")
     }
-    abort(paste0("`", name, "` is no limit.", did_you_mean(name, known)), "rookery_bad_limit")
+    abort_argument("`", name, "` is no limit.", did_you_mean(name, known), class = "rookery_bad_limit")
   }
   given <- Filter(Negate(is.null), mget(known))
   limits <- lapply(names(given), function(name) limit_value(given[[name]], name))
@@ -81,9 +81,9 @@ check_limits <- function(limits) {
     return(limits)
   }
   if (!is.list(limits) || (length(limits) > 0 && is.null(names(limits)))) {
-    abort(
-      paste0("`limits` must be made by server_limits(), or be a list with names, not ", describe(limits), "."),
-      "rookery_bad_limit"
+    abort_argument(
+      "`limits` must be made by server_limits(), or be a list with names, not ", describe(limits), ".",
+      class = "rookery_bad_limit"
     )
   }
   do.call(server_limits, limits)
@@ -124,7 +124,10 @@ limit_value <- function(value, name, where = paste0("`", name, "`")) {
     (whole && is.finite(number) && number != trunc(number)) || (row$kind %in% c("percent", "rate") && !is.finite(number))
   if (is_wrong) {
     least <- if (!is.na(number) && number < row$least) paste0(", and at least ", format_limit(row$least, row$kind)) else ""
-    abort(paste0(where, " must be ", limit_examples[[row$kind]], least, ", not ", describe(value), "."), "rookery_bad_limit")
+    abort_argument(
+      where, " must be ", limit_examples[[row$kind]], least, ", not ", describe(value), ".",
+      argument = name, class = "rookery_bad_limit"
+    )
   }
   # What is no whole number of bytes is cut.
   if (row$kind == "bytes") trunc(number) else number
@@ -218,7 +221,8 @@ apply_limits <- function(limits) {
         "The servers of a process share their limits, and one runs, or has just been stopped, with others.\n",
         "Give the first one these limits, or stop all of them, run service(NA), and start anew."
       ),
-      "rookery_bad_limit"
+      "rookery_bad_limit",
+      argument = "limits"
     )
   }
 }
@@ -231,7 +235,7 @@ is_asked_for <- function(found) {
 check_shares <- function(values, table) {
   total <- sum(values[startsWith(table$name, "share_")])
   if (total > 100) {
-    abort(paste0("The shares of `memory` are ", total, " % in all: they must be 100 % at most."), "rookery_bad_limit")
+    abort(paste0("The shares of `memory` are ", total, " % in all: they must be 100 % at most."), "rookery_bad_limit", argument = "limits")
   }
 }
 

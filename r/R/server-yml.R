@@ -10,10 +10,19 @@ file_keys <- function(level) {
     options = c("host", "port", "log", "log_format", "tls", "limits", setting_names, worker_option_names),
     limits = limit_table()$name,
     # A password does not belong in a file that is deployed with the app.
-    tls = setdiff(names(formals(tls_config)), "password"),
-    acme = names(formals(acme)),
+    tls = setdiff(names(formals(tls_config)), c("password", "...")),
+    acme = setdiff(names(formals(acme)), "..."),
     hsts = c("max_age", "include_subdomains", "preload"),
     ws_compression = c("level", "threshold", "takeover")
+  )
+}
+
+# Returns the deprecated keys of each level, by their new names or what stands in their place.
+deprecated_keys <- function(level) {
+  switch(
+    level,
+    options = c(renamed_worker_options, request_timeout = "`request_timeout:` under `limits:`"),
+    acme = c(domains = "domain")
   )
 }
 
@@ -33,12 +42,14 @@ file_fields <- function(fields, level, file, example = "port: 8000") {
   if (length(twice) > 0) {
     abort_file(file, paste0("`", twice[[1]], ":` and `", twice[[2]], ":` are the same setting, so only one may be given"))
   }
+  fields <- rename_deprecated(fields, deprecated_keys(level), function(name) paste0("`", name, ":` of `", file, "`"))
   unknown <- setdiff(names(fields), file_keys(level))
   if (length(unknown) > 0) {
     where <- if (level == "file") "" else paste0(" under `", level, ":`")
     abort(
       paste0("`", unknown[[1]], ":`", where, " in `", file, "` is no setting.", belongs_under(unknown[[1]], level)),
-      "rookery_bad_setting"
+      "rookery_bad_setting",
+      argument = unknown[[1]]
     )
   }
   fields
@@ -52,7 +63,7 @@ belongs_under <- function(key, level) {
 }
 
 abort_file <- function(file, reason) {
-  abort(paste0("`", file, "` cannot be served: ", reason, "."), "rookery_bad_setting")
+  abort(paste0("`", file, "` cannot be served: ", reason, "."), "rookery_bad_setting", reason = reason)
 }
 
 is_own_file <- function(found) {
@@ -152,9 +163,9 @@ settings_read <- function(settings, given = list()) {
 
 check_file_port <- function(port, settings) {
   if (!is.null(port) && !is_port(port)) {
-    abort(
-      paste0("`port:` of `", settings, "` must be one whole number from 0 to 65535, not ", describe(port), "."),
-      "rookery_bad_address"
+    abort_argument(
+      "`port:` of `", settings, "` must be one whole number from 0 to 65535, not ", describe(port), ".",
+      class = "rookery_bad_address"
     )
   }
 }
@@ -207,10 +218,10 @@ settings_tls <- function(fields, settings) {
   on.exit(setwd(before))
   if (!is.null(fields[["acme"]])) {
     authority <- file_fields(fields[["acme"]], "acme", settings)
-    if (is.null(authority[["domains"]])) {
-      abort_file(settings, "the `acme:` of its `tls:` has no `domains:`")
+    if (is.null(authority[["domain"]])) {
+      abort_file(settings, "the `acme:` of its `tls:` has no `domain:`")
     }
-    authority[["domains"]] <- unlist(authority[["domains"]])
+    authority[["domain"]] <- unlist(authority[["domain"]])
     authority[["email"]] <- unlist(authority[["email"]])
     fields[["acme"]] <- do.call(acme, authority)
   }

@@ -67,7 +67,10 @@ rookery_options <- function() {
   if (is_by_name) {
     unknown <- setdiff(..1, x$name)
     if (length(unknown) > 0) {
-      abort(paste0("There is no setting `", unknown[[1]], "`.", did_you_mean(unknown[[1]], x$name)), "rookery_bad_setting")
+      abort(
+        paste0("There is no setting `", unknown[[1]], "`.", did_you_mean(unknown[[1]], x$name)), "rookery_bad_setting",
+        argument = unknown[[1]]
+      )
     }
     return(x[match(..1, x$name), , drop = FALSE])
   }
@@ -131,7 +134,7 @@ environment_value <- function(variable) {
 
 check_setting <- function(value, name, where) {
   wrong <- function(wanted) {
-    abort(paste0(where, " must be ", wanted, ", not ", describe(value), "."), "rookery_bad_setting")
+    abort(paste0(where, " must be ", wanted, ", not ", describe(value), "."), "rookery_bad_setting", argument = name)
   }
   # An environment variable may have any bytes.
   if (is.character(value) && !all(validUTF8(value))) wrong("text in UTF-8")

@@ -2,13 +2,21 @@
 
 worker_kinds <- c(
   workers = "workers", spares = "spares", warmup = "paths", max_sessions = "count", max_requests = "count", max_age = "time",
-  max_memory = "size", request_timeout = "time", kill_stuck = "time", start_timeout = "time", start_retries = "spares",
+  max_memory = "size", request_timeout = "time", worker_timeout = "time", start_timeout = "time", start_retries = "spares",
   drain = "time", drain_sessions = "time",
-  sticky = "sticky", name = "name", admin = "address", embed = "flag", reload = "flag", shutdown_delay = "time",
-  min_ready = "count", drain_status = "status", fail_fast = "flag", retry_begun = "flag", surge = "surge", max_in_flight = "count",
+  sticky = "sticky", cookie_suffix = "name", admin = "address", embed = "flag", reload = "flag", shutdown_delay = "time",
+  min_ready = "count", drain_status = "status", fail_fast = "flag", retry_safe_methods = "flag", surge = "surge", max_in_flight = "count",
   queue_timeout = "time", keep_half_closed = "flag"
 )
 worker_option_names <- names(worker_kinds)
+
+renamed_worker_options <- c(kill_stuck = "worker_timeout", name = "cookie_suffix", retry_begun = "retry_safe_methods")
+
+# Returns the name of an option on the command line, where some still have their former name.
+worker_word <- function(name) {
+  former <- names(renamed_worker_options)[renamed_worker_options == name]
+  if (length(former) > 0) former else name
+}
 
 worker_wants <- c(
   workers = "\"auto\", or a whole number from 1 to 1000", spares = "a whole number from 0 to 1000",
@@ -64,9 +72,9 @@ is_worker_value <- function(value, kind) {
 check_workers <- function(workers) {
   if (!is.null(workers) && !inherits(workers, "rookery_workers")) {
     if (!is_worker_value(workers, "workers")) {
-      abort(
-        paste0("`workers` must be ", worker_wants[["workers"]], ", or made by workers_config(), not ", describe(workers), "."),
-        c("rookery_bad_workers", "rookery_bad_argument")
+      abort_argument(
+        "`workers` must be ", worker_wants[["workers"]], ", or made by workers_config(), not ", describe(workers), ".",
+        class = "rookery_bad_workers"
       )
     }
     workers <- workers_config(workers)
@@ -82,10 +90,10 @@ words_of_workers <- function(fields) {
       return(NULL)
     }
     if (worker_kinds[[name]] == "flag") {
-      return(if (flag_of(value)) option_of(name))
+      return(if (flag_of(value)) option_of(worker_word(name)))
     }
     unit <- if (worker_kinds[[name]] == "size" && is.numeric(value) && value > 0) "B"
-    word_of(name, paste0(paste(plain_text(value), collapse = ","), unit))
+    word_of(worker_word(name), paste0(paste(plain_text(value), collapse = ","), unit))
   })
   unlist(words)
 }

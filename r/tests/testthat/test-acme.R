@@ -6,11 +6,11 @@ app <- list(call = function(req) list(status = 200L, headers = list(), body = re
 nobody <- "http://127.0.0.1:1/dir"
 
 test_that("acme() is told what is wrong, and what to do", {
-  expect_error(acme(42), "`domains` must be names of hosts")
+  expect_error(acme(42), "`domain` must be names of hosts")
   expect_error(acme("a.org", agree_tos = NA), "`agree_tos` must be TRUE or FALSE")
   expect_error(acme("a.org"), "Let's Encrypt, whose terms .* agreed to, with `agree_tos = TRUE`")
   expect_error(acme("a.org", directory = "https://ca/"), "the authority at https://ca/, .* `agree_tos = TRUE`")
-  expect_error(acme("a.org", "", TRUE), "`email` must be addresses of mail")
+  expect_error(acme("a.org", email = "", agree_tos = TRUE), "`email` must be addresses of mail")
   expect_error(acme("a.org", agree_tos = TRUE, staging = TRUE, directory = "https://ca/"), "give one of them")
   expect_error(acme("a.org", agree_tos = TRUE, challenge = "dns-01"), "`challenge` must be \"http-01\" or \"tls-alpn-01\"")
   wish <- acme("a.org", agree_tos = TRUE, dir = "kept")
@@ -29,7 +29,7 @@ test_that("what an authority cannot do is said before it is asked", {
   }
   expect_error(start("*.a.org"), "no certificate for `\\*.a.org`")
   expect_error(start("localhost"), "the whole internet knows")
-  expect_error(start("a.org", "me"), "`me` is no address of mail")
+  expect_error(start("a.org", email = "me"), "`me` is no address of mail")
   expect_error(start("a.org", directory = "http://ca.example/"), "its address begins with https://")
   expect_error(start("a.org", challenge = "http-01", directory = nobody), "http-01 needs a port from which requests are sent on")
   expect_error(start("a.org", ca = "/nowhere.pem"), "/nowhere.pem cannot be read")
@@ -71,21 +71,22 @@ test_that("what is kept is served, and without it TLS is refused", {
 
 test_that("_server.yml and the program have it", {
   dir <- withr::local_tempdir()
-  fields <- list(acme = list(domains = list("a.org", "b.org"), agree_tos = TRUE, dir = "kept"), redirect_from = 80L)
+  fields <- list(acme = list(domain = list("a.org", "b.org"), agree_tos = TRUE, dir = "kept"), redirect_from = 80L)
   tls <- rookery:::settings_tls(fields, file.path(dir, "_server.yml"))
-  expect_equal(tls$acme$domains, c("a.org", "b.org"))
+  expect_equal(tls$acme$domain, c("a.org", "b.org"))
   expect_equal(tls$acme$dir, file.path(normalizePath(dir), "kept"))
   expect_equal(tls$redirect_from, 80L)
   settings <- function(fields) rookery:::settings_tls(fields, file.path(dir, "_server.yml"))
-  expect_error(settings(list(acme = list(email = "me@a.org"))), "has no `domains:`")
-  expect_error(settings(list(acme = list(domains = "a.org", nonsense = 1))), "`nonsense:` under `acme:` in .* is no setting")
-  expect_error(settings(list(acme = list(domains = "a.org"))), "agreed to", class = "rookery_bad_tls")
+  expect_error(settings(list(acme = list(email = "me@a.org"))), "has no `domain:`")
+  expect_error(settings(list(acme = list(domain = "a.org", nonsense = 1))), "`nonsense:` under `acme:` in .* is no setting")
+  expect_error(settings(list(acme = list(domain = "a.org"))), "agreed to", class = "rookery_bad_tls")
   asked <- rookery:::cli_read(paste0(
     "host=::\nport=443\ntls_min_version=1.2\nacme_domain=a.org\nacme_domain=b.org\nacme_email=me@a.org\nacme_agree_tos=TRUE\n",
     "acme_directory=https://ca/dir\nacme_profile=shortlived\nacme_challenge=http-01\nacme_dir=/d\ntls_redirect_from=80\n"
   ))
   wish <- acme(
-    c("a.org", "b.org"), "me@a.org", TRUE,
+    c("a.org", "b.org"),
+    email = "me@a.org", agree_tos = TRUE,
     directory = "https://ca/dir", profile = "shortlived", challenge = "http-01", dir = "/d"
   )
   expect_equal(rookery:::cli_address(asked)$tls, tls_config(acme = wish, redirect_from = 80))

@@ -78,7 +78,7 @@ test_that("failures of receive_body() have route, stage and id, and each is told
   answer <- function() ok("whole")
   first_lines <- function(it) grep("^rookery: ", it$said, value = TRUE)
 
-  it <- receive(function(bytes) stop("in data"), answer, function(reason) stop("in close"))
+  it <- receive(function(bytes) stop("in data"), answer, on_close = function(reason) stop("in close"))
   expect_equal(it$answer$status, 500L)
   expect_equal(it$told, c("receive /up in data", "receive /up in close"))
   expect_length(unique(it$ids), 1)
@@ -86,7 +86,7 @@ test_that("failures of receive_body() have route, stage and id, and each is told
   expect_match(first_lines(it)[[2]], "POST /up (receive_body: on_close): in close", fixed = TRUE)
   expect_length(grep(it$ids[[1]], first_lines(it), fixed = TRUE), 2)
 
-  it <- receive(function(bytes) NULL, answer, function(reason) stop("in close of a whole body"))
+  it <- receive(function(bytes) NULL, answer, on_close = function(reason) stop("in close of a whole body"))
   expect_equal(it$answer$text, "whole")
   expect_equal(it$told, "receive /up in close of a whole body")
 

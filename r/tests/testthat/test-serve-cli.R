@@ -20,19 +20,22 @@ test_that("what the program hands over is what R reads", {
   expect_equal(asked$target, "/a/b%c\nd=e")
   expect_equal(cli_address(asked), list(host = "::1", port = 8000L, socket = NULL, tls = NULL))
   expect_equal(cli_log(asked), log_target(TRUE, "json"))
-  asked <- cli_read("target=/a\nsocket=/s\ntls_cert=/c\ntls_key=/k\nlog=file\nlog_file=/l\nlog_format=common\n")
-  expect_equal(cli_address(asked), list(host = NULL, port = NULL, socket = "/s", tls = tls_config("/c", "/k")))
+  pem <- local_pem()
+  other <- local_pem()
+  pairs <- paste0("tls_cert=", c(pem, other), "\ntls_key=", c(pem, other), "\n")
+  asked <- cli_read(paste0("target=/a\nsocket=/s\n", pairs[[1]], "log=file\nlog_file=/l\nlog_format=common\n"))
+  expect_equal(cli_address(asked), list(host = NULL, port = NULL, socket = "/s", tls = tls_config(pem, pem)))
   expect_equal(cli_log(asked)[c("to", "path")], list(to = "file", path = "/l"))
   asked <- cli_read(paste0(
-    "tls_cert=/c\ntls_key=/k\ntls_cert=/d\ntls_key=/l\ntls_client_ca=/r\ntls_client_auth=optional\ntls_min_version=1.3\ntls_http2=FALSE\n",
+    pairs[[1]], pairs[[2]], "tls_client_ca=", pem, "\ntls_client_auth=optional\ntls_min_version=1.3\ntls_http2=FALSE\n",
     "tls_http2_websockets=FALSE\ntls_hsts=31536000 TRUE FALSE\ntls_redirect_from=80\n",
     "trusted_proxies=::1\ntrusted_proxies=unix\nproxy_protocol=TRUE\nws_origins=same\nws_compression=6 100 TRUE\nspool_dir=/s\n"
   ))
   expect_equal(
     cli_address(asked)$tls,
     tls_config(
-      c("/c", "/d"), c("/k", "/l"),
-      client_ca = "/r", client_auth = "optional", min_version = "1.3", http2 = FALSE, http2_websockets = FALSE,
+      c(pem, other), c(pem, other),
+      client_ca = pem, client_auth = "optional", min_version = "1.3", http2 = FALSE, http2_websockets = FALSE,
       hsts = list(max_age = 31536000, include_subdomains = TRUE), redirect_from = 80
     )
   )

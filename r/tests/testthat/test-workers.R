@@ -271,7 +271,7 @@ test_that("serve() starts several, and takes them along when it ends", {
     expect_true(wait_until(function() length(it$pids()) == 2))
     it
   }
-  call <- paste0("rookery::serve('", dir, "', port = 0, log = FALSE, workers = rookery::workers_config(2, drain = '5s', retry_begun = TRUE))")
+  call <- paste0("rookery::serve('", dir, "', port = 0, log = FALSE, workers = rookery::workers_config(2, drain = '5s', retry_safe_methods = TRUE))")
   for (signal in c(tools::SIGTERM, tools::SIGKILL)) {
     it <- serving(call)
     pids <- it$pids()
@@ -289,13 +289,15 @@ test_that("what serve() is given goes over in words", {
   expect_equal(words(max_memory = 2e9), "--max-memory=2000000000B")
   expect_equal(words(max_memory = "300M", start_retries = 5), c("--max-memory=300M", "--start-retries=5"))
   expect_equal(words(max_memory = 0), "--max-memory=0")
-  tls <- tls_config("c.pem", "k.pem", hsts = list(max_age = 31536000, include_subdomains = TRUE), min_version = "1.3", http2 = FALSE)
+  dir <- dirname(pem <- local_pem())
+  file.copy(pem, file.path(dir, c("c.pem", "k.pem")))
+  tls <- tls_config(file.path(dir, "c.pem"), file.path(dir, "k.pem"), hsts = list(max_age = 31536000, include_subdomains = TRUE), min_version = "1.3", http2 = FALSE)
   expect_equal(
     sub("=/.*/", "=", rookery:::words_of_tls(tls)),
     c("--tls-cert=c.pem", "--tls-key=k.pem", "--tls-min-version=1.3", "--no-http2", "--hsts=31536000,subdomains")
   )
   expect_equal(rookery:::words_of_tls("dev"), "--tls=dev")
-  expect_error(rookery:::words_of_tls(tls_config("-----BEGIN CERTIFICATE-----", "-----BEGIN KEY-----")), "give the path of a file")
+  expect_error(rookery:::words_of_tls(tls_config(pem, paste(readLines(pem), collapse = "\n"))), "give the path of a file")
   expect_equal(
     rookery:::words_of_settings(list(
       body_bytes = 1e9, idle_time = Inf, proxy_protocol = TRUE, interrupt_requests = FALSE, request_id_header = FALSE,
@@ -306,7 +308,7 @@ test_that("what serve() is given goes over in words", {
   # The program knows each of them.
   help <- processx::run(system.file("exec", "rookery", package = "rookery"), c("serve", "--help"))$stdout
   for (name in rookery:::worker_option_names) {
-    expect_match(help, sub("=", "[ \n]", rookery:::word_of(name, "")))
+    expect_match(help, sub("=", "[ \n]", rookery:::word_of(rookery:::worker_word(name), "")))
   }
 })
 
@@ -344,7 +346,7 @@ test_that("an app sees each head once, and one that receives its bodies has them
     "    if (req$REQUEST_METHOD == 'POST') heads <<- heads + 1",
     "    if (req$PATH_INFO != '/receive') return(NULL)",
     "    n <- 0",
-    "    rookery::receive_body(function(bytes) n <<- n + length(bytes), function() answer(format(n, scientific = FALSE)), function(reason) closed <<- c(closed, reason))",
+    "    rookery::receive_body(function(bytes) n <<- n + length(bytes), function() answer(format(n, scientific = FALSE)), on_close = function(reason) closed <<- c(closed, reason))",
     "  },",
     "  call = function(req) {",
     "    if (req$PATH_INFO == '/closed') return(answer(paste(closed, collapse = ' ')))",
