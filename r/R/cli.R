@@ -101,7 +101,7 @@ cli_settings <- function(asked) {
   }
   for (limit in asked$limit) {
     # The last of several counts.
-    settings[[sub("=.*$", "", limit)]] <- sub("^[^=]*=", "", limit)
+    settings[[limit_name(sub("=.*$", "", limit))]] <- sub("^[^=]*=", "", limit)
   }
   settings
 }

@@ -124,7 +124,7 @@ words_of_settings <- function(settings) {
   words <- lapply(names(settings), function(name) {
     value <- settings[[name]]
     if (name %in% limits) {
-      return(paste0("--limit=", name, "=", plain_text(value)))
+      return(paste0("--limit=", former_name(name) %||% name, "=", plain_text(value)))
     }
     flag <- if (name %in% c(setting_flags, "ws_compression")) flag_of(value) else NA
     if (name == "request_id_header" && !is.na(flag)) {

@@ -22,6 +22,7 @@ deprecated_keys <- function(level) {
   switch(
     level,
     options = c(renamed_worker_options, request_timeout = "`request_timeout:` under `limits:`"),
+    limits = renamed_limits,
     acme = c(domains = "domain")
   )
 }
@@ -58,7 +59,7 @@ file_fields <- function(fields, level, file, example = "port: 8000") {
 # Returns a hint for an unknown key: the level at which the key is known, or a similar key.
 belongs_under <- function(key, level) {
   levels <- setdiff(file_levels, c("file", level))
-  levels <- levels[vapply(levels, function(other) key %in% file_keys(other), NA)]
+  levels <- levels[vapply(levels, function(other) key %in% c(file_keys(other), names(deprecated_keys(other))), NA)]
   if (length(levels) > 0) paste0(" It belongs under `", levels[[1]], ":`.") else did_you_mean(key, file_keys(level))
 }
 
@@ -80,7 +81,7 @@ is_own_file <- function(found) {
 #' * `host`, `port`, `log`, `log_format` and `admin`, as arguments of [serve()];
 #' * `tls`: `dev`, or the arguments of [tls_config()], such as `cert:` and `key:`, or `acme:` with
 #'   those of [acme()];
-#' * `limits`: those of [server_limits()], such as `body_bytes: 10 MB`;
+#' * `limits`: those of [server_limits()], such as `max_body_size: 10 MB`;
 #' * the settings of [rookery_options()], such as `error_detail: message`;
 #' * `workers` and the other arguments of [workers_config()].
 #'
@@ -181,7 +182,7 @@ beside <- function(path, settings) {
 
 # Limits and other settings among the `options:`.
 settings_fields <- function(options, settings) {
-  limits <- file_fields(options[["limits"]], "limits", settings, "body_bytes: 10 MB")
+  limits <- file_fields(options[["limits"]], "limits", settings, "max_body_size: 10 MB")
   fields <- c(limits, options[intersect(names(options), setting_names)])
   if (is.character(fields[["spool_dir"]])) {
     fields[["spool_dir"]] <- beside(fields[["spool_dir"]], settings)

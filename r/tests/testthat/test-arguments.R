@@ -24,7 +24,7 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(sse_body(identity, headers = "x")), "`headers` must be a named list"),
     list(quote(startServer("127.0.0.1", 0, list(), limits = 42)), "`limits` must be made by server_limits"),
     list(quote(server_limits(body = 1)), "`body` is no limit"),
-    list(quote(server_limits(body_bytes = "ten")), "`body_bytes` must be a number of bytes.* not \"ten\""),
+    list(quote(server_limits(max_body_size = "ten")), "`max_body_size` must be a number of bytes.* not \"ten\""),
     list(quote(startServer(NULL, 0, list())), "`host` must be"),
     list(quote(startServer(c("::1", "::"), 0, list())), "`host` must be"),
     list(quote(startServer("127.0.0.1", "80", list())), "`port` must be"),

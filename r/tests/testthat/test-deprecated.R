@@ -97,6 +97,56 @@ test_that("deprecated keys of a _server.yml keep working", {
   expect_error(rookery:::words_of_file(path), "give only `worker_timeout:`", class = "rookery_bad_argument")
 })
 
+test_that("former names of limits keep working, wherever limits are given", {
+  table <- rookery:::limit_table()
+  former <- names(rookery:::renamed_limits)
+  # Each has a new name that there is, and is none itself.
+  expect_length(setdiff(rookery:::renamed_limits, table$name), 0)
+  expect_length(intersect(former, table$name), 0)
+  expect_false(anyDuplicated(rookery:::renamed_limits) > 0)
+  least <- structure(as.list(table$least), names = table$name)
+  old <- least
+  names(old)[match(rookery:::renamed_limits, names(old))] <- former
+  said <- messages_of(limits <- do.call(server_limits, old))
+  expect_length(said, length(former))
+  expect_mapequal(unclass(limits), unclass(do.call(server_limits, least)))
+  expect_match(conditionMessage(messages_of(server_limits(request_time = 5))[[1]]), "use `request_timeout` of server_limits()", fixed = TRUE)
+  expect_error(server_limits(max_body_size = 1, body_bytes = 2), "give only `max_body_size` of server_limits()", fixed = TRUE, class = "rookery_bad_argument")
+  expect_length(messages_of(limits <- rookery:::check_limits(list(connections = 5))), 1)
+  expect_equal(limits$max_connections, 5)
+
+  said <- messages_of({
+    withr::with_options(list(rookery.body_bytes = "10 MB"), option <- rookery:::setting_of("max_body_size"))
+    withr::with_envvar(c(ROOKERY_PING_TIME = "30 s"), variable <- rookery:::setting_of("ws_ping_interval"))
+    withr::with_options(list(rookery.memory = "64 MiB"), passed_on <- rookery:::session_options(FALSE))
+    row <- rookery_options()["queue_requests"]
+  })
+  expect_length(said, 4)
+  expect_equal(said[[1]]$old, "The option `rookery.body_bytes`")
+  expect_equal(option[c("value", "origin")], list(value = 1e7, origin = "option"))
+  expect_equal(variable[c("value", "origin")], list(value = 30, origin = "environment"))
+  expect_equal(passed_on$rookery.max_client_memory, "64 MiB")
+  expect_equal(row$name, "max_queued_requests")
+  withr::with_envvar(c(ROOKERY_BODY_BYTES = "many"), suppressMessages(expect_error(
+    rookery:::setting_of("max_body_size"), "The environment variable ROOKERY_BODY_BYTES must be", class = "rookery_bad_limit"
+  )))
+  withr::with_options(list(rookery.body_bytes = 1, rookery.max_body_size = 2), expect_error(
+    rookery_options(), "`rookery.body_bytes` is the deprecated name of `rookery.max_body_size`", class = "rookery_bad_setting"
+  ))
+})
+
+test_that("the command line and _server.yml have limits under either name", {
+  expect_equal(rookery:::cli_settings(list(limit = c("body_bytes=1MB", "max_headers=5"))), list(max_body_size = "1MB", max_headers = "5"))
+  expect_equal(rookery:::words_of_settings(list(max_body_size = 10, disk_share = 5)), c("--limit=body_bytes=10", "--limit=disk_share=5"))
+  skip_if_not_installed("yaml")
+  dir <- withr::local_tempdir()
+  writeLines("function(req) NULL", file.path(dir, "app.R"))
+  file <- file.path(dir, "_server.yml")
+  writeLines(c("engine: rookery", "app: app.R", "options:", "  limits:", "    body-bytes: 10 MB", "    idle_timeout: 5s"), file)
+  expect_length(messages_of(read <- rookery:::settings_read(file)), 1)
+  expect_equal(read$settings, list(max_body_size = "10 MB", idle_timeout = "5s"))
+})
+
 test_that("functions of this package take their options by name alone", {
   positional <- alist(
     sse_response(list()), sse_body(identity, "token"), sse_event("a", "name"), stream_body(function() NULL, print),

@@ -119,10 +119,10 @@ test_that("events, and what onHeaders returns, print what they are", {
 
 test_that("parts of rookery_options() print as what they are", {
   options <- rookery_options()
-  expect_output(print(options["body_bytes"]), "^setting +value +origin\nbody_bytes ")
-  expect_equal(options[c("spool_dir", "body_bytes")]$name, c("spool_dir", "body_bytes"))
+  expect_output(print(options["max_body_size"]), "^setting +value +origin\nmax_body_size ")
+  expect_equal(options[c("spool_dir", "max_body_size")]$name, c("spool_dir", "max_body_size"))
   expect_error(options["x"], "There is no setting `x`", class = "rookery_bad_setting")
-  expect_error(options["body_byte"], "Did you mean `body_bytes`", class = "rookery_bad_setting")
+  expect_error(options["max_body_siz"], "Did you mean `max_body_size`", class = "rookery_bad_setting")
   expect_identical(class(options["name"]), "data.frame")
   expect_output(print(options[1:2, c("name", "value")]), "name +value")
   expect_output(print(options[1:2, ]), "setting +value +origin")

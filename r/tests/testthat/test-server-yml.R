@@ -7,7 +7,7 @@ option_keys <- list(
   log = list(FALSE, "--no-log"),
   log_format = list("json", "--log-format=json"),
   tls = list("dev", "--tls=dev"),
-  limits = list(list(body_bytes = "10 MB"), "--limit=body_bytes=10 MB"),
+  limits = list(list(max_body_size = "10 MB"), "--limit=body_bytes=10 MB"),
   error_detail = list("message", "--error-detail=message"),
   request_id_header = list(FALSE, "--request-id-header=off"),
   interrupt_requests = list(TRUE, "--interrupt-requests"),
@@ -83,8 +83,8 @@ limit_keys <- function() {
   some <- c(count = 7, bytes = 1e6, seconds = 7, rate = 77, percent = 3)
   values <- pmax(table$least, some[table$kind])
   # The memory has to do for a connection.
-  values[table$name == "memory"] <- 5e8
-  values[table$name %in% c("head_bytes", "stream_head_bytes")] <- 20000
+  values[table$name == "max_client_memory"] <- 5e8
+  values[table$name %in% c("max_header_size", "http2_max_header_list_size")] <- 20000
   values <- values + ifelse(!is.nan(table$default) & values == table$default, 1, 0)
   as.list(stats::setNames(values, table$name))
 }
@@ -125,7 +125,9 @@ test_that("each key goes to the program as the option that it is", {
   }
   limits <- limit_keys()
   text <- vapply(limits, format, "", scientific = FALSE, digits = 15)
-  expect_setequal(words(list(limits = limits)), paste0("--limit=", names(limits), "=", text))
+  # The command line still has their former names.
+  names <- vapply(names(limits), function(name) rookery:::former_name(name) %||% name, "")
+  expect_setequal(words(list(limits = limits)), paste0("--limit=", names, "=", text))
 })
 
 test_that("an unknown key is an error at any level, with the one that may be meant", {
@@ -140,8 +142,8 @@ test_that("an unknown key is an error at any level, with the one that may be mea
   says(local_yml(NULL, optoins = list(port = 1L)), "Did you mean `options`?")
   says(local_yml(NULL, workers = 2L), "`workers:` in `")
   says(local_yml(NULL, workers = 2L), "It belongs under `options:`.")
-  says(local_yml(list(body_bytes = 1L)), "It belongs under `limits:`.")
-  says(local_yml(list(limits = list(bodybytes = 1L))), "`bodybytes:` under `limits:`")
+  says(local_yml(list(max_body_size = 1L)), "It belongs under `limits:`.")
+  says(local_yml(list(limits = list(maxbodysize = 1L))), "`maxbodysize:` under `limits:`")
   says(local_yml(list(limits = list(workers = 2L))), "It belongs under `options:`.")
   says(local_yml(list(tls = list(cert = pem("c.pem"), hsst = 60L))), "Did you mean `hsts`?")
   says(local_yml(list(tls = list(cert = pem("c.pem"), hsts = list(max_age = 60L, subdomains = TRUE)))), "`subdomains:` under `hsts:`")
@@ -242,8 +244,8 @@ test_that("a key that is given twice, with `-` and with `_`, is an error", {
     class = "rookery_bad_setting"
   )
   expect_error(
-    settings_read(local_yml(list(limits = list(body_bytes = 1e6, "body-bytes" = 2e6)))),
-    "`body_bytes:` and `body-bytes:` are the same setting",
+    settings_read(local_yml(list(limits = list(max_body_size = 1e6, "max-body-size" = 2e6)))),
+    "`max_body_size:` and `max-body-size:` are the same setting",
     class = "rookery_bad_setting"
   )
 })

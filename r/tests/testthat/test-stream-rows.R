@@ -141,7 +141,7 @@ test_that("what is pushed is compressed only if that is asked for, and so are ev
   }
 })
 
-test_that("a client that takes nothing for `idle_time` is cut: on_close is told \"timeout\"; an app may be silent for longer", {
+test_that("a client that takes nothing for `idle_timeout` is cut: on_close is told \"timeout\"; an app may be silent for longer", {
   reasons <- list()
   later_piece <- NULL
   server <- local_limited(function(req) {
@@ -153,7 +153,7 @@ test_that("a client that takes nothing for `idle_time` is cut: on_close is told 
       "/silent" = pieces_of("begun", promises::promise(function(resolve, reject) later_piece <<- resolve), " and ended")
     )
     streamed(stream_body(source, on_close = function(reason) reasons[[kind]] <<- c(reasons[[kind]], reason), compress = FALSE))
-  }, limits = server_limits(idle_time = "300 ms"))
+  }, limits = server_limits(idle_timeout = "300 ms"))
   silent <- local_client(server)
   send(silent, request("/silent"))
   read_to(silent, "begun")
@@ -255,7 +255,7 @@ test_that("a WebSocket of whose peer nothing comes is closed with 1006, and one 
     name <- sub("/", "", ws$request$PATH_INFO)
     open[[name]] <<- ws
     ws$onClose(function(event) closed[[name]] <<- event[c("code", "wasClean")])
-  }), limits = server_limits(ping_time = "300 ms", pong_time = "5 s"))
+  }), limits = server_limits(ws_ping_interval = "300 ms", ws_ping_timeout = "5 s"))
   silent <- local_client(server)
   alive <- local_client(server)
   upgrade(silent, "/silent")

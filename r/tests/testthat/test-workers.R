@@ -225,7 +225,7 @@ test_that("a _server.yml says how many, and serve() takes the same", {
   writeLines(app_lines, file.path(dir, "app.R"))
   file <- file.path(dir, "_server.yml")
   settings <- function(...) writeLines(c("engine: rookery", "app: app.R", "options:", paste0("  ", c(...))), file)
-  settings("workers: 2", "max-age: 12h", "warmup: [/, /x]", "error_detail: full", "limits:", "  body_bytes: 10", "ws_compression:", "  level: 3")
+  settings("workers: 2", "max-age: 12h", "warmup: [/, /x]", "error_detail: full", "limits:", "  max_body_size: 10", "ws_compression:", "  level: 3")
   words <- c(
     "--workers=2", "--max-age=12h", "--warmup=/,/x", "--limit=body_bytes=10", "--error-detail=full", "--ws-compression=level=3"
   )
@@ -300,7 +300,7 @@ test_that("what serve() is given goes over in words", {
   expect_error(rookery:::words_of_tls(tls_config(pem, paste(readLines(pem), collapse = "\n"))), "give the path of a file")
   expect_equal(
     rookery:::words_of_settings(list(
-      body_bytes = 1e9, idle_time = Inf, proxy_protocol = TRUE, interrupt_requests = FALSE, request_id_header = FALSE,
+      max_body_size = 1e9, idle_timeout = Inf, proxy_protocol = TRUE, interrupt_requests = FALSE, request_id_header = FALSE,
       trusted_proxies = c("::1", "unix"), ws_compression = TRUE
     )),
     c("--limit=body_bytes=1000000000", "--limit=idle_time=Inf", "--proxy-protocol", "--request-id-header=off", "--trusted-proxies=::1,unix", "--ws-compression=on")
