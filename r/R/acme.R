@@ -122,7 +122,16 @@ acme <- function(
 #' @export
 format.rookery_acme <- function(x, ...) {
   from <- x$directory %||% if (x$staging) "Let's Encrypt (staging)" else "Let's Encrypt"
-  c(paste0("  ", paste(x$domain, collapse = ", "), ", from ", from), paste0("  kept in ", x$dir))
+  wishes <- c(
+    if (!is.null(x$email)) paste("contact", paste(x$email, collapse = ", ")),
+    if (!is.null(x$profile)) paste("profile", x$profile),
+    if (!is.null(x$challenge)) paste("by", x$challenge, "alone")
+  )
+  c(
+    paste0("  ", paste(x$domain, collapse = ", "), ", from ", from),
+    if (length(wishes) > 0) paste0("  ", paste(wishes, collapse = ", ")),
+    paste0("  kept in ", x$dir)
+  )
 }
 
 #' @export

@@ -21,6 +21,8 @@ test_that("acme() is told what is wrong, and what to do", {
   expect_s3_class(tls_config(acme = wish, client_ca = "ca.pem", client_auth = "optional"), "rookery_tls")
   expect_output(print(tls_config(acme = wish)), "a.org, from Let's Encrypt\n  kept in /", fixed = FALSE)
   expect_output(print(acme("a.org", agree_tos = TRUE, staging = TRUE)), "Let's Encrypt \\(staging\\)")
+  all <- acme(c("a.org", "b.org"), email = "me@a.org", agree_tos = TRUE, profile = "shortlived", challenge = "http-01", dir = "/d")
+  expect_equal(format(all), c("  a.org, b.org, from Let's Encrypt", "  contact me@a.org, profile shortlived, by http-01 alone", "  kept in /d"))
 })
 
 test_that("what an authority cannot do is said before it is asked", {
