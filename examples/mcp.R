@@ -122,7 +122,7 @@ pass_on <- function(stream, to, event) {
 # Sends a stream to whoever asks for it, from behind `number` on: one client at a time.
 attach <- function(stream, number) {
   if (!is.null(stream$to)) stream$to$close()
-  to <- event_stream()
+  to <- sse_response()
   for (event in stream$events) if (event$number > number) pass_on(stream, to, event)
   if (stream$is_over) {
     to$close()

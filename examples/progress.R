@@ -61,7 +61,7 @@ start <- function(req) {
 
 # A page that comes, or comes again, is told the state first.
 follow <- function(req) {
-  page <- event_stream(on_close = function(reason) message("A page has left: ", reason))
+  page <- sse_response(on_close = function(reason) message("A page has left: ", reason))
   page$send(state(), event = "progress")
   pages[[length(pages) + 1]] <<- page
   page

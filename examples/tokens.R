@@ -5,7 +5,7 @@
 #   rookery serve examples/tokens.R the same with an access log
 #
 # The model is a toy that runs here: from the two words before, the next. With a real one the handler is one line:
-# `stream_events(chat$stream_async(prompt), event = "token")`, with `chat` of package ellmer.
+# `sse_body(chat$stream_async(prompt), event = "token")`, with `chat` of package ellmer.
 
 library(rookery)
 
@@ -82,7 +82,7 @@ answer <- function(req) {
     return(list(status = 204L, headers = list(), body = ""))
   }
   began <- Sys.time()
-  stream_events(
+  sse_body(
     with_end(generate(substr(prompt, 1L, longest_prompt))),
     map = function(it) sse_event(it$data, event = it$event, id = "1"),
     # The page was closed, or its reader pressed Stop: nothing more is asked of the model.

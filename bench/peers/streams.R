@@ -19,7 +19,7 @@ stream_apps <- list(
     list(call = function(req) {
       number <<- number + 1
       name <- as.character(number)
-      clients[[name]] <- rookery::event_stream(on_close = function(reason) rm(list = name, envir = clients))
+      clients[[name]] <- sse_response(on_close = function(reason) rm(list = name, envir = clients))
       clients[[name]]$send("hello")
       clients[[name]]
     })
@@ -31,7 +31,7 @@ stream_apps <- list(
         gc()
         return(rook_handlers$hello(req))
       }
-      e <- rookery::event_stream()
+      e <- sse_response()
       clients[[length(clients) + 1L]] <<- e
       e$send("hello")
       e

@@ -8,7 +8,7 @@ log_formats <- c("common", "json")
 log_target <- function(log, format = "common") {
   if (!is.character(format) || length(format) != 1 || !format %in% log_formats) {
     names <- paste0("\"", log_formats, "\"", collapse = " or ")
-    abort(paste0("`log_format` must be ", names, "."), "rookery_bad_log")
+    abort_argument("`log_format` must be ", names, ".", class = "rookery_bad_log")
   }
   target <- function(to, path = NULL, call = NULL) list(to = to, path = path, call = call, format = format)
   if (is.function(log)) {
@@ -20,12 +20,10 @@ log_target <- function(log, format = "common") {
   if (is.character(log) && length(log) == 1 && !is.na(log) && nzchar(log)) {
     return(target("file", path = log_path(log)))
   }
-  abort(
-    paste0(
-      "`log` must be TRUE (lines on stdout), FALSE, the path of a file, ",
-      "or a function that is called with the fields of each line."
-    ),
-    "rookery_bad_log"
+  abort_argument(
+    "`log` must be TRUE (lines on stdout), FALSE, the path of a file, ",
+    "or a function that is called with the fields of each line.",
+    class = "rookery_bad_log"
   )
 }
 
@@ -34,11 +32,17 @@ log_path <- function(log) {
   path <- path.expand(log)
   dir <- dirname(path)
   if (!dir.exists(dir)) {
-    abort(paste0("The folder of the access log, `", dir, "`, does not exist."), "rookery_bad_log")
+    abort_argument(
+      "The folder of the access log, `", dir, "`, does not exist.",
+      argument = "log", class = "rookery_bad_log"
+    )
   }
   path <- file.path(normalizePath(dir, winslash = "/"), basename(path))
   if (dir.exists(path) || file.access(if (file.exists(path)) path else dir, mode = 2) != 0) {
-    abort(paste0("The access log `", path, "` cannot be written."), "rookery_bad_log")
+    abort_argument(
+      "The access log `", path, "` cannot be written.",
+      argument = "log", class = "rookery_bad_log"
+    )
   }
   path
 }
@@ -54,7 +58,7 @@ log_open <- function(target) {
   } else {
     problem <- .Call(ffi_log_open, if (target$to == "stdout") "" else target$path, target$format)
     if (is.character(problem)) {
-      abort(paste0("The access log `", target$path, "` cannot be opened: ", problem), "rookery_bad_log")
+      abort(paste0("The access log `", target$path, "` cannot be opened: ", problem), "rookery_bad_log", argument = "log", reason = problem)
     }
   }
   function() {

@@ -11,6 +11,9 @@
 #' From a shell, `rookery serve app/ --domain app.example.org --agree-tos` does the same. Try it with `staging = TRUE` first: what is wrong with DNS or a
 #' firewall does not count against Let's Encrypt's limits there, and no browser trusts the certificate.
 #'
+#' @section Lifecycle:
+#' Experimental: arguments and behaviour may change in any release.
+#'
 #' @section What the authority asks for:
 #' It looks whether the name leads to this server, by a request to port 80 of it (`http-01`, answered where `redirect_from` listens) or by TLS to
 #' port 443 (`tls-alpn-01`, answered by the server itself). One of the two has to reach the server from the internet; if one fails the other is
@@ -30,7 +33,8 @@
 #' The account's key, the certificate with its key, and how the attempts went, in `dir`, which only the user who runs the server may read. Of
 #' several servers that use the same `dir` one orders, and all use what it gets.
 #'
-#' @param domains The names of hosts that the certificate is for, or their addresses, which Let's Encrypt takes with `profile = "shortlived"` alone.
+#' @param domain The names of hosts that the certificate is for, or their addresses, which Let's Encrypt takes with `profile = "shortlived"` alone.
+#' @param ... Must be empty: what follows is given by name. The former name `domains` of `domain` is deprecated.
 #' @param email Where the authority reaches whoever runs the server: one address, several, or `NULL`.
 #' @param agree_tos Whether the authority's terms of service are agreed to, Let's Encrypt's being at <https://letsencrypt.org/repository/>. It has to be `TRUE`.
 #' @param staging Whether the certificate comes from Let's Encrypt's staging environment.
@@ -44,7 +48,8 @@
 #' tls_config(acme = acme("app.example.org", agree_tos = TRUE, dir = tempdir()), redirect_from = 80)
 #' @export
 acme <- function(
-  domains,
+  domain = NULL,
+  ...,
   email = NULL,
   agree_tos = FALSE,
   staging = FALSE,
@@ -55,7 +60,9 @@ acme <- function(
   dir = NULL
 ) {
   arguments_of("acme()", "rookery_bad_tls", {
-    check_texts(domains, "domains", "names of hosts, such as \"app.example.org\"")
+    others <- c("email", "agree_tos", "staging", "directory", "profile", "challenge", "ca", "dir")
+    domain <- take_deprecated(list(domain = domain), list(...), c(domains = "domain"), "acme()", known = others)$domain
+    check_texts(domain, "domain", "names of hosts, such as \"app.example.org\"")
     if (!is.null(email)) {
       check_texts(email, "email", "addresses of mail")
     }
@@ -86,13 +93,16 @@ acme <- function(
       } else {
         paste0("the authority at ", directory, ", which names its terms of service there")
       }
-      abort_argument("Certificates come from ", whose, ": they have to be agreed to, with `agree_tos = TRUE`.")
+      abort_argument(
+        "Certificates come from ", whose, ": they have to be agreed to, with `agree_tos = TRUE`.",
+        argument = "agree_tos"
+      )
     }
   })
   dir <- dir %||% file.path(tools::R_user_dir("rookery", "data"), "acme")
   made <- structure(
     list(
-      domains = domains,
+      domain = domain,
       email = email,
       agree_tos = agree_tos,
       staging = staging,
@@ -105,14 +115,23 @@ acme <- function(
     class = "rookery_acme"
   )
   problem <- .Call(ffi_acme_check, acme_wishes(made))
-  if (is.character(problem)) abort(paste0("acme(): ", problem, "."), c("rookery_bad_tls", "rookery_bad_argument"))
+  if (is.character(problem)) abort(paste0("acme(): ", problem, "."), c("rookery_bad_tls", "rookery_bad_argument"), argument = "domain")
   made
 }
 
 #' @export
 format.rookery_acme <- function(x, ...) {
   from <- x$directory %||% if (x$staging) "Let's Encrypt (staging)" else "Let's Encrypt"
-  c(paste0("  ", paste(x$domains, collapse = ", "), ", from ", from), paste0("  kept in ", x$dir))
+  wishes <- c(
+    if (!is.null(x$email)) paste("contact", paste(x$email, collapse = ", ")),
+    if (!is.null(x$profile)) paste("profile", x$profile),
+    if (!is.null(x$challenge)) paste("by", x$challenge, "alone")
+  )
+  c(
+    paste0("  ", paste(x$domain, collapse = ", "), ", from ", from),
+    if (length(wishes) > 0) paste0("  ", paste(wishes, collapse = ", ")),
+    paste0("  kept in ", x$dir)
+  )
 }
 
 #' @export
@@ -134,7 +153,7 @@ acme_wishes <- function(acme) {
   }
   one <- function(name, values) rbind(rep(name, length(values)), values)
   as.character(c(
-    one("domain", acme$domains),
+    one("domain", acme$domain),
     one("email", acme$email),
     one("agree_tos", if (acme$agree_tos) "TRUE"),
     one("staging", if (acme$staging) "TRUE"),

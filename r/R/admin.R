@@ -7,9 +7,9 @@ check_admin <- function(admin, called = "`admin`") {
     return(NULL)
   }
   if (!is.character(admin) || length(admin) != 1 || is.na(admin) || !nzchar(admin)) {
-    abort(
-      paste0(called, " must be an address such as \"127.0.0.1:9100\", or \"unix:/path/of/a/socket\", not ", describe(admin), "."),
-      "rookery_bad_address"
+    abort_argument(
+      called, " must be an address such as \"127.0.0.1:9100\", or \"unix:/path/of/a/socket\", not ", describe(admin), ".",
+      class = "rookery_bad_address"
     )
   }
   if (startsWith(admin, "unix:") && nchar(admin) > 5) {

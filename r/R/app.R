@@ -52,7 +52,10 @@ AppWrapper <- R6::R6Class(
         return(staticPathOptions())
       }
       if (!inherits(options, "staticPathOptions")) {
-        abort_argument("staticPathOptions must be an object of class staticPathOptions.")
+        abort_argument(
+          "staticPathOptions must be an object of class staticPathOptions.",
+          argument = "app$staticPathOptions"
+        )
       }
       normalizeStaticPathOptions(options)
     }

@@ -56,6 +56,15 @@ check_status <- function(status) {
   }
 }
 
+# The headers of a response: a named list, or a named vector. What is in them is checked when it is sent.
+check_response_headers <- function(headers) {
+  is_fields <- is.list(headers) || is.atomic(headers) || is.environment(headers) || is.pairlist(headers)
+  is_named <- is.environment(headers) || length(headers) == 0 || !(is.null(names(headers)) || anyNA(names(headers)) || any(names(headers) == ""))
+  if (!is_fields || !is_named) {
+    abort_argument("`headers` must be a named list or a named character vector, not ", describe(headers), ".")
+  }
+}
+
 check_flag <- function(value, name) {
   if (!is.logical(value) || length(value) != 1 || is.na(value)) {
     abort_argument("`", name, "` must be TRUE or FALSE, not ", describe(value), ".")

@@ -66,7 +66,8 @@ cli_address <- function(asked) {
 cli_acme <- function(asked) {
   if (!is.null(asked$acme_domain)) {
     acme(
-      asked$acme_domain, asked$acme_email, identical(asked$acme_agree_tos, "TRUE"),
+      asked$acme_domain,
+      email = asked$acme_email, agree_tos = identical(asked$acme_agree_tos, "TRUE"),
       directory = asked$acme_directory, profile = asked$acme_profile, challenge = asked$acme_challenge,
       ca = asked[["acme_ca"]], dir = asked[["acme_dir"]]
     )
@@ -99,7 +100,7 @@ cli_settings <- function(asked, place = "") {
   }
   for (limit in asked[["limit"]]) {
     # The last of several counts.
-    settings[[sub("=.*$", "", limit)]] <- sub("^[^=]*=", "", limit)
+    settings[[limit_name(sub("=.*$", "", limit))]] <- sub("^[^=]*=", "", limit)
   }
   settings
 }
@@ -115,6 +116,7 @@ cli_log <- function(asked) {
 #' `rookery --help`. It is a link to a program in the package, so it is up to date after the package has been.
 #' `rookery completions bash` prints what makes a shell complete its words, `rookery man` a manual page.
 #'
+#' @param ... Must be empty: what follows is given by name.
 #' @param dir The folder for the command, made when it does not exist.
 #' @param overwrite Whether to replace a file of that name that is not a link to this program.
 #' @return The path of the command, invisibly.
@@ -123,7 +125,8 @@ cli_log <- function(asked) {
 #' rookery::install_cli()
 #' }
 #' @export
-install_cli <- function(dir = "~/.local/bin", overwrite = FALSE) {
+install_cli <- function(dir = "~/.local/bin", ..., overwrite = FALSE) {
+  check_dots("install_cli()", ..., known = "overwrite")
   check_string(dir, "dir")
   check_flag(overwrite, "overwrite")
   program <- system.file("exec", "rookery", package = "rookery", mustWork = TRUE)

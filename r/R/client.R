@@ -28,10 +28,10 @@
 #' collects it. Clients belong to the R process that made them: in a fork they cannot be used.
 #'
 #' @section Limits:
-#' All of them are settings, sizes in bytes and times in seconds. `connectTime` is from the lookup of the name to the server's answer to the
+#' All of them are settings, sizes in bytes and times in seconds. `connect_timeout` is from the lookup of the name to the server's answer to the
 #' handshake, which may have 64 KiB and 100 header lines; redirects are not followed. A message of more than `maxMessageSize` ends the connection with
-#' code 1009. `$send()` is an error while more than `maxQueueSize` wait for the server; `$bufferedAmount()` tells how many do. After `$close()` the
-#' server has `closeTime` to answer. A ping is sent each `pingTime`; when nothing at all has come `pongTime` later, the connection
+#' code 1009. `$send()` is an error while more than `max_send_queue_size` wait for the server; `$bufferedAmount()` tells how many do. After `$close()` the
+#' server has `close_timeout` to answer. A ping is sent each `ping_interval`; when nothing at all has come `ping_timeout` later, the connection
 #' ends with code 1006. Of messages that R has not taken about 1 MiB is read ahead. A process has 1,000 clients.
 #'
 #' @section TLS:
@@ -46,13 +46,15 @@
 #' @param accessLogChannels Taken for the sake of programs that give it, and not used: there is no log.
 #' @param errorLogChannels The same.
 #' @param maxMessageSize The largest message that the server may send.
+#' @param ... Must be empty: what follows is given by name. The former names `maxQueueSize`, `connectTime`, `closeTime`, `pingTime`
+#'   and `pongTime` are deprecated.
 #' @param ca Authorities in place of the system's: the path of a file with certificates in PEM, or such text.
 #' @param compress Whether to offer compression (permessage-deflate). Not for messages that mix secrets with text of strangers.
-#' @param maxQueueSize How much may wait to be sent.
-#' @param connectTime Seconds that connecting may take.
-#' @param closeTime Seconds that the server has to answer a close.
-#' @param pingTime Seconds between two pings; `Inf` for none.
-#' @param pongTime Seconds after a ping in which something must come.
+#' @param max_send_queue_size How much may wait to be sent, 16 MiB by default.
+#' @param connect_timeout Seconds that connecting may take, 10 by default.
+#' @param close_timeout Seconds that the server has to answer a close, 5 by default.
+#' @param ping_interval Seconds between two pings, 20 by default; `Inf` for none.
+#' @param ping_timeout Seconds after a ping in which something must come, 20 by default.
 #' @param msg A string, or a raw vector.
 #' @param code The close code: 1000, or one of 3000 to 4999.
 #' @param reason Why, in at most 123 bytes of UTF-8.
@@ -78,26 +80,33 @@ WebSocketClient <- R6::R6Class(
   public = list(
     #' @description Makes a client.
     initialize = function(url, protocols = character(0), headers = NULL, autoConnect = TRUE, accessLogChannels = c("none"),
-                          errorLogChannels = NULL, maxMessageSize = 32 * 1024^2, ca = NULL, compress = FALSE,
-                          maxQueueSize = 16 * 1024^2, connectTime = 10, closeTime = 5, pingTime = 20, pongTime = 20) {
+                          errorLogChannels = NULL, maxMessageSize = 32 * 1024^2, ..., ca = NULL, compress = FALSE,
+                          max_send_queue_size = NULL, connect_timeout = NULL, close_timeout = NULL, ping_interval = NULL,
+                          ping_timeout = NULL) {
       arguments_of("WebSocketClient", "rookery_bad_client", {
+        limits <- list(
+          max_send_queue_size = max_send_queue_size, connect_timeout = connect_timeout, close_timeout = close_timeout,
+          ping_interval = ping_interval, ping_timeout = ping_timeout
+        )
+        limits <- take_deprecated(limits, list(...), renamed_client_limits, "WebSocketClient$new()", known = c("ca", "compress", names(limits)))
+        limits <- utils::modifyList(client_defaults, Filter(Negate(is.null), limits))
         check_string(url, "url")
         check_flag(autoConnect, "autoConnect")
         check_flag(compress, "compress")
         if (!is.null(ca)) check_string(ca, "ca")
         numbers <- c(
           client_limit(maxMessageSize, "maxMessageSize", "bytes"),
-          client_limit(maxQueueSize, "maxQueueSize", "bytes"),
-          client_limit(connectTime, "connectTime", "seconds"),
-          client_limit(closeTime, "closeTime", "seconds"),
-          client_limit(pingTime, "pingTime", "seconds", may_be_infinite = TRUE),
-          client_limit(pongTime, "pongTime", "seconds"),
+          client_limit(limits$max_send_queue_size, "max_send_queue_size", "bytes"),
+          client_limit(limits$connect_timeout, "connect_timeout", "seconds"),
+          client_limit(limits$close_timeout, "close_timeout", "seconds"),
+          client_limit(limits$ping_interval, "ping_interval", "seconds", may_be_infinite = TRUE),
+          client_limit(limits$ping_timeout, "ping_timeout", "seconds"),
           compress
         )
         texts <- list(client_protocols(protocols), client_headers(headers))
         ca <- if (is.null(ca)) "" else if (grepl("-----BEGIN ", ca, fixed = TRUE)) ca else path.expand(ca)
         problem <- .Call(ffi_client_check, enc2utf8(url))
-        if (is.character(problem)) abort_argument(problem, ".")
+        if (is.character(problem)) abort_argument(problem, ".", argument = "url")
       })
       private$core <- client_core(c(list(enc2utf8(url), enc2utf8(ca)), texts, list(numbers)))
       if (autoConnect) self$connect()
@@ -169,6 +178,15 @@ WebSocketClient <- R6::R6Class(
   )
 )
 
+client_defaults <- list(
+  max_send_queue_size = 16 * 1024^2, connect_timeout = 10, close_timeout = 5, ping_interval = 20, ping_timeout = 20
+)
+
+renamed_client_limits <- c(
+  maxQueueSize = "max_send_queue_size", connectTime = "connect_timeout", closeTime = "close_timeout", pingTime = "ping_interval",
+  pongTime = "ping_timeout"
+)
+
 # ---- the core ----
 
 client_core <- function(setup) {
@@ -207,7 +225,7 @@ client_send <- function(core, msg) {
   if (identical(.Call(ffi_client_send, core$handle, msg), FALSE)) {
     abort(
       paste0(
-        "the message was not sent: the server reads too slowly, and more than `maxQueueSize` bytes would be queued. ",
+        "the message was not sent: the server reads too slowly, and more than `max_send_queue_size` bytes would be queued. ",
         "Send again when `$bufferedAmount()` has gone down."
       ),
       "rookery_queue_full"

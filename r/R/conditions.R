@@ -6,16 +6,31 @@ error_page <- function(condition) {
 }
 
 # Raises an error of this package, which has a class of its own and `rookery_error`. Further fields
-# of the condition go to `...`.
+# of the condition go to `...`. Each error has a field `argument`, the name of the argument that is
+# wrong, or `reason`, which is the message unless the caller knows the cause alone.
 abort <- function(message, class, ...) {
+  fields <- list(message = message, call = NULL, ...)
+  if ("rookery_bad_argument" %in% class && is.null(fields$argument)) {
+    fields$argument <- first_quoted(message)
+  }
+  if (is.null(fields$argument) && is.null(fields$reason)) {
+    fields$reason <- message
+  }
   # Handlers of httpuv's errors may be those of simpleError.
   classes <- c(class, "rookery_error", "simpleError", "error", "condition")
-  stop(structure(list(message = message, call = NULL, ...), class = classes))
+  stop(structure(fields, class = classes))
 }
 
-# Raises the error of a wrong argument, or of a wrong field of one.
-abort_argument <- function(...) {
-  abort(paste0(...), "rookery_bad_argument")
+# Raises the error of a wrong argument, or of a wrong field of one. The message names the argument
+# first, in backticks; the error of a message that does not gets the name by `argument`.
+abort_argument <- function(..., argument = NULL, class = NULL) {
+  abort(paste0(...), unique(c(class, "rookery_bad_argument")), argument = argument)
+}
+
+# Returns the first name in backticks of a message, `port` for "`port:` of ..."; NULL if there is none.
+first_quoted <- function(message) {
+  found <- regmatches(message, regexec("`([^`]+?):?`", message, perl = TRUE))[[1]]
+  if (length(found) > 0) found[[2]]
 }
 
 # Evaluates the checks of a constructor, such as "acme()". Their errors name the constructor and
@@ -24,7 +39,10 @@ arguments_of <- function(constructor, class, body) {
   tryCatch(body, rookery_bad_argument = function(error) {
     # An argument that is another constructor's names that one.
     if (class(error)[[1]] != "rookery_bad_argument") stop(error)
-    abort(paste0(constructor, ": ", conditionMessage(error)), c(class, "rookery_bad_argument"))
+    abort(
+      paste0(constructor, ": ", conditionMessage(error)), c(class, "rookery_bad_argument"),
+      argument = error$argument
+    )
   })
 }
 

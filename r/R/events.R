@@ -3,12 +3,12 @@
 #' Server-sent events
 #'
 #' A page that runs `new EventSource("/prices")` gets what the server has to say as it happens, over plain HTTP, and connects again by
-#' itself when the connection was lost. `event_stream()` makes a response to send events to; `stream_events()` one whose events
-#' come from a function or generator; `sse_event()` the text of an event.
+#' itself when the connection was lost. `sse_response()` makes a response to send events to (push); `sse_body()` one whose events
+#' come from a function or generator (pull); `sse_event()` the text of an event.
 #'
 #' @details
-#' `event_stream()` is a [stream_response()] with
-#' * `$send(data, event = NULL, id = NULL, retry = NULL)`, which sends an event and returns what `$write()` does.
+#' `sse_response()` is a [stream_response()] with
+#' * `$send(data, ..., event = NULL, id = NULL, retry = NULL)`, which sends an event and returns what `$write()` does.
 #'
 #' When nothing has been sent for `heartbeat` seconds the server sends a comment, without R, because proxies cut what is silent
 #' (nginx after a minute). When the server stops, events end in order, and clients are told to come again in 3 to 8 seconds.
@@ -26,14 +26,15 @@
 #' @param id What clients that lost their connection send as `Last-Event-ID`.
 #' @param retry Milliseconds after which a client that lost its connection comes again.
 #' @param comment Text that clients ignore.
-#' @return `sse_event()`: one string. The others: a response.
+#' @param ... Must be empty: what follows is given by name.
+#' @return `sse_event()`: one string, of class `rookery_sse_event`, which prints as its lines. The others: a response.
 #' @examples
 #' cat(sse_event("the price is\n42", event = "price", id = "7"))
 #'
 #' # Every client of /clock sees the time, each second.
 #' clients <- list()
 #' app <- function(req) {
-#'   e <- event_stream()
+#'   e <- sse_response()
 #'   clients[[length(clients) + 1]] <<- e
 #'   e
 #' }
@@ -44,7 +45,9 @@
 #' }
 #' @seealso [stream_response()] for other types than events.
 #' @export
-event_stream <- function(headers = list(), heartbeat = 15, on_close = NULL, compress = FALSE) {
+sse_response <- function(..., headers = list(), heartbeat = 15, on_close = NULL, compress = FALSE) {
+  check_dots("sse_response()", ..., known = c("headers", "heartbeat", "on_close", "compress"))
+  check_response_headers(headers)
   source <- events_source(NULL, on_close, heartbeat, compress)
   push_stream(200L, event_headers(headers), source, is_events = TRUE)
 }
@@ -52,21 +55,26 @@ event_stream <- function(headers = list(), heartbeat = 15, on_close = NULL, comp
 # What an event stream has beside `push_methods`.
 event_methods <- local({
   source <- NULL
-  list(send = function(data, event = NULL, id = NULL, retry = NULL) push_write(source, sse_event(data, event, id, retry)))
+  list(send = function(data, ..., event = NULL, id = NULL, retry = NULL) {
+    check_dots("$send()", ..., known = c("event", "id", "retry"))
+    push_write(source, event_text(data, event, id, retry))
+  })
 })
 
 #' @param source A function that gives what the next event is about each time it is called, and `NULL` at the end: a generator of package
 #'   coro, or what `chat$stream_async()` of package ellmer returns, or a function of your own; promises are fine. See [stream_body()].
-#' @param map A function that makes an event's text of each of them. `sse_event()` is given `event` as well.
+#' @param map A function that makes an event's text of each of them. One with an argument `event`, as `sse_event()` has, is given `event` as well.
 #' @param heartbeat Seconds of silence after which a comment is sent, 1 to 65535; `Inf`: never.
 #' @param on_close `NULL`, or a function of the reason, see [stream_body()].
 #' @param headers Further headers of the response, or others in place of those for events.
 #' @param compress Whether to compress the events, see [stream_response()]: not by default, because it costs memory for each client, and because
 #'   a secret beside text of a stranger's in one compressed stream can be guessed from its length.
-#' @rdname event_stream
+#' @rdname sse_response
 #' @export
-stream_events <- function(source, event = NULL, map = sse_event, heartbeat = 15, on_close = NULL, headers = list(),
-                          compress = FALSE) {
+sse_body <- function(source, ..., event = NULL, map = sse_event, heartbeat = 15, on_close = NULL, headers = list(),
+                     compress = FALSE) {
+  check_dots("sse_body()", ..., known = c("event", "map", "heartbeat", "on_close", "headers", "compress"))
+  check_response_headers(headers)
   check_function(source, "source")
   check_function(map, "map")
   check_line(event, "event")
@@ -82,9 +90,27 @@ stream_events <- function(source, event = NULL, map = sse_event, heartbeat = 15,
   list(status = 200L, headers = event_headers(headers), body = events)
 }
 
-#' @rdname event_stream
+#' @rdname sse_response
 #' @export
-sse_event <- function(data = NULL, event = NULL, id = NULL, retry = NULL, comment = NULL) {
+sse_event <- function(data = NULL, ..., event = NULL, id = NULL, retry = NULL, comment = NULL) {
+  check_dots("sse_event()", ..., known = c("event", "id", "retry", "comment"))
+  structure(event_text(data, event, id, retry, comment), class = "rookery_sse_event")
+}
+
+#' @export
+format.rookery_sse_event <- function(x, ...) {
+  c("<server-sent event>", paste0("  ", strsplit(sub("\n+$", "", unclass(x)), "\n", fixed = TRUE)[[1]]))
+}
+
+#' @export
+print.rookery_sse_event <- function(x, ...) {
+  # Text of an app may have escape sequences, which are for pages and not for a terminal.
+  cat(encodeString(format(x)), sep = "\n")
+  invisible(x)
+}
+
+# Returns the text of an event.
+event_text <- function(data, event, id, retry, comment = NULL) {
   check_line(event, "event")
   check_line(id, "id")
   if (!is.null(retry) && (!is.numeric(retry) || length(retry) != 1 || !is.finite(retry) || retry < 0 || retry != trunc(retry))) {

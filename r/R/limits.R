@@ -12,67 +12,117 @@
 #'
 #' All servers of a process have one set of limits: that of the first. A server that asks for others while one runs is an error.
 #'
-#' @section Requests:
-#' * `head_bytes`, `header_lines`: of a request's head; past that 431. More than 24,576 lines are never taken.
-#' * `stream_head_bytes`: of a head over HTTP/2, with 32 for each line; past that 431. `streams`: requests of one of its connections at a time.
-#' * `body_bytes`: of its body; past that 413. No limit by default, as with httpuv.
-#' * `body_memory`: of a body that is kept in memory; a longer one lies in a file.
-#' * `disk_reserve`, `disk_share`: what such a file must leave free, in bytes, and at most one part of so many of its file system; past that 507.
-#' * `handshake_time`: for TLS, and `handshakes` at once; `head_time`: for a head, 408 past that.
-#' * `head_rate`, `head_grace`: how fast a head has to come, and how long it may stand still; `body_rate`, and `reply_rate` at which a reply has to be
-#'   read.
-#' * `idle_time`: how long a connection may be idle, and a body or a reply make no progress.
-#' * `request_time`: how long the app may take to answer; past that 504. No limit by default. R goes on with what it does, unless the option
-#'   `rookery.interrupt_requests` is `TRUE`: then what it does for the request ends with R's error of [setTimeLimit()].
-#' * `queue_requests`: that wait for R; past that 503.
+#' @section Further limits:
+#' The limits in these lists are given by name as well, `server_limits(body_buffer_size = "4 MB")`.
 #'
-#' @section Connections and memory:
-#' * `connections`, and `per_address` for one client's.
-#' * `memory`: all that clients can make the server hold; by default a quarter of what the process may use. It is split into shares in percent, which
-#'   are 100 at most in all: `share_connections`, `share_requests`, `share_messages`, `share_waiting`, `share_queues`, `share_replies`,
-#'   `share_compressors`. `pool_bytes` is kept for reuse.
-#' * `stop_time`: how long `$stop()` waits for replies that are on their way.
+#' Requests:
+#' * `max_headers`: lines of a request's head; 431 above it. More than 24,576 lines are never accepted.
+#' * `http2_max_header_list_size`: size of a request's head over HTTP/2, with 32 bytes for each line; 431 above it.
+#'   `http2_max_concurrent_streams`: requests at once on one HTTP/2 connection.
+#' * `body_buffer_size`: size of a body that is kept in memory; a larger one is spooled to a file.
+#' * `disk_reserve`: disk space that such files leave free; 507 otherwise.
+#' * `tls_handshake_timeout`: how long a TLS handshake may take; `tls_max_handshakes`: handshakes under way at once.
+#' * `min_header_rate`, `min_body_rate`, `min_response_rate`: the slowest rates at which a head and a body may arrive and a response
+#'   may be read. `header_grace`: how long a head may stall below its rate.
+#' * `stop_timeout`: how long `$stop()` waits for responses that are under way.
 #'
-#' @section WebSockets and streams:
-#' * `message_bytes`: of one message; past that it is closed with code 1009. `message_rate`, `stall_time`: how fast one has to come and to be read, and
-#'   how long its client may stand still.
-#' * `socket_queue`, `stream_queue`: bytes that may wait to be sent to one client of a WebSocket, or of a response in pieces.
-#' * `queue_messages`, `queue_bytes`: messages that wait for R; past that no more are read.
-#' * `ping_time`: how often a silent WebSocket is sent a ping; `pong_time`: how long it may be silent after one; `close_time`: for the answer to a close.
-#' * `kept_windows`: WebSockets at once whose compressed messages may refer back to earlier ones, see `wsCompression` in [startServer()].
+#' WebSockets and streams:
+#' * `ws_min_rate`, `ws_stall_timeout`: the slowest rate of a client within a message, and how long it may stall below that.
+#' * `ws_max_send_queue_size`, `max_stream_queue_size`: bytes that may wait to be sent to one client of a WebSocket, or of a
+#'   streamed response.
+#' * `ws_max_receive_queue_messages`, `ws_max_receive_queue_size`: messages that may wait for R; above that no more are read.
+#' * `ws_ping_interval`: how often a silent WebSocket is sent a ping; `ws_ping_timeout`: how long it may be silent after one.
+#'   `ws_close_timeout`: how long a client may take to answer a close frame.
 #'
-#' @param ... Nothing: a limit with a name that there is none of is an error.
-#' @param head_bytes,header_lines,body_bytes,body_memory,disk_reserve,disk_share,handshake_time,handshakes,head_time,head_rate,head_grace See below.
-#' @param stream_head_bytes,streams See below.
-#' @param body_rate,reply_rate,idle_time,request_time,connections,per_address,message_bytes,socket_queue,message_rate,stall_time See below.
-#' @param ping_time,pong_time,kept_windows,close_time,memory,share_connections,share_requests,share_messages,share_waiting,share_queues,share_replies See below.
-#' @param share_compressors,pool_bytes,stop_time,queue_requests,queue_messages,queue_bytes,stream_queue See below.
+#' Internal, which may change in any release:
+#' * `share_connections`, `share_requests`, `share_messages`, `share_waiting`, `share_queues`, `share_replies`,
+#'   `share_compressors`: shares of `max_client_memory` in percent, at most 100 in all.
+#' * `pool_bytes`: request buffers that are kept for reuse. `kept_windows`: WebSockets that may keep a compression context
+#'   between messages, see `wsCompression` in [startServer()]. `disk_share`: `disk_reserve` is at most one part in this many of the
+#'   disk.
+#'
+#' @param ... Further limits by name, see below. The former names of limits are deprecated, see the vignette *From httpuv to
+#'   Rookery*. Any other name is an error.
+#' @param max_body_size Largest request body; 413 above it. No limit by default, as with httpuv.
+#' @param request_timeout How long the app may take to answer; 504 after that. No limit by default. R goes on with what it does, unless
+#'   the option `rookery.interrupt_requests` is `TRUE`: then what R does for the request ends with the error of [setTimeLimit()].
+#' @param idle_timeout How long a connection may be idle, and a body or a response may make no progress.
+#' @param max_connections Client connections at once; the slowest idle one is closed for a new one.
+#' @param max_header_size Largest request head; 431 above it.
+#' @param header_timeout How long a request head may take to arrive; 408 after that.
+#' @param max_connections_per_ip Connections of one IPv4 address or IPv6 /64 network; 503 above it.
+#' @param max_queued_requests Requests that may wait for R; 503 above it.
+#' @param max_client_memory Memory that clients can make the server hold; by default a quarter of what the process may use.
+#' @param ws_max_message_size Largest WebSocket message; close code 1009 above it.
 #' @return A list of class `rookery_limits` of what was given, in bytes and seconds.
 #' @examples
-#' server_limits(body_bytes = "10 MB", request_time = "30 s", connections = 500)
+#' server_limits(max_body_size = "10 MB", request_timeout = "30 s", max_connections = 500)
 #' @seealso [rookery_options()] for what is in force, and where it came from.
 #' @export
-server_limits <- function(..., head_bytes = NULL, header_lines = NULL, stream_head_bytes = NULL, streams = NULL, body_bytes = NULL,
-                          body_memory = NULL, disk_reserve = NULL,
-                          disk_share = NULL, handshake_time = NULL, handshakes = NULL, head_time = NULL, head_rate = NULL, head_grace = NULL,
-                          body_rate = NULL, reply_rate = NULL, idle_time = NULL, request_time = NULL, connections = NULL,
-                          per_address = NULL, message_bytes = NULL, socket_queue = NULL, message_rate = NULL, stall_time = NULL,
-                          ping_time = NULL, pong_time = NULL, kept_windows = NULL, close_time = NULL, memory = NULL,
-                          share_connections = NULL, share_requests = NULL,
-                          share_messages = NULL, share_waiting = NULL, share_queues = NULL, share_replies = NULL,
-                          share_compressors = NULL, pool_bytes = NULL, stop_time = NULL, queue_requests = NULL,
-                          queue_messages = NULL, queue_bytes = NULL, stream_queue = NULL) {
-  known <- setdiff(names(formals(server_limits)), "...")
-  if (...length() > 0) {
-    name <- c(...names(), "")[[1]]
-    if (!nzchar(name)) {
-      abort("Each limit must have a name: server_limits(body_bytes = \"10 MB\").", "rookery_bad_limit")
-    }
-    abort(paste0("`", name, "` is no limit.", did_you_mean(name, known)), "rookery_bad_limit")
+server_limits <- function(
+  ...,
+  max_body_size = NULL,
+  request_timeout = NULL,
+  idle_timeout = NULL,
+  max_connections = NULL,
+  max_header_size = NULL,
+  header_timeout = NULL,
+  max_connections_per_ip = NULL,
+  max_queued_requests = NULL,
+  max_client_memory = NULL,
+  ws_max_message_size = NULL
+) {
+  fields <- mget(setdiff(names(formals(server_limits)), "..."))
+  dots <- list(...)
+  if (length(dots) > 0 && !all(nzchar(names(dots) %||% ""))) {
+    abort_limit("Each limit must have a name: server_limits(max_body_size = \"10 MB\").", argument = "...")
   }
-  given <- Filter(Negate(is.null), mget(known))
+  given <- Filter(Negate(is.null), c(fields, dots))
+  given <- rename_deprecated(given, renamed_limits, function(name) paste0("`", name, "` of server_limits()"))
+  known <- limit_table()$name
+  unknown <- setdiff(names(given), known)
+  if (length(unknown) > 0) {
+    abort_limit("`", unknown[[1]], "` is no limit.", did_you_mean(unknown[[1]], known))
+  }
+  if (anyDuplicated(names(given)) > 0) {
+    abort_limit("`", names(given)[duplicated(names(given))][[1]], "` is given twice.")
+  }
   limits <- lapply(names(given), function(name) limit_value(given[[name]], name))
   structure(limits, names = names(given), class = "rookery_limits")
+}
+
+abort_limit <- function(..., argument = NULL) {
+  abort_argument(..., argument = argument, class = "rookery_bad_limit")
+}
+
+# ---- names ----
+
+# The former names of limits, which the core (crates/server/src/config/named.rs) and the command
+# line still have.
+renamed_limits <- c(
+  head_bytes = "max_header_size", header_lines = "max_headers", stream_head_bytes = "http2_max_header_list_size",
+  streams = "http2_max_concurrent_streams", body_bytes = "max_body_size", body_memory = "body_buffer_size",
+  handshake_time = "tls_handshake_timeout", handshakes = "tls_max_handshakes", head_time = "header_timeout",
+  head_rate = "min_header_rate", head_grace = "header_grace", body_rate = "min_body_rate", reply_rate = "min_response_rate",
+  idle_time = "idle_timeout", request_time = "request_timeout", connections = "max_connections",
+  per_address = "max_connections_per_ip", message_bytes = "ws_max_message_size", socket_queue = "ws_max_send_queue_size",
+  message_rate = "ws_min_rate", stall_time = "ws_stall_timeout", ping_time = "ws_ping_interval", pong_time = "ws_ping_timeout",
+  close_time = "ws_close_timeout", memory = "max_client_memory", stop_time = "stop_timeout",
+  queue_requests = "max_queued_requests", queue_messages = "ws_max_receive_queue_messages",
+  queue_bytes = "ws_max_receive_queue_size", stream_queue = "max_stream_queue_size"
+)
+
+# Returns the names of limits for those of the core.
+limit_name <- function(core) {
+  renamed <- core %in% names(renamed_limits)
+  core[renamed] <- renamed_limits[core[renamed]]
+  core
+}
+
+# Returns the former name of a setting; NULL if it has none.
+former_name <- function(name) {
+  former <- names(renamed_limits)[renamed_limits == name]
+  if (length(former) > 0) former
 }
 
 # `limits =` of a server: NULL, a list, or what server_limits() made.
@@ -81,10 +131,7 @@ check_limits <- function(limits) {
     return(limits)
   }
   if (!is.list(limits) || (length(limits) > 0 && is.null(names(limits)))) {
-    abort(
-      paste0("`limits` must be made by server_limits(), or be a list with names, not ", describe(limits), "."),
-      "rookery_bad_limit"
-    )
+    abort_limit("`limits` must be made by server_limits(), or be a list with names, not ", describe(limits), ".")
   }
   do.call(server_limits, limits)
 }
@@ -98,7 +145,7 @@ limit_table <- function() {
   if (is.null(.globals$limit_table)) {
     parts <- .Call(ffi_limits)
     .globals$limit_table <- data.frame(
-      name = parts[[1]], kind = limit_kinds[parts[[2]] + 1L], least = parts[[3]], default = parts[[4]], stringsAsFactors = FALSE
+      name = limit_name(parts[[1]]), kind = limit_kinds[parts[[2]] + 1L], least = parts[[3]], default = parts[[4]], stringsAsFactors = FALSE
     )
   }
   .globals$limit_table
@@ -106,7 +153,7 @@ limit_table <- function() {
 
 # The number that a value of a limit's stands for; `where` it was found, for what is said of it.
 limit_value <- function(value, name, where = paste0("`", name, "`")) {
-  setting_value(value, name, where, "rookery_bad_limit")
+  setting_value(value, name, where, c("rookery_bad_limit", "rookery_bad_argument"))
 }
 
 # As a person reads it, and as server_limits() takes it.
@@ -171,7 +218,8 @@ apply_limits <- function(limits) {
         "The servers of a process share their limits, and one runs, or has just been stopped, with others.\n",
         "Give the first one these limits, or stop all of them, run service(NA), and start anew."
       ),
-      "rookery_bad_limit"
+      "rookery_bad_limit",
+      argument = "limits"
     )
   }
 }
@@ -184,13 +232,13 @@ is_asked_for <- function(found) {
 check_shares <- function(values, table) {
   total <- sum(values[startsWith(table$name, "share_")])
   if (total > 100) {
-    abort(paste0("The shares of `memory` are ", total, " % in all: they must be 100 % at most."), "rookery_bad_limit")
+    abort(paste0("The shares of `max_client_memory` are ", total, " % in all: they must be 100 % at most."), "rookery_bad_limit", argument = "limits")
   }
 }
 
 # Seconds that a request may take in R, if R is to be interrupted after them; 0: as many as it takes.
 interrupt_after <- function() {
-  seconds <- .globals$limits$request_time$value
+  seconds <- .globals$limits$request_timeout$value
   if (isTRUE(setting_of("interrupt_requests")$value) && is.finite(seconds)) seconds else 0
 }
 

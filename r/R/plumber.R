@@ -11,6 +11,7 @@
 #' calls.
 #'
 #' @param pr A plumber router; endpoints, filters and mounted routers that are added later are not seen.
+#' @param ... Must be empty: what follows is given by name.
 #' @param on_error `function(cond, req, info)` or with fewer arguments, as `onError` in [startServer()]. A response that it returns takes the
 #'   place of plumber's: a list of `status`, `headers` and `body`, which is a string or a raw vector. `NULL` keeps that of an earlier call.
 #' @return `pr`, invisibly.
@@ -19,11 +20,12 @@
 #' # In plumber.R:
 #' #* @plumber
 #' function(pr) {
-#'   rookery::plumber_errors(pr, function(cond, req, info) message(info$request_id, " ", conditionMessage(cond)))
+#'   rookery::plumber_errors(pr, on_error = function(cond, req, info) message(info$request_id, " ", conditionMessage(cond)))
 #' }
 #' }
 #' @export
-plumber_errors <- function(pr, on_error = NULL) {
+plumber_errors <- function(pr, ..., on_error = NULL) {
+  check_dots("plumber_errors()", ..., known = "on_error")
   if (!inherits(pr, "Plumber") || !is.environment(pr)) {
     abort_argument("`pr` must be a plumber router, not ", describe(pr), ".")
   }

@@ -51,7 +51,7 @@ is_port_available <- function(port, host = "127.0.0.1") {
 error_unavailable_port <- function(message, call = NULL) {
   structure(
     class = c("httpuv_unavailable_port", "rookery_no_port", "rookery_error", "error", "condition"),
-    list(message = message, call = call)
+    list(message = message, call = call, reason = message)
   )
 }
 

@@ -24,6 +24,7 @@
 #'   `"client"` (the client has disconnected), `"timeout"` (the client sent nothing for too long),
 #'   `"error"` (a function has failed, or returned something that is not a response) or `"stop"`
 #'   (the server stops). This is the place to close a file.
+#' @param ... Must be empty: what follows is given by name.
 #' @return An object for `onHeaders` to return. It is for one request.
 #' @examples
 #' app <- list(
@@ -43,7 +44,8 @@
 #'   call = function(req) list(status = 404L, headers = list(), body = "")
 #' )
 #' @export
-receive_body <- function(on_data, on_end, on_close = NULL) {
+receive_body <- function(on_data, on_end, ..., on_close = NULL) {
+  check_dots("receive_body()", ..., known = "on_close")
   check_function(on_data, "on_data")
   check_function(on_end, "on_end")
   if (!is.null(on_close)) check_function(on_close, "on_close")
@@ -56,6 +58,21 @@ receive_body <- function(on_data, on_end, on_close = NULL) {
   receiver$is_answered <- FALSE
   class(receiver) <- "rookery_receiver"
   receiver
+}
+
+#' @export
+format.rookery_receiver <- function(x, ...) {
+  state <- if (!is.null(x$.ticket)) {
+    "of a request"
+  } else {
+    "not yet of a request"
+  }
+  paste0("<rookery_receiver: ", state, if (x$is_answered) ", answered", ">")
+}
+
+#' @export
+print.rookery_receiver <- function(x, ...) {
+  print_line(x)
 }
 
 # A piece has come. While `on_data` deals with the one before it waits, with those that the server reads ahead.

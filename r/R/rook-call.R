@@ -33,7 +33,7 @@ rook_response <- function(value) {
     return(NULL)
   }
   if (!is.list(value)) {
-    abort_argument("A response must be a list, not ", class(value)[[1]], ".")
+    abort_argument("A response must be a list, not ", class(value)[[1]], ".", argument = "func")
   }
   value$headers <- lapply(as.list(value$headers), paste)
   if (length(value$headers) == 0) {

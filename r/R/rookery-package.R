@@ -10,11 +10,12 @@
 #' @section Errors:
 #' Each error that this package raises has the class `rookery_error` and a more specific class, with
 #' which you can handle it:
-#' `tryCatch(startServer(...), rookery_no_server = function(error) error$reason)`.
+#' `tryCatch(startServer(...), rookery_no_server = function(error) error$reason)`. It has a field `$argument`, the name of the
+#' argument, field or setting that is wrong, or else `$reason`, a string that says why.
 #' * `rookery_bad_argument`: an argument, or a field of an argument, is wrong. Such an error has a
 #'   further class if it comes from [tls_config()] or [acme()] (`rookery_bad_tls`),
-#'   [WebSocketClient] (`rookery_bad_client`) or [workers_config()] (`rookery_bad_workers`); its
-#'   message then begins with the name of that function.
+#'   [WebSocketClient] (`rookery_bad_client`), [workers_config()] (`rookery_bad_workers`) or
+#'   [server_limits()] (`rookery_bad_limit`).
 #' * `rookery_bad_address`, `rookery_bad_limit`, `rookery_bad_log`, `rookery_bad_setting`,
 #'   `rookery_bad_target`: an argument of [serve()], or a value in a `_server.yml`, is wrong.
 #' * `rookery_no_server`: a server cannot be started; `$reason` says why. [serve()] raises
@@ -33,6 +34,18 @@
 #'
 #' Warnings have the class `rookery_warning` and a more specific class such as
 #' `rookery_unknown_field` or `rookery_client_failed`.
+#'
+#' @section Names and lifecycle:
+#' Functions, arguments and methods of httpuv and of the package websocket have their names and
+#' positions, in camelCase. All others are in snake_case; what follows `...` in their arguments is
+#' given by name.
+#'
+#' Stable is everything except what its help page calls experimental: [acme()], [workers_config()]
+#' and the arguments `workers` and `admin` of [serve()]. Their arguments and behaviour may change in
+#' any release, which the change log then says.
+#'
+#' A name that is replaced keeps working for one release. Its first use in a session gives a message
+#' of class `rookery_deprecated`. The vignette *From httpuv to Rookery* has a table of these names.
 #'
 #' @useDynLib rookery, .registration = TRUE
 #' @keywords internal

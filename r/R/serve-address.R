@@ -3,15 +3,18 @@
 # list(host =, port =, socket =, and with HTTPS tls =): a socket's path, or a host and a port.
 serve_address <- function(host, port, tls = NULL) {
   if (!is.null(tls) && !identical(tls, "dev") && !inherits(tls, "rookery_tls")) {
-    abort("`tls` must be made by tls_config(), or be \"dev\".", "rookery_bad_tls")
+    abort_argument("`tls` must be made by tls_config(), or be \"dev\".", class = "rookery_bad_tls")
   }
   if (is.numeric(host) && length(host) == 1) {
-    abort(paste0("`host` must be one string, such as \"127.0.0.1\". Did you mean `port = ", format(host), "`?"), "rookery_bad_address")
+    abort_argument(
+      "`host` must be one string, such as \"127.0.0.1\". Did you mean `port = ", format(host), "`?",
+      class = "rookery_bad_address"
+    )
   }
   if (!is.character(host) || length(host) != 1 || is.na(host) || !nzchar(host)) {
-    abort(
+    abort_argument(
       "`host` must be one string: an IP address such as \"127.0.0.1\", or \"unix:/path/of/a/socket\".",
-      "rookery_bad_address"
+      class = "rookery_bad_address"
     )
   }
   with_tls <- c("host", "port", "socket", if (!is.null(tls)) "tls")
@@ -22,16 +25,14 @@ serve_address <- function(host, port, tls = NULL) {
     host <- "127.0.0.1"
   }
   if (ipFamily(host) == -1L) {
-    abort(
-      paste0(
-        "`host` must be \"localhost\" or an IP address of this machine, not \"", host, "\": \"127.0.0.1\" is for this machine only, ",
-        "\"0.0.0.0\" and \"::\" are for all its networks."
-      ),
-      "rookery_bad_address"
+    abort_argument(
+      "`host` must be \"localhost\" or an IP address of this machine, not \"", host, "\": \"127.0.0.1\" is for this machine only, ",
+      "\"0.0.0.0\" and \"::\" are for all its networks.",
+      class = "rookery_bad_address"
     )
   }
   if (!is_port(port)) {
-    abort("`port` must be one whole number from 0 to 65535; 0 lets the system choose.", "rookery_bad_address")
+    abort_argument("`port` must be one whole number from 0 to 65535; 0 lets the system choose.", class = "rookery_bad_address")
   }
   list(host = host, port = as.integer(port), socket = NULL, tls = tls)[with_tls]
 }
@@ -44,7 +45,7 @@ socket_path <- function(path) {
   path <- path.expand(path)
   dir <- dirname(path)
   if (!nzchar(path) || !dir.exists(dir)) {
-    abort(paste0("The folder of the socket, `", dir, "`, does not exist."), "rookery_bad_address")
+    abort_argument("The folder of the socket, `", dir, "`, does not exist.", argument = "host", class = "rookery_bad_address")
   }
   file.path(normalizePath(dir, winslash = "/"), basename(path))
 }
@@ -89,7 +90,7 @@ probe <- function(address) {
 
 abort_address <- function(address, reason) {
   if (!is.null(address$socket)) {
-    abort(paste0("Cannot listen on the socket `", address$socket, "`: ", reason, "."), "rookery_no_address")
+    abort(paste0("Cannot listen on the socket `", address$socket, "`: ", reason, "."), "rookery_no_address", reason = reason)
   }
   holder <- if (address$port > 0) port_holder(address$port)
   if (grepl("in use", reason, fixed = TRUE)) {
@@ -103,7 +104,8 @@ abort_address <- function(address, reason) {
         "Port ", address$port, " of ", address$host, " is in use, ", by, ".\nChoose another one, with `port = ",
         next_port(address$port), "` (`--port ", next_port(address$port), "`), or let the system choose: `port = 0`."
       ),
-      "rookery_port_in_use"
+      "rookery_port_in_use",
+      reason = reason
     )
   }
   hint <- if (grepl("denied", reason)) {
@@ -113,7 +115,8 @@ abort_address <- function(address, reason) {
   }
   abort(
     paste0("Cannot listen on ", address$host, " port ", address$port, ": ", reason, ".", hint),
-    "rookery_no_address"
+    "rookery_no_address",
+    reason = reason
   )
 }
 

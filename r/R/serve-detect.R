@@ -9,7 +9,7 @@ new_target <- function(kind, path, dir, label, engine = NULL) {
 
 detect_target <- function(path) {
   if (!is.character(path) || length(path) != 1 || is.na(path) || !nzchar(path)) {
-    abort("`target` must be a path, as one string, or an app.", "rookery_bad_target")
+    abort("`target` must be a path, as one string, or an app.", "rookery_bad_target", argument = "target")
   }
   full <- path.expand(path)
   if (!file.exists(full)) {
@@ -219,7 +219,9 @@ abort_unknown <- function(path, reason) {
       "`", path, "` is nothing that can be served: ", reason, ".\nLooked for:\n",
       paste0("  - ", what_is_served, collapse = "\n")
     ),
-    "rookery_bad_target"
+    "rookery_bad_target",
+    argument = "target",
+    reason = reason
   )
 }
 
@@ -231,7 +233,7 @@ abort_no_path <- function(path) {
   }
   hint <- if (!is.null(hint) && parent == ".") gsub("`/", "`", hint, fixed = TRUE) else hint
   where <- if (grepl("^(/|~|[A-Za-z]:)", path)) "" else paste0(" (looked in ", getwd(), ")")
-  abort(paste0("`", path, "` does not exist", where, ".", hint), "rookery_no_target")
+  abort(paste0("`", path, "` does not exist", where, ".", hint), "rookery_no_target", argument = "target")
 }
 
 # Names that differ by little: at most a third of the letters.

@@ -9,7 +9,13 @@
 #' engine is rookery (`workers: 4`, `max_age: 12h`). Times are such as `"30s"`, `"5min"`, `"12h"`, or seconds; sizes such as `"2GB"`, or
 #' bytes.
 #'
+#' @section Lifecycle:
+#' Experimental: arguments and behaviour may change in any release.
+#'
 #' @param workers How many serve, or `"auto"`: as many as there are processors.
+#' @param ... Must be empty: what follows is given by name. Deprecated are `kill_stuck`, `name` and `retry_begun`, the former names of
+#'   `worker_timeout`, `cookie_suffix` and `retry_safe_methods`; `request_timeout`, which is one of [server_limits()]; and `admin`, an
+#'   argument of [serve()].
 #' @param spares How many more wait, ready, for one of them to end.
 #' @param warmup Paths that a new one is asked for before it serves. One that answers with a status of 500 or more does not serve.
 #' @param max_sessions How many WebSockets one may have, such as Shiny's sessions. When all have as many, new ones get 503; whoever has one does not.
@@ -17,8 +23,7 @@
 #'   requests that it has answered, its age, and the memory that it uses (the anonymous, swapped and
 #'   shared memory of its processes). In a control group whose memory is limited `max_memory` is a
 #'   share of that by default; 0 is no limit.
-#' @param request_timeout How long a request may take: its client gets 504 then.
-#' @param kill_stuck One whose R is busy with one thing for so long is interrupted, and ended where that does not help. Its clients get 504.
+#' @param worker_timeout One whose R is busy with one thing for so long is interrupted, and ended where that does not help. Its clients get 504.
 #' @param start_timeout How long one may take until it serves.
 #' @param start_retries How often a failed start is retried, with increasing pauses, while no worker
 #'   has been ready yet: something that the app needs, such as a database, may become available
@@ -27,10 +32,9 @@
 #' @param drain_sessions The same for WebSockets, such as Shiny's sessions, of one that another has replaced: `"4h"`. `NULL` is as long as `drain`. What
 #'   is replaced for its memory, and all of them when the program ends, wait no longer than `drain`.
 #' @param sticky Whether clients come back to the R that they began with: `"auto"` (for Shiny), `"cookie"` or `"none"`.
-#' @param name The end of the name of the cookie that `sticky` uses, so that two servers on one host
+#' @param cookie_suffix The end of the name of the cookie that `sticky` uses, so that two servers on one host
 #'   do not overwrite each other's cookie. By default it is derived from the app's path and the
 #'   address.
-#' @param admin Where status, metrics and probes are to be had, such as `"127.0.0.1:9100"` or `"unix:/path"`; see `rookery serve --help`.
 #' @param embed Whether pages may lie in those of other sites: the cookie is sent there, over HTTPS.
 #' @param reload Whether they are replaced when a file of the app has changed, to write one with; a single one is as well.
 #' @param shutdown_delay How long it serves on when it is to end, and says that it is not ready.
@@ -38,7 +42,7 @@
 #' @param drain_status What that probe is answered with while it ends: 503, the default, or 404, which some balancers take for "no new clients".
 #' @param fail_fast Whether the program ends, with status 5, when all end again and again without having answered anything. Otherwise it tries on,
 #'   ever more seldom.
-#' @param retry_begun Whether a GET, HEAD or OPTIONS whose R has died goes to another, once, though the first may have done something for it. What no R has
+#' @param retry_safe_methods Whether a GET, HEAD or OPTIONS whose R has died goes to another, once, though the first may have done something for it. What no R has
 #'   begun goes to another whatever it is.
 #' @param surge Whether the one that takes another's place is started beside it: 1, the default, or 0 where there is no memory for one more. One fewer
 #'   serves then meanwhile, and a reload of an app that does not start leaves one that is tried on.
@@ -48,39 +52,39 @@
 #'   wait for an R. By default it counts as gone while it waits: most that do so have left. What an R has is answered in any case.
 #' @return An object of class `rookery_workers`.
 #' @examples
-#' workers_config(4, max_memory = "2GB", kill_stuck = "5min")
+#' workers_config(4, max_memory = "2GB", worker_timeout = "5min")
 #' @export
 workers_config <- function(
   workers = "auto",
+  ...,
   spares = NULL,
   warmup = NULL,
   max_sessions = NULL,
   max_requests = NULL,
   max_age = NULL,
   max_memory = NULL,
-  request_timeout = NULL,
-  kill_stuck = NULL,
+  worker_timeout = NULL,
   start_timeout = NULL,
   start_retries = NULL,
   drain = NULL,
   drain_sessions = NULL,
   sticky = NULL,
-  name = NULL,
-  admin = NULL,
+  cookie_suffix = NULL,
   embed = NULL,
   reload = NULL,
   shutdown_delay = NULL,
   min_ready = NULL,
   drain_status = NULL,
   fail_fast = NULL,
-  retry_begun = NULL,
+  retry_safe_methods = NULL,
   surge = NULL,
   max_in_flight = NULL,
   queue_timeout = NULL,
   keep_half_closed = NULL
 ) {
-  fields <- mget(worker_option_names)
+  fields <- mget(setdiff(worker_option_names, names(moved_worker_options)))
   arguments_of("workers_config()", "rookery_bad_workers", {
+    fields <- take_deprecated(fields, list(...), c(renamed_worker_options, moved_worker_options), "workers_config()", known = names(fields)[-1])
     for (name in names(fields)) check_worker_option(fields[[name]], name, paste0("`", name, "`"))
     if (is.numeric(workers) && is.numeric(min_ready) && min_ready > workers) {
       abort_argument("`min_ready` must not be more than `workers`, ", workers, ", and is ", min_ready, ".")
@@ -88,6 +92,9 @@ workers_config <- function(
   })
   structure(Filter(Negate(is.null), fields), class = "rookery_workers")
 }
+
+# Options that are arguments of other functions now.
+moved_worker_options <- c(request_timeout = "`request_timeout` of server_limits()", admin = "`admin` of serve()")
 
 #' @export
 format.rookery_workers <- function(x, ...) {
@@ -158,7 +165,7 @@ lines_of_tls <- function(tls) {
 
 lines_of_acme <- function(acme) {
   c(
-    lines_of("domain", acme$domains),
+    lines_of("domain", acme$domain),
     lines_of("email", acme$email),
     if (isTRUE(acme$agree_tos)) "agree_tos=on",
     if (isTRUE(acme$staging)) "acme_staging=on",
@@ -189,11 +196,12 @@ serve_with_workers <- function(path, address, dots, log, settings, workers) {
   if (length(dots) > 0) {
     abort(
       "With several workers, no further arguments can be passed to the function that runs the app: set them in the app.",
-      "rookery_bad_target"
+      "rookery_bad_target",
+      argument = "..."
     )
   }
   if (!is.null(log$call)) {
-    abort("With several workers `log` must be TRUE, FALSE, or the path of a file.", "rookery_bad_log")
+    abort("With several workers `log` must be TRUE, FALSE, or the path of a file.", "rookery_bad_log", argument = "log")
   }
   own <- session_options()
   names(own) <- sub("^rookery[.]", "", names(own))

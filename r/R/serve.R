@@ -44,7 +44,7 @@
 #' @param host The address to listen on: `"127.0.0.1"` for this machine only, `"0.0.0.0"` or `"::"` for all, or
 #'   `"unix:/path/of/a/socket"`.
 #' @param port The port; 0 lets the system choose one.
-#' @param ... For what runs the app: [shiny::runApp()], the `run()` method of a plumber router, `ignite()` of fiery and
+#' @param ... Arguments for what runs the app, by name; a name that is nearly one of those of `serve()` is an error: [shiny::runApp()], the `run()` method of a plumber router, `ignite()` of fiery and
 #'   plumber2, `start()` of ambiorix, [rmarkdown::run()], or the engine's `launch_server()`.
 #' @param log Where access-log lines go: `TRUE` is stdout, `FALSE` nowhere, a string a file that is appended to, a
 #'   function is called with each line's fields. For a path that happens in the app's own R: the function takes along
@@ -52,8 +52,10 @@
 #' @param log_format `"common"` or `"json"`.
 #' @param tls Certificates to speak HTTPS with, by [tls_config()]; `"dev"` for one of this machine's own. `NULL` for HTTP.
 #' @param workers How many R processes serve a path behind one address (Linux): a number, `"auto"`, or [workers_config()] with more to say. `NULL` is one.
+#'   Experimental, see [workers_config()].
 #' @param admin Where those who look after it find status, metrics and probes, also while R is busy: an address with its port, such as
 #'   `"127.0.0.1:9100"`, or `"unix:/path/of/a/socket"`. It is for programs of yours and no part of the app; `rookery status` asks it, too. Needs Linux.
+#'   Experimental: what is answered there may change in any release.
 #' @param limits What clients may do, by [server_limits()]; `NULL` for what options say, see [rookery_options()].
 #' @return What the app returned when it ended by itself, otherwise `NULL`; invisibly. An error of class `rookery_exit`
 #'   with a `status` when the R that served a path ended with another exit status than 0.
@@ -108,7 +110,8 @@ serve <- function(
   if (!is.null(workers)) {
     abort(
       "Several workers serve a path: an object exists only in this R process. Give the file or folder of the app.",
-      "rookery_bad_target"
+      "rookery_bad_target",
+      argument = "workers"
     )
   }
   found <- detect_object(target)
@@ -120,7 +123,8 @@ serve <- function(
         "An object of class ", class(target)[[1]], " cannot be served.", hint, " What can be:\n",
         paste0("  - ", what_is_served, collapse = "\n")
       ),
-      "rookery_bad_target"
+      "rookery_bad_target",
+      argument = "target"
     )
   }
   invisible(serve_here(found, target, address, list(...), log, settings, list(at = admin, label = found$label)))
@@ -130,8 +134,12 @@ serve <- function(
 # serve() would go there as well.
 check_serve_dots <- function(names) {
   own <- setdiff(names(formals(serve)), c("target", "..."))
+  plain <- function(names) tolower(gsub("[_.]", "", names))
   for (name in setdiff(names, "")) {
-    near <- own[is_near(name, own, 1)]
+    text <- plain(name)
+    # The beginning of a name counts as well: R does not complete names behind `...`.
+    is_start <- nchar(text) >= 3 & startsWith(plain(own), text)
+    near <- own[is_near(text, plain(own), 1) | is_start]
     if (length(near) > 0) {
       abort_argument("`", name, "` is not an argument of serve(). Did you mean `", near[[1]], "`?")
     }
@@ -176,7 +184,7 @@ serve_here <- function(found, object, address, dots, log, settings = list(), adm
   outer <- .globals$tls
   on.exit(.globals$tls <- outer, add = TRUE)
   if (!is.null(tls)) {
-    domain <- if (is.list(address$tls)) address$tls$acme$domains[1]
+    domain <- if (is.list(address$tls)) address$tls$acme$domain[1]
     .globals$tls <- list(tls = tls, port = address$port, socket = address$socket, domain = domain)
   }
   log_end <- log_open(log)
@@ -209,7 +217,7 @@ run_app <- function(app, address, dots) {
   if (length(dots) > 0) {
     given <- if (is.null(names(dots))) "" else names(dots)
     names <- paste0("`", ifelse(nzchar(given), given, "an argument without a name"), "`", collapse = ", ")
-    abort(paste0("serve() passes no further arguments to this app: ", names, "."), "rookery_bad_target")
+    abort(paste0("serve() passes no further arguments to this app: ", names, "."), "rookery_bad_target", argument = "...")
   }
   server <- if (is.null(address$socket)) {
     startServer(address$host, address$port, app)

@@ -35,7 +35,7 @@ is_own_file <- function(found) {
 }
 
 abort_file <- function(file, reason) {
-  abort(paste0("`", file, "` cannot be served: ", reason, "."), "rookery_bad_setting")
+  abort(paste0("`", file, "` cannot be served: ", reason, "."), "rookery_bad_setting", reason = reason)
 }
 
 #' Serve a folder that has a `_server.yml`
@@ -48,7 +48,7 @@ abort_file <- function(file, reason) {
 #' * `host`, `port`, `log`, `log_format` and `admin`, as arguments of [serve()];
 #' * `tls`: `dev`, or the arguments of [tls_config()], such as `cert:` and `key:`, or `acme:` with
 #'   those of [acme()];
-#' * `limits`: those of [server_limits()], such as `body_bytes: 10 MB`;
+#' * `limits`: those of [server_limits()], such as `max_body_size: 10 MB`;
 #' * the settings of [rookery_options()], such as `error_detail: message`;
 #' * `workers` and the other arguments of [workers_config()].
 #'
@@ -135,7 +135,7 @@ tls_of_file <- function(options) {
   if (is.null(options[["tls_cert"]] %||% options[["domain"]])) {
     return(options[["tls"]])
   }
-  of <- function(names) Filter(Negate(is.null), set_names(options[names], sub("^domain$", "domains", sub("^(tls|acme)_", "", names))))
+  of <- function(names) Filter(Negate(is.null), set_names(options[names], sub("^(tls|acme)_", "", names)))
   own <- of(c("tls_cert", "tls_key", "tls_client_ca", "tls_client_auth", "tls_min_version", "http2", "http2_websockets", "hsts", "redirect_from"))
   if (identical(own$redirect_from, "none")) own$redirect_from <- NULL
   if (!is.null(options[["domain"]])) {

@@ -136,7 +136,7 @@ runServer <- function(host, port, app, interruptIntervalMs = NULL, tls = NULL, l
 #' @export
 stopServer <- function(server) {
   if (!inherits(server, "Server")) {
-    abort_argument("Object must be an object of class Server.")
+    abort_argument("Object must be an object of class Server.", argument = "server")
   }
   server$stop()
 }

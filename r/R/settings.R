@@ -12,11 +12,11 @@ reconnect_ways <- c("app", "always", "never")
 #'
 #' Each setting can be given in several places. What is given in the first of these counts:
 #'
-#' 1. an argument, such as `limits = server_limits(body_bytes = "10 MB")` of [startServer()] and [serve()];
-#' 2. the command line: `rookery serve app/ --limit body_bytes=10MB --error-detail message`;
-#' 3. the environment: `ROOKERY_BODY_BYTES="10 MB"`;
+#' 1. an argument, such as `limits = server_limits(max_body_size = "10 MB")` of [startServer()] and [serve()];
+#' 2. the command line: `rookery serve app/ --max-body-size 10MB --error-detail message`;
+#' 3. the environment: `ROOKERY_MAX_BODY_SIZE="10 MB"`;
 #' 4. `options:` of a `_server.yml`: `limits:` with a field for each, and `error_detail:`;
-#' 5. an option of R: `options(rookery.body_bytes = "10 MB")`.
+#' 5. an option of R: `options(rookery.max_body_size = "10 MB")`.
 #'
 #' They are read when a server is started. `rookery_options()` tells what the next one would be started with.
 #'
@@ -26,7 +26,7 @@ reconnect_ways <- c("app", "always", "never")
 #'   `"full"`: also the calls that led to it, for a browser of the same machine on a page with the lines they are written in; for development. By default `"none"`, in an interactive session `"message"`. Where this package stands in
 #'   for httpuv, and [serve()] does not run, clients are told what httpuv tells them: the message.
 #' * `request_id_header`: whether responses of the app have a header `X-Request-Id`; by default under [serve()].
-#' * `interrupt_requests`: whether what R does for a request ends when `request_time` is over.
+#' * `interrupt_requests`: whether what R does for a request ends when `request_timeout` is over.
 #' * `spool_dir`: the folder of large bodies, see [startServer()].
 #' * `trusted_proxies`: addresses or networks of proxies whose `X-Forwarded-Proto` and `X-Request-Id` are believed; in the environment with commas
 #'   between them.
@@ -38,10 +38,10 @@ reconnect_ways <- c("app", "always", "never")
 #'   are pressed for the new session as well. `"never"`. Heeded where [serve()] runs Shiny.
 #'
 #' @return A data frame of class `rookery_options` with `name`, `value` (as text) and `origin`.
-#'   `rookery_options()["body_bytes"]` returns the row of one setting.
+#'   `rookery_options()["max_body_size"]` returns the row of one setting.
 #' @examples
 #' rookery_options()
-#' rookery_options()[c("body_bytes", "error_detail")]
+#' rookery_options()[c("max_body_size", "error_detail")]
 #' @export
 rookery_options <- function() {
   table <- limit_table()
@@ -59,17 +59,24 @@ rookery_options <- function() {
   )
 }
 
-# Also takes the names of settings: `rookery_options()["body_bytes"]`. A result without all of the
+# Also takes the names of settings: `rookery_options()["max_body_size"]`. A result without all of the
 # columns is a plain data frame.
 #' @export
 `[.rookery_options` <- function(x, ...) {
   is_by_name <- nargs() == 2 && is.character(..1) && !any(..1 %in% names(x))
   if (is_by_name) {
-    unknown <- setdiff(..1, x$name)
+    wanted <- vapply(..1, function(name) {
+      if (name %in% names(renamed_limits)) deprecate(paste0("`", name, "`"), paste0("`", limit_name(name), "`"))
+      limit_name(name)
+    }, "")
+    unknown <- setdiff(wanted, x$name)
     if (length(unknown) > 0) {
-      abort(paste0("There is no setting `", unknown[[1]], "`.", did_you_mean(unknown[[1]], x$name)), "rookery_bad_setting")
+      abort(
+        paste0("There is no setting `", unknown[[1]], "`.", did_you_mean(unknown[[1]], x$name)), "rookery_bad_setting",
+        argument = unknown[[1]]
+      )
     }
-    return(x[match(..1, x$name), , drop = FALSE])
+    return(x[match(wanted, x$name), , drop = FALSE])
   }
   part <- NextMethod()
   if (is.data.frame(part) && !has_option_columns(part)) class(part) <- "data.frame"
@@ -106,8 +113,8 @@ setting_of <- function(name, argument = NULL) {
   is_limit <- !name %in% setting_names
   check <- function(value, where) if (is_limit) limit_value(value, name, where) else check_setting(value, name, where)
   serving <- .globals$settings
-  option <- paste0("rookery.", name)
-  variable <- paste0("ROOKERY_", toupper(name))
+  option <- find_option(name)
+  variable <- find_variable(name)
   places <- list(
     list("argument", argument, paste0("`", name, "`")),
     list("argument", serving$argument[[name]], paste0("`", name, "`")),
@@ -123,6 +130,33 @@ setting_of <- function(name, argument = NULL) {
     }
   }
   list(value = if (is_limit) limit_table()$default[limit_table()$name == name] else default_setting(name), origin = "default")
+}
+
+# Returns the name of the option, or of the environment variable, of a setting: its former name if
+# that alone is set, which gives a message. To set both is an error.
+find_option <- function(name) {
+  find_name(name, function(name) paste0("rookery.", name), function(option) !is.null(getOption(option)), "The option ")
+}
+
+find_variable <- function(name) {
+  find_name(
+    name, function(name) paste0("ROOKERY_", toupper(name)), function(variable) !is.null(environment_value(variable)),
+    "The environment variable "
+  )
+}
+
+find_name <- function(name, place_of, is_set, what) {
+  place <- place_of(name)
+  former <- former_name(name)
+  if (is.null(former) || !is_set(place_of(former))) {
+    return(place)
+  }
+  former <- place_of(former)
+  if (is_set(place)) {
+    abort_argument(what, "`", former, "` is the deprecated name of `", place, "`: set only `", place, "`.", class = "rookery_bad_setting")
+  }
+  deprecate(paste0(what, "`", former, "`"), paste0("`", place, "`"))
+  former
 }
 
 environment_value <- function(variable) {
@@ -146,10 +180,10 @@ setting_value <- function(value, name, where, class = "rookery_bad_setting") {
   lines <- cli_read(.Call(ffi_setting, name, paste(encode_lines(setting_texts(value)), collapse = "\n")))
   if (!is.null(lines$wanted)) {
     wanted <- if (lines$wanted == "yes or no") "TRUE or FALSE" else lines$wanted
-    abort(paste0(where, " must be ", wanted, ", not ", describe(value), "."), class)
+    abort(paste0(where, " must be ", wanted, ", not ", describe(value), "."), class, argument = name)
   }
   if (!is.null(lines$wrong)) {
-    abort(paste0(where, ": ", lines$wrong, "."), class)
+    abort(paste0(where, ": ", lines$wrong, "."), class, argument = name)
   }
   value <- typed_values(lines)$value
   if (is.list(value) && identical(value$level, 0)) FALSE else value
@@ -198,8 +232,9 @@ stands_in_for_httpuv <- function() {
 
 # The options of this session that another R is to have: what is given in the environment it finds there itself.
 session_options <- function(is_interactive = interactive()) {
-  names <- paste0("rookery.", c(setting_names, limit_table()$name))
-  options <- Filter(Negate(is.null), set_names(lapply(names, getOption), names))
+  names <- c(setting_names, limit_table()$name)
+  values <- lapply(names, function(name) getOption(find_option(name)))
+  options <- Filter(Negate(is.null), set_names(values, paste0("rookery.", names)))
   # A folder may be relative to ours.
   if (!is.null(setting_of("spool_dir")$value)) options$rookery.spool_dir <- spool_dir()
   # Who sits in front of this session sits in front of the other.

@@ -64,11 +64,11 @@ site_set_options <- function(site, changes) {
   state <- .Call(ffi_site_state, site)
   keys <- names(changes)
   if (length(changes) > 0 && (is.null(keys) || anyNA(keys) || any(keys == ""))) {
-    abort_argument("All items must be named.")
+    abort_argument("All items must be named.", argument = "...")
   }
   unknown <- setdiff(keys, names(option_readers))
   if (length(unknown) > 0) {
-    abort_argument("Unknown options: ", paste0(unknown, " , ", collapse = ""))
+    abort_argument("Unknown options: ", paste0(unknown, " , ", collapse = ""), argument = unknown[[1]])
   }
   changes <- changes[!duplicated(keys)]
   changes <- normalizeStaticPathOptions(changes[!vapply(changes, is.null, logical(1))])

@@ -10,7 +10,8 @@ spool_dir <- function() {
   if (!dir.exists(dir) || file.access(dir, 3) != 0) {
     abort_argument(
       setting$where, " names `", dir, "`, which is no folder that this user may write in: ",
-      "make it, or choose another."
+      "make it, or choose another.",
+      argument = "spool_dir"
     )
   }
   normalizePath(dir)

@@ -49,7 +49,7 @@ staticPath <- function(path, indexhtml = NULL, fallthrough = NULL, html_charset 
   }
   if (!file.exists(path)) {
     # The error message is the one that normalizePath() gives.
-    abort_argument("path[1]=\"", path, "\": No such file or directory")
+    abort_argument("path[1]=\"", path, "\": No such file or directory", argument = "path")
   }
   path <- enc2utf8(normalizePath(path, winslash = "/", mustWork = TRUE))
   new_static_path(path, staticPathOptions(indexhtml, fallthrough, html_charset, headers, validation, FALSE))
@@ -94,7 +94,7 @@ as.staticPath.character <- function(path) {
 
 #' @export
 as.staticPath.default <- function(path) {
-  abort_argument("Cannot convert object of class ", class(path)[[1]], " to a staticPath object.")
+  abort_argument("Cannot convert object of class ", class(path)[[1]], " to a staticPath object.", argument = "path")
 }
 
 new_static_path <- function(path, options) {
@@ -109,7 +109,8 @@ normalizeStaticPaths <- function(paths) {
   keys <- names(paths)
   if (!(is.list(paths) || is.character(paths)) || is.null(keys) || anyNA(keys) || any(keys == "")) {
     abort_argument(
-      "paths must be a named character vector, a named list containing strings and staticPath objects, or NULL."
+      "paths must be a named character vector, a named list containing strings and staticPath objects, or NULL.",
+      argument = "paths"
     )
   }
   # A character vector's elements are strings, a list's may be anything.

@@ -39,6 +39,7 @@
 #' @param on_close `NULL`, or a function of the reason.
 #' @param compress Whether to compress it for clients that take gzip: as other bodies, not if its type is compressed already, nor with a
 #'   `Content-Length`. What waits is sent whole with each piece, so none is held back. 32 streams are compressed at once, others are not.
+#' @param ... Must be empty: what follows is given by name.
 #' @return An object for a response's `body`. It answers one request.
 #' @examples
 #' rows <- function(data, by = 1000) {
@@ -60,7 +61,8 @@
 #' }
 #' @seealso [stream_response()] to push.
 #' @export
-stream_body <- function(source, on_close = NULL, compress = TRUE) {
+stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
+  check_dots("stream_body()", ..., known = c("on_close", "compress"))
   check_flag(compress, "compress")
   if (!is.null(on_close)) check_function(on_close, "on_close")
   if (inherits(source, "connection")) {
@@ -79,8 +81,9 @@ stream_body <- function(source, on_close = NULL, compress = TRUE) {
 #' object is the response, or the `body` of one.
 #'
 #' @details
-#' * `$write(x)` sends a raw vector or strings. `TRUE`: go on. `FALSE`: it was taken, but 64 KiB wait for the client: go on when
-#'   `on_drain` says so. `NA`: the stream is over, nothing is sent.
+#' * `$write(x)` sends a raw vector or strings, and returns whether to go on: `if (s$write(x)) ...`. After `FALSE`, write no more
+#'   for now: 64 KiB wait for the client, and `on_drain` says when to go on; or the stream is over, `$is_open()` is `FALSE` and
+#'   nothing was sent.
 #' * `$flush()` sends the head, which else leaves with the first piece, or after a second.
 #' * `$close()` ends the stream in order, `$abort()` cuts it, which its client sees.
 #' * `$on_drain(func)` adds a function of no arguments that is called when there is room again, after a `FALSE`.
@@ -92,6 +95,7 @@ stream_body <- function(source, on_close = NULL, compress = TRUE) {
 #' function given to `$on_close()` that knows the object keeps it by itself.)
 #' When the server stops, streams that are written to end in order.
 #'
+#' @param ... Must be empty: what follows is given by name.
 #' @param status,headers Those of the response.
 #' @param compress Whether to compress it, see [stream_body()]. It costs 300 KiB of memory for as long as the stream is open, and five bytes
 #'   with each `$write()` that finds nothing waiting.
@@ -110,8 +114,10 @@ stream_body <- function(source, on_close = NULL, compress = TRUE) {
 #' }
 #' @seealso [stream_body()] for what is asked when there is room.
 #' @export
-stream_response <- function(status = 200L, headers = list(), compress = FALSE) {
+stream_response <- function(..., status = 200L, headers = list(), compress = FALSE) {
+  check_dots("stream_response()", ..., known = c("status", "headers", "compress"))
   check_status(status)
+  check_response_headers(headers)
   check_flag(compress, "compress")
   push_stream(status, headers, new_source(NULL, NULL, compress))
 }
@@ -252,10 +258,10 @@ push_write <- function(source, x) {
   }
   if (!is.raw(x) && !is.character(x) || anyNA(x)) check_piece(x)
   if (!is_writable(source)) {
-    return(NA)
+    return(FALSE)
   }
   if (length(x) == 0 || (is.character(x) && !any(nzchar(x)))) {
-    return(push_buffered(source) < high_mark)
+    return(isTRUE(push_buffered(source) < high_mark))
   }
   if (is.null(source$handle)) {
     source$early <- list(source$early, x)
@@ -264,7 +270,7 @@ push_write <- function(source, x) {
     if (waiting > most_waiting) {
       source$early <- source$early_count <- source$early_bytes <- NULL
       push_tell(source, "cut")
-      return(NA)
+      return(FALSE)
     }
     return(waiting < high_mark)
   }

@@ -32,6 +32,7 @@
 #' @param cert The certificate with those between it and a root behind it, in PEM: the path of a file, or the text itself. Several
 #'   are chosen by the name that a client asks for; the first is for those who ask for none of them.
 #' @param key Its private key, likewise; as many as there are certificates. The default is for files with both.
+#' @param ... Must be empty: what follows is given by name.
 #' @param password What opens a key that is encrypted: a string, or a function without arguments that returns it. Needs
 #'   package openssl.
 #' @param client_ca Certificates that sign those of clients, in PEM, which are then asked for one. `NULL` asks for none.
@@ -48,7 +49,7 @@
 #' @param redirect_from A port of the same address, 80 as a rule, on which requests in the clear are sent on to HTTPS: with status 308, path and
 #'   query, to the host that they are for, if there is a certificate for it or it is the address that was reached (else status 421).
 #'   They take part in all limits of the server, and R hears nothing of them. `NULL` listens on no other port.
-#' @param acme An authority that issues the certificate, by [acme()], in place of `cert`.
+#' @param acme An authority that issues the certificate, by [acme()], in place of `cert`. Experimental.
 #' @return An object of class `rookery_tls`.
 #' @examples
 #' \dontrun{
@@ -60,6 +61,7 @@
 tls_config <- function(
   cert = NULL,
   key = cert,
+  ...,
   password = NULL,
   client_ca = NULL,
   client_auth = c("required", "optional"),
@@ -71,6 +73,7 @@ tls_config <- function(
   acme = NULL
 ) {
   arguments_of("tls_config()", "rookery_bad_tls", {
+    take_deprecated(list(), list(...), character(), "tls_config()", known = setdiff(names(formals(tls_config)), c("cert", "key", "...")))
     if (is.null(acme)) {
       check_pem(cert, "cert")
       check_pem(key, "key")
@@ -108,7 +111,7 @@ tls_config <- function(
   if (!is.null(password) && !is.null(key)) {
     key <- vapply(key, open_key, character(1), password, USE.NAMES = FALSE)
   }
-  structure(
+  config <- structure(
     list(
       cert = if (!is.null(cert)) settle_pem(cert),
       key = key,
@@ -123,6 +126,9 @@ tls_config <- function(
     ),
     class = "rookery_tls"
   )
+  # acme() has checked its own arguments, and preparing an order would write to its folder.
+  if (is.null(acme)) tls_new(config)
+  config
 }
 
 #' @export
@@ -132,6 +138,14 @@ format.rookery_tls <- function(x, ...) {
   if (!is.null(x$client_ca)) {
     lines <- c(lines, paste0("  clients: ", x$client_auth, ", signed by ", place(x$client_ca)))
   }
+  off <- c(if (!x$http2) "HTTP/2", if (!x$http2_websockets) "WebSockets over HTTP/2")
+  flags <- c("subdomains", "preload")[c(isTRUE(x$hsts$include_subdomains), isTRUE(x$hsts$preload))]
+  lines <- c(
+    lines,
+    if (length(off) > 0) paste0("  off: ", paste(off, collapse = ", ")),
+    if (!is.null(x$hsts)) paste0("  hsts: ", paste(c(paste(x$hsts$max_age, "s"), flags), collapse = ", ")),
+    if (!is.null(x$redirect_from)) paste0("  redirects from port ", x$redirect_from)
+  )
   c(paste0("<certificates for HTTPS, TLS ", x$min_version, " and later>"), lines)
 }
 
@@ -225,7 +239,7 @@ open_key <- function(key, password) {
     openssl::read_key(text, password = if (is.function(password)) password() else password),
     error = function(error) {
       place <- if (is_pem(key)) "the text that was given" else key
-      abort(paste0("The key in ", place, " cannot be opened with this password: ", conditionMessage(error)), "rookery_bad_tls")
+      abort(paste0("The key in ", place, " cannot be opened with this password: ", conditionMessage(error)), "rookery_bad_tls", argument = "password")
     }
   )
   openssl::write_pem(opened)
@@ -237,9 +251,12 @@ tls_open <- function(tls) {
     return(tls)
   }
   tls <- tls_resolve(tls)
-  if (is.null(tls)) {
-    return(NULL)
-  }
+  if (!is.null(tls)) tls_new(tls)
+}
+
+# Returns an external pointer for an object of tls_config(). Reads the certificates and keys, and
+# raises an error if they cannot be used.
+tls_new <- function(tls) {
   opened <- .Call(
     ffi_tls_new,
     as.character(rbind(tls$cert, tls$key)),
@@ -253,7 +270,7 @@ tls_open <- function(tls) {
     acme_wishes(tls$acme)
   )
   if (is.character(opened)) {
-    abort(opened, "rookery_bad_tls")
+    abort(opened, "rookery_bad_tls", reason = opened)
   }
   opened
 }

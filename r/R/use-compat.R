@@ -14,6 +14,7 @@
 #' It loads nothing but rookery, and takes a few milliseconds. In a project of renv's it comes after `source("renv/activate.R")`, which sets the
 #' libraries. A line before it that loads httpuv makes it useless, and then it warns.
 #'
+#' @param ... Must be empty: what follows is given by name.
 #' @param quiet Whether to say nothing.
 #' @return `use_compat()`: the library, invisibly. An error of class `rookery_httpuv_loaded` when another httpuv has
 #'   been loaded already: a loaded package cannot be exchanged. In `.Rprofile` that is a warning, so that what follows is
@@ -21,7 +22,8 @@
 #' @examples
 #' which_httpuv()
 #' @export
-use_compat <- function(quiet = FALSE) {
+use_compat <- function(..., quiet = FALSE) {
+  check_dots("use_compat()", ..., known = "quiet")
   check_flag(quiet, "quiet")
   library <- compat_library()
   if (isNamespaceLoaded("httpuv") && !is_compat(getNamespaceInfo("httpuv", "path"))) {

@@ -12,9 +12,9 @@
 #' close frame (1005: it had none; 1006: there was no close frame, the connection broke), and `wasClean` says whether both sides
 #' sent one. Any other function is called without arguments.
 #'
-#' `$send()` never waits. It returns, invisibly, `TRUE`; or `FALSE` when the message was taken but more than 1 MiB waits for the
-#' client, which is to say: go on when `$onDrain(func)` says so; or `NA` when the connection has ended. Past a limit of 64 MiB a
-#' client that does not read is given up. `$bufferedAmount()` tells how many bytes wait.
+#' `$send()` never waits. It returns, invisibly, whether to go on: `TRUE`; or `FALSE` when the message was taken but more than 1 MiB
+#' waits for the client, and `$onDrain(func)` says when to go on, or when the connection has ended, which `$onClose()` tells. Past a
+#' limit of 64 MiB a client that does not read is given up. `$bufferedAmount()` tells how many bytes wait.
 #'
 #' `$onMessage()`, `$onClose()` and `$onDrain()` return, invisibly, a function that takes the callback away again.
 #'
@@ -62,13 +62,13 @@ WebSocket <- R6::R6Class(
       .Call(ffi_ws_add, self, func, 2L)
       invisible(callback_remover(self, func, 2L))
     },
-    #' @description Sends a message. Never waits: what the client does not take is queued, up to a limit. Returns `TRUE`, `FALSE`
-    #'   or `NA`, see above.
+    #' @description Sends a message. Never waits: what the client does not take is queued, up to a limit. Returns `TRUE`
+    #'   or `FALSE`, see above.
     send = function(message) {
       # `self$handle` would look for a method of `$` for each of the object's classes first, at each message.
       handle <- .subset2(self, "handle")
       if (is.null(handle)) {
-        return(invisible(NA))
+        return(invisible(FALSE))
       }
       invisible(.Call(ffi_ws_send, handle, message))
     },
@@ -77,7 +77,7 @@ WebSocket <- R6::R6Class(
       .Call(ffi_ws_waiting, self$handle)
     },
     #' @description Sends a ping, which the client's software answers by itself. The server sends one every 20 seconds as it is.
-    #'   Returns `TRUE`, or `NA` when the connection has ended, invisibly.
+    #'   Returns `TRUE`, or `FALSE` when the connection has ended, invisibly.
     ping = function() {
       invisible(.Call(ffi_ws_ping, self$handle))
     },

@@ -1,11 +1,13 @@
 # Options about workers: they have the same names in R, in YAML and on the command line.
 
 worker_option_names <- c(
-  "workers", "spares", "warmup", "max_sessions", "max_requests", "max_age", "max_memory", "request_timeout", "kill_stuck", "start_timeout",
-  "start_retries", "drain", "drain_sessions", "sticky", "name", "admin", "embed", "reload", "shutdown_delay", "min_ready", "drain_status",
-  "fail_fast", "retry_begun", "surge", "max_in_flight", "queue_timeout", "keep_half_closed"
+  "workers", "spares", "warmup", "max_sessions", "max_requests", "max_age", "max_memory", "request_timeout", "worker_timeout", "start_timeout",
+  "start_retries", "drain", "drain_sessions", "sticky", "cookie_suffix", "admin", "embed", "reload", "shutdown_delay", "min_ready", "drain_status",
+  "fail_fast", "retry_safe_methods", "surge", "max_in_flight", "queue_timeout", "keep_half_closed"
 )
-worker_flags <- c("embed", "reload", "fail_fast", "retry_begun", "keep_half_closed")
+worker_flags <- c("embed", "reload", "fail_fast", "retry_safe_methods", "keep_half_closed")
+
+renamed_worker_options <- c(kill_stuck = "worker_timeout", name = "cookie_suffix", retry_begun = "retry_safe_methods")
 
 # Checks the value of an option, NULL for one that was not given. Messages name `where` it was
 # given.

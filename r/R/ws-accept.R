@@ -9,6 +9,7 @@
 #' is opened without a subprotocol, and `ws$protocol` is `""`; whoever insists on one returns a response with status 400 instead.
 #'
 #' @param protocol The subprotocols that may be spoken, the best first; `NULL` for those in the app's `wsProtocols`.
+#' @param ... Must be empty: what follows is given by name.
 #' @param headers Headers of the answer, a named list or character vector.
 #' @return An object for `onHeaders` to return.
 #' @examples
@@ -28,7 +29,8 @@
 #' )
 #' @seealso [startServer()] for `wsProtocols` and `wsOrigins`, [WebSocket].
 #' @export
-accept_ws <- function(protocol = NULL, headers = list()) {
+accept_ws <- function(protocol = NULL, ..., headers = list()) {
+  check_dots("accept_ws()", ..., known = "headers")
   if (!is.null(protocol)) check_protocols(protocol, "protocol")
   is_named <- (is.list(headers) || is.character(headers)) && (length(headers) == 0 || !is.null(names(headers)))
   if (!is_named) {
@@ -41,6 +43,18 @@ accept_ws <- function(protocol = NULL, headers = list()) {
     )
   }
   structure(list(protocol = protocol, headers = headers), class = "rookery_accept_ws")
+}
+
+#' @export
+format.rookery_accept_ws <- function(x, ...) {
+  protocol <- if (is.null(x$protocol)) "as the app says" else if (length(x$protocol) == 0) "none" else paste(x$protocol, collapse = ", ")
+  headers <- if (length(x$headers) > 0) paste0("; headers: ", paste(encodeString(names(x$headers)), collapse = ", "))
+  paste0("<rookery_accept_ws: protocol ", protocol, headers, ">")
+}
+
+#' @export
+print.rookery_accept_ws <- function(x, ...) {
+  print_line(x)
 }
 
 # Names of subprotocols: tokens of RFC 9110, 5.6.2, each once.
@@ -65,7 +79,8 @@ check_origins <- function(origins, where) {
     wrong <- if (is.character(origins)) encodeString(origins[!is_host][[1]], quote = "\"") else describe(origins)
     abort_argument(
       where, " must be \"same\", or hosts such as \"example.org\", \"*.example.org\" or \"localhost:8000\" without `https://`, not ",
-      wrong, "."
+      wrong, ".",
+      argument = first_quoted(where) %||% "ws_origins"
     )
   }
   origins
@@ -81,7 +96,7 @@ read_compression <- function(compression) {
 }
 
 compression_rules <- function(compression, where) {
-  wrong <- function(what) abort_argument(where, what)
+  wrong <- function(what) abort_argument(where, what, argument = first_quoted(where) %||% "ws_compression")
   default <- list(level = 2, threshold = 512, takeover = FALSE)
   if (identical(compression, FALSE)) {
     return(c(0, 0, 0))

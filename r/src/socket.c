@@ -273,7 +273,7 @@ SEXP ffi_ws_remove(SEXP self, SEXP function, SEXP kind) {
 enum { LEND_BYTES = 64 * 1024 };
 
 static SEXP sent(int status) {
-    return Rf_ScalarLogical(status == RK_SENT_NOT ? NA_LOGICAL : status == RK_SENT);
+    return Rf_ScalarLogical(status == RK_SENT);
 }
 
 // as.character(message), as the package's namespace sees it.
@@ -285,7 +285,7 @@ static SEXP as_strings(SEXP message) {
     return strings;
 }
 
-// TRUE: go on. FALSE: sent, but wait. NA: over.
+// Sends a message. Returns TRUE if more may be sent at once, FALSE if too much is queued or the connection has ended.
 SEXP ffi_ws_send(SEXP handle, SEXP message) {
     double id = handle_id(handle, "WebSocket", "message");
     if (id < 0) {
@@ -348,7 +348,7 @@ SEXP ffi_ws_waiting(SEXP handle) {
     return Rf_ScalarReal(waiting < 0 ? 0 : (double)waiting);
 }
 
-// TRUE, or NA when it is over.
+// Returns TRUE, or FALSE if the connection has ended.
 SEXP ffi_ws_ping(SEXP handle) {
     double id = handle_id(handle, "WebSocket", "message");
     if (id < 0 || rk_ws_waiting((uint64_t)id) < 0) {

@@ -433,14 +433,14 @@ SEXP ffi_stream_lose(SEXP source, SEXP text) {
 }
 
 static SEXP as_answer(enum rk_given given) {
-    return Rf_ScalarLogical(given == RK_MORE ? TRUE : given == RK_ENOUGH ? FALSE : NA_LOGICAL);
+    return Rf_ScalarLogical(given == RK_MORE);
 }
 
-// TRUE: go on. FALSE: taken, but wait. NA: over.
+// Sends a piece. Returns TRUE if more may be written at once, FALSE if the queue is full or the stream is over.
 SEXP ffi_stream_give(SEXP source, SEXP piece) {
     double id = stream_id(source);
     if (id < 0) {
-        return Rf_ScalarLogical(NA_LOGICAL);
+        return Rf_ScalarLogical(FALSE);
     }
     return as_answer(give((uint64_t)id, piece, false));
 }

@@ -25,6 +25,11 @@ make_pair <- function(dir, name, subject = "/CN=localhost", signed_by = NULL) {
   list(cert = file(".pem"), key = file(".key"))
 }
 
+# A PEM file with a certificate for localhost and its key.
+local_pem <- function(env = parent.frame()) {
+  .Call(rookery:::ffi_tls_develop, withr::local_tempdir(.local_envir = env))[[1]]
+}
+
 # One request while this process serves; the answer, or the error of curl as a string.
 fetch_here <- function(url, ...) {
   result <- NULL

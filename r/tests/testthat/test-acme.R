@@ -6,11 +6,11 @@ app <- list(call = function(req) list(status = 200L, headers = list(), body = re
 nobody <- "http://127.0.0.1:1/dir"
 
 test_that("acme() is told what is wrong, and what to do", {
-  expect_error(acme(42), "`domains` must be names of hosts")
+  expect_error(acme(42), "`domain` must be names of hosts")
   expect_error(acme("a.org", agree_tos = NA), "`agree_tos` must be TRUE or FALSE")
   expect_error(acme("a.org"), "Let's Encrypt, whose terms .* agreed to, with `agree_tos = TRUE`")
   expect_error(acme("a.org", directory = "https://ca/"), "the authority at https://ca/, .* `agree_tos = TRUE`")
-  expect_error(acme("a.org", "", TRUE), "`email` must be addresses of mail")
+  expect_error(acme("a.org", email = "", agree_tos = TRUE), "`email` must be addresses of mail")
   expect_error(acme("a.org", agree_tos = TRUE, staging = TRUE, directory = "https://ca/"), "give one of them")
   expect_error(acme("a.org", agree_tos = TRUE, challenge = "dns-01"), "`challenge` must be \"http-01\" or \"tls-alpn-01\"")
   wish <- acme("a.org", agree_tos = TRUE, dir = "kept")
@@ -21,6 +21,8 @@ test_that("acme() is told what is wrong, and what to do", {
   expect_s3_class(tls_config(acme = wish, client_ca = "ca.pem", client_auth = "optional"), "rookery_tls")
   expect_output(print(tls_config(acme = wish)), "a.org, from Let's Encrypt\n  kept in /", fixed = FALSE)
   expect_output(print(acme("a.org", agree_tos = TRUE, staging = TRUE)), "Let's Encrypt \\(staging\\)")
+  all <- acme(c("a.org", "b.org"), email = "me@a.org", agree_tos = TRUE, profile = "shortlived", challenge = "http-01", dir = "/d")
+  expect_equal(format(all), c("  a.org, b.org, from Let's Encrypt", "  contact me@a.org, profile shortlived, by http-01 alone", "  kept in /d"))
 })
 
 test_that("what an authority cannot do is said before it is asked", {
@@ -29,7 +31,7 @@ test_that("what an authority cannot do is said before it is asked", {
   }
   expect_error(start("*.a.org"), "no certificate for `\\*.a.org`")
   expect_error(start("localhost"), "the whole internet knows")
-  expect_error(start("a.org", "me"), "`me` is no address of mail")
+  expect_error(start("a.org", email = "me"), "`me` is no address of mail")
   expect_error(start("a.org", directory = "http://ca.example/"), "its address begins with https://")
   expect_error(start("a.org", challenge = "http-01", directory = nobody), "http-01 needs a port from which requests are sent on")
   expect_error(start("a.org", ca = "/nowhere.pem"), "/nowhere.pem cannot be read")
@@ -77,7 +79,7 @@ test_that("_server.yml and the program have it", {
     rookery:::tls_of_file(rookery:::server_file(file)$values)
   }
   tls <- tls_of("acme: {domain: [a.org, b.org], agree_tos: true, dir: kept}", "redirect_from: 80")
-  expect_equal(tls$acme$domains, c("a.org", "b.org"))
+  expect_equal(tls$acme$domain, c("a.org", "b.org"))
   expect_equal(tls$acme$dir, file.path(dir, "kept"))
   expect_equal(tls$redirect_from, 80L)
   expect_error(tls_of("acme: {email: me@a.org}"), "`tls.acme.email:` needs `tls.acme.domain:`")
@@ -88,7 +90,8 @@ test_that("_server.yml and the program have it", {
     "acme_directory=https://ca/dir\nacme_profile=shortlived\nacme_challenge=http-01\nacme_dir=/d\ntls_redirect_from=80\n"
   ))
   wish <- acme(
-    c("a.org", "b.org"), "me@a.org", TRUE,
+    c("a.org", "b.org"),
+    email = "me@a.org", agree_tos = TRUE,
     directory = "https://ca/dir", profile = "shortlived", challenge = "http-01", dir = "/d"
   )
   expect_equal(rookery:::cli_address(asked)$tls, tls_config(acme = wish, redirect_from = 80))

@@ -2,6 +2,8 @@
 
 hello_app <- function(req) list(status = 200L, headers = list(), body = "hello")
 
+is_name <- function(x) is.character(x) && length(x) == 1 && !is.na(x) && nzchar(x)
+
 test_that("every exported function speaks of a bad argument at once", {
   server <- local_server(hello_app)
   ws <- WebSocket$new(NULL, NULL)
@@ -17,9 +19,12 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(startServer("127.0.0.1", 0, list(staticPathOptions = list()))), "staticPathOptions must be an object"),
     list(quote(startServer("127.0.0.1", 0, list(), quiet = NULL)), "`quiet` must be TRUE or FALSE, not NULL"),
     list(quote(startServer("127.0.0.1", 0, list(onError = "x"))), "`app\\$onError` must be a function"),
+    list(quote(sse_response(headers = 42)), "`headers` must be a named list"),
+    list(quote(stream_response(headers = list("x"))), "`headers` must be a named list"),
+    list(quote(sse_body(identity, headers = "x")), "`headers` must be a named list"),
     list(quote(startServer("127.0.0.1", 0, list(), limits = 42)), "`limits` must be made by server_limits"),
     list(quote(server_limits(body = 1)), "`body` is no limit"),
-    list(quote(server_limits(body_bytes = "ten")), "`body_bytes` must be a size.* not \"ten\""),
+    list(quote(server_limits(max_body_size = "ten")), "`max_body_size` must be a size.* not \"ten\""),
     list(quote(startServer(NULL, 0, list())), "`host` must be"),
     list(quote(startServer(c("::1", "::"), 0, list())), "`host` must be"),
     list(quote(startServer("127.0.0.1", "80", list())), "`port` must be"),
@@ -74,11 +79,11 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(stream_body(42)), "`source` must be a function that gives a piece"),
     list(quote(stream_body(function() NULL, on_close = 3)), "`on_close` must be a function"),
     list(quote(stream_response(status = "x")), "`status` must be one whole number from 200 to 999"),
-    list(quote(event_stream(heartbeat = "a")), "`heartbeat` must be a number of seconds"),
-    list(quote(stream_events(42)), "`source` must be a function"),
-    list(quote(stream_events(function() NULL, map = 3)), "`map` must be a function"),
+    list(quote(sse_response(heartbeat = "a")), "`heartbeat` must be a number of seconds"),
+    list(quote(sse_body(42)), "`source` must be a function"),
+    list(quote(sse_body(function() NULL, map = 3)), "`map` must be a function"),
     list(quote(stream_body(function() NULL, compress = 1)), "`compress` must be TRUE or FALSE"),
-    list(quote(event_stream(compress = "x")), "`compress` must be TRUE or FALSE"),
+    list(quote(sse_response(compress = "x")), "`compress` must be TRUE or FALSE"),
     list(quote(sse_event("a", id = "a\nb")), "`id` must be one string without line breaks"),
     list(quote(receive_body(42, function() NULL)), "`on_data` must be a function, not 42"),
     list(quote(receive_body(function(x) NULL, function() NULL, on_close = 3)), "`on_close` must be a function, not 3"),
@@ -91,7 +96,7 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(workers_config(min_ready = 1:2)), "`min_ready` must be a whole number from 1 to 1000, not"),
     list(quote(workers_config(warmup = NA_character_)), "`warmup` must be paths .*, not NA"),
     list(quote(workers_config(keep_half_closed = "maybe")), "`keep_half_closed` must be TRUE or FALSE, not"),
-    list(quote(workers_config(retry_begun = 2)), "`retry_begun` must be TRUE or FALSE, not 2"),
+    list(quote(workers_config(retry_safe_methods = 2)), "`retry_safe_methods` must be TRUE or FALSE, not 2"),
     list(quote(serve(hello_app, port = 0, admin = TRUE)), "`admin` must be an address such as \"127.0.0.1:9100\""),
     list(quote(serve(hello_app, workers = TRUE)), "`workers` must be auto, or a whole number from 1 to 1000, not TRUE"),
     list(quote(serve(hello_app, workers = 2)), "Several workers serve a path"),
@@ -99,14 +104,21 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(rookery:::launch_server("/no/such.yml")), "does not exist")
   )
   for (case in bad) {
-    said <- tryCatch(suppressMessages(capture.output(eval(case[[1]]), type = "message")), error = conditionMessage)
-    expect_match(paste(said, collapse = "\n"), case[[2]], info = deparse(case[[1]])[[1]])
+    info <- deparse(case[[1]])[[1]]
+    said <- tryCatch(suppressMessages(capture.output(eval(case[[1]]), type = "message")), error = identity)
+    if (inherits(said, "error")) {
+      expect_s3_class(said, "rookery_error")
+      expect_true(is_name(said$argument) || is_name(said$reason), info = info)
+      if (inherits(said, "rookery_bad_argument")) expect_true(is_name(said$argument), info = info)
+      said <- conditionMessage(said)
+    }
+    expect_match(paste(said, collapse = "\n"), case[[2]], info = info)
   }
   # Every function that takes arguments is in the table, or takes whatever it is given: stopAllServers() and so on.
   called <- unlist(lapply(bad, function(case) all.names(case[[1]])))
   takes <- Filter(function(name) is.function(getExportedValue("rookery", name)), getNamespaceExports("rookery"))
   takes <- Filter(function(name) length(formals(getExportedValue("rookery", name))) > 0, takes)
-  others <- c("stopDaemonizedServer", "encodeURIComponent", "decodeURI")
+  others <- c("stopDaemonizedServer", "encodeURIComponent", "decodeURI", "event_stream", "stream_events")
   expect_setequal(setdiff(takes, called), others)
 })
 

@@ -167,7 +167,7 @@ test_that("a handshake that is refused, or never answered, is an error and block
   expect_length(it$seen, 1)
   close(socket)
 
-  it <- local_ws(peer$url, connectTime = 2)
+  it <- local_ws(peer$url, connect_timeout = 2)
   ticks <- 0
   tick <- function() {
     ticks <<- ticks + 1
@@ -201,7 +201,7 @@ test_that("limits: a message's size, what waits to be sent, the time of a close"
   expect_identical(wait_for(it, "close")[-1], list(code = 1009L, reason = "message too big", wasClean = FALSE))
 
   # R serves nobody meanwhile, so the server's reading stops.
-  it <- local_ws(echo$url, maxQueueSize = 1e6, closeTime = 0.3)
+  it <- local_ws(echo$url, max_send_queue_size = 1e6, close_timeout = 0.3)
   wait_for(it, "open")
   message <- raw(5e5)
   sent <- 0
@@ -210,11 +210,11 @@ test_that("limits: a message's size, what waits to be sent, the time of a close"
     refused <- tryCatch(it$ws$send(message), error = conditionMessage)
     if (is.null(refused)) sent <- sent + 1
   }
-  expect_match(refused, "was not sent.*maxQueueSize")
+  expect_match(refused, "was not sent.*max_send_queue_size")
   expect_lte(it$ws$bufferedAmount(), 1e6)
   expect_equal(it$ws$readyState(), 1L)
   peer <- local_peer()
-  silent <- local_ws(peer$url, closeTime = 0.3)
+  silent <- local_ws(peer$url, close_timeout = 0.3)
   socket <- socketAccept(peer$listening, blocking = TRUE, open = "r+b")
   withr::defer(close(socket))
   key <- sub("^.*: ", "", grep("^sec-websocket-key: ", readLines(socket, 6), ignore.case = TRUE, value = TRUE))
@@ -368,14 +368,14 @@ test_that("arguments say what is wrong with them", {
   expect_error(new(headers = list("x")), "`headers` must be a named list")
   expect_error(new(headers = c(Host = "x")), "`headers` has host, which the handshake sends itself")
   expect_error(new(maxMessageSize = 0), "`maxMessageSize` must be a positive number of bytes, not 0")
-  expect_error(new(maxQueueSize = Inf), "`maxQueueSize` must be a positive number of bytes")
-  expect_error(new(connectTime = "1"), "`connectTime` must be a positive number of seconds")
-  expect_error(new(closeTime = NA), "`closeTime` must be")
-  expect_error(new(pongTime = -1), "`pongTime` must be")
+  expect_error(new(max_send_queue_size = Inf), "`max_send_queue_size` must be a positive number of bytes")
+  expect_error(new(connect_timeout = "1"), "`connect_timeout` must be a positive number of seconds")
+  expect_error(new(close_timeout = NA), "`close_timeout` must be")
+  expect_error(new(ping_timeout = -1), "`ping_timeout` must be")
   expect_error(new(compress = 1), "`compress` must be TRUE or FALSE")
   expect_error(new(ca = 1), "`ca` must be one string")
   expect_error(WebSocketClient$new("ws://a", autoConnect = NA), "`autoConnect` must be TRUE or FALSE")
-  ws <- new(pingTime = Inf, accessLogChannels = NULL, errorLogChannels = "all")
+  ws <- new(ping_interval = Inf, accessLogChannels = NULL, errorLogChannels = "all")
   expect_error(ws$onOpen("x"), "`func` must be a function")
   expect_error(ws$send("early"), "is connecting: send while it is open")
   expect_error(ws$send(1), "`msg` must be one string or a raw vector, not 1")

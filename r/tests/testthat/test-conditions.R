@@ -36,6 +36,44 @@ test_that("errors have a class of their own, and rookery_error", {
   expect_class(ws$send("a"), "rookery_bad_state")
 })
 
+test_that("errors have `$argument`, the name of the argument that is wrong, or `$reason`", {
+  argument_of <- function(code) tryCatch(code, error = function(error) error$argument)
+  expect_equal(argument_of(service("a")), "timeoutMs")
+  expect_equal(argument_of(startServer("127.0.0.1", 70000, list())), "port")
+  expect_equal(argument_of(startServer("127.0.0.1", 0, list(call = 1))), "app$call")
+  expect_equal(argument_of(staticPath("/no/such/folder")), "path")
+  expect_equal(argument_of(stopServer(1)), "server")
+  expect_equal(argument_of(tls_config("c", http2 = NA)), "http2")
+  expect_equal(argument_of(acme("a.org")), "agree_tos")
+  # Also where another constructor has been called within.
+  expect_equal(argument_of(tls_config(acme = acme(3))), "domain")
+  expect_equal(argument_of(serve(identity, 8080)), "host")
+  expect_equal(argument_of(serve(identity, log = 1)), "log")
+  expect_equal(argument_of(serve(identity, log = "/no/such/folder/log")), "log")
+  expect_equal(argument_of(serve(identity, admin = 1)), "admin")
+  expect_equal(argument_of(serve("/no/such/app")), "target")
+  expect_equal(argument_of(serve(identity, worker = 2)), "worker")
+  expect_equal(argument_of(workers_config(max_age = "soon")), "max_age")
+  expect_equal(argument_of(rookery_options()["nothing"]), "nothing")
+  ws <- WebSocketClient$new("ws://127.0.0.1:1", autoConnect = FALSE)
+  error <- tryCatch(ws$send("a"), error = identity)
+  expect_null(error$argument)
+  expect_equal(error$reason, conditionMessage(error))
+})
+
+test_that("serve() says which of its arguments a misspelt one may be, and passes others on", {
+  near <- function(...) tryCatch(serve("nowhere", ...), error = conditionMessage)
+  expect_match(near(prot = 1), "`prot` is not an argument of serve(). Did you mean `port`?", fixed = TRUE)
+  expect_match(near(logFormat = "json"), "Did you mean `log_format`?", fixed = TRUE)
+  expect_match(near(log.format = "json"), "Did you mean `log_format`?", fixed = TRUE)
+  expect_match(near(work = 2), "Did you mean `workers`?", fixed = TRUE)
+  expect_match(near(Host = "::"), "Did you mean `host`?", fixed = TRUE)
+  expect_match(near(lim = list()), "Did you mean `limits`?", fixed = TRUE)
+  for (name in c("launch.browser", "quiet", "display.mode", "test.mode", "docs", "debug", "block", "silent", "shiny_args", "open")) {
+    expect_match(do.call(near, stats::setNames(list(TRUE), name)), "`nowhere` does not exist", info = name)
+  }
+})
+
 test_that("what is wrong with a constructor's argument is said at construction, with its name", {
   client <- function(...) WebSocketClient$new(..., autoConnect = FALSE)
   url <- "ws://127.0.0.1:1"
@@ -47,8 +85,8 @@ test_that("what is wrong with a constructor's argument is said at construction, 
     list(quote(client(url, headers = c("a b" = "x"))), "WebSocketClient: `headers` has \"a b\""),
     list(quote(client(url, headers = c(a = "x\r\nb: y"))), "WebSocketClient: `headers` has \"a\""),
     list(quote(acme("http://a.org", agree_tos = TRUE)), "acme(): there is no certificate for `http://a.org`"),
-    list(quote(acme("a.org", "nobody", TRUE)), "acme(): `nobody` is no address of mail"),
-    list(quote(acme(3)), "acme(): `domains` must be names of hosts"),
+    list(quote(acme("a.org", email = "nobody", agree_tos = TRUE)), "acme(): `nobody` is no address of mail"),
+    list(quote(acme(3)), "acme(): `domain` must be names of hosts"),
     list(quote(tls_config("c.pem", http2 = NA)), "tls_config(): `http2` must be TRUE or FALSE, not NA"),
     list(quote(workers_config(max_age = "soon")), "workers_config(): `max_age` must be a time"),
     list(quote(workers_config(max_memory = 512)), "workers_config(): `max_memory` must be 0, or a size"),

@@ -33,9 +33,9 @@ test_that("in a C locale text without a mark that is UTF-8 is sent as it is", {
 })
 
 test_that("numbers in events have no exponent", {
-  expect_equal(sse_event("x", id = 100000), "id: 100000\ndata: x\n\n")
-  expect_equal(sse_event(c(100000, 0.5)), "data: 100000\ndata: 0.5\n\n")
-  expect_equal(sse_event("x", retry = 1e5), "retry: 100000\ndata: x\n\n")
+  expect_equal(as.character(sse_event("x", id = 100000)), "id: 100000\ndata: x\n\n")
+  expect_equal(as.character(sse_event(c(100000, 0.5))), "data: 100000\ndata: 0.5\n\n")
+  expect_equal(as.character(sse_event("x", retry = 1e5)), "retry: 100000\ndata: x\n\n")
   expect_error(sse_event("x", retry = Inf), "`retry` must be a whole number of milliseconds, not Inf", class = "rookery_bad_argument")
   expect_error(sse_event("x\xff"), class = "rookery_bad_argument")
 })

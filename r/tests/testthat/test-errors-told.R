@@ -78,7 +78,7 @@ test_that("failures of receive_body() have route, stage and id, and each is told
   answer <- function() ok("whole")
   first_lines <- function(it) grep("^rookery: ", it$said, value = TRUE)
 
-  it <- receive(function(bytes) stop("in data"), answer, function(reason) stop("in close"))
+  it <- receive(function(bytes) stop("in data"), answer, on_close = function(reason) stop("in close"))
   expect_equal(it$answer$status, 500L)
   expect_equal(it$told, c("receive /up in data", "receive /up in close"))
   expect_length(unique(it$ids), 1)
@@ -86,12 +86,12 @@ test_that("failures of receive_body() have route, stage and id, and each is told
   expect_match(first_lines(it)[[2]], "POST /up (receive_body: on_close): in close", fixed = TRUE)
   expect_length(grep(it$ids[[1]], first_lines(it), fixed = TRUE), 2)
 
-  it <- receive(function(bytes) NULL, answer, function(reason) stop("in close of a whole body"))
+  it <- receive(function(bytes) NULL, answer, on_close = function(reason) stop("in close of a whole body"))
   expect_equal(it$answer$text, "whole")
   expect_equal(it$told, "receive /up in close of a whole body")
 
   reason <- NULL
-  it <- receive(function(bytes) NULL, function() stop("in end"), function(why) reason <<- why)
+  it <- receive(function(bytes) NULL, function() stop("in end"), on_close = function(why) reason <<- why)
   expect_equal(it$told, "receive /up in end")
   expect_match(first_lines(it), "POST /up (receive_body: on_end): in end", fixed = TRUE)
   expect_match(it$said, "stop(\"in end\")", fixed = TRUE, all = FALSE)
@@ -99,14 +99,14 @@ test_that("failures of receive_body() have route, stage and id, and each is told
 
   # What is no response fails as one, not as one of a promise.
   for (bad in list(function() NULL, function() "no", function() list(status = "x"))) {
-    it <- receive(function(bytes) NULL, bad, function(why) reason <<- why)
+    it <- receive(function(bytes) NULL, bad, on_close = function(why) reason <<- why)
     expect_equal(it$answer$status, 500L)
     expect_match(it$told, "^response /up ")
     expect_match(first_lines(it), "POST /up (the response): ", fixed = TRUE)
     expect_equal(reason, "error")
   }
 
-  it <- receive(function(bytes) NULL, function() invokeRestart("abort"), function(why) stop("in close of a jump"))
+  it <- receive(function(bytes) NULL, function() invokeRestart("abort"), on_close = function(why) stop("in close of a jump"))
   expect_equal(it$answer$status, 500L)
   expect_setequal(it$told, c("receive /up in close of a jump", "receive /up interrupted, or left by a restart"))
 })

@@ -1,16 +1,16 @@
 # Server-sent events.
 
 test_that("an event is written by the standard's rules", {
-  expect_equal(sse_event("a"), "data: a\n\n")
-  expect_equal(sse_event(""), "data: \n\n")
-  expect_equal(sse_event(NULL, id = "7"), "id: 7\n\n")
-  expect_equal(sse_event("a\nb\r\nc\rd"), "data: a\ndata: b\ndata: c\ndata: d\n\n")
-  expect_equal(sse_event(c("a", "b\n")), "data: a\ndata: b\ndata: \n\n")
+  expect_equal(as.character(sse_event("a")), "data: a\n\n")
+  expect_equal(as.character(sse_event("")), "data: \n\n")
+  expect_equal(as.character(sse_event(NULL, id = "7")), "id: 7\n\n")
+  expect_equal(as.character(sse_event("a\nb\r\nc\rd")), "data: a\ndata: b\ndata: c\ndata: d\n\n")
+  expect_equal(as.character(sse_event(c("a", "b\n"))), "data: a\ndata: b\ndata: \n\n")
   expect_equal(
-    sse_event("x", event = "price", id = 12, retry = 100000, comment = "a\nb"),
+    as.character(sse_event("x", event = "price", id = 12, retry = 100000, comment = "a\nb")),
     ": a\n: b\nevent: price\nid: 12\nretry: 100000\ndata: x\n\n"
   )
-  expect_equal(sse_event(1.5), "data: 1.5\n\n")
+  expect_equal(as.character(sse_event(1.5)), "data: 1.5\n\n")
   latin <- iconv("\u00fc", "UTF-8", "latin1")
   expect_identical(charToRaw(sse_event(latin)), c(charToRaw("data: "), as.raw(c(0xc3, 0xbc, 0x0a, 0x0a))))
   expect_error(sse_event("a", id = "1\n2"), "`id` must be one string without line breaks")
@@ -18,14 +18,14 @@ test_that("an event is written by the standard's rules", {
   expect_error(sse_event("a", retry = -1), "`retry` must be a whole number of milliseconds, not -1")
   expect_error(sse_event(NA_character_), "`data` must be strings without NA, or a list")
   skip_if_not_installed("jsonlite")
-  expect_equal(sse_event(list(a = 1, b = "x\ny")), "data: {\"a\":1,\"b\":\"x\\ny\"}\n\n")
+  expect_equal(as.character(sse_event(list(a = 1, b = "x\ny"))), "data: {\"a\":1,\"b\":\"x\\ny\"}\n\n")
 })
 
 test_that("a client of events has its head at once, and each event as it is sent", {
   heard <- c()
   e <- NULL
   server <- local_server(function(req) {
-    e <<- event_stream()
+    e <<- sse_response()
     e$on_close(function(reason) heard <<- c(heard, reason))
     e
   })
@@ -47,18 +47,18 @@ test_that("a client of events has its head at once, and each event as it is sent
   expect_match(text, "data: lines\n\n$")
   serve_until(function() length(heard) == 1)
   expect_equal(heard, "done")
-  expect_identical(e$send("late"), NA)
+  expect_identical(e$send("late"), FALSE)
 })
 
 test_that("a generator's values become events, and what they are mapped to", {
   server <- local_server(function(req) {
     switch(
       req$PATH_INFO,
-      "/map" = stream_events(generator(list(1, 2)), map = function(x) sse_event(x * 2, id = x)),
-      "/later" = stream_events(pieces_of(promises::promise_resolve("a"), "", promises::promise(function(resolve, reject) {
+      "/map" = sse_body(generator(list(1, 2)), map = function(x) sse_event(x * 2, id = x)),
+      "/later" = sse_body(pieces_of(promises::promise_resolve("a"), "", promises::promise(function(resolve, reject) {
         later::later(function() resolve("b"), 0.01)
       }))),
-      stream_events(generator(list("to", "ken")), event = "token", headers = list("Cache-Control" = "no-cache"))
+      sse_body(generator(list("to", "ken")), event = "token", headers = list("Cache-Control" = "no-cache"))
     )
   })
   client <- local_client(server)
@@ -77,7 +77,7 @@ test_that("a client that comes again says what it has seen", {
   server <- local_server(function(req) {
     last <- suppressWarnings(as.integer(req$HTTP_LAST_EVENT_ID))
     from <- if (length(last) == 1 && !is.na(last)) last + 1 else 1
-    stream_events(generator(as.list(from:5)), map = function(i) sse_event(i, id = i))
+    sse_body(generator(as.list(from:5)), map = function(i) sse_event(i, id = i))
   })
   client <- local_client(server)
   send(client, request(headers = "Last-Event-ID: 3"))
@@ -88,7 +88,7 @@ test_that("a client that comes again says what it has seen", {
 })
 
 test_that("the server sends comments while R is busy", {
-  server <- local_server(function(req) event_stream(heartbeat = 1))
+  server <- local_server(function(req) sse_response(heartbeat = 1))
   client <- local_client(server)
   send(client, request())
   read_to(client, ":\n\n")
@@ -99,11 +99,11 @@ test_that("the server sends comments while R is busy", {
     length(client$read) > before
   }))
   expect_match(rawToChar(client$read[-seq_len(before)]), "^3\r\n:\n\n\r\n")
-  expect_error(event_stream(heartbeat = 0), "`heartbeat` must be a number of seconds from 1 on, or Inf, not 0")
+  expect_error(sse_response(heartbeat = 0), "`heartbeat` must be a number of seconds from 1 on, or Inf, not 0")
 })
 
 test_that("an error in a map is an error of the stream", {
-  server <- local_server(function(req) stream_events(generator(list(1)), map = function(x) stop("no text")))
+  server <- local_server(function(req) sse_body(generator(list(1)), map = function(x) stop("no text")))
   client <- local_client(server)
   said <- stderr_of({
     send(client, request())
@@ -114,7 +114,7 @@ test_that("an error in a map is an error of the stream", {
 
 test_that("a stop ends events in order, with a time to come again", {
   e <- NULL
-  server <- startServer("127.0.0.1", 0, function(req) e <<- event_stream())
+  server <- startServer("127.0.0.1", 0, function(req) e <<- sse_response())
   client <- local_client(server)
   send(client, request())
   read_to(client, ":\n\n")

@@ -6,56 +6,55 @@ set_all <- function(names, value) {
 
 test_that("limits have units", {
   limits <- server_limits(
-    body_bytes = "10 MB", body_memory = "64 KiB", head_time = "500 ms", request_time = "2 min", idle_time = 30, connections = Inf,
-    reply_rate = "1 KB/s", share_queues = "25 %", stall_time = "none", memory = 2^30
+    max_body_size = "10 MB", body_buffer_size = "64 KiB", header_timeout = "500 ms", request_timeout = "2 min", idle_timeout = 30, max_connections = Inf,
+    min_response_rate = "1 KB/s", share_queues = "25 %", ws_stall_timeout = "none", max_client_memory = 2^30
   )
-  expect_equal(unclass(limits)[sort(names(limits))], list(
-    body_bytes = 1e7, body_memory = 65536, connections = Inf, head_time = 0.5, idle_time = 30, memory = 2^30, reply_rate = 1000,
-    request_time = 120, share_queues = 25, stall_time = Inf
-  ), ignore_attr = TRUE)
+  expect_mapequal(unclass(limits), list(
+    max_body_size = 1e7, body_buffer_size = 65536, max_connections = Inf, header_timeout = 0.5, idle_timeout = 30, max_client_memory = 2^30, min_response_rate = 1000,
+    request_timeout = 120, share_queues = 25, ws_stall_timeout = Inf
+  ))
   printed <- capture.output(print(limits))
-  expect_match(printed, "body_bytes +10 MB", all = FALSE)
-  expect_match(printed, "request_time +2 min", all = FALSE)
+  expect_match(printed, "max_body_size +10 MB", all = FALSE)
+  expect_match(printed, "request_timeout +2 min", all = FALSE)
   expect_match(capture.output(print(server_limits())), "all as by default")
 })
 
 test_that("what is no limit is said with the nearest name, and what is no value with an example", {
-  expect_error(server_limits(bodybytes = 1), "`bodybytes` is no limit. Did you mean `body_bytes`", class = "rookery_bad_limit")
+  expect_error(server_limits(maxbodysize = 1), "`maxbodysize` is no limit. Did you mean `max_body_size`", class = "rookery_bad_limit")
   expect_error(server_limits(10), "must have a name")
   for (bad in list("ten", NA, -1, c(1, 2), "1 XB", TRUE, list())) {
-    expect_error(server_limits(body_bytes = bad), "`body_bytes` must be a size", class = "rookery_bad_limit")
+    expect_error(server_limits(max_body_size = bad), "`max_body_size` must be a size", class = "rookery_bad_limit")
   }
-  expect_error(server_limits(head_bytes = 10), "at least 8 KiB")
-  expect_error(server_limits(connections = 1.5), "a whole number")
+  expect_error(server_limits(max_header_size = 10), "at least 8 KiB")
+  expect_error(server_limits(max_connections = 1.5), "a whole number")
   expect_error(startServer("127.0.0.1", 0, list(), limits = list(share_replies = 90)), "must be 100 % at most")
 })
 
 test_that("values are read as they may be written, and no others", {
   same <- function(...) {
-    for (value in list(...)) expect_equal(server_limits(body_bytes = value)$body_bytes, 1e7, info = value)
+    for (value in list(...)) expect_equal(server_limits(max_body_size = value)$max_body_size, 1e7, info = value)
   }
   same(1e7, 10000000L, "10 MB", "10MB", " 10 mb ", "10_MB", "1e7", "10000000", "10000 kB", "0.01 GB", "10.0 MB")
   # As GNU coreutils, systemd and Docker have them.
-  for (value in c("10M", "10 MiB", "10mib")) expect_equal(server_limits(body_bytes = value)$body_bytes, 10 * 1024^2, info = value)
-  expect_equal(server_limits(body_bytes = 10.9)$body_bytes, 10)
+  for (value in c("10M", "10 MiB", "10mib")) expect_equal(server_limits(max_body_size = value)$max_body_size, 10 * 1024^2, info = value)
+  expect_equal(server_limits(max_body_size = 10.9)$max_body_size, 10)
   # More than a number can be is a mistake, on the command line and in a file as well.
-  expect_error(server_limits(body_bytes = "1e400"), "must be a size")
+  expect_error(server_limits(max_body_size = "1e400"), "must be a size")
   bad <- list(
     NaN, NA_character_, NA_integer_, -Inf, "-1", "", " ", "MB", "10 X", "10 MB/s", "10 %", "10 s", "1,5 MB", "0x10", "10 MB 5", ".", "1e", "NaN",
     "NA", "\xff", "10 \xff", as.difftime(2, units = "mins"), factor("10"), Sys.time(), 1i, raw(1), quote(x), function() 1, new.env(),
     list(10), numeric(), character(), c("1", "2")
   )
   for (value in bad) {
-    expect_error(server_limits(body_bytes = value), "^`body_bytes` must be a size", class = "rookery_bad_limit")
+    expect_error(server_limits(max_body_size = value), "^`max_body_size` must be a size", class = "rookery_bad_limit")
   }
-  expect_equal(unlist(server_limits(share_queues = "5%", reply_rate = "1 KB/s", body_rate = "512 B", head_time = "0.5 min")),
-    c(head_time = 30, body_rate = 512, reply_rate = 1000, share_queues = 5), ignore_attr = TRUE)
+  expect_mapequal(unlist(unclass(server_limits(share_queues = "5%", min_response_rate = "1 KB/s", min_body_rate = "512 B", header_timeout = "0.5 min"))), c(header_timeout = 30, min_body_rate = 512, min_response_rate = 1000, share_queues = 5))
   for (value in list(0, 101, 1.5, Inf, "x%")) expect_error(server_limits(share_queues = value), "percent", class = "rookery_bad_limit")
-  for (value in list(Inf, "1 s", -1, 0.5)) expect_error(server_limits(reply_rate = value), "bytes per second", class = "rookery_bad_limit")
-  for (value in list(0, "0 s", "10 MB", -5)) expect_error(server_limits(idle_time = value), "seconds", class = "rookery_bad_limit")
-  expect_error(server_limits(body_bytes = 1, 5), "must have a name", class = "rookery_bad_limit")
+  for (value in list(Inf, "1 s", -1, 0.5)) expect_error(server_limits(min_response_rate = value), "bytes per second", class = "rookery_bad_limit")
+  for (value in list(0, "0 s", "10 MB", -5)) expect_error(server_limits(idle_timeout = value), "seconds", class = "rookery_bad_limit")
+  expect_error(server_limits(max_body_size = 1, 5), "must have a name", class = "rookery_bad_limit")
   expect_error(server_limits(body = 1), "`body` is no limit", class = "rookery_bad_limit")
-  for (limits in list("10 MB", 10, list(10), function() 1, c(body_bytes = 1))) {
+  for (limits in list("10 MB", 10, list(10), function() 1, c(max_body_size = 1))) {
     expect_error(startServer("127.0.0.1", 0, list(), limits = limits), class = "rookery_bad_limit")
   }
 })
@@ -67,9 +66,9 @@ test_that("what the environment says and cannot be read is an error that names t
   }
   set_names_of <- function(name, value) structure(value, names = name)
   withr::local_options(rookery.error_detail = NULL)
-  for (value in c("ten", "-1", "10 parsecs", "\xff", "1 2")) wrong("ROOKERY_BODY_BYTES", value, "must be a size")
-  wrong("ROOKERY_CONNECTIONS", "1.5", "must be a whole number")
-  wrong("ROOKERY_REQUEST_TIME", "0", "at least 10 ms")
+  for (value in c("ten", "-1", "10 parsecs", "\xff", "1 2")) wrong("ROOKERY_MAX_BODY_SIZE", value, "must be a size")
+  wrong("ROOKERY_MAX_CONNECTIONS", "1.5", "must be a whole number")
+  wrong("ROOKERY_REQUEST_TIMEOUT", "0", "at least 10 ms")
   for (value in c("perhaps", "2", "\xff")) wrong("ROOKERY_PROXY_PROTOCOL", value, "must be")
   for (value in c("all", "\xff", "NONE")) wrong("ROOKERY_ERROR_DETAIL", value, "must be")
   wrong("ROOKERY_SPOOL_DIR", "/no/such/folder", "no folder")
@@ -77,7 +76,7 @@ test_that("what the environment says and cannot be read is an error that names t
   wrong("ROOKERY_WS_ORIGINS", "https://example.org", "must be same, or hosts")
   wrong("ROOKERY_WS_COMPRESSION", "level 3", "must be on, off")
   # What is empty is not given.
-  withr::local_envvar(ROOKERY_BODY_BYTES = "", ROOKERY_PROXY_PROTOCOL = "")
+  withr::local_envvar(ROOKERY_MAX_BODY_SIZE = "", ROOKERY_PROXY_PROTOCOL = "")
   startServer("127.0.0.1", 0, list())$stop()
 })
 
@@ -135,27 +134,36 @@ test_that("a server without any limit serves, and one with the least of each end
   server$stop()
   expect_false(server$isRunning())
   # The shares are 100 % at most, and without memory nobody is served; R goes on.
-  server <- local_limited(app, limits = list(memory = "1 MiB"))
+  server <- local_limited(app, limits = list(max_client_memory = "1 MiB"))
   expect_equal(get(local_client(server), "/")$status, 200)
 })
 
-test_that("every limit of the server has an argument", {
-  expect_setequal(setdiff(names(formals(server_limits)), "..."), rookery:::limit_table()$name)
+test_that("ten limits are arguments, and every limit can be given by name", {
+  arguments <- setdiff(names(formals(server_limits)), "...")
+  expect_length(arguments, 10)
+  table <- rookery:::limit_table()
+  expect_length(setdiff(arguments, table$name), 0)
+  least <- structure(as.list(table$least), names = table$name)
+  expect_setequal(names(do.call(server_limits, least)), table$name)
+  expect_error(server_limits(max_headers = 1, max_headers = 2), "`max_headers` is given twice", class = "rookery_bad_limit")
+  error <- expect_error(server_limits(max_headers = -1), class = "rookery_bad_limit")
+  expect_s3_class(error, "rookery_bad_argument")
+  expect_equal(error$argument, "max_headers")
 })
 
 test_that("limits hold, and servers share them", {
-  server <- local_limited(function(req) ok(), limits = server_limits(body_bytes = 10))
+  server <- local_limited(function(req) ok(), limits = server_limits(max_body_size = 10))
   expect_equal(post(local_client(server), "/", "123456789")$status, 200)
   expect_equal(post(local_client(server), "/", "12345678901")$status, 413)
   expect_error(
-    startServer("127.0.0.1", 0, list(), limits = list(body_bytes = 20)), "share their limits", class = "rookery_bad_limit"
+    startServer("127.0.0.1", 0, list(), limits = list(max_body_size = 20)), "share their limits", class = "rookery_bad_limit"
   )
   # With none of its own, or the same, another is one more of them.
-  other <- startServer("127.0.0.1", 0, list(), limits = list(body_bytes = 10))
+  other <- startServer("127.0.0.1", 0, list(), limits = list(max_body_size = 10))
   withr::defer(other$stop())
   expect_equal(post(local_client(other), "/", "12345678901")$status, 413)
   # Those that serve() was given are not left out in silence either.
-  expect_error(serve(list(call = function(req) ok()), port = 0, log = FALSE, limits = list(body_bytes = 20)), "share their limits")
+  expect_error(serve(list(call = function(req) ok()), port = 0, log = FALSE, limits = list(max_body_size = 20)), "share their limits")
 })
 
 test_that("the order is argument, environment, option, default", {
@@ -163,17 +171,17 @@ test_that("the order is argument, environment, option, default", {
     all <- rookery_options()
     unlist(all[all$name == name, c("value", "origin")], use.names = FALSE)
   }
-  expect_equal(origin("body_bytes"), c("Inf", "default"))
-  withr::local_options(rookery.body_bytes = "many")
-  expect_error(rookery_options(), "The option `rookery.body_bytes` must be a size")
-  withr::local_options(rookery.body_bytes = "20 MB")
-  expect_equal(origin("body_bytes"), c("20 MB", "option"))
-  withr::local_envvar(ROOKERY_BODY_BYTES = "10")
-  expect_equal(origin("body_bytes"), c("10", "environment"))
+  expect_equal(origin("max_body_size"), c("Inf", "default"))
+  withr::local_options(rookery.max_body_size = "many")
+  expect_error(rookery_options(), "The option `rookery.max_body_size` must be a size")
+  withr::local_options(rookery.max_body_size = "20 MB")
+  expect_equal(origin("max_body_size"), c("20 MB", "option"))
+  withr::local_envvar(ROOKERY_MAX_BODY_SIZE = "10")
+  expect_equal(origin("max_body_size"), c("10", "environment"))
   server <- local_limited(function(req) ok())
   expect_equal(post(local_client(server), "/", "12345678901")$status, 413)
   server$stop()
-  server <- local_limited(function(req) ok(), limits = list(body_bytes = "1 KB"))
+  server <- local_limited(function(req) ok(), limits = list(max_body_size = "1 KB"))
   expect_equal(post(local_client(server), "/", "12345678901")$status, 200)
   expect_error(withr::with_envvar(c(ROOKERY_ERROR_DETAIL = "all"), withr::with_options(
     list(rookery.error_detail = NULL), rookery_options()
@@ -181,11 +189,11 @@ test_that("the order is argument, environment, option, default", {
 })
 
 test_that("the settings are printed with where they come from", {
-  withr::local_options(rookery.head_time = "5 s")
+  withr::local_options(rookery.header_timeout = "5 s")
   printed <- capture.output(print(rookery_options()))
   expect_match(printed[[1]], "^setting +value +origin$")
-  expect_match(printed, "^head_time +5 s +option$", all = FALSE)
-  expect_match(printed, "^memory +a quarter of what there is +default$", all = FALSE)
+  expect_match(printed, "^header_timeout +5 s +option$", all = FALSE)
+  expect_match(printed, "^max_client_memory +a quarter of what there is +default$", all = FALSE)
 })
 
 test_that("a request that takes too long is answered with 504, and R goes on", {
@@ -194,7 +202,7 @@ test_that("a request that takes too long is answered with 504, and R goes on", {
     if (req$PATH_INFO == "/quick") return(ok("quick"))
     promises::promise(function(resolve, reject) late <<- resolve)
   }
-  server <- local_limited(app, limits = list(request_time = "1 s"))
+  server <- local_limited(app, limits = list(request_timeout = "1 s"))
   client <- local_client(server)
   answer <- get(client, "/never")
   expect_equal(answer$status, 504)
@@ -212,13 +220,13 @@ test_that("R is interrupted only if that is asked for", {
     ok()
   }
   ends <- 0
-  server <- local_limited(app, limits = list(request_time = "1 s"))
+  server <- local_limited(app, limits = list(request_timeout = "1 s"))
   client <- local_client(server)
   expect_equal(get(client, "/slow")$status, 504)
   expect_equal(ends, 1)
   server$stop()
   withr::local_options(rookery.interrupt_requests = TRUE)
-  server <- local_limited(app, limits = list(request_time = "1 s"))
+  server <- local_limited(app, limits = list(request_timeout = "1 s"))
   client <- local_client(server)
   said <- stderr_of(expect_equal(get(client, "/slow")$status %in% c(500, 504), TRUE))
   expect_match(said, "GET /slow (call): reached elapsed time limit", fixed = TRUE, all = FALSE)
@@ -233,11 +241,11 @@ test_that("R is interrupted only if that is asked for", {
 test_that("_server.yml has limits", {
   skip_if_not_installed("yaml")
   dir <- local_app(
-    "_server.yml" = c("engine: rookery", "app: app.R", "options:", "  limits:", "    body_bytes: 10", "  error_detail: message"),
+    "_server.yml" = c("engine: rookery", "app: app.R", "options:", "  limits:", "    max_body_size: 10", "  error_detail: message"),
     "app.R" = "function(req) if (req$PATH_INFO == '/no') stop('told') else list(status = 200L, headers = list(), body = '')"
   )
   read <- rookery:::settings_read(file.path(dir, "_server.yml"))
-  expect_equal(read$settings, list(body_bytes = 10L, error_detail = "message"))
+  expect_equal(read$settings, list(max_body_size = 10L, error_detail = "message"))
   writeLines(c("engine: rookery", "app: app.R", "options:", "  limits:", "    bodybytes: 10"), file.path(dir, "wrong.yml"))
   expect_error(rookery:::settings_read(file.path(dir, "wrong.yml")), "is not a setting under `limits:`. Did you mean `max_body_size:`")
 })
@@ -257,12 +265,12 @@ test_that("a folder that a _server.yml names is relative to it", {
 
 test_that("another R gets the options of this one, and who sits in front of it", {
   withr::local_options(
-    rookery.error_detail = NULL, rookery.body_bytes = "1 MB", rookery.ws_compression = list(level = 3), rookery.ws_origins = "a.org",
+    rookery.error_detail = NULL, rookery.max_body_size = "1 MB", rookery.ws_compression = list(level = 3), rookery.ws_origins = "a.org",
     rookery.proxy_protocol = TRUE, rookery.trusted_proxies = "192.0.2.1", rookery.spool_dir = NULL
   )
   expect_equal(rookery:::session_options(FALSE), list(
     rookery.trusted_proxies = "192.0.2.1", rookery.proxy_protocol = TRUE, rookery.ws_origins = "a.org",
-    rookery.ws_compression = list(level = 3), rookery.body_bytes = "1 MB"
+    rookery.ws_compression = list(level = 3), rookery.max_body_size = "1 MB"
   ))
   expect_equal(rookery:::session_options(TRUE)$rookery.error_detail, "message")
   # The other finds that by itself.
@@ -280,12 +288,12 @@ test_that("an R that serves a path has the limits, settings and options it was g
     "function(req) {",
     "  if (req$PATH_INFO == '/no') stop('told to nobody')",
     "  all <- rookery::rookery_options()",
-    "  wanted <- c('body_bytes', 'head_time', 'idle_time')",
+    "  wanted <- c('max_body_size', 'header_timeout', 'idle_timeout')",
     "  list(status = 200L, headers = list(), body = paste(all$value[match(wanted, all$name)], all$origin[match(wanted, all$name)], collapse = ';'))",
     "}"
   ))
   it <- local_cli(
-    "serve", dir, "--port", "0", "--no-log", "--limit", "body_bytes=10", environment = c(ROOKERY_HEAD_TIME = "20 s")
+    "serve", dir, "--port", "0", "--no-log", "--limit", "body_bytes=10", environment = c(ROOKERY_HEADER_TIMEOUT = "20 s")
   )
   url <- expect_serving(it)
   expect_equal(fetch(url)$text, "10 command line;20 s environment;2 min default")

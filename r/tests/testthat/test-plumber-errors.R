@@ -107,7 +107,7 @@ test_that("a 500 of plumber's that no endpoint raised is told of with its id", {
 test_that("onError is told of an API's errors, and may answer", {
   served <- local_api(
     "  pr <- plumber::pr_mount(pr, '/below', below)",
-    "  rookery::plumber_errors(pr, function(cond, req, info) {",
+    "  rookery::plumber_errors(pr, on_error = function(cond, req, info) {",
     "    cat('TOLD', req$PATH_INFO, conditionMessage(cond), info$stage, info$request_id, nrow(info$frames), info$headers['cookie'], '\\n')",
     "    if (conditionMessage(cond) != 'in a filter') {",
     "      list(status = 503L, headers = list('Retry-After' = '7', 'Content-Type' = 'text/plain'), body = 'come again')",
@@ -137,7 +137,7 @@ test_that("an API that is run otherwise is told of as well", {
     "library(rookery)",
     "use_compat(quiet = TRUE)",
     "pr <- plumber::pr_get(plumber::pr(), '/fail', function() stop('as such'))",
-    "told <- plumber_errors(pr, function(cond) cat('TOLD', conditionMessage(cond), '\\n'))",
+    "told <- plumber_errors(pr, on_error = function(cond) cat('TOLD', conditionMessage(cond), '\\n'))",
     "stopifnot(identical(told, pr))",
     "server <- startServer('127.0.0.1', 0, pr)",
     "cat('Serving on http://127.0.0.1:', server$getPort(), ' \\n', sep = '')",

@@ -68,11 +68,11 @@ test_that("objects of other packages with these names print as they did", {
 })
 
 test_that("streams and events: their state, pieces and bytes, what is asked as well as what is pushed", {
-  events <- event_stream()
+  events <- sse_response()
   expect_equal(format(events), "<rookery_events: not yet a response, 0 B waiting>")
   pulled <- stream_body(function() NULL)
   expect_equal(format(pulled), "<rookery_stream: not yet a response, 0 B waiting>")
-  asked <- stream_events(function() NULL)$body
+  asked <- sse_body(function() NULL)$body
   expect_output(print(asked), "<rookery_events: not yet a response, 0 B waiting>", fixed = TRUE)
 
   # Never asked for the third piece: the promise stays open.
@@ -102,12 +102,27 @@ test_that("streams and events: their state, pieces and bytes, what is asked as w
   expect_match(format(events), "^<rookery_events [0-9]+: over [(]done[)]>$")
 })
 
+test_that("events, and what onHeaders returns, print what they are", {
+  event <- sse_event("one\ntwo", event = "price", id = 7)
+  expect_s3_class(event, "rookery_sse_event")
+  expect_equal(format(event), c("<server-sent event>", "  event: price", "  id: 7", "  data: one", "  data: two"))
+  expect_output(expect_invisible(print(sse_event("\033[2J"))), "data: \\033[2J", fixed = TRUE)
+  # It is text, which a stream takes.
+  expect_identical(paste0(event), "event: price\nid: 7\ndata: one\ndata: two\n\n")
+  expect_output(print(accept_ws()), "<rookery_accept_ws: protocol as the app says>", fixed = TRUE)
+  expect_equal(
+    format(accept_ws(c("a", "b"), headers = list("Set-Cookie" = "secret"))),
+    "<rookery_accept_ws: protocol a, b; headers: Set-Cookie>"
+  )
+  expect_output(print(receive_body(identity, identity)), "<rookery_receiver: not yet of a request>", fixed = TRUE)
+})
+
 test_that("parts of rookery_options() print as what they are", {
   options <- rookery_options()
-  expect_output(print(options["body_bytes"]), "^setting +value +origin\nbody_bytes ")
-  expect_equal(options[c("spool_dir", "body_bytes")]$name, c("spool_dir", "body_bytes"))
+  expect_output(print(options["max_body_size"]), "^setting +value +origin\nmax_body_size ")
+  expect_equal(options[c("spool_dir", "max_body_size")]$name, c("spool_dir", "max_body_size"))
   expect_error(options["x"], "There is no setting `x`", class = "rookery_bad_setting")
-  expect_error(options["body_byte"], "Did you mean `body_bytes`", class = "rookery_bad_setting")
+  expect_error(options["max_body_siz"], "Did you mean `max_body_size`", class = "rookery_bad_setting")
   expect_identical(class(options["name"]), "data.frame")
   expect_output(print(options[1:2, c("name", "value")]), "name +value")
   expect_output(print(options[1:2, ]), "setting +value +origin")

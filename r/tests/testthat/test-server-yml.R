@@ -7,7 +7,7 @@ option_keys <- list(
   log = list(FALSE, "--no-log"),
   log_format = list("json", "--log-format=json"),
   tls = list("dev", "--tls=dev"),
-  limits = list(list(body_bytes = "10 MB"), "--limit=body_bytes=10 MB"),
+  limits = list(list(max_body_size = "10 MB"), "--limit=body_bytes=10 MB"),
   error_detail = list("message", "--error-detail=message"),
   request_id_header = list(FALSE, "--request-id-header=off"),
   interrupt_requests = list(TRUE, "--interrupt-requests"),
@@ -25,13 +25,13 @@ option_keys <- list(
   max_age = list("12h", "--max-age=12h"),
   max_memory = list("2GB", "--max-memory=2GB"),
   request_timeout = list("30s", "--request-timeout=30s"),
-  kill_stuck = list("5min", "--kill-stuck=5min"),
+  worker_timeout = list("5min", "--kill-stuck=5min"),
   start_timeout = list("90s", "--start-timeout=90s"),
   start_retries = list(5L, "--start-retries=5"),
   drain = list(5L, "--drain=5"),
   drain_sessions = list("4h", "--drain-sessions=4h"),
   sticky = list("cookie", "--sticky=cookie"),
-  name = list("billing", "--name=billing"),
+  cookie_suffix = list("billing", "--name=billing"),
   admin = list("127.0.0.1:9100", "--admin=127.0.0.1:9100"),
   embed = list(TRUE, "--embed"),
   reload = list(TRUE, "--reload"),
@@ -39,35 +39,41 @@ option_keys <- list(
   min_ready = list(2L, "--min-ready=2"),
   drain_status = list(404L, "--drain-status=404"),
   fail_fast = list(TRUE, "--fail-fast"),
-  retry_begun = list(TRUE, "--retry-begun"),
+  retry_safe_methods = list(TRUE, "--retry-begun"),
   surge = list(0L, "--surge=0"),
   max_in_flight = list(8L, "--max-in-flight=8"),
   queue_timeout = list("3s", "--queue-timeout=3s"),
   keep_half_closed = list(TRUE, "--keep-half-closed")
 )
 
+# Files that tls_config() takes.
+pem_dir <- dirname(local_pem(teardown_env()))
+file.copy(list.files(pem_dir, full.names = TRUE), file.path(pem_dir, c("c.pem", "k.pem", "ca.pem")))
+pem <- function(name) file.path(pem_dir, name)
+as_word <- function(option, name) paste0("--", option, "=", pem(name))
+
 tls_keys <- list(
-  cert = list("/c.pem", "--tls-cert=/c.pem"),
-  key = list("/k.pem", "--tls-key=/k.pem"),
-  client_ca = list("/ca.pem", "--tls-client-ca=/ca.pem"),
+  cert = list(pem("c.pem"), as_word("tls-cert", "c.pem")),
+  key = list(pem("k.pem"), as_word("tls-key", "k.pem")),
+  client_ca = list(pem("ca.pem"), as_word("tls-client-ca", "ca.pem")),
   client_auth = list("optional", "--tls-client-auth=optional"),
   min_version = list(1.3, "--tls-min-version=1.3"),
   http2 = list(FALSE, "--no-http2"),
   http2_websockets = list(FALSE, "--no-http2-websockets"),
   hsts = list(list(max_age = 31536000L, include_subdomains = TRUE, preload = TRUE), "--hsts=31536000,subdomains,preload"),
   redirect_from = list(8080L, "--redirect-from=8080"),
-  acme = list(list(domains = "a.org", agree_tos = TRUE), c("--domain=a.org", "--agree-tos"))
+  acme = list(list(domain = "a.org", agree_tos = TRUE), c("--domain=a.org", "--agree-tos"))
 )
 
 acme_keys <- list(
-  domains = list(c("a.org", "b.org"), c("--domain=a.org", "--domain=b.org")),
+  domain = list(c("a.org", "b.org"), c("--domain=a.org", "--domain=b.org")),
   email = list("me@a.org", "--email=me@a.org"),
   agree_tos = list(TRUE, "--agree-tos"),
   staging = list(TRUE, "--acme-staging"),
   directory = list("https://ca.org/dir", "--acme-directory=https://ca.org/dir"),
   profile = list("shortlived", "--acme-profile=shortlived"),
   challenge = list("http-01", "--acme-challenge=http-01"),
-  ca = list("/ca.pem", "--acme-ca=/ca.pem"),
+  ca = list(pem("ca.pem"), as_word("acme-ca", "ca.pem")),
   dir = list("/kept", "--acme-dir=/kept")
 )
 
@@ -77,8 +83,8 @@ limit_keys <- function() {
   some <- c(count = 7, bytes = 1e6, seconds = 7, rate = 77, percent = 3)
   values <- pmax(table$least, some[table$kind])
   # The memory has to do for a connection.
-  values[table$name == "memory"] <- 5e8
-  values[table$name %in% c("head_bytes", "stream_head_bytes")] <- 20000
+  values[table$name == "max_client_memory"] <- 5e8
+  values[table$name %in% c("max_header_size", "http2_max_header_list_size")] <- 20000
   values <- values + ifelse(!is.nan(table$default) & values == table$default, 1, 0)
   as.list(stats::setNames(values, table$name))
 }
@@ -99,7 +105,7 @@ test_that("each key is read with the type of its setting", {
   for (name in setdiff(names(option_keys), c("limits", "ws_compression", "log", "request_timeout"))) {
     value <- option_keys[[name]][[1]]
     found <- read(values_of(option_keys[name]))
-    text <- c(host = "127.0.0.2", max_age = 43200, max_memory = 2e9, kill_stuck = 300, start_timeout = 90, drain_sessions = 14400,
+    text <- c(host = "127.0.0.2", max_age = 43200, max_memory = 2e9, worker_timeout = 300, start_timeout = 90, drain_sessions = 14400,
       shutdown_delay = 5, queue_timeout = 3, surge = "0", drain_status = "404")
     expect_equal(unlist(found), unlist(if (name %in% names(text)) as_type_of(found[[1]], text[[name]]) else value), info = name, ignore_attr = TRUE)
   }
@@ -116,7 +122,7 @@ test_that("HTTPS of a file is what tls_config() gives", {
   expect_equal(tls(tls = "dev"), "dev")
   asked <- tls(tls = values_of(tls_keys[setdiff(names(tls_keys), "acme")]))
   expect_equal(asked, tls_config(
-    "/c.pem", "/k.pem", client_ca = "/ca.pem", client_auth = "optional", min_version = "1.3", http2 = FALSE, http2_websockets = FALSE,
+    tls_keys$cert[[1]], tls_keys$key[[1]], client_ca = tls_keys$client_ca[[1]], client_auth = "optional", min_version = "1.3", http2 = FALSE, http2_websockets = FALSE,
     hsts = list(max_age = 31536000, include_subdomains = TRUE, preload = TRUE), redirect_from = 8080
   ))
   asked <- tls(tls = list(acme = list(domain = c("a.org", "b.org"), agree_tos = TRUE, profile = "shortlived", dir = tempdir())))
@@ -131,7 +137,7 @@ test_that("an unknown key is an error at any level, with the one that may be mea
   says(local_yml(list(drian = "5s")), "Did you mean `drain:`?")
   says(local_yml(NULL, optoins = list(port = 1L)), "`optoins:` is not a key of `_server.yml`. Did you mean `options:`?")
   says(local_yml(NULL, workers = 2L), "It belongs under `options:`.")
-  says(local_yml(list(body_bytes = 1L)), "It belongs under `limits:`.")
+  says(local_yml(list(max_body_size = 1L)), "It belongs under `limits:`.")
   says(local_yml(list(limits = list(bodybytes = 1L))), "`bodybytes:` is not a setting under `limits:`. Did you mean `max_body_size:`?")
   says(local_yml(list(limits = list(workers = 2L))), "It belongs under `options:`.")
   says(local_yml(list(tls = list(cert = "c.pem", hsst = 60L))), "Did you mean `hsts:`?")
@@ -234,8 +240,8 @@ test_that("a key that is given twice, with `-` and with `_`, is an error", {
     class = "rookery_bad_setting"
   )
   expect_error(
-    settings_read(local_yml(list(limits = list(body_bytes = 1e6, "body-bytes" = 2e6)))),
-    "`body-bytes:` and `body_bytes:` in line 5 are the same setting",
+    settings_read(local_yml(list(limits = list(max_body_size = 1e6, "body-bytes" = 2e6)))),
+    "`body-bytes:` and `max_body_size:` in line 5 are the same setting",
     class = "rookery_bad_setting"
   )
 })

@@ -504,7 +504,7 @@ test_that("an error in on_close is told, and the others run", {
 test_that("a stop cuts what is pulled, and tells", {
   heard <- c()
   server <- startServer("127.0.0.1", 0, function(req) {
-    streamed(stream_body(function() promises::promise(function(resolve, reject) NULL), function(reason) heard <<- reason))
+    streamed(stream_body(function() promises::promise(function(resolve, reject) NULL), on_close = function(reason) heard <<- reason))
   })
   client <- local_client(server)
   send(client, request())

@@ -15,7 +15,7 @@ test_that("pieces in another encoding arrive as UTF-8, pulled, promised, pushed 
       req$PATH_INFO,
       "/pull" = streamed(pieces_of(piece, c(piece, piece))),
       "/promised" = streamed(pieces_of(promises::promise_resolve(piece), piece, piece)),
-      "/events" = stream_events(pieces_of(piece, c(piece, piece))),
+      "/events" = sse_body(pieces_of(piece, c(piece, piece))),
       {
         s <- stream_response(headers = plain)
         s$write(piece)
@@ -118,7 +118,7 @@ test_that("what is pushed is compressed only if that is asked for, and so are ev
   server <- local_server(function(req) {
     compress <- endsWith(req$PATH_INFO, "-compressed")
     if (startsWith(req$PATH_INFO, "/events")) {
-      return(stream_events(pieces_of("one", "two"), compress = compress))
+      return(sse_body(pieces_of("one", "two"), compress = compress))
     }
     s <- stream_response(headers = plain, compress = compress)
     s$write("one ")
@@ -141,7 +141,7 @@ test_that("what is pushed is compressed only if that is asked for, and so are ev
   }
 })
 
-test_that("a client that takes nothing for `idle_time` is cut: on_close is told \"timeout\"; an app may be silent for longer", {
+test_that("a client that takes nothing for `idle_timeout` is cut: on_close is told \"timeout\"; an app may be silent for longer", {
   reasons <- list()
   later_piece <- NULL
   server <- local_limited(function(req) {
@@ -153,7 +153,7 @@ test_that("a client that takes nothing for `idle_time` is cut: on_close is told 
       "/silent" = pieces_of("begun", promises::promise(function(resolve, reject) later_piece <<- resolve), " and ended")
     )
     streamed(stream_body(source, on_close = function(reason) reasons[[kind]] <<- c(reasons[[kind]], reason), compress = FALSE))
-  }, limits = server_limits(idle_time = "300 ms"))
+  }, limits = server_limits(idle_timeout = "300 ms"))
   silent <- local_client(server)
   send(silent, request("/silent"))
   read_to(silent, "begun")
@@ -205,7 +205,7 @@ test_that("a client that leaves while R computes does not interrupt it, and is t
 test_that("HTTP/1.0 reads what is pushed, and events, until the close, and a failure is no clean end", {
   s <- NULL
   server <- local_server(function(req) {
-    s <<- if (req$PATH_INFO == "/events") event_stream() else stream_response(headers = plain)
+    s <<- if (req$PATH_INFO == "/events") sse_response() else stream_response(headers = plain)
   })
   here <- environment()
   ask_10 <- function(path) {
@@ -255,7 +255,7 @@ test_that("a WebSocket of whose peer nothing comes is closed with 1006, and one 
     name <- sub("/", "", ws$request$PATH_INFO)
     open[[name]] <<- ws
     ws$onClose(function(event) closed[[name]] <<- event[c("code", "wasClean")])
-  }), limits = server_limits(ping_time = "300 ms", pong_time = "5 s"))
+  }), limits = server_limits(ws_ping_interval = "300 ms", ws_ping_timeout = "5 s"))
   silent <- local_client(server)
   alive <- local_client(server)
   upgrade(silent, "/silent")
@@ -277,7 +277,7 @@ test_that("a WebSocket of whose peer nothing comes is closed with 1006, and one 
 
 test_that("server-sent data is split at all three line ends on its way, too", {
   e <- NULL
-  server <- local_server(function(req) e <<- event_stream())
+  server <- local_server(function(req) e <<- sse_response())
   client <- local_client(server)
   send(client, request())
   read_to(client, ":\n\n")

@@ -198,13 +198,43 @@ test_that("the text of a key is none of a path, whatever is before it", {
   }
 })
 
+test_that("a certificate, key or authority that cannot be used is an error at construction", {
+  pem <- local_pem()
+  expect_wrong <- function(code, text) {
+    error <- expect_error(code, text, fixed = TRUE, class = "rookery_bad_tls")
+    expect_s3_class(error, "rookery_error")
+    expect_equal(error$reason, conditionMessage(error))
+  }
+  expect_wrong(tls_config("/nowhere/cert.pem"), "there is no file /nowhere/cert.pem")
+  expect_wrong(tls_config(pem, "/nowhere/key.pem"), "there is no file /nowhere/key.pem")
+  expect_wrong(tls_config(pem, client_ca = "/nowhere/ca.pem"), "there is no file /nowhere/ca.pem")
+  expect_wrong(tls_config(pem, local_pem()), "key")
+  expect_wrong(tls_config(withr::local_tempfile(lines = "no certificate")), "certificate")
+})
+
+test_that("what tls_config() returns prints everything that is not as by default", {
+  pem <- local_pem()
+  tls <- tls_config(
+    pem,
+    min_version = "1.3", client_ca = pem, client_auth = "optional", http2 = FALSE, http2_websockets = FALSE,
+    hsts = list(max_age = 60, include_subdomains = TRUE), redirect_from = 80
+  )
+  expect_equal(format(tls), c(
+    "<certificates for HTTPS, TLS 1.3 and later>", paste0("  ", pem, ", key: ", pem),
+    paste0("  clients: optional, signed by ", pem), "  off: HTTP/2, WebSockets over HTTP/2", "  hsts: 60 s, subdomains",
+    "  redirects from port 80"
+  ))
+  expect_length(format(tls_config(pem)), 2)
+})
+
 test_that("what is no choice is said by its name", {
+  pem <- local_pem()
   expect_error(tls_config("c", min_version = 1.3), "`min_version` must be \"1.2\" or \"1.3\", not 1.3.", fixed = TRUE)
   expect_error(tls_config("c", min_version = "1.1"), "not \"1.1\".", fixed = TRUE)
   expect_error(tls_config("c", client_auth = NA), "`client_auth` must be \"required\" or \"optional\", not NA.", fixed = TRUE)
-  expect_equal(tls_config("c", min_version = "1.3")$min_version, "1.3")
+  expect_equal(tls_config(pem, min_version = "1.3")$min_version, "1.3")
   expect_error(tls_config("c", http2_websockets = "no"), "`http2_websockets` must be TRUE or FALSE", fixed = TRUE)
-  expect_equal(tls_config("c")$client_auth, "required")
+  expect_equal(tls_config(pem)$client_auth, "required")
 })
 
 test_that("a key is opened with its password", {
@@ -343,8 +373,9 @@ test_that("what is wrong with a certificate ends serve() with the reason", {
   expect_equal(exit_of(it), 1)
   expect_match(it$tell(), "there is no file /nowhere/cert.pem")
   expect_error(serve(app, tls = "yes"), "must be made by tls_config", class = "rookery_bad_tls")
-  text <- "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n"
-  expect_error(serve(app, tls = tls_config("a", text)), "cannot be handed to the R", class = "rookery_bad_tls")
+  pem <- local_pem()
+  text <- paste(readLines(pem), collapse = "\n")
+  expect_error(serve(app, tls = tls_config(pem, text)), "cannot be handed to the R", class = "rookery_bad_tls")
 })
 
 test_that("--tls dev prints the fingerprint", {

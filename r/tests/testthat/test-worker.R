@@ -77,7 +77,7 @@ test_that("the socket outlives a server, and a supervisor is told when nobody an
     "service(NA)",
     "stopServer(first)",
     # With other limits: the server is made anew, and hears its supervisor.
-    "second <- startPipeServer('/nowhere/at/all', NULL, app, limits = server_limits(body_bytes = 1e6))",
+    "second <- startPipeServer('/nowhere/at/all', NULL, app, limits = server_limits(max_body_size = 1e6))",
     "cat(format(second), '\\n')",
     "service(0)"
   ))

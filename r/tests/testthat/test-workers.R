@@ -225,7 +225,7 @@ test_that("a _server.yml says how many, and serve() takes the same", {
   writeLines(app_lines, file.path(dir, "app.R"))
   file <- file.path(dir, "_server.yml")
   settings <- function(...) writeLines(c("engine: rookery", "app: app.R", "options:", paste0("  ", c(...))), file)
-  settings("workers: 2", "max-age: 12h", "warmup: [/, /x]", "error_detail: full", "limits:", "  body_bytes: 10", "ws_compression:", "  level: 3")
+  settings("workers: 2", "max-age: 12h", "warmup: [/, /x]", "error_detail: full", "limits:", "  max_body_size: 10", "ws_compression:", "  level: 3")
   it <- local_cli("serve", dir, "--port", "0", "--no-log")
   expect_serving(it)
   expect_match(it$tell(), "with 2 workers")
@@ -267,7 +267,7 @@ test_that("serve() starts several, and takes them along when it ends", {
     expect_true(wait_until(function() length(it$pids()) == 2))
     it
   }
-  call <- paste0("rookery::serve('", dir, "', port = 0, log = FALSE, workers = rookery::workers_config(2, drain = '5s', retry_begun = TRUE))")
+  call <- paste0("rookery::serve('", dir, "', port = 0, log = FALSE, workers = rookery::workers_config(2, drain = '5s', retry_safe_methods = TRUE))")
   for (signal in c(tools::SIGTERM, tools::SIGKILL)) {
     it <- serving(call)
     pids <- it$pids()
@@ -293,7 +293,7 @@ test_that("what serve() is given goes over in lines", {
   expect_error(rookery:::lines_of_tls(tls_config("-----BEGIN CERTIFICATE-----", "-----BEGIN KEY-----")), "give the path of a file")
   expect_equal(
     rookery:::lines_of_settings(list(
-      body_bytes = 1e9, idle_time = Inf, proxy_protocol = TRUE, interrupt_requests = FALSE, request_id_header = FALSE,
+      max_body_size = 1e9, idle_timeout = Inf, proxy_protocol = TRUE, interrupt_requests = FALSE, request_id_header = FALSE,
       trusted_proxies = c("::1", "unix"), ws_compression = TRUE
     )),
     c(
@@ -307,7 +307,7 @@ test_that("what serve() is given goes over in lines", {
 
 test_that("the program knows each name that R has for a setting", {
   values <- list(
-    workers = "2", warmup = "/", max_memory = "1GB", sticky = "none", name = "a", admin = "127.0.0.1:1", drain_status = "404", surge = "0"
+    workers = "2", warmup = "/", max_memory = "1GB", sticky = "none", cookie_suffix = "a", admin = "127.0.0.1:1", drain_status = "404", surge = "0"
   )
   value_of <- function(name) values[[name]] %||% if (name %in% rookery:::worker_flags) "on" else "1"
   # A limit of the same meaning.
@@ -361,7 +361,7 @@ test_that("an app sees each head once, and one that receives its bodies has them
     "    if (req$REQUEST_METHOD == 'POST') heads <<- heads + 1",
     "    if (req$PATH_INFO != '/receive') return(NULL)",
     "    n <- 0",
-    "    rookery::receive_body(function(bytes) n <<- n + length(bytes), function() answer(format(n, scientific = FALSE)), function(reason) closed <<- c(closed, reason))",
+    "    rookery::receive_body(function(bytes) n <<- n + length(bytes), function() answer(format(n, scientific = FALSE)), on_close = function(reason) closed <<- c(closed, reason))",
     "  },",
     "  call = function(req) {",
     "    if (req$PATH_INFO == '/closed') return(answer(paste(closed, collapse = ' ')))",

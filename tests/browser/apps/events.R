@@ -22,7 +22,7 @@ text <- function(body, status = 200L) list(status = status, headers = list("Cont
 feed <- function(req) {
   last <- suppressWarnings(as.integer(req$HTTP_LAST_EVENT_ID))
   at <- if (length(last) == 1 && !is.na(last)) last else 0
-  e <- event_stream(on_close = note("feed"))
+  e <- sse_response(on_close = note("feed"))
   e$send(paste("hello, you have seen", at), event = "hello", retry = 50)
   later::later(function() {
     for (i in at + 1:3) e$send(paste("event", i), id = i)
@@ -34,7 +34,7 @@ feed <- function(req) {
 
 # What is hard to write: lines, all three of their ends, names, comments, and what is no event.
 texts <- function(req) {
-  e <- event_stream()
+  e <- sse_response()
   e$write(sse_event(comment = "nobody sees this"))
   e$send("one\ntwo\r\nthree\rfour")
   e$send("")
@@ -51,11 +51,11 @@ call <- function(req) {
     "/" = page("<!doctype html><title>events</title>"),
     "/feed" = feed(req),
     "/texts" = texts(req),
-    "/once" = if (visit("once") == 1) stream_events(function() NULL) else text("", 204L),
-    "/failing" = if (visit("failing") == 1) text("not now", 503L) else stream_events(function() NULL),
+    "/once" = if (visit("once") == 1) sse_body(function() NULL) else text("", 204L),
+    "/failing" = if (visit("failing") == 1) text("not now", 503L) else sse_body(function() NULL),
     "/visits" = text(paste0(req$QUERY_STRING, "=", visits[[substring(req$QUERY_STRING, 2)]])),
     "/left" = {
-      open$left <<- event_stream(on_close = note("left"))
+      open$left <<- sse_response(on_close = note("left"))
       open$left
     },
     "/tokens" = {
@@ -66,7 +66,7 @@ call <- function(req) {
         i <- n
         promises::promise(function(resolve, reject) later::later(function() resolve(if (i <= 500) paste0("t", i)), 0.001))
       }
-      stream_events(source, event = "token")
+      sse_body(source, event = "token")
     },
     "/reasons" = text(paste(reasons[[substring(req$QUERY_STRING, 2)]], collapse = " ")),
     "/restart" = {

@@ -9,7 +9,6 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use rookery_server::NamedLimit;
 use rookery_settings::table::{find, find_former_in};
 use rookery_settings::yaml::MOST_BYTES;
 use rookery_settings::{Given, Places, Raw, Section, Setting, Settings, Value, file, wanted};
@@ -66,18 +65,6 @@ impl Lines {
 /// Finds a setting by its name, or by the former one that R still has.
 fn setting_of(name: &str) -> Option<&'static Setting> {
     find(name).or_else(|| find_former_in(Places::R, name).map(|found| found.setting))
-}
-
-/// Returns the name that R has for a setting.
-fn name_in_r(setting: &'static Setting) -> &'static str {
-    let former = |name: &str| setting.former.iter().any(|former| former.name == name);
-    if setting.section == Section::Limits {
-        let names = NamedLimit::all().iter().filter_map(|limit| limit.name().to_str().ok());
-        return names.into_iter().find(|name| *name == setting.name || former(name)).unwrap_or(setting.name);
-    }
-    let is_renamed = setting.section == Section::Options && setting.name != "request_timeout";
-    let in_r = setting.former.iter().find(|former| is_renamed && former.places.has(Places::R));
-    in_r.map_or(setting.name, |former| former.name)
 }
 
 fn decoded(line: &str) -> String {
@@ -140,7 +127,7 @@ fn read_file(path: &Path) -> Lines {
                 lines.line("note", note.as_bytes());
             }
             for given in &file.given {
-                lines.value(name_in_r(given.setting), &given.value);
+                lines.value(given.setting.name, &given.value);
             }
         }
     }
@@ -176,8 +163,6 @@ pub unsafe extern "C" fn rk_server_file(path: Bytes) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use rookery_settings::table::all;
-
     use super::*;
 
     fn value(name: &str, values: &str) -> String {
@@ -202,14 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_r_are_those_that_are_found_again() {
-        for row in all() {
-            assert_eq!(setting_of(name_in_r(row)).map(|found| found.name), Some(row.name));
-        }
-    }
-
-    #[test]
-    fn a_file_is_told_with_the_names_of_r() {
+    fn a_file_is_told_with_the_types_of_its_values() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("_server.yml");
         let told = |text: &str| {
@@ -223,7 +201,7 @@ mod tests {
                 "engine: rookery\napp: a.R\noptions: {worker_timeout: 5, log: no, limits: {body_bytes: 1}}\n"
             ),
             "app=a.R\nnote=`body_bytes:` in `_server.yml`, line 3 is deprecated: write `limits.max_body_size:`\n\
-             number:kill_stuck=5\nword:log=none\nnumber:body_bytes=1\n"
+             number:worker_timeout=5\nword:log=none\nnumber:max_body_size=1\n"
         );
         assert_eq!(told("engine: plumber2\n"), "");
         assert!(

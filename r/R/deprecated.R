@@ -1,0 +1,93 @@
+# Deprecated names of functions, arguments and settings. They keep working for one release, and the
+# first use in a session gives a message.
+
+# Gives a message of class `rookery_deprecated`, once per session for each `old`.
+deprecate <- function(old, new) {
+  if (old %in% .globals$deprecated) {
+    return(invisible())
+  }
+  .globals$deprecated <- c(.globals$deprecated, old)
+  text <- paste0("rookery: ", old, " is deprecated and will be removed in the next release: use ", new, ".\n")
+  message(structure(
+    class = c("rookery_deprecated", "message", "condition"),
+    list(message = text, call = NULL, old = old, new = new)
+  ))
+}
+
+# Renames the deprecated names of a list of values; `renamed` maps old names to new ones. A value
+# that is given under both names is an error. `show` gives the text for a name in messages. Where
+# `renamed` has a text in backticks in place of a name, the option has moved to another function:
+# the value keeps its name.
+rename_deprecated <- function(fields, renamed, show = function(name) paste0("`", name, "`")) {
+  for (old in intersect(names(fields), names(renamed))) {
+    new <- renamed[[old]]
+    if (startsWith(new, "`")) {
+      deprecate(show(old), new)
+      next
+    }
+    if (!is.null(fields[[new]])) {
+      abort_argument(show(old), " is the deprecated name of ", show(new), ": give only ", show(new), ".", argument = old)
+    }
+    deprecate(show(old), show(new))
+    names(fields)[names(fields) == old] <- new
+  }
+  fields
+}
+
+# ---- the `...` of functions whose options are given by name ----
+
+# Raises an error if `...` of the function `of` is not empty. `known` are the names of the options.
+check_dots <- function(of, ..., known = character()) {
+  if (...length() > 0) {
+    arguments_of(of, NULL, abort_dots(c(...names(), "")[[1]], known))
+  }
+}
+
+# Raises the error of an argument in `...`: `name` is "" for one without a name.
+abort_dots <- function(name, known) {
+  if (is.na(name) || !nzchar(name)) {
+    abort_argument("options must be given by name: ", quote_names(known), ".", argument = "...")
+  }
+  abort_argument("`", name, "` is not an argument.", did_you_mean(name, known))
+}
+
+# Adds to `fields`, the options of the function `of` by name, those that `dots` has under deprecated
+# names. Anything else in `dots` is an error. `known` are the names of the options.
+take_deprecated <- function(fields, dots, renamed, of, known = names(fields)) {
+  unknown <- setdiff(names(dots) %||% rep("", length(dots)), names(renamed))
+  if (length(unknown) > 0) abort_dots(unknown[[1]], known)
+  is_given <- function(value) !is.null(value)
+  given <- c(Filter(is_given, fields), Filter(is_given, dots))
+  given <- rename_deprecated(given, renamed, function(name) paste0("`", name, "` of ", of))
+  fields[names(given)] <- given
+  fields
+}
+
+#' Deprecated functions
+#'
+#' Former names, which keep working for one release: `event_stream()` is [sse_response()], and
+#' `stream_events()` is [sse_body()]. The first use in a session gives a message of class
+#' `rookery_deprecated`.
+#'
+#' @param headers,heartbeat,on_close,compress,source,event,map As in [sse_response()] and
+#'   [sse_body()].
+#' @return As [sse_response()] and [sse_body()].
+#' @name rookery-deprecated
+#' @rdname rookery-deprecated
+#' @keywords internal
+#' @export
+event_stream <- function(headers = list(), heartbeat = 15, on_close = NULL, compress = FALSE) {
+  deprecate("`event_stream()`", "`sse_response()`")
+  sse_response(headers = headers, heartbeat = heartbeat, on_close = on_close, compress = compress)
+}
+
+#' @rdname rookery-deprecated
+#' @export
+stream_events <- function(source, event = NULL, map = sse_event, heartbeat = 15, on_close = NULL, headers = list(),
+                          compress = FALSE) {
+  deprecate("`stream_events()`", "`sse_body()`")
+  sse_body(
+    source,
+    event = event, map = map, heartbeat = heartbeat, on_close = on_close, headers = headers, compress = compress
+  )
+}
