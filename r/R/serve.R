@@ -51,7 +51,8 @@
 #'   what it encloses, but not your global variables.
 #' @param log_format `"common"` or `"json"`.
 #' @param tls Certificates to speak HTTPS with, by [tls_config()]; `"dev"` for one of this machine's own. `NULL` for HTTP.
-#' @param workers How many R processes serve a path behind one address (Linux): a number, `"auto"`, or [workers_config()] with more to say. `NULL` is one.
+#' @param workers How many R processes serve a path behind one address, supervised by the program `rookery` (Linux): a number from 1 on,
+#'   `"auto"`, or [workers_config()] with more to say. `NULL` is one R process without a supervisor.
 #' @param admin Where those who look after it find status, metrics and probes, also while R is busy: an address with its port, such as
 #'   `"127.0.0.1:9100"`, or `"unix:/path/of/a/socket"`. It is for programs of yours and no part of the app; `rookery status` asks it, too. Needs Linux.
 #' @param limits What clients may do, by [server_limits()]; `NULL` for what options say, see [rookery_options()].
@@ -107,7 +108,7 @@ serve <- function(
   }
   if (!is.null(workers)) {
     abort(
-      "Several workers serve a path: an object exists only in this R process. Give the file or folder of the app.",
+      "Workers serve a path: an object exists only in this R process. Give the file or folder of the app.",
       "rookery_bad_target"
     )
   }
@@ -162,10 +163,7 @@ serve_here <- function(found, object, address, dots, log, settings = list(), adm
   }
   # Before anything is started: a file that is not there is said at once.
   tls <- tryCatch(tls_open(address$tls), error = function(error) abort(conditionMessage(error), "rookery_bad_tls"))
-  if (!has_given_sockets() || identical(address$port, 0L)) {
-    # Of a service manager's sockets none is bound here, and the port that is asked for may well be theirs.
-    address <- probe(address)
-  }
+  address <- probe(address)
   if (is.list(address$tls) && !is.null(address$tls$redirect_from)) {
     if (!is.null(address$socket)) {
       abort(redirect_needs_port, "rookery_bad_tls")
@@ -355,10 +353,7 @@ announce <- function(found, address) {
   .globals$on_listen <- function(server) {
     .globals$on_listen <- NULL
     scheme <- if (is.null(.globals$tls)) "http" else "https"
-    place <- if (has_given_sockets()) {
-      cat("rookery: it serves on the sockets of the service manager: --host and --port are not used\n", file = stderr())
-      paste(given_places(scheme), collapse = " and ")
-    } else if (!is.null(address$socket)) {
+    place <- if (!is.null(address$socket)) {
       address$socket
     } else if (!is.null(.globals$tls$domain)) {
       # As everybody finds it.
@@ -369,11 +364,11 @@ announce <- function(found, address) {
     }
     where <- if (is_worker()) paste("as", worker_name()) else paste0("on ", place, " (Ctrl-C stops)")
     if (!is_worker()) {
-      .globals$serving_on <- paste("Serving on", place)
-      tell_manager("ready", .globals$serving_on)
       admin_serves(place)
     }
-    message("rookery ", utils::packageVersion("rookery"), ": ", found$label, folder, "\nServing ", where)
+    if (!is_only_worker()) {
+      message("rookery ", utils::packageVersion("rookery"), ": ", found$label, folder, "\nServing ", where)
+    }
   }
 }
 

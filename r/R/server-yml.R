@@ -64,6 +64,10 @@ is_own_file <- function(found) {
 #' Deployment tools call this function for a folder whose `_server.yml` has `engine: rookery`.
 #' [serve()] and `rookery serve` read the same file.
 #'
+#' A host such as Posit Connect calls it with `host` and `port`: it has its own processes and speaks
+#' HTTPS itself. The file's `tls`, `workers` and other options about workers are then ignored, which
+#' a message says.
+#'
 #' @section The file:
 #' `app:` names the file or folder to serve, relative to the `_server.yml`. `options:` may have
 #' * `host`, `port`, `log`, `log_format` and `admin`, as arguments of [serve()];
@@ -83,6 +87,7 @@ is_own_file <- function(found) {
 #'   runs the app.
 #' @return As [serve()].
 #' @keywords internal
+#' @export
 launch_server <- function(settings, host = NULL, port = NULL, ...) {
   dots <- list(...)
   if (identical(.globals$serving, Sys.getpid())) {
@@ -94,7 +99,7 @@ launch_server <- function(settings, host = NULL, port = NULL, ...) {
   check_serve_dots(setdiff(names(dots), names(formals(serve))))
   of_serve <- names(dots) %in% setdiff(names(formals(serve)), c("target", "..."))
   given <- c(list(host = host, port = port), dots[of_serve])
-  asked <- settings_read(settings, given)
+  asked <- settings_read(settings, given, is_hosted = !is.null(host) || !is.null(port))
   check_worker_fields(asked, settings)
   limits <- check_limits(given[["limits"]])
   dots <- dots[!names(dots) %in% names(given)]
@@ -107,8 +112,8 @@ launch_server <- function(settings, host = NULL, port = NULL, ...) {
 }
 
 # What a `_server.yml` asks for, in the form that serve() works with; the arguments of serve() in
-# `given` take precedence.
-settings_read <- function(settings, given = list()) {
+# `given` take precedence. Where `is_hosted`, the host decides about processes and HTTPS.
+settings_read <- function(settings, given = list(), is_hosted = FALSE) {
   check_string(settings, "settings")
   if (!file.exists(settings)) {
     abort_no_path(settings)
@@ -119,6 +124,7 @@ settings_read <- function(settings, given = list()) {
     abort_file(settings, "it has `engine: rookery` but no `app:` that names a file or a folder")
   }
   options <- file_fields(fields[["options"]], "options", settings)
+  if (is_hosted) options <- without_hosted(options, settings)
   check_file_port(options[["port"]], settings)
   found <- detect_target(beside(app, settings))
   if (identical(found$engine, "rookery")) {
@@ -136,9 +142,8 @@ settings_read <- function(settings, given = list()) {
   list(
     found = found,
     workers = workers,
-    # A single R process may have an admin listener, too. The argument `workers = 1` turns the
-    # options for several workers off.
-    for_workers = if (is.null(given[["workers"]])) setdiff(names(fields), c("workers", "reload", "admin")),
+    # An R process without a supervisor may have an admin listener, too.
+    for_workers = setdiff(names(fields), c("workers", "reload", "admin")),
     admin = admin,
     settings = settings_fields(options, settings),
     log = log_target(given[["log"]] %||% log %||% TRUE, given[["log_format"]] %||% options[["log_format"]] %||% "common"),
@@ -148,6 +153,18 @@ settings_read <- function(settings, given = list()) {
       given[["tls"]] %||% settings_tls(options[["tls"]], settings)
     )
   )
+}
+
+# Drops the options that are a host's to decide on, and says so.
+without_hosted <- function(options, settings) {
+  ignored <- intersect(names(options), c("tls", setdiff(worker_option_names, "admin")))
+  if (length(ignored) > 0) {
+    message(
+      "rookery: ", paste0("`", ignored, ":`", collapse = ", "), " of `", settings, "` ", if (length(ignored) == 1) "is" else "are",
+      " ignored, because launch_server() was called with the host or port to listen on"
+    )
+  }
+  options[setdiff(names(options), ignored)]
 }
 
 check_file_port <- function(port, settings) {
@@ -234,10 +251,10 @@ settings_workers <- function(fields, settings) {
   workers
 }
 
-# Options for several workers have no meaning for one R process.
+# Options about workers have no meaning for an R process without a supervisor.
 check_worker_fields <- function(asked, settings) {
   if (is.null(asked$workers) && length(asked$for_workers) > 0) {
-    abort_file(settings, paste0("its `", asked$for_workers[[1]], ":` needs `workers:`, with 2 or more"))
+    abort_file(settings, paste0("its `", asked$for_workers[[1]], ":` needs `workers:`, such as `workers: 1`, or `rookery serve`"))
   }
 }
 

@@ -3,7 +3,7 @@
 worker_kinds <- c(
   workers = "workers", spares = "spares", warmup = "paths", max_sessions = "count", max_requests = "count", max_age = "time",
   max_memory = "size", request_timeout = "time", kill_stuck = "time", start_timeout = "time", start_retries = "spares",
-  drain = "time", drain_sessions = "time",
+  restart = "restart", drain = "time", drain_sessions = "time",
   sticky = "sticky", name = "name", admin = "address", embed = "flag", reload = "flag", shutdown_delay = "time",
   min_ready = "count", drain_status = "status", fail_fast = "flag", retry_begun = "flag", surge = "surge", max_in_flight = "count",
   queue_timeout = "time", keep_half_closed = "flag"
@@ -15,6 +15,7 @@ worker_wants <- c(
   paths = "one or more paths that begin with / and have no spaces", count = "a whole number from 1 on",
   time = "a time, such as \"30s\", \"5min\" or \"12h\", or a number of seconds",
   size = "a size with its unit, such as \"500MB\" or \"2GB\", or 0 for no limit", sticky = "\"auto\", \"cookie\" or \"none\"",
+  restart = "\"always\" or \"never\"",
   name = "1 to 64 letters, digits, `-`, `_` or `.`", address = "an address such as \"127.0.0.1:9100\", or \"unix:/path/of/a/socket\"", flag = "TRUE or FALSE",
   status = "503 or 404", surge = "1 or 0"
 )
@@ -51,6 +52,7 @@ is_worker_value <- function(value, kind) {
     time = isTRUE(is.finite(amount <- read_limit(value, "seconds"))) && amount >= 0.001,
     size = text == "0" || (isTRUE(is.finite(amount <- read_limit(value, "bytes"))) && amount >= least_memory),
     paths = all(grepl("^/[!-~]*$", parts <- split_at_commas(text)) & !grepl("#", parts, fixed = TRUE)) && length(parts) > 0,
+    restart = text %in% c("always", "never"),
     sticky = text %in% c("auto", "cookie", "none"),
     status = text %in% c("503", "404"),
     surge = text %in% c("1", "0"),
@@ -59,19 +61,19 @@ is_worker_value <- function(value, kind) {
   )
 }
 
-# `workers` of serve(), as workers_config() gives it; NULL for one R process, which needs no
-# program.
+# Returns `workers` of serve() as workers_config() does; NULL where no workers are requested, and this
+# session's own R process serves.
 check_workers <- function(workers) {
-  if (!is.null(workers) && !inherits(workers, "rookery_workers")) {
-    if (!is_worker_value(workers, "workers")) {
-      abort(
-        paste0("`workers` must be ", worker_wants[["workers"]], ", or made by workers_config(), not ", describe(workers), "."),
-        c("rookery_bad_workers", "rookery_bad_argument")
-      )
-    }
-    workers <- workers_config(workers)
+  if (is.null(workers) || inherits(workers, "rookery_workers")) {
+    return(workers)
   }
-  if (length(workers) == 1 && identical(as.character(workers$workers), "1")) NULL else workers
+  if (!is_worker_value(workers, "workers")) {
+    abort(
+      paste0("`workers` must be ", worker_wants[["workers"]], ", or made by workers_config(), not ", describe(workers), "."),
+      c("rookery_bad_workers", "rookery_bad_argument")
+    )
+  }
+  workers_config(workers)
 }
 
 # Returns checked options as command-line arguments.

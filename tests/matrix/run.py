@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The matrix: behaviours in rows, and one R process, one worker and two workers in columns; and each setting, wherever it can be given.
+"""The matrix: behaviours in rows, and R's serve() in one process, `rookery serve` with one worker and with two in columns; and each setting, wherever it can be given.
 
     tests/matrix/run.py [--only GLOB] [--jobs N]
 
@@ -27,7 +27,7 @@ import settings_workers  # noqa: F401
 from server import LIBRARY, PROGRAM, Failed
 
 # Words of the program that are no settings of a server.
-NO_SETTINGS = {"help", "version", "limit"}
+NO_SETTINGS = {"help", "version", "limit", "interactive"}
 
 # What R calls otherwise than the command line.
 IN_R = {

@@ -1,14 +1,18 @@
-//! `rookery`: serves an app, a document or a folder from a shell. What is R's is served by an R, which this program becomes; a
-//! folder with `index.html` it serves by itself.
+//! `rookery`: serves an app, a document or a folder from a shell. What is R's is served by R processes,
+//! which this program supervises (on Linux; elsewhere it becomes the only one); a folder with
+//! `index.html` it serves by itself.
 //!
 //! It belongs to the R package of its name, lies in it (`exec/rookery`), and finds it by where it lies.
 
 mod address;
 mod admin;
+// Compiled for tests on Linux as well, so that it does not rot.
+#[cfg(any(not(target_os = "linux"), test))]
+#[cfg_attr(target_os = "linux", allow(dead_code))]
+mod alone;
 #[cfg(target_os = "linux")]
 mod changes;
 mod command_line;
-#[cfg(target_os = "linux")]
 mod failure;
 #[cfg(target_os = "linux")]
 mod init;
@@ -26,6 +30,8 @@ mod signals;
 mod site;
 mod status;
 mod target;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod tls;
 mod worker_options;
 #[cfg(target_os = "linux")]
@@ -76,9 +82,6 @@ fn run(serve: Serve, words: &[OsString]) -> Result<(), Failure> {
     let serve = &server_yml::merged(words, serve, &target)?;
     let address = address::Address::of(&serve.host, serve.port)?;
     serve.settings.check()?;
-    if let Some(name) = serve.needs_workers {
-        return Err(Failure::CommandLine(format!("`--{name}` needs `--workers`, with 2 or more.")));
-    }
     let log = serve.log.settled()?;
     let redirect_from = serve.tls.as_ref().and_then(settings::AskedTls::redirect_from);
     let beside = redirect_from.map(|port| address.beside(port)).transpose()?;
@@ -91,32 +94,13 @@ fn run(serve: Serve, words: &[OsString]) -> Result<(), Failure> {
         }
         return site::serve(&target, serve, &address, beside.as_ref(), &log);
     }
-    if let Some(workers) = &serve.workers {
-        return serve_with_workers(workers, serve, &target, &address, beside.as_ref(), &log);
-    }
-    tls::check(serve.tls.as_ref())?;
-    // Sockets of a service manager are R's to take: it is this process.
-    if !rookery_service::Activation::is_there() {
-        address.probe()?;
-    }
-    beside.as_ref().map_or(Ok(()), address::Address::probe)?;
-    Err(r::become_r(serve, &target, &address, &log))
+    serve_app(serve, &target, &address, beside.as_ref(), &log)
 }
-
-#[cfg(target_os = "linux")]
-use workers::serve as serve_with_workers;
 
 #[cfg(not(target_os = "linux"))]
-fn serve_with_workers(
-    _: &worker_options::Workers,
-    _: &Serve,
-    _: &Target,
-    _: &address::Address,
-    _: Option<&address::Address>,
-    _: &log::LogTo,
-) -> Result<(), Failure> {
-    Err(Failure::Serving("`--workers` needs Linux: leave it out, and one R serves.".to_owned()))
-}
+use alone::serve as serve_app;
+#[cfg(target_os = "linux")]
+use workers::serve as serve_app;
 
 /// A reader that has gone, as `head` has, is no failure.
 fn print(text: &[u8]) -> Result<(), Failure> {

@@ -39,7 +39,7 @@ pub(crate) fn merged(words: &[OsString], serve: Serve, target: &Target) -> Resul
     }
     let Some((program, others)) = words.split_first() else { return Ok(serve) };
     let alone = found.iter().cloned().chain(["serve".into(), "--".into(), target.path.clone().into()]);
-    let alone = read(program, alone).map_err(|failure| of_file(failure, &file))?;
+    read(program, alone).map_err(|failure| of_file(failure, &file))?;
     if serve.tls.is_some() {
         found.retain(|word| !command_line::is_of_https(word.as_bytes()));
     }
@@ -50,15 +50,7 @@ pub(crate) fn merged(words: &[OsString], serve: Serve, target: &Target) -> Resul
             file.display()
         ));
     }
-    if both.workers.is_none() {
-        if alone.workers.is_some() {
-            // `--workers 1` of the command line: the file's options for several workers do not
-            // apply.
-            both.needs_workers = serve.needs_workers;
-        } else if let Some(name) = alone.needs_workers {
-            let message = format!("`--{name}` needs `--workers`, with 2 or more.");
-            return Err(of_file(Failure::CommandLine(message), &file));
-        }
+    if cfg!(not(target_os = "linux")) {
         // The R process that serves reads the file as well, and tells where each setting comes
         // from.
         both.settings = serve.settings;

@@ -61,6 +61,7 @@ pub(crate) enum ClientAuth {
 }
 
 impl ClientAuth {
+    #[cfg(any(not(target_os = "linux"), test))]
     pub(crate) fn name(self) -> &'static str {
         if self == ClientAuth::Required { "required" } else { "optional" }
     }
@@ -87,6 +88,7 @@ impl AskedTls {
 }
 
 impl TlsFiles {
+    #[cfg(any(not(target_os = "linux"), test))]
     pub(crate) fn minimum_name(&self) -> &'static str {
         match self.minimum {
             TlsVersion::Tls12 => "1.2",
@@ -210,6 +212,7 @@ impl Settings {
     }
 
     /// Gives each that was asked for to `field`, for R.
+    #[cfg(any(not(target_os = "linux"), test))]
     pub(crate) fn hand_over(&self, field: &mut impl FnMut(&str, &[u8])) {
         use std::os::unix::ffi::OsStrExt as _;
         for proxy in &self.trusted_proxies {

@@ -12,11 +12,17 @@ const LEAST_MEMORY: u64 = 32 << 20;
 /// Workers past that are a mistake: each is an R, with its memory.
 const MOST: u64 = 1000;
 
-/// How several R processes serve.
+/// How R processes serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
 pub(crate) struct Workers {
     pub(crate) count: u32,
+    /// Whether the count is that of the processors.
+    pub(crate) is_auto: bool,
+    /// Whether the worker shares the terminal, where R can prompt.
+    pub(crate) is_interactive: bool,
+    /// Whether a worker that fails is started again.
+    pub(crate) restarts: bool,
     /// How many more wait, ready, to take the place of one that ends.
     pub(crate) spares: u32,
     /// How many more there may be while one takes another's place, which has to end first where that is 0.
@@ -87,17 +93,17 @@ pub(crate) enum Sticky {
 }
 
 impl Workers {
-    /// Reads the options about workers; returns `None` if a single R process without a supervisor
-    /// is asked for. `auto` starts a supervisor on any machine, so that the options that need one
-    /// do not depend on the number of processors.
+    /// Reads the options about workers. `is_dev` is for who writes an app: it is reloaded when a
+    /// file changes, and a single R process shares the terminal.
     ///
     /// # Errors
     /// When it is wrong.
     pub(crate) fn of<'a>(
         given: impl Fn(&str) -> Option<&'a str>,
         flag: impl Fn(&str) -> bool,
-    ) -> Result<Option<Workers>, Failure> {
-        let reload = flag("reload");
+        is_dev: bool,
+    ) -> Result<Workers, Failure> {
+        let reload = is_dev || flag("reload");
         let is_auto = given("workers") == Some("auto");
         let count = match given("workers") {
             None => 1,
@@ -107,6 +113,13 @@ impl Workers {
                 _ => return Err(wrong("workers", "auto, or a number from 1 to 1000", text)),
             },
         };
+        let is_interactive = flag("interactive") || (is_dev && count == 1 && is_at_terminal());
+        if is_interactive && count > 1 {
+            return Err(Failure::CommandLine(
+                "`--interactive` is for a single worker: a terminal has one prompt. Leave out `--workers`."
+                    .to_owned(),
+            ));
+        }
         let a_time = |name| given(name).map(|text| a_time(name, text)).transpose();
         let a_count = |name| given(name).map(|text| a_count(name, text)).transpose();
         let min_ready = match a_count("min-ready")? {
@@ -120,8 +133,16 @@ impl Workers {
             })?,
         };
         let minute = Duration::from_secs(60);
-        let workers = Workers {
+        let at_once = Duration::from_millis(300);
+        Ok(Workers {
             count,
+            is_auto,
+            is_interactive,
+            restarts: match given("restart") {
+                None | Some("always") => true,
+                Some("never") => false,
+                Some(text) => return Err(wrong("restart", "always or never", text)),
+            },
             spares: given("spares").map_or(Ok(0), some_spares)?,
             surge: match given("surge") {
                 None | Some("1") => 1,
@@ -143,7 +164,11 @@ impl Workers {
             // see it once.
             start_retries: given("start-retries").map_or(Ok(if reload { 0 } else { 3 }), retries)?,
             // Whoever writes an app wants to see the new one, and not that old pages end well.
-            drain: a_time("drain")?.unwrap_or(if reload { Duration::from_secs(1) } else { minute }),
+            drain: a_time("drain")?.unwrap_or(match (is_interactive, reload) {
+                (true, _) => at_once,
+                (false, true) => Duration::from_secs(1),
+                (false, false) => minute,
+            }),
             drain_sessions: a_time("drain-sessions")?,
             reload,
             fail_fast: flag("fail-fast"),
@@ -162,9 +187,14 @@ impl Workers {
                 Some("cookie") => Sticky::Cookie,
                 Some(text) => return Err(wrong("sticky", "auto, none or cookie", text)),
             },
-        };
-        Ok(Some(workers).filter(|workers| workers.count > 1 || is_auto || reload))
+        })
     }
+}
+
+/// Returns whether a person is at the terminal of this process.
+fn is_at_terminal() -> bool {
+    use std::io::IsTerminal as _;
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// The maximum length of `--name` in characters; it is limited because every request carries the
@@ -235,17 +265,26 @@ mod tests {
     use super::*;
     use crate::failure::said;
 
-    fn of(words: &[(&str, &'static str)]) -> Result<Option<Workers>, Failure> {
-        Workers::of(|name| words.iter().find(|(given, _)| *given == name).map(|(_, value)| *value), |_| false)
+    fn of(words: &[(&str, &'static str)]) -> Result<Workers, Failure> {
+        let given = |name: &str| words.iter().find(|(given, _)| *given == name).map(|(_, value)| *value);
+        Workers::of(given, |_| false, false)
     }
 
     #[test]
-    fn one_is_none() {
-        assert_eq!(of(&[]).unwrap(), None);
-        assert_eq!(of(&[("workers", "1")]).unwrap(), None);
-        let workers = of(&[("workers", "4")]).unwrap().unwrap();
+    fn one_worker_has_the_same_options_as_several() {
+        let one = of(&[]).unwrap();
+        assert_eq!((one.count, one.restarts, one.is_interactive), (1, true, false));
+        assert_eq!(of(&[("workers", "1")]).unwrap(), one);
+        assert_eq!(of(&[("drain", "5s")]).unwrap().drain, Duration::from_secs(5));
+        assert!(!of(&[("restart", "never")]).unwrap().restarts);
+        let interactive = Workers::of(|_| None, |name| name == "interactive", true).unwrap();
+        assert!(interactive.is_interactive && interactive.reload);
+        assert!(interactive.drain < Duration::from_secs(1));
+        let two = Workers::of(|name| (name == "workers").then_some("2"), |name| name == "interactive", false);
+        assert!(said(two).starts_with("`--interactive` is for a single worker"));
+        let workers = of(&[("workers", "4")]).unwrap();
         assert_eq!(workers.max_memory, MaxMemory::Share);
-        assert_eq!(of(&[("workers", "4"), ("max-memory", "0")]).unwrap().unwrap().max_memory, MaxMemory::Any);
+        assert_eq!(of(&[("workers", "4"), ("max-memory", "0")]).unwrap().max_memory, MaxMemory::Any);
         assert_eq!((workers.count, workers.max_requests, workers.drain), (4, None, Duration::from_secs(60)));
         assert_eq!(workers.drain_sessions, None);
         let workers = of(&[
@@ -260,10 +299,9 @@ mod tests {
             ("max-sessions", "20"),
             ("warmup", "/, /predict?x=1"),
         ])
-        .unwrap()
         .unwrap();
         assert_eq!((workers.min_ready, workers.drain_status, workers.fail_fast), (1, 503, false));
-        let ready = of(&[("workers", "2"), ("min-ready", "2"), ("drain-status", "404")]).unwrap().unwrap();
+        let ready = of(&[("workers", "2"), ("min-ready", "2"), ("drain-status", "404")]).unwrap();
         assert_eq!((ready.min_ready, ready.drain_status), (2, 404));
         assert_eq!((workers.max_requests, workers.max_memory), (Some(1000), MaxMemory::Bytes(1_500_000_000)));
         assert_eq!(workers.max_age, Some(Duration::from_secs(12 * 3600)));
@@ -272,25 +310,24 @@ mod tests {
         assert_eq!((workers.spares, workers.max_sessions), (1, Some(20)));
         assert_eq!(workers.kill_stuck, Some(Duration::from_secs(60)));
         assert_eq!(workers.warmup, ["/", "/predict?x=1"]);
-        let one = Workers::of(|_| None, |name| name == "reload").unwrap().unwrap();
+        let one = Workers::of(|_| None, |name| name == "reload", false).unwrap();
         assert!(!one.retry_begun);
         assert_eq!((one.count, one.reload, one.drain), (1, true, Duration::from_secs(1)));
         assert_eq!((workers.start_retries, one.start_retries), (3, 0));
-        let patient = of(&[("workers", "2"), ("start-retries", "20")]).unwrap().unwrap();
+        let patient = of(&[("workers", "2"), ("start-retries", "20")]).unwrap();
         assert_eq!(patient.start_retries, 20);
         // However many processors there are.
-        assert_eq!(of(&[("workers", "auto")]).unwrap().unwrap().count, processors());
-        assert_eq!(of(&[("drain", "5s")]).unwrap(), None);
+        assert_eq!(of(&[("workers", "auto")]).unwrap().count, processors());
     }
 
     #[test]
     fn how_much_they_hold() {
-        let workers = of(&[("workers", "2")]).unwrap().unwrap();
+        let workers = of(&[("workers", "2")]).unwrap();
         assert_eq!((workers.surge, workers.max_in_flight), (1, 64));
         assert_eq!(workers.queue_timeout, Duration::from_secs(10));
         let tight =
             of(&[("workers", "2"), ("surge", "0"), ("max-in-flight", "1"), ("queue-timeout", "500ms")]);
-        let tight = tight.unwrap().unwrap();
+        let tight = tight.unwrap();
         assert_eq!((tight.surge, tight.max_in_flight), (0, 1));
         assert_eq!(tight.queue_timeout, Duration::from_millis(500));
     }
@@ -305,6 +342,7 @@ mod tests {
             ),
             (&[("workers", "2"), ("min-ready", "0")], "`--min-ready` must be a number from 1 on, not `0`."),
             (&[("workers", "2"), ("drain-status", "500")], "`--drain-status` must be 503 or 404, not `500`."),
+            (&[("restart", "on-failure")], "`--restart` must be always or never, not `on-failure`."),
             (&[("workers", "1001")], "`--workers` must be auto, or a number from 1 to 1000, not `1001`."),
             (&[("workers", "-1")], "`--workers` must be auto, or a number from 1 to 1000, not `-1`."),
             (

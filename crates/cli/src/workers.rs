@@ -1,6 +1,6 @@
-//! Several R processes behind one address: this process is the server and their supervisor.
+//! R processes behind one address: this process is the server and their supervisor.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use rookery_server::{Config, Notice, Server, Site, SpoolFolder, output};
 use rookery_service::Manager;
 use rookery_status::{About, Admin, Answers};
 use rookery_supervisor::{
-    Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Readiness, Recycle, Request, Roster, Status, Sticky,
+    Exit, Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Readiness, Recycle, Request, Roster, Status, Sticky,
     Times, memory_limit, open_files, pool, server_name, supervise,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -24,8 +24,9 @@ use crate::log::{Log, LogTo, Reopener};
 use crate::memory;
 use crate::ports::Ports;
 use crate::r;
-use crate::signals::{Caught, OF_WORKERS, Signals, Stops};
+use crate::signals::{Caught, Signals, Stops};
 use crate::target::Target;
+use crate::terminal::Terminal;
 use crate::tls::{self, Opened};
 use crate::worker_options::{self, MaxMemory, Workers};
 
@@ -37,15 +38,15 @@ static SECOND: OnceLock<Caught> = OnceLock::new();
 /// # Errors
 /// When the address cannot be had, a file that was named not be used, or no worker becomes ready.
 pub(crate) fn serve(
-    workers: &Workers,
     asked: &Serve,
     target: &Target,
     address: &Address,
     beside: Option<&Address>,
     log: &LogTo,
 ) -> Result<(), Failure> {
+    let workers = &asked.workers;
     memory::without_huge_pages();
-    let signals = Signals::watch(&OF_WORKERS).map_err(|error| {
+    let signals = Signals::watch().map_err(|error| {
         Failure::Serving(format!("The thread that waits for signals cannot be started: {error}."))
     })?;
     // Looked for once, and said at once when it is not there.
@@ -94,11 +95,13 @@ pub(crate) fn serve(
         admin: Admin::start(Answers::new(Arc::new(status)), asked.admin.as_ref())
             .map_err(|error| Failure::Address(error.to_string()))?,
         manager: Manager::of_environment(),
-        state: Cell::new((Phase::Starting, 0)),
+        state: Cell::new((Phase::Starting, Told::default())),
+        failure: RefCell::default(),
     };
     let keeper = opened.as_ref().map_or(Ok(None), Opened::keep)?;
     let (ask, asks) = unbounded_channel();
     let reopens = log.as_ref().map(Log::reopener);
+    let terminal = if workers.is_interactive { Terminal::watch() } else { None };
     if workers.reload {
         watch(&target.folder, ask.clone())?;
     }
@@ -106,11 +109,15 @@ pub(crate) fn serve(
     pass_on
         .spawn({
             let anew = Anew { tls, log: reopens };
-            move || pass_signals_on(&signals, &anew, &ask)
+            let terminal = terminal.clone();
+            move || pass_signals_on(&signals, &anew, terminal.as_ref(), &ask)
         })
         .map_err(|error| Failure::Serving(format!("A thread cannot be started: {error}.")))?;
     let outcome = supervise(plan(workers, asked, target, address, files), roster, asks, &door);
     drop(keeper);
+    if let Some(terminal) = terminal {
+        terminal.restore();
+    }
     if SECOND.get().is_none() {
         door.ports.stop();
     }
@@ -122,8 +129,12 @@ pub(crate) fn serve(
         caught.die();
     }
     match outcome {
-        Ok(Outcome::Stopped) => Ok(()),
-        Ok(Outcome::NeverReady) => Err(Failure::NeverReady),
+        Ok(Outcome::Stopped | Outcome::Ended(Exit::Status(0))) => Ok(()),
+        Ok(Outcome::Ended(Exit::Status(status))) => Err(Failure::Ended(u8::try_from(status).unwrap_or(1))),
+        Ok(Outcome::Ended(Exit::Signal(number))) => {
+            Err(Failure::Ended(u8::try_from(128 + number).unwrap_or(1)))
+        }
+        Ok(Outcome::NeverReady) => Err(Failure::NeverReady(door.failure.take())),
         Ok(Outcome::CrashLoop) => Err(Failure::CrashLoop),
         Err(error) => Err(Failure::Serving(format!("Workers cannot be started: {error}."))),
     }
@@ -175,7 +186,7 @@ fn plan(
         spares: workers.spares,
         surges: workers.surge > 0,
         warmup: workers.warmup.clone(),
-        command: Box::new(move || r::worker(&asked, &target, &address).map_err(Failure::message)),
+        command: Box::new(move || r::worker(&asked, &target, &address).map_err(|failure| failure.message())),
         folder: std::env::temp_dir(),
         files,
         times: Times {
@@ -184,8 +195,10 @@ fn plan(
             sessions: workers.drain_sessions,
             busy: workers.kill_stuck,
             delay,
-            ..Times::default()
+            stop: if workers.is_interactive { workers.drain } else { Times::default().stop },
         },
+        restarts: workers.restarts,
+        is_on_terminal: workers.is_interactive,
         start_retries: workers.start_retries,
         fails_fast: workers.fail_fast,
         recycle: Recycle {
@@ -197,12 +210,11 @@ fn plan(
     }
 }
 
-/// How lines of the log look: of several workers they say which one it was.
+/// Returns how lines of the log look: of several workers they say which one it was, also where
+/// `--workers auto` finds one processor.
 fn format_of(asked: Format, workers: &Workers) -> Format {
     match asked {
-        // With `--reload` and one worker, the worker's number would always be the same and is left
-        // out of the log.
-        Format::Common if workers.count > 1 || !workers.reload => Format::CommonOfWorkers,
+        Format::Common if workers.count > 1 || workers.is_auto => Format::CommonOfWorkers,
         asked => asked,
     }
 }
@@ -212,6 +224,8 @@ fn most_memory(workers: &Workers, limit: Option<u64>) -> Option<MemoryLimit> {
     let group = match (workers.max_memory, limit) {
         (MaxMemory::Bytes(bytes), _) => return Some(MemoryLimit::Each(bytes)),
         (MaxMemory::Any, _) | (MaxMemory::Share, None) => return None,
+        // A share of one would be a limit that nobody has asked for.
+        (MaxMemory::Share, Some(_)) if workers.count == 1 => return None,
         (MaxMemory::Share, Some(limit)) => limit,
     };
     let (megabytes, limit) = (group / 1_000_000, MemoryLimit::of_group(group));
@@ -236,8 +250,20 @@ struct Door {
     admin: Admin,
     manager: Manager,
     /// What the service manager has been told.
-    state: Cell<(Phase, usize)>,
+    state: Cell<(Phase, Told)>,
+    /// The app's own message, where it has not started.
+    failure: RefCell<Option<String>>,
 }
+
+/// What the service manager has been told of the workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Told {
+    ready: usize,
+    failures: usize,
+}
+
+/// So many failures of workers within a minute are told.
+const STORM: usize = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -296,14 +322,21 @@ impl Front for Door {
                 }
             }
             // The thread of the connections has answered before, and this is that of the workers.
-            News::Turned { ready, workers } => {
+            News::Turned { ready, workers, failures } => {
                 self.manager.is_alive();
+                let now = Told { ready, failures: if failures < STORM { 0 } else { failures } };
                 let (phase, told) = self.state.get();
-                if phase == Phase::Serving && told != ready {
-                    self.state.set((phase, ready));
-                    self.manager.status(&format!("{}, {ready} of {workers} workers ready", self.status()));
+                if phase == Phase::Serving && told != now {
+                    self.state.set((phase, now));
+                    let storm = match now.failures {
+                        0 => String::new(),
+                        failures => format!(", workers have failed {failures} times within a minute"),
+                    };
+                    let status = self.status();
+                    self.manager.status(&format!("{status}, {ready} of {workers} workers ready{storm}"));
                 }
             }
+            News::Failed(message) => *self.failure.borrow_mut() = Some(message.to_owned()),
             News::Reloading => {
                 self.is(Phase::Reloading);
                 self.manager.reloading("Replacing workers");
@@ -348,10 +381,18 @@ impl Anew {
 
 /// SIGUSR2, and a SIGHUP sent by a process, replace all workers and reload certificates; SIGUSR1
 /// reopens the log's file; SIGTTIN and SIGTTOU change how many
-/// workers there are; any other signal ends it.
-fn pass_signals_on(signals: &Signals, anew: &Anew, ask: &UnboundedSender<Request>) {
+/// workers there are; any other signal ends it. Ctrl-C at a prompt is for R.
+fn pass_signals_on(
+    signals: &Signals,
+    anew: &Anew,
+    terminal: Option<&Terminal>,
+    ask: &UnboundedSender<Request>,
+) {
     let (mut stops, mut asked_to_stop) = (Stops::new(), 0);
     while let Some(caught) = signals.next() {
+        if caught.is_of_terminal() && terminal.is_some_and(Terminal::is_prompting) {
+            continue;
+        }
         if caught.asks_for_logs() {
             if let Some(log) = &anew.log {
                 log.reopen();

@@ -40,6 +40,10 @@ Serves a Shiny app, a plumber API, a folder with _server.yml, an R Markdown docu
 ends with an app, or a site: a folder with index.html. Ctrl-C and SIGTERM end it when what is in hand is
 finished, a second one at once.";
 
+const DEV: &str = "\
+Serves <target> as `rookery serve --reload` does. At a terminal the R process shares it (`--interactive`): it can
+prompt, as browser() and readline() do, and there Ctrl-C is for R; otherwise Ctrl-C ends the server at once.";
+
 const ROOT: &str = "\
 {usage-heading} {usage}
 
@@ -95,7 +99,15 @@ pub(crate) fn command() -> Command {
                 .arg(Arg::new("target").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
                 .args(serve::options()),
         )
-        .subcommand(operations::status(plain("status", "tells what a server with --workers does")))
+        .subcommand(
+            plain("dev", "serves <target> to write it: reloads when a file changes, R at this terminal")
+                .override_usage("rookery dev <target> [options]")
+                .long_about(DEV)
+                .args_override_self(true)
+                .arg(Arg::new("target").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
+                .args(serve::options()),
+        )
+        .subcommand(operations::status(plain("status", "tells what servers do")))
         .subcommand(
             plain("completions", "prints what makes a shell complete these words")
                 .override_usage("rookery completions <shell>")
@@ -129,8 +141,9 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Asked, F
     };
     match matches.subcommand() {
         None => wrong("No command given."),
-        Some(("serve", own)) => {
-            serve::read(&Given { own, root: &matches }).map(|serve| Asked::Serve(Box::new(serve)))
+        Some((name @ ("serve" | "dev"), own)) => {
+            let given = Given { own, root: &matches };
+            serve::read(&given, name == "dev").map(|serve| Asked::Serve(Box::new(serve)))
         }
         Some(("status", own)) => operations::status_of(own).map(Asked::Status),
         Some(("completions", own)) => {

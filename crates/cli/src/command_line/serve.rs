@@ -1,6 +1,6 @@
 //! `rookery serve`: what it serves, and where.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -26,14 +26,11 @@ pub(crate) struct Serve {
     pub(crate) has_port: bool,
     pub(crate) tls: Option<AskedTls>,
     pub(crate) settings: Settings,
-    /// None: one R, which this process becomes.
-    pub(crate) workers: Option<Workers>,
+    pub(crate) workers: Workers,
     /// Where it answers those who look after it, besides the socket in its own folder.
     pub(crate) admin: Option<AdminAt>,
     /// Whether pages may lie in those of other sites.
     pub(crate) is_embedded: bool,
-    /// What was given that is only for several, where there is one.
-    pub(crate) needs_workers: Option<&'static str>,
     /// How long it serves on after a signal has asked it to end, and says that it is not ready.
     pub(crate) shutdown_delay: Duration,
     pub(crate) log: LogTo,
@@ -92,7 +89,7 @@ fn logging() -> Vec<Arg> {
 ///
 /// # Errors
 /// What is wrong with them.
-pub(super) fn read(given: &Given<'_>) -> Result<Serve, Failure> {
+pub(super) fn read(given: &Given<'_>, is_dev: bool) -> Result<Serve, Failure> {
     let targets: Vec<&OsString> = given.own.get_many("target").unwrap_or_default().collect();
     let [target] = targets[..] else {
         let what = if targets.is_empty() {
@@ -122,7 +119,7 @@ pub(super) fn read(given: &Given<'_>) -> Result<Serve, Failure> {
         Some(path) if path.as_os_str() != "-" => LogTo::File(path.into()),
         _ => LogTo::Stdout,
     };
-    let workers = Workers::of(|name| given.text(name), |name| given.flag(name))?;
+    let workers = Workers::of(|name| given.text(name), |name| given.flag(name), is_dev)?;
     Ok(Serve {
         target: target.into(),
         host: host.to_owned(),
@@ -131,21 +128,10 @@ pub(super) fn read(given: &Given<'_>) -> Result<Serve, Failure> {
         tls,
         admin: operations::admin(given)?,
         is_embedded: given.flag("embed"),
-        needs_workers: if workers.is_none() { workers::needs_them(given) } else { None },
         shutdown_delay: operations::shutdown_delay(given)?,
         workers,
         settings: server::read(given)?,
         log,
         format: format.unwrap_or(Format::Common),
     })
-}
-
-impl Serve {
-    /// How the format of the log is named.
-    pub(crate) fn format_name(&self) -> &'static OsStr {
-        OsStr::new(match self.format {
-            Format::Common | Format::CommonOfWorkers => "common",
-            Format::Json => "json",
-        })
-    }
 }

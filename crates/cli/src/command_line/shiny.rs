@@ -15,7 +15,7 @@ pub(super) fn options() -> Vec<Arg> {
             "when",
             "Shiny pages whose R has ended go on: app (if the app allows it), always, never",
         ),
-        flag("embed", "pages may lie in other sites': the cookie of --workers is sent there, over HTTPS"),
+        flag("embed", "pages may lie in other sites': the workers' cookie is sent there, over HTTPS"),
     ]
 }
 
@@ -39,7 +39,7 @@ mod tests {
         assert!(none.settings.reconnect.is_none() && !none.is_embedded);
         let both = served(&["serve", "a", "--workers", "2", "--embed", "--reconnect", "always"]);
         assert!(both.settings.reconnect == Some("always") && both.is_embedded);
-        assert_eq!(served(&["serve", "a", "--embed"]).needs_workers, Some("embed"));
+        assert!(served(&["serve", "a", "--embed"]).is_embedded);
         assert_eq!(
             said(read(["rookery", "serve", "a", "--reconnect", "15s"].map(Into::into))),
             "`--reconnect` must be app, always or never, not `15s`."

@@ -2,35 +2,11 @@
 
 use clap::Arg;
 
-use super::given::{Given, flag, text};
-
-/// What goes with `--workers`, and not without.
-const WITH_WORKERS: [&str; 20] = [
-    "spares",
-    "surge",
-    "max-in-flight",
-    "queue-timeout",
-    "warmup",
-    "max-sessions",
-    "max-requests",
-    "max-age",
-    "max-memory",
-    "request-timeout",
-    "kill-stuck",
-    "start-timeout",
-    "start-retries",
-    "drain",
-    "drain-sessions",
-    "sticky",
-    "name",
-    "shutdown-delay",
-    "min-ready",
-    "drain-status",
-];
+use super::given::{flag, text};
 
 pub(super) fn options() -> Vec<Arg> {
     vec![
-        text("workers", "n", "several R processes behind one address; auto: as many as there are processors"),
+        text("workers", "n", "R processes behind one address: 1 (the default), or auto, one for each processor"),
         text("spares", "n", "so many more that wait, ready, for one of them to end"),
         text(
             "surge",
@@ -72,6 +48,7 @@ pub(super) fn options() -> Vec<Arg> {
             "n",
             "how often a failed start is retried before rookery ends with status 3; 3 by default",
         ),
+        text("restart", "when", "whether a worker that fails is started again: always (the default) or never"),
         text("sticky", "how", "whether clients come back to their worker: auto (for Shiny), cookie, none"),
         text(
             "name",
@@ -84,6 +61,7 @@ pub(super) fn options() -> Vec<Arg> {
             "a client that sends a FIN behind its request is answered also where that had to wait",
         ),
         flag("reload", "to write an app: workers, even a single one, are replaced when a file of it changes"),
+        flag("interactive", "a single worker at this terminal, where R can prompt: for browser() and readline()"),
         text("drain", "time", "how long what is in hand is waited for before the end; 60s is the default"),
         text(
             "drain-sessions",
@@ -96,39 +74,20 @@ pub(super) fn options() -> Vec<Arg> {
     ]
 }
 
-/// The first that was given of those that are only for several workers: without them no cookie is sent, and `--max-requests` and its like
-/// have nobody to start the next.
-pub(super) fn needs_them(given: &Given<'_>) -> Option<&'static str> {
-    let of_text = WITH_WORKERS.into_iter().find(|name| given.text(name).is_some());
-    of_text.or_else(|| {
-        ["embed", "fail-fast", "retry-begun", "keep-half-closed"].into_iter().find(|name| given.flag(name))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use crate::command_line::tests::served;
 
     #[test]
-    fn what_one_r_cannot_do_is_found() {
-        assert_eq!(served(&["serve", "a", "--drain", "5s"]).needs_workers, Some("drain"));
-        assert_eq!(served(&["serve", "a", "--drain", "5s", "--spares", "1"]).needs_workers, Some("spares"));
-        assert_eq!(served(&["serve", "a", "--workers", "1"]).needs_workers, None);
-        assert_eq!(served(&["serve", "a", "--workers", "2", "--drain", "5s"]).needs_workers, None);
-        assert_eq!(served(&["serve", "a", "--retry-begun"]).needs_workers, Some("retry-begun"));
-        assert_eq!(served(&["serve", "a", "--keep-half-closed"]).needs_workers, Some("keep-half-closed"));
-    }
-
-    #[test]
     fn whoever_has_said_all_and_waits_is_answered_where_that_is_asked_for() {
-        let keeps = |words: &[&str]| served(words).workers.unwrap().keep_half_closed;
+        let keeps = |words: &[&str]| served(words).workers.keep_half_closed;
         assert!(!keeps(&["serve", "a", "--workers", "2"]));
         assert!(keeps(&["serve", "a", "--workers", "2", "--keep-half-closed"]));
     }
 
     #[test]
     fn what_a_dead_worker_had_begun_is_not_begun_again_unless_that_is_asked_for() {
-        let retries = |words: &[&str]| served(words).workers.unwrap().retry_begun;
+        let retries = |words: &[&str]| served(words).workers.retry_begun;
         assert!(!retries(&["serve", "a", "--workers", "2"]));
         assert!(retries(&["serve", "a", "--workers", "2", "--retry-begun"]));
     }
