@@ -48,7 +48,9 @@ cli_main <- function(text) {
 # frames. With `options(error = )` the end is as R has it.
 end_of_failure <- function(error) {
   if (!inherits(error, "rookery_error") && is.null(getOption("error"))) {
-    trace <- tryCatch(without_callers(trace_of(error)), error = function(error) NULL)
+    # Here, where the frames are counted from.
+    trace <- trace_of(error)
+    trace <- tryCatch(without_callers(trace), error = function(error) NULL)
     lines <- trace_lines(list(trace = trace, condition = error))
     call <- conditionCall(error)
     where <- if (is.null(call)) "Error: " else paste0("Error in ", one_line(call), ": ")

@@ -24,6 +24,7 @@ import settings_address  # noqa: F401  (registers its cases, as do the next thre
 import settings_limits  # noqa: F401
 import settings_requests  # noqa: F401
 import settings_workers  # noqa: F401
+import terminal  # noqa: F401  (registers its rows)
 from server import LIBRARY, PROGRAM, Failed
 
 # Words of the program that are no settings of a server.

@@ -28,7 +28,12 @@ pub(crate) fn worker(serve: &Serve, target: &Target, address: &Address) -> Resul
     let mut text = Fields::default();
     text.field("target", target.path.as_os_str().as_bytes());
     text.address(address);
-    serve.settings.hand_over_to_worker(&mut |name, value| text.field(name, value));
+    let mut field = |name: &str, value: &[u8]| text.field(name, value);
+    if serve.workers.is_single() {
+        serve.settings.hand_over(&mut field);
+    } else {
+        serve.settings.hand_over_to_worker(&mut field);
+    }
     if let Some(time) = serve.workers.request_timeout {
         // For `--interrupt-requests`, which is R's to do.
         text.field("limit", format!("request_time={}s", time.as_secs_f64()).as_bytes());

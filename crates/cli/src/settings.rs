@@ -212,30 +212,38 @@ impl Settings {
     }
 
     /// Gives each that was asked for to `field`, for R.
-    #[cfg(any(not(target_os = "linux"), test))]
     pub(crate) fn hand_over(&self, field: &mut impl FnMut(&str, &[u8])) {
-        use std::os::unix::ffi::OsStrExt as _;
         for proxy in &self.trusted_proxies {
             field("trusted_proxies", proxy.as_bytes());
         }
         if self.proxy_protocol {
             field("proxy_protocol", b"TRUE");
         }
-        if self.spool_dir.is_some() {
-            field("spool_dir", self.spool_folder().as_os_str().as_bytes());
-        }
+        self.hand_over_spool(field);
         for limit in &self.limits {
             field("limit", limit.text.as_bytes());
         }
         self.hand_over_behaviour(field);
     }
 
+    fn hand_over_spool(&self, field: &mut impl FnMut(&str, &[u8])) {
+        use std::os::unix::ffi::OsStrExt as _;
+        if self.spool_dir.is_some() {
+            field("spool_dir", self.spool_folder().as_os_str().as_bytes());
+        }
+    }
+
     /// The same for an R behind a supervisor, which knows the client's side but for WebSockets: those the workers speak with clients.
     #[cfg(target_os = "linux")]
     pub(crate) fn hand_over_to_worker(&self, field: &mut impl FnMut(&str, &[u8])) {
-        for limit in self.limits.iter().filter(|limit| OF_WEBSOCKETS.contains(&limit.name())) {
+        let is_for_r = |limit: &&Limit| {
+            OF_WEBSOCKETS.contains(&limit.name())
+                || (self.interrupt_requests && limit.name() == "request_time")
+        };
+        for limit in self.limits.iter().filter(is_for_r) {
             field("limit", limit.text.as_bytes());
         }
+        self.hand_over_spool(field);
         self.hand_over_behaviour(field);
     }
 

@@ -191,6 +191,13 @@ impl Workers {
     }
 }
 
+impl Workers {
+    /// Returns whether one R process serves, and none waits.
+    pub(crate) fn is_single(&self) -> bool {
+        self.count == 1 && self.spares == 0
+    }
+}
+
 /// Returns whether a person is at the terminal of this process.
 fn is_at_terminal() -> bool {
     use std::io::IsTerminal as _;

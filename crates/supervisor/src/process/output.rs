@@ -29,7 +29,7 @@ pub(crate) async fn pass_on(to: LineWriter, mut pipe: pipe::Receiver, prefix: St
         };
         let whole = if n == 0 {
             let rest = lines.end();
-            [kept.take(b"", rest), kept.end()].concat()
+            [kept.take(b"", rest), kept.ended().await].concat()
         } else {
             let whole = lines.take(&read);
             kept.take(&read, whole)

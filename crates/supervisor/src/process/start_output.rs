@@ -14,6 +14,11 @@ const MOST_HELD: usize = 64 << 10;
 /// How long the output of a start is held back at most: one that hangs is to be seen.
 const HELD_WITHIN: Duration = Duration::from_secs(10);
 
+/// How long the end of the first start is waited for where another has ended, and how often it is
+/// looked.
+const FIRST_WITHIN: Duration = Duration::from_millis(1500);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
 /// The maximum of characters of the app's message.
 const MOST_MESSAGE: usize = 500;
 
@@ -35,8 +40,10 @@ impl Default for Shared {
 
 #[derive(Debug, Default)]
 struct Starts {
-    /// Whether a first start has begun, whose output is passed on as it comes.
+    /// Whether a first start has begun, whose output is passed on as it comes; and whether its
+    /// stdout and stderr have ended.
     is_begun: bool,
+    has_first_ended: [bool; 2],
     /// The outputs of starts that have failed, without their digits.
     said: HashSet<Vec<u8>>,
     message: Option<String>,
@@ -51,6 +58,7 @@ impl StartOutput {
             over: self.0.is_over.subscribe(),
             is_stderr,
             is_held,
+            is_first: !is_held,
             until: Instant::now() + HELD_WITHIN,
             lines: Vec::new(),
             text: Vec::new(),
@@ -75,6 +83,7 @@ pub(crate) struct Kept {
     over: watch::Receiver<bool>,
     is_stderr: bool,
     is_held: bool,
+    is_first: bool,
     until: Instant,
     /// What is held back, in lines as they are to be written.
     lines: Vec<u8>,
@@ -117,10 +126,23 @@ impl Kept {
         std::mem::take(&mut self.lines)
     }
 
-    /// The stream has ended; returns what is to be written of it.
-    pub(crate) fn end(&mut self) -> Vec<u8> {
+    /// The stream has ended. Waits for that of the first start, which fails at about the same time
+    /// if it fails alike, and says the same; then returns what is to be written.
+    pub(crate) async fn ended(&mut self) -> Vec<u8> {
+        let until = Instant::now() + FIRST_WITHIN;
+        while self.is_held && !self.is_over() && Instant::now() < until {
+            if self.starts.0.starts.borrow().has_first_ended[usize::from(self.is_stderr)] {
+                break;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        self.end()
+    }
+
+    fn end(&mut self) -> Vec<u8> {
         if !self.is_over() {
             let mut starts = self.starts.0.starts.borrow_mut();
+            starts.has_first_ended[usize::from(self.is_stderr)] |= self.is_first;
             if self.is_stderr {
                 let message = message_of(&String::from_utf8_lossy(&self.text));
                 starts.message = message.or(starts.message.take());
