@@ -54,7 +54,8 @@ end_of_failure <- function(error) {
     lines <- trace_lines(list(trace = trace, condition = error))
     call <- conditionCall(error)
     where <- if (is.null(call)) "Error: " else paste0("Error in ", one_line(call), ": ")
-    cat(paste0(c(paste0(where, sub("^.*?> ", "", summary_of(error))), if (length(lines) > 0) paste0("  at ", lines)), "\n"), sep = "", file = stderr())
+    message <- trimws(sub("^<[^>]*> ", "", summary_of(error)))
+    cat(paste0(c(paste0(where, message), if (length(lines) > 0) paste0("  at ", lines)), "\n"), sep = "", file = stderr())
     quit(save = "no", status = 1L)
   }
 }

@@ -299,8 +299,8 @@ Server <- R6::R6Class(
       private$session <- .globals$session
       private$pid <- Sys.getpid()
       registerServer(self)
-      # What serve() says once a server listens.
-      if (!is.null(.globals$on_listen)) {
+      # What serve() says once a server listens; of a worker's servers the one that clients come to.
+      if (!is.null(.globals$on_listen) && (inherits_socket || !is_worker())) {
         .globals$on_listen(self)
       }
       bound

@@ -190,7 +190,9 @@ mod tests {
     fn text(failure: Failure) -> String {
         match failure {
             Failure::CommandLine(text) | Failure::Serving(text) | Failure::Address(text) => text,
-            Failure::NeverReady(_) | Failure::CrashLoop | Failure::Ended(_) => unreachable!("nothing was started"),
+            Failure::NeverReady(_) | Failure::CrashLoop | Failure::Ended(_) => {
+                unreachable!("nothing was started")
+            }
         }
     }
 

@@ -181,7 +181,8 @@ mod tests {
         );
         assert!(text.starts_with(&wanted), "{text}");
         let text = told(&["--host", "unix:s", "--no-log", "--log-format=json", "--proxy-protocol"]);
-        let wanted = format!("target=/app\nsocket={here}/s\nproxy_protocol=TRUE\nlog=nothing\nlog_format=json\n");
+        let wanted =
+            format!("target=/app\nsocket={here}/s\nproxy_protocol=TRUE\nlog=nothing\nlog_format=json\n");
         assert!(text.starts_with(&wanted), "{text}");
         let text = told(&[
             "--trusted-proxies=10.0.0.0/8,unix",
@@ -197,13 +198,15 @@ mod tests {
     #[test]
     fn how_tls_is_to_be_spoken_is_handed_over() {
         let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
-        let [cert, key] = ["pem", "key"].map(|kind| tls.join(format!("localhost.{kind}")).display().to_string());
+        let [cert, key] =
+            ["pem", "key"].map(|kind| tls.join(format!("localhost.{kind}")).display().to_string());
         let files = ["--tls-cert", &cert, "--tls-key", &key, "--no-http2-websockets"];
         let text = told(&[&files[..], &["--hsts=31536000,subdomains", "--redirect-from=8080"]].concat());
         let wanted = "\ntls_min_version=1.2\ntls_http2_websockets=FALSE\ntls_hsts=31536000 TRUE FALSE\ntls_redirect_from=8080\n";
         assert!(text.contains(wanted), "{text}");
         let ca = tls.join("ca.pem").display().to_string();
-        let acme = ["--domain=b.example.org", "--agree-tos", "--email=me@example.org", "--acme-profile=shortlived"];
+        let acme =
+            ["--domain=b.example.org", "--agree-tos", "--email=me@example.org", "--acme-profile=shortlived"];
         let text = told(&[&acme[..], &["--acme-challenge=tls-alpn-01", "--acme-ca", &ca]].concat());
         let wanted = "\nacme_domain=b.example.org\nacme_email=me@example.org\nacme_agree_tos=TRUE\nacme_profile=shortlived\n\
                       acme_challenge=tls-alpn-01\nacme_ca=";

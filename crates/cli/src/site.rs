@@ -12,7 +12,6 @@ use crate::address::Address;
 use crate::command_line::Serve;
 use crate::failure::{Failure, say, tell};
 use crate::log::{Log, LogTo, Reopener};
-use crate::memory;
 use crate::ports::Ports;
 use crate::signals::{Caught, Signals, Stops};
 use crate::target::Target;
@@ -35,7 +34,6 @@ pub(crate) fn serve(
     beside: Option<&Address>,
     log: &LogTo,
 ) -> Result<(), Failure> {
-    memory::without_huge_pages();
     let signals = Signals::watch().map_err(|error| {
         Failure::Serving(format!("The thread that waits for signals cannot be started: {error}."))
     })?;

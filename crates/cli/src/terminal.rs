@@ -53,7 +53,5 @@ fn is_at_prompt(before: &libc::termios) -> bool {
 fn state() -> Option<libc::termios> {
     let mut state = MaybeUninit::<libc::termios>::zeroed();
     // SAFETY: room for the state, which is valid as zeros.
-    unsafe {
-        (libc::tcgetattr(libc::STDIN_FILENO, state.as_mut_ptr()) == 0).then(|| state.assume_init())
-    }
+    unsafe { (libc::tcgetattr(libc::STDIN_FILENO, state.as_mut_ptr()) == 0).then(|| state.assume_init()) }
 }

@@ -11,8 +11,8 @@ use rookery_server::{Config, Notice, Server, Site, SpoolFolder, output};
 use rookery_service::Manager;
 use rookery_status::{About, Admin, Answers};
 use rookery_supervisor::{
-    Exit, Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Readiness, Recycle, Request, Roster, Status, Sticky,
-    Times, memory_limit, open_files, pool, server_name, supervise,
+    Exit, Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Readiness, Recycle, Request, Roster, Status,
+    Sticky, Times, memory_limit, open_files, pool, server_name, supervise,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -21,7 +21,6 @@ use crate::changes::Changes;
 use crate::command_line::Serve;
 use crate::failure::{Failure, say, tell};
 use crate::log::{Log, LogTo, Reopener};
-use crate::memory;
 use crate::ports::Ports;
 use crate::r;
 use crate::signals::{Caught, Signals, Stops};
@@ -45,7 +44,6 @@ pub(crate) fn serve(
     log: &LogTo,
 ) -> Result<(), Failure> {
     let workers = &asked.workers;
-    memory::without_huge_pages();
     let signals = Signals::watch().map_err(|error| {
         Failure::Serving(format!("The thread that waits for signals cannot be started: {error}."))
     })?;
@@ -286,7 +284,7 @@ impl Door {
 impl Front for Door {
     fn ready(&self) {
         say(&self.greeting);
-        self.is(Phase::Serving);
+        self.state.set((Phase::Serving, Told { ready: 1, failures: 0 }));
         self.manager.ready(&self.status());
     }
 
@@ -328,12 +326,14 @@ impl Front for Door {
                 let (phase, told) = self.state.get();
                 if phase == Phase::Serving && told != now {
                     self.state.set((phase, now));
-                    let storm = match now.failures {
-                        0 => String::new(),
-                        failures => format!(", workers have failed {failures} times within a minute"),
-                    };
-                    let status = self.status();
-                    self.manager.status(&format!("{status}, {ready} of {workers} workers ready{storm}"));
+                    let mut parts = vec![self.status()];
+                    if workers > 1 || ready == 0 {
+                        parts.push(format!("{ready} of {workers} workers ready"));
+                    }
+                    if now.failures > 0 {
+                        parts.push(format!("workers have failed {} times within a minute", now.failures));
+                    }
+                    self.manager.status(&parts.join(", "));
                 }
             }
             News::Failed(message) => *self.failure.borrow_mut() = Some(message.to_owned()),

@@ -6,7 +6,11 @@ use super::given::{flag, text};
 
 pub(super) fn options() -> Vec<Arg> {
     vec![
-        text("workers", "n", "R processes behind one address: 1 (the default), or auto, one for each processor"),
+        text(
+            "workers",
+            "n",
+            "R processes behind one address: 1 (the default), or auto, one for each processor",
+        ),
         text("spares", "n", "so many more that wait, ready, for one of them to end"),
         text(
             "surge",
@@ -48,7 +52,11 @@ pub(super) fn options() -> Vec<Arg> {
             "n",
             "how often a failed start is retried before rookery ends with status 3; 3 by default",
         ),
-        text("restart", "when", "whether a worker that fails is started again: always (the default) or never"),
+        text(
+            "restart",
+            "when",
+            "whether a worker that fails is started again: always (the default) or never",
+        ),
         text("sticky", "how", "whether clients come back to their worker: auto (for Shiny), cookie, none"),
         text(
             "name",
@@ -61,7 +69,10 @@ pub(super) fn options() -> Vec<Arg> {
             "a client that sends a FIN behind its request is answered also where that had to wait",
         ),
         flag("reload", "to write an app: workers, even a single one, are replaced when a file of it changes"),
-        flag("interactive", "a single worker at this terminal, where R can prompt: for browser() and readline()"),
+        flag(
+            "interactive",
+            "a single worker at this terminal, where R can prompt: for browser() and readline()",
+        ),
         text("drain", "time", "how long what is in hand is waited for before the end; 60s is the default"),
         text(
             "drain-sessions",

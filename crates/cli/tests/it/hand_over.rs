@@ -68,8 +68,7 @@ fn the_r_of_a_worker_runs_in_the_folder_of_its_app() {
     std::os::unix::fs::symlink(installed.program(), &link).unwrap();
     let mut command = Command::new(&link);
     command.args(["serve", "my app/app.R", "--port", "0", "--log", "access.log", "--restart", "never"]);
-    let (status, out, said) =
-        installed.run(command.current_dir(app.path()).env("R_TESTS", "startup.Rs"));
+    let (status, out, said) = installed.run(command.current_dir(app.path()).env("R_TESTS", "startup.Rs"));
     assert_eq!(status, Some(7), "{said}");
     assert!(said.contains("has failed: it ended with status 7"), "{said}");
     // The lines of a single worker are as it has written them.

@@ -165,9 +165,14 @@ fn what_a_server_yml_says_takes_effect_unless_the_command_line_says_it() {
 #[test]
 fn options_about_workers_are_for_one_as_well() {
     let installed = Installed::new();
-    executable(&installed.r(), "#!/bin/bash\necho \"${ROOKERY_WORKERS} ${ROOKERY_LISTEN_FD:+listens}\" >&2\nexit 3\n");
+    executable(
+        &installed.r(),
+        "#!/bin/bash\necho \"${ROOKERY_WORKERS} ${ROOKERY_LISTEN_FD:+listens}\" >&2\nexit 3\n",
+    );
     let app = folder(&[("app.R", "1")]);
-    for (words, said) in [(&[][..], "1 listens"), (&["--workers", "1"], "1 listens"), (&["--spares", "1"], "2 listens")] {
+    for (words, said) in
+        [(&[][..], "1 listens"), (&["--workers", "1"], "1 listens"), (&["--spares", "1"], "2 listens")]
+    {
         let mut command = Command::new(installed.program());
         command.args(["serve", ".", "--port", "0", "--no-log", "--start-retries", "0", "--drain", "5s"]);
         let mut it = Running::start(installed.on_path(command.args(words).current_dir(app.path())));

@@ -99,7 +99,7 @@ impl Kept {
     /// Waits until nothing is to be held back any more; for ever where nothing is.
     pub(crate) async fn over(&mut self) {
         if !self.is_held {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
         let _ = timeout_at(self.until, self.over.wait_for(|is_over| *is_over)).await;
     }
@@ -163,9 +163,13 @@ fn message_of(text: &str) -> Option<String> {
     let is_error = |line: &&str| line.starts_with("Error") || line.starts_with("rookery: ");
     let message = match lines.iter().rposition(is_error) {
         Some(at) => {
-            let behind = ["Calls:", "Execution halted", "In addition:", "Backtrace:", "Called from:", "  at "];
+            let behind =
+                ["Calls:", "Execution halted", "In addition:", "Backtrace:", "Called from:", "  at "];
             let is_behind = |line: &&&str| behind.iter().any(|word| line.starts_with(word));
-            let all: Vec<&str> = lines[at..].iter().take_while(|line| !is_behind(line)).copied().collect();
+            // Ours says all in its first line, and lists what else there is.
+            let most = if lines[at].starts_with("rookery: ") { 1 } else { 3 };
+            let all = lines[at..].iter().take_while(|line| !is_behind(line)).take(most);
+            let all: Vec<&str> = all.copied().collect();
             // R breaks the line behind a long call.
             all.join("\n").replace(" : \n  ", ": ").replace(" :\n  ", ": ")
         }
@@ -232,10 +236,13 @@ mod tests {
             ("", None),
             ("\n\n", None),
             ("starting\nno such file\n", Some("no such file")),
-            ("Error in library(x) : \n  no package\nExecution halted\n", Some("Error in library(x): no package")),
+            (
+                "Error in library(x) : \n  no package\nExecution halted\n",
+                Some("Error in library(x): no package"),
+            ),
             ("Error: a\nb\nCalls: f -> g\n", Some("Error: a\nb")),
             ("Error: first\nError: second\n", Some("Error: second")),
-            ("rookery: `x` cannot be served.\n", Some("`x` cannot be served.")),
+            ("rookery: `x` cannot be served.\nLooked for:\n", Some("`x` cannot be served.")),
         ] {
             assert_eq!(message_of(text).as_deref(), message, "{text:?}");
         }

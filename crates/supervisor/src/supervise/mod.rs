@@ -27,6 +27,7 @@ pub use recycle::{MemoryLimit, Recycle};
 use state::Supervisor;
 
 /// What is to be run.
+#[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
 pub struct Plan {
     /// How many workers.
     pub workers: u32,

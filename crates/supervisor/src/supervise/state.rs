@@ -44,8 +44,8 @@ const ENDS_SESSIONS: Duration = Duration::from_secs(5);
 /// How long the output of a worker that has ended is still read: somebody else may have it, and never end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Why a worker ends that has taken leave of its own accord, as it does when somebody else has sent it a signal.
-const ASKED: &str = "asked";
+/// Why a worker ends that has stopped its server of its own accord: its app has finished, or starts another server.
+pub(super) const ASKED: &str = "asked";
 
 /// One of the workers that there are to be.
 #[derive(Debug, Default)]
@@ -273,11 +273,18 @@ impl<'a> Supervisor<'a> {
                 self.call_on_spares();
             }
             Message::Leaving if worker.phase == Phase::Ready => {
-                // Somebody else has asked it to end: it finishes what it has, and ends by itself.
+                // It ends by itself, or another server takes the place of the one that it has stopped.
                 worker.leaves.get_or_insert(ASKED);
-                self.roster.drain(&worker.member);
-                worker.drain(self.plan.times);
+                self.roster.suspend(&worker.member);
+                let until = Instant::now() + self.plan.times.start;
+                worker.phase = Phase::Draining { until, sessions: until };
                 self.call_on_spares();
+            }
+            Message::Ready { is_sticky, sees_heads } if worker.is_between_servers() => {
+                worker.member.set_sticky(is_sticky);
+                worker.member.set_sees_heads(sees_heads);
+                (worker.phase, worker.leaves) = (Phase::Ready, None);
+                self.roster.resume(&worker.member);
             }
             _ => {}
         }
@@ -384,6 +391,12 @@ impl<'a> Supervisor<'a> {
                     (self.plan.tell)(&format!(
                         "worker {number} ({pid}) was not ready within {time} s: it is ended"
                     ));
+                    worker.leaves = Some("start");
+                    worker.stop(self.plan.times.stop);
+                }
+                // It may still start another server.
+                Phase::Draining { until, .. } if worker.is_between_servers() && now < until => {}
+                Phase::Draining { .. } if worker.is_between_servers() => {
                     worker.leaves = Some("start");
                     worker.stop(self.plan.times.stop);
                 }

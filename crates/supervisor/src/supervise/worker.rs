@@ -19,6 +19,7 @@ use super::health::Health;
 use super::recycle::Age;
 use super::slow::Slow;
 use super::stalled::Stalled;
+use super::state::ASKED;
 use super::stuck::Stuck;
 use super::warmup::{Warmed, warm_up};
 use super::{Plan, Times};
@@ -247,6 +248,11 @@ impl Worker {
             Phase::Draining { until, .. } => Instant::now() >= until && self.member.load().1 > 0,
             Phase::Starting { .. } | Phase::Stopping { .. } | Phase::Killed => false,
         }
+    }
+
+    /// Whether it has stopped its server, and may start another one before it ends.
+    pub(super) fn is_between_servers(&self) -> bool {
+        matches!(self.phase, Phase::Draining { .. }) && self.leaves == Some(ASKED)
     }
 
     /// Whether it has nothing in hand.

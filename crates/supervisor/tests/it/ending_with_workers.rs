@@ -17,6 +17,18 @@ fn a_worker_that_has_finished_ends_the_server_after_its_reply() {
 }
 
 #[test]
+fn a_worker_that_starts_another_server_in_place_of_one_that_it_has_stopped_serves_on() {
+    let mut running = Running::new(Wish { workers: 1, mode: |_| "starts another", ..Wish::default() });
+    let first = running.get("/pid").text();
+    for _ in 0..3 {
+        // It waits for the other server.
+        assert_eq!(running.get("/pid").text(), first);
+    }
+    assert_eq!(running.stop(), Outcome::Stopped);
+    assert_eq!(running.beside.lock().unwrap().len(), 1);
+}
+
+#[test]
 fn a_script_that_has_finished_without_serving_is_no_failure() {
     let mut running = Running::start(Wish { mode: |_| "finishes", start_retries: 3, ..Wish::default() });
     assert_eq!(running.outcome(), Outcome::Ended(Exit::Status(0)));

@@ -74,6 +74,12 @@ fn is_a_worker_when_it_is_started_as_one() {
         while let Some(event) = server.link().next() {
             board.r_is(R::Busy, now());
             answer(slot, server.link(), board, &gate, event);
+            // As an app that stops its server when it has answered, and starts another.
+            if mode == "starts another" {
+                supervision.tell(Message::Leaving).unwrap();
+                std::thread::sleep(Duration::from_millis(500));
+                supervision.tell(Message::Ready { sees_heads: false, is_sticky: false }).unwrap();
+            }
             // As an app that calls `stopApp()` when it has answered.
             if mode == "finishes later" {
                 is_over.store(true, Ordering::Relaxed);

@@ -216,8 +216,9 @@ impl Running {
     pub(crate) fn times_told(&self, words: &[&str]) -> usize {
         let own = self.supervisor.as_ref().unwrap().thread().id();
         let told = TOLD.lock().unwrap();
-        let is_it =
-            |(thread, line): &&(ThreadId, String)| *thread == own && words.iter().all(|word| line.contains(word));
+        let is_it = |(thread, line): &&(ThreadId, String)| {
+            *thread == own && words.iter().all(|word| line.contains(word))
+        };
         told.iter().filter(is_it).count()
     }
 

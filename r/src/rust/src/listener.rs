@@ -235,8 +235,7 @@ pub unsafe extern "C" fn rk_listen_tcp(
         // SAFETY: the caller's duty.
         let https = unsafe { tls::of(setup.tls) };
         let redirect_from = https.and_then(|https| https.redirect_from);
-        let started = listen_beside(address, site, redirect_from)
-            .and_then(|it| kept(it, https));
+        let started = listen_beside(address, site, redirect_from).and_then(|it| kept(it, https));
         let Some((id, bound)) = core::with(|core| core.started(started, tls)) else {
             return FAILED;
         };
@@ -276,8 +275,7 @@ pub unsafe extern "C" fn rk_listen_unix(
         let tls = site.tls.clone();
         // SAFETY: the caller's duty.
         let https = unsafe { tls::of(setup.tls) };
-        let started =
-            core::with(|core| core.server().listen_unix(path, u32::try_from(mask).ok(), site));
+        let started = core::with(|core| core.server().listen_unix(path, u32::try_from(mask).ok(), site));
         let started =
             started.and_then(|listener| kept(Listening { keeper: None, listener, redirect: None }, https));
         let Some((id, _)) = core::with(|core| core.started(started, tls)) else {

@@ -65,7 +65,8 @@ impl Supervisor<'_> {
         }
         if self.roster.members().is_empty() {
             // Nobody answers what waits.
-            self.course = Course::Draining { until: Instant::now() + self.plan.times.drain.min(LAST_REPLIES) };
+            self.course =
+                Course::Draining { until: Instant::now() + self.plan.times.drain.min(LAST_REPLIES) };
         }
     }
 
@@ -141,7 +142,10 @@ impl Supervisor<'_> {
         place.start_at = Some(now + pause.time);
         if self.is_hopeless() {
             let starts = counted(starts as usize, "start");
-            self.tell(&format!("no worker became ready after {starts}: worker {number} ({}) {exit}", worker.pid));
+            self.tell(&format!(
+                "no worker became ready after {starts}: worker {number} ({}) {exit}",
+                worker.pid
+            ));
             return self.end(Outcome::NeverReady);
         }
         // The others fail alike: one line for each round of starts, and none for the last.
