@@ -347,28 +347,34 @@ with_defaults <- function(given, defaults) {
   c(given, defaults[setdiff(names(defaults), names(given))])
 }
 
-# Says where, once a server really listens.
+# Says what is served and where, once a server listens; the only worker before that, since its supervisor
+# says where as soon as it does.
 announce <- function(found, address) {
   folder <- if (is.null(found$dir)) "" else paste0(" in ", found$dir)
   .globals$on_listen <- function(server) {
     .globals$on_listen <- NULL
-    scheme <- if (is.null(.globals$tls)) "http" else "https"
-    place <- if (!is.null(address$socket)) {
-      address$socket
-    } else if (!is.null(.globals$tls$domain)) {
-      # As everybody finds it.
-      port <- server$getPort()
-      paste0("https://", .globals$tls$domain, if (port != 443) paste0(":", port))
-    } else {
-      url_of(address$host, server$getPort(), scheme)
-    }
-    where <- if (is_worker()) paste("as", worker_name()) else paste0("on ", place, " (Ctrl-C stops)")
-    if (!is_worker()) {
+    where <- if (!is_worker()) {
+      place <- place_of_server(server, address)
       admin_serves(place)
+      paste0("\nServing on ", place, " (Ctrl-C stops)")
+    } else if (!is_only_worker()) {
+      paste0("\nServing as ", worker_name())
     }
-    if (!is_only_worker()) {
-      message("rookery ", utils::packageVersion("rookery"), ": ", found$label, folder, "\nServing ", where)
-    }
+    message("rookery ", utils::packageVersion("rookery"), ": ", found$label, folder, where)
+  }
+}
+
+# Returns where a server is found.
+place_of_server <- function(server, address) {
+  scheme <- if (is.null(.globals$tls)) "http" else "https"
+  if (!is.null(address$socket)) {
+    address$socket
+  } else if (!is.null(.globals$tls$domain)) {
+    # As everybody finds it.
+    port <- server$getPort()
+    paste0("https://", .globals$tls$domain, if (port != 443) paste0(":", port))
+  } else {
+    url_of(address$host, server$getPort(), scheme)
   }
 }
 

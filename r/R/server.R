@@ -281,6 +281,9 @@ Server <- R6::R6Class(
       handlers <- private$appWrapper$handlers()
       settings <- list(handlers$has_on_headers, handlers$has_on_error, detail != "httpuv", detail, interrupt_after())
       tells_id <- setting_of("request_id_header")$value
+      if (inherits_socket && is_only_worker() && !is.null(.globals$on_listen)) {
+        .globals$on_listen(self)
+      }
       bound <- bind(list(
         private$site, handlers$app, settings, spool, tls, proxies, proxy_header,
         list(private$appWrapper$wsProtocols, private$appWrapper$wsCompression), private$appWrapper$wsOrigins, tells_id,

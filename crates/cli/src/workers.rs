@@ -82,13 +82,7 @@ pub(crate) fn serve(
         Readiness { min_ready: workers.min_ready, drain_status: workers.drain_status },
     );
     let door = Door {
-        greeting: format!(
-            "rookery {}: {} with {}\nServing on {} (Ctrl-C stops)",
-            env!("CARGO_PKG_VERSION"),
-            target.path.display(),
-            rookery_status::counted(workers.count as usize, "worker"),
-            ports.shown
-        ),
+        greeting: greeting(workers, target, &ports.shown),
         ports,
         admin: Admin::start(Answers::new(Arc::new(status)), asked.admin.as_ref())
             .map_err(|error| Failure::Address(error.to_string()))?,
@@ -136,6 +130,17 @@ pub(crate) fn serve(
         Ok(Outcome::CrashLoop) => Err(Failure::CrashLoop),
         Err(error) => Err(Failure::Serving(format!("Workers cannot be started: {error}."))),
     }
+}
+
+/// Returns what is said when clients are served. What a single worker serves it says itself.
+fn greeting(workers: &Workers, target: &Target, shown: &str) -> String {
+    let serving = format!("Serving on {shown} (Ctrl-C stops)");
+    if workers.is_single() {
+        return serving;
+    }
+    let (version, target) = (env!("CARGO_PKG_VERSION"), target.path.display());
+    let workers = rookery_status::counted(workers.count as usize, "worker");
+    format!("rookery {version}: {target} with {workers}\n{serving}")
 }
 
 fn pool_limits(

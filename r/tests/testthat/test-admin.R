@@ -109,7 +109,7 @@ test_that("`rookery status` finds it by itself, by its app, its process and its 
   expect_length(Sys.glob(file.path(dirname(tempdir()), paste0("rookery-workers-", pid, "-*"))), 0)
   told <- ask(pid)
   expect_equal(told$status, 1L)
-  expect_match(told$said, paste("Process", pid, "is no server with `--workers` or `--admin` of this user"))
+  expect_match(told$said, paste("Process", pid, "is no server of apps of this user"))
 })
 
 test_that("it is not ready before the app listens, nor once it is to end", {

@@ -359,7 +359,7 @@ fn without_a_server_status_says_so() {
     assert_eq!(status, Some(1));
     assert!(
         said.starts_with(
-            "rookery: Process 999999999 is no server with `--workers` or `--admin` of this user."
+            "rookery: Process 999999999 is no server of apps of this user."
         ),
         "{said}"
     );
