@@ -1,5 +1,6 @@
-# What the program `rookery` (crates/cli) leaves to R, and its link on PATH. The program has read the command line and become
-# this R, in the app's folder; inst/serve/cli.R calls cli_main() with what it hands over.
+# What the program `rookery` (crates/cli) leaves to R, and its link on PATH. The program has read the
+# command line and has started this R process, in the app's folder, as a worker; on other systems than
+# Linux it has become it. inst/serve/cli.R calls cli_main() with what it hands over.
 
 # Serves what the command line asks for, and ends the process with the app's exit status.
 cli_main <- function(text) {
@@ -8,33 +9,63 @@ cli_main <- function(text) {
     .Call(ffi_signals_ignore_interrupt)
   }
   status <- tryCatch(
-    told_of_failure({
-      join_manager()
-      # rookery's httpuv, for this R and for those that the app starts.
-      .libPaths(c(compat_library(), .libPaths()))
-      Sys.setenv(R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep))
-      if (!validEnc(asked$target)) {
-        # The functions of R that take a path apart stop at it.
-        abort(
-          paste0(
-            "`", iconv(asked$target, "", "UTF-8", sub = "byte"), "` is no text in the encoding of this locale: rename it, or start with ",
-            "LC_ALL=C in the environment."
-          ),
-          "rookery_bad_target"
-        )
-      }
-      settings <- list(cli = cli_settings(asked), environment = cli_settings(asked, "environment:"), file = cli_settings(asked, "file:"))
-      serve_here(detect_target(asked$target), NULL, cli_address(asked), list(), cli_log(asked), settings, list(at = asked[["admin"]], label = asked$target))
-      0L
-    }),
+    withCallingHandlers(
+      {
+        # rookery's httpuv, for this R and for those that the app starts.
+        .libPaths(c(compat_library(), .libPaths()))
+        Sys.setenv(R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep))
+        if (!validEnc(asked$target)) {
+          # The functions of R that take a path apart stop at it.
+          abort(
+            paste0(
+              "`", iconv(asked$target, "", "UTF-8", sub = "byte"), "` is no text in the encoding of this locale: rename it, or start with ",
+              "LC_ALL=C in the environment."
+            ),
+            "rookery_bad_target"
+          )
+        }
+        settings <- list(cli = cli_settings(asked), environment = cli_settings(asked, "environment:"), file = cli_settings(asked, "file:"))
+        serve_here(detect_target(asked$target), NULL, cli_address(asked), list(), cli_log(asked), settings, list(at = asked[["admin"]], label = asked$target))
+        0L
+      },
+      error = end_of_failure
+    ),
     rookery_error = function(error) {
       cat("rookery: ", conditionMessage(error), "\n", sep = "", file = stderr())
-      status <- error$status %||% 1L
-      tell_manager_failure(conditionMessage(error), status)
-      status
-    }
+      error$status %||% if (is_worker() && is_final(error)) 78L else 1L
+    },
+    # Ctrl-C at a terminal while the app is loaded.
+    interrupt = function(interrupt) 130L
   )
   quit(save = "no", status = status)
+}
+
+# Ends the process because of an error of the app that nobody catches: its message first, then its own
+# frames. With `options(error = )` the end is as R has it.
+end_of_failure <- function(error) {
+  if (!inherits(error, "rookery_error") && is.null(getOption("error"))) {
+    # Here, where the frames are counted from.
+    trace <- trace_of(error)
+    trace <- tryCatch(without_callers(trace), error = function(error) NULL)
+    lines <- trace_lines(list(trace = trace, condition = error))
+    call <- conditionCall(error)
+    where <- if (is.null(call)) "Error: " else paste0("Error in ", one_line(call), ": ")
+    message <- trimws(sub("^<[^>]*> ", "", summary_of(error)))
+    cat(paste0(c(paste0(where, message), if (length(lines) > 0) paste0("  at ", lines)), "\n"), sep = "", file = stderr())
+    quit(save = "no", status = 1L)
+  }
+}
+
+# Drops the outermost frames, which are of this package and of R's functions that evaluate a file.
+without_callers <- function(trace) {
+  own <- which(!trace$package %in% c("rookery", "base"))
+  kept <- if (length(own) > 0) seq(own[[1]], length(trace$call)) else integer()
+  c(lapply(trace[names(trace) != "left_out"], `[`, kept), list(left_out = 0L))
+}
+
+# Returns whether an error of this package will be the same at the next start.
+is_final <- function(error) {
+  inherits(error, c("rookery_bad_target", "rookery_no_target", "rookery_no_package", "rookery_no_compat", "rookery_bad_setting", "rookery_bad_argument"))
 }
 
 # The lines `name=value` of the program's handed_over(), as a list of strings; of a name that comes more than once, all of them.

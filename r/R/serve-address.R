@@ -53,7 +53,8 @@ socket_path <- function(path) {
 # Binds and lets go again: a framework that fails to bind says much less. A port of 0 becomes one that was free.
 probe <- function(address) {
   if (is_worker()) {
-    # It listens where its supervisor does.
+    # It listens where its supervisor does; frameworks take 0 for no port.
+    if (is.null(address$socket)) address$port <- chosen_port(address)
     return(address)
   }
   reason <- NULL

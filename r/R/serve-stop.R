@@ -39,9 +39,7 @@ with_graceful_stop <- function(body) {
 heed <- function(is_asked, is_reload) {
   log_pump()
   if (is_reload) {
-    tell_manager("reloading", "Reading certificates")
     reload_all_tls()
-    tell_manager("ready", .globals$serving_on %||% "Serving")
   }
   if (is_asked) {
     stop_gracefully()
@@ -67,7 +65,6 @@ stop_gracefully <- function() {
 
 # Stops accepting, closes WebSockets with 1001, and serves until everything is answered or time is up.
 drain_servers <- function() {
-  tell_manager("stopping", "Finishing what is in hand")
   admin_drains()
   waiting <- 0
   for (server in listServers()) {

@@ -1,10 +1,11 @@
-# Several R processes: the options that serve() takes for them, and how serve() passes these options
+# R processes as workers: the options that serve() takes for them, and how serve() passes these options
 # to the program `rookery`, which supervises the R processes. The options are passed as command-line
 # arguments; those of a `_server.yml` are made in server-yml.R.
 
 #' Several R processes
 #'
-#' What [serve()] takes for `workers`: how many R processes serve a path behind one address, and when one of them is replaced. It needs Linux.
+#' What [serve()] takes for `workers`: how many R processes serve a path behind one address, and when one of them is replaced. One is
+#' supervised in the same way as several. It needs Linux.
 #' The same can be given on the command line (`rookery serve app/ --workers 4 --max-age 12h`), and among the `options:` of a `_server.yml` whose
 #' engine is rookery (`workers: 4`, `max_age: 12h`). Times are such as `"30s"`, `"5min"`, `"12h"`, or seconds; sizes such as `"2GB"`, or
 #' bytes.
@@ -28,6 +29,8 @@
 #' @param start_retries How often a failed start is retried, with increasing pauses, while no worker
 #'   has been ready yet: something that the app needs, such as a database, may become available
 #'   later. The default is 3. When all retries have failed, the program ends with status 3.
+#' @param restart Whether one that fails is started again: `"always"`, the default, or `"never"`: then the program ends with the
+#'   exit status of the R process, for orchestrators that restart a service themselves.
 #' @param drain How long what is in hand is waited for before one ends.
 #' @param drain_sessions The same for WebSockets, such as Shiny's sessions, of one that another has replaced: `"4h"`. `NULL` is as long as `drain`. What
 #'   is replaced for its memory, and all of them when the program ends, wait no longer than `drain`.
@@ -66,6 +69,7 @@ workers_config <- function(
   worker_timeout = NULL,
   start_timeout = NULL,
   start_retries = NULL,
+  restart = NULL,
   drain = NULL,
   drain_sessions = NULL,
   sticky = NULL,
@@ -195,13 +199,13 @@ lines_of_log <- function(log) {
 serve_with_workers <- function(path, address, dots, log, settings, workers) {
   if (length(dots) > 0) {
     abort(
-      "With several workers, no further arguments can be passed to the function that runs the app: set them in the app.",
+      "With `workers`, no further arguments can be passed to the function that runs the app: set them in the app.",
       "rookery_bad_target",
       argument = "..."
     )
   }
   if (!is.null(log$call)) {
-    abort("With several workers `log` must be TRUE, FALSE, or the path of a file.", "rookery_bad_log", argument = "log")
+    abort("With `workers`, `log` must be TRUE, FALSE, or the path of a file.", "rookery_bad_log", argument = "log")
   }
   own <- session_options()
   names(own) <- sub("^rookery[.]", "", names(own))

@@ -51,8 +51,8 @@
 #'   what it encloses, but not your global variables.
 #' @param log_format `"common"` or `"json"`.
 #' @param tls Certificates to speak HTTPS with, by [tls_config()]; `"dev"` for one of this machine's own. `NULL` for HTTP.
-#' @param workers How many R processes serve a path behind one address (Linux): a number, `"auto"`, or [workers_config()] with more to say. `NULL` is one.
-#'   Experimental, see [workers_config()].
+#' @param workers How many R processes serve a path behind one address, supervised by the program `rookery` (Linux): a number from 1 on,
+#'   `"auto"`, or [workers_config()] with more to say. `NULL` is one R process without a supervisor. Experimental, see [workers_config()].
 #' @param admin Where those who look after it find status, metrics and probes, also while R is busy: an address with its port, such as
 #'   `"127.0.0.1:9100"`, or `"unix:/path/of/a/socket"`. It is for programs of yours and no part of the app; `rookery status` asks it, too. Needs Linux.
 #'   Experimental: what is answered there may change in any release.
@@ -109,7 +109,7 @@ serve <- function(
   }
   if (!is.null(workers)) {
     abort(
-      "Several workers serve a path: an object exists only in this R process. Give the file or folder of the app.",
+      "Workers serve a path: an object exists only in this R process. Give the file or folder of the app.",
       "rookery_bad_target",
       argument = "workers"
     )
@@ -170,10 +170,7 @@ serve_here <- function(found, object, address, dots, log, settings = list(), adm
   }
   # Before anything is started: a file that is not there is said at once.
   tls <- tryCatch(tls_open(address$tls), error = function(error) abort(conditionMessage(error), "rookery_bad_tls"))
-  if (!has_given_sockets() || identical(address$port, 0L)) {
-    # Of a service manager's sockets none is bound here, and the port that is asked for may well be theirs.
-    address <- probe(address)
-  }
+  address <- probe(address)
   if (is.list(address$tls) && !is.null(address$tls$redirect_from)) {
     if (!is.null(address$socket)) {
       abort(redirect_needs_port, "rookery_bad_tls")
@@ -357,31 +354,34 @@ with_defaults <- function(given, defaults) {
   c(given, defaults[setdiff(names(defaults), names(given))])
 }
 
-# Says where, once a server really listens.
+# Says what is served and where, once a server listens; the only worker before that, since its supervisor
+# says where as soon as it does.
 announce <- function(found, address) {
   folder <- if (is.null(found$dir)) "" else paste0(" in ", found$dir)
   .globals$on_listen <- function(server) {
     .globals$on_listen <- NULL
-    scheme <- if (is.null(.globals$tls)) "http" else "https"
-    place <- if (has_given_sockets()) {
-      cat("rookery: it serves on the sockets of the service manager: --host and --port are not used\n", file = stderr())
-      paste(given_places(scheme), collapse = " and ")
-    } else if (!is.null(address$socket)) {
-      address$socket
-    } else if (!is.null(.globals$tls$domain)) {
-      # As everybody finds it.
-      port <- server$getPort()
-      paste0("https://", .globals$tls$domain, if (port != 443) paste0(":", port))
-    } else {
-      url_of(address$host, server$getPort(), scheme)
-    }
-    where <- if (is_worker()) paste("as", worker_name()) else paste0("on ", place, " (Ctrl-C stops)")
-    if (!is_worker()) {
-      .globals$serving_on <- paste("Serving on", place)
-      tell_manager("ready", .globals$serving_on)
+    where <- if (!is_worker()) {
+      place <- place_of_server(server, address)
       admin_serves(place)
+      paste0("\nServing on ", place, " (Ctrl-C stops)")
+    } else if (!is_only_worker()) {
+      paste0("\nServing as ", worker_name())
     }
-    message("rookery ", utils::packageVersion("rookery"), ": ", found$label, folder, "\nServing ", where)
+    message("rookery ", utils::packageVersion("rookery"), ": ", found$label, folder, where)
+  }
+}
+
+# Returns where a server is found.
+place_of_server <- function(server, address) {
+  scheme <- if (is.null(.globals$tls)) "http" else "https"
+  if (!is.null(address$socket)) {
+    address$socket
+  } else if (!is.null(.globals$tls$domain)) {
+    # As everybody finds it.
+    port <- server$getPort()
+    paste0("https://", .globals$tls$domain, if (port != 443) paste0(":", port))
+  } else {
+    url_of(address$host, server$getPort(), scheme)
   }
 }
 

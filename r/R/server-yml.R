@@ -43,6 +43,10 @@ abort_file <- function(file, reason) {
 #' Deployment tools call this function for a folder whose `_server.yml` has `engine: rookery`.
 #' [serve()] and `rookery serve` read the same file.
 #'
+#' A host such as Posit Connect calls it with `host` and `port`: it has its own processes and speaks
+#' HTTPS itself. The file's `tls`, `workers` and other options about workers are then ignored, which
+#' a message says.
+#'
 #' @section The file:
 #' `app:` names the file or folder to serve, relative to the `_server.yml`. `options:` may have
 #' * `host`, `port`, `log`, `log_format` and `admin`, as arguments of [serve()];
@@ -62,6 +66,7 @@ abort_file <- function(file, reason) {
 #'   runs the app.
 #' @return As [serve()].
 #' @keywords internal
+#' @export
 launch_server <- function(settings, host = NULL, port = NULL, ...) {
   dots <- list(...)
   if (identical(.globals$serving, Sys.getpid())) {
@@ -72,7 +77,7 @@ launch_server <- function(settings, host = NULL, port = NULL, ...) {
   check_serve_dots(setdiff(names(dots), names(formals(serve))))
   of_serve <- names(dots) %in% setdiff(names(formals(serve)), c("target", "..."))
   given <- c(list(host = host, port = port), dots[of_serve])
-  asked <- settings_read(settings, given)
+  asked <- settings_read(settings, given, is_hosted = !is.null(host) || !is.null(port))
   check_worker_fields(asked, settings)
   limits <- check_limits(given[["limits"]])
   dots <- dots[!names(dots) %in% names(given)]
@@ -85,10 +90,10 @@ launch_server <- function(settings, host = NULL, port = NULL, ...) {
 }
 
 # What a `_server.yml` asks for, in the form that serve() works with; the arguments of serve() in
-# `given` take precedence.
-settings_read <- function(settings, given = list()) {
+# `given` take precedence. Where `is_hosted`, the host decides about processes and HTTPS.
+settings_read <- function(settings, given = list(), is_hosted = FALSE) {
   file <- own_file(settings)
-  options <- file$values
+  options <- if (is_hosted) without_hosted(file$values, settings) else file$values
   log <- options[["log"]]
   if (!is.null(log) && log %in% c("-", "none")) log <- log == "-"
   admin <- check_admin(given[["admin"]]) %||% check_admin(options[["admin"]])
@@ -98,9 +103,8 @@ settings_read <- function(settings, given = list()) {
   list(
     found = settings_app(settings, file),
     workers = workers,
-    # A single R process may have an admin listener, too. The argument `workers = 1` turns the
-    # options for several workers off.
-    for_workers = if (is.null(given[["workers"]])) setdiff(names(fields), c("workers", "reload")),
+    # An R process without a supervisor may have an admin listener, too.
+    for_workers = setdiff(names(fields), c("workers", "reload")),
     admin = admin,
     settings = options[names(options) %in% c(limit_table()$name, setting_names)],
     log = log_target(given[["log"]] %||% log %||% TRUE, given[["log_format"]] %||% options[["log_format"]] %||% "common"),
@@ -110,6 +114,20 @@ settings_read <- function(settings, given = list()) {
       given[["tls"]] %||% tls_of_file(options)
     )
   )
+}
+
+# Drops the options that are a host's to decide on, and says so.
+without_hosted <- function(options, settings) {
+  is_tls <- grepl("^(tls|acme|http2|hsts|redirect_from|domain|email|agree_tos)", names(options))
+  is_hosted <- is_tls | names(options) %in% setdiff(worker_option_names, "admin")
+  ignored <- unique(ifelse(is_tls, "tls", names(options))[is_hosted])
+  if (length(ignored) > 0) {
+    message(
+      "rookery: ", paste0("`", ignored, ":`", collapse = ", "), " of `", settings, "` ", if (length(ignored) == 1) "is" else "are",
+      " ignored, because launch_server() was called with the host or port to listen on"
+    )
+  }
+  options[!is_hosted]
 }
 
 # The file, which must be for this package.
@@ -151,9 +169,9 @@ workers_of_file <- function(fields) {
   check_workers(fields[["workers"]]) %||% if (isTRUE(fields[["reload"]])) workers_config(1, reload = TRUE)
 }
 
-# Options for several workers have no meaning for one R process.
+# Options about workers have no meaning for an R process without a supervisor.
 check_worker_fields <- function(asked, settings) {
   if (is.null(asked$workers) && length(asked$for_workers) > 0) {
-    abort_file(settings, paste0("its `", asked$for_workers[[1]], ":` needs `workers:`, with 2 or more"))
+    abort_file(settings, paste0("its `", asked$for_workers[[1]], ":` needs `workers:`, such as `workers: 1`, or `rookery serve`"))
   }
 }

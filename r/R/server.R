@@ -60,13 +60,10 @@
 #' that is less; what would take more is answered with status 507, and told on stderr with the folder.
 #'
 #' @section In a worker:
-#' Of an R that `rookery serve --workers` has started, the first server with an app is the one that clients come to, whatever `host` and `port`
+#' Of an R process that `rookery serve` has started, the first server with an app is the one that clients come to, whatever `host` and `port`
 #' it asks for; `$getHost()` and `$getPort()` tell those, and what it prints says which worker it is. Its certificates, trusted proxies and
 #' access log are those of `rookery serve`, and so `tls` is not used. A further server listens where it asks to, which on a port of its own
 #' only one of the workers can; and so does one without an app, such as those that look for a free port.
-#'
-#' Of an R that `rookery serve` has become under a service manager such as systemd, which has opened sockets for it, the first server with an
-#' app has these, in the same way.
 #'
 #' A handler's conditions do not reach calling handlers established around `service()`.
 #'
@@ -240,8 +237,6 @@ Server <- R6::R6Class(
   private = list(
     appWrapper = NULL,
     handle = NULL,
-    # Whether it has the sockets of the service manager.
-    is_given = FALSE,
     is_https = FALSE,
     running = FALSE,
     session = NULL,
@@ -271,17 +266,12 @@ Server <- R6::R6Class(
       check_app(app)
       check_flag(quiet, "quiet")
       inherits_socket <- takes_worker_socket(app)
-      private$is_given <- !inherits_socket && takes_given_sockets(app)
       prepare()
       # At its prompt R idles in its event loop, which is later's to be reached in.
       if (interactive()) loadNamespace("later")
       spool <- spool_dir()
       proxies <- trusted_proxies()
       proxy_header <- has_proxy_header()
-      if (private$is_given) {
-        # That of serve(), whatever port the app asks for.
-        tls <- tls %||% .globals$tls$tls
-      }
       tls <- if (inherits_socket) leave_tls_to_supervisor(tls) else tls_open(tls)
       apply_limits(limits)
       detail <- setting_of("error_detail")$value
@@ -291,10 +281,13 @@ Server <- R6::R6Class(
       handlers <- private$appWrapper$handlers()
       settings <- list(handlers$has_on_headers, handlers$has_on_error, detail != "httpuv", detail, interrupt_after())
       tells_id <- setting_of("request_id_header")$value
+      if (inherits_socket && is_only_worker() && !is.null(.globals$on_listen)) {
+        .globals$on_listen(self)
+      }
       bound <- bind(list(
         private$site, handlers$app, settings, spool, tls, proxies, proxy_header,
         list(private$appWrapper$wsProtocols, private$appWrapper$wsCompression), private$appWrapper$wsOrigins, tells_id,
-        if (inherits_socket) 1L else if (private$is_given) 2L else 0L, inherits_socket && keeps_clients()
+        as.integer(inherits_socket), inherits_socket && keeps_clients()
       ))
       if (is.character(bound)) {
         if (!quiet) {
@@ -309,8 +302,8 @@ Server <- R6::R6Class(
       private$session <- .globals$session
       private$pid <- Sys.getpid()
       registerServer(self)
-      # What serve() says once a server listens: where there are sockets of a manager, the one that clients come to.
-      if (!is.null(.globals$on_listen) && (private$is_given || !has_given_sockets())) {
+      # What serve() says once a server listens; of a worker's servers the one that clients come to.
+      if (!is.null(.globals$on_listen) && (inherits_socket || !is_worker())) {
         .globals$on_listen(self)
       }
       bound
@@ -332,7 +325,7 @@ WebServer <- R6::R6Class(
       bound <- private$listen(app, quiet, tls, limits, "createTcpServer", function(setup) {
         .Call(ffi_listen_tcp, host, if (is.na(port)) 0 else port, setup)
       })
-      if (is.na(port) || port == 0 || private$is_given) {
+      if (is.na(port) || port == 0) {
         private$port <- bound[[2]]
       }
     },

@@ -2,7 +2,7 @@
 
 worker_option_names <- c(
   "workers", "spares", "warmup", "max_sessions", "max_requests", "max_age", "max_memory", "request_timeout", "worker_timeout", "start_timeout",
-  "start_retries", "drain", "drain_sessions", "sticky", "cookie_suffix", "admin", "embed", "reload", "shutdown_delay", "min_ready", "drain_status",
+  "start_retries", "restart", "drain", "drain_sessions", "sticky", "cookie_suffix", "admin", "embed", "reload", "shutdown_delay", "min_ready", "drain_status",
   "fail_fast", "retry_safe_methods", "surge", "max_in_flight", "queue_timeout", "keep_half_closed"
 )
 worker_flags <- c("embed", "reload", "fail_fast", "retry_safe_methods", "keep_half_closed")
@@ -15,14 +15,14 @@ check_worker_option <- function(value, name, where) {
   if (!is.null(value)) setting_value(value, name, where, "rookery_bad_argument")
 }
 
-# `workers` of serve(), as workers_config() gives it; NULL for one R process, which needs no
-# program.
+# Returns `workers` of serve() as workers_config() does; NULL where no workers are requested, and this
+# session's own R process serves.
 check_workers <- function(workers) {
-  if (!is.null(workers) && !inherits(workers, "rookery_workers")) {
-    setting_value(workers, "workers", "`workers`", c("rookery_bad_workers", "rookery_bad_argument"))
-    workers <- workers_config(workers)
+  if (is.null(workers) || inherits(workers, "rookery_workers")) {
+    return(workers)
   }
-  if (length(workers) == 1 && identical(as.character(workers$workers), "1")) NULL else workers
+  setting_value(workers, "workers", "`workers`", c("rookery_bad_workers", "rookery_bad_argument"))
+  workers_config(workers)
 }
 
 # Returns checked options as lines for the program.

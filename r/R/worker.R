@@ -1,4 +1,4 @@
-# This R as a worker of `rookery serve --workers`: src/worker.c knows what its supervisor has given it.
+# This R process as a worker of `rookery serve`: src/worker.c knows what its supervisor has given it.
 
 # Whether a server for `app` is to listen on the socket of this worker: the first one that has an app. One without is somebody who looks
 # for a free port (Shiny and probe() do so), and would answer requests with 404 meanwhile; a second one gets the port that it asks for.
@@ -15,6 +15,11 @@ is_worker <- function() {
   !is.null(.Call(ffi_worker))
 }
 
+# Returns whether this process is the only worker: what it serves is then said by its supervisor alone.
+is_only_worker <- function() {
+  is_worker() && identical(Sys.getenv("ROOKERY_WORKERS"), "1")
+}
+
 # "worker 2": the number that logs, status and metrics have, from 0.
 worker_name <- function() {
   paste("worker", Sys.getenv("ROOKERY_WORKER", "?"))
@@ -29,7 +34,7 @@ keeps_clients <- function() {
 leave_tls_to_supervisor <- function(tls) {
   if (!is.null(tls)) {
     cat(
-      "rookery: this is ", worker_name(), ", and `tls` is not used: HTTPS is for `rookery serve --workers` to speak\n",
+      "rookery: this is ", worker_name(), ", and `tls` is not used: HTTPS is for `rookery serve` to speak\n",
       sep = "", file = stderr()
     )
   }

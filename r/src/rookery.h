@@ -121,17 +121,6 @@ void rk_worker_join(void (*interrupt)(void), void (*collect)(void), void (*end)(
 int rk_worker(void);                           // an enum rk_worker; broken: rk_error() says why
 int rk_worker_has(uint32_t listener);          // whether it has the socket
 
-// this process as a service of systemd's or another manager's
-
-enum rk_inherits { RK_OWN_SOCKET = 0, RK_SOCKET_OF_WORKER = 1, RK_SOCKETS_OF_MANAGER = 2 };
-enum rk_sockets { RK_NO_SOCKETS = 0, RK_SOCKETS_ARE_FREE = 1, RK_SOCKETS_ARE_TAKEN = 2 };
-
-int rk_manager_join(void);              // RK_OK; else rk_error() says what is wrong with its sockets
-int rk_manager_sockets(void);           // an enum rk_sockets
-const char* rk_manager_places(void);    // where they are, in lines
-void rk_manager_tell(int what, const char* status);  // 0 it serves, 1 it reads anew, 2 it ends
-void rk_manager_failed(const char* status, int code);
-
 // this process as one that is looked after
 
 int rk_admin_start(const char* at, const char* target);  // RK_OK; else rk_error() says why not

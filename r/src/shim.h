@@ -385,7 +385,6 @@ void signals_end(void);
 int signals_passed(void);
 void signals_interrupt(void);
 bool signal_is_ignored(int signal_number);
-void signals_are_managed(void);
 
 // worker.c ------------------------------------------------------------------
 
@@ -415,11 +414,6 @@ SEXP ffi_worker_has(SEXP listener);
 SEXP ffi_admin_start(SEXP at, SEXP target);
 SEXP ffi_admin_is(SEXP course, SEXP address);
 SEXP ffi_admin_stop(void);
-SEXP ffi_manager_join(void);
-SEXP ffi_manager_sockets(void);
-SEXP ffi_manager_places(void);
-SEXP ffi_manager_tell(SEXP what, SEXP status);
-SEXP ffi_manager_failed(SEXP status, SEXP code);
 SEXP ffi_signals_watch(SEXP seconds);
 SEXP ffi_signals_unwatch(void);
 SEXP ffi_signals_seen(void);

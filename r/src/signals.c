@@ -8,8 +8,7 @@
 //   ASKED      the process ends of it                       OVERDUE: R is interrupted as by Ctrl-C, alarm is set
 //   OVERDUE    SIGINT is R's, others end the process        the process ends of the first signal
 //
-// A SIGHUP that was sent to a server of HTTPS, or to a service, is none of these: it has certificates read anew, of which there may be none.
-// A service that ends already does nothing of it: a manager may send one right after the SIGTERM (SendSIGHUP=).
+// A SIGHUP that was sent to a server of HTTPS is none of these: it has certificates read anew.
 //
 // A worker leaves all of them to its supervisor: a signal to the whole process group (from systemd,
 // Heroku or supervisord) means that the supervisor should end in order, and the supervisor decides
@@ -45,7 +44,6 @@ static volatile sig_atomic_t stage;
 static volatile sig_atomic_t seen;       // the first signal; 0: none
 static volatile sig_atomic_t is_heeded;  // service() has been told
 static volatile sig_atomic_t is_reload;  // SIGHUP has asked for certificates to be read anew
-static volatile sig_atomic_t is_managed; // a service manager has started this process, and sends SIGHUP for a reload
 static volatile sig_atomic_t listeners;  // how many listeners this process has
 static volatile sig_atomic_t limit;      // seconds from the first signal to the alarm
 static struct timespec seen_at;          // valid when `seen` is not 0
@@ -191,9 +189,9 @@ static bool is_left_to_supervisor(void) {
     return atomic_exchange(&is_told_to_end, 0) == 0;
 }
 
-// Where certificates are served, and in a service: read them anew.
+// Where certificates are served: read them anew.
 static bool asks_for_reload(int signal_number, const siginfo_t* info) {
-    return stage == WATCHING && (is_managed || rk_has_tls()) && is_sent_hangup(signal_number, info);
+    return stage == WATCHING && rk_has_tls() && is_sent_hangup(signal_number, info);
 }
 
 static void on_signal(int signal_number, siginfo_t* info, void* context) {
@@ -209,7 +207,7 @@ static void on_signal(int signal_number, siginfo_t* info, void* context) {
         do_as_before(index_of(signal_number), info, context);
     } else if (asks_for_reload(signal_number, info)) {
         is_reload = 1;
-    } else if (!is_managed || stage == WATCHING || !is_sent_hangup(signal_number, info)) {
+    } else {
         ask_to_stop(signal_number, info);
     }
     errno = saved_errno;
@@ -429,10 +427,6 @@ void signals_end(void) {
 
 int signals_passed(void) {
     return passed_on;
-}
-
-void signals_are_managed(void) {
-    is_managed = 1;
 }
 
 bool signal_is_ignored(int signal_number) {

@@ -20,6 +20,7 @@ static const int look_signal = SIGURG;
 static pthread_t r_thread;
 static atomic_bool is_to_collect;
 static volatile sig_atomic_t is_asked;  // the interrupt that R is about to see is the supervisor's
+static bool is_at_terminal;             // a person may interrupt R at a prompt; Ctrl-C elsewhere is the supervisor's
 
 // On R's thread. What R does outside of a handler of the app's is not interrupted: it would be the loop.
 static void on_look(int signal_number) {
@@ -59,6 +60,9 @@ void worker_init(void) {
         return;
     }
     signals_are_supervised();
+    SEXP call = PROTECT(Rf_lang1(Rf_install("interactive")));
+    is_at_terminal = Rf_asLogical(Rf_eval(call, R_BaseEnv)) == TRUE;
+    UNPROTECT(1);
     r_thread = pthread_self();
     // No SA_RESTART: what R waits in has to come back.
     struct sigaction action = {.sa_handler = on_look};
@@ -66,16 +70,17 @@ void worker_init(void) {
     sigaction(look_signal, &action, NULL);
 }
 
-// Whether the interrupt of a handler was the supervisor's, which means that handler and nothing else. Asked once.
+// Whether the interrupt of a handler means that handler and nothing else: the supervisor's, and one at a prompt. Asked once.
 bool worker_has_interrupted(void) {
     bool was_asked = is_asked != 0;
     is_asked = 0;
-    return was_asked;
+    return was_asked || is_at_terminal;
 }
 
 // No handler is being run: one that was to be interrupted has come back before it was.
 void worker_forget_interrupt(void) {
-    if (worker_has_interrupted()) {
+    if (is_asked != 0) {
+        is_asked = 0;
         R_interrupts_pending = 0;
     }
 }

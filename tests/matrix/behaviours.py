@@ -7,7 +7,8 @@ import time
 from server import PATIENCE, Server, check, equal, run, until
 
 ROWS = []
-ALL = ("process", "one worker", "two workers")
+IN_R = "serve() in R"
+ALL = (IN_R, "one worker", "two workers")
 SUPERVISED = ("one worker", "two workers")
 
 
@@ -26,7 +27,7 @@ def processes_of(mode):
 @behaviour()
 def serves_static_files_while_every_r_process_is_busy(mode):
     with Server(mode=mode) as server:
-        if mode != "process":
+        if mode != IN_R:
             until("all workers are ready", lambda: server.told().count(" is ready") == processes_of(mode))
         release = server.hold(processes_of(mode))
         time.sleep(0.3)
@@ -77,8 +78,8 @@ def serves_the_edited_app_after_hup(mode):
         until("the new app serves", lambda: server.get("/version").text == "second version")
 
 
-@behaviour("process")
-def ends_on_hup_as_one_process(mode):
+@behaviour(IN_R)
+def ends_on_hup_without_a_supervisor(mode):
     with Server(mode=mode) as server:
         server.signal(signal.SIGHUP)
         check(server.ended() in (0, -signal.SIGHUP), "the exit status after HUP")
@@ -154,7 +155,7 @@ def _with_unread(stream, mode, log):
 def serves_and_ends_with_an_unread_stderr(mode):
     server, reader = _with_unread("stderr", mode, "none")
     with server:
-        if mode == "process":
+        if mode == IN_R:
             # The only R process writes to the descriptor itself, so R may block in its own message().
             for _ in range(40):
                 server.get("/error")
@@ -195,12 +196,11 @@ def serves_when_the_app_fills_an_unread_stdout(mode):
 
 @behaviour()
 def serves_on_one_processor(mode):
-    words = [] if mode == "process" else ["--drain", "20s"]
-    with Server(*words, mode=mode, prefix=("taskset", "-c", "0")) as server:
+    with Server("--drain", "20s", mode=mode, prefix=("taskset", "-c", "0")) as server:
         equal(server.get("/").status, 200, "the request")
 
 
-@behaviour("process")
+@behaviour("one worker")
 def accepts_workers_auto_with_its_options_on_one_processor(mode):
     words = ("--workers", "auto", "--drain", "20s")
     with Server(*words, mode=mode, prefix=("taskset", "-c", "0")) as server:
@@ -231,7 +231,7 @@ def sets_the_cookie_on_any_request_that_has_none(mode):
                 check(not again.header("Set-Cookie"), f"{kind}: the cookie is set again")
 
 
-@behaviour("process")
+@behaviour(IN_R, "one worker")
 def sets_no_cookie_where_there_is_one_r_process(mode):
     with Server(mode=mode) as server:
         for kind, (method, headers) in KINDS.items():
@@ -250,14 +250,14 @@ def shows_the_app_the_headers_that_a_client_names_in_connection(mode):
 
 @behaviour()
 def refuses_an_unknown_key_of_server_yml(mode):
-    workers = {"process": "", "one worker": "  workers: 1\n", "two workers": "  workers: 2\n"}[mode]
+    workers = {IN_R: "", "one worker": "  workers: 1\n", "two workers": "  workers: 2\n"}[mode]
     for section, text in {
         "options": f"options:\n{workers}  tsl: dev\n",
         "limits": f"options:\n{workers}  limits:\n    body_byte: 1MB\n",
         "tls": f"options:\n{workers}  tls:\n    crt: a.pem\n",
         "top": f"option:\n{workers}  port: 1\n",
     }.items():
-        status, said = run(yml=text)
+        status, said = run(mode=mode, yml=text)
         check(status not in (0, None) and "id you mean" in said, f"{section}: status {status}, said {said[-400:]!r}")
         check("Serving on" not in said, f"{section}: the app was served all the same")
 
@@ -269,6 +269,33 @@ def a_client_that_leaves_ends_nothing(mode):
             with server.connect() as client:
                 client.sendall(b"GET /sleep?0.01 HTTP/1.1\r\nHost: a\r\n\r\n")
         equal(server.get("/").status, 200, "the next request")
+
+
+@behaviour()
+def ends_with_status_0_when_the_app_has_finished(mode):
+    app = "list(call = function(req) { later::later(function() quit(status = 0), 0.5); list(status = 200L, headers = list(), body = 'x') })"
+    with Server(mode=mode, files={"app.R": app}) as server:
+        equal(server.get("/").text, "x", "the last reply")
+        equal(server.ended(), 0, "the exit status")
+
+
+@behaviour(*SUPERVISED)
+def passes_on_the_exit_status_of_r_without_restarts(mode):
+    app = "list(call = function(req) { later::later(function() quit(status = 77), 0.5); list(status = 200L, headers = list(), body = 'x') })"
+    with Server("--restart", "never", mode=mode, files={"app.R": app}) as server:
+        equal(server.get("/").text, "x", "the last reply")
+        equal(server.ended(), 77, "the exit status")
+
+
+@behaviour(*SUPERVISED)
+def reports_a_failed_start_once_with_the_apps_own_message_first(mode):
+    app = "read_model <- function() stop('the model is not there')\nread_model()\n"
+    status, said = run("--start-retries", "1", mode=mode, files={"app.R": app})
+    equal(status, 3, "the exit status")
+    equal(said.count("Error in read_model()"), 2, f"how often the error is told in {said!r}")
+    last = said.split("rookery: ")[-1]
+    check(last.startswith("The app has not started: Error in read_model(): the model is not there"), said)
+    check("cli_main" not in said and "serve_here" not in said, f"frames of rookery: {said}")
 
 
 __all__ = ["ROWS", "PATIENCE"]

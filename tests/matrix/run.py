@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The matrix: behaviours in rows, and one R process, one worker and two workers in columns; and each setting, wherever it can be given.
+"""The matrix: behaviours in rows, and R's serve() in one process, `rookery serve` with one worker and with two in columns; and each setting, wherever it can be given.
 
     tests/matrix/run.py [--only GLOB] [--jobs N]
 
@@ -22,17 +22,18 @@ import settings_address  # noqa: F401  (registers its cases, as do the next thre
 import settings_limits  # noqa: F401
 import settings_requests  # noqa: F401
 import settings_workers  # noqa: F401
+import terminal  # noqa: F401  (registers its rows)
 from server import LIBRARY, Failed
 from table import ROWS
 
-# What only R can be given (test-tls.R).
-ONLY_IN_R = {"tls_password"}
+# What only R can be given (test-tls.R), and what the tests of a terminal give (terminal.py).
+ELSEWHERE = {"tls_password", "interactive"}
 
 
 def uncovered():
     """Returns the settings that no case gives, each in each place where it may be given."""
     covered = {(key, place) for _, place, keys, _ in cases.CASES for key in keys}
-    wanted = {(name, place) for name in set(ROWS) - ONLY_IN_R for place in cases.PLACES if cases.can_be_given(name, place)}
+    wanted = {(name, place) for name in set(ROWS) - ELSEWHERE for place in cases.PLACES if cases.can_be_given(name, place)}
     return sorted(f"{name} ({place})" for name, place in wanted - covered)
 
 

@@ -21,10 +21,10 @@ PROGRAM = LIBRARY / "rookery" / "exec" / "rookery"
 # Seconds that a step may take on a loaded machine before the test counts as failed.
 PATIENCE = 60
 
-# The options that select each column of the matrix. `--reload` makes a single worker a supervised one.
+# The options that select each column of the matrix; `serve() in R` is one R process without the program.
 MODES = {
-    "process": [],
-    "one worker": ["--workers", "1", "--reload"],
+    "serve() in R": None,
+    "one worker": [],
     "two workers": ["--workers", "2"],
 }
 
@@ -91,7 +91,7 @@ class _Unix(http.client.HTTPConnection):
 class Server:
     """A running `rookery serve`; use it as a context manager."""
 
-    def __init__(self, *words, mode="process", yml=None, env=None, prefix=(), app=HERE / "app", files=None,
+    def __init__(self, *words, mode="one worker", yml=None, env=None, prefix=(), app=HERE / "app", files=None,
                  stdout=None, stderr=None, log="none", start=True, port=None, target=None, program=None):
         self.folder = Path(tempfile.mkdtemp(prefix="rookery-matrix-"))
         self.app = self.folder / "app"
@@ -118,12 +118,20 @@ class Server:
         } | (env or {})
         self.errors_path = self.folder / "stderr"
         self.output_path = self.folder / "stdout"
-        command = [*prefix, str(program or PROGRAM), "serve", str(target or self.app)]
-        command += [str(word) for word in [*MODES[mode], *words]]
-        has_port = port == 0 or "--port" in words or (yml is not None and '"port"' in yml) or "ROOKERY_PORT" in (env or {})
-        command += [] if has_port else ["--port", str(self.port)]
-        # None leaves the log to the settings of the case.
-        command += [] if log in ("stdout", None) else ["--log", log]
+        if mode == "serve() in R":
+            log_to = {"stdout": "TRUE", "none": "FALSE"}.get(log, f"'{log}'")
+            # The app as an object, which this very R process serves.
+            app = "setwd('{folder}/app'); app <- source('app.R', local = TRUE)$value"
+            app = app if yml is None else "app <- '{folder}/app'"
+            code = f"{app}; rookery::serve(app, port = {self.port}, log = {log_to})"
+            command = [*prefix, "Rscript", "-e", code]
+        else:
+            command = [*prefix, str(program or PROGRAM), "serve", str(target or self.app)]
+            command += [str(word) for word in [*MODES[mode], *words]]
+            has_port = port == 0 or "--port" in words or (yml is not None and '"port"' in yml) or "ROOKERY_PORT" in (env or {})
+            command += [] if has_port else ["--port", str(self.port)]
+            # None leaves the log to the settings of the case.
+            command += [] if log in ("stdout", None) else ["--log", log]
         command = [word.replace("{folder}", str(self.folder)) for word in command]
         self.command = command
         self.process = subprocess.Popen(
@@ -262,9 +270,9 @@ class Server:
         self.close()
 
 
-def run(*words, yml=None, env=None, files=None, seconds=PATIENCE):
-    """Runs `rookery serve` that is expected to end by itself; returns the exit status and what it said."""
-    server = Server(*words, yml=yml, env=env, files=files, start=False)
+def run(*words, mode="one worker", yml=None, env=None, files=None, seconds=PATIENCE):
+    """Runs a server that is expected to end by itself; returns the exit status and what it said."""
+    server = Server(*words, mode=mode, yml=yml, env=env, files=files, start=False)
     try:
         status = server.ended(seconds)
         return status, server.told() + server.written()

@@ -90,7 +90,7 @@ list(call = function(req) {
 
 @case("max_in_flight")
 def max_in_flight_bounds_the_requests_of_a_worker(place):
-    with with_workers(place, 1, reload=True, max_in_flight=2, files={"app.R": PROMISES}) as server:
+    with with_workers(place, 1, max_in_flight=2, files={"app.R": PROMISES}) as server:
         waits = [server.begin("/") for _ in range(8)]
         equal([wait().status for wait in waits], [200] * 8, "the requests")
         check(int(server.get("/most").text) <= 3, f"{server.get('/most').text} at a time")
@@ -123,7 +123,7 @@ def max_age_replaces_a_worker(place):
 
 @case("max_memory")
 def max_memory_replaces_a_worker(place):
-    with with_workers(place, 1, reload=True, max_memory="120MB") as server:
+    with with_workers(place, 1, max_memory="120MB") as server:
         before = set(server.workers())
         server.get("/keep?100000000")
         until("it is replaced", lambda: before.isdisjoint(server.workers()), 180)
@@ -158,12 +158,20 @@ def start_retries_serves_an_app_that_starts_at_the_second_attempt(place):
             "if (!file.exists(mark)) { file.create(mark); stop('the database is not up yet') }\n"
             "list(call = function(req) list(status = 200L, headers = list(), body = 'x'))\n"
         )
-        settings = {"workers": 1, "reload": True, "start_retries": 3}
+        settings = {"workers": 1, "start_retries": 3}
         with started(place, settings, files={"app.R": app}) as server:
             equal(server.get("/").status, 200, "the request")
         Path(folder, "tried").unlink()
         with started(place, settings | {"start_retries": 0}, files={"app.R": app}, start=False) as server:
             equal(server.ended(), 3, "the exit status without retries")
+
+
+@case("restart")
+def restart_never_ends_the_server_with_its_worker(place):
+    app = "list(call = function(req) { later::later(function() quit(status = 7), 0.5); list(status = 200L, headers = list(), body = 'x') })"
+    with with_workers(place, 1, restart="never", files={"app.R": app}) as server:
+        server.get("/")
+        equal(server.ended(), 7, "the exit status")
 
 
 @case("sticky")
@@ -273,7 +281,7 @@ def shutdown_delay_serves_on_while_the_probe_fails(place):
 @case("fail_fast")
 def fail_fast_ends_a_server_whose_workers_keep_crashing(place):
     app = "later::later(function() tools::pskill(Sys.getpid(), tools::SIGKILL), 0.3)\nfunction(req) NULL"
-    with with_workers(place, 1, reload=True, fail_fast=True, files={"app.R": app}, rest={"start": False}) as server:
+    with with_workers(place, 1, fail_fast=True, files={"app.R": app}, rest={"start": False}) as server:
         equal(server.ended(180), 5, "the exit status")
 
 

@@ -65,6 +65,7 @@ impl Address {
     ///
     /// # Errors
     /// When it cannot be bound.
+    #[cfg(any(not(target_os = "linux"), test))]
     pub(crate) fn probe(&self) -> Result<(), Failure> {
         match self {
             Address::Tcp { socket, .. } => {
@@ -205,7 +206,9 @@ mod tests {
     fn text(failure: Failure) -> String {
         match failure {
             Failure::CommandLine(text) | Failure::Serving(text) | Failure::Address(text) => text,
-            Failure::NeverReady | Failure::CrashLoop => unreachable!("nothing was started"),
+            Failure::NeverReady(_) | Failure::CrashLoop | Failure::Ended(_) => {
+                unreachable!("nothing was started")
+            }
         }
     }
 

@@ -8,15 +8,18 @@ use rookery_settings::Source;
 
 /// Why nothing is served, each with its remedy.
 #[derive(Debug)]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(crate) enum Failure {
     /// The command line is wrong: status 2.
     CommandLine(String),
     /// What it asks for cannot be had: status 1.
     Serving(String),
-    /// No worker ever became ready: status 3.
-    NeverReady,
+    /// No worker ever became ready, with the app's own message: status 3.
+    NeverReady(Option<String>),
     /// All workers end again and again, and `--fail-fast` was given: status 5.
     CrashLoop,
+    /// The worker has ended, and `--restart never` was given: its own status, or 128 and its signal.
+    Ended(u8),
     /// The address cannot be had: status 4.
     Address(String),
 }
@@ -27,32 +30,42 @@ impl Failure {
         if source == Source::CommandLine { Failure::CommandLine(message) } else { Failure::Serving(message) }
     }
 
-    /// What is said of it.
-    pub(crate) fn message(self) -> String {
+    /// Returns what is said of it.
+    pub(crate) fn message(&self) -> String {
         match self {
-            Failure::CommandLine(message) | Failure::Serving(message) | Failure::Address(message) => message,
-            Failure::NeverReady | Failure::CrashLoop => String::new(),
+            Failure::CommandLine(message) | Failure::Serving(message) | Failure::Address(message) => {
+                message.clone()
+            }
+            Failure::NeverReady(Some(message)) => {
+                format!("The app has not started: {message}\nNo worker became ready (see above).")
+            }
+            Failure::NeverReady(None) => "No worker became ready: what the app said is above.".to_owned(),
+            Failure::CrashLoop => "All workers end again and again without having answered anything: what the app said is above \
+                                   (`--fail-fast`)."
+                .to_owned(),
+            Failure::Ended(status) => {
+                format!("The worker has ended, and is not started again (`--restart never`): status {status}.")
+            }
         }
     }
 
-    /// Says it on stderr, and gives the exit status.
+    /// Returns the exit status.
+    fn status(&self) -> u8 {
+        match self {
+            Failure::Serving(_) => 1,
+            Failure::CommandLine(_) => 2,
+            Failure::NeverReady(_) => 3,
+            Failure::Address(_) => 4,
+            Failure::CrashLoop => 5,
+            Failure::Ended(status) => *status,
+        }
+    }
+
+    /// Says it on stderr, and returns the exit status.
     pub(crate) fn report(&self) -> ExitCode {
-        let (message, hint, status) = match self {
-            Failure::CommandLine(message) => (message.as_str(), "\nTry `rookery --help`.", 2),
-            Failure::Serving(message) => (message.as_str(), "", 1),
-            Failure::Address(message) => (message.as_str(), "", 4),
-            Failure::CrashLoop => (
-                "All workers end again and again without having answered anything: what the app said is above (`--fail-fast`).",
-                "",
-                5,
-            ),
-            Failure::NeverReady => (
-                "No worker became ready: what the app said is above. Without `--workers` it may be easier to find.",
-                "",
-                3,
-            ),
-        };
-        tell(&format!("{message}{hint}"));
+        let (message, status) = (self.message(), self.status());
+        let is_command_line = matches!(self, Failure::CommandLine(_));
+        tell(&format!("{message}{}", if is_command_line { "\nTry `rookery --help`." } else { "" }));
         // A line is what a service manager shows of it.
         Manager::of_environment().failed(message.lines().next().unwrap_or_default(), status);
         ExitCode::from(status)

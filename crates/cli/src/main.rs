@@ -1,15 +1,19 @@
-//! `rookery`: serves an app, a document or a folder from a shell. What is R's is served by an R, which this program becomes; a
-//! folder with `index.html` it serves by itself.
+//! `rookery`: serves an app, a document or a folder from a shell. What is R's is served by R processes,
+//! which this program supervises (on Linux; elsewhere it becomes the only one); a folder with
+//! `index.html` it serves by itself.
 //!
 //! It belongs to the R package of its name, lies in it (`exec/rookery`), and finds it by where it lies.
 
 mod address;
 mod admin;
+// Compiled for tests on Linux as well, so that it does not rot.
+#[cfg(any(not(target_os = "linux"), test))]
+#[cfg_attr(target_os = "linux", allow(dead_code))]
+mod alone;
 mod arguments;
 #[cfg(target_os = "linux")]
 mod changes;
 mod command_line;
-#[cfg(target_os = "linux")]
 mod failure;
 #[cfg(target_os = "linux")]
 mod init;
@@ -27,6 +31,8 @@ mod signals;
 mod site;
 mod status;
 mod target;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod tls;
 mod worker_options;
 #[cfg(target_os = "linux")]
@@ -35,7 +41,7 @@ mod workers;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use command_line::{Asked, Options, Serve};
+use command_line::{Asked, Command, Serve};
 use failure::{Failure, tell};
 use rookery_server::output;
 use rookery_settings::{Given, Settings, environment};
@@ -80,13 +86,14 @@ fn begin() -> ExitCode {
 
 /// Combines the settings of the command line, of R, of the environment and of the target's
 /// `_server.yml`.
-fn settings(options: Options, arguments: Vec<Given>, target: &Target) -> Result<Serve, Failure> {
+fn settings(command: Command, arguments: Vec<Given>, target: &Target) -> Result<Serve, Failure> {
+    let Command { options, is_dev, .. } = command;
     let file = server_yml::read(target)?;
     let environment =
         environment::read(|name| std::env::var(name).ok(), |_| true).map_err(Failure::Serving)?;
     let (in_file, of_file) = file.map(|file| (file.given, file.notes)).unwrap_or_default();
     let given = options.given.into_iter().chain(arguments).chain(environment.given).chain(in_file);
-    let serve = Serve::of(Settings::combine(given))?;
+    let serve = Serve::of(Settings::combine(given), is_dev)?;
     for note in options.notes.iter().chain(&environment.notes).chain(&of_file).chain(&serve.notes()) {
         tell(note);
     }
@@ -94,10 +101,10 @@ fn settings(options: Options, arguments: Vec<Given>, target: &Target) -> Result<
 }
 
 /// Finds the target, and combines the settings for it.
-fn settled(command: command_line::Command) -> Result<(Serve, Target), Failure> {
+fn settled(command: Command) -> Result<(Serve, Target), Failure> {
     let arguments = arguments::read().map_err(Failure::Serving)?;
     let target = Target::find(&command.target)?;
-    Ok((settings(command.options, arguments, &target)?, target))
+    Ok((settings(command, arguments, &target)?, target))
 }
 
 /// Checks the address and the files that settings name, and returns the address and the log.
@@ -108,7 +115,7 @@ fn checked(serve: &Serve) -> Result<(address::Address, log::LogTo), Failure> {
 }
 
 /// Serves what the command asks for. What is wrong is said at once: R takes a while to start.
-fn run(command: command_line::Command) -> Result<(), Failure> {
+fn run(command: Command) -> Result<(), Failure> {
     let (serve, target) = settled(command)?;
     let serve = &serve;
     let (address, log) = checked(serve)?;
@@ -123,32 +130,13 @@ fn run(command: command_line::Command) -> Result<(), Failure> {
         }
         return site::serve(&target, serve, &address, beside.as_ref(), &log);
     }
-    if let Some(workers) = &serve.workers {
-        return serve_with_workers(workers, serve, &target, &address, beside.as_ref(), &log);
-    }
-    tls::check(serve.tls.as_ref())?;
-    // Sockets of a service manager are R's to take: it is this process.
-    if !rookery_service::Activation::is_there() {
-        address.probe()?;
-    }
-    beside.as_ref().map_or(Ok(()), address::Address::probe)?;
-    Err(r::become_r(serve, &target, &address, &log))
+    serve_app(serve, &target, &address, beside.as_ref(), &log)
 }
-
-#[cfg(target_os = "linux")]
-use workers::serve as serve_with_workers;
 
 #[cfg(not(target_os = "linux"))]
-fn serve_with_workers(
-    _: &worker_options::Workers,
-    _: &Serve,
-    _: &Target,
-    _: &address::Address,
-    _: Option<&address::Address>,
-    _: &log::LogTo,
-) -> Result<(), Failure> {
-    Err(Failure::Serving("`--workers` needs Linux: leave it out, and one R serves.".to_owned()))
-}
+use alone::serve as serve_app;
+#[cfg(target_os = "linux")]
+use workers::serve as serve_app;
 
 /// A reader that has gone, as `head` has, is no failure.
 fn print(text: &[u8]) -> Result<(), Failure> {

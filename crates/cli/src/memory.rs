@@ -6,14 +6,22 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Keeps huge pages out of this process: the system would fill the holes that were given back. Whoever becomes another program
 /// leaves that alone, since it is inherited.
-pub(crate) fn without_huge_pages() {
+#[cfg(target_os = "linux")]
+extern "C" fn without_huge_pages() {
     // A system that does not know it has none to keep out.
-    #[cfg(target_os = "linux")]
     // SAFETY: no pointers are involved.
     unsafe {
         libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0);
     }
 }
+
+/// Has that be done before `main`: what is allocated until then would take two huge pages, 4 MiB, which stay.
+// SAFETY: the section has pointers to functions of this type, which the system calls before `main`. The function
+// needs nothing of Rust's runtime, which is not there yet.
+#[cfg(target_os = "linux")]
+#[used]
+#[unsafe(link_section = ".init_array.00099")]
+static BEFORE_MAIN: extern "C" fn() = without_huge_pages;
 
 /// [`rookery_server::Config::reclaim`].
 pub(crate) fn reclaim(all: bool) {

@@ -1,24 +1,17 @@
-//! Becoming the R that serves: this process's id, its signals and its exit status are then the app's own.
+//! The commands that start R processes, and what they are told.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rookery_acme::Challenge;
-use rookery_server::output;
-use rookery_server::tls::Hsts;
 use rookery_settings::environment;
-use rookery_status::AdminAt;
 
 use crate::address::Address;
 use crate::arguments;
 use crate::command_line::Serve;
 use crate::failure::Failure;
-use crate::log::LogTo;
-use crate::path::{is_executable, settle};
-use crate::settings::{AskedAcme, AskedTls};
+use crate::path::is_executable;
 use crate::signals;
 use crate::target::Target;
 
@@ -27,22 +20,6 @@ const HANDED_OVER: &str = "ROOKERY_CLI";
 
 /// Where programs are looked for when there is no PATH.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-
-/// Replaces this process by R. Returns only when that failed, with the reason.
-pub(crate) fn become_r(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -> Failure {
-    let mut command = match command(target, handed_over(serve, target, address, log)) {
-        Ok(command) => command,
-        Err(failure) => return failure,
-    };
-    if signals::is_ignored(libc::SIGINT) {
-        // R handles it all the same: blocked, it does not come.
-        signals::block(&[libc::SIGINT]);
-    }
-    output::flush();
-    let error = command.exec();
-    let program = command.get_program().to_string_lossy();
-    Failure::Serving(format!("R could not be started ({program}): {error}."))
-}
 
 /// The R of a worker. It listens where its supervisor has it listen, whatever the address; what is between the client and the supervisor,
 /// and the log, are the supervisor's.
@@ -54,10 +31,18 @@ pub(crate) fn worker(serve: &Serve, target: &Target, address: &Address) -> Resul
     let mut text = Fields::default();
     text.field("target", target.path.as_os_str().as_bytes());
     text.address(address);
-    serve.settings.hand_over_to_worker(&mut |name, value| text.field(name, value));
+    let mut field = |name: &str, value: &[u8]| text.field(name, value);
+    if serve.workers.is_single() {
+        serve.settings.hand_over(&mut field);
+    } else {
+        serve.settings.hand_over_to_worker(&mut field);
+    }
     text.field("log", b"nothing");
     text.field("log_format", b"common");
     let mut command = command(target, OsString::from_vec(text.0))?;
+    if serve.workers.is_interactive {
+        at_prompts(&mut command, target)?;
+    }
     // What a service manager says, it says to the supervisor.
     for name in rookery_service::NAMES {
         command.env_remove(name);
@@ -65,6 +50,26 @@ pub(crate) fn worker(serve: &Serve, target: &Target, address: &Address) -> Resul
     // Of this process, and not of the programs that the app starts.
     command.env_remove(signals::PARENT);
     Ok(command)
+}
+
+/// Has R be one that prompts. It reads commands from the terminal then, so a profile has it serve, and
+/// runs the user's profile first.
+#[cfg(target_os = "linux")]
+fn at_prompts(command: &mut Command, target: &Target) -> Result<(), Failure> {
+    let mut interactive = Command::new(command.get_program());
+    interactive.args(["--interactive", "--quiet", "--no-restore", "--no-save"]).current_dir(&target.folder);
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => interactive.env(name, value),
+            None => interactive.env_remove(name),
+        };
+    }
+    if let Some(profile) = std::env::var_os("R_PROFILE_USER") {
+        interactive.env("ROOKERY_PROFILE_USER", profile);
+    }
+    interactive.env("R_PROFILE_USER", package()?.join("serve").join("interactive.R"));
+    *command = interactive;
+    Ok(())
 }
 
 /// Finds R and the package.
@@ -83,7 +88,7 @@ pub(crate) fn find() -> Result<(PathBuf, PathBuf), Failure> {
 }
 
 /// The R that runs what is handed over.
-fn command(target: &Target, handed_over: OsString) -> Result<Command, Failure> {
+pub(crate) fn command(target: &Target, handed_over: OsString) -> Result<Command, Failure> {
     let (program, package) = find()?;
     let mut file = OsString::from("--file=");
     file.push(package.join("serve").join("cli.R"));
@@ -144,38 +149,12 @@ fn libraries(package: &Path) -> Option<OsString> {
     Some(libraries)
 }
 
-fn hand_over_acme(acme: &AskedAcme, field: &mut impl FnMut(&str, &[u8])) {
-    for domain in &acme.domains {
-        field("acme_domain", domain.as_bytes());
-    }
-    for email in &acme.emails {
-        field("acme_email", email.as_bytes());
-    }
-    // It has been looked at.
-    field("acme_agree_tos", if acme.agrees { b"TRUE" } else { b"FALSE" });
-    let challenge = acme.challenge.map(Challenge::name);
-    for (name, text) in [
-        ("acme_directory", acme.directory.as_deref()),
-        ("acme_profile", acme.profile.as_deref()),
-        ("acme_challenge", challenge),
-    ] {
-        if let Some(text) = text {
-            field(name, text.as_bytes());
-        }
-    }
-    for (name, path) in [("acme_ca", &acme.ca), ("acme_dir", &acme.folder)] {
-        if let Some(path) = path {
-            field(name, settle(path).as_os_str().as_bytes());
-        }
-    }
-}
-
 /// What R is told: `name=value` in lines, with `%` and line ends of values written as URLs do.
 #[derive(Default)]
-struct Fields(Vec<u8>);
+pub(crate) struct Fields(pub(crate) Vec<u8>);
 
 impl Fields {
-    fn field(&mut self, name: &str, value: &[u8]) {
+    pub(crate) fn field(&mut self, name: &str, value: &[u8]) {
         let Fields(text) = self;
         text.extend_from_slice(name.as_bytes());
         text.push(b'=');
@@ -189,7 +168,7 @@ impl Fields {
         text.push(b'\n');
     }
 
-    fn address(&mut self, address: &Address) {
+    pub(crate) fn address(&mut self, address: &Address) {
         match address {
             Address::Tcp { host, socket } => {
                 self.field("host", host.as_bytes());
@@ -198,64 +177,4 @@ impl Fields {
             Address::Unix(path) => self.field("socket", path.as_os_str().as_bytes()),
         }
     }
-}
-
-fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -> OsString {
-    let mut text = Fields::default();
-    text.field("target", target.path.as_os_str().as_bytes());
-    text.address(address);
-    let mut field = |name: &str, value: &[u8]| text.field(name, value);
-    match &serve.tls {
-        Some(AskedTls::Development) => field("tls", b"dev"),
-        Some(AskedTls::Files(files)) => {
-            for (certificate, key) in &files.pairs {
-                field("tls_cert", settle(certificate).as_os_str().as_bytes());
-                field("tls_key", settle(key).as_os_str().as_bytes());
-            }
-            if let Some(signers) = &files.client_ca {
-                field("tls_client_ca", settle(signers).as_os_str().as_bytes());
-                field("tls_client_auth", files.client_auth.name().as_bytes());
-            }
-            field("tls_min_version", files.minimum_name().as_bytes());
-            if files.only_http1 {
-                field("tls_http2", b"FALSE");
-            }
-            if files.only_http1_websockets {
-                field("tls_http2_websockets", b"FALSE");
-            }
-            if let Some(Hsts { max_age, include_subdomains, preload }) = files.hsts {
-                let word = |is_on| if is_on { "TRUE" } else { "FALSE" };
-                field(
-                    "tls_hsts",
-                    format!("{max_age} {} {}", word(include_subdomains), word(preload)).as_bytes(),
-                );
-            }
-            if let Some(acme) = &files.acme {
-                hand_over_acme(acme, &mut field);
-            }
-            if let Some(port) = files.redirect_from {
-                field("tls_redirect_from", port.to_string().as_bytes());
-            }
-        }
-        None => {}
-    }
-    serve.settings.hand_over(&mut field);
-    match log {
-        LogTo::Stdout => field("log", b"stdout"),
-        LogTo::Nothing => field("log", b"nothing"),
-        LogTo::File(path) => {
-            field("log", b"file");
-            field("log_file", path.as_os_str().as_bytes());
-        }
-    }
-    field("log_format", serve.format_name().as_bytes());
-    match &serve.admin {
-        Some(AdminAt::Tcp(address)) => field("admin", address.to_string().as_bytes()),
-        Some(AdminAt::Unix(path)) => field("admin", &[b"unix:", path.as_os_str().as_bytes()].concat()),
-        None => {}
-    }
-    if signals::is_ignored(libc::SIGINT) {
-        field("interrupt", b"ignored");
-    }
-    OsString::from_vec(text.0)
 }

@@ -63,6 +63,7 @@ pub(crate) enum ClientAuth {
 }
 
 impl ClientAuth {
+    #[cfg(any(not(target_os = "linux"), test))]
     pub(crate) fn name(self) -> &'static str {
         if self == ClientAuth::Required { "required" } else { "optional" }
     }
@@ -87,6 +88,7 @@ impl AskedTls {
 }
 
 impl TlsFiles {
+    #[cfg(any(not(target_os = "linux"), test))]
     pub(crate) fn minimum_name(&self) -> &'static str {
         match self.minimum {
             TlsVersion::Tls12 => "1.2",
@@ -188,7 +190,8 @@ const OF_R: [&str; 9] = [
 
 /// Settings of a worker. Its supervisor is between it and clients, but for WebSockets.
 #[cfg(target_os = "linux")]
-const OF_WORKERS: [&str; 16] = [
+const OF_WORKERS: [&str; 17] = [
+    "spool_dir",
     "ws_max_message_size",
     "ws_max_send_queue_size",
     "ws_min_rate",

@@ -1,5 +1,5 @@
-//! The signals of a program without R: SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1 and SIGUSR2, and
-//! with workers SIGTTIN and SIGTTOU. What is ignored stays ignored, as `nohup` and the background
+//! The signals of the program: SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGTTIN and
+//! SIGTTOU. What is ignored stays ignored, as `nohup` and the background
 //! of a script ask. A SIGHUP that a process sends is obeyed all the same, since it requests a
 //! reload: `nohup` is meant for the SIGHUP of a terminal that is closed.
 
@@ -10,14 +10,19 @@ use std::time::Duration;
 
 use rookery_server::output;
 
-/// One worker more, one less. The system sends them as well, to who uses a terminal in the background; while they are waited for it
-/// does not, and lets a program write there.
-#[cfg(target_os = "linux")]
-pub(crate) const OF_WORKERS: [i32; 2] = [libc::SIGTTIN, libc::SIGTTOU];
-
-/// Those that end it, and those that ask for something.
-const HEEDED: [i32; 6] =
-    [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
+/// Those that end it, and those that ask for something. The system sends SIGTTIN and SIGTTOU as well, to
+/// who uses a terminal in the background; while they are waited for it does not, and lets a program
+/// write there.
+const HEEDED: [i32; 8] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGQUIT,
+    libc::SIGHUP,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+];
 
 /// Whether who has sent a signal is known, and one that is ignored can be waited for.
 const KNOWS_SENDERS: bool = cfg!(target_os = "linux");
@@ -58,20 +63,34 @@ impl Caught {
     }
 
     /// Whether it asks for a worker more.
-    #[cfg(target_os = "linux")]
     pub(crate) fn asks_for_more(self) -> bool {
         self.number == libc::SIGTTIN
     }
 
     /// Whether it asks for a worker less.
-    #[cfg(target_os = "linux")]
     pub(crate) fn asks_for_fewer(self) -> bool {
         self.number == libc::SIGTTOU
     }
 
+    /// Whether it asks for something that only a server with workers does.
+    pub(crate) fn asks_for_nothing_here(self) -> bool {
+        self.asks_for_restart() || self.asks_for_more() || self.asks_for_fewer()
+    }
+
+    /// Whether it is the Ctrl-C of a terminal.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn is_of_terminal(self) -> bool {
+        self.number == libc::SIGINT && !self.is_sent
+    }
+
+    /// Whether the system has sent it to a process that uses its terminal in the background.
+    fn is_job_control(self) -> bool {
+        (self.asks_for_more() || self.asks_for_fewer()) && !self.is_sent
+    }
+
     /// Whether it ends the process, and asks for nothing else.
     pub(crate) fn ends(self) -> bool {
-        !self.asks_for_logs() && !self.asks_for_reload() && !self.asks_for_restart()
+        !self.asks_for_logs() && !self.asks_for_reload() && !self.asks_for_nothing_here()
     }
 
     /// Ends the process as it would have without us.
@@ -93,15 +112,15 @@ impl Caught {
 pub(crate) struct Signals(Receiver<Caught>);
 
 impl Signals {
-    /// From now on signals are told here and end nothing, `also` those. To be called before other threads are started: they inherit that
+    /// From now on signals are told here and end nothing. To be called before other threads are started: they inherit that
     /// these signals are not theirs.
     ///
     /// # Errors
     /// When the thread that waits for them cannot be started.
-    pub(crate) fn watch(also: &[i32]) -> io::Result<Signals> {
+    pub(crate) fn watch() -> io::Result<Signals> {
         let ignores_hangup = is_ignored(libc::SIGHUP);
         let is_heeded = |number: &i32| !is_ignored(*number) || (*number == libc::SIGHUP && KNOWS_SENDERS);
-        let heeded: Vec<i32> = HEEDED.iter().chain(also).copied().filter(is_heeded).collect();
+        let heeded: Vec<i32> = HEEDED.into_iter().filter(is_heeded).collect();
         // Linux has signals that are blocked wait, those that are ignored among them.
         block(&heeded);
         let (told, hears) = mpsc::channel();
@@ -109,7 +128,7 @@ impl Signals {
         std::thread::Builder::new().name("rookery-signals".to_owned()).spawn(move || {
             while let Some(caught) = wait(&set) {
                 let is_ignored = caught.number == libc::SIGHUP && ignores_hangup;
-                if is_ignored && !caught.is_sent {
+                if (is_ignored && !caught.is_sent) || caught.is_job_control() {
                     continue;
                 }
                 if told.send(Caught { is_ignored, ..caught }).is_err() {
@@ -264,6 +283,19 @@ mod tests {
         let mut stops = Stops { parent: Some(7), from_parent: 0, from_others: 0 };
         assert_eq!([7, 1].map(|sender| stops.count(term(sender))), [1, 1]);
         assert_eq!([7, 1].map(|sender| stops.count(term(sender))), [2, 2]);
+    }
+
+    #[test]
+    fn what_a_terminal_sends_asks_for_no_worker() {
+        for number in [libc::SIGTTIN, libc::SIGTTOU] {
+            for is_sent in [true, false] {
+                let caught = Caught { number, is_sent, sender: 0, is_ignored: false };
+                assert_eq!(caught.is_job_control(), !is_sent);
+                assert!(!caught.ends() && !caught.is_of_terminal());
+            }
+        }
+        let ctrl_c = Caught { number: libc::SIGINT, is_sent: false, sender: 0, is_ignored: false };
+        assert!(ctrl_c.is_of_terminal() && ctrl_c.ends() && !term(0).is_of_terminal());
     }
 
     #[test]

@@ -12,7 +12,6 @@ use crate::address::Address;
 use crate::command_line::Serve;
 use crate::failure::{Failure, say, tell};
 use crate::log::{Log, LogTo, Reopener};
-use crate::memory;
 use crate::ports::Ports;
 use crate::signals::{Caught, Signals, Stops};
 use crate::target::Target;
@@ -35,8 +34,7 @@ pub(crate) fn serve(
     beside: Option<&Address>,
     log: &LogTo,
 ) -> Result<(), Failure> {
-    memory::without_huge_pages();
-    let signals = Signals::watch(&[]).map_err(|error| {
+    let signals = Signals::watch().map_err(|error| {
         Failure::Serving(format!("The thread that waits for signals cannot be started: {error}."))
     })?;
     let opened = asked.tls.as_ref().map(tls::open).transpose()?;
@@ -113,7 +111,7 @@ fn wait(
                     log.reopen();
                 }
             }
-            (Some(caught), _) if caught.asks_for_restart() => {}
+            (Some(caught), _) if caught.asks_for_nothing_here() => {}
             (Some(caught), None) if caught.asks_for_reload_only() => {}
             (Some(caught), Some(tls)) if caught.asks_for_reload() => {
                 manager.reloading("Reading certificates");

@@ -102,12 +102,12 @@ fn why_none(wanted: Option<&Wanted>, troubles: &[String]) -> String {
         return troubles.join("\n");
     }
     let none = match wanted {
-        None => "No server with `--workers` or `--admin` of this user runs on this machine".to_owned(),
+        None => "No server of apps of this user runs on this machine".to_owned(),
         Some(Wanted::Process(pid)) => {
-            format!("Process {pid} is no server with `--workers` or `--admin` of this user")
+            format!("Process {pid} is no server of apps of this user")
         }
         Some(Wanted::App(app)) => {
-            format!("No server with `--workers` or `--admin` of this user serves {}", app.display())
+            format!("No server of apps of this user serves {}", app.display())
         }
     };
     format!(

@@ -2,15 +2,22 @@
 
 use std::time::Duration;
 
-use rookery_settings::{Given, Settings, Source, Value};
+use rookery_settings::{Settings, Value};
 
+use crate::failure::Failure;
 use crate::settings;
 
-/// How several R processes serve.
+/// How R processes serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
 pub(crate) struct Workers {
     pub(crate) count: u32,
+    /// Whether the count is that of the processors.
+    pub(crate) is_auto: bool,
+    /// Whether the worker shares the terminal, where R can prompt.
+    pub(crate) is_interactive: bool,
+    /// Whether a worker that fails is started again.
+    pub(crate) restarts: bool,
     /// How many more wait, ready, to take the place of one that ends.
     pub(crate) spares: u32,
     /// How many more there may be while one takes another's place, which has to end first where that is 0.
@@ -68,56 +75,28 @@ pub(crate) enum Sticky {
     Cookie,
 }
 
-/// Settings that have no meaning for a single R process.
-const WITH_WORKERS: [&str; 23] = [
-    "spares",
-    "surge",
-    "max_in_flight",
-    "queue_timeout",
-    "warmup",
-    "max_sessions",
-    "max_requests",
-    "max_age",
-    "max_memory",
-    "worker_timeout",
-    "start_timeout",
-    "start_retries",
-    "drain",
-    "drain_sessions",
-    "sticky",
-    "cookie_suffix",
-    "shutdown_delay",
-    "min_ready",
-    "drain_status",
-    "embed",
-    "fail_fast",
-    "retry_safe_methods",
-    "keep_half_closed",
-];
-
-/// Returns the first setting that was given for several workers. Those of a source that is weaker
-/// than the one that says that there is a single worker are left alone.
-pub(crate) fn needs_workers(all: &Settings) -> Option<&Given> {
-    let says_one = all.given("workers").map_or(Source::Default, |given| given.source);
-    let is_asked = |given: &&Given| {
-        given.source <= says_one
-            && matches!(given.source, Source::CommandLine | Source::Argument | Source::File)
-            && given.value != Value::Flag(false)
-    };
-    WITH_WORKERS.into_iter().filter_map(|name| all.given(name)).find(is_asked)
-}
-
 impl Workers {
-    /// Returns the settings about workers, or `None` if a single R process without a supervisor is
-    /// asked for. `auto` starts a supervisor on any machine, so that the settings that need one do
-    /// not depend on the number of processors.
-    pub(crate) fn of(all: &Settings) -> Option<Workers> {
-        let reload = all.flag("reload");
+    /// Returns the settings about workers. `is_dev` is for who writes an app: a single R process shares the
+    /// terminal.
+    ///
+    /// # Errors
+    /// Fails when several workers are to share a terminal.
+    pub(crate) fn of(all: &Settings, is_dev: bool) -> Result<Workers, Failure> {
         let is_auto = all.value("workers").is_some_and(|count| count.is_word("auto"));
         let count = if is_auto { processors() } else { small(all, "workers") };
+        let is_interactive = all.flag("interactive") || (is_dev && count == 1 && is_at_terminal());
+        if is_interactive && count > 1 {
+            return Err(Failure::CommandLine(
+                "`--interactive` is for a single worker: a terminal has one prompt. Leave out `--workers`."
+                    .to_owned(),
+            ));
+        }
         let time = |name| settings::time(all, name);
-        let workers = Workers {
+        Ok(Workers {
             count,
+            is_auto,
+            is_interactive,
+            restarts: all.text("restart").is_none_or(|when| when != "never"),
             spares: small(all, "spares"),
             surge: u32::from(all.text("surge").is_some_and(|surge| surge == "1")),
             warmup: all.list("warmup"),
@@ -137,9 +116,12 @@ impl Workers {
             kill_stuck: time("worker_timeout"),
             start_timeout: time("start_timeout").unwrap_or_default(),
             start_retries: small(all, "start_retries"),
-            drain: time("drain").unwrap_or_default(),
+            drain: match time("drain") {
+                _ if is_interactive && !all.is_given("drain") => Duration::from_millis(300),
+                drain => drain.unwrap_or_default(),
+            },
             drain_sessions: all.given("drain_sessions").and_then(|_| time("drain_sessions")),
-            reload,
+            reload: all.flag("reload"),
             fail_fast: all.flag("fail_fast"),
             min_ready: small(all, "min_ready").min(count),
             drain_status: if all.text("drain_status").is_some_and(|status| status == "404") {
@@ -155,9 +137,19 @@ impl Workers {
                 Some("cookie") => Sticky::Cookie,
                 _ => Sticky::Auto,
             },
-        };
-        Some(workers).filter(|workers| workers.count > 1 || is_auto || reload)
+        })
     }
+
+    /// Returns whether one R process serves, and none waits.
+    pub(crate) fn is_single(&self) -> bool {
+        self.count == 1 && self.spares == 0
+    }
+}
+
+/// Returns whether a person is at the terminal of this process.
+fn is_at_terminal() -> bool {
+    use std::io::IsTerminal as _;
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// Returns a whole number that was given, or the default, if there is one.
@@ -184,20 +176,29 @@ fn processors() -> u32 {
 #[cfg(test)]
 mod tests {
     use crate::command_line::tests::options_of;
+    use crate::failure::said;
 
     use super::*;
 
-    fn of(words: &[&str]) -> Option<Workers> {
-        Workers::of(&Settings::combine(options_of(&[&["serve", "a"], words].concat()).given))
+    fn of(words: &[&str]) -> Result<Workers, Failure> {
+        Workers::of(&Settings::combine(options_of(&[&["serve", "a"], words].concat()).given), false)
     }
 
     #[test]
-    fn one_worker_is_a_single_process() {
-        assert_eq!(of(&[]), None);
-        assert_eq!(of(&["--workers=1"]), None);
-        assert_eq!(of(&["--drain=5s"]), None);
+    fn one_worker_has_the_same_settings_as_several() {
+        let one = of(&[]).unwrap();
+        assert_eq!((one.count, one.restarts, one.is_interactive), (1, true, false));
+        assert_eq!(of(&["--workers=1"]).unwrap(), one);
+        assert_eq!(of(&["--drain=5s"]).unwrap().drain, Duration::from_secs(5));
+        assert!(!of(&["--restart=never"]).unwrap().restarts);
+        let interactive = of(&["--interactive"]).unwrap();
+        assert!(interactive.is_interactive && interactive.drain < Duration::from_secs(1));
+        assert!(
+            said(of(&["--interactive", "--workers=2"])).starts_with("`--interactive` is for a single worker")
+        );
         // However many processors there are.
-        assert_eq!(of(&["--workers=auto"]).unwrap().count, processors());
+        let auto = of(&["--workers=auto"]).unwrap();
+        assert_eq!((auto.count, auto.is_auto), (processors(), true));
     }
 
     #[test]
@@ -260,23 +261,5 @@ mod tests {
         assert!(workers.retry_begun && workers.keep_half_closed && workers.fail_fast);
         assert_eq!(of(&["--workers=4", "--max-memory=0"]).unwrap().max_memory, MaxMemory::Any);
         assert_eq!(of(&["--workers=4", "--max-memory=none"]).unwrap().max_memory, MaxMemory::Any);
-    }
-
-    #[test]
-    fn settings_of_several_workers_are_left_alone_where_a_stronger_source_asks_for_one() {
-        let given = |source, name, text: &str| {
-            let setting = rookery_settings::table::row(name);
-            Given { setting, value: setting.read(&text.into()).unwrap(), source, place: None }
-        };
-        let needs = |given: &[Given]| needs_workers(&Settings::combine(given.to_vec())).map(Given::name);
-        let (line, file) = (Source::CommandLine, Source::File);
-        assert_eq!(needs(&[given(file, "drain", "5s")]).as_deref(), Some("`drain:`"));
-        assert_eq!(needs(&[given(file, "drain", "5s"), given(line, "workers", "1")]), None);
-        assert_eq!(
-            needs(&[given(line, "drain", "5s"), given(line, "workers", "1")]).as_deref(),
-            Some("`--drain`")
-        );
-        assert_eq!(needs(&[given(Source::Environment, "drain", "5s")]), None);
-        assert_eq!(needs(&[given(line, "fail_fast", "off")]), None);
     }
 }

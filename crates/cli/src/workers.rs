@@ -1,6 +1,6 @@
-//! Several R processes behind one address: this process is the server and their supervisor.
+//! R processes behind one address: this process is the server and their supervisor.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,8 +11,8 @@ use rookery_server::{Config, Notice, Server, Site, SpoolFolder, output};
 use rookery_service::Manager;
 use rookery_status::{About, Admin, Answers};
 use rookery_supervisor::{
-    Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Readiness, Recycle, Request, Roster, Status, Sticky,
-    Times, memory_limit, open_files, pool, server_name, supervise,
+    Exit, Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Readiness, Recycle, Request, Roster, Status,
+    Sticky, Times, memory_limit, open_files, pool, server_name, supervise,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -21,11 +21,11 @@ use crate::changes::Changes;
 use crate::command_line::Serve;
 use crate::failure::{Failure, say, tell};
 use crate::log::{Log, LogTo, Reopener};
-use crate::memory;
 use crate::ports::Ports;
 use crate::r;
-use crate::signals::{Caught, OF_WORKERS, Signals, Stops};
+use crate::signals::{Caught, Signals, Stops};
 use crate::target::Target;
+use crate::terminal::Terminal;
 use crate::tls::{self, Opened};
 use crate::worker_options::{self, MaxMemory, Workers};
 
@@ -37,15 +37,14 @@ static SECOND: OnceLock<Caught> = OnceLock::new();
 /// # Errors
 /// When the address cannot be had, a file that was named not be used, or no worker becomes ready.
 pub(crate) fn serve(
-    workers: &Workers,
     asked: &Serve,
     target: &Target,
     address: &Address,
     beside: Option<&Address>,
     log: &LogTo,
 ) -> Result<(), Failure> {
-    memory::without_huge_pages();
-    let signals = Signals::watch(&OF_WORKERS).map_err(|error| {
+    let workers = &asked.workers;
+    let signals = Signals::watch().map_err(|error| {
         Failure::Serving(format!("The thread that waits for signals cannot be started: {error}."))
     })?;
     // Looked for once, and said at once when it is not there.
@@ -80,22 +79,18 @@ pub(crate) fn serve(
         Readiness { min_ready: workers.min_ready, drain_status: workers.drain_status },
     );
     let door = Door {
-        greeting: format!(
-            "rookery {}: {} with {}\nServing on {} (Ctrl-C stops)",
-            env!("CARGO_PKG_VERSION"),
-            target.path.display(),
-            rookery_status::counted(workers.count as usize, "worker"),
-            ports.shown
-        ),
+        greeting: greeting(workers, target, &ports.shown),
         ports,
         admin: Admin::start(Answers::new(Arc::new(status)), asked.admin.as_ref())
             .map_err(|error| Failure::Address(error.to_string()))?,
         manager: Manager::of_environment(),
-        state: Cell::new((Phase::Starting, 0)),
+        state: Cell::new((Phase::Starting, Told::default())),
+        failure: RefCell::default(),
     };
     let keeper = opened.as_ref().map_or(Ok(None), Opened::keep)?;
     let (ask, asks) = unbounded_channel();
     let reopens = log.as_ref().map(Log::reopener);
+    let terminal = if workers.is_interactive { Terminal::watch() } else { None };
     if workers.reload {
         watch(&target.folder, ask.clone())?;
     }
@@ -103,11 +98,15 @@ pub(crate) fn serve(
     pass_on
         .spawn({
             let anew = Anew { tls, log: reopens };
-            move || pass_signals_on(&signals, &anew, &ask)
+            let terminal = terminal.clone();
+            move || pass_signals_on(&signals, &anew, terminal.as_ref(), &ask)
         })
         .map_err(|error| Failure::Serving(format!("A thread cannot be started: {error}.")))?;
     let outcome = supervise(plan(workers, asked, target, address, files), roster, asks, &door);
     drop(keeper);
+    if let Some(terminal) = terminal {
+        terminal.restore();
+    }
     if SECOND.get().is_none() {
         door.ports.stop();
     }
@@ -119,11 +118,26 @@ pub(crate) fn serve(
         caught.die();
     }
     match outcome {
-        Ok(Outcome::Stopped) => Ok(()),
-        Ok(Outcome::NeverReady) => Err(Failure::NeverReady),
+        Ok(Outcome::Stopped | Outcome::Ended(Exit::Status(0))) => Ok(()),
+        Ok(Outcome::Ended(Exit::Status(status))) => Err(Failure::Ended(u8::try_from(status).unwrap_or(1))),
+        Ok(Outcome::Ended(Exit::Signal(number))) => {
+            Err(Failure::Ended(u8::try_from(128 + number).unwrap_or(1)))
+        }
+        Ok(Outcome::NeverReady) => Err(Failure::NeverReady(door.failure.take())),
         Ok(Outcome::CrashLoop) => Err(Failure::CrashLoop),
         Err(error) => Err(Failure::Serving(format!("Workers cannot be started: {error}."))),
     }
+}
+
+/// Returns what is said when clients are served. What a single worker serves it says itself.
+fn greeting(workers: &Workers, target: &Target, shown: &str) -> String {
+    let serving = format!("Serving on {shown} (Ctrl-C stops)");
+    if workers.is_single() {
+        return serving;
+    }
+    let (version, target) = (env!("CARGO_PKG_VERSION"), target.path.display());
+    let workers = rookery_status::counted(workers.count as usize, "worker");
+    format!("rookery {version}: {target} with {workers}\n{serving}")
 }
 
 fn pool_limits(
@@ -172,7 +186,7 @@ fn plan(
         spares: workers.spares,
         surges: workers.surge > 0,
         warmup: workers.warmup.clone(),
-        command: Box::new(move || r::worker(&asked, &target, &address).map_err(Failure::message)),
+        command: Box::new(move || r::worker(&asked, &target, &address).map_err(|failure| failure.message())),
         folder: std::env::temp_dir(),
         files,
         times: Times {
@@ -181,8 +195,10 @@ fn plan(
             sessions: workers.drain_sessions,
             busy: workers.kill_stuck,
             delay,
-            ..Times::default()
+            stop: if workers.is_interactive { workers.drain } else { Times::default().stop },
         },
+        restarts: workers.restarts,
+        is_on_terminal: workers.is_interactive,
         start_retries: workers.start_retries,
         fails_fast: workers.fail_fast,
         recycle: Recycle {
@@ -194,12 +210,11 @@ fn plan(
     }
 }
 
-/// How lines of the log look: of several workers they say which one it was.
+/// Returns how lines of the log look: of several workers they say which one it was, also where
+/// `--workers auto` finds one processor.
 fn format_of(asked: Format, workers: &Workers) -> Format {
     match asked {
-        // With `--reload` and one worker, the worker's number would always be the same and is left
-        // out of the log.
-        Format::Common if workers.count > 1 || !workers.reload => Format::CommonOfWorkers,
+        Format::Common if workers.count > 1 || workers.is_auto => Format::CommonOfWorkers,
         asked => asked,
     }
 }
@@ -209,6 +224,8 @@ fn most_memory(workers: &Workers, limit: Option<u64>) -> Option<MemoryLimit> {
     let group = match (workers.max_memory, limit) {
         (MaxMemory::Bytes(bytes), _) => return Some(MemoryLimit::Each(bytes)),
         (MaxMemory::Any, _) | (MaxMemory::Share, None) => return None,
+        // A share of one would be a limit that nobody has asked for.
+        (MaxMemory::Share, Some(_)) if workers.count == 1 => return None,
         (MaxMemory::Share, Some(limit)) => limit,
     };
     let (megabytes, limit) = (group / 1_000_000, MemoryLimit::of_group(group));
@@ -233,8 +250,20 @@ struct Door {
     admin: Admin,
     manager: Manager,
     /// What the service manager has been told.
-    state: Cell<(Phase, usize)>,
+    state: Cell<(Phase, Told)>,
+    /// The app's own message, where it has not started.
+    failure: RefCell<Option<String>>,
 }
+
+/// What the service manager has been told of the workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Told {
+    ready: usize,
+    failures: usize,
+}
+
+/// So many failures of workers within a minute are told.
+const STORM: usize = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -257,7 +286,7 @@ impl Door {
 impl Front for Door {
     fn ready(&self) {
         say(&self.greeting);
-        self.is(Phase::Serving);
+        self.state.set((Phase::Serving, Told { ready: 1, failures: 0 }));
         self.manager.ready(&self.status());
     }
 
@@ -293,14 +322,23 @@ impl Front for Door {
                 }
             }
             // The thread of the connections has answered before, and this is that of the workers.
-            News::Turned { ready, workers } => {
+            News::Turned { ready, workers, failures } => {
                 self.manager.is_alive();
+                let now = Told { ready, failures: if failures < STORM { 0 } else { failures } };
                 let (phase, told) = self.state.get();
-                if phase == Phase::Serving && told != ready {
-                    self.state.set((phase, ready));
-                    self.manager.status(&format!("{}, {ready} of {workers} workers ready", self.status()));
+                if phase == Phase::Serving && told != now {
+                    self.state.set((phase, now));
+                    let mut parts = vec![self.status()];
+                    if workers > 1 || ready == 0 {
+                        parts.push(format!("{ready} of {workers} workers ready"));
+                    }
+                    if now.failures > 0 {
+                        parts.push(format!("workers have failed {} times within a minute", now.failures));
+                    }
+                    self.manager.status(&parts.join(", "));
                 }
             }
+            News::Failed(message) => *self.failure.borrow_mut() = Some(message.to_owned()),
             News::Reloading => {
                 self.is(Phase::Reloading);
                 self.manager.reloading("Replacing workers");
@@ -345,10 +383,18 @@ impl Anew {
 
 /// SIGUSR2, and a SIGHUP sent by a process, replace all workers and reload certificates; SIGUSR1
 /// reopens the log's file; SIGTTIN and SIGTTOU change how many
-/// workers there are; any other signal ends it.
-fn pass_signals_on(signals: &Signals, anew: &Anew, ask: &UnboundedSender<Request>) {
+/// workers there are; any other signal ends it. Ctrl-C at a prompt is for R.
+fn pass_signals_on(
+    signals: &Signals,
+    anew: &Anew,
+    terminal: Option<&Terminal>,
+    ask: &UnboundedSender<Request>,
+) {
     let (mut stops, mut asked_to_stop) = (Stops::new(), 0);
     while let Some(caught) = signals.next() {
+        if caught.is_of_terminal() && terminal.is_some_and(Terminal::is_prompting) {
+            continue;
+        }
         if caught.asks_for_logs() {
             if let Some(log) = &anew.log {
                 log.reopen();

@@ -129,6 +129,15 @@ impl Settings {
         settings
     }
 
+    /// Returns these settings, with another default for one of them.
+    #[must_use]
+    pub fn with_default(mut self, name: &'static str, value: Value) -> Settings {
+        let setting = table::row(name);
+        let given = Given { setting, value, source: Source::Default, place: None };
+        self.given.entry(name).or_insert(given);
+        self
+    }
+
     /// Returns what was given for a setting.
     pub fn given(&self, name: &str) -> Option<&Given> {
         self.given.get(name)

@@ -44,6 +44,11 @@ local_r <- function(text, dir = tempdir(), env = parent.frame(), environment = c
   local_process(file, dir, env, environment)
 }
 
+# R's serve() in one process: the app in the file `app.R` of a folder, as an object.
+local_served <- function(dir, arguments = "port = 0", env = parent.frame(), environment = character()) {
+  local_r(sprintf("rookery::serve(source('app.R', keep.source = FALSE)$value, %s)", arguments), dir, env, environment)
+}
+
 # Waits until `done()` is true, or the time is up.
 wait_until <- function(done, seconds = 60) {
   until <- Sys.time() + seconds

@@ -64,11 +64,13 @@ local_worker <- function(code, dir = tempdir(), env = parent.frame(), environmen
   local_supervisor(c(file.path(R.home("bin"), "Rscript"), file), dir, env, environment)
 }
 
-# A worker that is `rookery serve`.
-local_serving_worker <- function(..., dir = tempdir(), env = parent.frame()) {
-  program <- system.file("exec", "rookery", package = "rookery")
-  path <- paste(R.home("bin"), Sys.getenv("PATH"), sep = .Platform$path.sep)
-  local_supervisor(c(program, "serve", ..., "--no-log"), dir, env, c(PATH = path))
+# A worker that serves a path, as `rookery serve` starts it.
+local_serving_worker <- function(path, dir = tempdir(), env = parent.frame()) {
+  file <- system.file("serve", "cli.R", package = "rookery")
+  asked <- paste0("target=", path, "\nhost=127.0.0.1\nport=0\nlog=nothing\nlog_format=common\n")
+  command <- c(file.path(R.home("bin"), "R"), "--no-echo", "--no-restore", "--no-save", paste0("--file=", file))
+  folder <- if (dir.exists(path)) path else dirname(path)
+  local_supervisor(command, folder, env, c(ROOKERY_CLI = asked))
 }
 
 # What a supervisor says of a request: its ticket's number and place, and the rest of the words.

@@ -16,19 +16,21 @@ admin_app <- c(
   ")"
 )
 
-# `rookery serve` of that app with an admin listener on a socket. `$admin(path)` asks it, `$metric(name)` takes a number of what it says.
-local_administered <- function(..., lines = admin_app, env = parent.frame(), environment = character()) {
+# R's serve() of that app with an admin listener on a socket. `$admin(path)` asks it, `$metric(name)` takes a number of what it says.
+local_administered <- function(at = NULL, lines = admin_app, env = parent.frame(), environment = character()) {
   dir <- normalizePath(withr::local_tempdir(.local_envir = env))
   writeLines(lines, file.path(dir, "app.R"))
-  socket <- withr::local_tempfile(pattern = "a", tmpdir = "/tmp", .local_envir = env)
-  it <- local_cli(
-    "serve", dir, "--port", "0", "--no-log", "--admin", paste0("unix:", socket), ...,
+  socket <- at %||% withr::local_tempfile(pattern = "a", tmpdir = "/tmp", .local_envir = env)
+  it <- local_r(
+    sprintf("rookery::serve('%s', port = 0, log = FALSE, admin = 'unix:%s')", dir, socket),
     env = env, environment = c(environment, TEST_DIR = dir)
   )
   it$dir <- dir
   it$socket <- socket
   it$admin <- function(path) fetch(paste0("http://localhost", path), path = socket)
   it$metric <- function(name) metric_of(rawToChar(it$admin("/metrics")$content), name)
+  # The R process that serves the path.
+  it$pid <- function() jsonlite::fromJSON(rawToChar(it$admin("/status")$content), simplifyVector = FALSE)$workers[[1]]$pid
   it
 }
 
@@ -74,7 +76,7 @@ test_that("one R tells what it does while it does it, and nobody asks R", {
   expect_equal(status$queue$length, 1)
   worker <- status$workers[[1]]
   expect_equal(worker[c("state", "r_state", "in_flight")], list(state = "ready", r_state = "busy", in_flight = 1L))
-  expect_equal(worker$pid, it$process$get_pid())
+  expect_true(is_alive(worker$pid))
   expect_true(wait_until(function() it$metric("connections") >= 2))
   expect_true(wait_until(function() it$metric("worker_busy_ratio{slot=\"0\"}") > 0))
   file.create(file.path(it$dir, "go"))
@@ -93,13 +95,13 @@ test_that("`rookery status` finds it by itself, by its app, its process and its 
     asked <- local_cli("status", ...)
     list(status = exit_of(asked), said = asked$tell())
   }
-  for (which in list(it$dir, it$process$get_pid(), paste0("unix:", it$socket))) {
+  pid <- it$pid()
+  for (which in list(it$dir, pid, paste0("unix:", it$socket))) {
     told <- ask(which)
     expect_equal(told$status, 0L)
-    expect_match(told$said, paste0("process ", it$process$get_pid(), ", up .*: serving, one R\n", it$dir, " is at http"))
+    expect_match(told$said, paste0("process ", pid, ", up .*: serving, one R\n", it$dir, " is at http"))
     expect_match(told$said, "R is idle for")
   }
-  pid <- it$process$get_pid()
   it$signal(tools::SIGTERM)
   expect_equal(exit_of(it), 0)
   # What it had is gone with it.
@@ -107,7 +109,7 @@ test_that("`rookery status` finds it by itself, by its app, its process and its 
   expect_length(Sys.glob(file.path(dirname(tempdir()), paste0("rookery-workers-", pid, "-*"))), 0)
   told <- ask(pid)
   expect_equal(told$status, 1L)
-  expect_match(told$said, paste("Process", pid, "is no server with `--workers` or `--admin` of this user"))
+  expect_match(told$said, paste("Process", pid, "is no server of apps of this user"))
 })
 
 test_that("it is not ready before the app listens, nor once it is to end", {
@@ -154,8 +156,8 @@ test_that("what is wrong with the address is said at once, and an object may hav
   expect_serving(it)
   expect_equal(fetch("http://localhost/-/ready", path = socket)$status_code, 200L)
   # The address is somebody's: nothing is served.
-  taken <- local_administered("--admin", paste0("unix:", socket))
-  expect_equal(exit_of(taken), 4)
+  taken <- local_administered(socket)
+  expect_equal(exit_of(taken), 1)
   expect_match(taken$tell(), "Another server answers there: choose another path, or end that server.")
 })
 

@@ -99,9 +99,9 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(workers_config(retry_safe_methods = 2)), "`retry_safe_methods` must be TRUE or FALSE, not 2"),
     list(quote(serve(hello_app, port = 0, admin = TRUE)), "`admin` must be an address such as \"127.0.0.1:9100\""),
     list(quote(serve(hello_app, workers = TRUE)), "`workers` must be auto, or a whole number from 1 to 1000, not TRUE"),
-    list(quote(serve(hello_app, workers = 2)), "Several workers serve a path"),
-    list(quote(rookery:::launch_server(42)), "`settings` must be one string"),
-    list(quote(rookery:::launch_server("/no/such.yml")), "does not exist")
+    list(quote(serve(hello_app, workers = 2)), "Workers serve a path"),
+    list(quote(launch_server(42)), "`settings` must be one string"),
+    list(quote(launch_server("/no/such.yml")), "does not exist")
   )
   for (case in bad) {
     info <- deparse(case[[1]])[[1]]

@@ -1,4 +1,4 @@
-# One R as a service, over a service manager for tests.
+# One worker as a service, over a service manager for tests.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
@@ -43,7 +43,7 @@ hello <- c(
   "))"
 )
 
-test_that("one R serves on the sockets of a service manager, and tells it where it is", {
+test_that("one worker serves on the sockets of a service manager, and tells it where it is", {
   it <- local_service(local_app("app.R" = hello), "--no-log", watchdog = 400000)
   port <- it$ask("port")
   # Asked before R listens: it waits. What the app starts knows nothing of the manager.
@@ -55,9 +55,9 @@ test_that("one R serves on the sockets of a service manager, and tells it where 
   handle <- curl::new_handle(unix_socket_path = it$path, timeout = 60)
   expect_equal(curl::curl_fetch_memory("http://a/", handle)$status_code, 200L)
   for (i in 1:3) expect_equal(it$ask("alive"), "WATCHDOG=1")
-  # Nothing is to be read anew, and it goes on.
+  # The worker is replaced.
   it$ask("signal", 1)
-  expect_heard(it, "^RELOADING=1\\|MONOTONIC_USEC=[0-9]+\\|STATUS=")
+  expect_heard(it, "^RELOADING=1\\|MONOTONIC_USEC=[0-9]+\\|STATUS=Replacing workers")
   expect_heard(it, paste0("^READY=1\\|STATUS=", where))
   expect_equal(it$get(), paste0(port, "  "))
   it$ask("signal", 15)
@@ -86,16 +86,20 @@ test_that("a busy R is no reason for the watchdog", {
   }))
 })
 
-test_that("a server that ends leaves the sockets to the next, and one without an app has none", {
+test_that("a server that ends leaves its clients to the next of the same worker, and one without an app has none", {
   it <- local_service(local_app("app.R" = c(
     "none <- rookery::startServer('127.0.0.1', 0, list())",
     "first <- rookery::startServer('127.0.0.1', 1, function(req) list(status = 200L, body = 'first'))",
-    "told <- first$getPort()",
     "first$stop()",
-    "rookery::runServer('127.0.0.1', 1, function(req) list(status = 200L, body = paste(told, none$getPort() == told)))"
+    "Sys.sleep(0.5)",
+    "rookery::runServer('127.0.0.1', 1, function(req) list(status = 200L, body = paste('second', Sys.getpid())))"
   )), "--no-log")
-  # Who asks the first one while it ends is told that it does.
-  expect_true(wait_until(function() it$get() == paste(it$ask("port"), "FALSE")))
+  answer <- function() tryCatch(it$get(), error = function(error) "")
+  expect_true(wait_until(function() grepl("^second", answer())))
+  said <- answer()
+  Sys.sleep(1.5)
+  expect_equal(answer(), said)
+  expect_no_match(it$tell(), "has finished|started again")
 })
 
 test_that("the port that is asked for may be the one that the manager listens on", {
@@ -107,45 +111,7 @@ test_that("the port that is asked for may be the one that the manager listens on
 
 test_that("a server that has not the sockets is not what a manager waits for", {
   it <- local_service(local_app("app.R" = c("none <- rookery::startServer('127.0.0.1', 0, list())", "NULL")), "--no-log")
-  expect_heard(it, "^STATUS=.*its last value is NULL, not an app.*\\|EXIT_STATUS=1$")
-})
-
-test_that("a server that fails to start leaves the sockets to the next", {
-  pair <- make_pair(withr::local_tempdir(), "a")
-  it <- local_service(local_app("app.R" = c(
-    "app <- function(req) list(status = 200L, body = 'second')",
-    "taken <- rookery::startServer('127.0.0.1', 0, list())",
-    sprintf("tls <- rookery::tls_config('%s', '%s', redirect_from = taken$getPort())", pair$cert, pair$key),
-    "stopifnot(inherits(try(rookery::startServer('127.0.0.1', 0, app, tls = tls)), 'try-error'))",
-    "rookery::runServer('127.0.0.1', 0, app)"
-  )), "--no-log")
-  expect_heard(it, "^READY=1")
-  expect_equal(it$get(), "second")
-})
-
-test_that("a server whose certificates nobody can keep leaves the sockets to the next", {
-  skip_if(!nzchar(Sys.which("prlimit")), "no prlimit (util-linux)")
-  it <- local_service(local_app("app.R" = c(
-    "app <- function(req) list(status = 200L, body = 'second')",
-    # Its threads run already.
-    "none <- rookery::startServer('127.0.0.1', 0, list())",
-    "tls <- rookery::tls_config(acme = rookery::acme('a.example.org', agree_tos = TRUE, directory = 'https://127.0.0.1:1/'))",
-    # The thread of the one who keeps them needs two MB, of which there is one.
-    "size <- as.numeric(sub('[^0-9]*([0-9]+) kB', '\\\\1', grep('^VmSize', readLines('/proc/self/status'), value = TRUE)))",
-    "limit <- function(bytes) system(sprintf('prlimit --pid %d --as=%s:', Sys.getpid(), format(bytes, scientific = FALSE)))",
-    "invisible(gc())",
-    "limit((size + 1024) * 1024)",
-    # To listen is none too much.
-    "also <- rookery::startServer('127.0.0.1', 0, list())",
-    "failed <- try(rookery::startServer('127.0.0.1', 0, app, tls = tls), silent = TRUE)",
-    "system(sprintf('prlimit --pid %d --as=unlimited:', Sys.getpid()))",
-    "if (!inherits(failed, 'try-error')) stop('it started')",
-    "cat('failed\\n')",
-    "rookery::runServer('127.0.0.1', 0, app)"
-  )), "--no-log", environment = c(R_USER_DATA_DIR = withr::local_tempdir()))
-  expect_heard(it, "^READY=1")
-expect_match(it$tell(), "failed")
-  expect_equal(it$get(), "second")
+  expect_heard(it, "^STATUS=.*its last value is NULL, not an app.*\\|EXIT_STATUS=3$")
 })
 
 test_that("a HUP that comes after the TERM is not the second signal", {
@@ -190,37 +156,27 @@ test_that("HTTPS is spoken on them, whatever port the app asks for", {
   expect_equal(answer$status_code, 200L)
 })
 
-test_that("what is wrong is told with its status", {
-  it <- local_service(local_app("app.R" = "NULL"), "--no-log")
-  expect_heard(it, "^STATUS=.*its last value is NULL, not an app.*\\|EXIT_STATUS=1$")
-  expect_equal(it$ask("end"), "1")
-})
-
-test_that("an error of the app that nobody catches is told with its status, and no other", {
+test_that("an error of the app that nobody catches is told with its status", {
   it <- local_service(local_app("app.R" = c(
     "try(stop('caught'), silent = TRUE)",
     "tryCatch(warning('also'), warning = function(warning) NULL)",
     "load_data <- function() stop('\\n the data is not there\\nand more')",
     "load_data()"
-  )), "--no-log")
-  expect_heard(it, "^STATUS=The app has failed: the data is not there\\|EXIT_STATUS=1$")
-  expect_equal(it$ask("end"), "1")
+  )), "--no-log", "--start-retries", "0")
+  expect_heard(it, "^STATUS=The app has not started: Error in load_data\\(\\): the data is not there\\|EXIT_STATUS=3$")
+  expect_equal(it$ask("end"), "3")
   expect_match(it$tell(), "the data is not there\nand more")
 })
 
-test_that("an error that ends a server which is ready is told as well, and those of handlers are not", {
+test_that("failures again and again are told, and their number", {
   it <- local_service(local_app("app.R" = c(
-    "server <- rookery::startServer('127.0.0.1', 1, function(req) {",
-    "  if (req$PATH_INFO == '/end') is_over <<- TRUE else if (req$PATH_INFO == '/wrong') stop('of a handler')",
-    "  list(status = 200L, body = 'x')",
-    "})",
-    "is_over <- FALSE",
-    "while (!is_over) rookery::service(100)",
-    "stop('caf\\xe9 is no text')"
+    "function(req) { later::later(function() tools::pskill(Sys.getpid(), 9), 0); list(status = 200L, body = 'x') }"
   )), "--no-log")
   expect_heard(it, "^READY=1")
-  expect_match(it$get("/wrong"), "500|error|id", ignore.case = TRUE)
-  it$get("/end")
-  expect_heard(it, "^STATUS=The app has failed: caf.* is no text\\|EXIT_STATUS=1$")
-  expect_equal(it$ask("end"), "1")
+  for (i in 1:6) {
+    tryCatch(it$get(), error = function(error) NULL)
+    Sys.sleep(0.5)
+  }
+  heard <- character()
+  expect_true(wait_until(function() any(grepl("workers have failed [5-9] times within a minute", heard <<- c(heard, it$ask("hear"))))))
 })

@@ -66,7 +66,7 @@ test_that("an app of ui.R, server.R and global.R is kept as well, and a broken s
 
 test_that("without workers, and where the developer has Shiny reload, an edit is seen at once, as Shiny has it", {
   dir <- local_app("app.R" = one_page("first"), "R/helper.R" = "helper <- 'x'")
-  one <- local_cli("serve", dir, "--port", "0", "--no-log")
+  one <- local_r(sprintf("rookery::serve('%s', port = 0, log = FALSE)", dir))
   url <- expect_serving(one)
   expect_match(fetch(url)$text, "first")
   change(dir, "app.R", one_page("second"))

@@ -112,7 +112,7 @@ test_that("a name that is no text is served in a locale that has none, and told 
   skip_if(made$status != 0)
   command <- c("-c", "cd \"$1\" && exec \"$2\" serve b*d --port 0 --no-log", "sh", dir, system.file("exec", "rookery", package = "rookery"))
   it <- local_process(command, program = "sh")
-  expect_equal(exit_of(it), 1)
+  expect_equal(exit_of(it), 3)
   expect_match(it$tell(), "b<e9>d` is no text in the encoding of this locale", fixed = TRUE)
   it <- local_process(command, program = "sh", environment = c(LC_ALL = "C"))
   expect_equal(fetch(expect_serving(it))$text, "odd")

@@ -91,7 +91,7 @@ test_that("a parent that is killed takes the child along", {
   expect_true(wait_until(function() !is_alive(child)))
 })
 
-test_that("the command line becomes the app: one process, its signals and its status", {
+test_that("the command line supervises the app: its output as it is, and its status without restarts", {
   dir <- local_app("app.R" = c(
     "cat('to stdout\\n')",
     "function(req) {",
@@ -101,16 +101,21 @@ test_that("the command line becomes the app: one process, its signals and its st
   ))
   it <- local_cli("serve", dir, "--port", "0", "--log-format", "json")
   url <- expect_serving(it)
-  expect_equal(fetch(url)$text, as.character(it$process$get_pid()))
+  expect_false(fetch(url)$text == as.character(it$process$get_pid()))
   it$signal(15)
   expect_equal(exit_of(it), 0)
-  expect_match(it$tell(), "to stdout")
+  expect_match(it$tell(), "(^|\n)to stdout")
   expect_match(it$tell(), "\"method\":\"GET\",\"path\":\"/\",\"query\":\"\",\"status\":200,", fixed = TRUE)
 
-  it <- local_cli("serve", dir, "--port", "0", "--no-log")
+  it <- local_cli("serve", dir, "--port", "0", "--no-log", "--restart", "never")
   url <- expect_serving(it)
   try(fetch(paste0(url, "/quit")), silent = TRUE)
   expect_equal(exit_of(it), 7)
+  it <- local_cli("serve", dir, "--port", "0", "--no-log")
+  url <- expect_serving(it)
+  pid <- fetch(url)$text
+  try(fetch(paste0(url, "/quit")), silent = TRUE)
+  expect_false(fetch(url)$text == pid)
 })
 
 test_that("a script that serves by itself is told the port, and ended like the others", {
@@ -163,9 +168,10 @@ test_that("libraries of the session are the child's, before an .Rprofile has its
 test_that("an app that fails to start tells its own error and a status that is not 0", {
   shiny <- local_app("app.R" = c("library(shiny)", "stop('the database is away')", "shinyApp(1, 2)"))
   skip_if_not_installed("shiny")
-  it <- local_cli("serve", shiny, "--port", "0")
-  expect_equal(exit_of(it), 1)
-  expect_match(it$tell(), "the database is away")
+  it <- local_cli("serve", shiny, "--port", "0", "--start-retries", "1")
+  expect_equal(exit_of(it), 3)
+  expect_match(it$tell(), "rookery: The app has not started: Error.*: the database is away")
+  expect_equal(lengths(regmatches(it$tell(), gregexpr("the database is away", it$tell()))), 3, info = it$tell())
   expect_no_match(it$tell(), "Serving on")
 
   it <- local_r(sprintf("rookery::serve('%s', port = 0)", shiny))
@@ -187,10 +193,10 @@ test_that("mistakes are told on the command line without a traceback", {
   }
   expect_says(dir, "--port", port, says = sprintf("^rookery: Port %d of 127.0.0.1 is in use, by .*`--port %d`", port, port + 1), status = 4)
   expect_says(file.path(dir, "app.r2"), says = "does not exist.*Did you mean")
-  expect_says(file.path(dir, "other.txt"), says = "is nothing that can be served.*Looked for:")
+  expect_says(file.path(dir, "other.txt"), says = "is nothing that can be served.*Looked for:", status = 3)
   expect_says(dir, "--host", "example.org", says = "must be `localhost` or an IP address of this machine, not \"example.org\"")
-  expect_says(local_app("app.R" = "42"), "--port", "0", says = "its last value is an object of class numeric")
-  expect_says(local_app("_server.yml" = "engine: no.such.engine"), "--port", "0", says = "install.packages\\(\"no.such.engine\"\\)")
+  expect_says(local_app("app.R" = "42"), "--port", "0", says = "its last value is an object of class numeric", status = 3)
+  expect_says(local_app("_server.yml" = "engine: no.such.engine"), "--port", "0", says = "install.packages\\(\"no.such.engine\"\\)", status = 3)
 })
 
 test_that("a Unix socket is served, and gone afterwards", {
@@ -248,7 +254,7 @@ test_that("a Shiny app is served on a Unix socket: its page and its WebSocket", 
   expect_false(file.exists(socket))
 })
 
-# ---- ending ---------------------------------------------------------------
+# ---- ending: R's serve() in one process ------------------------------------
 
 # For the first handler that runs: waits until as many connections are there as the test makes, and says so.
 gather <- c(
@@ -282,7 +288,7 @@ test_that("50 requests in hand, handlers of 2 s, SIGTERM: those begun are answer
     "  list(status = 200L, headers = list(), body = 'done')",
     "}"
   ))
-  it <- local_cli("serve", app, "--host", paste0("unix:", socket))
+  it <- local_served(app, sprintf("host = 'unix:%s'", socket))
   expect_serving(it)
   sent <- withr::local_tempfile()
   clients <- local_requests("http://localhost/slow", 50, socket, sent = sent)
@@ -312,7 +318,7 @@ test_that("requests that come after the signal are not accepted", {
     "  list(status = 200L, headers = list(), body = 'done')",
     "}"
   ))
-  it <- local_cli("serve", app, "--port", port)
+  it <- local_served(app, sprintf("port = %d", port))
   url <- expect_serving(it)
   sent <- c(withr::local_tempfile(), withr::local_tempfile())
   one <- local_requests(url, 1, sent = sent[[1]])
@@ -332,7 +338,7 @@ test_that("a second signal ends at once", {
   app <- local_app("app.R" = c(
     "function(req) { cat('begun\\n'); Sys.sleep(120); list(status = 200L, headers = list(), body = 'done') }"
   ))
-  it <- local_cli("serve", app, "--port", "0")
+  it <- local_served(app)
   client <- local_requests(expect_serving(it), 1)
   expect_true(wait_until(function() grepl("begun", it$tell())))
   it$signal(15)
@@ -350,7 +356,7 @@ test_that("a handler that does not come back is interrupted in time", {
   ))
   # Interrupted, R has a second to leave the handler and to answer, which a machine that is busy may not give it.
   for (attempt in 1:3) {
-    it <- local_cli("serve", app, "--port", "0")
+    it <- local_served(app)
     sent <- withr::local_tempfile()
     client <- local_requests(expect_serving(it), 2, sent = sent)
     expect_gathered(it, 2, sent)
@@ -373,7 +379,7 @@ test_that("what waits for a promise is finished, and refused when time is up", {
     "  })",
     "}"
   ))
-  it <- local_cli("serve", app, "--port", "0")
+  it <- local_served(app)
   url <- expect_serving(it)
   late <- local_requests(paste0(url, "/late"), 2)
   begun <- function(count) lengths(regmatches(it$tell(), gregexpr("begun", it$tell()))) == count
@@ -398,7 +404,7 @@ test_that("WebSockets are closed with 1001 and hear of it", {
     "  }",
     ")"
   ))
-  it <- local_cli("serve", app, "--port", "0")
+  it <- local_served(app)
   url <- expect_serving(it)
   socket <- socketConnection("127.0.0.1", as.integer(sub("^.*:", "", url)), open = "r+b", blocking = TRUE, timeout = 60)
   withr::defer(close(socket))

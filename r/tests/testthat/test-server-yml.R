@@ -27,7 +27,7 @@ option_keys <- list(
   request_timeout = list("30s", "--request-timeout=30s"),
   worker_timeout = list("5min", "--kill-stuck=5min"),
   start_timeout = list("90s", "--start-timeout=90s"),
-  start_retries = list(5L, "--start-retries=5"),
+  start_retries = list(5L, "--start-retries=5"), restart = list("never", "--restart=never"),
   drain = list(5L, "--drain=5"),
   drain_sessions = list("4h", "--drain-sessions=4h"),
   sticky = list("cookie", "--sticky=cookie"),
@@ -168,20 +168,22 @@ test_that("host, port, log and all settings take effect in one R process", {
   writeLines(tells, file.path(dir, "app.R"))
   here <- environment()
   ways <- list(
-    function() local_cli("serve", dir, env = here),
-    function() local_r(paste0("rookery::serve('", dir, "')"), env = here),
-    function() local_r(paste0("rookery:::launch_server('", file, "')"), env = here)
+    # The program has read the file, and hands its settings over as its own.
+    command = function() local_cli("serve", dir, env = here),
+    "_server.yml" = function() local_r(paste0("rookery::serve('", dir, "')"), env = here),
+    "_server.yml" = function() local_r(paste0("rookery::launch_server('", file, "')"), env = here)
   )
-  for (start in ways) {
-    it <- start()
+  for (way in seq_along(ways)) {
+    it <- ways[[way]]()
+    origin <- names(ways)[[way]]
     url <- expect_serving(it)
     expect_equal(url, paste0("http://127.0.0.2:", options$port))
     lines <- strsplit(fetch(url)$text, "\n")[[1]]
     origins <- sub("^([^ ]+) (_server.yml|[a-z]+).*$", "\\2", lines)
     names(origins) <- sub(" .*", "", lines)
-    expect_true(all(origins[names(limit_keys())] == "_server.yml"))
-    expect_true(all(origins[names(settings)] == "_server.yml"))
-    expect_true("error_detail _server.yml message" %in% lines)
+    expect_true(all(origins[names(limit_keys())] == origin))
+    expect_true(all(origins[names(settings)] == origin))
+    expect_true(any(grepl("^error_detail .* message$", lines)))
     it$signal(15)
     expect_equal(exit_of(it), 0)
     expect_match(paste(readLines(file.path(dir, "access.log")), collapse = ""), "\"path\":\"/\"")
@@ -222,6 +224,27 @@ test_that("a Unix socket that a _server.yml names is relative to it", {
   expect_true(wait_until(function() file.exists(file.path(dir, "s"))))
   expect_serving(it)
   expect_equal(fetch("http://localhost/", path = file.path(dir, "s"))$text, "by socket")
+})
+
+test_that("launch_server() as a host calls it ignores workers and HTTPS of the file, and says so once", {
+  skip_if_not_installed("processx")
+  skip_if_not_installed("yaml")
+  file <- local_yml(list(workers = 2L, max_age = "12h", tls = list(cert = "none.pem", redirect_from = 8080L), error_detail = "message"))
+  writeLines("function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid()))", file.path(dirname(file), "app.R"))
+  it <- local_r(sprintf("rookery::launch_server('%s', '127.0.0.1', %d, log = FALSE)", file, free_port()))
+  url <- expect_serving(it)
+  expect_match(url, "^http://")
+  # This very process serves.
+  expect_equal(fetch(url)$text, as.character(it$process$get_pid()))
+  said <- "`workers:`, `max_age:`, `tls:` of `.*_server.yml` are ignored, because launch_server\\(\\) was called with the host or port"
+  expect_equal(lengths(regmatches(it$tell(), gregexpr(said, it$tell()))), 1, info = it$tell())
+  it$signal(15)
+  expect_equal(exit_of(it), 0)
+  expect_no_match(it$tell(), "restarted|supervis")
+  # Without them the file counts.
+  it <- local_r(sprintf("rookery::launch_server('%s')", file))
+  expect_equal(exit_of(it), 1)
+  expect_match(it$tell(), "none.pem")
 })
 
 test_that("an argument of launch_server() is not taken for another whose name it begins", {

@@ -10,7 +10,7 @@ test_that("a worker leaves signals to its supervisor until that has gone", {
     "  list(status = 200L, headers = list(), body = 'finished')",
     "}"
   ))
-  worker <- local_serving_worker(dir, "--port", "0")
+  worker <- local_serving_worker(dir)
   worker$expect_ready()
   asking <- local_requests("http://worker/slow", 1, worker$path)
   expect_true(wait_until(function() file.exists(file.path(dir, "begun"))))

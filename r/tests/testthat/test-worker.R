@@ -115,7 +115,7 @@ test_that("plumber's run() is reached whatever port it is given", {
 test_that("a Shiny app is reached, and its supervisor told that it keeps sessions", {
   skip_if_not_installed("shiny")
   dir <- local_app(app.R = c("library(shiny)", "shinyApp(fluidPage('the page'), function(input, output) NULL)"))
-  worker <- local_serving_worker(dir, "--port", "0")
+  worker <- local_serving_worker(dir)
   # Shiny sees heads (1) and keeps sessions (2).
   worker$expect_ready(3)
   expect_match(worker$get("/", call_of(1, 0))$text, "the page")
@@ -144,7 +144,7 @@ test_that("an R Markdown document is reached, and an engine of others that has a
   skip_if_not_installed("rmarkdown")
   skip_if_not(rmarkdown::pandoc_available())
   dir <- local_app(doc.Rmd = c("---", "title: The document", "runtime: shiny", "output: html_document", "---", "", "Its text."))
-  worker <- local_serving_worker(file.path(dir, "doc.Rmd"), "--port", "0")
+  worker <- local_serving_worker(file.path(dir, "doc.Rmd"))
   worker$expect_ready(3)
   expect_match(worker$get("/", call_of(1, 0))$text, "shiny", fixed = TRUE)
 
@@ -154,7 +154,7 @@ test_that("an R Markdown document is reached, and an engine of others that has a
     "  httpuv::runServer('0.0.0.0', 80, list(call = function(req) list(status = 200L, headers = list(), body = 'engine')))",
     "}"
   ), "launch_server")
-  worker <- local_serving_worker(local_app("_server.yml" = "engine: itsownport"), "--port", "0")
+  worker <- local_serving_worker(local_app("_server.yml" = "engine: itsownport"))
   worker$expect_ready()
   expect_identical(worker$get()$text, "engine")
   worker$ask("send s")
@@ -172,7 +172,7 @@ test_that("what was asked to stop finishes what is in hand, however often it is 
   ))
   # By its supervisor twice, which then goes; and by a signal to its whole group, before its supervisor and behind it.
   for (asked in list(c("send s", "send d", "close"), c("kill 15", "send s", "close"), c("send s", "kill 15", "kill 15", "close"))) {
-    worker <- local_serving_worker(dir, "--port", "0")
+    worker <- local_serving_worker(dir)
     worker$expect_ready()
     asking <- local_requests("http://worker/", 1, worker$path)
     expect_true(wait_until(function() file.exists(file.path(dir, "begun"))))

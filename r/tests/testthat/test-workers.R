@@ -207,7 +207,7 @@ test_that("documents of R Markdown are served by workers, and their pages know w
   )
   it <- local_cli("serve", file.path(dir, "doc.Rmd"), "--port", "0", "--no-log", "--workers", "2")
   expect_serving(it)
-  expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr("Serving as worker", it$tell()))) == 2))
+  expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr(" is ready, ", it$tell()))) == 2))
   url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
   ids <- vapply(1:4, function(at) {
     page <- curl::curl_fetch_memory(url)
@@ -245,13 +245,16 @@ test_that("a _server.yml says how many, and serve() takes the same", {
     c("workers: 2", "max_sessions: true", "`max_sessions:` must be a whole number, at least 1, not `true`"),
     c("workers: 2", "limits: 3", "`limits:` must have fields such as `max_body_size: 10MB`"),
     c("workers: none", "", "`workers:` must be auto, or a whole number from 1 to 1000, not `none`"),
-    c("drain: 5s", "", "`drain:` needs `workers:`, with 2 or more")
+    c("workers: 1", "restart: sometimes", "`restart:` must be always or never, not `sometimes`")
   )) {
     settings(case[1:2])
     it <- local_cli("serve", dir, "--port", "0", "--no-log")
     expect_equal(exit_of(it), 1)
     expect_match(it$tell(), case[[3]])
   }
+  # Options about workers are for a supervisor, which R has only where workers are asked for.
+  settings("drain: 5s")
+  expect_error(serve(dir, port = 0), "`drain:` needs `workers:`", class = "rookery_bad_setting")
 })
 
 test_that("serve() starts several, and takes them along when it ends", {

@@ -16,7 +16,7 @@ const STATUSES: [(&str, &str); 8] = [
     ("4", "the address is not available, or the service manager's socket cannot be used"),
     ("5", "all workers ended again and again, and --fail-fast was given"),
     ("128 + n", "a second signal, number n, ended the program; shells report its death this way"),
-    ("another", "with one R process: the exit status of the app"),
+    ("another", "with --restart never: the exit status of the R process"),
 ];
 
 /// Returns the section of `--help` that lists the exit statuses.

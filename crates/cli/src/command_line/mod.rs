@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::status::StatusOf;
 use mistake::mistake;
 use options::Matches;
-pub(crate) use options::Options;
+
 pub(crate) use serve::{Command, Serve};
 
 /// What the command line asks for.
@@ -39,6 +39,10 @@ const ABOUT: &str = "\
 Serves a Shiny app, a plumber API, a folder with _server.yml, an R Markdown document with Shiny, any R file that
 ends with an app, or a site: a folder with index.html. Ctrl-C and SIGTERM end it when what is in hand is
 finished, a second one at once.";
+
+const DEV: &str = "\
+Serves <target> as `rookery serve --reload` does. At a terminal the R process shares it (`--interactive`): it can
+prompt, as browser() and readline() do, and there Ctrl-C is for R; otherwise Ctrl-C ends the server at once.";
 
 const HELP: &str = "\
 {usage-heading} {usage}
@@ -77,9 +81,13 @@ pub(crate) fn command() -> Clap {
                 .long_about(ABOUT)
                 .after_help(manual::statuses()),
         )
+        .subcommand(
+            of_target("dev", "serves <target> to write it: reloads when a file changes, R at this terminal")
+                .long_about(DEV),
+        )
         .subcommand(of_target("config", "prints the settings that are in force, and where each comes from"))
         .subcommand(of_target("check", "checks settings, certificates, address and app, and serves nothing"))
-        .subcommand(operations::status(plain("status", "tells what a server with --workers does")))
+        .subcommand(operations::status(plain("status", "tells what servers do")))
         .subcommand(
             plain("completions", "prints what makes a shell complete these words")
                 .override_usage("rookery completions <shell>")
@@ -132,7 +140,7 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Asked, F
     };
     match matches.subcommand() {
         None => wrong("No command given."),
-        Some((name @ ("serve" | "config" | "check"), own)) => {
+        Some((name @ ("serve" | "dev" | "config" | "check"), own)) => {
             let options = options::read(&Matches { own, root: &matches })?;
             let command = Command::read(name, own, options)?;
             Ok(match name {
@@ -174,7 +182,7 @@ pub(crate) mod tests {
 
     /// Returns how a command line alone, without a file or an environment, has an app served.
     pub(super) fn served(words: &[&str]) -> Serve {
-        match Serve::of(rookery_settings::Settings::combine(options_of(words).given)) {
+        match Serve::of(rookery_settings::Settings::combine(options_of(words).given), false) {
             Ok(serve) => serve,
             Err(failure) => panic!("{words:?}: {failure:?}"),
         }
@@ -206,7 +214,7 @@ pub(crate) mod tests {
         let served = parse(words).and_then(|asked| match asked {
             Asked::Serve(command) => {
                 let settings = rookery_settings::Settings::combine(command.options.given);
-                Serve::of(settings).map(|serve| format!("{serve:?}"))
+                Serve::of(settings, command.is_dev).map(|serve| format!("{serve:?}"))
             }
             other => Ok(format!("{other:?}")),
         });

@@ -11,7 +11,7 @@ pub(super) fn status(command: Command) -> Command {
     command
         .override_usage("rookery status [<app>, process id, or address of --admin] [--json]")
         .long_about(
-            "Tells what a server with `--workers` or `--admin` does, and each of its R processes, also while R is busy: of all servers of this\n\
+            "Tells what a server does, and each of its R processes, also while R is busy: of all servers of this\n\
              user, or of the one that serves this app, has this process id, or has its --admin at this address or socket.",
         )
         .arg(Arg::new("which").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))

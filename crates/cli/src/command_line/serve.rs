@@ -1,6 +1,6 @@
 //! `rookery serve`: what it serves, and where.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,13 +16,15 @@ use crate::admin;
 use crate::failure::Failure;
 use crate::log::LogTo;
 use crate::settings::{self, AskedTls, Settings};
-use crate::worker_options::{Workers, needs_workers};
+use crate::worker_options::Workers;
 
 /// What the command line asks `rookery serve` for.
 #[derive(Debug)]
 pub(crate) struct Command {
     pub(crate) target: PathBuf,
     pub(crate) options: Options,
+    /// Whether the app is being written: it is reloaded when a file changes.
+    pub(crate) is_dev: bool,
 }
 
 impl Command {
@@ -40,7 +42,7 @@ impl Command {
             };
             return wrong(format!("`rookery {name}` takes one folder or file; {what}."));
         };
-        Ok(Command { target: target.into(), options })
+        Ok(Command { target: target.into(), options, is_dev: name == "dev" })
     }
 }
 
@@ -52,8 +54,7 @@ pub(crate) struct Serve {
     pub(crate) port: u16,
     pub(crate) tls: Option<AskedTls>,
     pub(crate) settings: Settings,
-    /// `None` is one R process, which this process becomes.
-    pub(crate) workers: Option<Workers>,
+    pub(crate) workers: Workers,
     /// Where it answers those who look after it, besides the socket in its own folder.
     pub(crate) admin: Option<AdminAt>,
     /// Whether pages may be in frames of other sites.
@@ -69,7 +70,8 @@ impl Serve {
     ///
     /// # Errors
     /// Fails with the first conflict.
-    pub(crate) fn of(all: rookery_settings::Settings) -> Result<Serve, Failure> {
+    pub(crate) fn of(all: rookery_settings::Settings, is_dev: bool) -> Result<Serve, Failure> {
+        let all = if is_dev { all.with_default("reload", Value::Flag(true)) } else { all };
         all.check().map_err(|conflict| Failure::of_source(conflict.source, conflict.message))?;
         let host = match all.text("host") {
             Some(host) => host,
@@ -77,15 +79,7 @@ impl Serve {
             None if all.is_given("domain") => Address::everywhere().to_owned(),
             None => "127.0.0.1".to_owned(),
         };
-        let workers = Workers::of(&all);
-        if let (None, Some(given)) = (&workers, needs_workers(&all)) {
-            let message = format!(
-                "{} needs {}, with 2 or more.",
-                given.name(),
-                given.source.show(rookery_settings::table::row("workers"))
-            );
-            return Err(Failure::of_source(given.source, message));
-        }
+        let workers = Workers::of(&all, is_dev)?;
         Ok(Serve {
             host,
             #[expect(clippy::cast_sign_loss, reason = "a port is from 0 to 65535")]
@@ -106,14 +100,6 @@ impl Serve {
             },
             workers,
             settings: Settings(all),
-        })
-    }
-
-    /// Returns the name of the log's format.
-    pub(crate) fn format_name(&self) -> &'static OsStr {
-        OsStr::new(match self.format {
-            Format::Common | Format::CommonOfWorkers => "common",
-            Format::Json => "json",
         })
     }
 
@@ -276,8 +262,10 @@ mod tests {
                 &["serve", "a", "--workers", "2", "--min-ready", "3"],
                 "`--min-ready` must be at most the number of workers, 2, not `3`.",
             ),
-            (&["serve", "a", "--drain", "5s"], "`--drain` needs `--workers`, with 2 or more."),
-            (&["serve", "a", "--embed"], "`--embed` needs `--workers`, with 2 or more."),
+            (
+                &["serve", "a", "--interactive", "--workers", "2"],
+                "`--interactive` is for a single worker: a terminal has one prompt. Leave out `--workers`.",
+            ),
         ] {
             assert_is_told(words, says);
         }

@@ -89,11 +89,11 @@ fn orphans_are_buried_and_the_exit_status_is_that_of_r() {
     executable(
         &installed.r(),
         // What it leaves behind ends later, and its parent has gone by then.
-        "#!/bin/bash\n(sleep 0.2 & sleep 0.3 &)\necho started as $$ >&2\ntrap 'exit 9' TERM\nwhile :; do sleep 0.05; done\n",
+        "#!/bin/bash\n(sleep 0.2 & sleep 0.3 &)\necho started as $$ >&2\nwhile [ ! -e end ]; do sleep 0.05; done\nexit 9\n",
     );
     let app = folder(&[("app.R", "1")]);
     let Some(mut command) = as_first(&installed.program()) else { return };
-    command.arg("serve").arg(app.path()).args(["--port", "0", "--no-log"]);
+    command.arg("serve").arg(app.path()).args(["--port", "0", "--no-log", "--restart", "never"]);
     let mut it = Running::start(installed.on_path(&mut command));
     let said = it.await_line("started as ");
     assert!(!said.contains("started as 1\n"), "R is not the first process: {said}");
@@ -101,14 +101,14 @@ fn orphans_are_buried_and_the_exit_status_is_that_of_r() {
     let began = Instant::now();
     loop {
         let children = std::fs::read_to_string(format!("/proc/{first}/task/{first}/children")).unwrap();
-        // Only R is left, and no orphan that sleeps or is dead.
+        // Only the supervisor is left, and no orphan that sleeps or is dead.
         if children.split_ascii_whitespace().count() == 1 && began.elapsed() > Duration::from_secs(1) {
             break;
         }
         assert!(began.elapsed() < PATIENCE, "{children}");
         std::thread::sleep(Duration::from_millis(20));
     }
-    signal(first, libc::SIGTERM);
+    std::fs::write(app.path().join("end"), "").unwrap();
     let (status, _) = it.end();
     assert_eq!(status.code(), Some(9), "{}", it.said);
 }
@@ -119,7 +119,7 @@ fn a_death_by_a_signal_is_told_as_shells_do() {
     executable(&installed.r(), "#!/bin/bash\nkill -KILL $$\n");
     let app = folder(&[("app.R", "1")]);
     let Some(mut command) = as_first(&installed.program()) else { return };
-    command.arg("serve").arg(app.path()).args(["--port", "0", "--no-log"]);
+    command.arg("serve").arg(app.path()).args(["--port", "0", "--no-log", "--restart", "never"]);
     let mut it = Running::start(installed.on_path(&mut command));
     assert_eq!(it.end().0.code(), Some(137), "{}", it.said);
 }

@@ -1,4 +1,4 @@
-//! `--workers`, with a shell script in R's place: what happens before an R serves. Those that do are in r/tests/testthat/test-workers.R.
+//! Workers, with a shell script in R's place: what happens before an R serves. Those that do are in r/tests/testthat/test-workers.R.
 
 use std::process::Command;
 
@@ -30,12 +30,13 @@ fn when_no_worker_becomes_ready_its_words_are_there_and_the_status_is_3() {
     command.args(["--request-timeout", "90s", "--trusted-proxies", "unix"]);
     let (status, out, said) = installed.run(command.current_dir(app.path()));
     assert_eq!(status, Some(3), "{said}");
-    for number in 0..2 {
-        let line = said.lines().find(|line| line.contains(&format!("no such package ({number} of 2)")));
-        assert!(line.is_some_and(|line| line.starts_with(&format!("[{number} "))), "{said}");
-    }
-    assert!(said.contains(") ended with status 7 before it was ready, as all others did"), "{said}");
-    assert!(said.contains("No worker became ready"), "{said}");
+    // Once, and not once for each worker and each retry; and first in what is said at the end.
+    let words: Vec<&str> = said.lines().filter(|line| line.starts_with('[')).collect();
+    assert!(words.len() == 1 && words[0].contains("no such package ("), "{said}");
+    assert_eq!(said.matches("it is started again").count(), 3, "{said}");
+    let last = said.split("rookery: ").last().expect("there are lines");
+    assert!(last.starts_with("The app has not started: no such package ("), "{said}");
+    assert!(last.contains("No worker became ready"), "{said}");
     // What a worker is told is what R is for; what is between the client and the supervisor is the supervisor's.
     for line in ["/my app", "target=", "error_detail=full", "limit=request_time=90", "log=nothing"] {
         assert!(out.contains(line), "{line}: {out}");
@@ -70,7 +71,6 @@ fn signals_ask_for_a_worker_more_and_one_less_and_status_says_how_many_are_wante
     it.await_line("started of 2.");
     it.signal(libc::SIGTTIN);
     it.await_line("one worker more: 3");
-    it.await_line("[2 ");
     let status = || {
         let mut status = crate::support::rookery();
         let output = status.arg("status").env("TMPDIR", app.path()).output().expect("it runs");
@@ -89,31 +89,62 @@ fn signals_ask_for_a_worker_more_and_one_less_and_status_says_how_many_are_wante
 }
 
 #[test]
-fn what_is_for_several_workers_needs_them() {
+fn options_about_workers_are_for_one_as_well() {
     let installed = Installed::new();
+    executable(
+        &installed.r(),
+        "#!/bin/bash\necho \"${ROOKERY_WORKERS} ${ROOKERY_LISTEN_FD:+listens}\" >&2\nexit 3\n",
+    );
     let app = folder(&[("app.R", "1")]);
-    for words in [&["--spares", "1"][..], &["--workers", "1", "--spares", "1"]] {
+    for (words, said) in
+        [(&[][..], "1 listens"), (&["--workers", "1"], "1 listens"), (&["--spares", "1"], "2 listens")]
+    {
         let mut command = Command::new(installed.program());
-        command.args(["serve", "."]).args(words).current_dir(app.path());
-        let (status, _, said) = installed.run(&mut command);
-        assert_eq!(status, Some(2), "{said}");
-        assert!(said.contains("`--spares` needs `--workers`, with 2 or more."), "{said}");
+        command.args(["serve", ".", "--port", "0", "--no-log", "--start-retries", "0", "--drain", "5s"]);
+        let mut it = Running::start(installed.on_path(command.args(words).current_dir(app.path())));
+        it.await_line(said);
+        assert_eq!(it.end().0.code(), Some(3), "{}", it.said);
     }
 }
 
 #[test]
-fn one_worker_is_no_hop_the_program_becomes_it() {
+fn a_script_that_has_finished_ends_the_server_with_status_0() {
     let installed = Installed::new();
-    // What it is: the process that was started, and no child of it.
-    executable(&installed.r(), "#!/bin/bash\necho \"$$ ${ROOKERY_LISTEN_FD-none}\" >&2\n");
+    executable(&installed.r(), "#!/bin/bash\necho done\n");
     let app = folder(&[("app.R", "1")]);
-    for words in [&[][..], &["--workers", "1"]] {
+    for words in [&[][..], &["--workers", "2"], &["--restart", "never"]] {
         let mut command = Command::new(installed.program());
         command.args(["serve", ".", "--port", "0", "--no-log"]).args(words).current_dir(app.path());
-        let mut it = Running::start(installed.on_path(&mut command));
-        it.await_line(&format!("{} none", it.id()));
-        assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+        let (status, out, said) = installed.run(&mut command);
+        assert_eq!(status, Some(0), "{said}");
+        assert!(out.contains("done") && said.contains("has finished"), "{said}");
     }
+}
+
+#[test]
+fn without_restarts_the_status_is_that_of_r_or_128_and_its_signal() {
+    let installed = Installed::new();
+    let app = folder(&[("app.R", "1")]);
+    for (script, status) in [("exit 77", 77), ("kill -KILL $$", 137)] {
+        executable(&installed.r(), &format!("#!/bin/bash\n{script}\n"));
+        let mut command = Command::new(installed.program());
+        command.args(["serve", ".", "--port", "0", "--no-log", "--restart", "never"]).current_dir(app.path());
+        let (found, _, said) = installed.run(&mut command);
+        assert_eq!(found, Some(status), "{said}");
+        assert!(said.contains("`--restart never`"), "{said}");
+    }
+}
+
+#[test]
+fn an_app_that_cannot_be_served_at_all_is_not_tried_again() {
+    let installed = Installed::new();
+    executable(&installed.r(), "#!/bin/bash\necho 'rookery: `x` is no app.' >&2\nexit 78\n");
+    let app = folder(&[("app.R", "1")]);
+    let mut command = Command::new(installed.program());
+    command.args(["serve", ".", "--port", "0", "--no-log"]).current_dir(app.path());
+    let (status, _, said) = installed.run(&mut command);
+    assert_eq!(status, Some(3), "{said}");
+    assert!(!said.contains("started again") && said.contains("has not started: `x` is no app."), "{said}");
 }
 
 #[test]
@@ -124,7 +155,6 @@ fn a_signal_ends_workers_that_are_not_ready() {
     let mut command = Command::new(installed.program());
     command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"]).current_dir(app.path());
     let mut it = Running::start(installed.on_path(&mut command));
-    it.await_line("started");
     it.await_line("started");
     it.signal(libc::SIGTERM);
     let (status, _) = it.end();
@@ -152,7 +182,6 @@ fn a_signal_that_the_parent_session_passes_on_is_no_second_one() {
     let line = it.await_line("child ");
     let child: libc::pid_t = line.trim().trim_start_matches("child ").parse().unwrap();
     it.await_line("started");
-    it.await_line("started");
     // SAFETY: plain calls; the process is a child of the shell, which has not waited for it yet.
     unsafe { libc::kill(child, libc::SIGTERM) };
     it.signal(libc::SIGTERM);
@@ -174,7 +203,6 @@ fn workers_that_are_starting_are_ended_soon_also_where_they_do_not_listen() {
     let mut command = Command::new(installed.program());
     command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"]).current_dir(app.path());
     let mut it = Running::start(installed.on_path(&mut command));
-    it.await_line("started");
     it.await_line("started");
     let asked = std::time::Instant::now();
     it.signal(libc::SIGTERM);

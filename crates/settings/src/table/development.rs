@@ -6,7 +6,18 @@ use crate::setting::{Default, Group, Places, Setting, Shown, Stability};
 
 const DEVELOPMENT: Setting = Setting { group: Group::Development, ..Setting::EMPTY };
 
-pub(super) static ROWS: [Setting; 2] = [
+pub(super) static ROWS: [Setting; 3] = [
+    Setting {
+        name: "interactive",
+        key: "interactive",
+        shown: Shown::InLongHelp,
+        kind: Kind::Flag,
+        default: Default::Is("off"),
+        places: Places::COMMAND_LINE,
+        help: "Run R with a prompt in this terminal",
+        paragraph: "For `browser()` and `readline()`, with a single worker. It is on with `rookery dev` at a terminal.",
+        ..DEVELOPMENT
+    },
     Setting {
         name: "reload",
         key: "reload",

@@ -13,7 +13,7 @@ const WORKERS: Setting = Setting {
     ..Setting::EMPTY
 };
 
-pub(super) static ROWS: [Setting; 25] = [
+pub(super) static ROWS: [Setting; 26] = [
     Setting {
         name: "workers",
         key: "workers",
@@ -293,6 +293,18 @@ pub(super) static ROWS: [Setting; 25] = [
                     its request waits, because most that do so have left. `nc -N` and a few health \
                     checks do so and wait.",
         former: &[Former::option("keep_half_closed", "few health checks need it")],
+        ..WORKERS
+    },
+    Setting {
+        name: "restart",
+        key: "restart",
+        shown: Shown::InLongHelp,
+        kind: Kind::Choice(&["always", "never"]),
+        placeholder: "when",
+        default: Default::Is("always"),
+        r_argument: "workers_config(restart)",
+        help: "When a worker that ended is restarted: always or never",
+        paragraph: "`never` passes on R's own exit status, for orchestrators that restart by themselves.",
         ..WORKERS
     },
     Setting {

@@ -36,6 +36,27 @@ impl Groups {
         second.chain(first).filter_map(limit).filter(|bytes| *bytes < NO_LIMIT).min()
     }
 
+    /// Returns how many bytes its processes may still take: the least that its own limit and those
+    /// of the groups around it leave; `None` where nobody limits them. The page cache counts as
+    /// free, since the system gives it up first.
+    pub(crate) fn memory_left(&self) -> Option<u64> {
+        let number = |file: PathBuf| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
+        let left = |folder: PathBuf, [limit, used, inactive, active]: [&str; 4]| {
+            let limit = number(folder.join(limit)).filter(|bytes| *bytes < NO_LIMIT)?;
+            let statistics = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+            let cached = statistics.lines().filter_map(|line| line.split_once(' '));
+            let cached = cached.filter(|(name, _)| [inactive, active].contains(name));
+            let cached: u64 = cached.filter_map(|(_, bytes)| bytes.parse::<u64>().ok()).sum();
+            Some(limit.saturating_sub(number(folder.join(used))?.saturating_sub(cached)))
+        };
+        let second = ["memory.max", "memory.current", "inactive_file", "active_file"];
+        let first =
+            ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file"];
+        let second = self.folders(false).into_iter().map(|folder| left(folder, second));
+        let first = self.folders(true).into_iter().map(|folder| left(folder, first));
+        second.chain(first).flatten().min()
+    }
+
     /// How many of its processes have been killed because there was no memory left; `None` where the system does not count.
     pub(crate) fn kills_for_memory(&self) -> Option<u64> {
         let second = self.folders(false).into_iter().map(|folder| folder.join("memory.events"));
@@ -117,6 +138,32 @@ mod tests {
         for own in ["0::/\n", "0::/docker/0123\n", "0::/../../other\n"] {
             assert_eq!(asked(own, container), (Some(500), Some(1)), "{own}");
         }
+    }
+
+    #[test]
+    fn what_is_left_is_the_least_of_all_limits_and_files_count_as_free() {
+        let left = |own: &str, files: &[(&str, &str)]| {
+            let folder = tempfile::tempdir().unwrap();
+            stand_in(folder.path(), own, files).memory_left()
+        };
+        let statistics = "anon 500\ninactive_file 100\nactive_file 50\n";
+        let files = &[
+            ("memory.current", "5000\n"),
+            ("a/memory.max", "1000\n"),
+            ("a/memory.current", "700\n"),
+            ("a/memory.stat", statistics),
+            ("a/b/memory.max", "2000\n"),
+            ("a/b/memory.current", "2500\n"),
+        ];
+        assert_eq!(left("0::/a/b\n", files), Some(0));
+        assert_eq!(left("0::/a\n", files), Some(450));
+        assert_eq!(left("0::/\n", files), None);
+        let files = &[
+            ("memory/c/memory.limit_in_bytes", "1000\n"),
+            ("memory/c/memory.usage_in_bytes", "900\n"),
+            ("memory/c/memory.stat", "inactive_file 1\ntotal_inactive_file 200\n"),
+        ];
+        assert_eq!(left("4:memory:/c\n0::/\n", files), Some(300));
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod cgroup;
 mod exit;
 mod output;
 mod spawn;
+mod start_output;
 
 pub(crate) use cgroup::Groups;
 pub use cgroup::memory_limit;
@@ -13,3 +14,4 @@ pub use exit::Exit;
 pub(crate) use exit::{Ended, reap, wait};
 pub(crate) use output::pass_on;
 pub(crate) use spawn::{Start, spawn};
+pub(crate) use start_output::{Kept, StartOutput};

@@ -8,18 +8,32 @@ use rookery_server::output::LineWriter;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 
+use super::Kept;
+
 /// Bytes of a line; a longer one is told in parts.
 const MOST_LINE: usize = 64 << 10;
 
 /// Passes on what a worker writes until its end, or that of the last that has it.
-pub(crate) async fn pass_on(to: LineWriter, mut pipe: pipe::Receiver, prefix: String) {
+pub(crate) async fn pass_on(to: LineWriter, mut pipe: pipe::Receiver, prefix: String, mut kept: Kept) {
     let mut lines = Lines::new(prefix.into_bytes());
     let mut read = Vec::with_capacity(MOST_LINE);
     loop {
         read.clear();
-        // An error is no end that could be told from one.
-        let n = pipe.read_buf(&mut read).await.unwrap_or(0);
-        let whole = if n == 0 { lines.end() } else { lines.take(&read) };
+        let n = tokio::select! {
+            // An error is no end that could be told from one.
+            n = pipe.read_buf(&mut read) => n.unwrap_or(0),
+            () = kept.over() => {
+                to.write(&kept.release());
+                continue;
+            }
+        };
+        let whole = if n == 0 {
+            let rest = lines.end();
+            [kept.take(b"", rest), kept.ended().await].concat()
+        } else {
+            let whole = lines.take(&read);
+            kept.take(&read, whole)
+        };
         if !whole.is_empty() {
             to.write(&whole);
         }

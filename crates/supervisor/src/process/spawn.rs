@@ -41,17 +41,19 @@ pub(crate) struct Spawned {
     pub(crate) id: WorkerId,
     pub(crate) socket: PathBuf,
     pub(crate) temporary: PathBuf,
-    pub(crate) stdout: pipe::Receiver,
-    pub(crate) stderr: pipe::Receiver,
+    /// Its stdout and stderr, unless it shares ours.
+    pub(crate) streams: Option<[pipe::Receiver; 2]>,
 }
 
 /// Starts a worker. To be called on the process's first thread: the worker is told to end when the thread does that has started it.
-/// `files` is how many descriptors it may have.
+/// `files` is how many descriptors it may have. One that `is_on_terminal` has our process group and
+/// our standard streams.
 pub(crate) fn spawn(
     mut command: Command,
     folder: &RunFolder,
     start: Start,
     files: Option<libc::rlimit>,
+    is_on_terminal: bool,
 ) -> io::Result<Spawned> {
     let socket = folder.socket(start.slot, start.epoch);
     let temporary = folder.temporary(start.slot, start.epoch)?;
@@ -80,28 +82,31 @@ pub(crate) fn spawn(
         id: &called,
     };
     hand_over.apply(&mut command);
-    command
-        .env("TMPDIR", &temporary)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        // Ctrl-C at a terminal is the supervisor's to hear.
-        .process_group(0);
+    command.env("TMPDIR", &temporary);
+    if !is_on_terminal {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Ctrl-C at a terminal is the supervisor's to hear.
+            .process_group(0);
+    }
     // SAFETY: passes no memory.
     let parent = unsafe { libc::getpid() };
     // SAFETY: `settle` makes system calls alone, with memory of its own.
     unsafe { command.pre_exec(move || settle(parent, files)) };
     let mut child = command.spawn()?;
-    let mut pipes = || -> io::Result<_> {
-        let stdout = child.stdout.take().map(OwnedFd::from).ok_or(io::ErrorKind::BrokenPipe)?;
-        let stderr = child.stderr.take().map(OwnedFd::from).ok_or(io::ErrorKind::BrokenPipe)?;
-        Ok((pipe::Receiver::from_owned_fd(stdout)?, pipe::Receiver::from_owned_fd(stderr)?))
+    let pipes = (child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from));
+    let streams = match pipes {
+        (Some(stdout), Some(stderr)) => pipe::Receiver::from_owned_fd(stdout)
+            .and_then(|stdout| Ok(Some([stdout, pipe::Receiver::from_owned_fd(stderr)?]))),
+        _ => Ok(None),
     };
-    match pipes() {
-        Ok((stdout, stderr)) => {
+    match streams {
+        Ok(streams) => {
             be_chosen_sooner(child.id());
             // The listener is the worker's alone now: it ends with it, and whoever waits to be accepted hears of that.
-            Ok(Spawned { child, control, board, id, socket, temporary, stdout, stderr })
+            Ok(Spawned { child, control, board, id, socket, temporary, streams })
         }
         Err(error) => {
             let _ = child.kill();

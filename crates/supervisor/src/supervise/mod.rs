@@ -21,11 +21,13 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::process::Exit;
 use crate::roster::Roster;
 pub use recycle::{MemoryLimit, Recycle};
 use state::Supervisor;
 
 /// What is to be run.
+#[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
 pub struct Plan {
     /// How many workers.
     pub workers: u32,
@@ -46,6 +48,12 @@ pub struct Plan {
     /// How often each worker's start is tried again, after ever longer pauses, while none has ever
     /// been ready: what an app needs, such as a database, may come up later than it.
     pub start_retries: u32,
+    /// Whether a worker that fails is started again. Otherwise its exit status becomes that of the
+    /// server, as orchestrators ask that restart a service themselves.
+    pub restarts: bool,
+    /// Whether workers share the terminal of this process: its process group and its standard
+    /// streams, so that R can prompt. Their output is then not prefixed.
+    pub is_on_terminal: bool,
     /// Whether it is over when all workers end again and again without having answered anything. Else they are tried on.
     pub fails_fast: bool,
     /// When a worker is replaced by a new one.
@@ -161,7 +169,11 @@ pub enum News<'a> {
         ready: usize,
         /// Of how many.
         workers: usize,
+        /// How many workers have ended within the last minute without having been asked to.
+        failures: usize,
     },
+    /// It ends because workers fail, with the last message of the app if it had one.
+    Failed(&'a str),
     /// It will end, and serves on for a while.
     Leaving,
     /// It replaces its workers.
@@ -179,6 +191,9 @@ pub enum Outcome {
     NeverReady,
     /// All workers ended again and again without having answered anything.
     CrashLoop,
+    /// A worker ended by itself, and is not to be started again: it has finished (status 0), or
+    /// [`Plan::restarts`] is false.
+    Ended(Exit),
 }
 
 /// Runs workers until it is asked to stop. Called on the process's first thread: workers end when the thread does that has started

@@ -10,14 +10,14 @@ mod report;
 mod spares;
 mod starts;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rookery_server::output;
 use rookery_server::static_files::read_announcement;
-use rookery_status::RunFolder;
+use rookery_status::{RunFolder, own_memory};
 use rookery_worker::Message;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
@@ -28,7 +28,7 @@ use super::replace::Replacements;
 use super::warmup::Warmed;
 use super::worker::{Event, Phase, Worker};
 use super::{Front, News, Outcome, Plan, Request};
-use crate::process::Groups;
+use crate::process::{Groups, StartOutput};
 use crate::roster::Roster;
 use report::History;
 
@@ -44,8 +44,8 @@ const ENDS_SESSIONS: Duration = Duration::from_secs(5);
 /// How long the output of a worker that has ended is still read: somebody else may have it, and never end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Why a worker ends that has taken leave of its own accord, as it does when somebody else has sent it a signal.
-const ASKED: &str = "asked";
+/// Why a worker ends that has stopped its server of its own accord: its app has finished, or starts another server.
+pub(super) const ASKED: &str = "asked";
 
 /// One of the workers that there are to be.
 #[derive(Debug, Default)]
@@ -61,6 +61,8 @@ struct Slot {
     replacing: (Backoff, Option<Instant>),
     /// Starts that have ended before they were ready.
     failed_starts: u32,
+    /// Whether a start has failed in a way that another start cannot mend.
+    is_misconfigured: bool,
     /// Whether there is to be none: a worker less was asked for.
     is_given_up: bool,
 }
@@ -98,6 +100,12 @@ pub(super) struct Supervisor<'a> {
     generation: u64,
     was_ready: bool,
     course: Course,
+    /// How it ends when what is in hand has been finished.
+    outcome: Outcome,
+    /// When workers have failed, within the last minute.
+    failures: VecDeque<Instant>,
+    /// What starts have written while no worker was ready.
+    start_output: StartOutput,
     looked: Instant,
     /// When it is told next what the end waits for.
     told_of_drain: Option<Instant>,
@@ -127,6 +135,9 @@ impl<'a> Supervisor<'a> {
             generation: 0,
             was_ready: false,
             course: Course::Serving,
+            outcome: Outcome::Stopped,
+            failures: VecDeque::new(),
+            start_output: StartOutput::default(),
             looked: now,
             told_of_drain: None,
             history: History::begin(Groups::default()),
@@ -149,6 +160,9 @@ impl<'a> Supervisor<'a> {
                         }
                     };
                     let _ = tokio::time::timeout(LAST_WORDS, all).await;
+                    if let (Outcome::NeverReady, Some(message)) = (outcome, self.start_output.message()) {
+                        self.front.hear(News::Failed(&message));
+                    }
                     output::flush();
                     return Ok(outcome);
                 }
@@ -259,11 +273,18 @@ impl<'a> Supervisor<'a> {
                 self.call_on_spares();
             }
             Message::Leaving if worker.phase == Phase::Ready => {
-                // Somebody else has asked it to end: it finishes what it has, and ends by itself.
+                // It ends by itself, or another server takes the place of the one that it has stopped.
                 worker.leaves.get_or_insert(ASKED);
-                self.roster.drain(&worker.member);
-                worker.drain(self.plan.times);
+                self.roster.suspend(&worker.member);
+                let until = Instant::now() + self.plan.times.start;
+                worker.phase = Phase::Draining { until, sessions: until };
                 self.call_on_spares();
+            }
+            Message::Ready { is_sticky, sees_heads } if worker.is_between_servers() => {
+                worker.member.set_sticky(is_sticky);
+                worker.member.set_sees_heads(sees_heads);
+                (worker.phase, worker.leaves) = (Phase::Ready, None);
+                self.roster.resume(&worker.member);
             }
             _ => {}
         }
@@ -301,7 +322,9 @@ impl<'a> Supervisor<'a> {
     }
 
     fn is_ready(&mut self, epoch: u64) {
-        let worker = &self.workers[&epoch];
+        let is_limited = self.history.groups.memory_left().is_some();
+        let Some(worker) = self.workers.get_mut(&epoch) else { return };
+        worker.memory_at_start = if is_limited { own_memory(worker.pid) } else { None };
         self.history.is_ready(worker);
         let slot = worker.start.slot;
         let place = &self.slots[slot as usize];
@@ -336,6 +359,7 @@ impl<'a> Supervisor<'a> {
             self.tell(&format!("reloaded: all workers are of generation {}", self.generation));
         }
         if !std::mem::replace(&mut self.was_ready, true) {
+            self.start_output.end();
             self.front.ready();
         }
     }
@@ -370,6 +394,12 @@ impl<'a> Supervisor<'a> {
                     worker.leaves = Some("start");
                     worker.stop(self.plan.times.stop);
                 }
+                // It may still start another server.
+                Phase::Draining { until, .. } if worker.is_between_servers() && now < until => {}
+                Phase::Draining { .. } if worker.is_between_servers() => {
+                    worker.leaves = Some("start");
+                    worker.stop(self.plan.times.stop);
+                }
                 Phase::Draining { until, sessions } => {
                     let has_sessions = worker.member.load().1 > 0;
                     let is_over = now >= until && (now >= sessions || !has_sessions);
@@ -397,7 +427,7 @@ impl<'a> Supervisor<'a> {
             Course::Ending(_) => {}
             Course::Draining { until } => {
                 if now >= until || self.front.connections() == 0 {
-                    self.end(Outcome::Stopped);
+                    self.end(self.outcome);
                 }
             }
             Course::Leaving { until } if now >= until => self.drain(),

@@ -15,14 +15,15 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 
-use super::Times;
 use super::health::Health;
 use super::recycle::Age;
 use super::slow::Slow;
 use super::stalled::Stalled;
+use super::state::ASKED;
 use super::stuck::Stuck;
 use super::warmup::{Warmed, warm_up};
-use crate::process::{Start, pass_on, spawn, wait};
+use super::{Plan, Times};
+use crate::process::{Kept, Start, pass_on, spawn, wait};
 use crate::roster::Member;
 
 /// What happens to workers.
@@ -72,6 +73,8 @@ pub(super) struct Worker {
     /// Whether it is given requests, or was; else it is a spare.
     pub(super) is_serving: bool,
     pub(super) is_warming: bool,
+    /// The memory that it had when it was ready, where a control group limits memory.
+    pub(super) memory_at_start: Option<u64>,
     /// Why it is to end, where that was ours to say.
     pub(super) leaves: Option<&'static str>,
     /// The same start, as others are told of it.
@@ -81,6 +84,8 @@ pub(super) struct Worker {
     announced: Announced,
     temporary: PathBuf,
     outputs: Vec<JoinHandle<()>>,
+    /// Whom signals are sent to: its process group, or the process alone where the group is ours.
+    group: libc::pid_t,
 }
 
 /// The last announcement that has not been read. It is one, however many a worker sends.
@@ -90,24 +95,27 @@ type Announced = Rc<RefCell<Option<Vec<u8>>>>;
 const END_START_WITHIN: Duration = Duration::from_secs(2);
 
 impl Worker {
-    /// Starts one.
+    /// Starts one. `kept` has its output while it is starting.
     pub(super) fn start(
         command: std::process::Command,
         folder: &RunFolder,
         start: Start,
-        files: Option<libc::rlimit>,
-        time: Duration,
+        plan: &Plan,
+        kept: [Kept; 2],
         events: &UnboundedSender<Event>,
     ) -> io::Result<Worker> {
-        let spawned = spawn(command, folder, start, files)?;
+        let spawned = spawn(command, folder, start, plan.files, plan.is_on_terminal)?;
+        let time = plan.times.start;
         let child_id = spawned.child.id();
         let pid = libc::pid_t::try_from(child_id).expect("the system has it in this type");
         let epoch = start.epoch;
-        let streams = [(output::stdout(), spawned.stdout), (output::stderr(), spawned.stderr)];
-        let outputs = streams.map(|(to, pipe)| {
-            let prefix = format!("[{} {pid}] ", start.slot);
-            tokio::task::spawn_local(pass_on(to.clone(), pipe, prefix))
+        // The lines of a single worker are as it has written them.
+        let prefix = if start.workers > 1 { format!("[{} {pid}] ", start.slot) } else { String::new() };
+        let streams = spawned.streams.into_iter().flatten().zip([output::stdout(), output::stderr()]);
+        let outputs = streams.zip(kept).map(|((pipe, to), kept)| {
+            tokio::task::spawn_local(pass_on(to.clone(), pipe, prefix.clone(), kept))
         });
+        let outputs = outputs.collect();
         let control = Rc::new(spawned.control);
         let announced = Announced::default();
         let listening = listen(Rc::clone(&control), epoch, Rc::clone(&announced), events.clone());
@@ -136,12 +144,14 @@ impl Worker {
             tells_at: None,
             is_serving: false,
             is_warming: false,
+            memory_at_start: None,
             leaves: None,
             started: SystemTime::now(),
             control,
             announced,
             temporary: spawned.temporary,
-            outputs: outputs.into(),
+            outputs,
+            group: if plan.is_on_terminal { pid } else { -pid },
         })
     }
 
@@ -213,9 +223,9 @@ impl Worker {
     }
 
     fn signal(&self, signal: libc::c_int) {
-        // SAFETY: passes no memory. It leads a group of its own, which has its number until it is
+        // SAFETY: passes no memory. It, and a group of its own, have their number until it is
         // reaped, as it is when the supervisor forgets it.
-        unsafe { libc::kill(-self.pid, signal) };
+        unsafe { libc::kill(self.group, signal) };
     }
 
     /// Removes what it leaves behind, now that it has been reaped: its socket, and its temporary
@@ -238,6 +248,11 @@ impl Worker {
             Phase::Draining { until, .. } => Instant::now() >= until && self.member.load().1 > 0,
             Phase::Starting { .. } | Phase::Stopping { .. } | Phase::Killed => false,
         }
+    }
+
+    /// Whether it has stopped its server, and may start another one before it ends.
+    pub(super) fn is_between_servers(&self) -> bool {
+        matches!(self.phase, Phase::Draining { .. }) && self.leaves == Some(ASKED)
     }
 
     /// Whether it has nothing in hand.

@@ -1,6 +1,7 @@
 //! The pool before workers that are small servers in this process, and the supervisor with processes of its own.
 
 mod busy;
+mod ending_with_workers;
 mod ends;
 mod events;
 mod fake;

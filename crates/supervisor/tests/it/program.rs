@@ -37,6 +37,8 @@ fn is_a_worker_when_it_is_started_as_one() {
             println!("the app has a mistake");
             std::process::exit(1);
         }
+        "finishes" => std::process::exit(0),
+        "misconfigured" => std::process::exit(78),
         "never ready" => loop {
             std::thread::sleep(Duration::from_secs(1));
         },
@@ -72,7 +74,25 @@ fn is_a_worker_when_it_is_started_as_one() {
         while let Some(event) = server.link().next() {
             board.r_is(R::Busy, now());
             answer(slot, server.link(), board, &gate, event);
+            // As an app that stops its server when it has answered, and starts another.
+            if mode == "starts another" {
+                supervision.tell(Message::Leaving).unwrap();
+                std::thread::sleep(Duration::from_millis(500));
+                supervision.tell(Message::Ready { sees_heads: false, is_sticky: false }).unwrap();
+            }
+            // As an app that calls `stopApp()` when it has answered.
+            if mode == "finishes later" {
+                is_over.store(true, Ordering::Relaxed);
+            }
         }
+    }
+    if mode == "finishes later" {
+        supervision.tell(Message::Leaving).unwrap();
+        listener.drain();
+        // The reply is written by the server's own thread.
+        std::thread::sleep(Duration::from_millis(200));
+        listener.stop();
+        std::process::exit(0);
     }
     listener.stop();
     std::process::exit(0);

@@ -32,6 +32,7 @@ pub(crate) struct Wish {
     pub(crate) queue_time: Duration,
     pub(crate) recycle: Recycle,
     pub(crate) start_retries: u32,
+    pub(crate) restarts: bool,
     pub(crate) fails_fast: bool,
     /// How often whoever watches wants it to turn.
     pub(crate) turns_every: Duration,
@@ -50,6 +51,7 @@ impl Default for Wish {
             queue_time: PoolLimits::default().queue_time,
             recycle: Recycle::default(),
             start_retries: 0,
+            restarts: true,
             fails_fast: false,
             turns_every: Duration::MAX,
             mode: |_| "",
@@ -164,6 +166,8 @@ impl Running {
                     times: wish.times,
                     recycle: wish.recycle,
                     start_retries: wish.start_retries,
+                    restarts: wish.restarts,
+                    is_on_terminal: false,
                     fails_fast: wish.fails_fast,
                     tell: |line| TOLD.lock().unwrap().push((std::thread::current().id(), line.to_owned())),
                 };
@@ -205,9 +209,17 @@ impl Running {
 
     /// Whether it has told something with these words; others of this process tell the same.
     pub(crate) fn has_told(&self, words: &[&str]) -> bool {
+        self.times_told(words) > 0
+    }
+
+    /// How often it has told something with these words.
+    pub(crate) fn times_told(&self, words: &[&str]) -> usize {
         let own = self.supervisor.as_ref().unwrap().thread().id();
         let told = TOLD.lock().unwrap();
-        told.iter().any(|(thread, line)| *thread == own && words.iter().all(|word| line.contains(word)))
+        let is_it = |(thread, line): &&(ThreadId, String)| {
+            *thread == own && words.iter().all(|word| line.contains(word))
+        };
+        told.iter().filter(is_it).count()
     }
 
     /// How often the supervisor has turned.

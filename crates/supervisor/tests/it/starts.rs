@@ -38,7 +38,7 @@ fn each_worker_has_its_own_and_nothing_else() {
 fn when_none_becomes_ready_that_is_the_end() {
     let mut running = Running::start(Wish { mode: |_| "fails", ..Wish::default() });
     assert_eq!(running.outcome(), Outcome::NeverReady);
-    assert!(is_told(&["ended with status 1 before it was ready, as all others did"]));
+    assert!(is_told(&["no worker became ready after 1 start: worker"]));
 }
 
 #[test]

@@ -15,7 +15,6 @@ use crate::event::Header;
 use crate::limits::config_of;
 use crate::listener::Listening;
 use crate::log::Log;
-use crate::manager::Service;
 use crate::memory;
 use crate::names::Names;
 use crate::stream::Streamed;
@@ -54,8 +53,6 @@ pub(crate) struct Core {
     pub(crate) limits: Vec<f64>,
     /// Whether a supervisor has started this process.
     pub(crate) membership: Membership,
-    /// What a service manager has given this process.
-    pub(crate) service: Service,
     /// Who looks after this process, if anybody does.
     pub(crate) admin: Option<Administered>,
 }
@@ -126,7 +123,6 @@ impl Core {
             development: None,
             limits: Vec::new(),
             membership: Membership::default(),
-            service: Service::default(),
             admin: None,
         }
     }

@@ -18,7 +18,6 @@ mod exchange;
 mod limits;
 mod listener;
 mod log;
-mod manager;
 mod memory;
 mod names;
 mod settings;

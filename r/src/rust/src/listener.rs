@@ -32,11 +32,6 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// What tells whether its thread turns.
-    pub(crate) fn pulse(&self) -> Pulse {
-        self.listener.pulse()
-    }
-
     /// Those of all that listen.
     pub(crate) fn pulses(&self) -> Vec<Pulse> {
         self.all().map(Listener::pulse).collect()
@@ -57,20 +52,15 @@ impl Listening {
 }
 
 impl Core {
-    /// `inherits` is that of its setup.
     fn started(
         &mut self,
         listening: Result<Listening, ListenError>,
         tls: Option<Tls>,
-        inherits: i32,
     ) -> Option<(ListenerId, Option<u16>)> {
         match listening {
             Ok(listening) => {
                 let listener = &listening.listener;
                 let (id, port) = (listener.id(), listener.local_addr().map(|address| address.port()));
-                if inherits == SOCKETS_OF_MANAGER {
-                    self.takes_given(id);
-                }
                 if let Some(admin) = &self.admin {
                     admin.one.listens(id, listening.pulses());
                 }
@@ -146,15 +136,11 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
 }
 
 /// Where a listener listens, by `rk_setup.inherits`.
-const OWN_SOCKET: i32 = 0;
 const SOCKET_OF_WORKER: i32 = 1;
-const SOCKETS_OF_MANAGER: i32 = 2;
 
-/// Listens on an address, or on the sockets of a service manager where it has them, and on another port beside it from which requests are
-/// sent on.
+/// Listens on an address, and on another port beside it from which requests are sent on.
 fn listen_beside(
     address: SocketAddr,
-    is_given: bool,
     site: Site,
     redirect_from: Option<u16>,
 ) -> Result<Listening, ListenError> {
@@ -166,12 +152,7 @@ fn listen_beside(
         ..Site::default()
     };
     let tls = site.tls.clone();
-    let listener =
-        core::with(
-            |core| {
-                if is_given { core.listen_given(site) } else { core.server().listen_tcp(address, site) }
-            },
-        )?;
+    let listener = core::with(|core| core.server().listen_tcp(address, site))?;
     let (Some(from), Some(tls), Some(local)) = (redirect_from, tls, listener.local_addr()) else {
         return Ok(Listening { keeper: None, listener, redirect: None });
     };
@@ -195,7 +176,7 @@ fn listen_as_worker(setup: &RawSetup, site: Site) -> Option<ListenerId> {
         let files = site.files.clone();
         let started =
             core.listen_inherited(site).map(|listener| Listening { keeper: None, listener, redirect: None });
-        let (id, _) = core.started(started, None, SOCKET_OF_WORKER)?;
+        let (id, _) = core.started(started, None)?;
         core.announce_ready(id, files, setup.sees_heads != 0, setup.is_sticky != 0);
         Some(id)
     })
@@ -254,15 +235,14 @@ pub unsafe extern "C" fn rk_listen_tcp(
         // SAFETY: the caller's duty.
         let https = unsafe { tls::of(setup.tls) };
         let redirect_from = https.and_then(|https| https.redirect_from);
-        let started = listen_beside(address, setup.inherits == SOCKETS_OF_MANAGER, site, redirect_from)
-            .and_then(|it| kept(it, https));
-        let Some((id, bound)) = core::with(|core| core.started(started, tls, setup.inherits)) else {
+        let started = listen_beside(address, site, redirect_from).and_then(|it| kept(it, https));
+        let Some((id, bound)) = core::with(|core| core.started(started, tls)) else {
             return FAILED;
         };
         // SAFETY: the caller's duty.
         unsafe {
             listener.write(id);
-            bound_port.write(bound.map_or(if setup.inherits == OWN_SOCKET { 0 } else { port }, i32::from));
+            bound_port.write(bound.map_or(0, i32::from));
         }
         STARTED
     })
@@ -295,13 +275,10 @@ pub unsafe extern "C" fn rk_listen_unix(
         let tls = site.tls.clone();
         // SAFETY: the caller's duty.
         let https = unsafe { tls::of(setup.tls) };
-        let started = core::with(|core| match setup.inherits {
-            SOCKETS_OF_MANAGER => core.listen_given(site),
-            _ => core.server().listen_unix(path, u32::try_from(mask).ok(), site),
-        });
+        let started = core::with(|core| core.server().listen_unix(path, u32::try_from(mask).ok(), site));
         let started =
             started.and_then(|listener| kept(Listening { keeper: None, listener, redirect: None }, https));
-        let Some((id, _)) = core::with(|core| core.started(started, tls, setup.inherits)) else {
+        let Some((id, _)) = core::with(|core| core.started(started, tls)) else {
             return FAILED;
         };
         // SAFETY: the caller's duty.
@@ -317,7 +294,6 @@ pub extern "C" fn rk_stop(listener: u32) {
         // Outside the borrow: stopping waits for the I/O thread.
         let stopped = core::with(|core| {
             core.leaves(listener, false);
-            core.gives_back(listener);
             core.is_over(listener);
             core.tls.remove(&listener);
             core.listeners.remove(&listener)
@@ -364,7 +340,6 @@ pub extern "C" fn rk_stop_all() {
         for (id, listening) in all {
             core::with(|core| {
                 core.leaves(id, false);
-                core.gives_back(id);
                 core.is_over(id);
             });
             listening.stop();

@@ -87,7 +87,7 @@ impl Supervisor<'_> {
             }
             return;
         }
-        for worker in self.workers.values_mut() {
+        for worker in self.workers.values_mut().filter(|worker| !worker.is_between_servers()) {
             let Phase::Draining { until, sessions } = worker.phase else { continue };
             let (at, pause) = *worker.tells_at.get_or_insert((now + DRAINING_FIRST, DRAINING_FIRST));
             if now < at {

@@ -2,12 +2,26 @@
 
 use std::time::{Duration, Instant};
 
+use rookery_status::counted;
+
 use super::super::Outcome;
-use super::super::worker::Phase;
+use super::super::worker::{Phase, Worker};
 use super::events::had;
 use super::report::OOM;
-use super::{Course, Slot, Supervisor};
+use super::{ASKED, Course, Slot, Supervisor};
 use crate::process::{Exit, reap};
+
+/// The exit status of a start that another start cannot mend (`EX_CONFIG` of sysexits.h).
+const MISCONFIGURED: i32 = 78;
+
+/// Within what time failures are counted for [`News::Turned`](crate::News::Turned).
+const RECENT: Duration = Duration::from_secs(60);
+
+/// How long replies of a worker that has ended are still sent where no other worker serves.
+const LAST_REPLIES: Duration = Duration::from_secs(2);
+
+/// The most failures that are counted.
+const MOST_FAILURES: usize = 1000;
 
 impl Supervisor<'_> {
     /// Ends it all where that is wanted, and no worker has anything to show but ends.
@@ -20,6 +34,55 @@ impl Supervisor<'_> {
         if self.plan.fails_fast && self.slots.iter().filter(|slot| !slot.is_given_up).all(loops) {
             self.end(Outcome::CrashLoop);
         }
+    }
+
+    /// Returns how the server ends because a worker has, if it does: one that nobody has asked to end
+    /// has finished where its status is 0, and is not started again without [`Plan::restarts`].
+    ///
+    /// [`Plan::restarts`]: crate::Plan::restarts
+    fn outcome_of(&self, worker: &Worker, exit: Exit) -> Option<Outcome> {
+        match worker.leaves {
+            None | Some(ASKED) if exit == Exit::Status(0) => Some(Outcome::Ended(exit)),
+            _ if self.plan.restarts => None,
+            None | Some(ASKED) => Some(Outcome::Ended(exit)),
+            // We have ended it: its status says nothing of the app.
+            Some(_) if !self.was_ready => Some(Outcome::NeverReady),
+            Some(_) => Some(Outcome::Ended(Exit::Status(1))),
+        }
+    }
+
+    /// Finishes what is in hand, and then ends with `outcome`.
+    fn finish(&mut self, outcome: Outcome) {
+        for slot in &mut self.slots {
+            slot.start_at = None;
+        }
+        if !self.was_ready {
+            return self.end(outcome);
+        }
+        self.outcome = outcome;
+        if !matches!(self.course, Course::Draining { .. }) {
+            self.drain();
+        }
+        if self.roster.members().is_empty() {
+            // Nobody answers what waits.
+            self.course =
+                Course::Draining { until: Instant::now() + self.plan.times.drain.min(LAST_REPLIES) };
+        }
+    }
+
+    fn note_failure(&mut self, now: Instant) {
+        if self.failures.len() == MOST_FAILURES {
+            self.failures.pop_front();
+        }
+        self.failures.push_back(now);
+    }
+
+    /// Returns how many workers have failed within the last minute.
+    pub(super) fn recent_failures(&mut self, now: Instant) -> usize {
+        while self.failures.front().is_some_and(|at| now.duration_since(*at) > RECENT) {
+            self.failures.pop_front();
+        }
+        self.failures.len()
     }
 
     pub(super) fn ended(&mut self, epoch: u64, pid: libc::pid_t) {
@@ -47,7 +110,7 @@ impl Supervisor<'_> {
         }
         if place.successor == Some(epoch) {
             place.successor = None;
-            return self.failed_to_replace(&worker, exit);
+            return self.failed_to_replace(&worker, exit, reason == OOM);
         }
         if place.current != Some(epoch) {
             return self.tell_of_end(&worker, &ended);
@@ -62,18 +125,33 @@ impl Supervisor<'_> {
             self.slots[slot as usize].start_at = Some(now);
             return self.tell_of_end(&worker, &ended);
         }
+        if let Some(outcome) = self.outcome_of(&worker, exit) {
+            let what = if exit == Exit::Status(0) { "has finished" } else { "has failed" };
+            let had = had(&worker, &ended);
+            self.tell(&format!("worker {number} ({}) {what}: it {exit}. It had {had}", worker.pid));
+            return self.finish(outcome);
+        }
+        self.note_failure(now);
         let place = &mut self.slots[slot as usize];
         let has_answered = worker.member.answered() > 0;
         let has_failed = matches!(worker.phase, Phase::Starting { .. }) || !self.was_ready;
         place.failed_starts += u32::from(has_failed);
+        place.is_misconfigured = has_failed && exit == Exit::Status(MISCONFIGURED);
+        let starts = place.failed_starts;
         let pause = place.backoff.ended(now.duration_since(worker.began), has_answered, now, epoch * 7919);
         place.start_at = Some(now + pause.time);
         if self.is_hopeless() {
+            let starts = counted(starts as usize, "start");
             self.tell(&format!(
-                "worker {number} ({}) {exit} before it was ready, as all others did and all retries",
+                "no worker became ready after {starts}: worker {number} ({}) {exit}",
                 worker.pid
             ));
             return self.end(Outcome::NeverReady);
+        }
+        // The others fail alike: one line for each round of starts, and none for the last.
+        let failed_as_often = self.slots.iter().filter(|slot| slot.failed_starts >= starts).count();
+        if !self.was_ready && (failed_as_often > 1 || starts > self.plan.start_retries) {
+            return self.end_if_all_loop(now);
         }
         let cause = match (exit, worker.phase) {
             _ if reason == OOM => ": the control group had no memory left",

@@ -47,7 +47,7 @@ impl Supervisor<'_> {
                 // Else the next one ends only when this one serves: if the app is still broken, those that serve are the last.
                 continue;
             }
-            if !self.plan.surges {
+            if !self.plan.surges || !self.fits_beside(slot, reason) {
                 self.end_first(slot, reason);
                 continue;
             }
@@ -61,6 +61,24 @@ impl Supervisor<'_> {
                 }
             }
         }
+    }
+
+    /// Returns whether another worker of the slot fits into the control group, as far as the one
+    /// that serves shows how much memory it takes to start one; says so where it does not.
+    fn fits_beside(&self, slot: u32, reason: Reason) -> bool {
+        let current = self.slots[slot as usize].current.and_then(|current| self.workers.get(&current));
+        let Some(needed) = current.and_then(|worker| worker.memory_at_start) else { return true };
+        let Some(left) = self.history.groups.memory_left() else { return true };
+        if needed <= left {
+            return true;
+        }
+        self.tell(&format!(
+            "worker {slot} is replaced without overlap ({reason}): a second R process takes about {} MB, and the control group \
+             has {} MB left",
+            needed / 1_000_000,
+            left / 1_000_000
+        ));
+        false
     }
 
     /// The slots that are reloaded, in that order. Where the old one ends first, those that serve are the last: if the app is broken, they stay.
@@ -113,8 +131,18 @@ impl Supervisor<'_> {
         false
     }
 
-    pub(super) fn failed_to_replace(&mut self, worker: &Worker, exit: Exit) {
+    /// A worker has ended that was to take another's place. For want of memory it is tried once more
+    /// without overlap.
+    pub(super) fn failed_to_replace(&mut self, worker: &Worker, exit: Exit, has_no_memory: bool) {
         let (slot, number) = (worker.start.slot, worker.start.slot);
+        if let Some(reason) = self.replacements.current_of(slot).filter(|_| has_no_memory) {
+            self.tell(&format!(
+                "the new worker {number} ({}) was ended since the control group had no memory left: worker {number} is replaced \
+                 without overlap ({reason})",
+                worker.pid
+            ));
+            return self.end_first(slot, reason);
+        }
         let what = format!("the new worker {number} ({}) {exit} before it was ready", worker.pid);
         // What is wrong with the one that serves does not go away: without a pause an R would be started each second.
         let now = Instant::now();

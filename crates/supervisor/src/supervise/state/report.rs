@@ -33,7 +33,7 @@ pub(super) struct History {
     /// heard of yet, until when.
     kills_for_memory: Option<u64>,
     unheard: (u64, Option<Instant>),
-    groups: Groups,
+    pub(super) groups: Groups,
     connections: usize,
     asked: Option<Instant>,
 }
@@ -181,7 +181,8 @@ impl Supervisor<'_> {
             report.readied = history.readied;
             ready = report.ready();
         });
-        self.front.hear(News::Turned { ready, workers: self.wanted as usize });
+        let failures = self.recent_failures(now);
+        self.front.hear(News::Turned { ready, workers: self.wanted as usize, failures });
     }
 }
 

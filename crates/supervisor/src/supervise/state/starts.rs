@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::super::Outcome;
 use super::super::worker::Worker;
-use super::Supervisor;
+use super::{Slot, Supervisor};
 use crate::process::Start;
 
 impl Supervisor<'_> {
@@ -22,7 +22,9 @@ impl Supervisor<'_> {
     /// retries.
     pub(super) fn is_hopeless(&self) -> bool {
         let most = self.plan.start_retries;
-        !self.was_ready && self.slots.iter().all(|slot| slot.failed_starts > most || slot.is_given_up)
+        let has_failed = |slot: &Slot| slot.failed_starts > most || slot.is_given_up;
+        !self.was_ready
+            && (self.slots.iter().all(has_failed) || self.slots.iter().any(|slot| slot.is_misconfigured))
     }
 
     /// Starts a worker; one that cannot be started is tried again.
@@ -32,9 +34,9 @@ impl Supervisor<'_> {
         let workers = self.wanted + self.plan.spares;
         let start = Start { slot, workers, serving: self.wanted, epoch, generation: self.generation };
         self.history.starts(slot);
-        let time = self.plan.times.start;
         let started = (self.plan.command)().map_err(io::Error::other).and_then(|command| {
-            Worker::start(command, &self.folder, start, self.plan.files, time, &self.events)
+            let kept = self.start_output.begin();
+            Worker::start(command, &self.folder, start, &self.plan, kept, &self.events)
         });
         match started {
             Ok(worker) => {

@@ -1,0 +1,32 @@
+# The profile of a worker at a terminal (`rookery serve --interactive`): the user's profile, then
+# cli.R. R is interactive, so that it can prompt, and would read what to do from the terminal.
+local({
+  folder <- dirname(Sys.getenv("R_PROFILE_USER"))
+  profile <- Sys.getenv("ROOKERY_PROFILE_USER", NA)
+  # Not for the R processes that the app starts.
+  Sys.unsetenv(c("ROOKERY_PROFILE_USER", "R_PROFILE_USER"))
+  if (is.na(profile)) {
+    profile <- c(".Rprofile", "~/.Rprofile")
+  } else {
+    Sys.setenv(R_PROFILE_USER = profile)
+  }
+  profile <- profile[file.exists(profile)]
+  if (length(profile) > 0) {
+    tryCatch(
+      sys.source(profile[[1]], globalenv()),
+      error = function(error) message("Error in ", profile[[1]], ": ", conditionMessage(error))
+    )
+  }
+  first <- get0(".First", globalenv(), mode = "function", inherits = FALSE)
+  # When the profile is run the default packages are not attached yet.
+  assign(".First", envir = globalenv(), function() {
+    rm(".First", envir = globalenv())
+    if (!is.null(first)) {
+      assign(".First", first, globalenv())
+      first()
+    }
+    .First.sys()
+    Sys.setenv(ROOKERY_SERVE_DIR = folder)
+    sys.source(file.path(folder, "cli.R"), new.env())
+  })
+})
