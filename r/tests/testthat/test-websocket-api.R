@@ -90,7 +90,7 @@ test_that("what on*() returns takes the callback away, once, and that one only",
   expect_identical(closed, 10)
 })
 
-test_that("send() says TRUE, FALSE past a megabyte, and NA when it is over; onDrain() says when to go on", {
+test_that("send() says TRUE, FALSE past a megabyte, and FALSE when it is over; onDrain() says when to go on", {
   seen <- opened()
   expect_invisible(seen$ws$send("one"))
   expect_identical(seen$ws$send("two"), TRUE)
