@@ -100,7 +100,7 @@ test_that("deprecated keys of a _server.yml keep working", {
 test_that("former names of limits keep working, wherever limits are given", {
   table <- rookery:::limit_table()
   former <- names(rookery:::renamed_limits)
-  # Each has a new name that there is, and is none itself.
+  # Each has a new name that the table has, and no former name is in the table.
   expect_length(setdiff(rookery:::renamed_limits, table$name), 0)
   expect_length(intersect(former, table$name), 0)
   expect_false(anyDuplicated(rookery:::renamed_limits) > 0)
