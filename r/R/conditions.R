@@ -27,7 +27,7 @@ abort_argument <- function(..., argument = NULL, class = NULL) {
   abort(paste0(...), unique(c(class, "rookery_bad_argument")), argument = argument)
 }
 
-# Returns the first name in backticks of a message, `port` for "`port:` of ..."; NULL if there is none.
+# Returns the first name in backticks of a message, `port` for "`port:` of ...", or NULL.
 first_quoted <- function(message) {
   found <- regmatches(message, regexec("`([^`]+?):?`", message, perl = TRUE))[[1]]
   if (length(found) > 0) found[[2]]

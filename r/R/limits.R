@@ -27,7 +27,8 @@
 #' * `stop_timeout`: how long `$stop()` waits for responses that are under way.
 #'
 #' WebSockets and streams:
-#' * `ws_min_rate`, `ws_stall_timeout`: the slowest rate of a client within a message, and how long it may stall below that.
+#' * `ws_min_rate`: the slowest rate of a client within a message; `ws_stall_timeout`: how long the client may stall
+#'   below that rate.
 #' * `ws_max_send_queue_size`, `max_stream_queue_size`: bytes that may wait to be sent to one client of a WebSocket, or of a
 #'   streamed response.
 #' * `ws_max_receive_queue_messages`, `ws_max_receive_queue_size`: messages that may wait for R; above that no more are read.
@@ -44,8 +45,9 @@
 #' @param ... Further limits by name, see below. The former names of limits are deprecated, see the vignette *From httpuv to
 #'   Rookery*. Any other name is an error.
 #' @param max_body_size Largest request body; 413 above it. No limit by default, as with httpuv.
-#' @param request_timeout How long the app may take to answer; 504 after that. No limit by default. R goes on with what it does, unless
-#'   the option `rookery.interrupt_requests` is `TRUE`: then what R does for the request ends with the error of [setTimeLimit()].
+#' @param request_timeout How long the app may take to answer; 504 after that. No limit by default. R finishes
+#'   what it does for the request, unless the option `rookery.interrupt_requests` is `TRUE`: then that ends with the error
+#'   of [setTimeLimit()].
 #' @param idle_timeout How long a connection may be idle, and a body or a response may make no progress.
 #' @param max_connections Client connections at once; the slowest idle one is closed for a new one.
 #' @param max_header_size Largest request head; 431 above it.
@@ -119,7 +121,7 @@ limit_name <- function(core) {
   core
 }
 
-# Returns the former name of a setting; NULL if it has none.
+# Returns the former name of a setting, or NULL.
 former_name <- function(name) {
   former <- names(renamed_limits)[renamed_limits == name]
   if (length(former) > 0) former

@@ -10,8 +10,9 @@
 #' @section Errors:
 #' Each error that this package raises has the class `rookery_error` and a more specific class, with
 #' which you can handle it:
-#' `tryCatch(startServer(...), rookery_no_server = function(error) error$reason)`. It has a field `$argument`, the name of the
-#' argument, field or setting that is wrong, or else `$reason`, a string that says why.
+#' `tryCatch(startServer(...), rookery_no_server = function(error) error$reason)`. It has a field
+#' `$argument`, the name of the argument, field or setting that is wrong, or else `$reason`, the
+#' cause as one string.
 #' * `rookery_bad_argument`: an argument, or a field of an argument, is wrong. Such an error has a
 #'   further class if it comes from [tls_config()] or [acme()] (`rookery_bad_tls`),
 #'   [WebSocketClient] (`rookery_bad_client`), [workers_config()] (`rookery_bad_workers`) or

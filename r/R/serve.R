@@ -44,8 +44,9 @@
 #' @param host The address to listen on: `"127.0.0.1"` for this machine only, `"0.0.0.0"` or `"::"` for all, or
 #'   `"unix:/path/of/a/socket"`.
 #' @param port The port; 0 lets the system choose one.
-#' @param ... Arguments for what runs the app, by name; a name that is nearly one of those of `serve()` is an error: [shiny::runApp()], the `run()` method of a plumber router, `ignite()` of fiery and
-#'   plumber2, `start()` of ambiorix, [rmarkdown::run()], or the engine's `launch_server()`.
+#' @param ... Arguments by name for the function that runs the app: [shiny::runApp()], the `run()` method of a plumber router,
+#'   `ignite()` of fiery and plumber2, `start()` of ambiorix, [rmarkdown::run()], or the engine's `launch_server()`. A name that
+#'   is nearly one of the arguments of `serve()`, such as `worker`, is an error.
 #' @param log Where access-log lines go: `TRUE` is stdout, `FALSE` nowhere, a string a file that is appended to, a
 #'   function is called with each line's fields. For a path that happens in the app's own R: the function takes along
 #'   what it encloses, but not your global variables.

@@ -11,7 +11,9 @@ server_file <- function(file) {
   if (is.null(lines$app)) {
     return(NULL)
   }
-  for (note in lines$note) message("rookery: ", note)
+  for (note in lines$note) {
+    message(structure(class = c("rookery_deprecated", "message", "condition"), list(message = paste0("rookery: ", note, "\n"), call = NULL)))
+  }
   list(app = lines$app, values = typed_values(lines[setdiff(names(lines), c("app", "note"))]))
 }
 
@@ -97,7 +99,7 @@ settings_read <- function(settings, given = list(), is_hosted = FALSE) {
   log <- options[["log"]]
   if (!is.null(log) && log %in% c("-", "none")) log <- log == "-"
   admin <- check_admin(given[["admin"]]) %||% check_admin(options[["admin"]])
-  fields <- options[intersect(names(options), setdiff(worker_option_names, "admin"))]
+  fields <- options[intersect(names(options), setdiff(worker_option_names, c("admin", "request_timeout")))]
   workers <- check_workers(given[["workers"]]) %||% if (is.null(given[["workers"]])) workers_of_file(fields)
   if (!is.null(workers)) workers$admin <- admin %||% workers$admin
   list(

@@ -25,7 +25,7 @@ pub fn read(
     variable: impl Fn(&str) -> Option<String>,
     is_read: impl Fn(&Setting) -> bool,
 ) -> Result<Environment, String> {
-    let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let variable = |name: &str| variable(name).filter(|value| !value.is_empty() && !is_service_link(value));
     let mut environment = Environment::default();
     // A worker finds the number of workers under the name of the setting.
     let is_worker = variable("ROOKERY_WORKER").is_some();
@@ -66,6 +66,12 @@ pub fn read(
         }
     }
     Ok(environment)
+}
+
+/// Returns true for the address of a service, which Kubernetes puts into `ROOKERY_PORT` where a
+/// service has the name `rookery`.
+fn is_service_link(value: &str) -> bool {
+    ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme))
 }
 
 /// Returns the variables that only the program reads, for workers to be started without them.
@@ -125,6 +131,13 @@ mod tests {
         let (given, notes) = read_all(&[("PORT", "5000"), ("WEB_CONCURRENCY", "many")]).unwrap();
         assert_eq!(given, ["port Number(5000.0)"]);
         assert!(notes[0].starts_with("the environment variable WEB_CONCURRENCY must be auto"), "{notes:?}");
+    }
+
+    #[test]
+    fn the_address_of_a_service_of_kubernetes_is_no_port() {
+        let (given, notes) =
+            read_all(&[("ROOKERY_PORT", "tcp://10.0.0.11:80"), ("PORT", "tcp://10.0.0.12:80")]).unwrap();
+        assert!(given.is_empty() && notes.is_empty(), "{given:?} {notes:?}");
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Kind {
     }
 }
 
-/// What a text has to look like.
+/// The form of a text.
 #[derive(Debug)]
 pub struct Form {
     /// The completion of "must be".

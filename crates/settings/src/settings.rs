@@ -21,7 +21,7 @@ pub enum Source {
     Option,
     /// A variable of the hosting service, such as `PORT`.
     Platform,
-    /// Nothing was given.
+    /// The default, where nothing was given.
     Default,
 }
 

@@ -318,5 +318,5 @@ test_that("rookery is an engine itself", {
   expect_equal(exit_of(it), 0)
   broken <- local_cli("serve", local_app("_server.yml" = "engine: rookery"), "--port", "0")
   expect_equal(exit_of(broken), 1)
-  expect_match(broken$tell(), "no `app:` that names a file")
+  expect_match(broken$tell(), "needs `app:`, the file or folder to serve")
 })

@@ -86,21 +86,21 @@ test_that("deprecated keys of a _server.yml keep working", {
     path
   }
   path <- settings(c("kill-stuck: 5min", "retry_begun: true", "name: x", "request_timeout: 3s"))
-  said <- messages_of(words <- rookery:::words_of_file(path))
+  said <- messages_of(values <- rookery:::server_file(path)$values)
   expect_length(said, 4)
-  expect_match(conditionMessage(said[[1]]), "`kill_stuck:` of `.*_server.yml` is deprecated")
-  expect_setequal(words, c("--kill-stuck=5min", "--retry-begun", "--name=x", "--request-timeout=3s"))
+  expect_match(conditionMessage(said[[1]]), "`kill-stuck:` in `.*_server.yml`, line 4 is deprecated: write `worker_timeout:`")
+  expect_mapequal(values, list(worker_timeout = 300, retry_safe_methods = TRUE, cookie_suffix = "x", request_timeout = 3))
   path <- settings(c("tls:", "  acme:", "    domains: a.org", "    agree_tos: true"))
-  expect_length(messages_of(words <- rookery:::words_of_file(path)), 1)
-  expect_true("--domain=a.org" %in% words)
+  expect_length(messages_of(values <- rookery:::server_file(path)$values), 1)
+  expect_equal(values$domain, "a.org")
   path <- settings(c("kill_stuck: 1s", "worker_timeout: 1s"))
-  expect_error(rookery:::words_of_file(path), "give only `worker_timeout:`", class = "rookery_bad_argument")
+  expect_error(rookery:::server_file(path), "`worker_timeout:` and `kill_stuck:` in line 4 are the same setting", class = "rookery_bad_setting")
 })
 
 test_that("former names of limits keep working, wherever limits are given", {
   table <- rookery:::limit_table()
   former <- names(rookery:::renamed_limits)
-  # Each has a new name that there is, and is none itself.
+  # Each has a new name that the table has, and no former name is in the table.
   expect_length(setdiff(rookery:::renamed_limits, table$name), 0)
   expect_length(intersect(former, table$name), 0)
   expect_false(anyDuplicated(rookery:::renamed_limits) > 0)
@@ -137,14 +137,14 @@ test_that("former names of limits keep working, wherever limits are given", {
 
 test_that("the command line and _server.yml have limits under either name", {
   expect_equal(rookery:::cli_settings(list(limit = c("body_bytes=1MB", "max_headers=5"))), list(max_body_size = "1MB", max_headers = "5"))
-  expect_equal(rookery:::words_of_settings(list(max_body_size = 10, disk_share = 5)), c("--limit=body_bytes=10", "--limit=disk_share=5"))
+  expect_equal(rookery:::lines_of_settings(list(max_body_size = 10, disk_share = 5)), c("max_body_size=10", "disk_share=5"))
   skip_if_not_installed("yaml")
   dir <- withr::local_tempdir()
   writeLines("function(req) NULL", file.path(dir, "app.R"))
   file <- file.path(dir, "_server.yml")
   writeLines(c("engine: rookery", "app: app.R", "options:", "  limits:", "    body-bytes: 10 MB", "    idle_timeout: 5s"), file)
   expect_length(messages_of(read <- rookery:::settings_read(file)), 1)
-  expect_equal(read$settings, list(max_body_size = "10 MB", idle_timeout = "5s"))
+  expect_equal(read$settings, list(max_body_size = 1e7, idle_timeout = 5))
 })
 
 test_that("functions of this package take their options by name alone", {

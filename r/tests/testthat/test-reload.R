@@ -78,7 +78,7 @@ test_that("what an app still holds after unloading does no harm, and says that i
     # The WebSockets' closing callbacks have run.
     "ws <- kept[[1]]",
     "cat('handle', is.null(ws$handle), 'running', server$isRunning(), other$isRunning(), '\\n')",
-    "stopifnot(is.null(server$stop()), is.na(ws$send('x')), is.null(server$getStaticPaths()))",
+    "stopifnot(is.null(server$stop()), isFALSE(ws$send('x')), is.null(server$getStaticPaths()))",
     "pending(list(status = 200L, headers = list(), body = 'late'))",
     "for (i in 1:20) later::run_now(0.01)",
     "library(rookery)",

@@ -29,8 +29,8 @@ test_that("a server that is not registered is told of in the words of httpuv", {
   expect_warning(deregisterServer(new.env()), "Unable to deregister server: server not found in list of running servers.")
 })
 
-test_that("a WebSocket that has ended gives NA when it is to send, and NULL when it is to close", {
+test_that("a WebSocket that has ended gives FALSE when it is to send, and NULL when it is to close", {
   ws <- WebSocket$new(NULL, NULL)
-  expect_identical(withVisible(ws$send("x")), list(value = NA, visible = FALSE))
+  expect_identical(withVisible(ws$send("x")), list(value = FALSE, visible = FALSE))
   expect_identical(withVisible(ws$close()), list(value = NULL, visible = TRUE))
 })

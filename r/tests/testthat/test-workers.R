@@ -286,21 +286,23 @@ test_that("what serve() is given goes over in lines", {
   lines <- function(...) rookery:::lines_of_workers(list(...))
   expect_equal(lines(max_memory = 2e9, reload = FALSE), c("max_memory=2000000000", "reload=off"))
   expect_equal(lines(max_memory = "300M", start_retries = 5, warmup = c("/", "/x")), c("max_memory=300M", "start_retries=5", "warmup=/", "warmup=/x"))
-  tls <- tls_config("c.pem", "k.pem", hsts = list(max_age = 31536000, include_subdomains = TRUE), min_version = "1.3", http2 = FALSE)
+  dir <- dirname(pem <- local_pem())
+  file.copy(pem, file.path(dir, c("c.pem", "k.pem")))
+  tls <- tls_config(file.path(dir, "c.pem"), file.path(dir, "k.pem"), hsts = list(max_age = 31536000, include_subdomains = TRUE), min_version = "1.3", http2 = FALSE)
   expect_equal(
     sub("=/.*/", "=", rookery:::lines_of_tls(tls)),
     c("tls_cert=c.pem", "tls_key=k.pem", "tls_min_version=1.3", "http2=off", "hsts=31536000,subdomains")
   )
   expect_equal(rookery:::lines_of_tls("dev"), "tls=dev")
   expect_null(rookery:::lines_of_tls(NULL))
-  expect_error(rookery:::lines_of_tls(tls_config("-----BEGIN CERTIFICATE-----", "-----BEGIN KEY-----")), "give the path of a file")
+  expect_error(rookery:::lines_of_tls(tls_config(pem, paste(readLines(pem), collapse = "\n"))), "give the path of a file")
   expect_equal(
     rookery:::lines_of_settings(list(
       max_body_size = 1e9, idle_timeout = Inf, proxy_protocol = TRUE, interrupt_requests = FALSE, request_id_header = FALSE,
       trusted_proxies = c("::1", "unix"), ws_compression = TRUE
     )),
     c(
-      "body_bytes=1000000000", "idle_time=Inf", "proxy_protocol=on", "interrupt_requests=off", "request_id_header=off", "trusted_proxies=::1",
+      "max_body_size=1000000000", "idle_timeout=Inf", "proxy_protocol=on", "interrupt_requests=off", "request_id_header=off", "trusted_proxies=::1",
       "trusted_proxies=unix", "ws_compression=on"
     )
   )

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 /// The option that sets any limit by its name.
 const LIMIT: &str = "limit";
 
-/// What the command line gives.
+/// The settings of a command line.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     /// Its settings.
