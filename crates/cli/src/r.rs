@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::address::Address;
+#[cfg(target_os = "linux")]
 use crate::command_line::Serve;
 use crate::failure::Failure;
 use crate::path::is_executable;
+#[cfg(target_os = "linux")]
 use crate::signals;
 use crate::target::Target;
 

@@ -357,12 +357,7 @@ fn without_a_server_status_says_so() {
     };
     let (status, said) = run(&["999999999"]);
     assert_eq!(status, Some(1));
-    assert!(
-        said.starts_with(
-            "rookery: Process 999999999 is no server of apps of this user."
-        ),
-        "{said}"
-    );
+    assert!(said.starts_with("rookery: Process 999999999 is no server of apps of this user."), "{said}");
     assert!(run(&["unix:/none/there"]).1.starts_with("rookery: Nobody answers at unix:/none/there: "));
     assert!(run(&["some/app"]).1.contains("some/app. One that has another TMPDIR is found by its `--admin`"));
     let (status, said) = run(&["a", "b"]);
