@@ -65,7 +65,10 @@ without_callers <- function(trace) {
 
 # Returns whether an error of this package will be the same at the next start.
 is_final <- function(error) {
-  inherits(error, c("rookery_bad_target", "rookery_no_target", "rookery_no_package", "rookery_no_compat", "rookery_bad_setting", "rookery_bad_argument"))
+  inherits(error, c(
+    "rookery_bad_target", "rookery_no_target", "rookery_no_package", "rookery_no_quarto", "rookery_no_compat", "rookery_bad_setting",
+    "rookery_bad_argument", "rookery_bad_address"
+  ))
 }
 
 # The lines `name=value` of the program's handed_over(), as a list of strings; of a name that comes more than once, all of them.

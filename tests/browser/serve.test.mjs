@@ -42,9 +42,11 @@ test('rookery serve examples/shiny', { timeout, skip }, async () => {
   const url = (await server.line(/^Serving on (http:\S+)/))[1];
   assert.match(server.output, /: Shiny app \(app\.R\) in /);
   const page = await use(url);
-  await server.line(/"GET \/websocket\/ HTTP\/1\.1" 101 /);
+  await server.line(/"GET \/websocket\/(\?w=\S+)? HTTP\/1\.1" 101 /);
   await server.line(/"GET \/ HTTP\/1\.1" 200 /);
   const closed = closeCode(page);
+  // The page listens by then: it does one thing after the other.
+  await page.evaluate(() => true);
   const end = await server.signal('SIGTERM');
   assert.deepEqual(end, { code: 0, signal: null }, server.output);
   assert.equal(await closed, 1001);

@@ -35,7 +35,9 @@ def _shell(command, told, asked):
     if job == 0:
         os.setpgid(0, 0)
         os.tcsetpgrp(0, os.getpid())
-        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+        # Whoever runs the tests in the background has been told to ignore some of these.
+        for number in (signal.SIGTTOU, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
         os.execv(command[0], command)
     os.write(told, b"%d\n" % job)
     os.set_blocking(asked, False)

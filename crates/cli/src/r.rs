@@ -9,9 +9,11 @@ use rookery_settings::environment;
 
 use crate::address::Address;
 use crate::arguments;
+#[cfg(target_os = "linux")]
 use crate::command_line::Serve;
 use crate::failure::Failure;
 use crate::path::is_executable;
+#[cfg(target_os = "linux")]
 use crate::signals;
 use crate::target::Target;
 

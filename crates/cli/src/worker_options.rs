@@ -141,6 +141,7 @@ impl Workers {
     }
 
     /// Returns whether one R process serves, and none waits.
+    #[cfg(target_os = "linux")]
     pub(crate) fn is_single(&self) -> bool {
         self.count == 1 && self.spares == 0
     }

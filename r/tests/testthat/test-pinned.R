@@ -9,6 +9,8 @@ skip_on_os(c("mac", "solaris"))
 local_pinned <- function(dir, ..., env = parent.frame()) {
   it <- local_cli("serve", dir, "--port", "0", "--no-log", "--workers", "2", ..., env = env)
   it$url <- expect_serving(it)
+  # Both have read the app.
+  stopifnot(wait_until(function() lengths(regmatches(it$tell(), gregexpr(" is ready, ", it$tell()))) == 2))
   it$page <- function() {
     answer <- fetch(it$url)
     paste(answer$status_code, answer$text)

@@ -90,7 +90,7 @@ test_that("what is handled is no error, and requests that do well are as ever, w
     expect_equal(answer$status_code, 200, info = query)
     expect_equal(answer$text, if (grepl("a=yes", query)) "yes" else "none", info = query)
   }
-  expect_no_match(served$it$tell(), "rookery: ")
+  expect_no_match(served$it$tell(), "rookery: GET ")
 })
 
 test_that("a 500 of plumber's that no endpoint raised is told of with its id", {

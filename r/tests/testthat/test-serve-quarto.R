@@ -45,7 +45,7 @@ test_that("the command says so as well", {
   skip_if(nzchar(Sys.which("quarto")), "quarto is here")
   withr::local_envvar(QUARTO_PATH = "")
   it <- local_cli("serve", local_document(), "--port", "0")
-  expect_equal(exit_of(it), 1)
+  expect_equal(exit_of(it), 3)
   expect_match(it$tell(), "install Quarto (https://quarto.org/docs/get-started/)", fixed = TRUE)
 })
 
