@@ -322,9 +322,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn is_ready(&mut self, epoch: u64) {
-        let is_limited = self.history.groups.memory_left().is_some();
-        let Some(worker) = self.workers.get_mut(&epoch) else { return };
-        worker.memory_at_start = if is_limited { own_memory(worker.pid) } else { None };
+        let worker = &self.workers[&epoch];
         self.history.is_ready(worker);
         let slot = worker.start.slot;
         let place = &self.slots[slot as usize];
@@ -361,6 +359,11 @@ impl<'a> Supervisor<'a> {
         if !std::mem::replace(&mut self.was_ready, true) {
             self.start_output.end();
             self.front.ready();
+        }
+        // Behind all that clients wait for: it reads many files.
+        let is_limited = self.history.groups.memory_left().is_some();
+        if let Some(worker) = self.workers.get_mut(&epoch).filter(|_| is_limited) {
+            worker.memory_at_start = own_memory(worker.pid);
         }
     }
 
