@@ -132,7 +132,7 @@ test_that("R goes on with a warning where the program does not answer, and ends 
   folder <- withr::local_tempdir()
   go <- file.path(folder, "go")
   took <- file.path(folder, "took")
-  # Changes that both R processes make without a request, for there is none while the program does not answer.
+  # Changes that both R processes make without a request, since the program passes no requests on while it is stopped.
   paths <- sprintf(
     "{
       is_done <- FALSE

@@ -20,14 +20,14 @@ pub(super) struct Announcements {
     is_attended: bool,
 }
 
-/// What there is to wait for.
+/// The result of asking whether to wait for the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Nothing: the last change is in force.
+    /// There is no need to wait: the last change is in force.
     Applied,
-    /// The confirmation of the last change.
+    /// The confirmation of the last change is to be waited for.
     Pending,
-    /// Nothing: the supervisor has gone, or has left an earlier wait without confirmation.
+    /// It is useless to wait: the supervisor has gone, or did not answer in time before.
     Hopeless,
 }
 
@@ -43,7 +43,7 @@ impl Announcements {
         is_change
     }
 
-    /// Empties the last change, which cannot be sent as it is. Returns whether it was not empty.
+    /// Empties the last change, which is too long to be sent. Returns whether it was not empty.
     pub(super) fn empty(&mut self) -> bool {
         let had_some = !self.bytes.is_empty();
         self.bytes.clear();
@@ -79,7 +79,7 @@ impl Announcements {
         self.is_attended = is_attended;
     }
 
-    /// Returns what there is to wait for.
+    /// Returns whether to wait for the supervisor.
     pub(super) fn wait(&self) -> Wait {
         if self.applied == self.number {
             Wait::Applied
@@ -103,9 +103,9 @@ mod tests {
         channel: VecDeque<(u64, Vec<u8>)>,
         /// Confirmations that the worker has not received.
         confirmations: VecDeque<u64>,
-        /// What is in force.
+        /// The announcement in force.
         applied: Vec<u8>,
-        /// What the application has asked for last.
+        /// The last announcement of the application.
         asked: Vec<u8>,
     }
 

@@ -133,8 +133,7 @@ impl Supervision {
                 Ok(()) => announcements.on_sent(),
                 // A system that takes no such message: the files stay with this process.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput && announcements.empty() => {}
-                // The supervisor has not read what was sent before; or it has gone, which is heard
-                // elsewhere.
+                // The channel is full; or the supervisor has gone, and the I/O thread receives the end.
                 Err(_) => return false,
             }
         }
@@ -189,9 +188,9 @@ pub(super) fn attend(supervision: Arc<Supervision>) -> impl Future<Output = ()> 
 }
 
 impl Supervision {
-    /// Hears the supervisor until there is no more to hear, or until an announcement begins or ends
-    /// to wait for room in the channel. Only in that time the channel is watched for room: its end
-    /// would be told of it with every message that the supervisor reads.
+    /// Receives messages until the channel ends, or until an announcement starts or stops waiting
+    /// for room in the channel. The channel is watched for room only while an announcement waits:
+    /// otherwise each message that the supervisor reads would wake the I/O thread.
     async fn attend(self: &Arc<Supervision>) -> ControlFlow<()> {
         let waits_for_room = self.announcements().unsent().is_some();
         let interest =
@@ -199,7 +198,7 @@ impl Supervision {
         // SAFETY: the descriptor is open and the same for as long as the value that is watched lives.
         let watched = unsafe { AsyncFd::register_with_interest(Watched(Arc::clone(self)), interest) };
         let Ok(watched) = watched else {
-            // Nobody would hear of its end.
+            // The end of the channel could not be noticed.
             (self.hear)(Request::Gone);
             return ControlFlow::Break(());
         };
@@ -231,7 +230,7 @@ impl Supervision {
 
     fn on_received(&self, received: &Received) {
         match received {
-            // A supervisor that does not read is not answered; when it has gone, that is received next.
+            // A supervisor that does not read gets no answer. If it has gone, the end is received next.
             Received::Message(Message::Ping(number)) => {
                 let _ = self.tell(Message::Pong(*number));
             }

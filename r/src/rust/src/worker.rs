@@ -115,8 +115,8 @@ impl Core {
         }
     }
 
-    /// Tells the supervisor that static paths have changed, if they are those that it serves. Returns
-    /// with whom to wait until the change is in force.
+    /// Announces changed static paths to the supervisor if it serves them. Returns the supervision
+    /// to wait on until the change is in force.
     pub(crate) fn announce_paths(&self, files: &StaticFiles) -> Option<Arc<Supervision>> {
         let Membership::Worker(worker) = &self.membership else { return None };
         worker.files.as_ref().filter(|own| own.is_same(files))?;
