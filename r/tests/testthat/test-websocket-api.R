@@ -99,15 +99,18 @@ test_that("send() says TRUE, FALSE past a megabyte, and NA when it is over; onDr
   # More than the system takes of one that does not read.
   chunk <- raw(2e6)
   rounds <- 0
-  while (!identical(said <- seen$ws$send(chunk), FALSE)) {
-    expect_identical(said, TRUE)
+  repeat {
+    can_go_on <- seen$ws$send(chunk)
+    expect_true(isTRUE(can_go_on) || isFALSE(can_go_on))
     rounds <- rounds + 1
     service(5)
+    # On a busy machine the system may take only now what was waiting when `$send()` returned.
+    if (!can_go_on && seen$ws$bufferedAmount() > 1e6) break
     if (rounds > 50) stop("it is never told to wait")
   }
-  expect_gt(seen$ws$bufferedAmount(), 1e6)
+  drained <- 0
   while (next_frame(seen$client)$opcode != 1) NULL
-  wanted <- rounds + 1
+  wanted <- rounds
   got <- 0
   expect_identical(next_frame(seen$client)$payload, charToRaw("two"))
   while (got < wanted) {
