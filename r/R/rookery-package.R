@@ -34,7 +34,7 @@
 #'   its static paths is wrong.
 #'
 #' Warnings have the class `rookery_warning` and a more specific class such as
-#' `rookery_unknown_field` or `rookery_client_failed`.
+#' `rookery_unknown_field`, `rookery_client_failed` or `rookery_static_paths_unconfirmed`.
 #'
 #' @section Names and lifecycle:
 #' Functions, arguments and methods of httpuv and of the package websocket have their names and

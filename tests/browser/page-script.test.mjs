@@ -87,6 +87,22 @@ test('never is never, and always is until the app forbids it', () => {
   assert.equal(forced.window.Shiny.shinyapp.$allowReconnect, 'force');
 });
 
+test('a session that follows another starts without the states of its outputs', () => {
+  // As Shiny from 1.10 on keeps them. Earlier ones keep none, which the other tests have.
+  const $outputProgress = { outputStates: new Map([['plot', 'value']]) };
+  const { open } = page({ Shiny: { shinyapp: { $outputProgress } } });
+  open();
+  assert.deepEqual([...$outputProgress.outputStates], [['plot', 'value']]);
+  open();
+  assert.equal($outputProgress.outputStates.size, 0);
+  // What a later Shiny may keep instead is left alone.
+  for (const other of [null, {}, { outputStates: null }, { outputStates: { plot: 'value' } }]) {
+    const later = page({ Shiny: { shinyapp: { $outputProgress: other } } });
+    later.open();
+    assert.equal(later.open().allowReconnect, true);
+  }
+});
+
 test("an app's own socket stays its own", () => {
   const own = Object.assign(new EventTarget(), { url: 'theirs' });
   const { open, sockets } = page({ Shiny: { createSocket: () => own }, dataset: { worker: '00ff' } });

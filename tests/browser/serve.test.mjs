@@ -74,7 +74,7 @@ test('shiny::runApp() with use_compat()', { timeout, skip }, async () => {
     'runApp("examples/shiny", port = 0, launch.browser = FALSE)',
   ].join('; ').replace('port = 0', `port = ${20000 + process.pid % 20000}`);
   const server = new Server(['-e', code]);
-  const url = (await server.line(/^Listening on (http:\S+)/))[1];
+  const url = await server.listening();
   assert.match(server.output, /^before: (httpuv|none) FALSE/m);
   assert.match(server.output, /put this line into \.Rprofile: rookery::use_compat\(quiet = TRUE\)/);
   assert.match(server.output, /^This session uses rookery's httpuv /m);

@@ -15,7 +15,8 @@ class Certificates:
 
     def __init__(self):
         self.folder = Path(tempfile.mkdtemp(prefix="rookery-matrix-"))
-        self.make("ca", "/CN=matrix authority", ["-x509", "-addext", "basicConstraints=critical,CA:TRUE"])
+        self.make("ca", "/CN=matrix authority", ["-x509", "-addext", "basicConstraints=critical,CA:TRUE",
+                                                  "-addext", "keyUsage=critical,keyCertSign,cRLSign"])
         for name in ("server", "client"):
             self.make(name, f"/CN={name}", ["-x509", "-CA", self / "ca.pem", "-CAkey", self / "ca.key", "-addext",
                                             "subjectAltName=DNS:localhost,IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"])

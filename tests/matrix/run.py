@@ -11,6 +11,7 @@ import argparse
 import concurrent.futures
 import fnmatch
 import os
+import signal
 import sys
 import time
 import traceback
@@ -50,6 +51,8 @@ def attempt(function, argument):
 
 
 def main():
+    # What `nohup` starts ignores SIGHUP, and so would every server of the cases.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="*")
     parser.add_argument("--jobs", type=int, default=4)

@@ -166,12 +166,12 @@ mod tests {
             asked.add(ticket(n), Instant::now(), &exchange);
         }
         assert_eq!(asked.begun(&board), None);
-        board.begin(ticket(1));
+        assert!(board.begin(ticket(1)));
         let (route, _) = asked.begun(&board).unwrap();
         assert_eq!((route.len(), &route[..12]), (MOST_ROUTE, "GET /long/xx"));
-        board.begin(ticket(2));
+        assert!(board.begin(ticket(2)));
         assert_eq!(asked.begun(&board).unwrap().0, "GET /b");
-        board.begin(ticket(3));
+        assert!(board.begin(ticket(3)));
         assert_eq!(asked.begun(&board).unwrap().0, "GET /session/<...>/download/x");
         asked.remove(ticket(3));
         asked.remove(ticket(2));

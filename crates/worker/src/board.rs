@@ -15,7 +15,7 @@ pub const TICKETS: usize = 1024;
 const MAGIC: u64 = u64::from_le_bytes(*b"Rookery\0");
 
 /// Of the layout: both sides have the same, or the worker refuses.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// An R that waits in Rookery says so anew at least this often, so what has been [`R::Idle`] for much longer is not: R is in a
 /// callback of package later's that takes long, or waits elsewhere.
@@ -77,7 +77,8 @@ pub fn now() -> u64 {
 /// makes something of every value.
 ///
 /// Each word has one writer: the supervisor before the worker starts, R's thread, or the worker's I/O thread. So writers load and
-/// store, without an instruction that locks, but for [`begin`](Self::begin).
+/// store, without an instruction that locks. The words of tickets are the exception: R [begins](Self::begin) a request or the
+/// supervisor [withdraws](Self::withdraw) it, and only one of them can.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Board {
@@ -89,6 +90,7 @@ pub struct Board {
     is_stopping: AtomicU32,
     r: Line<Rs>,
     io: Line<Ios>,
+    /// For each place, twice the sequence number of the last request that was begun or withdrawn, plus 1 if it was withdrawn.
     begun: [AtomicU64; TICKETS],
 }
 
@@ -181,6 +183,16 @@ impl Snapshot {
     }
 }
 
+/// The word of a place whose last request R has begun.
+fn begun(ticket: Ticket) -> u64 {
+    ticket.sequence() << 1
+}
+
+/// The word of a place whose last request the supervisor has withdrawn.
+fn withdrawn(ticket: Ticket) -> u64 {
+    begun(ticket) | 1
+}
+
 impl Default for Board {
     fn default() -> Board {
         Board::new()
@@ -263,7 +275,17 @@ impl Board {
     /// of the application has run for it.
     pub fn has_begun(&self, ticket: Ticket) -> bool {
         // A later one of the same place tells nothing of this; only who drops a ticket and then asks for it can come here.
-        self.begun[ticket.place()].load(SeqCst) >= ticket.word()
+        let word = self.begun[ticket.place()].load(SeqCst);
+        word >= begun(ticket) && word != withdrawn(ticket)
+    }
+
+    /// Withdraws a request from the worker, unless R has begun it. Returns true if R will never begin it, so that another
+    /// worker may.
+    pub fn withdraw(&self, ticket: Ticket) -> bool {
+        let place = &self.begun[ticket.place()];
+        let withdrawal =
+            place.fetch_update(SeqCst, SeqCst, |word| (word < begun(ticket)).then(|| withdrawn(ticket)));
+        withdrawal.is_ok() || place.load(SeqCst) == withdrawn(ticket)
     }
 
     // ---- the worker's side ----
@@ -305,16 +327,22 @@ impl Board {
         add(&self.r.0.taken, 1);
     }
 
-    /// R is about to call the application for the first time for a request. R's thread.
+    /// Notes that R is about to call the application for the first time for a request, and returns true; or returns false if R
+    /// must not call it, because the supervisor has withdrawn the request. R's thread.
     ///
-    /// Nothing that the application does can be seen before this can: the store is sequentially consistent, and the processor has
-    /// carried it out before whatever comes behind it in the thread, also for a signal that kills it there.
-    pub fn begin(&self, ticket: Ticket) {
-        let begun = &self.begun[ticket.place()];
-        // An abandoned request may come after a later one that was given its place.
-        if begun.load(Relaxed) < ticket.word() {
-            begun.store(ticket.word(), SeqCst);
+    /// Nothing that the application does can be seen before this can: the exchange is sequentially consistent, and the processor
+    /// has carried it out before whatever comes behind it in the thread, also for a signal that kills it there.
+    #[must_use]
+    pub fn begin(&self, ticket: Ticket) -> bool {
+        let place = &self.begun[ticket.place()];
+        let word = place.load(Relaxed);
+        if word == begun(ticket) {
+            // R has seen its head.
+            return true;
         }
+        // If a later request has the place, nobody waits for this one. Only the supervisor can have changed the word meanwhile,
+        // by withdrawing the request.
+        word < begun(ticket) && place.compare_exchange(word, begun(ticket), SeqCst, Relaxed).is_ok()
     }
 
     /// R has answered a request, by [`now`]: it is at something else from then on, and how long the request took can be read before its
@@ -447,13 +475,33 @@ mod tests {
         let board = Board::new();
         let ticket = |sequence| Ticket::new(sequence, 7).unwrap();
         assert!(!board.has_begun(ticket(1)));
-        board.begin(ticket(5));
+        assert!(board.begin(ticket(5)) && board.begin(ticket(5)));
         assert!(board.has_begun(ticket(5)) && !board.has_begun(ticket(6)));
         assert!(!board.has_begun(Ticket::new(5, 8).unwrap()));
-        board.begin(ticket(6));
-        // An abandoned one, late: what was begun stays begun.
-        board.begin(ticket(5));
+        assert!(board.begin(ticket(6)));
+        // An abandoned one, late: nobody waits for it, and what was begun stays begun.
+        assert!(!board.begin(ticket(5)));
         assert!(board.has_begun(ticket(6)) && !board.has_begun(ticket(7)));
+    }
+
+    #[test]
+    fn a_request_is_begun_or_withdrawn_and_never_both() {
+        let board = Board::new();
+        let ticket = |sequence| Ticket::new(sequence, 7).unwrap();
+        assert!(board.withdraw(ticket(1)) && board.withdraw(ticket(1)) && !board.has_begun(ticket(1)));
+        assert!(!board.begin(ticket(1)));
+        assert!(board.begin(ticket(2)) && !board.withdraw(ticket(2)) && board.has_begun(ticket(2)));
+        // A withdrawal of an earlier request changes nothing.
+        assert!(!board.withdraw(ticket(1)) && board.has_begun(ticket(2)));
+        let last = if cfg!(miri) { 100 } else { 20_000 };
+        for sequence in 3..last {
+            let ticket = ticket(sequence);
+            let (is_begun, is_withdrawn) = std::thread::scope(|scope| {
+                let begins = scope.spawn(|| board.begin(ticket));
+                (board.withdraw(ticket), begins.join().unwrap())
+            });
+            assert_ne!(is_begun, is_withdrawn, "{sequence}");
+        }
     }
 
     #[test]
@@ -473,7 +521,8 @@ mod tests {
             let _ = (read.queued(), read.pending(), read.lasts(0), read.lasts(u64::MAX), read.is_idle(17));
             let _ = (read.busy_by(0), read.busy_by(u64::MAX));
             let _ = board.has_begun(Ticket::new(u64::MAX >> 10, 3).unwrap());
-            board.begin(Ticket::new(1, 3).unwrap());
+            let _ = board.begin(Ticket::new(1, 3).unwrap());
+            let _ = board.withdraw(Ticket::new(1, 3).unwrap());
             board.close_session();
             board.hand();
             board.r_is(R::Idle, 5);
@@ -501,7 +550,7 @@ mod tests {
                 for ticket in taker {
                     board.r_is(R::Busy, 2 * ticket.sequence() - 1);
                     board.take();
-                    board.begin(ticket);
+                    assert!(board.begin(ticket));
                     board.done(2 * ticket.sequence());
                 }
             });

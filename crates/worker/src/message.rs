@@ -8,8 +8,8 @@ pub const MESSAGE_BYTES: usize = 16;
 /// "Rk", and the version of what follows.
 const BEGIN: [u8; 3] = [b'R', b'k', 1];
 
-/// The first bytes of a packet that is an announcement and not a message; the bytes of the
-/// announcement follow.
+/// The first bytes of a packet that is an announcement and not a message. The announcement's
+/// number, of eight bytes, and its bytes follow.
 pub(crate) const ANNOUNCEMENT: [u8; 4] = [BEGIN[0], BEGIN[1], BEGIN[2], b'S'];
 
 /// Where the number is; between it and the kind there are zeros.
@@ -35,6 +35,8 @@ pub enum Message {
     Interrupt,
     /// To the worker: give back the memory that nothing refers to any more, when R has nothing else to do.
     Collect,
+    /// To the worker: the supervisor has applied its announcement of this number, and all before.
+    Applied(u64),
     /// To the supervisor.
     Pong(u64),
     /// To the supervisor: a server listens, so requests will be answered.
@@ -70,6 +72,7 @@ impl Message {
             Message::Stop => (b's', 0),
             Message::Interrupt => (b'i', 0),
             Message::Collect => (b'c', 0),
+            Message::Applied(number) => (b'k', number),
             Message::Pong(number) => (b'P', number),
             Message::Ready { sees_heads, is_sticky } => {
                 (b'R', if sees_heads { SEES_HEADS } else { 0 } | if is_sticky { IS_STICKY } else { 0 })
@@ -100,6 +103,7 @@ impl Message {
             (b's', 0) => Ok(Message::Stop),
             (b'i', 0) => Ok(Message::Interrupt),
             (b'c', 0) => Ok(Message::Collect),
+            (b'k', number) => Ok(Message::Applied(number)),
             (b'P', number) => Ok(Message::Pong(number)),
             (b'R', flags) if flags & !(SEES_HEADS | IS_STICKY) == 0 => {
                 Ok(Message::Ready { sees_heads: flags & SEES_HEADS != 0, is_sticky: flags & IS_STICKY != 0 })
@@ -114,13 +118,14 @@ impl Message {
 mod tests {
     use super::*;
 
-    const ALL: [Message; 12] = [
+    const ALL: [Message; 13] = [
         Message::Ping(0),
         Message::Ping(u64::MAX),
         Message::Drain,
         Message::Stop,
         Message::Interrupt,
         Message::Collect,
+        Message::Applied(7),
         Message::Pong(0),
         Message::Pong(1 << 63),
         Message::Ready { sees_heads: false, is_sticky: false },

@@ -29,6 +29,11 @@
     return socket;
   }
 
+  // Forgets what the ended session's outputs were doing. Shiny from 1.10 on keeps that for each output and refuses a message that does
+  // not follow from it. Until https://github.com/rstudio/shiny/pull/4425 it kept it for the next session too, which starts every output
+  // anew: the page reconnected, but dropped the first value of each output that it had shown before.
+  const forgetProgress = () => window.Shiny.shinyapp?.$outputProgress?.outputStates?.clear?.();
+
   function install() {
     const { Shiny } = window;
     if (!Shiny) return;
@@ -39,6 +44,7 @@
         // Until the app says otherwise.
         Shiny.shinyapp.$allowReconnect = true;
       }
+      if (!isFirst) forgetProgress();
       isFirst = false;
       // Until it has opened as well: a server that is just being started refuses.
       socket.allowReconnect = reconnect !== 'never';

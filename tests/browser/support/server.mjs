@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -31,9 +32,9 @@ export class Server {
   /** Serves the Shiny app in a folder, given from the root of the repository. */
   static async shiny(folder) {
     const server = new Server([resolve(support, 'shiny.R'), resolve(root, folder)]);
-    const address = await server.line(/^Listening on (http:\S+)$/);
+    const url = await server.listening();
     const about = JSON.parse((await server.line(/^(\{.*\})$/))[1]);
-    return server.#ready(address[1], `httpuv ${about.httpuv} from ${about.from}, shiny ${about.shiny}`, about);
+    return server.#ready(url, `httpuv ${about.httpuv} from ${about.from}, shiny ${about.shiny}`, about);
   }
 
   /** Ends every server that still runs: for the end of a file of tests, whatever failed in it. */
@@ -44,8 +45,7 @@ export class Server {
   /** Evaluates R code that serves, with rookery's library in front and its httpuv not: the code is to see to that. */
   static async expression(code) {
     const server = new Server(['-e', code], { R_LIBS: resolve(root, library) }, []);
-    const address = await server.line(/^(?:Serving|Listening) on (https?:[^ ]+)/);
-    return server.#ready(address[1], code);
+    return server.#ready(await server.listening(), code);
   }
 
   /** Serves an app with the certificate to develop with, its WebSockets within HTTP/2 where the client wants that, or not. */
@@ -152,6 +152,26 @@ export class Server {
       waiter.look();
       if (this.#child.exitCode !== null || this.#child.signalCode !== null) waiter.ended('already');
     });
+  }
+
+  /**
+   * Waits until the server that prints its address accepts connections, and returns the address. `shiny::runApp()` prints its line
+   * before it binds the port.
+   */
+  async listening() {
+    const url = (await this.line(/^(?:Serving|Listening) on (https?:[^ ]+)/))[1];
+    const { hostname, port } = new URL(url);
+    const address = { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port) };
+    const accepts = () => new Promise((done) => {
+      const socket = connect(address);
+      socket.on('connect', () => { socket.destroy(); done(true); }).on('error', () => done(false));
+    });
+    const end = Date.now() + patience;
+    while (!await accepts()) {
+      if (Date.now() > end || !running.has(this)) assert.fail(`nothing accepts connections at ${url}. R printed:\n${this.output}`);
+      await new Promise((done) => { setTimeout(done, 20); });
+    }
+    return url;
   }
 
   /** Sends a signal. */

@@ -113,7 +113,7 @@ impl Call<'_> {
             }
         };
         if matches!(failure, Some(Failure::NotBegun)) {
-            // Its connection has been closed, so that R does not begin it any more.
+            // It has been withdrawn, so that R does not begin it any more.
             self.worker.forget(ticket);
             return self.state.let_go(waiting, self.worker);
         }
@@ -190,7 +190,8 @@ impl Call<'_> {
     }
 
     /// Returns why the worker is not waited for any longer: R has begun the request and takes too long for
-    /// it, or R has not begun it within the time that a request may wait.
+    /// it, or R has not begun it within the time that a request may wait. In the second case the request
+    /// has been withdrawn from the worker.
     fn let_go_for(&self) -> Option<Failure> {
         let member = &self.worker.member;
         if member.board.has_begun(self.ticket) {
@@ -198,7 +199,7 @@ impl Call<'_> {
             return is_given_up.then_some(Failure::TookTooLong);
         }
         let is_late = self.begins_by.is_some_and(|until| Instant::now() >= until);
-        is_late.then_some(Failure::NotBegun)
+        (is_late && member.board.withdraw(self.ticket)).then_some(Failure::NotBegun)
     }
 
     /// Sends an opening handshake over a connection of its own.

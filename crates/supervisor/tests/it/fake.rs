@@ -34,6 +34,10 @@ impl Gate {
         self.changed.notify_all();
     }
 
+    pub(crate) fn close(&self) {
+        *self.opened.lock().unwrap() = false;
+    }
+
     fn pass(&self) {
         let opened = self.opened.lock().unwrap();
         drop(self.changed.wait_while(opened, |opened| !*opened).unwrap());
@@ -131,8 +135,9 @@ pub(crate) fn answer(slot: u32, link: &Link, board: &Scoreboard, gate: &Gate, ev
     match event {
         Event::Head(exchange) => {
             board.take();
-            if let Some(ticket) = Ticket::of_word(exchange.ticket()) {
-                board.begin(ticket);
+            if Ticket::of_word(exchange.ticket()).is_some_and(|ticket| !board.begin(ticket)) {
+                link.send(Command::Respond(exchange));
+                return link.flush();
             }
             gate.heads.fetch_add(1, Ordering::Relaxed);
             head(link, board, gate, exchange);
@@ -149,8 +154,10 @@ pub(crate) fn answer(slot: u32, link: &Link, board: &Scoreboard, gate: &Gate, ev
             let call = exchange.header(CALL_HEADER.as_bytes()).map(|value| Call::parse(value).unwrap());
             // A server that has a supervisor has taken the header out.
             let ticket = call.as_ref().and_then(|call| call.ticket).or(Ticket::of_word(exchange.ticket()));
-            if let Some(ticket) = ticket {
-                board.begin(ticket);
+            if ticket.is_some_and(|ticket| !board.begin(ticket)) {
+                // As R does with a request that the supervisor has withdrawn.
+                link.send(Command::Respond(exchange));
+                return link.flush();
             }
             gate.begun.fetch_add(1, Ordering::Relaxed);
             if exchange.path().starts_with(b"/pieces/") {

@@ -181,6 +181,29 @@ fn a_page_that_a_worker_has_and_does_not_begin_is_served_by_another() {
 }
 
 #[test]
+fn a_request_is_executed_once_if_its_worker_becomes_free_at_its_deadline() {
+    let queue_time = Duration::from_millis(100);
+    let limits = PoolLimits { sticky: Sticky::None, queue_time, ahead: 4, ..PoolLimits::default() };
+    let front = Front::with(2, limits, Config::default());
+    let begun = || {
+        let of = |at: usize| front.workers[at].gate.begun.load(std::sync::atomic::Ordering::Relaxed);
+        of(0) + of(1)
+    };
+    for round in 0..40 {
+        front.workers.iter().for_each(|worker| worker.gate.close());
+        let before = begun();
+        let asking: Vec<_> = (0..3).map(|_| begin(&front, "POST", "/hold", "")).collect();
+        std::thread::sleep(Duration::from_millis(80 + round));
+        front.workers.iter().for_each(|worker| worker.gate.open());
+        // On a busy machine one may be late at the other worker, too, and is answered 503 then.
+        let statuses: Vec<_> = asking.into_iter().map(|asking| asking.join().unwrap().status).collect();
+        until("both are idle", || (0..2).all(|at| is_idle(&front, at)));
+        let answered = statuses.iter().filter(|status| **status == 200).count();
+        assert_eq!((begun() - before, answered > 0), (answered, true), "round {round}: {statuses:?}");
+    }
+}
+
+#[test]
 fn a_request_that_a_worker_does_not_begin_is_served_by_another_whatever_its_method() {
     let limits =
         PoolLimits { sticky: Sticky::None, queue_time: QUEUE_TIME, ahead: 4, ..PoolLimits::default() };

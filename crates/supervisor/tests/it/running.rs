@@ -34,6 +34,8 @@ pub(crate) struct Wish {
     pub(crate) start_retries: u32,
     pub(crate) restarts: bool,
     pub(crate) fails_fast: bool,
+    /// How long the supervisor's thread is kept from its work after each event.
+    pub(crate) delay: Duration,
     /// How often whoever watches wants it to turn.
     pub(crate) turns_every: Duration,
     /// The mode of a start, by how many there were before.
@@ -53,6 +55,7 @@ impl Default for Wish {
             start_retries: 0,
             restarts: true,
             fails_fast: false,
+            delay: Duration::ZERO,
             turns_every: Duration::MAX,
             mode: |_| "",
         }
@@ -62,6 +65,7 @@ impl Default for Wish {
 struct Door {
     listener: Mutex<Option<Listener>>,
     is_ready: AtomicBool,
+    delay: Duration,
     turns_every: Duration,
     turns: AtomicUsize,
 }
@@ -84,6 +88,7 @@ impl Front for Door {
     }
 
     fn turns_every(&self) -> Duration {
+        std::thread::sleep(self.delay);
         self.turns_every
     }
 
@@ -131,11 +136,13 @@ impl Running {
             ..PoolLimits::default()
         };
         let server = Server::with_application(Config::default(), pool(Arc::clone(&roster), limits));
-        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        let site = Site { files: roster.files(), ..Site::default() };
+        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
         let address = listener.local_addr().unwrap();
         let door = Arc::new(Door {
             listener: Mutex::new(Some(listener)),
             is_ready: AtomicBool::new(false),
+            delay: wish.delay,
             turns_every: wish.turns_every,
             turns: AtomicUsize::new(0),
         });

@@ -61,7 +61,7 @@ fn handles_requests() {
     for sequence in 1.. {
         board.hand();
         board.take();
-        board.begin(Ticket::new(sequence, (sequence % 5) as usize).unwrap());
+        assert!(board.begin(Ticket::new(sequence, (sequence % 5) as usize).unwrap()));
         if out.write_all(format!("{sequence}\n").as_bytes()).is_err() {
             return;
         }
@@ -163,7 +163,7 @@ fn what_one_writes_the_other_reads() {
     let theirs = Scoreboard::attach(&memory).unwrap();
     let ticket = Ticket::new(9, 4).unwrap();
     theirs.r_is(R::Busy, 5);
-    theirs.begin(ticket);
+    assert!(theirs.begin(ticket));
     assert_eq!((board.read().r, board.read().since), (R::Busy, 5));
     assert!(board.has_begun(ticket));
     drop(theirs);

@@ -266,8 +266,12 @@ impl Core {
                     self.hand_back(Command::Respond(exchange));
                 }
                 mut event => {
-                    self.begins(&mut event);
-                    return Some(self.show(event));
+                    if self.begin(&mut event) {
+                        return Some(self.show(event));
+                    }
+                    if let Event::Request(exchange) | Event::Head(exchange) = event {
+                        self.hand_back(Command::Respond(exchange));
+                    }
                 }
             }
         }

@@ -115,13 +115,13 @@ impl Core {
         }
     }
 
-    /// Tells the supervisor that static paths have changed, if they are those that it serves.
-    pub(crate) fn announce_paths(&self, files: &StaticFiles) {
-        if let Membership::Worker(worker) = &self.membership {
-            if worker.files.as_ref().is_some_and(|own| own.is_same(files)) {
-                worker.supervision.announce(files);
-            }
-        }
+    /// Announces changed static paths to the supervisor if it serves them. Returns the supervision
+    /// to wait on until the change is in force.
+    pub(crate) fn announce_paths(&self, files: &StaticFiles) -> Option<Arc<Supervision>> {
+        let Membership::Worker(worker) = &self.membership else { return None };
+        worker.files.as_ref().filter(|own| own.is_same(files))?;
+        worker.supervision.announce(files);
+        Some(Arc::clone(&worker.supervision))
     }
 
     /// That listener answers no new requests any more, because it ends or (`is_stopping`) the process does.
@@ -157,21 +157,24 @@ impl Core {
         }
     }
 
-    /// R has come for an event, and is about to be shown it.
-    pub(crate) fn begins(&self, event: &mut Event) {
-        let Some(board) = self.board() else { return };
+    /// Notes that R is about to be shown an event, and returns true; or returns false for a request
+    /// that the supervisor has withdrawn, which R must not see.
+    #[must_use]
+    pub(crate) fn begin(&self, event: &mut Event) -> bool {
+        let Some(board) = self.board() else { return true };
         let now = now();
         board.r_is(if event.is_of_websocket() { R::Messages } else { R::Busy }, now);
         let is_head = matches!(event, Event::Head(_));
         if let Event::Request(exchange) | Event::Head(exchange) = event {
             board.take();
-            if let Some(ticket) = Ticket::of_word(exchange.ticket()) {
-                board.begin(ticket);
+            if Ticket::of_word(exchange.ticket()).is_some_and(|ticket| !board.begin(ticket)) {
+                return false;
             }
             if let Some(admin) = &self.admin {
                 admin.one.begins(exchange, is_head, now);
             }
         }
+        true
     }
 
     /// R has come for a request whose client has gone, and does not begin it.
