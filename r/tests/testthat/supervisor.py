@@ -15,6 +15,8 @@ import struct
 import subprocess
 import sys
 
+# The layout of crates/worker/src/board.rs.
+VERSION = 3
 PLACES = 1024
 HEADER = 192
 SIZE = HEADER + 8 * PLACES
@@ -33,7 +35,7 @@ memory = os.memfd_create("rookery-scoreboard", os.MFD_CLOEXEC | 2)
 os.ftruncate(memory, SIZE)
 fcntl.fcntl(memory, F_ADD_SEALS, SEAL_SEAL | SEAL_SHRINK | SEAL_GROW)
 board = mmap.mmap(memory, SIZE)
-board[0:16] = b"Rookery\0" + struct.pack("<II", 2, SIZE)
+board[0:16] = b"Rookery\0" + struct.pack("<II", VERSION, SIZE)
 
 environment = dict(
     os.environ,
@@ -87,7 +89,7 @@ def show(_):
 def begun(words):
     """Whether the request with this number and place has been begun."""
     sequence, place = int(words[1]), int(words[2])
-    return str(int(number(HEADER + 8 * place) >= (sequence << 10 | place)))
+    return str(int(number(HEADER + 8 * place) >= sequence << 1))
 
 
 def send(words):

@@ -38,9 +38,9 @@ test_that("a server listens on the worker's socket whatever port it asks for", {
     paste0("192.0.2.1|4000|198.51.100.7|443|https|abc.1|CN=Ada L|", fingerprint, "|TRUE|", print)
   )
   # With no header of the client's that names it.
-  expect_match(worker$get("/", call_of(3, 0, "http - - id-3 - -"))$text, "|http|id-3|TRUE|", fixed = TRUE)
+  expect_match(worker$get("/", call_of(2, 0, "http - - id-2 - -"))$text, "|http|id-2|TRUE|", fixed = TRUE)
   # Of a client that nothing is known of.
-  answer <- worker$get("/", call_of(2, 0))
+  answer <- worker$get("/", call_of(3, 0))
   expect_match(answer$text, "^\\|0\\|[^|]*\\|[^|]*\\|http\\|[0-9a-f]{32}\\|TRUE\\|<WebServer")
   expect_identical(worker$get("/", "1 nonsense")$status_code, 400L)
 })
