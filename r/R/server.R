@@ -282,7 +282,7 @@ Server <- R6::R6Class(
         # That of serve(), whatever port the app asks for.
         tls <- tls %||% .globals$tls$tls
       }
-      tls <- if (inherits_socket) leave_tls_to_supervisor(tls) else tls_open(tls)
+      tls <- if (inherits_socket) tls_of_supervisor(tls) else tls_open(tls)
       apply_limits(limits)
       detail <- setting_of("error_detail")$value
       private$is_https <- !is.null(tls)

@@ -16,9 +16,10 @@ use crate::command_line::Serve;
 use crate::failure::Failure;
 use crate::log::LogTo;
 use crate::path::{is_executable, settle};
-use crate::settings::{AskedAcme, AskedTls};
+use crate::settings::{AskedAcme, AskedTls, TlsFiles};
 use crate::signals;
 use crate::target::Target;
+use crate::tls;
 
 /// What R reads the rest from (`cli_read()` in cli.R). Not arguments: an app may look at those.
 const HANDED_OVER: &str = "ROOKERY_CLI";
@@ -43,25 +44,47 @@ pub(crate) fn become_r(serve: &Serve, target: &Target, address: &Address, log: &
 }
 
 /// The R of a worker. It listens where its supervisor has it listen, whatever the address; what is between the client and the supervisor,
-/// and the log, are the supervisor's.
+/// and the log, are the supervisor's. One that may accept connections itself has them as well; `public` is where its log goes.
 ///
 /// # Errors
 /// When there is no R, or no package.
 #[cfg(target_os = "linux")]
-pub(crate) fn worker(serve: &Serve, target: &Target, address: &Address) -> Result<Command, Failure> {
+pub(crate) fn worker(
+    serve: &Serve,
+    target: &Target,
+    address: &Address,
+    public: Option<&LogTo>,
+) -> Result<Command, Failure> {
     let mut text = Fields::default();
     text.field("target", target.path.as_os_str().as_bytes());
     text.address(address);
-    serve.settings.hand_over_to_worker(&mut |name, value| text.field(name, value));
+    let mut field = |name: &str, value: &[u8]| text.field(name, value);
+    match public {
+        None => serve.settings.hand_over_to_worker(&mut field),
+        Some(_) => {
+            serve.settings.hand_over(&mut field);
+            match &serve.tls {
+                Some(AskedTls::Development) => {
+                    if let Some(file) = tls::development_file() {
+                        let files = TlsFiles { pairs: vec![(file.clone(), file)], ..TlsFiles::default() };
+                        hand_over_tls(&files, &mut field);
+                    }
+                }
+                Some(AskedTls::Files(files)) => hand_over_tls(files, &mut field),
+                None => {}
+            }
+        }
+    }
     if let Some(time) = serve.workers.as_ref().and_then(|workers| workers.request_timeout) {
         // For `--interrupt-requests`, which is R's to do.
         text.field("limit", format!("request_time={}s", time.as_secs_f64()).as_bytes());
     }
-    text.field("log", b"nothing");
-    text.field("log_format", b"common");
+    hand_over_log(serve, public.unwrap_or(&LogTo::Nothing), &mut |name, value| text.field(name, value));
     let mut command = command(target, OsString::from_vec(text.0))?;
-    // The header comes from the client's side.
-    command.env_remove("ROOKERY_PROXY_PROTOCOL");
+    if public.is_none() {
+        // The header comes from the client's side.
+        command.env_remove("ROOKERY_PROXY_PROTOCOL");
+    }
     // What a service manager says, it says to the supervisor.
     for name in rookery_service::NAMES {
         command.env_remove(name);
@@ -183,6 +206,28 @@ fn libraries(package: &Path) -> Option<OsString> {
     Some(libraries)
 }
 
+fn hand_over_tls(files: &TlsFiles, field: &mut impl FnMut(&str, &[u8])) {
+    for (certificate, key) in &files.pairs {
+        field("tls_cert", settle(certificate).as_os_str().as_bytes());
+        field("tls_key", settle(key).as_os_str().as_bytes());
+    }
+    if let Some(signers) = &files.client_ca {
+        field("tls_client_ca", settle(signers).as_os_str().as_bytes());
+        field("tls_client_auth", files.client_auth.name().as_bytes());
+    }
+    field("tls_min_version", files.minimum_name().as_bytes());
+    if files.only_http1 {
+        field("tls_http2", b"FALSE");
+    }
+    if files.only_http1_websockets {
+        field("tls_http2_websockets", b"FALSE");
+    }
+    if let Some(Hsts { max_age, include_subdomains, preload }) = files.hsts {
+        let word = |is_on| if is_on { "TRUE" } else { "FALSE" };
+        field("tls_hsts", format!("{max_age} {} {}", word(include_subdomains), word(preload)).as_bytes());
+    }
+}
+
 fn hand_over_acme(acme: &AskedAcme, field: &mut impl FnMut(&str, &[u8])) {
     for domain in &acme.domains {
         field("acme_domain", domain.as_bytes());
@@ -239,6 +284,18 @@ impl Fields {
     }
 }
 
+fn hand_over_log(serve: &Serve, log: &LogTo, field: &mut impl FnMut(&str, &[u8])) {
+    match log {
+        LogTo::Stdout => field("log", b"stdout"),
+        LogTo::Nothing => field("log", b"nothing"),
+        LogTo::File(path) => {
+            field("log", b"file");
+            field("log_file", path.as_os_str().as_bytes());
+        }
+    }
+    field("log_format", serve.format_name().as_bytes());
+}
+
 fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -> OsString {
     let mut text = Fields::default();
     text.field("target", target.path.as_os_str().as_bytes());
@@ -247,28 +304,7 @@ fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -
     match &serve.tls {
         Some(AskedTls::Development) => field("tls", b"dev"),
         Some(AskedTls::Files(files)) => {
-            for (certificate, key) in &files.pairs {
-                field("tls_cert", settle(certificate).as_os_str().as_bytes());
-                field("tls_key", settle(key).as_os_str().as_bytes());
-            }
-            if let Some(signers) = &files.client_ca {
-                field("tls_client_ca", settle(signers).as_os_str().as_bytes());
-                field("tls_client_auth", files.client_auth.name().as_bytes());
-            }
-            field("tls_min_version", files.minimum_name().as_bytes());
-            if files.only_http1 {
-                field("tls_http2", b"FALSE");
-            }
-            if files.only_http1_websockets {
-                field("tls_http2_websockets", b"FALSE");
-            }
-            if let Some(Hsts { max_age, include_subdomains, preload }) = files.hsts {
-                let word = |is_on| if is_on { "TRUE" } else { "FALSE" };
-                field(
-                    "tls_hsts",
-                    format!("{max_age} {} {}", word(include_subdomains), word(preload)).as_bytes(),
-                );
-            }
+            hand_over_tls(files, &mut field);
             if let Some(acme) = &files.acme {
                 hand_over_acme(acme, &mut field);
             }
@@ -279,15 +315,7 @@ fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -
         None => {}
     }
     serve.settings.hand_over(&mut field);
-    match log {
-        LogTo::Stdout => field("log", b"stdout"),
-        LogTo::Nothing => field("log", b"nothing"),
-        LogTo::File(path) => {
-            field("log", b"file");
-            field("log_file", path.as_os_str().as_bytes());
-        }
-    }
-    field("log_format", serve.format_name().as_bytes());
+    hand_over_log(serve, log, &mut field);
     match &serve.admin {
         Some(AdminAt::Tcp(address)) => field("admin", address.to_string().as_bytes()),
         Some(AdminAt::Unix(path)) => field("admin", &[b"unix:", path.as_os_str().as_bytes()].concat()),

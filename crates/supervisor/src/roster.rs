@@ -151,15 +151,21 @@ impl Member {
         }
     }
 
-    /// Requests that it has and has not answered, and WebSockets.
+    /// Requests that it has been given by the front end and has not answered, and all WebSockets.
     pub fn load(&self) -> (usize, usize) {
         let Load { in_flight, sessions, .. } = &self.load;
-        (in_flight.load(Ordering::Relaxed), sessions.load(Ordering::Relaxed))
+        let own = usize::try_from(self.board.read().sessions).unwrap_or(usize::MAX);
+        (in_flight.load(Ordering::Relaxed), sessions.load(Ordering::Relaxed).max(own))
     }
 
-    /// Requests that it has answered.
+    /// Connections that it has accepted itself, WebSockets among them.
+    pub fn connections(&self) -> usize {
+        usize::try_from(self.board.read().connections).unwrap_or(usize::MAX)
+    }
+
+    /// Requests that it has answered, those of its own clients among them.
     pub fn answered(&self) -> u64 {
-        self.load.answered.load(Ordering::Relaxed)
+        self.load.answered.load(Ordering::Relaxed).max(self.board.read().done)
     }
 
     fn paths(&self) -> MutexGuard<'_, StaticPaths> {

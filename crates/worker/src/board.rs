@@ -15,7 +15,7 @@ pub const TICKETS: usize = 1024;
 const MAGIC: u64 = u64::from_le_bytes(*b"Rookery\0");
 
 /// Of the layout: both sides have the same, or the worker refuses.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// An R that waits in Rookery says so anew at least this often, so what has been [`R::Idle`] for much longer is not: R is in a
 /// callback of package later's that takes long, or waits elsewhere.
@@ -116,6 +116,7 @@ struct Rs {
 struct Ios {
     handed: AtomicU64,
     sessions: AtomicU64,
+    connections: AtomicU64,
 }
 
 // The layout of `VERSION`: whoever changes it changes that.
@@ -147,6 +148,8 @@ pub struct Snapshot {
     pub done: u64,
     /// WebSockets that are open.
     pub sessions: u64,
+    /// Connections that the worker has accepted on the public listeners and that are open, WebSockets among them.
+    pub connections: u64,
     /// How long R has been busy since it serves, up to [`since`](Self::since): see [`busy_by`](Self::busy_by).
     pub busy: Duration,
     /// How much of that was for requests, up to the last that was [done](Self::done) at least: all but [`R::Messages`].
@@ -239,6 +242,7 @@ impl Board {
             taken,
             done,
             sessions: self.io.0.sessions.load(Relaxed),
+            connections: self.io.0.connections.load(Acquire),
             busy: Duration::from_nanos(busy),
             answering: Duration::from_nanos(answering),
         }
@@ -348,6 +352,16 @@ impl Board {
         add(&self.io.0.sessions, u64::MAX);
     }
 
+    /// A connection has been accepted on a public listener. The I/O thread.
+    pub fn open_connection(&self) {
+        add(&self.io.0.connections, 1);
+    }
+
+    /// A connection that was accepted on a public listener has ended. The I/O thread.
+    pub fn close_connection(&self) {
+        add(&self.io.0.connections, u64::MAX);
+    }
+
     /// The worker has been asked to stop. Any thread.
     pub fn stop(&self) {
         self.is_stopping.store(1, Relaxed);
@@ -377,12 +391,16 @@ mod tests {
         board.open_session();
         board.open_session();
         board.close_session();
+        board.open_connection();
+        board.open_connection();
+        board.close_connection();
         board.r_is(R::Busy, 1_000_000);
         board.take();
         board.stop();
         let read = board.read();
         assert_eq!((read.r, read.since, read.pid, read.r_thread), (R::Busy, 1_000_000, 12, 13));
         assert_eq!((read.handed, read.taken, read.done, read.sessions), (2, 1, 0, 1));
+        assert_eq!(read.connections, 1);
         assert_eq!((read.queued(), read.pending()), (1, 1));
         assert!(read.is_stopping);
         assert_eq!(read.lasts(1_000_500), Duration::from_nanos(500));

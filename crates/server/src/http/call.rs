@@ -105,6 +105,10 @@ impl Call {
     pub(super) fn log(&mut self, head: &Parts, said: Option<&rookery_worker::Call>) {
         self.is_for_name = self.connection.has_tls() && names_host(&head.headers);
         let Call { connection, parts: Some(parts), id, .. } = self else { return };
+        if connection.site.is_supervised() {
+            // The supervisor logs what it passes on; the log of this process is for its own clients.
+            return;
+        }
         let request = (&head.method, &head.uri, head.version);
         let remote = said.map_or_else(|| connection.ends.get().remote, |said| said.remote);
         parts.entry.begin(&connection.http.log, remote, request, || {

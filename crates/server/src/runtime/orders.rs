@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use rookery_exchange::ListenerId;
@@ -16,10 +17,22 @@ use crate::net::listen::Bound;
 pub(super) enum Order {
     Listen {
         listener: ListenerId,
-        /// All that are the listener's.
-        bound: Vec<Bound>,
-        site: Box<Site>,
+        /// The socket of a worker among them, with public listeners beside it.
+        inherited: Option<Arc<Supervision>>,
+        /// All sockets that are the listener's.
+        groups: Vec<Group>,
         done: mpsc::Sender<io::Result<()>>,
+    },
+    /// Accept connections, or leave them to others who have the sockets as well.
+    SetAccepting {
+        listener: ListenerId,
+        is_on: bool,
+        done: mpsc::Sender<()>,
+    },
+    /// Give the sockets of a listener once more.
+    CopySockets {
+        listener: ListenerId,
+        done: mpsc::Sender<io::Result<Vec<OwnedFd>>>,
     },
     /// Hear the supervisor of the process, if it is not heard.
     Attend {
@@ -48,6 +61,15 @@ pub(super) enum Order {
     Break {
         done: mpsc::Sender<()>,
     },
+}
+
+/// Sockets that serve the same.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) bound: Vec<Bound>,
+    pub(super) site: Box<Site>,
+    /// Whether they are the public listeners of a supervisor, which it has a worker accept on.
+    pub(super) is_public: bool,
 }
 
 /// How orders reach the I/O thread.

@@ -192,10 +192,10 @@ fn kept(mut listening: Listening, https: Option<&Https>) -> Result<Listening, Li
 /// Listens where the supervisor of this process has it listen, and tells it so; the listener's id.
 fn listen_as_worker(setup: &RawSetup, site: Site) -> Option<ListenerId> {
     core::with(|core| {
-        let files = site.files.clone();
+        let (files, tls) = (site.files.clone(), site.tls.clone());
         let started =
             core.listen_inherited(site).map(|listener| Listening { keeper: None, listener, redirect: None });
-        let (id, _) = core.started(started, None, SOCKET_OF_WORKER)?;
+        let (id, _) = core.started(started, tls, SOCKET_OF_WORKER)?;
         core.announce_ready(id, files, setup.sees_heads != 0, setup.is_sticky != 0);
         Some(id)
     })

@@ -1,5 +1,6 @@
 //! This process as a worker: `rk_worker_*`, and what R's thread writes on the scoreboard.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +10,7 @@ use rookery_server::{ListenError, Listener, Site, Supervision, SupervisorRequest
 use rookery_worker::{Board, END_WITHIN, Inherited, Message, R, Ticket, now};
 
 use crate::core::{self, Core};
-use crate::{entry, listener};
+use crate::{entry, listener, log};
 
 /// What the process was given by its supervisor.
 #[derive(Debug)]
@@ -95,6 +96,12 @@ impl Core {
     pub(crate) fn listen_inherited(&self, site: Site) -> Result<Listener, ListenError> {
         let Membership::Worker(worker) = &self.membership else { unreachable!("R has asked before") };
         self.server().listen_inherited(&worker.supervision, site)
+    }
+
+    /// A copy of what the supervisor writes the access log to, in place of standard output.
+    pub(crate) fn log_output(&self) -> Option<OwnedFd> {
+        let Membership::Worker(worker) = &self.membership else { return None };
+        worker.supervision.log()
     }
 
     /// Tells the supervisor which static paths a listener on its socket serves, and that requests will be answered.
@@ -202,6 +209,7 @@ fn hear(asked: SupervisorRequest, deeds: Deeds) {
         }
         SupervisorRequest::Interrupt => (deeds.interrupt)(),
         SupervisorRequest::Collect => (deeds.collect)(),
+        SupervisorRequest::ReopenLog => log::reopen(),
     }
 }
 

@@ -140,7 +140,7 @@ impl Supervisor<'_> {
         // A turn that something has brought about is one as well, but the server need not be asked at each.
         if self.history.asked.is_none_or(|asked| now.duration_since(asked) + LATE >= SELDOM) {
             self.history.asked = Some(now);
-            self.history.connections = self.front.connections();
+            self.history.connections = self.connections();
         }
         let course = match self.course {
             Course::Serving if self.was_ready => status::Course::Serving,

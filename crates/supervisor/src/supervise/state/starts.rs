@@ -1,7 +1,10 @@
 //! Starts of workers.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+
+use rookery_worker::PublicDescriptors;
 
 use super::super::Outcome;
 use super::super::worker::Worker;
@@ -30,11 +33,21 @@ impl Supervisor<'_> {
         self.epochs += 1;
         let epoch = self.epochs;
         let workers = self.wanted + self.plan.spares;
-        let start = Start { slot, workers, serving: self.wanted, epoch, generation: self.generation };
+        let (serving, generation) = (self.wanted, self.generation);
+        // Where several are wanted, the front end accepts.
+        let is_public = serving == 1 && self.plan.public.is_some();
+        let start = Start { slot, workers, serving, epoch, generation, is_public };
         self.history.starts(slot);
         let time = self.plan.times.start;
-        let started = (self.plan.command)().map_err(io::Error::other).and_then(|command| {
-            Worker::start(command, &self.folder, start, self.plan.files, time, &self.events)
+        let public = self.plan.public.as_ref().filter(|_| is_public);
+        let public = public.map_or_else(PublicDescriptors::default, |public| PublicDescriptors {
+            sockets: &public.sockets,
+            redirects: &public.redirects,
+            log: public.log.as_ref().map(AsFd::as_fd),
+            cookie: None,
+        });
+        let started = (self.plan.command)(is_public).map_err(io::Error::other).and_then(|command| {
+            Worker::start(command, &self.folder, start, self.plan.files, public, time, &self.events)
         });
         match started {
             Ok(worker) => {
