@@ -53,6 +53,8 @@ pub(crate) struct Workers {
     pub(crate) drain_status: u16,
     /// Whether another begins once more with a GET whose worker has ended.
     pub(crate) retry_begun: bool,
+    /// Whether something was given that only the front end can do.
+    pub(crate) needs_front_end: bool,
     /// Whether a client that sends a FIN behind its request is answered also where that had to wait.
     pub(crate) keep_half_closed: bool,
 }
@@ -154,6 +156,11 @@ impl Workers {
                 Some(text) => return Err(wrong("drain-status", "503 or 404", text)),
             },
             retry_begun: flag("retry-begun"),
+            needs_front_end: ["max-sessions", "max-in-flight", "queue-timeout"]
+                .iter()
+                .any(|name| given(name).is_some())
+                || flag("retry-begun")
+                || given("sticky") == Some("cookie"),
             keep_half_closed: flag("keep-half-closed"),
             name: given("name").map(a_name).transpose()?,
             sticky: match given("sticky") {

@@ -207,15 +207,11 @@ fn plan(
     }
 }
 
-/// Returns true if a worker may accept connections itself, while it is the only one. What only the front end can do keeps accepting
-/// there: answers for the authority that issues certificates, a limit on sessions, cookies for an app that has no sessions of its
-/// own, and a second try of what a worker had begun.
+/// Returns true if a worker may accept connections itself, while it is the only one. The front end keeps accepting for what only it can
+/// do: answers for the authority that issues certificates, and the options of [`Workers::needs_front_end`].
 fn may_accept(workers: &Workers, asked: &Serve) -> bool {
     let has_authority = matches!(&asked.tls, Some(AskedTls::Files(files)) if files.acme.is_some());
-    !has_authority
-        && workers.max_sessions.is_none()
-        && workers.sticky != worker_options::Sticky::Cookie
-        && !workers.retry_begun
+    !has_authority && !workers.needs_front_end
 }
 
 /// The listeners that clients connect to, for workers to accept on.

@@ -2,11 +2,13 @@
 //! looks.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_status::Count;
 use rookery_worker::Scoreboard;
@@ -190,9 +192,16 @@ fn agreed(announced: &[&StaticPaths]) -> StaticPaths {
     .collect()
 }
 
+/// Makes the cookie that names a start of a worker.
+pub(crate) trait MakeCookie: Send + Sync {
+    fn cookie(&self, slot: u32, epoch: u64) -> SessionCookie;
+}
+
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Roster {
+    /// What the front end knows clients by, if by anything.
+    cookies: OnceLock<Box<dyn MakeCookie>>,
     members: Mutex<Vec<Arc<Member>>>,
     pub(crate) changed: Notify,
     /// The static paths that are served without asking a worker: those that are the same in all
@@ -204,7 +213,23 @@ pub struct Roster {
     pub(crate) told: Told,
 }
 
+impl fmt::Debug for Roster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Roster").field("members", &self.members).finish_non_exhaustive()
+    }
+}
+
 impl Roster {
+    /// Sets what makes the cookies of workers; once.
+    pub(crate) fn set_cookies(&self, cookies: Box<dyn MakeCookie>) {
+        let _ = self.cookies.set(cookies);
+    }
+
+    /// Returns the cookie that names a start of a worker, if clients come back to their worker by one.
+    pub(crate) fn cookie(&self, slot: u32, epoch: u64) -> Option<SessionCookie> {
+        Some(self.cookies.get()?.cookie(slot, epoch))
+    }
+
     /// A worker is ready.
     pub fn join(&self, member: &Arc<Member>) {
         let mut members = self.lock();

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
+use crate::counts::Tally;
 use crate::system;
 use crate::ticket::Ticket;
 
@@ -90,6 +91,8 @@ pub struct Board {
     r: Line<Rs>,
     io: Line<Ios>,
     begun: [AtomicU64; TICKETS],
+    /// Of clients whose connections the worker has accepted itself. R's thread.
+    tally: Tally,
 }
 
 /// On a cache line of its own: two threads write, and each waits for nobody.
@@ -124,7 +127,8 @@ const _: () = {
     assert!(size_of::<Rs>() == 40 && size_of::<Line<Rs>>() == 64);
     assert!(std::mem::offset_of!(Board, r) == 64 && std::mem::offset_of!(Board, io) == 128);
     assert!(std::mem::offset_of!(Board, begun) == 192);
-    assert!(size_of::<Board>() == 192 + 8 * TICKETS && align_of::<Board>() == 64);
+    assert!(std::mem::offset_of!(Board, tally) == 192 + 8 * TICKETS && size_of::<Tally>() == 8 * 53);
+    assert!(size_of::<Board>() == 192 + 8 * TICKETS + 448 && align_of::<Board>() == 64);
 };
 
 /// What a [`Board`] said at one moment, or nearly: numbers of one line may be a request apart.
@@ -203,6 +207,7 @@ impl Board {
             r: Line::default(),
             io: Line::default(),
             begun: [const { AtomicU64::new(0) }; TICKETS],
+            tally: Tally::default(),
         };
         board.sign();
         board
@@ -268,6 +273,11 @@ impl Board {
     pub fn has_begun(&self, ticket: Ticket) -> bool {
         // A later one of the same place tells nothing of this; only who drops a ticket and then asks for it can come here.
         self.begun[ticket.place()].load(SeqCst) >= ticket.word()
+    }
+
+    /// The requests that the worker has answered to clients whose connections it has accepted itself. Written by R's thread.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     // ---- the worker's side ----

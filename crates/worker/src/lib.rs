@@ -34,6 +34,7 @@
 mod board;
 mod call;
 mod control;
+mod counts;
 mod hand_over;
 mod inherited;
 mod message;
@@ -48,6 +49,7 @@ pub use call::{
     ASK_AGAIN, Announced, Body, CALL_HEADER, Call, CallError, CallText, Client, GO_ON, MOST_CALL_BYTES,
 };
 pub use control::{Control, MOST_ANNOUNCED, Received, is_own};
+pub use counts::{BOUNDS, CLASSES, Classes, Count, Histogram, Tally};
 pub use hand_over::HandOver;
 pub use inherited::{Inherited, InheritedError};
 pub use message::{MESSAGE_BYTES, MalformedMessage, Message};

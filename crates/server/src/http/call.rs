@@ -36,6 +36,8 @@ pub(super) struct Call {
     state: State,
     /// Whether the Host is a name that browsers may be told to come to by HTTPS alone.
     is_for_name: bool,
+    /// Whether the client is given the cookie that names this process.
+    pub(super) gives_cookie: bool,
     /// `None` when the connection has them.
     parts: Option<Box<CallParts>>,
 }
@@ -63,6 +65,7 @@ impl Call {
             id,
             state: State::Request,
             is_for_name: false,
+            gives_cookie: false,
             parts: Some(parts),
         }
     }

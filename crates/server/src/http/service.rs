@@ -79,6 +79,10 @@ async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result
         };
         call.reads_request();
     }
+    if let Some(cookie) = call.connection.site.session_cookie.as_deref() {
+        let gives = cookie.take(&mut head.headers);
+        call.gives_cookie = gives;
+    }
     let announced = supervised::announced(said.as_deref(), &mut head.headers);
     if announced.unwrap_or_else(|| body.size_hint().lower()) > call.http().peers.limits.body_bytes {
         call.leaves_rest(has_body);
@@ -141,7 +145,13 @@ async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result
     }
 
     match ask(&mut call, exchange, Event::Request).await {
-        Ok(Answer::Reply(answered)) if is_accepted(&answered) => {
+        Ok(Answer::Reply(mut answered)) if is_accepted(&answered) => {
+            if let Some(cookie) = call.connection.site.session_cookie.as_deref().filter(|_| call.gives_cookie)
+            {
+                // A name and a value of ours: they are not refused.
+                let text = cookie.set_cookie(answered.is_https());
+                let _ = answered.push_reply_header(b"Set-Cookie", text.as_bytes());
+            }
             let is_stream = call.connection.is_stream();
             call.entry().set_status(if is_stream { 200 } else { 101 });
             call.connection.upgrade.replace(Some(answered));

@@ -112,7 +112,8 @@ pub(super) fn run(setup: Setup, control: &Control) {
         Some(make) => runtime.block_on(async { make(waker) }),
         None => Box::new(Arc::clone(&link)),
     };
-    let is_timed = measured.is_some();
+    let accepts = supervision.as_ref().is_some_and(|supervision| supervision.has_public_listeners());
+    let is_timed = measured.is_some() || accepts;
     let supervised = supervision.as_ref().map(|supervision| Arc::clone(supervision.scoreboard()));
     let scoreboard = (supervised.or(measured), is_timed);
     let shared = Shared::new(application, limits, reclaim, log, reports, budget, scoreboard);

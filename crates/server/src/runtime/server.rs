@@ -158,6 +158,7 @@ impl Server {
             redirect: None,
             proxies: Proxies::default(),
             proxy_protocol: false,
+            session_cookie: None,
             ..site
         };
         let bound = vec![Bound::Unix(supervision.socket().map_err(failed)?)];

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use rookery_supervisor::{Outcome, Request, Standing, Times};
 
-use crate::front::{Client, PATIENCE, until};
+use crate::front::{Client, Reply, until};
 use crate::running::{Running, Wish, is_told, lives, send_signal, while_};
+use crate::status::Admin;
 
 fn direct() -> Wish {
     Wish { workers: 1, is_direct: true, ..Wish::default() }
@@ -176,7 +177,6 @@ fn a_stop_finishes_what_the_worker_has_accepted_and_frees_the_address() {
     assert!(!lives(pid));
     // Nobody has it any more.
     assert!(std::net::TcpListener::bind(running.address).is_ok());
-    let _ = PATIENCE;
 }
 
 #[test]
@@ -223,4 +223,66 @@ fn a_spare_keeps_nobody_from_accepting_and_takes_over() {
     }
     until("the spare accepts", || !running.front_end_accepts());
     assert_ne!(ask(&running, "/pid"), pid.to_string());
+}
+
+fn cookie(reply: &Reply) -> Option<String> {
+    Some(reply.header("set-cookie")?.split(';').next().unwrap().to_owned())
+}
+
+fn ask_with(running: &Running, path: &str, cookie: &str) -> Reply {
+    let mut client = running.connect();
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nCookie: a=b; {cookie}\r\n\r\n"));
+    client.reply("GET")
+}
+
+#[test]
+fn a_page_of_a_direct_worker_finds_it_again_through_the_front_end_while_two_generations_live() {
+    let times = Times { sessions: Some(Duration::from_secs(600)), ..Times::default() };
+    let running = Running::new(Wish { times, mode: |_| "sticky", ..direct() });
+    let old = running.until_worker_accepts();
+    let page = running.get("/pid");
+    let given = cookie(&page).expect("a client is given a cookie");
+    // It is given once, and the app does not see it.
+    let again = ask_with(&running, "/headers", &given);
+    assert_eq!(cookie(&again), None);
+    assert!(again.text().contains("cookie: a=b\n") && !again.text().contains("rookery"), "{}", again.text());
+    let mut socket = running.connect();
+    assert_eq!(socket.upgrade_with("/ws", &format!("Cookie: {given}\r\n")).status, 101);
+    running.ask(Request::Reload);
+    until("another serves", || running.roster.members().len() == 2);
+    until("the front end accepts", || running.front_end_accepts());
+    // What belongs to the page is still had from the worker that rendered it, and a new page is not.
+    until("the old one drains", || {
+        running.roster.members().iter().any(|it| it.standing() == Standing::Draining)
+    });
+    assert_eq!(ask_with(&running, "/pid", &given).text(), old.to_string());
+    let other = running.get("/pid");
+    assert_ne!(other.text(), old.to_string());
+    let of_front_end = cookie(&other).expect("a client is given a cookie");
+    drop(socket);
+    until("the new one accepts", || !running.front_end_accepts());
+    // The cookie of the front end does no harm there, nor does that of a worker that has gone.
+    for cookie_before in [of_front_end, given] {
+        let reply = ask_with(&running, "/headers", &cookie_before);
+        assert!(!reply.text().contains("rookery"), "{}", reply.text());
+        assert!(cookie(&reply).is_some_and(|now| now != cookie_before));
+    }
+}
+
+#[test]
+fn metrics_count_requests_of_the_front_end_and_of_workers_that_have_ended() {
+    let running = Running::new(direct());
+    let pid = running.until_worker_accepts();
+    let mut client = running.connect();
+    for _ in 0..7 {
+        assert_eq!(client.get("/status/404").status, 404);
+    }
+    let admin = Admin::of_roster(&running.roster);
+    let count = || admin.metric("rookery_requests_total{class=\"4xx\"}").unwrap();
+    assert_eq!(count(), 7.0);
+    assert!(admin.metric("rookery_request_seconds_count").unwrap() >= 7.0);
+    send_signal(pid, libc::SIGKILL);
+    assert!(!client.fill());
+    assert_eq!(running.get("/status/404").status, 404);
+    until("it has been counted", || count() == 8.0);
 }

@@ -140,6 +140,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
         proxy_protocol: setup.has_proxy_header != 0,
         origins: (setup.checks_origins != 0).then_some(policy),
         redirect: None,
+        session_cookie: None,
         callers: Callers::Clients,
         notice: Notice(tell),
     })
@@ -193,6 +194,8 @@ fn kept(mut listening: Listening, https: Option<&Https>) -> Result<Listening, Li
 fn listen_as_worker(setup: &RawSetup, site: Site) -> Option<ListenerId> {
     core::with(|core| {
         let (files, tls) = (site.files.clone(), site.tls.clone());
+        let session_cookie = core.session_cookie().filter(|_| setup.is_sticky != 0).map(Arc::new);
+        let site = Site { session_cookie, ..site };
         let started =
             core.listen_inherited(site).map(|listener| Listening { keeper: None, listener, redirect: None });
         let (id, _) = core.started(started, tls, SOCKET_OF_WORKER)?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rookery_exchange::{Command, Event};
+use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::StaticFiles;
 use rookery_server::{ListenError, Listener, Site, Supervision, SupervisorRequest, output};
 use rookery_worker::{Board, END_WITHIN, Inherited, Message, R, Ticket, now};
@@ -98,6 +99,12 @@ impl Core {
         self.server().listen_inherited(&worker.supervision, site)
     }
 
+    /// The cookie by which the supervisor knows the clients of this process.
+    pub(crate) fn session_cookie(&self) -> Option<SessionCookie> {
+        let Membership::Worker(worker) = &self.membership else { return None };
+        SessionCookie::read(worker.supervision.cookie()?)
+    }
+
     /// A copy of what the supervisor writes the access log to, in place of standard output.
     pub(crate) fn log_output(&self) -> Option<OwnedFd> {
         let Membership::Worker(worker) = &self.membership else { return None };
@@ -177,6 +184,13 @@ impl Core {
             }
             if let Some(admin) = &self.admin {
                 admin.one.begins(exchange, is_head, now);
+            } else if exchange.ticket() == 0 {
+                // Of a client of its own: what the supervisor passes on is counted there.
+                let (handed, _) = exchange.times();
+                exchange.set_begun_at(now);
+                if !is_head {
+                    board.tally().begin(handed, now);
+                }
             }
         }
     }

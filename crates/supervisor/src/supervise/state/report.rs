@@ -1,8 +1,10 @@
 //! What others are told of the supervisor and its workers.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use rookery_status::Tally;
 use rookery_worker::now;
 
 use super::super::worker::{Phase, Worker};
@@ -29,6 +31,7 @@ pub(super) struct History {
     exits: BTreeMap<&'static str, u64>,
     sessions_lost: BTreeMap<&'static str, u64>,
     readied: (u64, f64),
+    past: Arc<Tally>,
     /// How many processes of our group had been killed for memory when that was last looked at; and how many of these ends have not been
     /// heard of yet, until when.
     kills_for_memory: Option<u64>,
@@ -47,6 +50,7 @@ impl History {
             exits: BTreeMap::new(),
             sessions_lost: BTreeMap::new(),
             readied: (0, 0.0),
+            past: Arc::default(),
             kills_for_memory: groups.kills_for_memory(),
             unheard: (0, None),
             groups,
@@ -80,6 +84,7 @@ impl History {
         };
         *self.exits.entry(reason).or_default() += 1;
         let sessions = worker.member.board.read().sessions;
+        self.past.add_all(worker.member.board.tally());
         if sessions > 0 {
             *self.sessions_lost.entry(reason).or_default() += sessions;
         }
@@ -172,6 +177,7 @@ impl Supervisor<'_> {
             report.spares = self.plan.spares;
             report.reload = history.reload.clone();
             report.connections = history.connections;
+            report.acceptor = self.acceptor.worker();
             report.log_lines_lost = log_lines_lost;
             report.processes = processes;
             report.slots = slots;
@@ -179,6 +185,7 @@ impl Supervisor<'_> {
             report.sessions_lost.clone_from(&history.sessions_lost);
             report.starts = self.epochs;
             report.readied = history.readied;
+            report.past = Arc::clone(&history.past);
             ready = report.ready();
         });
         self.front.hear(News::Turned { ready, workers: self.wanted as usize });

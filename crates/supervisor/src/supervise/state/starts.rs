@@ -40,11 +40,12 @@ impl Supervisor<'_> {
         self.history.starts(slot);
         let time = self.plan.times.start;
         let public = self.plan.public.as_ref().filter(|_| is_public);
+        let cookie = public.and_then(|_| self.roster.cookie(slot, epoch)).map(|cookie| cookie.text());
         let public = public.map_or_else(PublicDescriptors::default, |public| PublicDescriptors {
             sockets: &public.sockets,
             redirects: &public.redirects,
             log: public.log.as_ref().map(AsFd::as_fd),
-            cookie: None,
+            cookie: cookie.as_deref(),
         });
         let started = (self.plan.command)(is_public).map_err(io::Error::other).and_then(|command| {
             Worker::start(command, &self.folder, start, self.plan.files, public, time, &self.events)
