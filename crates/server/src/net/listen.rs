@@ -71,7 +71,7 @@ impl AsRawFd for Bound {
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     // Before the socket: a descriptor that was closed may be somebody else's by now.
-    _close_in_child: CloseInChild,
+    close_in_child: CloseInChild,
     bound: AsyncFd<Rc<Bound>>,
 }
 
@@ -93,7 +93,7 @@ impl Acceptor {
 
     /// Leaves the socket alone.
     pub(crate) fn rest(self) -> Resting {
-        Resting { close_in_child: self._close_in_child, bound: self.bound.into_inner() }
+        Resting { close_in_child: self.close_in_child, bound: self.bound.into_inner() }
     }
 
     /// The next connection. Dropped, none is lost.
@@ -115,7 +115,7 @@ impl Resting {
         let Resting { close_in_child, bound } = self;
         // SAFETY: the socket owns its descriptor, which stays open and the same until the last owner of `bound` drops it.
         match unsafe { AsyncFd::register_with_interest(bound, Interest::READABLE) } {
-            Ok(bound) => Ok(Acceptor { _close_in_child: close_in_child, bound }),
+            Ok(bound) => Ok(Acceptor { close_in_child, bound }),
             Err(refused) => {
                 let (bound, error) = refused.into_parts();
                 Err((Resting { close_in_child, bound }, error))

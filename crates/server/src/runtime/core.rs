@@ -12,7 +12,8 @@ use rookery_worker::Scoreboard;
 
 use super::io_thread::{Setup, run};
 use super::listen_error::ListenError;
-use super::orders::{Control, Group, Order};
+use super::orders::{Control, Order};
+use super::public::Group;
 use super::supervision::Supervision;
 use crate::application::application::MakeApplication;
 use crate::blocking::thread::with_signals_blocked;

@@ -57,7 +57,7 @@ impl Gate {
     pub(super) async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             // Nobody is left to change it.
-            pending().await
+            pending::<()>().await;
         }
     }
 }

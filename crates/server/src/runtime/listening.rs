@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::accept;
 use super::gate::{Accepting, Gatekeeper};
-use super::orders::Group;
+use super::public::Group;
 use super::shared::Shared;
 use super::supervision::Supervision;
 use crate::net::listen::{Acceptor, Bound};

@@ -8,9 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use rookery_exchange::ListenerId;
 use tokio::sync::Notify;
 
+use super::public::Group;
 use super::supervision::Supervision;
-use crate::http::site::Site;
-use crate::net::listen::Bound;
 
 /// What the I/O thread is told to do.
 #[derive(Debug)]
@@ -61,15 +60,6 @@ pub(super) enum Order {
     Break {
         done: mpsc::Sender<()>,
     },
-}
-
-/// Sockets that serve the same.
-#[derive(Debug)]
-pub(super) struct Group {
-    pub(super) bound: Vec<Bound>,
-    pub(super) site: Box<Site>,
-    /// Whether they are the public listeners of a supervisor, which it has a worker accept on.
-    pub(super) is_public: bool,
 }
 
 /// How orders reach the I/O thread.

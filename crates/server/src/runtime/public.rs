@@ -5,10 +5,18 @@ use std::sync::Arc;
 
 use rookery_worker::PublicSockets;
 
-use super::orders::Group;
 use crate::http::site::{Callers, Redirect, Site};
 use crate::net::descriptor::CloseInChild;
 use crate::net::listen::Bound;
+
+/// Sockets that serve the same.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) bound: Vec<Bound>,
+    pub(super) site: Box<Site>,
+    /// Whether they are the public listeners of a supervisor, which it has a worker accept on.
+    pub(super) is_public: bool,
+}
 
 /// See the module. They stay open for as long as this lives, so one server after the other can have them.
 #[derive(Debug)]

@@ -13,8 +13,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::gate::{Accepting, Gate, Gatekeeper};
-use super::orders::Group;
-use super::public::PublicListeners;
+use super::public::{Group, PublicListeners};
 use crate::http::site::Site;
 use crate::net::descriptor::CloseInChild;
 use crate::peers::table::Peers;

@@ -105,7 +105,7 @@ fn nobody_is_lost_while_two_processes_take_turns_at_accepting() {
     let clients: Vec<_> = (0..4)
         .map(|_| {
             std::thread::spawn(move || {
-                let ask = |_| (Client::connect(address).get("/").body == b"true false") as usize;
+                let ask = |_| usize::from(Client::connect(address).get("/").body == b"true false");
                 (0..300).map(ask).sum::<usize>()
             })
         })

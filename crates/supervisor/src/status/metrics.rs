@@ -15,16 +15,7 @@ const STATES: [&str; 8] =
 pub(super) fn of(report: &Report, roster: &Roster) -> String {
     let mut text = Metrics::default();
     let counts = &roster.counts;
-    // Those of the front end, and those of clients whose connections workers have accepted themselves.
-    let all = Tally::default();
-    all.answered.add_all(&counts.answered);
-    all.waited.add_all(&all.waited);
-    all.took.add_all(&all.took);
-    all.answered_in.add_all(&counts.answered_in);
-    all.add_all(&report.past);
-    for process in &report.processes {
-        all.add_all(process.member.board.tally());
-    }
+    let all = answered(report, roster);
     let classes = CLASSES.into_iter().zip(all.answered.read());
     text.family("requests_total", "counter", "Requests of the app that were answered, by class of status.")
         .values("requests_total", "class", classes);
@@ -120,6 +111,20 @@ pub(super) fn of(report: &Report, roster: &Roster) -> String {
         );
     }
     text.into_text()
+}
+
+/// Sums up the requests of the front end, and those of clients whose connections workers have accepted themselves.
+fn answered(report: &Report, roster: &Roster) -> Tally {
+    let (all, counts) = (Tally::default(), &roster.counts);
+    all.answered.add_all(&counts.answered);
+    all.waited.add_all(&counts.waited);
+    all.took.add_all(&counts.took);
+    all.answered_in.add_all(&counts.answered_in);
+    all.add_all(&report.past);
+    for process in &report.processes {
+        all.add_all(process.member.board.tally());
+    }
+    all
 }
 
 fn workers(text: &mut Metrics, report: &Report, sessions_limit: u64) {

@@ -103,7 +103,11 @@ fn the_front_end_accepts_while_the_old_worker_finishes_and_its_websockets_stay()
     assert_eq!(socket.upgrade("/ws").status, 101);
     running.ask(Request::Reload);
     until("another serves", || {
-        running.roster.members().iter().any(|it| it.standing() == Standing::Ready && it.pid as i32 != old)
+        running
+            .roster
+            .members()
+            .iter()
+            .any(|it| it.standing() == Standing::Ready && i64::from(it.pid) != i64::from(old))
     });
     assert!(running.front_end_accepts());
     assert_ne!(ask(&running, "/pid"), old.to_string());
@@ -278,11 +282,11 @@ fn metrics_count_requests_of_the_front_end_and_of_workers_that_have_ended() {
         assert_eq!(client.get("/status/404").status, 404);
     }
     let admin = Admin::of_roster(&running.roster);
-    let count = || admin.metric("rookery_requests_total{class=\"4xx\"}").unwrap();
-    assert_eq!(count(), 7.0);
+    let count = || admin.metric("rookery_requests_total{class=\"4xx\"}").unwrap().to_string();
+    assert_eq!(count(), "7");
     assert!(admin.metric("rookery_request_seconds_count").unwrap() >= 7.0);
     send_signal(pid, libc::SIGKILL);
     assert!(!client.fill());
     assert_eq!(running.get("/status/404").status, 404);
-    until("it has been counted", || count() == 8.0);
+    until("it has been counted", || count() == "8");
 }
