@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rookery_supervisor::{Outcome, Request, Standing, Times};
+use rookery_supervisor::{Outcome, Recycle, Request, Standing, Times};
 
 use crate::front::{Client, Reply, until};
 use crate::running::{Running, Wish, is_told, lives, send_signal, while_};
@@ -289,4 +289,48 @@ fn metrics_count_requests_of_the_front_end_and_of_workers_that_have_ended() {
     assert!(!client.fill());
     assert_eq!(running.get("/status/404").status, 404);
     until("it has been counted", || count() == "8");
+}
+
+#[test]
+fn requests_of_its_own_clients_count_for_the_replacement_of_a_worker() {
+    let recycle = Recycle { requests: Some(20), ..Recycle::default() };
+    let running = Running::new(Wish { recycle, ..direct() });
+    let pid = running.until_worker_accepts();
+    let mut client = running.connect();
+    let mut asked = 0;
+    until("it is replaced", || {
+        if client.get("/slot").header("connection") == Some("close") {
+            client = running.connect();
+        }
+        asked += 1;
+        !lives(pid)
+    });
+    assert!(asked >= 15, "{asked}");
+    until("the new one accepts", || !running.front_end_accepts());
+}
+
+#[test]
+fn a_kill_at_any_step_of_a_change_of_generation_leaves_a_worker_that_accepts() {
+    let running = Running::new(direct());
+    for step in 0..12_u64 {
+        running.until_worker_accepts();
+        let old = running.pids()[0];
+        running.ask(Request::Reload);
+        // From before the front end accepts to after the new worker does.
+        while_(step * 15);
+        // The old one, or whichever has been started last.
+        let victim = match running.pids().last() {
+            Some(last) if step % 2 == 1 => *last,
+            _ => old,
+        };
+        if lives(victim) {
+            send_signal(victim, libc::SIGKILL);
+        }
+        for _ in 0..5 {
+            assert_eq!(running.get("/slot").status, 200, "step {step}");
+        }
+        until("the reload is over", || {
+            running.pids().len() == 1 && running.pids()[0] != 0 && !running.front_end_accepts()
+        });
+    }
 }

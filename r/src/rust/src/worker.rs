@@ -79,7 +79,10 @@ impl Core {
     /// Has the server hear the supervisor: it, or the one in its place from now on.
     pub(crate) fn attend(&mut self) {
         let Membership::Worker(worker) = &self.membership else { return };
-        self.link.stay_awake();
+        if !worker.supervision.has_public_listeners() {
+            // Its supervisor has the next request as soon as this one is answered; clients of its own take longer.
+            self.link.stay_awake();
+        }
         if let Err(error) = self.server().attend(Arc::clone(&worker.supervision)) {
             self.membership = Membership::Broken(error.to_string());
         }
