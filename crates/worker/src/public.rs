@@ -73,7 +73,7 @@ impl PublicSockets {
             return Err("names a descriptor twice".to_owned());
         }
         for number in all {
-            // SAFETY: every call on a number that is not open is an error, which is what is looked for.
+            // SAFETY: a call on a number that is not open returns an error, which is looked for.
             let fd = unsafe { BorrowedFd::borrow_raw(*number) };
             if !is_listening(fd) {
                 return Err(format!("names {number}, which is no socket that listens for streams"));
@@ -100,7 +100,7 @@ impl PublicSockets {
         Ok(PublicSockets { sockets, redirects })
     }
 
-    /// Returns true if there is none.
+    /// Returns true if it has no socket.
     pub fn is_empty(&self) -> bool {
         self.sockets.is_empty()
     }

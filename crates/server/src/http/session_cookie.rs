@@ -90,7 +90,7 @@ impl SessionCookie {
         SessionCookie { names, value, is_embedded }
     }
 
-    /// Its text, for [`COOKIE`](rookery_worker::COOKIE).
+    /// Returns its text, for [`COOKIE`](rookery_worker::COOKIE).
     pub fn text(&self) -> String {
         format!("{} {} {}", self.names.plain, self.value, u8::from(self.is_embedded))
     }

@@ -16,7 +16,7 @@ use super::supervision::Supervision;
 use crate::net::listen::{Acceptor, Bound};
 use crate::peers::table::Peers;
 
-/// See the module.
+/// A listener with its sockets and tasks.
 pub(super) struct Listening {
     /// One for each of its sockets.
     pub(super) accepting: Vec<JoinHandle<()>>,

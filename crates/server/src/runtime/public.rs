@@ -18,7 +18,8 @@ pub(super) struct Group {
     pub(super) is_public: bool,
 }
 
-/// See the module. They stay open for as long as this lives, so one server after the other can have them.
+/// The public listeners. They stay open while this lives, so that one server after the other can
+/// accept on copies.
 #[derive(Debug)]
 pub(super) struct PublicListeners {
     // Before the sockets: a descriptor that was closed may be somebody else's by now.

@@ -17,7 +17,7 @@ pub(super) const WITHIN: Duration = Duration::from_secs(1);
 /// How long a worker that has refused to accept, or has not answered, is not asked again.
 pub(super) const RETRY: Duration = Duration::from_secs(10);
 
-/// Who accepts.
+/// The process that accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     FrontEnd,
@@ -38,7 +38,7 @@ enum State {
     },
 }
 
-/// What is to be done, in this order.
+/// An action of the supervisor. Several are carried out in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
     /// Has the front end accept, or not. Carried out before anything else is done.
@@ -47,7 +47,7 @@ pub(super) enum Act {
     Tell(u64, Message),
 }
 
-/// See the module.
+/// A state machine that decides which process accepts, and what it is told.
 #[derive(Debug)]
 pub(super) struct Acceptor {
     state: State,
@@ -62,7 +62,7 @@ impl Acceptor {
         Acceptor { state: State::FrontEnd, number: 0, refused: None }
     }
 
-    /// The start of the worker that accepts, if the front end does not.
+    /// Returns the start of the worker that accepts, or `None` while the front end does.
     pub(super) fn worker(&self) -> Option<u64> {
         match self.state {
             State::Worker { epoch } => Some(epoch),
@@ -102,7 +102,7 @@ impl Acceptor {
         }
     }
 
-    /// A worker has acknowledged a command: it accepts, or does not.
+    /// Handles a worker's acknowledgement of a command: it accepts, or does not.
     pub(super) fn acknowledged(&mut self, of: u64, answered: u64, accepts: bool, now: Instant) -> Vec<Act> {
         match self.state {
             State::HandingToWorker { epoch, number, .. } if (epoch, number) == (of, answered) => {
@@ -121,7 +121,7 @@ impl Acceptor {
         }
     }
 
-    /// The process of a worker has ended.
+    /// Handles the end of a worker's process.
     pub(super) fn ended(&mut self, of: u64) -> Vec<Act> {
         match self.state {
             State::HandingToWorker { epoch, .. }

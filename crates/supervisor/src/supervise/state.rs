@@ -270,8 +270,8 @@ impl<'a> Supervisor<'a> {
                 // A spare that was not to be called on then may be wanted still.
                 self.call_on_spares();
             }
-            Message::Accepting(number) => self.has_acknowledged(epoch, number, true),
-            Message::NotAccepting(number) => self.has_acknowledged(epoch, number, false),
+            Message::Accepting(number) => self.on_acknowledged(epoch, number, true),
+            Message::NotAccepting(number) => self.on_acknowledged(epoch, number, false),
             Message::Leaving if worker.phase == Phase::Ready => {
                 // Somebody else has asked it to end: it finishes what it has, and ends by itself.
                 worker.leaves.get_or_insert(ASKED);

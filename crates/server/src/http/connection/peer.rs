@@ -23,7 +23,7 @@ impl Peer for Connection {
     fn sweep(&self, now: u32) {
         if let Some(session) = self.own_session() {
             if self.retires.get() && !self.is_ending() {
-                // Its handshake was under way when it was told.
+                // Its handshake was under way at that time.
                 self.retire();
             }
             return self.sweep_session(session, now);

@@ -1,4 +1,4 @@
-//! Which process accepts connections, and what that depends on: see [`Acceptor`](super::super::acceptor).
+//! The supervisor's part in which process accepts connections: see `Acceptor`.
 
 use std::time::Instant;
 
@@ -17,14 +17,14 @@ impl Supervisor<'_> {
         self.carry_out(acts);
     }
 
-    /// A worker has acknowledged that it accepts, or that it does not.
-    pub(super) fn has_acknowledged(&mut self, epoch: u64, number: u64, accepts: bool) {
+    /// Handles the acknowledgement of a worker that it accepts, or that it does not.
+    pub(super) fn on_acknowledged(&mut self, epoch: u64, number: u64, accepts: bool) {
         let acts = self.acceptor.acknowledged(epoch, number, accepts, Instant::now());
         self.carry_out(acts);
     }
 
-    /// The process of a worker has ended.
-    pub(super) fn has_stopped_accepting(&mut self, epoch: u64) {
+    /// Handles the end of a worker's process, which may have accepted.
+    pub(super) fn on_acceptor_ended(&mut self, epoch: u64) {
         let acts = self.acceptor.ended(epoch);
         self.carry_out(acts);
     }
@@ -62,7 +62,7 @@ impl Supervisor<'_> {
         others.next().is_none().then_some(worker.start.epoch)
     }
 
-    /// The server ends: connections that workers have accepted end as those of the front end do.
+    /// Ends the connections that workers have accepted, as the front end ends its own when the server stops.
     pub(super) fn retire_all(&mut self) {
         // The address is free once the front end and the workers have closed theirs.
         self.plan.public = None;
@@ -71,7 +71,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// How many connections there are: those of the front end, and those that workers have accepted.
+    /// Returns the number of connections: those of the front end, and those that workers have accepted.
     pub(super) fn connections(&self) -> usize {
         let own: usize = self.workers.values().map(|worker| worker.member.connections()).sum();
         self.front.connections() + own
