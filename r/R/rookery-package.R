@@ -32,7 +32,7 @@
 #'   its static paths is wrong.
 #'
 #' Warnings have the class `rookery_warning` and a more specific class such as
-#' `rookery_unknown_field` or `rookery_client_failed`.
+#' `rookery_unknown_field`, `rookery_client_failed` or `rookery_static_paths_unconfirmed`.
 #'
 #' @useDynLib rookery, .registration = TRUE
 #' @keywords internal

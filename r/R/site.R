@@ -11,10 +11,19 @@ site_new <- function(paths, options) {
 site_update <- function(site, paths, options) {
   # In the order of the keys' bytes, whatever the locale.
   paths <- if (length(paths) == 0) list() else paths[order(names(paths), method = "radix")]
-  .Call(ffi_site_set, site, as.character(names(paths)), lapply(paths, resolve_path, options))
+  is_confirmed <- .Call(ffi_site_set, site, as.character(names(paths)), lapply(paths, resolve_path, options))
   state <- .Call(ffi_site_state, site)
   state$paths <- paths
   state$options <- options
+  if (!is_confirmed) {
+    warn(
+      paste(
+        "The program in front of the R processes has not confirmed the change of static paths in time.",
+        "Until it does, it may serve the static paths as they were before."
+      ),
+      "rookery_static_paths_unconfirmed"
+    )
+  }
 }
 
 # A path with all its options: those that are NULL are the server's, and if these are NULL too, what

@@ -18,9 +18,11 @@
 #'
 #' @section Several R processes:
 #' With [workers_config()], the program in front of the R processes sends the files, also while all
-#' R processes are busy. When a running server's static paths change, the program follows a moment
-#' later. A path that is not the same in all R processes, such as a folder in [tempdir()], is served
-#' by the R process that gets the request.
+#' R processes are busy. When a running server's static paths change, R waits until the program has
+#' applied the change, so that the next request gets the new path. If the program does not answer
+#' within two seconds, there is a warning of class `rookery_static_paths_unconfirmed`. A path that
+#' is not the same in all R processes, such as a folder in [tempdir()], is served by the R process
+#' that gets the request.
 #'
 #' @param path The folder or file. It must exist. For `as.staticPath()`, also what `staticPath()` returned.
 #' @param indexhtml Whether a folder is answered with its `index.html`.

@@ -359,7 +359,7 @@ _Static_assert(sizeof(struct rk_static_path) == 112 && offsetof(struct rk_static
 void* rk_site_new(void);
 void rk_site_free(void* site);
 int rk_site_add(void* site, const struct rk_static_path* path);  // -1: see rk_error()
-int rk_site_publish(void* site);                                 // what was added is what is served
+int rk_site_publish(void* site);  // what was added is what is served; 1: the supervisor has not confirmed it
 
 // text ---------------------------------------------------------------------
 // What is returned lives until the next of these calls.

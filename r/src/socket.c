@@ -317,7 +317,8 @@ SEXP ffi_ws_send(SEXP handle, SEXP message) {
     PROTECT(owner);
     int status;
     if (len > LEND_BYTES) {
-        // Of one who sends without end, what has been sent goes before more is kept.
+        // Messages that were sent are released first, so that a callback that sends in a loop does not
+        // accumulate them.
         release_returned();
         uint64_t token = keep(owner);
         status = rk_ws_lend((uint64_t)id, is_text, start, len, token);

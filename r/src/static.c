@@ -68,14 +68,16 @@ static void add_path(void* site, SEXP keys, R_xlen_t at, SEXP options) {
     }
 }
 
-// The whole of it at once: `keys`, and for each the list of its options, none of them left to be inherited.
+// The whole of it at once: `keys`, and for each the list of its options, none of them left to be inherited. Returns
+// FALSE when the supervisor of this process has not confirmed in time that it serves these paths.
 SEXP ffi_site_set(SEXP site, SEXP keys, SEXP paths) {
     void* address = R_ExternalPtrAddr(site);
     for (R_xlen_t i = 0; i < XLENGTH(paths); i++) {
         add_path(address, keys, i, VECTOR_ELT(paths, i));
     }
-    if (rk_site_publish(address) != 0) {
+    int published = rk_site_publish(address);
+    if (published < 0) {
         abort_with("rookery_bad_static_path", "%s", rk_error());
     }
-    return R_NilValue;
+    return Rf_ScalarLogical(published == 0);
 }

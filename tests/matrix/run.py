@@ -12,6 +12,7 @@ import concurrent.futures
 import fnmatch
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -70,6 +71,8 @@ def attempt(function, argument):
 
 
 def main():
+    # What `nohup` starts ignores SIGHUP, and so would every server of the cases.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="*")
     parser.add_argument("--jobs", type=int, default=4)

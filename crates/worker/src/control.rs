@@ -35,9 +35,9 @@ pub const MOST_ANNOUNCED: usize = 64 << 10;
 pub enum Received {
     /// A message.
     Message(Message),
-    /// An announcement of a worker, as bytes that this crate does not interpret: at most
-    /// [`MOST_ANNOUNCED`].
-    Announcement(Vec<u8>),
+    /// An announcement of a worker with its number, as bytes that this crate does not interpret:
+    /// at most [`MOST_ANNOUNCED`].
+    Announcement(u64, Vec<u8>),
     /// A packet that is none. The next may be one.
     Malformed,
     /// Nothing, for now.
@@ -83,17 +83,18 @@ impl Control {
         system::send(self.0.as_fd(), &message.encode())
     }
 
-    /// Sends an announcement, or returns at once with the reason why not.
+    /// Sends an announcement, or returns at once with the reason why not. The supervisor answers
+    /// with [`Message::Applied`] of the same number.
     ///
     /// # Errors
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) for more than [`MOST_ANNOUNCED`] bytes, or for more than the
     /// system takes; and as [`send`](Self::send) has them.
-    pub fn announce(&self, bytes: &[u8]) -> io::Result<()> {
+    pub fn announce(&self, number: u64, bytes: &[u8]) -> io::Result<()> {
         let too_long = || io::Error::from(io::ErrorKind::InvalidInput);
         if bytes.len() > MOST_ANNOUNCED {
             return Err(too_long());
         }
-        match system::send(self.0.as_fd(), &[&ANNOUNCEMENT[..], bytes].concat()) {
+        match system::send(self.0.as_fd(), &[&ANNOUNCEMENT[..], &number.to_le_bytes(), bytes].concat()) {
             Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => Err(too_long()),
             sent => sent,
         }
@@ -116,9 +117,7 @@ impl Control {
         match system::receive(self.0.as_fd(), &mut room) {
             // A packet of no bytes looks the same; nobody sends one.
             Ok(0) => Received::End,
-            Ok(len) if room[..len].starts_with(&ANNOUNCEMENT) => {
-                Received::Announcement(room[ANNOUNCEMENT.len()..len].to_vec())
-            }
+            Ok(len) if room[..len].starts_with(&ANNOUNCEMENT) => Received::of_announcement(&room[..len]),
             Ok(len) => Message::decode(&room[..len]).map_or(Received::Malformed, Received::Message),
             Err(error) => Received::of_error(&error),
         }
@@ -126,13 +125,10 @@ impl Control {
 
     /// Receives a packet that was seen to be an announcement of this length.
     fn receive_announcement(&self, len: usize) -> Received {
-        let most = ANNOUNCEMENT.len() + MOST_ANNOUNCED;
+        let most = ANNOUNCEMENT.len() + size_of::<u64>() + MOST_ANNOUNCED;
         let mut room = vec![0; len.min(most)];
         match system::receive(self.0.as_fd(), &mut room) {
-            Ok(came) if len <= most => {
-                room.truncate(came);
-                Received::Announcement(room.split_off(ANNOUNCEMENT.len().min(came)))
-            }
+            Ok(came) if len <= most => Received::of_announcement(&room[..came]),
             Ok(_) => Received::Malformed,
             Err(error) => Received::of_error(&error),
         }
@@ -140,6 +136,14 @@ impl Control {
 }
 
 impl Received {
+    /// Reads a packet that begins as an announcement does.
+    fn of_announcement(packet: &[u8]) -> Received {
+        let split = packet.get(ANNOUNCEMENT.len()..).and_then(<[u8]>::split_first_chunk);
+        split.map_or(Received::Malformed, |(number, bytes)| {
+            Received::Announcement(u64::from_le_bytes(*number), bytes.to_vec())
+        })
+    }
+
     fn of_error(error: &io::Error) -> Received {
         match error.kind() {
             io::ErrorKind::WouldBlock => Received::Nothing,

@@ -8,8 +8,8 @@ pub const MESSAGE_BYTES: usize = 16;
 /// "Rk", and the version of what follows.
 const BEGIN: [u8; 3] = [b'R', b'k', 1];
 
-/// The first bytes of a packet that is an announcement and not a message; the bytes of the
-/// announcement follow.
+/// The first bytes of a packet that is an announcement and not a message. The announcement's
+/// number, of eight bytes, and its bytes follow.
 pub(crate) const ANNOUNCEMENT: [u8; 4] = [BEGIN[0], BEGIN[1], BEGIN[2], b'S'];
 
 /// Where the number is; between it and the kind there are zeros.
@@ -53,6 +53,8 @@ pub enum Message {
     /// To the supervisor: acknowledges [`StopAccepting`](Self::StopAccepting) with this number, or
     /// refuses [`Accept`](Self::Accept): nothing is accepted from now on.
     NotAccepting(u64),
+    /// To the worker: the supervisor has applied its announcement of this number, and all before.
+    Applied(u64),
     /// To the supervisor.
     Pong(u64),
     /// To the supervisor: a server listens, so requests will be answered.
@@ -94,6 +96,7 @@ impl Message {
             Message::ReopenLog => (b'l', 0),
             Message::Accepting(number) => (b'A', number),
             Message::NotAccepting(number) => (b'H', number),
+            Message::Applied(number) => (b'k', number),
             Message::Pong(number) => (b'P', number),
             Message::Ready { sees_heads, is_sticky } => {
                 (b'R', if sees_heads { SEES_HEADS } else { 0 } | if is_sticky { IS_STICKY } else { 0 })
@@ -130,6 +133,7 @@ impl Message {
             (b'l', 0) => Ok(Message::ReopenLog),
             (b'A', number) => Ok(Message::Accepting(number)),
             (b'H', number) => Ok(Message::NotAccepting(number)),
+            (b'k', number) => Ok(Message::Applied(number)),
             (b'P', number) => Ok(Message::Pong(number)),
             (b'R', flags) if flags & !(SEES_HEADS | IS_STICKY) == 0 => {
                 Ok(Message::Ready { sees_heads: flags & SEES_HEADS != 0, is_sticky: flags & IS_STICKY != 0 })
@@ -144,7 +148,7 @@ impl Message {
 mod tests {
     use super::*;
 
-    const ALL: [Message; 18] = [
+    const ALL: [Message; 19] = [
         Message::Accept(1),
         Message::StopAccepting(2),
         Message::Retire(u64::MAX),
@@ -157,6 +161,7 @@ mod tests {
         Message::Stop,
         Message::Interrupt,
         Message::Collect,
+        Message::Applied(7),
         Message::Pong(0),
         Message::Pong(1 << 63),
         Message::Ready { sees_heads: false, is_sticky: false },

@@ -23,6 +23,8 @@ local_static_workers <- function(paths, ..., env = parent.frame()) {
     "    '/pid' = text(as.character(Sys.getpid())),",
     "    '/set' = { server()$setStaticPath('/late' = 'other'); text(as.character(Sys.getpid())) },",
     "    '/remove' = { server()$removeStaticPath('/late'); text(as.character(Sys.getpid())) },",
+    "    '/label' = { server()$setStaticPathOption(headers = c('X-Label' = sub('?', '', req$QUERY_STRING, fixed = TRUE))); text('') },",
+    "    '/unlabel' = { server()$setStaticPathOption(headers = list()); text('') },",
     "    text(paste('R has no', req$PATH_INFO), 404L)",
     "  )",
     ")"
@@ -38,11 +40,11 @@ local_static_workers <- function(paths, ..., env = parent.frame()) {
     answer$text <- trimws(rawToChar(answer$content))
     answer
   }
-  # Both R processes are given something to do until this is called again.
+  # As many R processes, or both, are given something to do until `it$free()` is called.
   pool <- curl::new_pool()
-  it$busy <- function() {
+  it$busy <- function(count = 2) {
     file.create(hold)
-    for (at in 1:2) curl::curl_fetch_multi(paste0(it$url, "/hold"), pool = pool)
+    for (at in seq_len(count)) curl::curl_fetch_multi(paste0(it$url, "/hold"), pool = pool)
     curl::multi_run(timeout = 0.5, pool = pool)
   }
   it$free <- function() {
@@ -57,6 +59,7 @@ local_static_workers <- function(paths, ..., env = parent.frame()) {
       pids <<- unique(c(pids, it$get(path)$text))
       length(pids) == 2
     }))
+    invisible(pids)
   }
   it
 }
@@ -101,4 +104,74 @@ test_that("what is another folder for each R process is sent by it", {
   it$busy()
   expect_equal(it$get("/www/a.txt")$text, "www")
   it$free()
+})
+
+test_that("a change of static paths is in force when the R process has answered", {
+  it <- local_static_workers("list('/www' = 'www')", "--workers", "2")
+  it$by_both("/set")
+  # All that follows is answered by the other, or by the program.
+  it$busy(1)
+  label <- function() curl::parse_headers_list(it$get("/late/a.txt")$headers)[["x-label"]]
+  stale <- c(removed = 0, added = 0, labelled = 0, unlabelled = 0)
+  for (at in 1:300) {
+    it$get("/remove")
+    stale[["removed"]] <- stale[["removed"]] + !identical(it$get("/late/a.txt")$text, "R has no /late/a.txt")
+    it$get("/set")
+    stale[["added"]] <- stale[["added"]] + !identical(it$get("/late/a.txt")$text, "other")
+    it$get(paste0("/label?", at))
+    stale[["labelled"]] <- stale[["labelled"]] + !identical(label(), as.character(at))
+    it$get("/unlabel")
+    stale[["unlabelled"]] <- stale[["unlabelled"]] + !is.null(label())
+  }
+  it$free()
+  expect_equal(stale, c(removed = 0, added = 0, labelled = 0, unlabelled = 0))
+  expect_no_match(it$tell(), "has not confirmed")
+})
+
+test_that("R goes on with a warning where the program does not answer, and ends where it has gone", {
+  folder <- withr::local_tempdir()
+  go <- file.path(folder, "go")
+  took <- file.path(folder, "took")
+  # Changes that both R processes make without a request, since the program passes no requests on while it is stopped.
+  paths <- sprintf(
+    "{
+      is_done <- FALSE
+      change <- function() {
+        if (file.exists(%1$s) && !is_done) {
+          began <- proc.time()[[3]]
+          for (at in 1:20) server()$setStaticPath('/late' = c('other', 'www')[[at %%%% 2 + 1]])
+          server()$removeStaticPath('/www')
+          cat(proc.time()[[3]] - began, '\n', file = %2$s, append = TRUE)
+        }
+        is_done <<- file.exists(%1$s)
+        later::later(change, 0.05)
+      }
+      later::later(change)
+      list('/www' = 'www')
+    }", deparse(go), deparse(took)
+  )
+  it <- local_static_workers(paths, "--workers", "2")
+  pids <- as.integer(it$by_both("/pid"))
+  expect_equal(it$get("/www/a.txt")$text, "www")
+  changes <- function() if (file.exists(took)) scan(took, quiet = TRUE) else numeric()
+  it$signal(tools::SIGSTOP)
+  file.create(go)
+  expect_true(wait_until(function() length(changes()) == 2))
+  # Two seconds for the first change, and nothing for the others.
+  expect_lt(max(changes()), 20)
+  it$signal(tools::SIGCONT)
+  count <- function() sum(gregexpr("has not confirmed", it$tell())[[1]] > 0)
+  expect_true(wait_until(function() count() == 2))
+  expect_true(wait_until(function() identical(it$get("/www/a.txt")$text, "R has no /www/a.txt")))
+
+  # No change is without confirmation while the program answers. Where it is killed, its R processes end.
+  it$by_both("/set")
+  expect_equal(count(), 2)
+  unlink(go)
+  Sys.sleep(0.2)
+  it$signal(tools::SIGSTOP)
+  file.create(go)
+  Sys.sleep(0.2)
+  it$signal(tools::SIGKILL)
+  expect_true(wait_until(function() !any(tools::pskill(pids, 0))))
 })

@@ -2,6 +2,7 @@
 
 mod accept;
 mod alarm;
+mod announcements;
 mod clocks;
 mod core;
 mod drain;
@@ -20,4 +21,4 @@ mod supervision;
 pub use self::listen_error::ListenError;
 pub use self::listener::{Listener, Pulse};
 pub use self::server::Server;
-pub use self::supervision::{Request as SupervisorRequest, Supervision};
+pub use self::supervision::{Confirmation, Request as SupervisorRequest, Supervision};

@@ -2,16 +2,19 @@
 
 use std::fmt;
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rookery_worker::{Control, Inherited, KEEP_WEBSOCKETS, MOST_ANNOUNCED, Message, Received, Scoreboard};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
 
+use super::announcements::{Announcements, Wait};
 use super::gate::{Accepting, Gate, Gatekeeper};
 use super::public::{Group, PublicListeners};
 use crate::http::site::Site;
@@ -51,16 +54,28 @@ pub struct Supervision {
     listener: UnixListener,
     control: Control,
     scoreboard: Arc<Scoreboard>,
-    announced: Mutex<Announced>,
+    announcements: Mutex<Announcements>,
+    /// Wakes those who wait for the supervisor's answer to an announcement.
+    answered: Condvar,
+    /// Wakes the I/O thread when the channel has no room for an announcement.
+    is_full: Notify,
     hear: Box<dyn Fn(Request) + Send + Sync>,
 }
 
-/// The static paths that the supervisor has been told.
-#[derive(Debug, Default)]
-struct Announced {
-    last: Vec<u8>,
-    /// Whether `last` is still to be sent, because the supervisor had not read what was sent before.
-    is_pending: bool,
+/// The time that the supervisor has to apply an announcement. While it does not answer, no request
+/// is passed on either, so that a longer wait would only keep R from its other work.
+const APPLIES_WITHIN: Duration = Duration::from_secs(2);
+
+/// How a wait for the supervisor has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Confirmation {
+    /// The supervisor serves what was announced last.
+    Applied,
+    /// The supervisor has not answered in time. Until it does, no announcement is waited for.
+    TimedOut,
+    /// There was no wait, because an earlier one has timed out or the supervisor has gone.
+    NotAwaited,
 }
 
 impl Supervision {
@@ -79,7 +94,9 @@ impl Supervision {
             listener,
             control,
             scoreboard,
-            announced: Mutex::default(),
+            announcements: Mutex::default(),
+            answered: Condvar::new(),
+            is_full: Notify::new(),
             hear: Box::new(hear),
         }
     }
@@ -146,41 +163,46 @@ impl Supervision {
     /// Tells the supervisor which static paths the process serves, from any thread: those that fit into one
     /// message. It serves them by itself from then on, until it is told others.
     pub fn announce(&self, files: &StaticFiles) {
-        let mut announced = self.announced();
+        let mut announcements = self.announcements();
         // Under the lock, so that of two changes the later is told last.
-        let bytes = files.announcement(MOST_ANNOUNCED);
-        if announced.last == bytes {
-            return;
-        }
-        *announced = Announced { last: bytes, is_pending: true };
-        self.send_announcement(&mut announced);
-    }
-
-    /// Sends what could not be sent before.
-    fn catch_up(&self) {
-        let mut announced = self.announced();
-        if announced.is_pending {
-            self.send_announcement(&mut announced);
+        if announcements.change(files.announcement(MOST_ANNOUNCED)) && !self.send_unsent(&mut announcements) {
+            self.is_full.notify_one();
         }
     }
 
-    fn send_announcement(&self, announced: &mut Announced) {
-        match self.control.announce(&announced.last) {
-            // It is sent with the next answer to a ping: whoever pings reads.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput && !announced.last.is_empty() => {
-                // A system that takes no such message: the files stay with this process.
-                announced.last.clear();
-                self.send_announcement(announced);
+    /// Waits, for a limited time, until the supervisor has applied the last announcement. Not to be
+    /// called on the I/O thread, which receives the supervisor's answer.
+    pub fn wait_until_applied(&self) -> Confirmation {
+        let is_pending = |announcements: &mut Announcements| announcements.wait() == Wait::Pending;
+        let waited = self.answered.wait_timeout_while(self.announcements(), APPLIES_WITHIN, is_pending);
+        let (mut announcements, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match announcements.wait() {
+            Wait::Applied => Confirmation::Applied,
+            Wait::Hopeless => Confirmation::NotAwaited,
+            Wait::Pending => {
+                announcements.on_timeout();
+                Confirmation::TimedOut
             }
-            // Sent; or the supervisor has gone, which is heard elsewhere.
-            _ => announced.is_pending = false,
         }
     }
 
-    fn announced(&self) -> MutexGuard<'_, Announced> {
+    /// Sends the last announcement if it is still to be sent. Returns whether nothing is left.
+    fn send_unsent(&self, announcements: &mut Announcements) -> bool {
+        loop {
+            let Some((number, bytes)) = announcements.unsent() else { return true };
+            match self.control.announce(number, bytes) {
+                Ok(()) => announcements.on_sent(),
+                // A system that takes no such message: the files stay with this process.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput && announcements.empty() => {}
+                // The channel is full; or the supervisor has gone, and the I/O thread receives the end.
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn announcements(&self) -> MutexGuard<'_, Announcements> {
         // Each change leaves it whole.
-        self.announced.lock().unwrap_or_else(PoisonError::into_inner)
+        self.announcements.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -232,35 +254,99 @@ fn retire(peers: &Rc<Peers>, supervision: &Supervision, within: u64) {
     });
 }
 
+/// Notes that the supervisor's answers are received, as long as this value lives.
+struct Attended(Arc<Supervision>);
+
+impl Attended {
+    fn begin(supervision: Arc<Supervision>) -> Attended {
+        supervision.announcements().set_attended(true);
+        Attended(supervision)
+    }
+}
+
+impl Drop for Attended {
+    fn drop(&mut self) {
+        self.0.announcements().set_attended(false);
+        self.0.answered.notify_all();
+    }
+}
+
 /// Hears the supervisor until it has gone. Inside a runtime, which may end before: then it is heard by the next.
-pub(super) async fn attend(peers: Rc<Peers>, supervision: Arc<Supervision>) {
-    let hear = |request| (supervision.hear)(request);
-    // SAFETY: the descriptor is open and the same for as long as the value that is watched lives.
-    let watched =
-        unsafe { AsyncFd::register_with_interest(Watched(Arc::clone(&supervision)), Interest::READABLE) };
-    let Ok(watched) = watched else {
-        // Nobody would hear of its end.
-        return hear(Request::Gone);
-    };
-    loop {
-        let Ok(mut ready) = watched.readable().await else { return };
-        match supervision.control.receive() {
-            // One that does not read is not answered; when it has gone, that is the next thing to be received.
+pub(super) fn attend(peers: Rc<Peers>, supervision: Arc<Supervision>) -> impl Future<Output = ()> {
+    // Before the future is polled: from now on it is worth while to wait for an answer.
+    let attended = Attended::begin(supervision);
+    async move {
+        // Each time with the events that are of interest.
+        while attended.0.attend(&peers).await.is_continue() {}
+    }
+}
+
+impl Supervision {
+    /// Receives messages until the channel ends, or until an announcement starts or stops waiting
+    /// for room in the channel. The channel is watched for room only while an announcement waits:
+    /// otherwise each message that the supervisor reads would wake the I/O thread.
+    async fn attend(self: &Arc<Supervision>, peers: &Rc<Peers>) -> ControlFlow<()> {
+        let waits_for_room = self.announcements().unsent().is_some();
+        let interest =
+            if waits_for_room { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        // SAFETY: the descriptor is open and the same for as long as the value that is watched lives.
+        let watched = unsafe { AsyncFd::register_with_interest(Watched(Arc::clone(self)), interest) };
+        let Ok(watched) = watched else {
+            // The end of the channel could not be noticed.
+            (self.hear)(Request::Gone);
+            return ControlFlow::Break(());
+        };
+        while self.announcements().unsent().is_some() == waits_for_room {
+            tokio::select! {
+                biased;
+                ready = watched.readable() => {
+                    let Ok(mut ready) = ready else { return ControlFlow::Break(()) };
+                    match self.control.receive() {
+                        Received::Nothing => ready.clear_ready(),
+                        Received::End => {
+                            // First of all: whoever takes the supervisor's place is to have the address.
+                            self.close_public();
+                            // Those who accept on copies of them come to know of it.
+                            tokio::task::yield_now().await;
+                            (self.hear)(Request::Gone);
+                            return ControlFlow::Break(());
+                        }
+                        received => self.on_received(peers, &received),
+                    }
+                }
+                ready = watched.writable(), if waits_for_room => {
+                    let Ok(mut ready) = ready else { return ControlFlow::Break(()) };
+                    if !self.send_unsent(&mut self.announcements()) {
+                        ready.clear_ready();
+                    }
+                }
+                () = self.is_full.notified() => {}
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn on_received(&self, peers: &Rc<Peers>, received: &Received) {
+        match received {
+            // A supervisor that does not read gets no answer. If it has gone, the end is received next.
             Received::Message(Message::Ping(number)) => {
-                let _ = supervision.tell(Message::Pong(number));
-                supervision.catch_up();
+                let _ = self.tell(Message::Pong(*number));
             }
-            Received::Message(Message::Drain) => hear(Request::Drain),
-            Received::Message(Message::Stop) => hear(Request::Stop),
-            Received::Message(Message::Interrupt) => hear(Request::Interrupt),
-            Received::Message(Message::Collect) => hear(Request::Collect),
-            Received::Message(Message::Accept(number)) => accept(&peers, &supervision, number),
+            Received::Message(Message::Applied(number)) => {
+                self.announcements().on_applied(*number);
+                self.answered.notify_all();
+            }
+            Received::Message(Message::Drain) => (self.hear)(Request::Drain),
+            Received::Message(Message::Stop) => (self.hear)(Request::Stop),
+            Received::Message(Message::Interrupt) => (self.hear)(Request::Interrupt),
+            Received::Message(Message::Collect) => (self.hear)(Request::Collect),
+            Received::Message(Message::Accept(number)) => accept(peers, self, *number),
             Received::Message(Message::StopAccepting(number)) => {
-                supervision.pause();
-                let _ = supervision.tell(Message::NotAccepting(number));
+                self.pause();
+                let _ = self.tell(Message::NotAccepting(*number));
             }
-            Received::Message(Message::Retire(within)) => retire(&peers, &supervision, within),
-            Received::Message(Message::ReopenLog) => hear(Request::ReopenLog),
+            Received::Message(Message::Retire(within)) => retire(peers, self, *within),
+            Received::Message(Message::ReopenLog) => (self.hear)(Request::ReopenLog),
             // What only a worker says, or one of another version: there is nothing that it could be told of it.
             Received::Message(
                 Message::Pong(_)
@@ -269,16 +355,10 @@ pub(super) async fn attend(peers: Rc<Peers>, supervision: Arc<Supervision>) {
                 | Message::Accepting(_)
                 | Message::NotAccepting(_),
             )
-            | Received::Announcement(_)
-            | Received::Malformed => {}
-            Received::Nothing => ready.clear_ready(),
-            Received::End => {
-                // First of all: whoever takes the supervisor's place is to have the address.
-                supervision.close_public();
-                // Those who accept on copies of them come to know of it.
-                tokio::task::yield_now().await;
-                return hear(Request::Gone);
-            }
+            | Received::Announcement(..)
+            | Received::Malformed
+            | Received::Nothing
+            | Received::End => {}
         }
     }
 }

@@ -38,17 +38,19 @@ pub enum BodyFraming {
 
 /// The headers of a request.
 pub trait RequestHeaders {
-    /// The value of the header with this name, given in lower case; several lines either joined by commas or as if absent.
+    /// Returns the value of the header with this name, which is in lower case. If the request has
+    /// the header more than once, returns either the values joined by commas or `None`.
     fn value(&self, lower_name: &str) -> Option<&[u8]>;
 
-    /// The value of a header that is a list: several lines are joined by commas (RFC 9110, 5.3).
+    /// Returns the value of a list header. Repeated headers are joined by commas (RFC 9110, 5.3).
     fn list(&self, lower_name: &str) -> Option<Cow<'_, [u8]>> {
         self.value(lower_name).map(Cow::Borrowed)
     }
 }
 
 impl RequestHeaders for HeaderMap {
-    /// Several lines are as if absent: none of the headers that are looked at so may be sent twice.
+    /// Returns `None` for a header that the request has more than once, because none of the headers
+    /// read with this function may be repeated.
     fn value(&self, lower_name: &str) -> Option<&[u8]> {
         let mut lines = self.get_all(lower_name).iter();
         let first = lines.next()?;

@@ -1,5 +1,7 @@
 //! A server in a worker: on a socket that it was given, heard and read by a supervisor.
 
+mod announcements;
+
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -9,7 +11,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Exchange, QueueLimits};
-use rookery_server::static_files::{StaticFiles, StaticPath, read_announcement};
 use rookery_server::{Config, Limits, Listener, Proxies, Server, Site, Supervision, SupervisorRequest};
 use rookery_worker::{
     ASK_AGAIN, Announced, Body, CALL_HEADER, Call, Client as Certificate, Control, GO_ON, Inherited, Message,
@@ -310,59 +311,6 @@ fn who_is_not_attended_any_more_is_not_answered() {
     // By the same thread, which has a listener: what was asked meanwhile is heard.
     worker.server.attend(Arc::clone(&worker.supervision)).unwrap();
     assert_eq!(worker.told(), Received::Message(Message::Pong(2)));
-}
-
-/// The keys of an announcement.
-fn announced(received: &Received) -> Vec<String> {
-    let Received::Announcement(bytes) = received else { panic!("{received:?}") };
-    read_announcement(bytes).unwrap().into_keys().collect()
-}
-
-fn static_path(path: &str) -> StaticPath {
-    StaticPath { path: path.into(), ..StaticPath::default() }
-}
-
-#[test]
-fn static_paths_are_announced_when_they_change() {
-    let worker = Worker::new(Config::default(), echo(whose));
-    let files = StaticFiles::new();
-    // None, as if nothing had been said.
-    worker.supervision.announce(&files);
-    worker.is_pinged(1);
-    files.set([("/a".to_owned(), static_path("/srv"))]).unwrap();
-    worker.supervision.announce(&files);
-    worker.supervision.announce(&files);
-    assert_eq!(announced(&worker.told()), ["/a"]);
-    files.replace([("/b".to_owned(), static_path("/srv"))]).unwrap();
-    worker.supervision.announce(&files);
-    assert_eq!(announced(&worker.told()), ["/b"]);
-    files.remove("/b");
-    worker.supervision.announce(&files);
-    assert!(announced(&worker.told()).is_empty());
-    worker.is_pinged(2);
-}
-
-#[test]
-fn a_supervisor_that_has_not_read_hears_the_last_change_when_it_does() {
-    const MOST: usize = 100;
-    let worker = Worker::new(Config::default(), echo(whose));
-    let files = StaticFiles::new();
-    // Each of nearly the size that a message may have, and more of them than a socket holds.
-    let long = format!("/{}", "x".repeat(60_000));
-    for at in 0..MOST {
-        files.replace([(format!("/{at}"), static_path(&long))]).unwrap();
-        worker.supervision.announce(&files);
-    }
-    let mut heard = 0;
-    while let Received::Announcement(bytes) = worker.control.receive() {
-        assert!(bytes.len() > 60_000);
-        heard += 1;
-    }
-    assert!((1..MOST).contains(&heard), "{heard}");
-    worker.is_pinged(1);
-    assert_eq!(announced(&worker.told()), [format!("/{}", MOST - 1)]);
-    worker.is_pinged(2);
-    assert_eq!(worker.control.receive(), Received::Nothing);
 }
 
 /// What connects while nobody accepts waits for the next listener.

@@ -283,12 +283,14 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Takes the static paths that a worker has announced; malformed ones leave all paths to the worker.
+    /// Applies the static paths that a worker has announced, and confirms it to the worker, whose R
+    /// process waits for that. Malformed paths leave all paths to the worker.
     fn hear_announced(&mut self, epoch: u64) {
         let Some(worker) = self.workers.get(&epoch) else { return };
-        let Some(bytes) = worker.take_announced() else { return };
+        let Some((number, bytes)) = worker.take_announced() else { return };
         let paths = read_announcement(&bytes).unwrap_or_default();
         self.roster.announce(&worker.member, paths);
+        worker.say(Message::Applied(number));
     }
 
     fn warmed(&mut self, epoch: u64, warmed: Warmed) {

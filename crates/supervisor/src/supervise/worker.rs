@@ -86,7 +86,7 @@ pub(super) struct Worker {
 }
 
 /// The last announcement that has not been read. It is one, however many a worker sends.
-type Announced = Rc<RefCell<Option<Vec<u8>>>>;
+type Announced = Rc<RefCell<Option<(u64, Vec<u8>)>>>;
 
 /// How long a worker that is starting has to end once it has been asked, before it is killed.
 const END_START_WITHIN: Duration = Duration::from_secs(2);
@@ -154,8 +154,8 @@ impl Worker {
         let _ = self.control.send(message);
     }
 
-    /// Takes what it has announced since it was last asked.
-    pub(super) fn take_announced(&self) -> Option<Vec<u8>> {
+    /// Takes its last announcement, and the number of that, unless it has been taken.
+    pub(super) fn take_announced(&self) -> Option<(u64, Vec<u8>)> {
         self.announced.take()
     }
 
@@ -275,8 +275,8 @@ async fn listen(control: Rc<Control>, epoch: u64, announced: Announced, events: 
                         return;
                     }
                 }
-                Received::Announcement(bytes) => {
-                    let is_told = announced.replace(Some(bytes)).is_some();
+                Received::Announcement(number, bytes) => {
+                    let is_told = announced.replace(Some((number, bytes))).is_some();
                     if !is_told && events.send(Event::Announced(epoch)).is_err() {
                         return;
                     }

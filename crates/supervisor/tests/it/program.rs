@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rookery_exchange::AppWaker;
+use rookery_exchange::{AppWaker, Event};
 use rookery_server::session_cookie::SessionCookie;
-use rookery_server::{Config, Server, Site, Supervision, SupervisorRequest};
+use rookery_server::static_files::{StaticFiles, StaticPath};
+use rookery_server::{Config, Confirmation, Server, Site, Supervision, SupervisorRequest};
 use rookery_worker::{Inherited, Message, R, now};
 
 use crate::fake::{Gate, answer};
@@ -20,6 +21,18 @@ pub(crate) fn command() -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["program::is_a_worker_when_it_is_started_as_one", "--exact", "--nocapture", "--quiet"]);
     command
+}
+
+/// Serves a folder at `/static` from now on if the request is `/static-is/` and the folder, and no
+/// folder if it is `/static-is-none`, as an R process does it: before it answers.
+fn set_static_path(files: &StaticFiles, supervision: &Supervision, path: &[u8]) {
+    let folder = path.strip_prefix(b"/static-is");
+    let Some(folder) = folder.map(|folder| std::str::from_utf8(folder).unwrap()) else { return };
+    let path = StaticPath { path: folder.into(), ..StaticPath::default() };
+    let paths = (folder != "-none").then(|| ("/static".to_owned(), path));
+    files.replace(paths).unwrap();
+    supervision.announce(files);
+    assert_eq!(supervision.wait_until_applied(), Confirmation::Applied);
 }
 
 struct NoWaker;
@@ -63,6 +76,7 @@ fn is_a_worker_when_it_is_started_as_one() {
     let listener = server.listen_inherited(&supervision, site).unwrap();
     let slot = std::env::var(rookery_worker::WORKER).unwrap().parse().unwrap();
     let (gate, board) = (Gate::default(), supervision.scoreboard());
+    let files = StaticFiles::new();
     gate.open();
     board.introduce(std::process::id(), std::process::id());
     supervision.tell(Message::Ready { sees_heads: false, is_sticky }).unwrap();
@@ -75,6 +89,9 @@ fn is_a_worker_when_it_is_started_as_one() {
         }
         while let Some(event) = server.link().next() {
             board.r_is(R::Busy, now());
+            if let Event::Request(exchange) = &event {
+                set_static_path(&files, &supervision, exchange.path());
+            }
             answer(slot, server.link(), board, &gate, event);
         }
     }

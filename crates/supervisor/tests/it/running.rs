@@ -35,6 +35,8 @@ pub(crate) struct Wish {
     pub(crate) fails_fast: bool,
     /// Whether the only worker accepts by itself.
     pub(crate) is_direct: bool,
+    /// How long the supervisor's thread is kept from its work after each event.
+    pub(crate) delay: Duration,
     /// How often whoever watches wants it to turn.
     pub(crate) turns_every: Duration,
     /// The mode of a start, by how many there were before.
@@ -54,6 +56,7 @@ impl Default for Wish {
             start_retries: 0,
             fails_fast: false,
             is_direct: false,
+            delay: Duration::ZERO,
             turns_every: Duration::MAX,
             mode: |_| "",
         }
@@ -65,6 +68,7 @@ struct Door {
     is_ready: AtomicBool,
     /// Whether the front end accepts.
     accepts: AtomicBool,
+    delay: Duration,
     turns_every: Duration,
     turns: AtomicUsize,
 }
@@ -92,6 +96,7 @@ impl Front for Door {
     }
 
     fn turns_every(&self) -> Duration {
+        std::thread::sleep(self.delay);
         self.turns_every
     }
 
@@ -139,13 +144,15 @@ impl Running {
             ..PoolLimits::default()
         };
         let server = Server::with_application(Config::default(), pool(Arc::clone(&roster), limits));
-        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        let site = Site { files: roster.files(), ..Site::default() };
+        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
         let address = listener.local_addr().unwrap();
         let sockets = if wish.is_direct { listener.copy_sockets().unwrap() } else { Vec::new() };
         let door = Arc::new(Door {
             listener: Mutex::new(Some(listener)),
             is_ready: AtomicBool::new(false),
             accepts: AtomicBool::new(true),
+            delay: wish.delay,
             turns_every: wish.turns_every,
             turns: AtomicUsize::new(0),
         });

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use rookery_server::static_files::{Header, Overrides, RequiredHeader, StaticPath, Validation};
 use rookery_supervisor::Member;
 use tempfile::TempDir;
 
 use crate::front::{Front, Reply, until};
+use crate::running::{Running, Wish};
 
 /// A folder with a file of this text.
 fn folder(text: &str) -> TempDir {
@@ -136,4 +138,23 @@ fn what_is_announced_later_counts_and_no_worker_means_no_paths() {
     assert!(is_of_a_worker(&front.connect().get("/a.txt")));
     front.kill(0);
     assert!(front.roster.files().is_empty());
+}
+
+#[test]
+fn a_change_that_a_worker_has_waited_for_is_in_force_for_the_next_request() {
+    let delay = Duration::from_millis(2);
+    let mut running = Running::new(Wish { workers: 1, delay, ..Wish::default() });
+    let files = folder("hello");
+    let set = format!("/static-is{}", files.path().display());
+    let mut client = running.connect();
+    let mut stale = (0, 0);
+    for _ in 0..300 {
+        client.get(&set);
+        stale.0 += usize::from(client.get("/static/a.txt").text() != "hello");
+        client.get("/static-is-none");
+        stale.1 += usize::from(client.get("/static/a.txt").text() == "hello");
+    }
+    assert_eq!(stale, (0, 0));
+    drop(client);
+    running.stop();
 }

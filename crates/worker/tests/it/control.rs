@@ -54,27 +54,33 @@ fn messages_go_both_ways_and_what_is_none_is_told_apart() {
 fn an_announcement_has_any_bytes_up_to_a_limit() {
     let (ours, theirs) = Control::pair().unwrap();
     let theirs = Control::attach(theirs).unwrap();
-    for len in [0, 1, 12, 13, 14, 4096, MOST_ANNOUNCED] {
+    for (number, len) in [0, 1, 4, 5, 12, 13, 14, 4096, MOST_ANNOUNCED].into_iter().enumerate() {
+        let number = u64::MAX - number as u64;
         let bytes: Vec<u8> = (0..len).map(|at| at as u8).collect();
-        theirs.announce(&bytes).unwrap();
+        theirs.announce(number, &bytes).unwrap();
         theirs.send(Message::Leaving).unwrap();
-        assert_eq!(ours.receive(), Received::Announcement(bytes), "{len}");
+        assert_eq!(ours.receive(), Received::Announcement(number, bytes), "{len}");
         assert_eq!(ours.receive(), Received::Message(Message::Leaving));
         assert_eq!(ours.receive(), Received::Nothing);
     }
-    let refused = theirs.announce(&vec![0; MOST_ANNOUNCED + 1]).unwrap_err();
+    let refused = theirs.announce(1, &vec![0; MOST_ANNOUNCED + 1]).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
     assert_eq!(ours.receive(), Received::Nothing);
-    let refused = (0..10_000).find_map(|_| theirs.announce(&vec![0; MOST_ANNOUNCED]).err());
+    let refused = (0..10_000).find_map(|number| theirs.announce(number, &vec![0; MOST_ANNOUNCED]).err());
     assert_eq!(refused.unwrap().kind(), io::ErrorKind::WouldBlock);
 }
 
 #[test]
-fn an_announcement_that_is_too_long_is_none_and_what_follows_is_heard() {
+fn an_announcement_of_a_wrong_length_is_none_and_what_follows_is_heard() {
     let (ours, theirs) = Control::pair().unwrap();
-    send(&theirs, &[b"Rk\x01S", &vec![0; MOST_ANNOUNCED + 1][..]].concat());
+    send(&theirs, &[b"Rk\x01S", &vec![0; 8 + MOST_ANNOUNCED + 1][..]].concat());
+    // And packets that are too short for the number.
+    send(&theirs, b"Rk\x01S");
+    send(&theirs, b"Rk\x01S\0\0\0\0\0\0\0");
     send(&theirs, &Message::Leaving.encode());
-    assert_eq!(ours.receive(), Received::Malformed);
+    for _ in 0..3 {
+        assert_eq!(ours.receive(), Received::Malformed);
+    }
     assert_eq!(ours.receive(), Received::Message(Message::Leaving));
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, c_void};
 use std::os::unix::ffi::OsStrExt as _;
 
+use rookery_server::Confirmation;
 use rookery_server::static_files::{
     Charset, Header, Overrides, RequiredHeader, StaticFiles, StaticPath, Validation,
 };
@@ -12,6 +13,8 @@ use crate::{Bytes, core, entry};
 /// What a function that takes a description reports when it is none: `rk_error` says why.
 const FAILED: i32 = -1;
 const TAKEN: i32 = 0;
+/// The supervisor has not confirmed a change in time.
+const UNCONFIRMED: i32 = 1;
 
 /// A site of `rk_site_new`: what is served, and what has been described since it was last published.
 #[derive(Debug, Default)]
@@ -97,11 +100,14 @@ impl Builder {
         Ok(())
     }
 
-    fn publish(&mut self) -> Result<(), String> {
+    /// Serves the paths that have been added, here and in the supervisor of this process, which is
+    /// waited for. Returns whether it has answered in time.
+    fn publish(&mut self) -> Result<bool, String> {
         let next = std::mem::take(&mut self.next);
         self.files.replace(next).map_err(|error| error.to_string())?;
-        core::with(|core| core.announce_paths(&self.files));
-        Ok(())
+        let supervision = core::with(|core| core.announce_paths(&self.files));
+        let confirmation = supervision.map(|supervision| supervision.wait_until_applied());
+        Ok(confirmation != Some(Confirmation::TimedOut))
     }
 }
 
@@ -139,12 +145,13 @@ pub unsafe extern "C" fn rk_site_add(site: *mut c_void, path: *const RawPath) ->
                 // What was described before it is not to be served with what is described next.
                 site.next.clear();
             }
-            added
+            added.map(|()| true)
         })
     })
 }
 
-/// Makes the paths described since the last time those that are served.
+/// Makes the paths described since the last time those that are served. Returns 1 when they are,
+/// but the supervisor of this process may still serve those before, because it does not answer.
 ///
 /// # Safety
 /// - `site` is one of `rk_site_new`.
@@ -158,16 +165,17 @@ pub unsafe extern "C" fn rk_site_publish(site: *mut c_void) -> i32 {
 /// - `site` is one of `rk_site_new`, or NULL.
 unsafe fn with_site(
     site: *mut c_void,
-    body: impl FnOnce(&mut Builder) -> Result<(), String>,
-) -> Result<(), String> {
+    body: impl FnOnce(&mut Builder) -> Result<bool, String>,
+) -> Result<bool, String> {
     // SAFETY: the caller's duty; C calls on one thread, so nobody else has it.
     let site = unsafe { site.cast::<Builder>().as_mut() };
     site.map_or_else(|| Err("the site has been freed".to_owned()), body)
 }
 
-fn report(body: impl FnOnce() -> Result<(), String>) -> i32 {
+fn report(body: impl FnOnce() -> Result<bool, String>) -> i32 {
     entry(FAILED, || match body() {
-        Ok(()) => TAKEN,
+        Ok(true) => TAKEN,
+        Ok(false) => UNCONFIRMED,
         Err(error) => {
             core::set_error(&error);
             FAILED

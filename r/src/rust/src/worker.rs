@@ -132,13 +132,13 @@ impl Core {
         }
     }
 
-    /// Tells the supervisor that static paths have changed, if they are those that it serves.
-    pub(crate) fn announce_paths(&self, files: &StaticFiles) {
-        if let Membership::Worker(worker) = &self.membership {
-            if worker.files.as_ref().is_some_and(|own| own.is_same(files)) {
-                worker.supervision.announce(files);
-            }
-        }
+    /// Announces changed static paths to the supervisor if it serves them. Returns the supervision
+    /// to wait on until the change is in force.
+    pub(crate) fn announce_paths(&self, files: &StaticFiles) -> Option<Arc<Supervision>> {
+        let Membership::Worker(worker) = &self.membership else { return None };
+        worker.files.as_ref().filter(|own| own.is_same(files))?;
+        worker.supervision.announce(files);
+        Some(Arc::clone(&worker.supervision))
     }
 
     /// That listener answers no new requests any more, because it ends or (`is_stopping`) the process does.

@@ -1,13 +1,15 @@
 //! Follows the frames of an HTTP/2 connection as they are read, on their way to h2.
 //!
-//! Two things are counted that h2 does not report: how long an unfinished head has been on its way, and how much of what
-//! comes carries nothing. Two kinds of frames are rewritten, because h2 does not judge them as RFC 9113 asks:
+//! [`Frames`] measures two things that h2 does not report: for how long a header block has been
+//! incomplete, and which share of the received bytes is payload. It also rewrites two kinds of
+//! frames that h2 does not handle as RFC 9113 requires:
 //!
-//! - The CONTINUATION frames of a head (6.10) are joined into frames of [`FRAME`] bytes, and a last one. h2 ends a connection after
-//!   five of them, however small they are, and a client may send a head within its limits in as many as it likes.
-//! - The header block of trailers (8.1) is preceded by an ordinary field. h2 accepts pseudo-header fields in trailers,
-//!   but resets a stream on which one comes behind an ordinary field (8.3), which is what such trailers deserve.
-//!   Trailers are dropped, so nobody sees that field.
+//! - CONTINUATION frames (6.10) are merged into frames of [`FRAME`] bytes. h2 closes a connection
+//!   after five CONTINUATION frames of one header block, whatever their size, whereas a client may
+//!   split a header block into any number of frames.
+//! - An ordinary field is inserted in front of the trailers (8.1). h2 accepts pseudo-header fields
+//!   in trailers, which are malformed, but resets a stream if a pseudo-header field follows an
+//!   ordinary one (8.3). The server drops trailers, so no application sees the inserted field.
 
 use std::collections::VecDeque;
 
@@ -31,17 +33,19 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// Bytes that may come in frames that carry nothing, before their ratio counts: pings and window updates of days.
+/// Bytes of frames without payload that a connection may send before [`RATIO`] applies. They
+/// suffice for days of pings and window updates.
 const FREE: u64 = 1 << 20;
 
-/// Past that, one byte in so many has to be payload, one way or the other. nginx has the same.
+/// Once more than [`FREE`] bytes were received, at least one byte in `RATIO`, sent or received, has
+/// to be payload. nginx has the same limit.
 const RATIO: u64 = 8;
 
-/// CONTINUATION frames without a payload that one head may have: no client has a reason to send one.
+/// Maximum number of empty CONTINUATION frames in a header block.
 const EMPTY: u32 = 16;
 
-/// Streams that are remembered as open besides those that can be served at a time: h2 resets streams without being
-/// asked, which is not seen here, and ends a connection that has it reset more than 128.
+/// Number of open streams that are tracked beyond the concurrent streams allowed. [`Frames`] does
+/// not see the streams that h2 resets by itself, and h2 closes a connection after 128 of them.
 const OPEN: usize = 1024;
 
 /// Follows the frames of a connection as they are read. Costs a few comparisons a frame; copies the payloads of those frames

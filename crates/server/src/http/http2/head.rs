@@ -35,7 +35,8 @@ pub(super) fn take(head: &mut Parts, lines: usize) -> Result<bool, Rejection> {
     }
     // CONNECT has no path, and is refused as over HTTP/1.1.
     if head.method != Method::CONNECT {
-        // Without a path there is none, whatever `path_and_query` says then. Which there may be is looked at as over HTTP/1.1.
+        // `path_and_query` is `Some` even if `:path` has no path, as in `?x`. Such a target is refused
+        // here. All other targets are checked later, as over HTTP/1.1.
         let target = head.uri.path_and_query().filter(|_| !head.uri.path().is_empty());
         head.uri = target.cloned().map(Uri::from).ok_or(Rejection::Target)?;
     }

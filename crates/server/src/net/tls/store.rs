@@ -309,7 +309,8 @@ fn build(settings: &TlsSettings, warn: &mut dyn FnMut(String)) -> Result<Built, 
     Ok((config, by_name, dates))
 }
 
-/// A client of `acme-tls/1` has no certificate: where others have to, an authority is not answered.
+/// Returns the configuration for clients that offer `acme-tls/1`: it answers challenges in addition.
+/// If client certificates are required, challenges fail, because an authority presents none.
 fn challenged(config: &ServerConfig, settings: &TlsSettings, names: &Arc<ByName>) -> ServerConfig {
     let mut config = config.clone();
     if let Some(challenges) = &settings.challenges {
