@@ -17,7 +17,9 @@ import sys
 
 PLACES = 1024
 HEADER = 192
-SIZE = HEADER + 8 * PLACES
+# Behind the places are the counts of requests of a worker's own clients.
+TALLY = 448
+SIZE = HEADER + 8 * PLACES + TALLY
 F_ADD_SEALS, SEAL_SEAL, SEAL_SHRINK, SEAL_GROW = 1033, 1, 2, 4
 PATIENCE = 60
 # What a packet begins with that announces static paths.
@@ -33,7 +35,7 @@ memory = os.memfd_create("rookery-scoreboard", os.MFD_CLOEXEC | 2)
 os.ftruncate(memory, SIZE)
 fcntl.fcntl(memory, F_ADD_SEALS, SEAL_SEAL | SEAL_SHRINK | SEAL_GROW)
 board = mmap.mmap(memory, SIZE)
-board[0:16] = b"Rookery\0" + struct.pack("<II", 2, SIZE)
+board[0:16] = b"Rookery\0" + struct.pack("<II", 3, SIZE)
 
 environment = dict(
     os.environ,
