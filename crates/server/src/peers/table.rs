@@ -71,7 +71,8 @@ pub(crate) trait Peer: fmt::Debug {
         false
     }
 
-    /// Ends with its next reply, or once it has been idle for a while. A WebSocket goes on.
+    /// Ends with its next reply; called a second time, at once if it has had no request since. A
+    /// WebSocket stays open.
     fn retire(&self) {}
 
     /// Closes a WebSocket because its server restarts.

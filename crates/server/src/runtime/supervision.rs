@@ -22,6 +22,9 @@ use crate::net::descriptor::CloseInChild;
 use crate::peers::table::Peers;
 use crate::static_files::StaticFiles;
 
+/// How long a connection of a retiring worker may have no request before it is closed.
+const UNUSED: Duration = Duration::from_millis(250);
+
 /// What a page that comes back costs R, about: so far apart are the WebSockets closed whose pages do.
 const EACH_COMES_BACK: Duration = Duration::from_millis(50);
 
@@ -239,7 +242,18 @@ fn retire(peers: &Rc<Peers>, supervision: &Supervision, within: u64) {
     for peer in &public {
         if within == 0 { peer.stop() } else { peer.retire() }
     }
-    if within == 0 || within == KEEP_WEBSOCKETS {
+    if within == 0 {
+        return;
+    }
+    let unused = Rc::clone(peers);
+    tokio::task::spawn_local(async move {
+        // A client that is about to send a request has sent it by then.
+        tokio::time::sleep(UNUSED).await;
+        for peer in unused.public() {
+            peer.retire();
+        }
+    });
+    if within == KEEP_WEBSOCKETS {
         return;
     }
     let sockets: Vec<_> = public.into_iter().filter(|peer| peer.is_websocket()).collect();

@@ -160,10 +160,11 @@ fn a_worker_that_retires_ends_connections_with_their_next_reply_and_keeps_websoc
     worker.control.send(Message::Retire(KEEP_WEBSOCKETS)).unwrap();
     // The socket is closed: what connects now is the supervisor's, whatever is said.
     says(&worker, Message::Accept(9), Message::NotAccepting(9));
+    used.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let reply = slow.reply().unwrap();
     assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
     assert!(slow.is_closed());
-    let reply = used.get("/");
+    let reply = used.reply().unwrap();
     assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
     assert!(used.is_closed());
     // One that is not used ends by itself after a while.

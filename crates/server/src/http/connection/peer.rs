@@ -126,7 +126,11 @@ impl Peer for Connection {
             // Its peer is told that no further stream is served.
             self.stop();
         }
-        self.retires.set(!self.is_stream);
+        let retired_before = self.retires.replace(!self.is_stream);
+        if retired_before && self.own_session().is_none() && self.standing.phase() == Phase::Idle {
+            // It has had no request since then.
+            self.end(End::Now);
+        }
     }
 
     fn is_supervised(&self) -> bool {
