@@ -272,7 +272,7 @@ Server <- R6::R6Class(
       spool <- spool_dir()
       proxies <- trusted_proxies()
       proxy_header <- has_proxy_header()
-      tls <- if (inherits_socket) leave_tls_to_supervisor(tls) else tls_open(tls)
+      tls <- if (inherits_socket) tls_of_supervisor(tls) else tls_open(tls)
       apply_limits(limits)
       detail <- setting_of("error_detail")$value
       private$is_https <- !is.null(tls)

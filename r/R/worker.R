@@ -30,13 +30,15 @@ keeps_clients <- function() {
   isNamespaceLoaded("shiny") && isTRUE(shiny::isRunning())
 }
 
-# What a supervisor does for all of its workers: said, because it may have been meant.
-leave_tls_to_supervisor <- function(tls) {
-  if (!is.null(tls)) {
+# Returns what HTTPS is spoken with by a worker that accepts connections itself: what its supervisor has been given. What the app
+# asks for is not used, which is said because it may have been meant.
+tls_of_supervisor <- function(tls) {
+  own <- .globals$tls$tls
+  if (!is.null(tls) && !identical(tls, own)) {
     cat(
       "rookery: this is ", worker_name(), ", and `tls` is not used: HTTPS is for `rookery serve` to speak\n",
       sep = "", file = stderr()
     )
   }
-  NULL
+  own
 }

@@ -15,20 +15,24 @@ bool log_is_read(void) {
 // Opens the log: a path is appended to, "" is stdout, NA is for ffi_log_next(). NULL, or what is wrong as a string.
 SEXP ffi_log_open(SEXP path, SEXP format) {
     SEXP name = STRING_ELT(path, 0);
+    bool is_called = name == NA_STRING;
+    const char* file = is_called || LENGTH(name) == 0 ? NULL : Rf_translateChar(name);
     int fd = -1;
-    if (name != NA_STRING) {
-        // A descriptor of the log's own: R or the app may redirect or close stdout.
-        fd = LENGTH(name) == 0 ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)
-                               : open(Rf_translateChar(name), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (!is_called && file == NULL) {
+        // A descriptor of the log's own: R or the app may redirect or close stdout. A worker has its supervisor's.
+        fd = rk_log_output();
+        if (fd < 0) {
+            fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+        }
         if (fd < 0) {
             return Rf_mkString(strerror(errno));
         }
     }
     bool is_json = strcmp(CHAR(STRING_ELT(format, 0)), "json") == 0;
-    if (rk_log_open(fd, is_json ? RK_LOG_JSON : RK_LOG_COMMON) != RK_OK) {
+    if (rk_log_open(file, fd, is_json ? RK_LOG_JSON : RK_LOG_COMMON) != RK_OK) {
         return Rf_mkString(rk_error());
     }
-    is_read = fd < 0;
+    is_read = is_called;
     return R_NilValue;
 }
 

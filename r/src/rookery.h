@@ -316,7 +316,9 @@ struct rk_log_record {
 _Static_assert(sizeof(struct rk_log_record) == 120 && offsetof(struct rk_log_record, remote) == 32, "rk_log_record");
 #endif
 
-int rk_log_open(int fd, int format);  // takes the descriptor; -1: for rk_log_next()
+// The log goes to the file of a path, or without one to a descriptor, which is taken; -1: to rk_log_next().
+int rk_log_open(const char* path, int fd, int format);
+int rk_log_output(void);  // a new descriptor of what a supervisor logs to in place of stdout, or -1
 int rk_log_next(struct rk_log_record* record);
 uint64_t rk_log_lost(void);
 void rk_log_close(void);

@@ -128,43 +128,46 @@ test('who does not allow it, and whom nobody allows it, stays', { timeout, skip 
   }
 });
 
-test(`${reloads} reloads under load with an open page: no request fails, and it moves on when its R has drained, with its inputs`, {
-  timeout: timeout + reloads * patience + requests, skip,
-}, async () => {
-  // Where the certificate to develop with is kept.
-  process.env.R_USER_DATA_DIR = folder;
-  // Shiny registers a page's files in the R that makes it: all have to have made it, for any of them may be asked.
-  // What an R has begun it may finish: ten seconds are enough for a page, and the test waits for them at each reload.
-  const server = await serve(3, '--drain', '10s', '--tls', 'dev', '--warmup', '/');
-  const page = await used(server.url, 'kept');
-  let pid = await pidOf(page);
-  // Pages come from R, and files from its I/O thread: over HTTP/1.1, kept alive, and over HTTP/2.
-  const file = await page.evaluate(() => document.querySelector('link[rel=stylesheet]').href);
-  const pages = new Load(server.url);
-  const loads = [pages];
-  const isLong = requests > 100_000;
-  if (isHere('wrk')) loads.push(new ProgramLoad('wrk', file, isLong ? 20 : 2));
-  if (isHere('h2load')) loads.push(new ProgramLoad('h2load', `${server.url}/`, isLong ? 4 : 1));
-  const total = () => loads.reduce((sum, load) => sum + load.answered, 0);
-  const failures = () => loads.flatMap((load) => load.failures);
-  try {
-    for (let generation = 1; generation <= reloads; generation += 1) {
-      server.tell('SIGHUP');
-      await server.line(new RegExp(`reloaded: all workers are of generation ${generation}$`));
-      pid = await movedOn(page, pid, 'kept 42');
+// One worker accepts connections itself, and the front end routes only while two generations live.
+for (const [workers, ...options] of [[3], [1, '--reload']]) {
+  test(`${reloads} reloads of ${workers} under load with an open page: no request fails, and it moves on when its R has drained, with its inputs`, {
+    timeout: timeout + reloads * patience + requests, skip,
+  }, async () => {
+    // Where the certificate to develop with is kept.
+    process.env.R_USER_DATA_DIR = folder;
+    // Shiny registers a page's files in the R that makes it: all have to have made it, for any of them may be asked.
+    // What an R has begun it may finish: ten seconds are enough for a page, and the test waits for them at each reload.
+    const server = await serve(workers, '--drain', '10s', '--tls', 'dev', '--warmup', '/', ...options);
+    const page = await used(server.url, 'kept');
+    let pid = await pidOf(page);
+    // Pages come from R, and files from its I/O thread: over HTTP/1.1, kept alive, and over HTTP/2.
+    const file = await page.evaluate(() => document.querySelector('link[rel=stylesheet]').href);
+    const pages = new Load(server.url);
+    const loads = [pages];
+    const isLong = requests > 100_000;
+    if (isHere('wrk')) loads.push(new ProgramLoad('wrk', file, isLong ? 20 : 2));
+    if (isHere('h2load')) loads.push(new ProgramLoad('h2load', `${server.url}/`, isLong ? 4 : 1));
+    const total = () => loads.reduce((sum, load) => sum + load.answered, 0);
+    const failures = () => loads.flatMap((load) => load.failures);
+    try {
+      for (let generation = 1; generation <= reloads; generation += 1) {
+        server.tell('SIGHUP');
+        await server.line(new RegExp(`reloaded: all workers are of generation ${generation}$`));
+        pid = await movedOn(page, pid, 'kept 42');
+      }
+      await exchangeFiles(page);
+      // Without wrk a million would take hours.
+      while (loads.length > 1 && total() < requests && failures().length === 0) await new Promise((done) => { setTimeout(done, 100); });
+    } finally {
+      await Promise.all(loads.map((load) => load.end()));
     }
-    await exchangeFiles(page);
-    // Without wrk a million would take hours.
-    while (loads.length > 1 && total() < requests && failures().length === 0) await new Promise((done) => { setTimeout(done, 100); });
-  } finally {
-    await Promise.all(loads.map((load) => load.end()));
-  }
-  assert.deepEqual(failures(), []);
-  console.log(`${reloads} reloads, ${loads.map((load) => load.answered).join(' + ')} requests, none of which failed`);
-  assert.ok(total() > 100, `${total()} requests`);
-  await page.context().close();
-  assert.equal((await server.stop()).code, 0);
-});
+    assert.deepEqual(failures(), []);
+    console.log(`${reloads} reloads, ${loads.map((load) => load.answered).join(' + ')} requests, none of which failed`);
+    assert.ok(total() > 100, `${total()} requests`);
+    await page.context().close();
+    assert.equal((await server.stop()).code, 0);
+  });
+}
 
 test('an R that is replaced because of its age takes its pages along', { timeout, skip }, async () => {
   const server = await serve(2, '--max-age', '6s', '--drain', '1s');

@@ -6,9 +6,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
 
 use rookery_acme::Challenge;
-use rookery_server::access_log::Format;
 use rookery_server::output;
-use rookery_server::tls::Hsts;
 use rookery_status::AdminAt;
 
 use crate::address::Address;
@@ -16,7 +14,7 @@ use crate::command_line::Serve;
 use crate::failure::Failure;
 use crate::log::LogTo;
 use crate::path::settle;
-use crate::r::{Fields, command};
+use crate::r::{Fields, command, hand_over_log, hand_over_tls};
 use crate::settings::{AskedAcme, AskedTls};
 use crate::target::Target;
 use crate::worker_options::Workers;
@@ -95,28 +93,7 @@ fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -
     match &serve.tls {
         Some(AskedTls::Development) => field("tls", b"dev"),
         Some(AskedTls::Files(files)) => {
-            for (certificate, key) in &files.pairs {
-                field("tls_cert", settle(certificate).as_os_str().as_bytes());
-                field("tls_key", settle(key).as_os_str().as_bytes());
-            }
-            if let Some(signers) = &files.client_ca {
-                field("tls_client_ca", settle(signers).as_os_str().as_bytes());
-                field("tls_client_auth", files.client_auth.name().as_bytes());
-            }
-            field("tls_min_version", files.minimum_name().as_bytes());
-            if files.only_http1 {
-                field("tls_http2", b"FALSE");
-            }
-            if files.only_http1_websockets {
-                field("tls_http2_websockets", b"FALSE");
-            }
-            if let Some(Hsts { max_age, include_subdomains, preload }) = files.hsts {
-                let word = |is_on| if is_on { "TRUE" } else { "FALSE" };
-                field(
-                    "tls_hsts",
-                    format!("{max_age} {} {}", word(include_subdomains), word(preload)).as_bytes(),
-                );
-            }
+            hand_over_tls(files, &mut field);
             if let Some(acme) = &files.acme {
                 hand_over_acme(acme, &mut field);
             }
@@ -127,15 +104,7 @@ fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -
         None => {}
     }
     serve.settings.hand_over(&mut field);
-    match log {
-        LogTo::Stdout => field("log", b"stdout"),
-        LogTo::Nothing => field("log", b"nothing"),
-        LogTo::File(path) => {
-            field("log", b"file");
-            field("log_file", path.as_os_str().as_bytes());
-        }
-    }
-    field("log_format", if serve.format == Format::Json { b"json" } else { b"common" });
+    hand_over_log(serve, log, &mut field);
     match &serve.admin {
         Some(AdminAt::Tcp(address)) => field("admin", address.to_string().as_bytes()),
         Some(AdminAt::Unix(path)) => field("admin", &[b"unix:", path.as_os_str().as_bytes()].concat()),

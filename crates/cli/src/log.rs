@@ -1,12 +1,9 @@
 //! Where the access log goes.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use rookery_server::access_log::{AccessLog, Format};
+use rookery_server::access_log::{AccessLog, Format, LogFile, Reopener};
 use rookery_server::output;
 
 use crate::failure::{Failure, tell};
@@ -47,18 +44,18 @@ impl LogTo {
     /// # Errors
     /// When it cannot be opened.
     pub(crate) fn open(&self, format: Format) -> Result<Option<Log>, Failure> {
-        let reopens = Arc::new(AtomicBool::new(false));
+        let mut reopener = Reopener::default();
         let opened = match self {
             LogTo::Nothing => return Ok(None),
             // Workers write there as well.
             LogTo::Stdout => Ok(AccessLog::to(output::stdout().clone(), format)),
-            LogTo::File(path) => open(path).and_then(|file| {
-                let out = Out { file, path: path.clone(), reopens: Arc::clone(&reopens) };
-                AccessLog::written(out, format)
+            LogTo::File(path) => LogFile::open(path, tell).and_then(|file| {
+                reopener = file.reopener();
+                AccessLog::written(file, format)
             }),
         };
         match opened {
-            Ok(log) => Ok(Some(Log { log: Arc::new(log), reopens })),
+            Ok(log) => Ok(Some(Log { log: Arc::new(log), reopener })),
             Err(error) => {
                 Err(Failure::Serving(format!("The access log{} cannot be opened: {error}.", self.name())))
             }
@@ -74,18 +71,7 @@ impl LogTo {
 #[derive(Debug)]
 pub(crate) struct Log {
     log: Arc<AccessLog>,
-    reopens: Arc<AtomicBool>,
-}
-
-/// Has the file of a log opened anew, from any thread.
-#[derive(Debug)]
-pub(crate) struct Reopener(Arc<AtomicBool>);
-
-impl Reopener {
-    /// Before the next lines: whoever turns logs over has given the file another name.
-    pub(crate) fn reopen(&self) {
-        self.0.store(true, Ordering::Release);
-    }
+    reopener: Reopener,
 }
 
 impl Log {
@@ -94,41 +80,12 @@ impl Log {
     }
 
     pub(crate) fn reopener(&self) -> Reopener {
-        Reopener(Arc::clone(&self.reopens))
+        self.reopener.clone()
     }
 
     pub(crate) fn close(&self) {
         self.log.close();
     }
-}
-
-/// A file of lines.
-struct Out {
-    file: File,
-    path: PathBuf,
-    reopens: Arc<AtomicBool>,
-}
-
-impl Write for Out {
-    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        if self.reopens.swap(false, Ordering::AcqRel) {
-            match open(&self.path) {
-                Ok(file) => self.file = file,
-                Err(error) => {
-                    tell(&format!("the access log `{}` cannot be opened anew: {error}", self.path.display()));
-                }
-            }
-        }
-        self.file.write(lines)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).open(path)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The ports that clients come to: that of what is served, and the one beside it that sends clients there; or the sockets that a service
 //! manager has opened for it.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rookery_server::{GivenPlace, GivenSockets, Listener, Notice, Redirect, Server, Site};
@@ -13,7 +15,9 @@ use crate::settings::AskedTls;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Ports {
+    /// The one from which requests in the clear are redirected first, if there is any.
     listeners: Vec<Listener>,
+    has_redirect: bool,
     /// Where they are, as a browser takes it.
     pub(crate) shown: String,
 }
@@ -57,12 +61,33 @@ impl Ports {
             vec![listener]
         };
         let port = listeners.iter().find_map(|listener| Some(listener.local_addr()?.port()));
+        let mut has_redirect = false;
         if let (Some(beside), Some(tls), Some(port)) = (beside, opened, port) {
+            has_redirect = true;
             let redirect = Some(Arc::new(Redirect { tls, port }));
             let site = Site { redirect, proxies, proxy_protocol, notice: Notice(tell), ..Site::default() };
             listeners.insert(0, beside.listen(server, site)?);
         }
-        Ok(Ports { listeners, shown: shown.join(" and ") })
+        Ok(Ports { listeners, has_redirect, shown: shown.join(" and ") })
+    }
+
+    /// Copies of the sockets, for a worker to accept on: those of the address, and those from which requests in the clear are
+    /// redirected.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn copies(&self) -> io::Result<(Vec<OwnedFd>, Vec<OwnedFd>)> {
+        let (redirects, listeners) = self.listeners.split_at(usize::from(self.has_redirect));
+        let copies = |listeners: &[Listener]| -> io::Result<Vec<OwnedFd>> {
+            let copies: Vec<_> = listeners.iter().map(Listener::copy_sockets).collect::<io::Result<_>>()?;
+            Ok(copies.into_iter().flatten().collect())
+        };
+        Ok((copies(listeners)?, copies(redirects)?))
+    }
+
+    /// Accepts connections, or leaves them to whoever has copies of the sockets.
+    pub(crate) fn set_accepting(&self, is_on: bool) {
+        self.listeners.iter().for_each(|listener| listener.set_accepting(is_on));
     }
 
     /// How many connections there are. Asks the thread that has them.

@@ -5,17 +5,22 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rookery_server::access_log::Format;
+use rookery_server::tls::Hsts;
 use rookery_settings::environment;
 
 use crate::address::Address;
 use crate::arguments;
-#[cfg(target_os = "linux")]
 use crate::command_line::Serve;
 use crate::failure::Failure;
-use crate::path::is_executable;
+use crate::log::LogTo;
+use crate::path::{is_executable, settle};
 #[cfg(target_os = "linux")]
+use crate::settings::AskedTls;
+use crate::settings::TlsFiles;
 use crate::signals;
 use crate::target::Target;
+use crate::tls;
 
 /// What R reads the rest from (`cli_read()` in cli.R). Not arguments: an app may look at those.
 const HANDED_OVER: &str = "ROOKERY_CLI";
@@ -24,23 +29,37 @@ const HANDED_OVER: &str = "ROOKERY_CLI";
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The R of a worker. It listens where its supervisor has it listen, whatever the address; what is between the client and the supervisor,
-/// and the log, are the supervisor's.
+/// and the log, are the supervisor's. One that may accept connections itself has them as well; `public` is where its log goes.
 ///
 /// # Errors
 /// When there is no R, or no package.
 #[cfg(target_os = "linux")]
-pub(crate) fn worker(serve: &Serve, target: &Target, address: &Address) -> Result<Command, Failure> {
+pub(crate) fn worker(
+    serve: &Serve,
+    target: &Target,
+    address: &Address,
+    public: Option<&LogTo>,
+) -> Result<Command, Failure> {
     let mut text = Fields::default();
     text.field("target", target.path.as_os_str().as_bytes());
     text.address(address);
     let mut field = |name: &str, value: &[u8]| text.field(name, value);
-    if serve.workers.is_single() {
+    if public.is_some() || serve.workers.is_single() {
         serve.settings.hand_over(&mut field);
     } else {
         serve.settings.hand_over_to_worker(&mut field);
     }
-    text.field("log", b"nothing");
-    text.field("log_format", b"common");
+    match serve.tls.as_ref().filter(|_| public.is_some()) {
+        Some(AskedTls::Development) => {
+            if let Some(file) = tls::development_file() {
+                let files = TlsFiles { pairs: vec![(file.clone(), file)], ..TlsFiles::default() };
+                hand_over_tls(&files, &mut field);
+            }
+        }
+        Some(AskedTls::Files(files)) => hand_over_tls(files, &mut field),
+        None => {}
+    }
+    hand_over_log(serve, public.unwrap_or(&LogTo::Nothing), &mut |name, value| text.field(name, value));
     let mut command = command(target, OsString::from_vec(text.0))?;
     if serve.workers.is_interactive {
         at_prompts(&mut command, target)?;
@@ -149,6 +168,42 @@ fn libraries(package: &Path) -> Option<OsString> {
         libraries.push(others);
     }
     Some(libraries)
+}
+
+/// Gives what a server needs to speak HTTPS with these certificates to `field`.
+pub(crate) fn hand_over_tls(files: &TlsFiles, field: &mut impl FnMut(&str, &[u8])) {
+    for (certificate, key) in &files.pairs {
+        field("tls_cert", settle(certificate).as_os_str().as_bytes());
+        field("tls_key", settle(key).as_os_str().as_bytes());
+    }
+    if let Some(signers) = &files.client_ca {
+        field("tls_client_ca", settle(signers).as_os_str().as_bytes());
+        field("tls_client_auth", files.client_auth.name().as_bytes());
+    }
+    field("tls_min_version", files.minimum_name().as_bytes());
+    if files.only_http1 {
+        field("tls_http2", b"FALSE");
+    }
+    if files.only_http1_websockets {
+        field("tls_http2_websockets", b"FALSE");
+    }
+    if let Some(Hsts { max_age, include_subdomains, preload }) = files.hsts {
+        let word = |is_on| if is_on { "TRUE" } else { "FALSE" };
+        field("tls_hsts", format!("{max_age} {} {}", word(include_subdomains), word(preload)).as_bytes());
+    }
+}
+
+/// Gives where the access log goes, and its format, to `field`.
+pub(crate) fn hand_over_log(serve: &Serve, log: &LogTo, field: &mut impl FnMut(&str, &[u8])) {
+    match log {
+        LogTo::Stdout => field("log", b"stdout"),
+        LogTo::Nothing => field("log", b"nothing"),
+        LogTo::File(path) => {
+            field("log", b"file");
+            field("log_file", path.as_os_str().as_bytes());
+        }
+    }
+    field("log_format", if serve.format == Format::Json { b"json" } else { b"common" });
 }
 
 /// What R is told: `name=value` in lines, with `%` and line ends of values written as URLs do.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rookery_server::access_log::Reopener;
 use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_server::tls::Tls;
 use rookery_server::{Notice, Server, Site, SpoolFolder};
@@ -11,7 +12,7 @@ use rookery_service::Manager;
 use crate::address::Address;
 use crate::command_line::Serve;
 use crate::failure::{Failure, say, tell};
-use crate::log::{Log, LogTo, Reopener};
+use crate::log::{Log, LogTo};
 use crate::ports::Ports;
 use crate::signals::{Caught, Signals, Stops};
 use crate::target::Target;

@@ -84,6 +84,11 @@ pub(crate) fn check(asked: Option<&AskedTls>) -> Result<(), Failure> {
     }
 }
 
+/// The file with the certificate to develop with, and its key; `None` if it cannot be kept.
+pub(crate) fn development_file() -> Option<PathBuf> {
+    Some(DevelopmentCertificate::keep(&data_folder().join("tls")).ok()?.file)
+}
+
 fn of_files(files: &TlsFiles, notice: fn(&str)) -> Result<Opened, Failure> {
     let mut settings = TlsSettings {
         pairs: files.pairs.iter().map(|(certificate, key)| pair(certificate, key)).collect(),

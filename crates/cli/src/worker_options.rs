@@ -53,6 +53,8 @@ pub(crate) struct Workers {
     pub(crate) drain_status: u16,
     /// Whether another begins once more with a GET whose worker has ended.
     pub(crate) retry_begun: bool,
+    /// Whether something was given that only the front end can do.
+    pub(crate) needs_front_end: bool,
     /// Whether a client that sends a FIN behind its request is answered also where that had to wait.
     pub(crate) keep_half_closed: bool,
 }
@@ -130,6 +132,11 @@ impl Workers {
                 503
             },
             retry_begun: all.flag("retry_safe_methods"),
+            needs_front_end: ["max_sessions", "max_in_flight", "queue_timeout"]
+                .iter()
+                .any(|name| all.given(name).is_some())
+                || all.flag("retry_safe_methods")
+                || all.text("sticky").as_deref() == Some("cookie"),
             keep_half_closed: all.flag("keep_half_closed"),
             name: all.text("cookie_suffix"),
             sticky: match all.text("sticky").as_deref() {

@@ -1,18 +1,19 @@
 //! R processes behind one address: this process is the server and their supervisor.
 
 use std::cell::{Cell, RefCell};
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use rookery_server::access_log::Format;
+use rookery_server::access_log::{Format, Reopener};
 use rookery_server::tls::Tls;
 use rookery_server::{Config, Notice, Server, Site, SpoolFolder, output};
 use rookery_service::Manager;
 use rookery_status::{About, Admin, Answers};
 use rookery_supervisor::{
-    Exit, Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Readiness, Recycle, Request, Roster, Status,
-    Sticky, Times, memory_limit, open_files, pool, server_name, supervise,
+    Exit, Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Public, Readiness, Recycle, Request, Roster,
+    Status, Sticky, Times, memory_limit, open_files, pool, server_name, supervise,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -20,9 +21,10 @@ use crate::address::Address;
 use crate::changes::Changes;
 use crate::command_line::Serve;
 use crate::failure::{Failure, say, tell};
-use crate::log::{Log, LogTo, Reopener};
+use crate::log::{Log, LogTo};
 use crate::ports::Ports;
 use crate::r;
+use crate::settings::AskedTls;
 use crate::signals::{Caught, Signals, Stops};
 use crate::target::Target;
 use crate::terminal::Terminal;
@@ -48,7 +50,7 @@ pub(crate) fn serve(
         Failure::Serving(format!("The thread that waits for signals cannot be started: {error}."))
     })?;
     // Looked for once, and said at once when it is not there.
-    r::worker(asked, target, address)?;
+    r::worker(asked, target, address, None)?;
     let files = open_files();
     let opened = asked.tls.as_ref().map(tls::open).transpose()?;
     let tls = opened.as_ref().map(|opened| opened.tls.clone());
@@ -57,7 +59,8 @@ pub(crate) fn serve(
     let limits = pool_limits(workers, asked, &config, target, address);
     let roster = Arc::new(Roster::default());
     let server = Server::with_application(config, pool(Arc::clone(&roster), limits));
-    let log = log.open(format_of(asked.format, workers))?;
+    let log_to = log;
+    let log = log_to.open(format_of(asked.format, workers))?;
     server.set_access_log(log.as_ref().map(Log::access_log));
     let site = Site {
         // The app's static paths that are the same in all workers.
@@ -73,6 +76,7 @@ pub(crate) fn serve(
         ..Site::default()
     };
     let ports = Ports::listen(&server, address, beside, site, asked.tls.as_ref())?;
+    let public = if may_accept(workers, asked) { Some(public(&ports, log_to)?) } else { None };
     let status = Status::new(
         Arc::clone(&roster),
         About { target: target.path.display().to_string(), address: ports.shown.clone() },
@@ -102,7 +106,8 @@ pub(crate) fn serve(
             move || pass_signals_on(&signals, &anew, terminal.as_ref(), &ask)
         })
         .map_err(|error| Failure::Serving(format!("A thread cannot be started: {error}.")))?;
-    let outcome = supervise(plan(workers, asked, target, address, files), roster, asks, &door);
+    let plan = plan(workers, asked, target, address, files, log_to, public);
+    let outcome = supervise(plan, roster, asks, &door);
     drop(keeper);
     if let Some(terminal) = terminal {
         terminal.restore();
@@ -178,15 +183,21 @@ fn plan(
     target: &Target,
     address: &Address,
     files: Option<libc::rlimit>,
+    log: &LogTo,
+    public: Option<Public>,
 ) -> Plan {
     let delay = asked.shutdown_delay;
-    let (asked, target, address) = (asked.clone(), target.clone(), address.clone());
+    let (asked, target, address, log) = (asked.clone(), target.clone(), address.clone(), log.clone());
     Plan {
         workers: workers.count,
         spares: workers.spares,
         surges: workers.surge > 0,
         warmup: workers.warmup.clone(),
-        command: Box::new(move || r::worker(&asked, &target, &address).map_err(|failure| failure.message())),
+        command: Box::new(move |is_public| {
+            r::worker(&asked, &target, &address, is_public.then_some(&log))
+                .map_err(|failure| failure.message())
+        }),
+        public,
         folder: std::env::temp_dir(),
         files,
         times: Times {
@@ -210,11 +221,30 @@ fn plan(
     }
 }
 
-/// Returns how lines of the log look: of several workers they say which one it was, also where
-/// `--workers auto` finds one processor.
+/// Returns true if a worker may accept connections itself, while it is the only one. The front end keeps accepting for what only it can
+/// do: answers for the authority that issues certificates, and the options of [`Workers::needs_front_end`].
+fn may_accept(workers: &Workers, asked: &Serve) -> bool {
+    let has_authority = matches!(&asked.tls, Some(AskedTls::Files(files)) if files.acme.is_some());
+    !has_authority && !workers.needs_front_end
+}
+
+/// The listeners that clients connect to, for workers to accept on.
+fn public(ports: &Ports, log: &LogTo) -> Result<Public, Failure> {
+    let failed = |error| Failure::Serving(format!("The listeners cannot be handed to a worker: {error}."));
+    let (sockets, redirects) = ports.copies().map_err(failed)?;
+    let log = match log {
+        // A worker's own standard output is a pipe to this process.
+        LogTo::Stdout => std::io::stdout().as_fd().try_clone_to_owned().ok(),
+        LogTo::Nothing | LogTo::File(_) => None,
+    };
+    Ok(Public { sockets, redirects, log })
+}
+
+/// Returns how lines of the log look: of several workers they say which one it was.
 fn format_of(asked: Format, workers: &Workers) -> Format {
     match asked {
-        Format::Common if workers.count > 1 || workers.is_auto => Format::CommonOfWorkers,
+        // Of one, the number would always be the same.
+        Format::Common if workers.count > 1 => Format::CommonOfWorkers,
         asked => asked,
     }
 }
@@ -294,6 +324,10 @@ impl Front for Door {
         self.is(Phase::Stopping);
         self.manager.stopping("Finishing what is in hand");
         self.ports.drain();
+    }
+
+    fn set_accepting(&self, is_on: bool) {
+        self.ports.set_accepting(is_on);
     }
 
     fn connections(&self) -> usize {
@@ -399,9 +433,10 @@ fn pass_signals_on(
             if let Some(log) = &anew.log {
                 log.reopen();
             }
-            continue;
         }
-        let asked = if caught.asks_for_more() {
+        let asked = if caught.asks_for_logs() {
+            Request::ReopenLog
+        } else if caught.asks_for_more() {
             Request::More
         } else if caught.asks_for_fewer() {
             Request::Fewer

@@ -42,6 +42,7 @@ pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
 pub use http::compress;
 #[doc(hidden)]
 pub use http::http2::frames_for_fuzzer;
+pub use http::session_cookie;
 pub use http::site::{Callers, Notice, Redirect, Site};
 pub use http::spool_folder::SpoolFolder;
 pub use net::descriptor::CloseInChild;

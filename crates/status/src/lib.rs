@@ -4,7 +4,6 @@
 
 mod admin;
 mod answers;
-mod counts;
 mod one_r;
 mod run_folder;
 mod share;
@@ -13,8 +12,8 @@ mod usage;
 
 pub use admin::{Admin, AdminAt, AdminError};
 pub use answers::{About, Answers, HANGS, NotReady, Subject};
-pub use counts::{BOUNDS, CLASSES, Classes, Count, Histogram};
 pub use one_r::{Course, OneR, Seen};
+pub use rookery_worker::{BOUNDS, CLASSES, Classes, Count, Histogram, Tally};
 pub use run_folder::{ADMIN_SOCKET, RunFolder, run_folders};
 pub use share::Share;
 pub use text::{Metrics, counted, in_words, milliseconds, seconds};

@@ -8,11 +8,10 @@ use std::time::{Duration, SystemTime};
 use rookery_error::Reports;
 use rookery_exchange::{Exchange, ListenerId};
 use rookery_server::{Pulse, Rejection, output, with_signals_blocked};
-use rookery_worker::{R, Scoreboard, Snapshot, now};
+use rookery_worker::{CLASSES, Count, R, Scoreboard, Snapshot, Tally, now};
 use serde_json::json;
 
 use crate::answers::{About, HANGS, NotReady, Subject};
-use crate::counts::{CLASSES, Classes, Count, Histogram};
 use crate::share::Share;
 use crate::text::{Metrics, counted, in_words, milliseconds, seconds};
 use crate::usage::{open_descriptors, own_memory, processor_time};
@@ -77,10 +76,7 @@ pub struct OneR {
     busy_ratio: AtomicU64,
     watching: Mutex<Option<JoinHandle<()>>>,
     is_over: AtomicBool,
-    answered: Classes,
-    waited: Histogram,
-    took: Histogram,
-    answered_in: Histogram,
+    tally: Tally,
 }
 
 impl OneR {
@@ -101,10 +97,7 @@ impl OneR {
             busy_ratio: AtomicU64::new(0.0_f64.to_bits()),
             watching: Mutex::default(),
             is_over: AtomicBool::new(false),
-            answered: Classes::default(),
-            waited: Histogram::default(),
-            took: Histogram::default(),
-            answered_in: Histogram::default(),
+            tally: Tally::default(),
         });
         let watched = Arc::downgrade(&one);
         // It takes no signals, as the threads of the server.
@@ -172,21 +165,15 @@ impl OneR {
         let (handed, _) = exchange.times();
         exchange.set_begun_at(now);
         // One that comes twice waits once.
-        if handed > 0 && !is_head {
-            self.waited.add(Duration::from_nanos(now.saturating_sub(handed)));
+        if !is_head {
+            self.tally.begin(handed, now);
         }
     }
 
     /// R, or who refuses it in R's place, has answered a request.
     pub fn answers(&self, exchange: &Exchange, now: u64) {
-        self.answered.add(exchange.reply().status());
         let (handed, begun) = exchange.times();
-        if begun > 0 {
-            self.took.add(Duration::from_nanos(now.saturating_sub(begun)));
-        }
-        if handed > 0 {
-            self.answered_in.add(Duration::from_nanos(now.saturating_sub(handed)));
-        }
+        self.tally.answer(exchange.reply().status(), handed, begun, now);
     }
 
     // ---- what is looked at ----
@@ -252,7 +239,7 @@ impl Subject for OneR {
                 "pid": pid,
                 "state": self.course().state(),
                 "started": seconds(self.started),
-                "requests": self.answered.read().iter().sum::<u64>(),
+                "requests": self.tally.answered.read().iter().sum::<u64>(),
                 "sessions": read.sessions,
                 "in_flight": read.pending(),
                 "waiting_for_r": read.queued(),
@@ -286,7 +273,7 @@ impl Subject for OneR {
             counted(self.connections.get() as usize, "connection"),
             counted(read.queued() as usize, "request"),
             lock(&self.seen).queue_limit,
-            self.answered.read().iter().sum::<u64>(),
+            self.tally.answered.read().iter().sum::<u64>(),
             read.pending(),
             counted(read.sessions as usize, "session"),
             in_words(lasts),
@@ -299,19 +286,23 @@ impl Subject for OneR {
         let mut text = Metrics::default();
         let read = self.board.read();
         let (state, lasts) = self.does(&read);
-        let classes = CLASSES.into_iter().zip(self.answered.read());
+        let classes = CLASSES.into_iter().zip(self.tally.answered.read());
         text.family(
             "requests_total",
             "counter",
             "Requests of the app that were answered, by class of status.",
         )
         .values("requests_total", "class", classes);
-        text.histogram("queue_seconds", "From a request's coming to R's beginning with it.", &self.waited);
-        text.histogram("upstream_seconds", "From there to the head of the reply.", &self.took);
+        text.histogram(
+            "queue_seconds",
+            "From a request's coming to R's beginning with it.",
+            &self.tally.waited,
+        );
+        text.histogram("upstream_seconds", "From there to the head of the reply.", &self.tally.took);
         text.histogram(
             "request_seconds",
             "Both together: from a request's coming to the head of the reply.",
-            &self.answered_in,
+            &self.tally.answered_in,
         );
         text.gauge("queue_length", "Requests that wait for R.", read.queued());
         let (limit, refused) = {
@@ -333,7 +324,7 @@ impl Subject for OneR {
         text.family("worker_requests", "gauge", "Requests that it has answered since its start.").value(
             "worker_requests",
             slot,
-            self.answered.read().iter().sum::<u64>(),
+            self.tally.answered.read().iter().sum::<u64>(),
         );
         text.family(
             "worker_busy_ratio",

@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write as _};
 use std::time::{Duration, SystemTime};
 
-use crate::counts::{BOUNDS, Histogram};
+use rookery_worker::{BOUNDS, Histogram};
 
 /// Metrics as Prometheus reads them: text, version 0.0.4, in which all names begin in the same way.
 #[derive(Debug, Default)]

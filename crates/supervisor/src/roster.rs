@@ -2,11 +2,13 @@
 //! looks.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_status::Count;
 use rookery_worker::Scoreboard;
@@ -151,15 +153,21 @@ impl Member {
         }
     }
 
-    /// Requests that it has and has not answered, and WebSockets.
+    /// Requests that it has been given by the front end and has not answered, and all WebSockets.
     pub fn load(&self) -> (usize, usize) {
         let Load { in_flight, sessions, .. } = &self.load;
-        (in_flight.load(Ordering::Relaxed), sessions.load(Ordering::Relaxed))
+        let own = usize::try_from(self.board.read().sessions).unwrap_or(usize::MAX);
+        (in_flight.load(Ordering::Relaxed), sessions.load(Ordering::Relaxed).max(own))
     }
 
-    /// Requests that it has answered.
+    /// Connections that it has accepted itself, WebSockets among them.
+    pub fn connections(&self) -> usize {
+        usize::try_from(self.board.read().connections).unwrap_or(usize::MAX)
+    }
+
+    /// Requests that it has answered, those of its own clients among them.
     pub fn answered(&self) -> u64 {
-        self.load.answered.load(Ordering::Relaxed)
+        self.load.answered.load(Ordering::Relaxed).max(self.board.read().done)
     }
 
     fn paths(&self) -> MutexGuard<'_, StaticPaths> {
@@ -184,9 +192,16 @@ fn agreed(announced: &[&StaticPaths]) -> StaticPaths {
     .collect()
 }
 
+/// Makes the cookie that names a start of a worker.
+pub(crate) trait MakeCookie: Send + Sync {
+    fn cookie(&self, slot: u32, epoch: u64) -> SessionCookie;
+}
+
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Roster {
+    /// What the front end knows clients by, if by anything.
+    cookies: OnceLock<Box<dyn MakeCookie>>,
     members: Mutex<Vec<Arc<Member>>>,
     pub(crate) changed: Notify,
     /// The static paths that are served without asking a worker: those that are the same in all
@@ -198,7 +213,23 @@ pub struct Roster {
     pub(crate) told: Told,
 }
 
+impl fmt::Debug for Roster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Roster").field("members", &self.members).finish_non_exhaustive()
+    }
+}
+
 impl Roster {
+    /// Sets what makes the cookies of workers; once.
+    pub(crate) fn set_cookies(&self, cookies: Box<dyn MakeCookie>) {
+        let _ = self.cookies.set(cookies);
+    }
+
+    /// Returns the cookie that names a start of a worker, if clients come back to their worker by one.
+    pub(crate) fn cookie(&self, slot: u32, epoch: u64) -> Option<SessionCookie> {
+        Some(self.cookies.get()?.cookie(slot, epoch))
+    }
+
     /// A worker is ready.
     pub fn join(&self, member: &Arc<Member>) {
         let mut members = self.lock();

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
+use crate::counts::Tally;
 use crate::system;
 use crate::ticket::Ticket;
 
@@ -15,7 +16,7 @@ pub const TICKETS: usize = 1024;
 const MAGIC: u64 = u64::from_le_bytes(*b"Rookery\0");
 
 /// Of the layout: both sides have the same, or the worker refuses.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// An R that waits in Rookery says so anew at least this often, so what has been [`R::Idle`] for much longer is not: R is in a
 /// callback of package later's that takes long, or waits elsewhere.
@@ -92,6 +93,8 @@ pub struct Board {
     io: Line<Ios>,
     /// For each place, twice the sequence number of the last request that was begun or withdrawn, plus 1 if it was withdrawn.
     begun: [AtomicU64; TICKETS],
+    /// Of clients whose connections the worker has accepted itself. R's thread.
+    tally: Tally,
 }
 
 /// On a cache line of its own: two threads write, and each waits for nobody.
@@ -118,6 +121,7 @@ struct Rs {
 struct Ios {
     handed: AtomicU64,
     sessions: AtomicU64,
+    connections: AtomicU64,
 }
 
 // The layout of `VERSION`: whoever changes it changes that.
@@ -125,7 +129,8 @@ const _: () = {
     assert!(size_of::<Rs>() == 40 && size_of::<Line<Rs>>() == 64);
     assert!(std::mem::offset_of!(Board, r) == 64 && std::mem::offset_of!(Board, io) == 128);
     assert!(std::mem::offset_of!(Board, begun) == 192);
-    assert!(size_of::<Board>() == 192 + 8 * TICKETS && align_of::<Board>() == 64);
+    assert!(std::mem::offset_of!(Board, tally) == 192 + 8 * TICKETS && size_of::<Tally>() == 8 * 53);
+    assert!(size_of::<Board>() == 192 + 8 * TICKETS + 448 && align_of::<Board>() == 64);
 };
 
 /// What a [`Board`] said at one moment, or nearly: numbers of one line may be a request apart.
@@ -149,6 +154,8 @@ pub struct Snapshot {
     pub done: u64,
     /// WebSockets that are open.
     pub sessions: u64,
+    /// Connections that the worker has accepted on the public listeners and that are open, WebSockets among them.
+    pub connections: u64,
     /// How long R has been busy since it serves, up to [`since`](Self::since): see [`busy_by`](Self::busy_by).
     pub busy: Duration,
     /// How much of that was for requests, up to the last that was [done](Self::done) at least: all but [`R::Messages`].
@@ -212,6 +219,7 @@ impl Board {
             r: Line::default(),
             io: Line::default(),
             begun: [const { AtomicU64::new(0) }; TICKETS],
+            tally: Tally::default(),
         };
         board.sign();
         board
@@ -251,6 +259,7 @@ impl Board {
             taken,
             done,
             sessions: self.io.0.sessions.load(Relaxed),
+            connections: self.io.0.connections.load(Acquire),
             busy: Duration::from_nanos(busy),
             answering: Duration::from_nanos(answering),
         }
@@ -286,6 +295,11 @@ impl Board {
         let withdrawal =
             place.fetch_update(SeqCst, SeqCst, |word| (word < begun(ticket)).then(|| withdrawn(ticket)));
         withdrawal.is_ok() || place.load(SeqCst) == withdrawn(ticket)
+    }
+
+    /// The requests that the worker has answered to clients whose connections it has accepted itself. Written by R's thread.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     // ---- the worker's side ----
@@ -376,6 +390,16 @@ impl Board {
         add(&self.io.0.sessions, u64::MAX);
     }
 
+    /// A connection has been accepted on a public listener. The I/O thread.
+    pub fn open_connection(&self) {
+        add(&self.io.0.connections, 1);
+    }
+
+    /// A connection that was accepted on a public listener has ended. The I/O thread.
+    pub fn close_connection(&self) {
+        add(&self.io.0.connections, u64::MAX);
+    }
+
     /// The worker has been asked to stop. Any thread.
     pub fn stop(&self) {
         self.is_stopping.store(1, Relaxed);
@@ -405,12 +429,16 @@ mod tests {
         board.open_session();
         board.open_session();
         board.close_session();
+        board.open_connection();
+        board.open_connection();
+        board.close_connection();
         board.r_is(R::Busy, 1_000_000);
         board.take();
         board.stop();
         let read = board.read();
         assert_eq!((read.r, read.since, read.pid, read.r_thread), (R::Busy, 1_000_000, 12, 13));
         assert_eq!((read.handed, read.taken, read.done, read.sessions), (2, 1, 0, 1));
+        assert_eq!(read.connections, 1);
         assert_eq!((read.queued(), read.pending()), (1, 1));
         assert!(read.is_stopping);
         assert_eq!(read.lasts(1_000_500), Duration::from_nanos(500));

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use crate::{system, variables};
+use crate::{PublicDescriptors, system, variables};
 
 /// The descriptors of a worker that is to be started, and what it is told of itself.
 ///
@@ -14,7 +14,7 @@ use crate::{system, variables};
 /// use std::os::unix::net::UnixListener;
 /// use std::process::Command;
 ///
-/// use rookery_worker::{Control, HandOver, Scoreboard};
+/// use rookery_worker::{Control, HandOver, PublicDescriptors, Scoreboard};
 ///
 /// let listener = UnixListener::bind("/run/rookery/0.sock")?;
 /// let (control, their_control) = Control::pair()?;
@@ -27,6 +27,7 @@ use crate::{system, variables};
 ///     workers: 4,
 ///     generation: 0,
 ///     id: "0123456789abcdef0123456789abcdef",
+///     public: PublicDescriptors::default(),
 /// };
 /// let mut command = Command::new("R");
 /// hand_over.apply(&mut command);
@@ -51,6 +52,8 @@ pub struct HandOver<'fd> {
     pub generation: u64,
     /// What its clients call it in URLs.
     pub id: &'fd str,
+    /// The public listeners, if the worker may be told to accept on them.
+    pub public: PublicDescriptors<'fd>,
 }
 
 impl HandOver<'_> {
@@ -68,10 +71,20 @@ impl HandOver<'_> {
         command.env(variables::WORKERS, self.workers.to_string());
         command.env(variables::GENERATION, self.generation.to_string());
         command.env(variables::WORKER_ID, self.id);
+        if let Some(text) = self.public.text() {
+            command.env(variables::PUBLIC_FDS, text);
+        }
+        if let Some(cookie) = self.public.cookie {
+            command.env(variables::COOKIE, cookie);
+        }
+        if let Some(log) = self.public.log {
+            command.env(variables::LOG_FD, log.as_raw_fd().to_string());
+        }
+        let public: Vec<_> = self.public.all().map(|fd| fd.as_raw_fd()).collect();
         let give = move || -> io::Result<()> {
             // Those that the supervisor was itself started with may not be set so.
             system::close_on_exec_from(3);
-            for fd in descriptors {
+            for fd in descriptors.iter().chain(&public).copied() {
                 // SAFETY: open until the process has been started, as documented; else this is an error.
                 system::set_close_on_exec(unsafe { BorrowedFd::borrow_raw(fd) }, false)?;
             }

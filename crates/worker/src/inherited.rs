@@ -7,6 +7,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
 
 use crate::control::Control;
+use crate::public::PublicSockets;
 use crate::scoreboard::Scoreboard;
 use crate::{system, variables};
 
@@ -19,6 +20,12 @@ pub struct Inherited {
     pub control: Control,
     /// Where it tells what it does.
     pub scoreboard: Scoreboard,
+    /// The public listeners, if this process may be told to accept on them.
+    pub public: PublicSockets,
+    /// What the access log is written to in place of standard output.
+    pub log: Option<OwnedFd>,
+    /// The text of [`COOKIE`](crate::COOKIE).
+    pub cookie: Option<String>,
 }
 
 /// Why a process that has been told that it is a worker cannot be one.
@@ -59,8 +66,33 @@ impl Inherited {
             // SAFETY: the caller's duty.
             unsafe { std::env::remove_var(name) };
         }
+        let [public, log, cookie] =
+            [variables::PUBLIC_FDS, variables::LOG_FD, variables::COOKIE].map(|name| {
+                let value = std::env::var_os(name);
+                // SAFETY: the caller's duty.
+                unsafe { std::env::remove_var(name) };
+                value
+            });
         // SAFETY: the caller's duty.
-        unsafe { Inherited::of(&values) }.map(Some)
+        let mut inherited = unsafe { Inherited::of(&values) }?;
+        if let Some(public) = public {
+            let wrong = |reason| InheritedError { variable: variables::PUBLIC_FDS, reason };
+            let numbers = PublicSockets::read(&public.to_string_lossy()).map_err(wrong)?;
+            // SAFETY: the caller's duty.
+            let owned = unsafe { PublicSockets::own(numbers) };
+            inherited.public = owned.map_err(|error| wrong(format!("cannot be used ({error})")))?;
+        }
+        if let Some(log) = log {
+            let wrong = |reason| InheritedError { variable: variables::LOG_FD, reason };
+            let number = number(Some(&log)).map_err(wrong)?;
+            // SAFETY: whether it is open is what is looked at.
+            system::set_close_on_exec(unsafe { BorrowedFd::borrow_raw(number) }, true)
+                .map_err(|error| wrong(format!("cannot be used ({error})")))?;
+            // SAFETY: open, and nobody's: the caller's duty.
+            inherited.log = Some(unsafe { OwnedFd::from_raw_fd(number) });
+        }
+        inherited.cookie = cookie.and_then(|cookie| cookie.into_string().ok());
+        Ok(Some(inherited))
     }
 
     /// # Safety
@@ -98,6 +130,9 @@ impl Inherited {
             listener,
             control: Control::attach(control).map_err(wrong(1))?,
             scoreboard: Scoreboard::attach(&scoreboard).map_err(wrong(2))?,
+            public: PublicSockets::default(),
+            log: None,
+            cookie: None,
         })
     }
 }

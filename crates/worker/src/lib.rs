@@ -7,6 +7,7 @@
 //!   binds, listens            ── listener (Unix, stream) ──▶        accepts
 //!   [`Scoreboard::create`]    ── memory, sealed ───────────▶        [`Scoreboard::attach`], writes [`Board`]
 //!   [`Control`]               ◀─ socket pair (seqpacket) ──▶        [`Control`]
+//!   binds the public address  ── [`PublicSockets`] ────────▶        accepts on them while it is told to
 //!   [`Tickets`], [`Call`]     ── a header of each request ─▶        [`Call::parse`], [`Board::begin`]
 //! ```
 //!
@@ -33,9 +34,11 @@
 mod board;
 mod call;
 mod control;
+mod counts;
 mod hand_over;
 mod inherited;
 mod message;
+mod public;
 mod scoreboard;
 mod system;
 mod ticket;
@@ -46,14 +49,20 @@ pub use call::{
     ASK_AGAIN, Announced, Body, CALL_HEADER, Call, CallError, CallText, Client, GO_ON, MOST_CALL_BYTES,
 };
 pub use control::{Control, MOST_ANNOUNCED, Received, is_own};
+pub use counts::{BOUNDS, CLASSES, Classes, Count, Histogram, Tally};
 pub use hand_over::HandOver;
 pub use inherited::{Inherited, InheritedError};
 pub use message::{MESSAGE_BYTES, MalformedMessage, Message};
+pub use public::{PublicDescriptors, PublicSockets};
 pub use scoreboard::Scoreboard;
 pub use ticket::{Held, Ticket, Tickets};
 pub use variables::{
-    CONTROL_FD, DESCRIPTORS, GENERATION, LISTEN_FD, NAMES, SCOREBOARD_FD, WORKER, WORKER_ID, WORKERS,
+    CONTROL_FD, COOKIE, DESCRIPTORS, GENERATION, LISTEN_FD, LOG_FD, NAMES, PUBLIC_FDS, SCOREBOARD_FD, WORKER,
+    WORKER_ID, WORKERS,
 };
+
+/// Of [`Message::Retire`]: WebSockets stay open.
+pub const KEEP_WEBSOCKETS: u64 = u64::MAX;
 
 /// How long a worker has to end by itself after the control channel has, or after [`Message::Stop`]: it drains for ten seconds at the
 /// most, and then its process is ended.

@@ -35,6 +35,24 @@ pub enum Message {
     Interrupt,
     /// To the worker: give back the memory that nothing refers to any more, when R has nothing else to do.
     Collect,
+    /// To the worker: accept connections on the public listeners that it has inherited. The number
+    /// identifies the command in its acknowledgement.
+    Accept(u64),
+    /// To the worker: stop accepting on the public listeners, which stay open.
+    StopAccepting(u64),
+    /// To the worker: never accept on the public listeners again, close them, and end each
+    /// connection that was accepted there with its next reply. The number is the time in
+    /// milliseconds within which WebSockets of these connections are closed, or
+    /// [`KEEP_WEBSOCKETS`](crate::KEEP_WEBSOCKETS). With 0, whatever is idle ends at once, as at
+    /// the end of a server.
+    Retire(u64),
+    /// To the worker: reopen the file of the access log.
+    ReopenLog,
+    /// To the supervisor: acknowledges [`Accept`](Self::Accept) with this number.
+    Accepting(u64),
+    /// To the supervisor: acknowledges [`StopAccepting`](Self::StopAccepting) with this number, or
+    /// refuses [`Accept`](Self::Accept): nothing is accepted from now on.
+    NotAccepting(u64),
     /// To the worker: the supervisor has applied its announcement of this number, and all before.
     Applied(u64),
     /// To the supervisor.
@@ -72,6 +90,12 @@ impl Message {
             Message::Stop => (b's', 0),
             Message::Interrupt => (b'i', 0),
             Message::Collect => (b'c', 0),
+            Message::Accept(number) => (b'a', number),
+            Message::StopAccepting(number) => (b'h', number),
+            Message::Retire(within) => (b'e', within),
+            Message::ReopenLog => (b'l', 0),
+            Message::Accepting(number) => (b'A', number),
+            Message::NotAccepting(number) => (b'H', number),
             Message::Applied(number) => (b'k', number),
             Message::Pong(number) => (b'P', number),
             Message::Ready { sees_heads, is_sticky } => {
@@ -103,6 +127,12 @@ impl Message {
             (b's', 0) => Ok(Message::Stop),
             (b'i', 0) => Ok(Message::Interrupt),
             (b'c', 0) => Ok(Message::Collect),
+            (b'a', number) => Ok(Message::Accept(number)),
+            (b'h', number) => Ok(Message::StopAccepting(number)),
+            (b'e', within) => Ok(Message::Retire(within)),
+            (b'l', 0) => Ok(Message::ReopenLog),
+            (b'A', number) => Ok(Message::Accepting(number)),
+            (b'H', number) => Ok(Message::NotAccepting(number)),
             (b'k', number) => Ok(Message::Applied(number)),
             (b'P', number) => Ok(Message::Pong(number)),
             (b'R', flags) if flags & !(SEES_HEADS | IS_STICKY) == 0 => {
@@ -118,7 +148,13 @@ impl Message {
 mod tests {
     use super::*;
 
-    const ALL: [Message; 13] = [
+    const ALL: [Message; 19] = [
+        Message::Accept(1),
+        Message::StopAccepting(2),
+        Message::Retire(u64::MAX),
+        Message::ReopenLog,
+        Message::Accepting(1),
+        Message::NotAccepting(u64::MAX),
         Message::Ping(0),
         Message::Ping(u64::MAX),
         Message::Drain,

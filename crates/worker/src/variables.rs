@@ -21,8 +21,31 @@ pub const CONTROL_FD: &str = "ROOKERY_CONTROL_FD";
 /// The descriptor of the [scoreboard](crate::Scoreboard)'s memory.
 pub const SCOREBOARD_FD: &str = "ROOKERY_SCOREBOARD_FD";
 
+/// The descriptors of the public listeners, where the worker may be told to accept on them: those
+/// of the address with commas between them, and behind a slash those from which requests in the
+/// clear are redirected to HTTPS.
+pub const PUBLIC_FDS: &str = "ROOKERY_PUBLIC_FDS";
+
+/// The descriptor that the worker writes the access log to which would otherwise go to its standard output: the
+/// supervisor's own.
+pub const LOG_FD: &str = "ROOKERY_LOG_FD";
+
+/// The cookie by which the supervisor's front end knows the worker's clients; see the server's `SessionCookie`.
+pub const COOKIE: &str = "ROOKERY_COOKIE";
+
 /// Those that name descriptors. They are unset once they have been read: what the worker starts has not got these descriptors.
 pub const DESCRIPTORS: [&str; 3] = [LISTEN_FD, CONTROL_FD, SCOREBOARD_FD];
 
 /// All of them: what a supervisor removes from the environment that it was started with itself.
-pub const NAMES: [&str; 7] = [WORKER, WORKERS, GENERATION, WORKER_ID, LISTEN_FD, CONTROL_FD, SCOREBOARD_FD];
+pub const NAMES: [&str; 10] = [
+    WORKER,
+    WORKERS,
+    GENERATION,
+    WORKER_ID,
+    LISTEN_FD,
+    CONTROL_FD,
+    SCOREBOARD_FD,
+    PUBLIC_FDS,
+    LOG_FD,
+    COOKIE,
+];

@@ -16,10 +16,12 @@ import subprocess
 import sys
 
 # The layout of crates/worker/src/board.rs.
-VERSION = 3
+VERSION = 4
 PLACES = 1024
 HEADER = 192
-SIZE = HEADER + 8 * PLACES
+# Behind the places are the counts of requests of a worker's own clients.
+TALLY = 448
+SIZE = HEADER + 8 * PLACES + TALLY
 F_ADD_SEALS, SEAL_SEAL, SEAL_SHRINK, SEAL_GROW = 1033, 1, 2, 4
 PATIENCE = 60
 # What a packet begins with that announces static paths.

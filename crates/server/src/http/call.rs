@@ -36,6 +36,8 @@ pub(super) struct Call {
     state: State,
     /// Whether the Host is a name that browsers may be told to come to by HTTPS alone.
     is_for_name: bool,
+    /// Whether the client is given the cookie that names this process.
+    pub(super) gives_cookie: bool,
     /// `None` when the connection has them.
     parts: Option<Box<CallParts>>,
 }
@@ -63,6 +65,7 @@ impl Call {
             id,
             state: State::Request,
             is_for_name: false,
+            gives_cookie: false,
             parts: Some(parts),
         }
     }
@@ -105,6 +108,10 @@ impl Call {
     pub(super) fn log(&mut self, head: &Parts, said: Option<&rookery_worker::Call>) {
         self.is_for_name = self.connection.has_tls() && names_host(&head.headers);
         let Call { connection, parts: Some(parts), id, .. } = self else { return };
+        if connection.site.is_supervised() {
+            // The supervisor logs what it passes on; the log of this process is for its own clients.
+            return;
+        }
         let request = (&head.method, &head.uri, head.version);
         let remote = said.map_or_else(|| connection.ends.get().remote, |said| said.remote);
         parts.entry.begin(&connection.http.log, remote, request, || {

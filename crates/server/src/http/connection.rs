@@ -62,6 +62,8 @@ pub(crate) struct Connection {
     serial: u64,
     /// Whether the connection is to end: at once, or after the reply that the application owes.
     pub(super) end: Cell<End>,
+    /// Whether it ends with its next reply, or once it has been idle for a while.
+    pub(super) retires: Cell<bool>,
     /// Whether the end may wait for the peer to see it.
     pub(super) lingers: Cell<bool>,
     /// Whether it has been idle for long enough to give up its buffers.
@@ -160,6 +162,7 @@ impl Connection {
             leaving: Cell::new(None),
             serial: http.peers.next_serial(),
             end: Cell::new(End::No),
+            retires: Cell::new(false),
             lingers: Cell::new(true),
             is_parked: Cell::new(false),
             waker: RefCell::default(),

@@ -25,6 +25,7 @@ mod reply_body;
 mod reply_source;
 mod sending;
 mod service;
+pub mod session_cookie;
 pub(crate) mod site;
 pub(crate) mod spool_folder;
 mod standing;

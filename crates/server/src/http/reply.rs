@@ -129,6 +129,12 @@ pub(super) fn build(
                 headers.insert(REQUEST_ID, value);
             }
         }
+        if call.gives_cookie {
+            if let Some(cookie) = &call.connection.site.session_cookie {
+                cookie.give(&mut headers, exchange.is_https());
+            }
+        }
+        let (out, _) = call.out_and_names();
         if total > KEPT_BYTES {
             // What is left of it, though empty, holds all of it for as long as it is kept.
             *out = BytesMut::new();

@@ -142,9 +142,7 @@ async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result
 
     match ask(&mut call, exchange, Event::Request).await {
         Ok(Answer::Reply(answered)) if is_accepted(&answered) => {
-            let is_stream = call.connection.is_stream();
-            call.entry().set_status(if is_stream { 200 } else { 101 });
-            call.connection.upgrade.replace(Some(answered));
+            becomes_websocket(&mut call, answered);
             // The connection is taken from hyper before this is polled again.
             std::future::pending().await
         }
@@ -164,7 +162,23 @@ async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result
 fn hear_and_check(call: &mut Call, head: &mut Parts, has_body: bool) -> Result<Option<Box<Said>>, Rejection> {
     let said = supervised::hear(call, head, has_body)?;
     head::check(head, has_body)?;
+    if let Some(cookie) = call.connection.site.session_cookie.as_deref() {
+        let gives = cookie.take(&mut head.headers);
+        call.gives_cookie = gives;
+    }
     Ok(said)
+}
+
+/// The application has accepted the handshake of a WebSocket.
+fn becomes_websocket(call: &mut Call, mut answered: Box<Exchange>) {
+    if let Some(cookie) = call.connection.site.session_cookie.as_deref().filter(|_| call.gives_cookie) {
+        // A name and a value of ours: they are not refused.
+        let text = cookie.set_cookie(answered.is_https());
+        let _ = answered.push_reply_header(b"Set-Cookie", text.as_bytes());
+    }
+    let is_stream = call.connection.is_stream();
+    call.entry().set_status(if is_stream { 200 } else { 101 });
+    call.connection.upgrade.replace(Some(answered));
 }
 
 /// Shows the application a head whose body is to come later, and tells the supervisor whether it is.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rookery_websocket::protocol::handshake::OriginPolicy;
 
+use super::session_cookie::SessionCookie;
 use super::spool_folder::SpoolFolder;
 use crate::net::proxies::Proxies;
 use crate::net::tls::store::Tls;
@@ -33,6 +34,8 @@ pub struct Site {
     pub origins: Option<OriginPolicy>,
     /// Whether replies of the application tell the request's id, in `X-Request-Id`.
     pub tells_request_id: bool,
+    /// The cookie by which the supervisor of this process knows its clients, where the application keeps something for each of them.
+    pub session_cookie: Option<Arc<SessionCookie>>,
     /// Who connects.
     pub callers: Callers,
     /// Who is told, with a line, of what a person who runs the server wants to know.

@@ -60,15 +60,12 @@ impl GivenSockets {
 
     /// Copies that can be accepted from, and the address of the first of TCP.
     pub(crate) fn copies(&self) -> io::Result<(Vec<Bound>, Option<SocketAddr>)> {
-        let copy = |bound: &Bound| match bound {
-            Bound::Tcp(socket) => {
-                socket.set_nonblocking(true)?;
-                socket.try_clone().map(Bound::Tcp)
+        let copy = |bound: &Bound| {
+            match bound {
+                Bound::Tcp(socket) => socket.set_nonblocking(true)?,
+                Bound::Unix(socket) => socket.set_nonblocking(true)?,
             }
-            Bound::Unix(socket) => {
-                socket.set_nonblocking(true)?;
-                socket.try_clone().map(Bound::Unix)
-            }
+            bound.copy()
         };
         let first = self.places().into_iter().find_map(|place| match place {
             GivenPlace::Tcp(address) => Some(address),

@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
+use std::rc::Rc;
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -26,6 +27,31 @@ pub(crate) enum Bound {
     Unix(UnixListener),
 }
 
+impl Bound {
+    /// Takes a socket that listens, over TCP or a Unix socket.
+    pub(crate) fn of(socket: OwnedFd) -> Bound {
+        let tcp = TcpListener::from(socket);
+        // The standard library knows no address of another family.
+        if tcp.local_addr().is_ok() { Bound::Tcp(tcp) } else { Bound::Unix(OwnedFd::from(tcp).into()) }
+    }
+
+    /// The same socket once more.
+    pub(crate) fn copy(&self) -> io::Result<Bound> {
+        match self {
+            Bound::Tcp(socket) => socket.try_clone().map(Bound::Tcp),
+            Bound::Unix(socket) => socket.try_clone().map(Bound::Unix),
+        }
+    }
+
+    /// The port of a TCP address.
+    pub(crate) fn port(&self) -> Option<u16> {
+        match self {
+            Bound::Tcp(socket) => socket.local_addr().ok().map(|address| address.port()),
+            Bound::Unix(_) => None,
+        }
+    }
+}
+
 impl AsFd for Bound {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
@@ -45,27 +71,56 @@ impl AsRawFd for Bound {
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     // Before the socket: a descriptor that was closed may be somebody else's by now.
-    _close_in_child: CloseInChild,
-    bound: AsyncFd<Bound>,
+    close_in_child: CloseInChild,
+    bound: AsyncFd<Rc<Bound>>,
+}
+
+/// A listening socket that the runtime does not look after: nobody is accepted, and nothing of this
+/// process wakes up for those who connect.
+#[derive(Debug)]
+pub(crate) struct Resting {
+    // As above.
+    close_in_child: CloseInChild,
+    bound: Rc<Bound>,
 }
 
 impl Acceptor {
     /// Takes a bound socket, inside a runtime.
-    pub(crate) fn new(bound: Bound) -> io::Result<Acceptor> {
+    pub(crate) fn new(bound: Rc<Bound>) -> io::Result<Acceptor> {
         let close_in_child = CloseInChild::new(&bound);
-        // SAFETY: the socket owns its descriptor, which stays open and the same until `bound` is dropped.
-        let bound = unsafe { AsyncFd::register_with_interest(bound, Interest::READABLE) }
-            .map_err(|refused| refused.into_parts().1)?;
-        Ok(Acceptor { _close_in_child: close_in_child, bound })
+        Resting { close_in_child, bound }.resume().map_err(|(_, error)| error)
+    }
+
+    /// Leaves the socket alone.
+    pub(crate) fn rest(self) -> Resting {
+        Resting { close_in_child: self.close_in_child, bound: self.bound.into_inner() }
     }
 
     /// The next connection. Dropped, none is lost.
     pub(crate) async fn accept(&self) -> io::Result<Arrival> {
-        let accept = |bound: &Bound| match bound {
+        let accept = |bound: &Rc<Bound>| match &**bound {
             Bound::Tcp(socket) => socket.accept().map(|(socket, remote)| Arrival::Tcp(socket, remote)),
             Bound::Unix(socket) => socket.accept().map(|(socket, _)| Arrival::Unix(socket)),
         };
         self.bound.async_io(Interest::READABLE, accept).await
+    }
+}
+
+impl Resting {
+    /// Has the runtime look after the socket again. Who has connected meanwhile is found.
+    ///
+    /// # Errors
+    /// The system's, with what was to be resumed.
+    pub(crate) fn resume(self) -> Result<Acceptor, (Resting, io::Error)> {
+        let Resting { close_in_child, bound } = self;
+        // SAFETY: the socket owns its descriptor, which stays open and the same until the last owner of `bound` drops it.
+        match unsafe { AsyncFd::register_with_interest(bound, Interest::READABLE) } {
+            Ok(bound) => Ok(Acceptor { close_in_child, bound }),
+            Err(refused) => {
+                let (bound, error) = refused.into_parts();
+                Err((Resting { close_in_child, bound }, error))
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! may instead be read by the application, record by record: then nothing is formatted here.
 
 pub(crate) mod entry;
+mod file;
 mod record;
 
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub use self::file::{LogFile, Reopener};
 pub use self::record::{Format, OwnedRecord, Protocol, Record};
 use super::line_writer::LineWriter;
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rookery_exchange::{Budget, ListenerId, Share};
+use rookery_worker::Scoreboard;
 use tokio::sync::Notify;
 
 use super::clock::Clock;
@@ -64,6 +65,23 @@ pub(crate) trait Peer: fmt::Debug {
 
     /// Has its task polled: what it waits for has come.
     fn wake(&self);
+
+    /// Returns true if it is the supervisor of this process, for a client of its own.
+    fn is_supervised(&self) -> bool {
+        false
+    }
+
+    /// Ends with its next reply; called a second time, at once if it has had no request since. A
+    /// WebSocket stays open.
+    fn retire(&self) {}
+
+    /// Closes a WebSocket because its server restarts.
+    fn restart(&self) {}
+
+    /// Returns true for a WebSocket.
+    fn is_websocket(&self) -> bool {
+        false
+    }
 }
 
 /// The peers of one I/O thread, and what they have in common.
@@ -85,6 +103,8 @@ pub(crate) struct Peers {
     serial: Cell<u64>,
     /// Told whenever one has gone.
     pub(crate) gone: Notify,
+    /// The listener whose clients a supervisor counts, and where it reads their number.
+    public: RefCell<Option<(ListenerId, Arc<Scoreboard>)>>,
 }
 
 impl Peers {
@@ -102,7 +122,26 @@ impl Peers {
             guests: Cell::new(0),
             serial: Cell::new(0),
             gone: Notify::new(),
+            public: RefCell::default(),
         })
+    }
+
+    /// Has the clients of a listener counted for a supervisor from now on; `None`: of no listener.
+    pub(crate) fn set_public(&self, public: Option<(ListenerId, Arc<Scoreboard>)>) {
+        self.public.replace(public);
+    }
+
+    /// The listener whose clients a supervisor counts.
+    pub(crate) fn public_listener(&self) -> Option<ListenerId> {
+        self.public.borrow().as_ref().map(|(listener, _)| *listener)
+    }
+
+    /// Returns the clients of that listener: all of its peers that are not the supervisor.
+    pub(crate) fn public(&self) -> Vec<Rc<dyn Peer>> {
+        let Some(listener) = self.public_listener() else { return Vec::new() };
+        let mut peers = self.of(listener);
+        peers.retain(|peer| !peer.is_supervised());
+        peers
     }
 
     pub(crate) fn next_serial(&self) -> u64 {
@@ -115,6 +154,13 @@ impl Peers {
         let is_guest = !peer.has_seat();
         self.occupied.set(self.occupied.get() + 1);
         self.guests.set(self.guests.get() + usize::from(is_guest));
+        let counted = self.public.borrow().as_ref().and_then(|(listener, board)| {
+            let is_client = peer.listener() == *listener && !is_guest && !peer.is_supervised();
+            is_client.then(|| Arc::clone(board))
+        });
+        if let Some(board) = &counted {
+            board.open_connection();
+        }
         let mut entries = self.entries.borrow_mut();
         let key = match self.free.borrow_mut().pop() {
             Some(key) => {
@@ -126,7 +172,7 @@ impl Peers {
                 entries.len() - 1
             }
         };
-        Seat { peers: Rc::clone(self), key, is_guest }
+        Seat { peers: Rc::clone(self), key, is_guest, counted }
     }
 
     /// Lets go of a peer.
@@ -209,6 +255,8 @@ pub(crate) struct Seat {
     key: usize,
     /// Whether it is that of a peer within another.
     is_guest: bool,
+    /// Where it is counted for a supervisor.
+    counted: Option<Arc<Scoreboard>>,
 }
 
 impl Seat {
@@ -231,6 +279,9 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        if let Some(board) = &self.counted {
+            board.close_connection();
+        }
         self.peers.reclaim.expect();
         self.peers.leave(self.key, self.is_guest);
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rookery_exchange::{ListenerId, Share};
 
+use super::gate::{Accepting, Gate};
 use super::shared::Shared;
 use crate::http::connection::connection_bytes;
 use crate::http::driver;
@@ -45,10 +46,25 @@ pub(super) async fn look_after_certificates(tls: Tls) {
     }
 }
 
-/// Accepts until it is dropped.
-pub(super) async fn accept(shared: Rc<Shared>, acceptor: Acceptor, listener: ListenerId, site: Site) {
+/// Accepts, while the gate is open, until it is dropped.
+pub(super) async fn accept(
+    shared: Rc<Shared>,
+    mut acceptor: Acceptor,
+    listener: ListenerId,
+    site: Site,
+    mut gate: Gate,
+) {
     loop {
-        match acceptor.accept().await {
+        if gate.now() != Accepting::Yes {
+            acceptor = rest(acceptor, &mut gate).await;
+        }
+        let arrival = tokio::select! {
+            // In this order: once the gate is closed, nobody is accepted.
+            biased;
+            () = gate.changed() => continue,
+            arrival = acceptor.accept() => arrival,
+        };
+        match arrival {
             Ok(arrival) => {
                 if site.tls.is_some() {
                     shared.http.handshakes.room(shared.peers.limits.handshakes).await;
@@ -59,6 +75,27 @@ pub(super) async fn accept(shared: Rc<Shared>, acceptor: Acceptor, listener: Lis
             Err(error) if descriptor::is_exhausted(&error) => tokio::time::sleep(REST).await,
             // The client went before it was accepted.
             Err(_) => {}
+        }
+    }
+}
+
+/// Leaves a socket alone until the gate is open again.
+async fn rest(acceptor: Acceptor, gate: &mut Gate) -> Acceptor {
+    let mut resting = acceptor.rest();
+    loop {
+        match gate.now() {
+            Accepting::Yes => match resting.resume() {
+                Ok(acceptor) => return acceptor,
+                Err((again, _)) => {
+                    resting = again;
+                    tokio::time::sleep(REST).await;
+                }
+            },
+            Accepting::Paused => gate.changed().await,
+            Accepting::Never => {
+                drop(resting);
+                return std::future::pending().await;
+            }
         }
     }
 }
@@ -81,7 +118,9 @@ fn welcome(shared: &Rc<Shared>, arrival: Arrival, listener: ListenerId, site: &S
         _ => None,
     };
     let has_room = peers.make_room(Share::Connections, 0, connection_bytes(tls.is_some()));
-    if (peers.len() >= limits.connections || !has_room) && !peers.free_seat() {
+    // A supervisor has counted those whom it speaks for.
+    let is_full = peers.len() >= limits.connections && !site.is_supervised();
+    if (is_full || !has_room) && !peers.free_seat() {
         return arrival.turn_away(refusal(NO_SEAT));
     }
     let (transport, ends) = arrival.welcome(of_address, tls)?;

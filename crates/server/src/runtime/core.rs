@@ -13,6 +13,7 @@ use rookery_worker::Scoreboard;
 use super::io_thread::{Setup, run};
 use super::listen_error::ListenError;
 use super::orders::{Control, Order};
+use super::public::Group;
 use super::supervision::Supervision;
 use crate::application::application::MakeApplication;
 use crate::blocking::thread::with_signals_blocked;
@@ -67,9 +68,17 @@ impl Core {
 
     /// Gives sockets, which are one listener, to the I/O thread, which is started if none runs.
     pub(super) fn start(&self, bound: Vec<Bound>, site: Site) -> Result<ListenerId, ListenError> {
+        self.start_groups(vec![Group { bound, site: Box::new(site), is_public: false }], None)
+    }
+
+    /// The same for sockets that do not all serve the same; `inherited` is that of a worker whose socket is among them.
+    pub(super) fn start_groups(
+        &self,
+        groups: Vec<Group>,
+        inherited: Option<Arc<Supervision>>,
+    ) -> Result<ListenerId, ListenError> {
         let listener = NEXT_LISTENER.fetch_add(1, Ordering::Relaxed);
-        let site = Box::new(site);
-        self.start_with(|done| Order::Listen { listener, bound, site, done })?;
+        self.start_with(|done| Order::Listen { listener, inherited, groups, done })?;
         Ok(listener)
     }
 

@@ -18,17 +18,17 @@ use rookery_worker::Scoreboard;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use super::accept;
 use super::alarm::Alarm;
 use super::clocks;
 use super::drain;
+use super::gate::Accepting;
+use super::listening::Listening;
 use super::orders::{ClosesAtEnd, Control, Order};
 use super::patience;
 use super::shared::Shared;
 use super::supervision::{self, Supervision};
 use crate::application::application::{Application, MakeApplication};
 use crate::config::Limits;
-use crate::net::listen::Acceptor;
 use crate::observe::access_log::entry::CurrentLog;
 use crate::peers::table::Peers;
 use crate::rejection::Rejection;
@@ -112,7 +112,8 @@ pub(super) fn run(setup: Setup, control: &Control) {
         Some(make) => runtime.block_on(async { make(waker) }),
         None => Box::new(Arc::clone(&link)),
     };
-    let is_timed = measured.is_some();
+    let accepts = supervision.as_ref().is_some_and(|supervision| supervision.has_public_listeners());
+    let is_timed = measured.is_some() || accepts;
     let supervised = supervision.as_ref().map(|supervision| Arc::clone(supervision.scoreboard()));
     let scoreboard = (supervised.or(measured), is_timed);
     let shared = Shared::new(application, limits, reclaim, log, reports, budget, scoreboard);
@@ -193,32 +194,31 @@ async fn carry_out(
     let mut vital = start_vital(shared, drain);
     let peers = &shared.peers;
     let mut listeners: HashMap<ListenerId, Listening> = HashMap::new();
-    let mut attending = supervision.map(start_attending);
+    let mut attending = supervision.map(|supervision| start_attending(shared, supervision));
     loop {
         // Before the look, so that an end between the look and the wait is not missed.
         let gone = peers.gone.notified();
         while let Some(order) = control.pop() {
             match order {
-                Order::Listen { listener, bound, site, done } => {
+                Order::Listen { listener, inherited, groups, done } => {
+                    let listening = Listening::start(shared, listener, inherited, groups);
                     // Whoever asked waits for it.
-                    let acceptors: io::Result<Vec<_>> = bound.into_iter().map(Acceptor::new).collect();
-                    let _ = done.send(acceptors.map(|acceptors| {
-                        let tls = site.tls.clone();
-                        let accept = |acceptor| {
-                            let accepting =
-                                accept::accept(Rc::clone(shared), acceptor, listener, (*site).clone());
-                            tokio::task::spawn_local(accepting)
-                        };
-                        let listening = Listening {
-                            accepting: acceptors.into_iter().map(accept).collect(),
-                            looking: tls
-                                .map(|tls| tokio::task::spawn_local(accept::look_after_certificates(tls))),
-                        };
+                    let _ = done.send(listening.map(|listening| {
                         listeners.insert(listener, listening);
                     }));
                 }
+                Order::SetAccepting { listener, is_on, done } => {
+                    if let Some(listening) = listeners.get(&listener) {
+                        listening.keeper.set(if is_on { Accepting::Yes } else { Accepting::Paused });
+                    }
+                    let _ = done.send(());
+                }
+                Order::CopySockets { listener, done } => {
+                    let none = || Err(io::ErrorKind::NotConnected.into());
+                    let _ = done.send(listeners.get(&listener).map_or_else(none, Listening::copy_sockets));
+                }
                 Order::Attend { supervision, done } => {
-                    attending.get_or_insert_with(|| start_attending(supervision));
+                    attending.get_or_insert_with(|| start_attending(shared, supervision));
                     let _ = done.send(Ok(()));
                 }
                 Order::Unattend { done } => {
@@ -239,14 +239,14 @@ async fn carry_out(
                 }
                 Order::Drain { listener, done } => {
                     if let Some(listening) = listeners.remove(&listener) {
-                        listening.end().await;
+                        listening.end(peers).await;
                     }
                     drain::say_goodbye(peers, listener);
                     let _ = done.send(());
                 }
                 Order::Stop { listener, done } => {
                     if let Some(listening) = listeners.remove(&listener) {
-                        listening.end().await;
+                        listening.end(peers).await;
                     }
                     drain::say_goodbye(peers, listener);
                     drain::stop(peers, listener, peers.limits.stop_time).await;
@@ -262,7 +262,7 @@ async fn carry_out(
                 }
                 Order::Halt { done } => {
                     for (_, listening) in listeners.drain() {
-                        listening.end().await;
+                        listening.end(peers).await;
                     }
                     // Threads that have given an order meanwhile learn that it is not carried out.
                     control.close();
@@ -284,8 +284,8 @@ async fn carry_out(
     }
 }
 
-fn start_attending(supervision: Arc<Supervision>) -> JoinHandle<()> {
-    tokio::task::spawn_local(supervision::attend(supervision))
+fn start_attending(shared: &Rc<Shared>, supervision: Arc<Supervision>) -> JoinHandle<()> {
+    tokio::task::spawn_local(supervision::attend(Rc::clone(&shared.peers), supervision))
 }
 
 /// Starts what everything else needs.
@@ -353,28 +353,4 @@ async fn first_panic(
         Poll::Pending
     })
     .await
-}
-
-/// A listener's tasks.
-struct Listening {
-    /// One for each of its sockets.
-    accepting: Vec<JoinHandle<()>>,
-    /// Looks at the files of its certificates.
-    looking: Option<JoinHandle<()>>,
-}
-
-impl Listening {
-    /// Stops accepting; when this returns the port is free.
-    async fn end(self) {
-        if let Some(looking) = &self.looking {
-            looking.abort();
-        }
-        for accepting in &self.accepting {
-            accepting.abort();
-        }
-        for accepting in self.accepting {
-            // Cancelled, as asked.
-            let _ = accepting.await;
-        }
-    }
 }

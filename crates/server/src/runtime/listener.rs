@@ -1,6 +1,8 @@
 //! Listeners, as an application holds them.
 
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -49,6 +51,22 @@ impl Listener {
     /// WebSockets are closed with 1001.
     pub fn drain(&self) {
         self.core.order(|done| Order::Drain { listener: self.id, done });
+    }
+
+    /// Has the listener accept connections, or leave those who connect in the queue of its sockets,
+    /// from which another process that has them may accept. When this returns, nothing more is
+    /// accepted until it is called again.
+    pub fn set_accepting(&self, is_on: bool) {
+        self.core.order(|done| Order::SetAccepting { listener: self.id, is_on, done });
+    }
+
+    /// Returns its sockets once more, for another process to accept on.
+    ///
+    /// # Errors
+    /// The system's, and when the listener has stopped.
+    pub fn copy_sockets(&self) -> io::Result<Vec<OwnedFd>> {
+        let copied = self.core.order(|done| Order::CopySockets { listener: self.id, done });
+        copied.unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()))
     }
 
     /// How many connections and WebSockets of this listener are left.

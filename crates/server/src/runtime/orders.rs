@@ -2,24 +2,36 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use rookery_exchange::ListenerId;
 use tokio::sync::Notify;
 
+use super::public::Group;
 use super::supervision::Supervision;
-use crate::http::site::Site;
-use crate::net::listen::Bound;
 
 /// What the I/O thread is told to do.
 #[derive(Debug)]
 pub(super) enum Order {
     Listen {
         listener: ListenerId,
-        /// All that are the listener's.
-        bound: Vec<Bound>,
-        site: Box<Site>,
+        /// The socket of a worker among them, with public listeners beside it.
+        inherited: Option<Arc<Supervision>>,
+        /// All sockets that are the listener's.
+        groups: Vec<Group>,
         done: mpsc::Sender<io::Result<()>>,
+    },
+    /// Accept connections, or leave them to others who have the sockets as well.
+    SetAccepting {
+        listener: ListenerId,
+        is_on: bool,
+        done: mpsc::Sender<()>,
+    },
+    /// Give the sockets of a listener once more.
+    CopySockets {
+        listener: ListenerId,
+        done: mpsc::Sender<io::Result<Vec<OwnedFd>>>,
     },
     /// Hear the supervisor of the process, if it is not heard.
     Attend {

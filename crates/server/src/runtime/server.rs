@@ -15,6 +15,7 @@ use super::core::Core;
 use super::listen_error::ListenError;
 use super::listener::Listener;
 use super::orders::Order;
+use super::public::Group;
 use super::supervision::Supervision;
 use crate::application::application::{Application, MakeApplication};
 use crate::application::closure::{Answering, Closure};
@@ -136,26 +137,34 @@ impl Server {
     }
 
     /// Listens on the socket that the supervisor of this process has made and passes requests on to. What is said there of a client is
-    /// what [`Call`](rookery_worker::Call) says; [`Site::tls`], [`Site::proxies`] and [`Site::proxy_protocol`] are the supervisor's and
-    /// not heeded. The socket outlives the listener: what connects after that waits for the next one.
+    /// what [`Call`](rookery_worker::Call) says; [`Site::tls`], [`Site::proxies`] and [`Site::proxy_protocol`] are not heeded there. The
+    /// socket outlives the listener: what connects after that waits for the next one.
+    ///
+    /// Where the supervisor has handed over its public listeners, the listener accepts on these as well while the
+    /// supervisor wants that, and serves clients there as `site` says.
     ///
     /// # Errors
     /// When the socket cannot be had a second time, when the I/O thread cannot be started, and when the socket cannot be watched there.
-    pub fn listen_inherited(&self, supervision: &Supervision, site: Site) -> Result<Listener, ListenError> {
+    pub fn listen_inherited(
+        &self,
+        supervision: &Arc<Supervision>,
+        site: Site,
+    ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.core.config.limits.connections);
+        let failed = |source| ListenError::Bind { address: "the socket of this worker".to_owned(), source };
+        let mut groups = supervision.public_groups(&site).map_err(failed)?;
         let site = Site {
             callers: Callers::Supervisor,
             tls: None,
             redirect: None,
             proxies: Proxies::default(),
             proxy_protocol: false,
+            session_cookie: None,
             ..site
         };
-        let socket = supervision.socket().map_err(|source| ListenError::Bind {
-            address: "the socket of this worker".to_owned(),
-            source,
-        })?;
-        let id = self.core.start(vec![Bound::Unix(socket)], site)?;
+        let bound = vec![Bound::Unix(supervision.socket().map_err(failed)?)];
+        groups.push(Group { bound, site: Box::new(site), is_public: false });
+        let id = self.core.start_groups(groups, Some(Arc::clone(supervision)))?;
         Ok(Listener::new(&self.core, id, None, None))
     }
 

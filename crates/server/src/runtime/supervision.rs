@@ -3,19 +3,30 @@
 use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
+use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rookery_worker::{Control, Inherited, MOST_ANNOUNCED, Message, Received, Scoreboard};
+use rookery_worker::{Control, Inherited, KEEP_WEBSOCKETS, MOST_ANNOUNCED, Message, Received, Scoreboard};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
 use super::announcements::{Announcements, Wait};
+use super::gate::{Accepting, Gate, Gatekeeper};
+use super::public::{Group, PublicListeners};
+use crate::http::site::Site;
 use crate::net::descriptor::CloseInChild;
+use crate::peers::table::Peers;
 use crate::static_files::StaticFiles;
+
+/// How long a connection of a retiring worker may have no request before it is closed.
+const UNUSED: Duration = Duration::from_millis(250);
+
+/// What a page that comes back costs R, about: so far apart are the WebSockets closed whose pages do.
+const EACH_COMES_BACK: Duration = Duration::from_millis(50);
 
 /// What a supervisor asks of its worker. What is a question alone is answered here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +39,8 @@ pub enum Request {
     Interrupt,
     /// To give back memory that nothing refers to any more, when there is nothing else to do.
     Collect,
+    /// To reopen the file of the access log.
+    ReopenLog,
     /// Nothing any more, for it has gone: to be over as after [`Stop`](Self::Stop).
     Gone,
 }
@@ -36,6 +49,11 @@ pub enum Request {
 pub struct Supervision {
     // Before the descriptors: one that was closed may be somebody else's by now.
     _close_in_child: [CloseInChild; 2],
+    public: Mutex<Option<PublicListeners>>,
+    /// Whether this process accepts on the public listeners.
+    keeper: Gatekeeper,
+    log: Option<OwnedFd>,
+    cookie: Option<String>,
     listener: UnixListener,
     control: Control,
     scoreboard: Arc<Scoreboard>,
@@ -66,11 +84,16 @@ pub enum Confirmation {
 impl Supervision {
     /// Of what the process was given. `hear` is told what the supervisor asks, on the I/O thread, and must not block.
     pub fn new(inherited: Inherited, hear: impl Fn(Request) + Send + Sync + 'static) -> Supervision {
-        let Inherited { listener, control, scoreboard } = inherited;
+        let Inherited { listener, control, scoreboard, public, log, cookie } = inherited;
+        let public = (!public.is_empty()).then(|| PublicListeners::new(public));
         let close_in_child = [CloseInChild::new(&control), CloseInChild::new(&listener)];
         let scoreboard = Arc::new(scoreboard);
         Supervision {
             _close_in_child: close_in_child,
+            public: Mutex::new(public),
+            keeper: Gatekeeper::new(Accepting::Paused),
+            log,
+            cookie,
             listener,
             control,
             scoreboard,
@@ -84,6 +107,47 @@ impl Supervision {
     /// The socket that the process was given, to be listened on.
     pub(super) fn socket(&self) -> io::Result<UnixListener> {
         self.listener.try_clone()
+    }
+
+    /// Returns true if this process may be told to accept on public listeners.
+    pub fn has_public_listeners(&self) -> bool {
+        self.public().is_some()
+    }
+
+    /// Returns copies of the public listeners, with what they serve where the application has `site`.
+    pub(super) fn public_groups(&self, site: &Site) -> io::Result<Vec<Group>> {
+        self.public().as_ref().map_or_else(|| Ok(Vec::new()), |public| public.groups(site))
+    }
+
+    pub(super) fn gate(&self) -> Gate {
+        self.keeper.gate()
+    }
+
+    /// Accepts nothing more on the public listeners, until it is told to.
+    pub(super) fn pause(&self) {
+        self.keeper.set(Accepting::Paused);
+    }
+
+    /// Closes the public listeners. This process accepts on them never again.
+    fn close_public(&self) {
+        self.keeper.set(Accepting::Never);
+        let closed = self.public().take();
+        drop(closed);
+    }
+
+    /// Returns a copy of what the access log is written to in place of standard output.
+    pub fn log(&self) -> Option<OwnedFd> {
+        self.log.as_ref()?.try_clone().ok()
+    }
+
+    /// The cookie by which the supervisor's front end knows the clients of this process, as
+    /// [`COOKIE`](rookery_worker::COOKIE) has it.
+    pub fn cookie(&self) -> Option<&str> {
+        self.cookie.as_deref()
+    }
+
+    fn public(&self) -> MutexGuard<'_, Option<PublicListeners>> {
+        self.public.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where the supervisor reads what the application does.
@@ -160,6 +224,50 @@ impl AsRawFd for Watched {
     }
 }
 
+/// Accepts on the public listeners, if there are any and a listener serves them.
+fn accept(peers: &Peers, supervision: &Supervision, number: u64) {
+    let can = supervision.has_public_listeners() && peers.public_listener().is_some();
+    if can {
+        supervision.keeper.set(Accepting::Yes);
+    }
+    let said = if can { Message::Accepting(number) } else { Message::NotAccepting(number) };
+    // A supervisor that does not read waits for this no longer than it wants to.
+    let _ = supervision.tell(said);
+}
+
+/// Ends the service of those who have connected on the public listeners.
+fn retire(peers: &Rc<Peers>, supervision: &Supervision, within: u64) {
+    supervision.close_public();
+    let public = peers.public();
+    for peer in &public {
+        if within == 0 { peer.stop() } else { peer.retire() }
+    }
+    if within == 0 {
+        return;
+    }
+    let unused = Rc::clone(peers);
+    tokio::task::spawn_local(async move {
+        // A client that is about to send a request has sent it by then.
+        tokio::time::sleep(UNUSED).await;
+        for peer in unused.public() {
+            peer.retire();
+        }
+    });
+    if within == KEEP_WEBSOCKETS {
+        return;
+    }
+    let sockets: Vec<_> = public.into_iter().filter(|peer| peer.is_websocket()).collect();
+    let within = Duration::from_millis(within);
+    let all = EACH_COMES_BACK.saturating_mul(sockets.len().try_into().unwrap_or(u32::MAX));
+    let pause = all.min(within * 4 / 5) / u32::try_from(sockets.len().max(1)).unwrap_or(u32::MAX);
+    tokio::task::spawn_local(async move {
+        for socket in sockets {
+            socket.restart();
+            tokio::time::sleep(pause).await;
+        }
+    });
+}
+
 /// Notes that the supervisor's answers are received, as long as this value lives.
 struct Attended(Arc<Supervision>);
 
@@ -178,12 +286,12 @@ impl Drop for Attended {
 }
 
 /// Hears the supervisor until it has gone. Inside a runtime, which may end before: then it is heard by the next.
-pub(super) fn attend(supervision: Arc<Supervision>) -> impl Future<Output = ()> {
+pub(super) fn attend(peers: Rc<Peers>, supervision: Arc<Supervision>) -> impl Future<Output = ()> {
     // Before the future is polled: from now on it is worth while to wait for an answer.
     let attended = Attended::begin(supervision);
     async move {
         // Each time with the events that are of interest.
-        while attended.0.attend().await.is_continue() {}
+        while attended.0.attend(&peers).await.is_continue() {}
     }
 }
 
@@ -191,7 +299,7 @@ impl Supervision {
     /// Receives messages until the channel ends, or until an announcement starts or stops waiting
     /// for room in the channel. The channel is watched for room only while an announcement waits:
     /// otherwise each message that the supervisor reads would wake the I/O thread.
-    async fn attend(self: &Arc<Supervision>) -> ControlFlow<()> {
+    async fn attend(self: &Arc<Supervision>, peers: &Rc<Peers>) -> ControlFlow<()> {
         let waits_for_room = self.announcements().unsent().is_some();
         let interest =
             if waits_for_room { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
@@ -210,10 +318,14 @@ impl Supervision {
                     match self.control.receive() {
                         Received::Nothing => ready.clear_ready(),
                         Received::End => {
+                            // First of all: whoever takes the supervisor's place is to have the address.
+                            self.close_public();
+                            // Those who accept on copies of them come to know of it.
+                            tokio::task::yield_now().await;
                             (self.hear)(Request::Gone);
                             return ControlFlow::Break(());
                         }
-                        received => self.on_received(&received),
+                        received => self.on_received(peers, &received),
                     }
                 }
                 ready = watched.writable(), if waits_for_room => {
@@ -228,7 +340,7 @@ impl Supervision {
         ControlFlow::Continue(())
     }
 
-    fn on_received(&self, received: &Received) {
+    fn on_received(&self, peers: &Rc<Peers>, received: &Received) {
         match received {
             // A supervisor that does not read gets no answer. If it has gone, the end is received next.
             Received::Message(Message::Ping(number)) => {
@@ -242,8 +354,21 @@ impl Supervision {
             Received::Message(Message::Stop) => (self.hear)(Request::Stop),
             Received::Message(Message::Interrupt) => (self.hear)(Request::Interrupt),
             Received::Message(Message::Collect) => (self.hear)(Request::Collect),
+            Received::Message(Message::Accept(number)) => accept(peers, self, *number),
+            Received::Message(Message::StopAccepting(number)) => {
+                self.pause();
+                let _ = self.tell(Message::NotAccepting(*number));
+            }
+            Received::Message(Message::Retire(within)) => retire(peers, self, *within),
+            Received::Message(Message::ReopenLog) => (self.hear)(Request::ReopenLog),
             // What only a worker says, or one of another version: there is nothing that it could be told of it.
-            Received::Message(Message::Pong(_) | Message::Ready { .. } | Message::Leaving)
+            Received::Message(
+                Message::Pong(_)
+                | Message::Ready { .. }
+                | Message::Leaving
+                | Message::Accepting(_)
+                | Message::NotAccepting(_),
+            )
             | Received::Announcement(..)
             | Received::Malformed
             | Received::Nothing

@@ -22,6 +22,9 @@ use crate::rejection::Rejection;
 /// The close code that stands for none (RFC 6455, 7.4.1).
 const NO_STATUS: u16 = 1005;
 
+/// What a client is told whose server ends and another takes its place (IANA's registry).
+const RESTARTS: u16 = 1012;
+
 /// A peer is behind while more than this part of [`Limits::socket_queue`](crate::Limits::socket_queue) waits behind the message
 /// that is being sent.
 const BEHIND: usize = 4;
@@ -397,5 +400,17 @@ impl Peer for Mailbox {
 
     fn wake(&self) {
         Mailbox::wake(self);
+    }
+
+    fn is_supervised(&self) -> bool {
+        self.is_supervised
+    }
+
+    fn restart(&self) {
+        self.close(RESTARTS, b"the worker ends");
+    }
+
+    fn is_websocket(&self) -> bool {
+        true
     }
 }

@@ -27,6 +27,7 @@ mod limits;
 mod off_thread;
 mod orders;
 mod proxy;
+mod public;
 mod receiving;
 mod redirect;
 mod relayed;

@@ -11,32 +11,40 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Exchange, QueueLimits};
-use rookery_server::access_log::AccessLog;
 use rookery_server::{Config, Limits, Listener, Proxies, Server, Site, Supervision, SupervisorRequest};
 use rookery_worker::{
     ASK_AGAIN, Announced, Body, CALL_HEADER, Call, Client as Certificate, Control, GO_ON, Inherited, Message,
-    Received, Scoreboard, Ticket,
+    PublicSockets, Received, Scoreboard, Ticket,
 };
 
 use crate::application::{Application, NoWaker};
 use crate::support::{App, Client, PATIENCE, echo, until};
 
 /// Both sides of a worker.
-struct Worker {
+pub(crate) struct Worker {
     // What it serves goes before the server.
     application: Option<Application>,
-    listener: Option<Listener>,
-    server: Server,
+    pub(crate) listener: Option<Listener>,
+    pub(crate) server: Server,
     supervision: Arc<Supervision>,
     path: PathBuf,
-    control: Control,
-    board: Scoreboard,
-    asked: Receiver<SupervisorRequest>,
+    pub(crate) control: Control,
+    pub(crate) board: Scoreboard,
+    pub(crate) asked: Receiver<SupervisorRequest>,
     _folder: tempfile::TempDir,
 }
 
 impl Worker {
     fn new(config: Config, handler: impl FnMut(&rookery_exchange::Link, Event) + Send + 'static) -> Worker {
+        Worker::with(config, handler, PublicSockets::default())
+    }
+
+    /// One that has inherited public listeners.
+    pub(crate) fn with(
+        config: Config,
+        handler: impl FnMut(&rookery_exchange::Link, Event) + Send + 'static,
+        public: PublicSockets,
+    ) -> Worker {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("worker");
         let listener = UnixListener::bind(&path).unwrap();
@@ -48,6 +56,9 @@ impl Worker {
             listener,
             control: Control::attach(theirs).unwrap(),
             scoreboard: Scoreboard::attach(&memory).unwrap(),
+            public,
+            log: None,
+            cookie: None,
         };
         let supervision = Arc::new(Supervision::new(inherited, move |request| {
             // A test that is over does not listen.
@@ -71,11 +82,11 @@ impl Worker {
         worker
     }
 
-    fn listen(&mut self, site: Site) {
+    pub(crate) fn listen(&mut self, site: Site) {
         self.listener = Some(self.server.listen_inherited(&self.supervision, site).unwrap());
     }
 
-    fn connect(&self) -> Client {
+    pub(crate) fn connect(&self) -> Client {
         let socket = UnixStream::connect(&self.path).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         // What is read and written is the same.
@@ -83,7 +94,7 @@ impl Worker {
     }
 
     /// What comes over the control channel.
-    fn told(&self) -> Received {
+    pub(crate) fn told(&self) -> Received {
         let mut told = Received::Nothing;
         until("nothing is told", || {
             told = self.control.receive();
@@ -197,21 +208,6 @@ fn nobody_else_is_believed() {
     let mut client = Client { socket: TcpStream::from(OwnedFd::from(socket)), tls: None, read: Vec::new() };
     let (_, body) = get(&mut client, &format!("{CALL_HEADER}: {}\r\n", call()));
     assert!(body.starts_with("- - false 0 "), "{body}");
-}
-
-#[test]
-fn the_log_has_the_client_and_what_the_supervisor_calls_its_request() {
-    let worker = Worker::new(Config::default(), echo(whose));
-    let log = Arc::new(AccessLog::read());
-    worker.server.set_access_log(Some(Arc::clone(&log)));
-    get(&mut worker.connect(), &format!("{CALL_HEADER}: {}\r\n", call()));
-    let mut records = Vec::new();
-    until("no line", || {
-        records.extend(std::iter::from_fn(|| log.take()));
-        !records.is_empty()
-    });
-    assert_eq!(records[0].remote, call().remote);
-    assert_eq!(records[0].request_id, b"abc-1");
 }
 
 /// What it adds to a head that is as large as may be does not make it too large.

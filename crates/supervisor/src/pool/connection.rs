@@ -335,6 +335,7 @@ mod tests {
     use rookery_exchange::IoWaker;
 
     use super::super::PoolLimits;
+    use super::super::sticky::Keys;
     use super::*;
 
     struct NoWaker;
@@ -346,7 +347,7 @@ mod tests {
     }
 
     fn state() -> Rc<State> {
-        State::new(Arc::default(), PoolLimits::default(), Arc::new(NoWaker))
+        State::new(Arc::default(), PoolLimits::default(), Arc::new(Keys::new("")), Arc::new(NoWaker))
     }
 
     #[tokio::test]

@@ -31,9 +31,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, Pushed, SocketId};
+use rookery_server::session_cookie::SessionCookie;
 use rookery_server::{Application, FarEnd, MakeApplication};
 
-use crate::roster::Roster;
+use crate::roster::{MakeCookie, Roster};
 #[doc(hidden)]
 pub use framing::{ReadReply, read_reply_for_fuzzer};
 use queue::Waiting;
@@ -96,11 +97,28 @@ impl Default for PoolLimits {
 
 /// The workers of a roster as an application, for [`Server::with_application`](rookery_server::Server::with_application).
 pub fn pool(roster: Arc<Roster>, limits: PoolLimits) -> MakeApplication {
+    let keys = Arc::new(sticky::Keys::new(&limits.name));
+    if limits.sticky != Sticky::None {
+        roster.set_cookies(Box::new(Cookies { keys: Arc::clone(&keys), is_embedded: limits.is_embedded }));
+    }
     Arc::new(move |waker: Arc<dyn IoWaker>| {
-        let state = State::new(Arc::clone(&roster), limits.clone(), waker);
+        let state = State::new(Arc::clone(&roster), limits.clone(), Arc::clone(&keys), waker);
         state::watch(&state);
         Box::new(Pool(state)) as Box<dyn Application>
     })
+}
+
+/// Makes the cookies that workers give to clients whose connections they accept themselves.
+struct Cookies {
+    keys: Arc<sticky::Keys>,
+    is_embedded: bool,
+}
+
+impl MakeCookie for Cookies {
+    fn cookie(&self, slot: u32, epoch: u64) -> SessionCookie {
+        // Of slots there are 1,000 at the most, and nobody starts four thousand million workers.
+        self.keys.session_cookie(sticky::Named::new(slot as u16, epoch as u32), self.is_embedded)
+    }
 }
 
 /// Whether a `Cookie` names a worker, which the key of this call has not signed, and what the app would see where it has one of ours. For the

@@ -8,6 +8,7 @@ use std::task::Poll;
 
 use httparse::Header;
 use rookery_exchange::{Command, Departure, Exchange, Given, Payload, Stream, StreamId, StreamRules};
+use rookery_server::session_cookie;
 use tokio::sync::Notify;
 
 use super::answer::Refusal;
@@ -82,12 +83,8 @@ pub(super) fn set_cookie(exchange: &mut Exchange, cookie: &str) -> bool {
 
 /// Whether a reply is for caches that many share (RFC 9111, 5.2.2).
 fn is_for_all(exchange: &Exchange) -> bool {
-    let lines = exchange.reply_headers().filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control"));
-    let mut words = lines.flat_map(|(_, value)| value.split(|byte| *byte == b','));
-    words.any(|word| {
-        let name = word.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii();
-        name.eq_ignore_ascii_case(b"public") || name.eq_ignore_ascii_case(b"s-maxage")
-    })
+    let mut lines = exchange.reply_headers().filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control"));
+    lines.any(|(_, value)| session_cookie::is_for_all(value))
 }
 
 /// Passes a reply on whose head is in its exchange.

@@ -52,7 +52,7 @@ pub(super) struct State {
     commands: RefCell<VecDeque<Command>>,
     events: Cell<u64>,
     buffers: RefCell<Vec<Vec<u8>>>,
-    keys: Keys,
+    keys: Arc<Keys>,
     queue: RefCell<Queue>,
     workers: RefCell<Vec<Rc<Worker>>>,
     choices: Cell<u64>,
@@ -114,8 +114,12 @@ async fn watch_given(state: Rc<State>) {
 }
 
 impl State {
-    pub(super) fn new(roster: Arc<Roster>, limits: PoolLimits, waker: Arc<dyn IoWaker>) -> Rc<State> {
-        let keys = Keys::new(&limits.name);
+    pub(super) fn new(
+        roster: Arc<Roster>,
+        limits: PoolLimits,
+        keys: Arc<Keys>,
+        waker: Arc<dyn IoWaker>,
+    ) -> Rc<State> {
         roster.counts.queue_limit.set(limits.queue as u64);
         roster.counts.sessions_limit.set(if limits.sessions == usize::MAX {
             0

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use rookery_status::RunFolder;
-use rookery_worker::{Control, HandOver, Scoreboard};
+use rookery_worker::{Control, HandOver, PublicDescriptors, Scoreboard};
 use tokio::net::unix::pipe;
 
 use crate::worker_id::WorkerId;
@@ -30,6 +30,8 @@ pub(crate) struct Start {
     pub(crate) serving: u32,
     pub(crate) epoch: u64,
     pub(crate) generation: u64,
+    /// Whether it is given the public listeners.
+    pub(crate) is_public: bool,
 }
 
 /// A worker that was started.
@@ -53,6 +55,7 @@ pub(crate) fn spawn(
     folder: &RunFolder,
     start: Start,
     files: Option<libc::rlimit>,
+    public: PublicDescriptors<'_>,
     is_on_terminal: bool,
 ) -> io::Result<Spawned> {
     let socket = folder.socket(start.slot, start.epoch);
@@ -80,6 +83,7 @@ pub(crate) fn spawn(
         workers: start.workers,
         generation: start.generation,
         id: &called,
+        public,
     };
     hand_over.apply(&mut command);
     command.env("TMPDIR", &temporary);

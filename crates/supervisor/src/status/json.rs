@@ -36,6 +36,7 @@ pub(super) fn of(about: &About, report: &Report, roster: &Roster) -> String {
             "last_error": report.reload.last_error,
         },
         "connections": report.connections,
+        "accepts": if report.acceptor.is_some() { "worker" } else { "front_end" },
         "queue": {
             "length": queue.length,
             "oldest_ms": milliseconds(queue.oldest),
@@ -62,6 +63,8 @@ fn worker(process: &Process, report: &Report) -> Value {
         "generation": process.generation,
         "state": process.state,
         "started": seconds(process.started),
+        "accepts": report.acceptor == Some(member.epoch),
+        "connections": board.connections,
         "requests": member.answered(),
         "sessions": sessions,
         "pending_sessions": load.pending_sessions.get(),

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use rookery_status::{CLASSES, Metrics, open_descriptors, own_memory, processor_time};
+use rookery_status::{CLASSES, Metrics, Tally, open_descriptors, own_memory, processor_time};
 
 use super::json::what_r_does;
 use super::report::{Process, READY, Report};
@@ -15,7 +15,8 @@ const STATES: [&str; 8] =
 pub(super) fn of(report: &Report, roster: &Roster) -> String {
     let mut text = Metrics::default();
     let counts = &roster.counts;
-    let classes = CLASSES.into_iter().zip(counts.answered.read());
+    let all = answered(report, roster);
+    let classes = CLASSES.into_iter().zip(all.answered.read());
     text.family("requests_total", "counter", "Requests of the app that were answered, by class of status.")
         .values("requests_total", "class", classes);
     text.histogram("queue_seconds", "From a request's coming to its going to a worker.", &counts.waited);
@@ -23,7 +24,7 @@ pub(super) fn of(report: &Report, roster: &Roster) -> String {
     text.histogram(
         "request_seconds",
         "Both together: from a request's coming to the head of the reply.",
-        &counts.answered_in,
+        &all.answered_in,
     );
     let queue = counts.queue.read();
     let own: u64 = report.processes.iter().map(|it| it.member.load.queue.read().length).sum();
@@ -110,6 +111,20 @@ pub(super) fn of(report: &Report, roster: &Roster) -> String {
         );
     }
     text.into_text()
+}
+
+/// Sums up the requests of the front end, and those of clients whose connections workers have accepted themselves.
+fn answered(report: &Report, roster: &Roster) -> Tally {
+    let (all, counts) = (Tally::default(), &roster.counts);
+    all.answered.add_all(&counts.answered);
+    all.waited.add_all(&counts.waited);
+    all.took.add_all(&counts.took);
+    all.answered_in.add_all(&counts.answered_in);
+    all.add_all(&report.past);
+    for process in &report.processes {
+        all.add_all(process.member.board.tally());
+    }
+    all
 }
 
 fn workers(text: &mut Metrics, report: &Report, sessions_limit: u64) {

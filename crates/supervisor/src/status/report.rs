@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use rookery_status::Tally;
+
 use crate::process::Exit;
 use crate::roster::Member;
 
@@ -85,6 +87,8 @@ pub(crate) struct Report {
     pub(crate) spares: u32,
     pub(crate) reload: Reload,
     pub(crate) connections: usize,
+    /// The start of the worker that accepts connections; `None`: the front end does.
+    pub(crate) acceptor: Option<u64>,
     pub(crate) log_lines_lost: u64,
     /// All there are: those that serve, start, drain and end.
     pub(crate) processes: Vec<Process>,
@@ -95,6 +99,8 @@ pub(crate) struct Report {
     /// WebSockets that ended with their worker, by the reason of that.
     pub(crate) sessions_lost: BTreeMap<&'static str, u64>,
     pub(crate) starts: u64,
+    /// The requests of workers' own clients that those have answered which have ended.
+    pub(crate) past: Arc<Tally>,
     /// How many became ready, and in how many seconds all of them together.
     pub(crate) readied: (u64, f64),
 }

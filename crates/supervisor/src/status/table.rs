@@ -41,9 +41,10 @@ pub(super) fn of(about: &About, report: &Report, roster: &Roster) -> String {
         if queue.length == 0 { String::new() } else { format!(", the first for {}", in_words(queue.oldest)) };
     let _ = writeln!(
         text,
-        "{} ready, {}, {} waiting{oldest} (limit {}), generation {}{}",
+        "{} ready, {}{}, {} waiting{oldest} (limit {}), generation {}{}",
         report.ready(),
         counted(report.connections, "connection"),
+        if report.acceptor.is_some() { " (the worker accepts)" } else { "" },
         counted(queue.length as usize, "request"),
         roster.counts.queue_limit.get(),
         report.generation,

@@ -1,6 +1,7 @@
 //! The supervisor: as many workers as there are to be, started, watched, replaced and ended. It runs on the process's first thread,
 //! and the pool on the server's; what passes between them is the [`Roster`].
 
+mod acceptor;
 mod backoff;
 mod health;
 mod recycle;
@@ -14,6 +15,7 @@ mod worker;
 
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -36,7 +38,11 @@ pub struct Plan {
     /// Whether the one that takes another's place is started beside it. Else, where memory is for so many and no more, the old one ends first.
     pub surges: bool,
     /// Makes the command of a worker, to which its descriptors and its folder of temporary files are added; or says why it cannot.
-    pub command: Box<dyn Fn() -> Result<Command, String>>,
+    /// It is told whether the worker is given the [public listeners](Self::public).
+    pub command: Box<dyn Fn(bool) -> Result<Command, String>>,
+    /// The public listeners, which the front end has as well: while one worker is wanted and is the only one there is, it accepts on
+    /// them in place of the front end. None: the front end always does.
+    pub public: Option<Public>,
     /// Where the folder of sockets and temporary files is made.
     pub folder: PathBuf,
     /// How many descriptors a worker may have open: what this process might, before it raised that for itself.
@@ -60,6 +66,17 @@ pub struct Plan {
     pub recycle: Recycle,
     /// Called with a line for the person who runs it.
     pub tell: fn(&str),
+}
+
+/// The public listeners, as they are handed to workers.
+#[derive(Debug, Default)]
+pub struct Public {
+    /// The sockets of the address.
+    pub sockets: Vec<OwnedFd>,
+    /// The sockets from which requests in the clear are redirected to HTTPS.
+    pub redirects: Vec<OwnedFd>,
+    /// What the access log of a worker is written to that would otherwise go to its standard output.
+    pub log: Option<OwnedFd>,
 }
 
 impl fmt::Debug for Plan {
@@ -124,6 +141,8 @@ pub const MOST_WORKERS: u32 = 1000;
 pub enum Request {
     /// To replace all workers, one after the other.
     Reload,
+    /// To have workers reopen the file of the access log.
+    ReopenLog,
     /// One worker more, up to [`MOST_WORKERS`].
     More,
     /// One less: the one with the fewest WebSockets, and of those the youngest. The last stays.
@@ -139,6 +158,15 @@ pub trait Front {
 
     /// It is to accept nothing new, and to finish what it has.
     fn drain(&self);
+
+    /// Accepts connections, or leaves that to a worker that has its listeners as well. Nothing more is accepted once this has
+    /// returned for `false`.
+    fn set_accepting(&self, _is_on: bool) {}
+
+    /// Returns true while it cannot be left to a worker to accept.
+    fn must_accept(&self) -> bool {
+        false
+    }
 
     /// How many connections it has. Asked at least every second: one that does not answer has the supervisor wait, and so whoever
     /// watches that.

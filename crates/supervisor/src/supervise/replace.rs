@@ -65,6 +65,11 @@ impl Replacements {
         self.waiting.retain(|(_, reason)| *reason != Reason::Reload);
     }
 
+    /// Returns true if none is to be replaced.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.current.is_none()
+    }
+
     /// Whether a reload is under way.
     pub(super) fn is_reloading(&self) -> bool {
         self.waiting.iter().chain(&self.current).any(|(_, reason)| *reason == Reason::Reload)

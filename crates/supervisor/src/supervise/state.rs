@@ -1,5 +1,6 @@
 //! The supervisor's state, and what it does about what happens.
 
+mod accepting;
 mod busy;
 mod events;
 mod exits;
@@ -22,6 +23,7 @@ use rookery_worker::Message;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 
+use super::acceptor::Acceptor;
 use super::backoff::Backoff;
 use super::recycle::Reason;
 use super::replace::Replacements;
@@ -96,6 +98,7 @@ pub(super) struct Supervisor<'a> {
     slots: Vec<Slot>,
     workers: HashMap<u64, Worker>,
     replacements: Replacements,
+    acceptor: Acceptor,
     epochs: u64,
     generation: u64,
     was_ready: bool,
@@ -131,6 +134,7 @@ impl<'a> Supervisor<'a> {
             happened,
             workers: HashMap::new(),
             replacements: Replacements::default(),
+            acceptor: Acceptor::new(),
             epochs: 0,
             generation: 0,
             was_ready: false,
@@ -150,6 +154,7 @@ impl<'a> Supervisor<'a> {
         self.front.hear(News::Started(self.folder.path()));
         loop {
             self.look();
+            self.look_at_accepting();
             self.report();
             if let Course::Ending(outcome) = self.course {
                 if self.workers.is_empty() {
@@ -187,6 +192,7 @@ impl<'a> Supervisor<'a> {
 
     fn is_settled(&self) -> bool {
         self.course == Course::Serving
+            && self.acceptor.is_settled()
             && self.slots.iter().all(|slot| slot.start_at.is_none())
             && self.workers.values().all(Worker::is_settled)
     }
@@ -226,6 +232,11 @@ impl<'a> Supervisor<'a> {
                     worker.kill();
                 }
             }
+            (Request::ReopenLog, _) => {
+                for worker in self.workers.values().filter(|worker| worker.start.is_public) {
+                    worker.say(Message::ReopenLog);
+                }
+            }
             (Request::More, Course::Serving | Course::Leaving { .. }) => self.want_more(),
             (Request::Fewer, Course::Serving | Course::Leaving { .. }) => self.want_fewer(),
             (Request::Reload | Request::More | Request::Fewer, _) => {}
@@ -234,6 +245,7 @@ impl<'a> Supervisor<'a> {
 
     fn drain(&mut self) {
         self.front.drain();
+        self.retire_all();
         self.course = Course::Draining { until: Instant::now() + self.plan.times.drain };
     }
 
@@ -272,6 +284,8 @@ impl<'a> Supervisor<'a> {
                 // A spare that was not to be called on then may be wanted still.
                 self.call_on_spares();
             }
+            Message::Accepting(number) => self.on_acknowledged(epoch, number, true),
+            Message::NotAccepting(number) => self.on_acknowledged(epoch, number, false),
             Message::Leaving if worker.phase == Phase::Ready => {
                 // It ends by itself, or another server takes the place of the one that it has stopped.
                 worker.leaves.get_or_insert(ASKED);
@@ -415,6 +429,7 @@ impl<'a> Supervisor<'a> {
                         worker.stop(self.plan.times.stop);
                     } else if left <= within {
                         self.roster.end_sessions(&worker.member, left);
+                        worker.end_sessions(left);
                     }
                 }
                 Phase::Stopping { until } if now >= until => worker.kill(),
@@ -431,7 +446,7 @@ impl<'a> Supervisor<'a> {
         match self.course {
             Course::Ending(_) => {}
             Course::Draining { until } => {
-                if now >= until || self.front.connections() == 0 {
+                if now >= until || self.connections() == 0 {
                     self.end(self.outcome);
                 }
             }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rookery_server::output;
 use rookery_status::{RunFolder, Share};
-use rookery_worker::{Control, Message, Received};
+use rookery_worker::{Control, KEEP_WEBSOCKETS, Message, PublicDescriptors, Received};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedSender;
@@ -75,6 +75,8 @@ pub(super) struct Worker {
     pub(super) is_warming: bool,
     /// The memory that it had when it was ready, where a control group limits memory.
     pub(super) memory_at_start: Option<u64>,
+    /// Whether the WebSockets that it has accepted itself are being closed.
+    ends_sessions: bool,
     /// Why it is to end, where that was ours to say.
     pub(super) leaves: Option<&'static str>,
     /// The same start, as others are told of it.
@@ -101,10 +103,11 @@ impl Worker {
         folder: &RunFolder,
         start: Start,
         plan: &Plan,
+        public: PublicDescriptors<'_>,
         kept: [Kept; 2],
         events: &UnboundedSender<Event>,
     ) -> io::Result<Worker> {
-        let spawned = spawn(command, folder, start, plan.files, plan.is_on_terminal)?;
+        let spawned = spawn(command, folder, start, plan.files, public, plan.is_on_terminal)?;
         let time = plan.times.start;
         let child_id = spawned.child.id();
         let pid = libc::pid_t::try_from(child_id).expect("the system has it in this type");
@@ -145,6 +148,7 @@ impl Worker {
             is_serving: false,
             is_warming: false,
             memory_at_start: None,
+            ends_sessions: false,
             leaves: None,
             started: SystemTime::now(),
             control,
@@ -186,6 +190,9 @@ impl Worker {
                 let now = Instant::now();
                 let sessions = now + times.sessions.unwrap_or(times.drain);
                 self.phase = Phase::Draining { until: now + times.drain, sessions };
+                if self.start.is_public {
+                    self.say(Message::Retire(KEEP_WEBSOCKETS));
+                }
             }
             Phase::Starting { .. } => self.stop(times.stop),
             Phase::Draining { .. } | Phase::Stopping { .. } | Phase::Killed => {}
@@ -196,6 +203,14 @@ impl Worker {
     pub(super) fn hurry(&mut self, times: Times) {
         if let Phase::Draining { sessions, .. } = &mut self.phase {
             *sessions = (*sessions).min(Instant::now() + times.drain);
+        }
+    }
+
+    /// Has the WebSockets that it has accepted itself closed within a time.
+    pub(super) fn end_sessions(&mut self, within: Duration) {
+        if self.start.is_public && !std::mem::replace(&mut self.ends_sessions, true) {
+            let within = u64::try_from(within.as_millis()).unwrap_or(KEEP_WEBSOCKETS);
+            self.say(Message::Retire(within.clamp(1, KEEP_WEBSOCKETS - 1)));
         }
     }
 
@@ -257,7 +272,7 @@ impl Worker {
 
     /// Whether it has nothing in hand.
     pub(super) fn is_done(&self) -> bool {
-        self.member.load() == (0, 0)
+        self.member.load() == (0, 0) && self.member.connections() == 0
     }
 }
 

@@ -165,6 +165,11 @@ pub(crate) fn answer(slot: u32, link: &Link, board: &Scoreboard, gate: &Gate, ev
             } else {
                 reply(slot, gate, &mut exchange, call.as_ref());
                 board.done(now());
+                if ticket.is_none() {
+                    // Of a client of its own.
+                    let (handed, begun) = exchange.times();
+                    board.tally().answer(exchange.reply().status(), handed, begun, now());
+                }
                 link.send(Command::Respond(exchange));
             }
             link.flush();

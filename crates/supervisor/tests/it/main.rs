@@ -1,5 +1,6 @@
 //! The pool before workers that are small servers in this process, and the supervisor with processes of its own.
 
+mod accepting;
 mod busy;
 mod ending_with_workers;
 mod ends;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rookery_exchange::{AppWaker, Event};
+use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_server::{Config, Confirmation, Server, Site, Supervision, SupervisorRequest};
 use rookery_worker::{Inherited, Message, R, now};
@@ -71,13 +72,16 @@ fn is_a_worker_when_it_is_started_as_one() {
     }));
     let server = Server::new(Config::default(), Box::new(NoWaker));
     server.attend(Arc::clone(&supervision)).unwrap();
-    let listener = server.listen_inherited(&supervision, Site::default()).unwrap();
+    let is_sticky = mode == "sticky";
+    let session_cookie = supervision.cookie().filter(|_| is_sticky).and_then(SessionCookie::read);
+    let site = Site { session_cookie: session_cookie.map(Arc::new), ..Site::default() };
+    let listener = server.listen_inherited(&supervision, site).unwrap();
     let slot = std::env::var(rookery_worker::WORKER).unwrap().parse().unwrap();
     let (gate, board) = (Gate::default(), supervision.scoreboard());
     let files = StaticFiles::new();
     gate.open();
     board.introduce(std::process::id(), std::process::id());
-    supervision.tell(Message::Ready { sees_heads: false, is_sticky: false }).unwrap();
+    supervision.tell(Message::Ready { sees_heads: false, is_sticky }).unwrap();
     while !is_over.load(Ordering::Relaxed) {
         board.r_is(R::Idle, now());
         server.link().wait(Duration::from_millis(20));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rookery_server::{Config, Listener, Server, Site};
 use rookery_supervisor::{
-    Front, News, Outcome, Plan, PoolLimits, Recycle, Request, Roster, Times, pool, supervise,
+    Front, News, Outcome, Plan, PoolLimits, Public, Recycle, Request, Roster, Times, pool, supervise,
 };
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -34,6 +34,8 @@ pub(crate) struct Wish {
     pub(crate) start_retries: u32,
     pub(crate) restarts: bool,
     pub(crate) fails_fast: bool,
+    /// Whether the only worker accepts by itself.
+    pub(crate) is_direct: bool,
     /// How long the supervisor's thread is kept from its work after each event.
     pub(crate) delay: Duration,
     /// How often whoever watches wants it to turn.
@@ -55,6 +57,7 @@ impl Default for Wish {
             start_retries: 0,
             restarts: true,
             fails_fast: false,
+            is_direct: false,
             delay: Duration::ZERO,
             turns_every: Duration::MAX,
             mode: |_| "",
@@ -65,6 +68,8 @@ impl Default for Wish {
 struct Door {
     listener: Mutex<Option<Listener>>,
     is_ready: AtomicBool,
+    /// Whether the front end accepts.
+    accepts: AtomicBool,
     delay: Duration,
     turns_every: Duration,
     turns: AtomicUsize,
@@ -77,6 +82,11 @@ impl Front for Door {
 
     fn drain(&self) {
         self.listener.lock().unwrap().as_ref().unwrap().drain();
+    }
+
+    fn set_accepting(&self, is_on: bool) {
+        self.accepts.store(is_on, Ordering::Relaxed);
+        self.listener.lock().unwrap().as_ref().unwrap().set_accepting(is_on);
     }
 
     fn log_lines_lost(&self) -> u64 {
@@ -139,9 +149,11 @@ impl Running {
         let site = Site { files: roster.files(), ..Site::default() };
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
         let address = listener.local_addr().unwrap();
+        let sockets = if wish.is_direct { listener.copy_sockets().unwrap() } else { Vec::new() };
         let door = Arc::new(Door {
             listener: Mutex::new(Some(listener)),
             is_ready: AtomicBool::new(false),
+            accepts: AtomicBool::new(true),
             delay: wish.delay,
             turns_every: wish.turns_every,
             turns: AtomicUsize::new(0),
@@ -154,7 +166,7 @@ impl Running {
                 (Arc::clone(&roster), Arc::clone(&door), folder.path().to_path_buf(), Arc::clone(&beside));
             move || {
                 let starts = Mutex::new(0);
-                let make = move || -> Result<Command, String> {
+                let make = move |_| -> Result<Command, String> {
                     beside.lock().unwrap().push(processes());
                     let mut starts = starts.lock().unwrap();
                     let mut command = command();
@@ -168,6 +180,7 @@ impl Running {
                     surges: wish.surges,
                     warmup: wish.warmup,
                     command: Box::new(make),
+                    public: wish.is_direct.then(|| Public { sockets, ..Public::default() }),
                     folder,
                     files: None,
                     times: wish.times,
@@ -227,6 +240,26 @@ impl Running {
             *thread == own && words.iter().all(|word| line.contains(word))
         };
         told.iter().filter(is_it).count()
+    }
+
+    /// Whether the front end accepts connections.
+    pub(crate) fn front_end_accepts(&self) -> bool {
+        self.door.accepts.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the worker accepts, and returns its process.
+    pub(crate) fn until_worker_accepts(&self) -> i32 {
+        until("the worker accepts", || {
+            let members = self.roster.members();
+            if self.front_end_accepts() || members.len() != 1 {
+                return false;
+            }
+            // It is acknowledged when it serves one of its own.
+            let mut client = self.connect();
+            client.get("/pid");
+            members[0].connections() > 0
+        });
+        self.pids()[0]
     }
 
     /// How often the supervisor has turned.

@@ -1,12 +1,16 @@
 //! What a worker is given, and what it and its own children have.
 
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::process::Command;
 
-use rookery_worker::{DESCRIPTORS, Inherited, Message, NAMES, Received};
+use rookery_worker::{
+    COOKIE, DESCRIPTORS, Inherited, LOG_FD, Message, NAMES, PUBLIC_FDS, PublicDescriptors, Received,
+};
 
-use crate::support::start;
+use crate::support::{start, start_with};
 
 /// A line for each descriptor of a process, above the standard three.
 fn descriptors(process: &str) -> Vec<String> {
@@ -55,7 +59,8 @@ fn tells_what_it_has() {
     // SAFETY: as above.
     assert!(unsafe { Inherited::take() }.unwrap().is_none());
     for name in NAMES {
-        assert_eq!(std::env::var_os(name).is_none(), DESCRIPTORS.contains(&name), "{name}");
+        let is_taken = DESCRIPTORS.contains(&name) || [PUBLIC_FDS, LOG_FD, COOKIE].contains(&name);
+        assert_eq!(std::env::var_os(name).is_none(), is_taken, "{name}");
     }
     assert_eq!(std::env::var("ROOKERY_WORKER").unwrap(), "2");
     assert_eq!(std::env::var("ROOKERY_WORKERS").unwrap(), "4");
@@ -73,4 +78,46 @@ fn tells_what_it_has() {
     inherited.control.send(Message::Pong(17)).unwrap();
     assert_eq!(inherited.control.receive(), Received::Nothing);
     assert!(inherited.listener.accept().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
+}
+
+#[test]
+fn a_worker_accepts_on_public_listeners_that_it_inherits_and_its_children_do_not_have_them() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let sockets = [OwnedFd::from(listener)];
+    let redirects = [OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap())];
+    // Connected before the worker runs: it waits in the queue that both processes share.
+    let mut client = TcpStream::connect(address).unwrap();
+    let mut log = tempfile::tempfile().unwrap();
+    let public = PublicDescriptors {
+        sockets: &sockets,
+        redirects: &redirects,
+        log: Some(log.as_fd()),
+        cookie: Some("name=value"),
+    };
+    let mut worker = start_with("hand_over::accepts_on_what_it_was_given", "", public);
+    let mut said = String::new();
+    client.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "from the worker");
+    assert!(worker.process.wait().unwrap().success());
+    log.rewind().unwrap();
+    said.clear();
+    log.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "a line\n");
+}
+
+/// The worker's side.
+#[test]
+#[ignore = "started by the test above"]
+fn accepts_on_what_it_was_given() {
+    // SAFETY: no other thread of this process is at the environment, and nobody has these descriptors.
+    let inherited = unsafe { Inherited::take() }.unwrap().unwrap();
+    assert_eq!((inherited.public.sockets.len(), inherited.public.redirects.len()), (1, 1));
+    assert_eq!(inherited.cookie.as_deref(), Some("name=value"));
+    let child = Command::new("sh").args(["-c", "ls /proc/$$/fd"]).output().unwrap();
+    let of_child = String::from_utf8(child.stdout).unwrap();
+    assert!(of_child.split_whitespace().all(|fd| matches!(fd, "0" | "1" | "2" | "10" | "255")), "{of_child}");
+    let listener = TcpListener::from(inherited.public.sockets.into_iter().next().unwrap());
+    listener.accept().unwrap().0.write_all(b"from the worker").unwrap();
+    File::from(inherited.log.unwrap()).write_all(b"a line\n").unwrap();
 }

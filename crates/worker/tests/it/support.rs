@@ -4,7 +4,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 
-use rookery_worker::{Control, HandOver, Scoreboard};
+use rookery_worker::{Control, HandOver, PublicDescriptors, Scoreboard};
 
 /// A process of its own, and the supervisor's ends. It is killed when this is dropped.
 pub(crate) struct Worker {
@@ -24,6 +24,11 @@ impl Drop for Worker {
 
 /// Starts the test of this name, which is ignored otherwise, as a worker. What it prints to stdout is piped; it is told `argument`.
 pub(crate) fn start(test: &str, argument: &str) -> Worker {
+    start_with(test, argument, PublicDescriptors::default())
+}
+
+/// The same for a worker that is given public listeners.
+pub(crate) fn start_with(test: &str, argument: &str, public: PublicDescriptors<'_>) -> Worker {
     let folder = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(folder.path().join("worker")).unwrap();
     let (control, their_control) = Control::pair().unwrap();
@@ -39,6 +44,7 @@ pub(crate) fn start(test: &str, argument: &str) -> Worker {
         workers: 4,
         generation: 7,
         id: "00ff",
+        public,
     };
     hand_over.apply(&mut command);
     let process = command.spawn().unwrap();

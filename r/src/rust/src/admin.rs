@@ -81,13 +81,19 @@ impl Core {
 
     /// R hands an exchange back, or somebody does in its place.
     pub(crate) fn counts(&self, command: &Command) {
-        let (Some(Administered { one, .. }), Command::Respond(exchange)) = (&self.admin, command) else {
+        let Command::Respond(exchange) = command else { return };
+        if self.admin.is_none() && (self.supervised_board().is_none() || exchange.ticket() != 0) {
             return;
-        };
-        let (_, begun) = exchange.times();
+        }
+        let (handed, begun) = exchange.times();
         // Whose client had gone before R began with it was not answered.
-        if begun > 0 || !exchange.is_departed() {
+        if begun == 0 && exchange.is_departed() {
+            return;
+        }
+        if let Some(Administered { one, .. }) = &self.admin {
             one.answers(exchange, now());
+        } else if let Some(board) = self.supervised_board() {
+            board.tally().answer(exchange.reply().status(), handed, begun, now());
         }
     }
 }

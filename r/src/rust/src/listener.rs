@@ -130,6 +130,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
         proxy_protocol: setup.has_proxy_header != 0,
         origins: (setup.checks_origins != 0).then_some(policy),
         redirect: None,
+        session_cookie: None,
         callers: Callers::Clients,
         notice: Notice(tell),
     })
@@ -173,10 +174,12 @@ fn kept(mut listening: Listening, https: Option<&Https>) -> Result<Listening, Li
 /// Listens where the supervisor of this process has it listen, and tells it so; the listener's id.
 fn listen_as_worker(setup: &RawSetup, site: Site) -> Option<ListenerId> {
     core::with(|core| {
-        let files = site.files.clone();
+        let (files, tls) = (site.files.clone(), site.tls.clone());
+        let session_cookie = core.session_cookie().filter(|_| setup.is_sticky != 0).map(Arc::new);
+        let site = Site { session_cookie, ..site };
         let started =
             core.listen_inherited(site).map(|listener| Listening { keeper: None, listener, redirect: None });
-        let (id, _) = core.started(started, None)?;
+        let (id, _) = core.started(started, tls)?;
         core.announce_ready(id, files, setup.sees_heads != 0, setup.is_sticky != 0);
         Some(id)
     })

@@ -1,14 +1,17 @@
 //! The access log: `rk_log_*`.
 
+use std::ffi::{CStr, OsStr, c_char};
 use std::fs::File;
-use std::os::fd::FromRawFd as _;
-use std::sync::Arc;
+use std::os::fd::{FromRawFd as _, IntoRawFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 
-use rookery_server::access_log::{AccessLog, Format, OwnedRecord};
+use rookery_server::access_log::{AccessLog, Format, LogFile, OwnedRecord, Reopener};
 use rookery_server::output;
 
-use crate::{Bytes, core, entry, refusal};
+use crate::{Bytes, core, entry, listener, refusal};
 
 /// `enum rk_log_format`.
 const JSON: i32 = 1;
@@ -48,22 +51,43 @@ pub struct RawRecord {
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<RawRecord>() == 120 && std::mem::offset_of!(RawRecord, remote) == 32);
 
-/// Logs all listeners' requests to a descriptor, which is taken over; -1: to [`rk_log_next`].
+/// What has the file of the log reopened, if it has one.
+static REOPENER: Mutex<Option<Reopener>> = Mutex::new(None);
+
+/// Has the file of the log reopened, from any thread.
+pub(crate) fn reopen() {
+    if let Some(reopener) = &*REOPENER.lock().unwrap_or_else(PoisonError::into_inner) {
+        reopener.reopen();
+    }
+}
+
+/// Logs all listeners' requests to the file at `path`, or without one to a descriptor, which is taken over; -1: to
+/// [`rk_log_next`].
 ///
 /// # Safety
-/// - `fd` is -1, or open and nobody else's.
+/// - `path` is NULL or a C string; `fd` is -1, or open and nobody else's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_log_open(fd: i32, format: i32) -> i32 {
+pub unsafe extern "C" fn rk_log_open(path: *const c_char, fd: i32, format: i32) -> i32 {
     entry(refusal::STALE, || {
-        let log = if fd < 0 {
+        let format = if format == JSON { Format::Json } else { Format::Common };
+        let mut reopener = None;
+        let log = if !path.is_null() {
+            // SAFETY: the caller's duty.
+            let path = unsafe { CStr::from_ptr(path) };
+            LogFile::open(Path::new(OsStr::from_bytes(path.to_bytes())), listener::tell).and_then(|file| {
+                reopener = Some(file.reopener());
+                AccessLog::written(file, format)
+            })
+        } else if fd < 0 {
             Ok(AccessLog::read())
         } else {
             // SAFETY: the caller's duty.
             let file = unsafe { File::from_raw_fd(fd) };
-            AccessLog::written(file, if format == JSON { Format::Json } else { Format::Common })
+            AccessLog::written(file, format)
         };
         match log {
             Ok(log) => {
+                *REOPENER.lock().unwrap_or_else(PoisonError::into_inner) = reopener;
                 core::with(|core| {
                     let log = Arc::new(log);
                     core.server().set_access_log(Some(Arc::clone(&log)));
@@ -77,6 +101,13 @@ pub unsafe extern "C" fn rk_log_open(fd: i32, format: i32) -> i32 {
             }
         }
     })
+}
+
+/// A new descriptor of what the supervisor of this process writes the access log to, in place of standard output; -1 where
+/// there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_log_output() -> i32 {
+    entry(-1, || core::with(|core| core.log_output().map_or(-1, IntoRawFd::into_raw_fd)))
 }
 
 /// The next record of a log without a descriptor: 1, or 0 when there is none. Its bytes are valid until the next call.

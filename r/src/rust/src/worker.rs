@@ -1,15 +1,17 @@
 //! This process as a worker: `rk_worker_*`, and what R's thread writes on the scoreboard.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rookery_exchange::{Command, Event};
+use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::StaticFiles;
 use rookery_server::{ListenError, Listener, Site, Supervision, SupervisorRequest, output};
 use rookery_worker::{Board, END_WITHIN, Inherited, Message, R, Ticket, now};
 
 use crate::core::{self, Core};
-use crate::{entry, listener};
+use crate::{entry, listener, log};
 
 /// What the process was given by its supervisor.
 #[derive(Debug)]
@@ -77,7 +79,10 @@ impl Core {
     /// Has the server hear the supervisor: it, or the one in its place from now on.
     pub(crate) fn attend(&mut self) {
         let Membership::Worker(worker) = &self.membership else { return };
-        self.link.stay_awake();
+        if !worker.supervision.has_public_listeners() {
+            // Its supervisor has the next request as soon as this one is answered; clients of its own take longer.
+            self.link.stay_awake();
+        }
         if let Err(error) = self.server().attend(Arc::clone(&worker.supervision)) {
             self.membership = Membership::Broken(error.to_string());
         }
@@ -95,6 +100,18 @@ impl Core {
     pub(crate) fn listen_inherited(&self, site: Site) -> Result<Listener, ListenError> {
         let Membership::Worker(worker) = &self.membership else { unreachable!("R has asked before") };
         self.server().listen_inherited(&worker.supervision, site)
+    }
+
+    /// The cookie by which the supervisor knows the clients of this process.
+    pub(crate) fn session_cookie(&self) -> Option<SessionCookie> {
+        let Membership::Worker(worker) = &self.membership else { return None };
+        SessionCookie::read(worker.supervision.cookie()?)
+    }
+
+    /// A copy of what the supervisor writes the access log to, in place of standard output.
+    pub(crate) fn log_output(&self) -> Option<OwnedFd> {
+        let Membership::Worker(worker) = &self.membership else { return None };
+        worker.supervision.log()
     }
 
     /// Tells the supervisor which static paths a listener on its socket serves, and that requests will be answered.
@@ -172,6 +189,13 @@ impl Core {
             }
             if let Some(admin) = &self.admin {
                 admin.one.begins(exchange, is_head, now);
+            } else if exchange.ticket() == 0 {
+                // Of a client of its own: what the supervisor passes on is counted there.
+                let (handed, _) = exchange.times();
+                exchange.set_begun_at(now);
+                if !is_head {
+                    board.tally().begin(handed, now);
+                }
             }
         }
         true
@@ -205,6 +229,7 @@ fn hear(asked: SupervisorRequest, deeds: Deeds) {
         }
         SupervisorRequest::Interrupt => (deeds.interrupt)(),
         SupervisorRequest::Collect => (deeds.collect)(),
+        SupervisorRequest::ReopenLog => log::reopen(),
     }
 }
 

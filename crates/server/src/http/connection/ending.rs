@@ -49,7 +49,7 @@ const PROBE_MOST: Duration = Duration::from_secs(15);
 impl Connection {
     /// Whether a reply must tell the client that the connection ends with it.
     pub(in crate::http) fn closes_after_reply(&self) -> bool {
-        self.end.get() != End::No || self.has_rest.get()
+        self.end.get() != End::No || self.has_rest.get() || self.retires.get()
     }
 
     /// Ends the connection at once if `end` says so, and has its task see to it.

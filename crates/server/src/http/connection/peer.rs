@@ -22,7 +22,14 @@ impl Peer for Connection {
 
     fn sweep(&self, now: u32) {
         if let Some(session) = self.own_session() {
+            if self.retires.get() && !self.is_ending() {
+                // Its handshake was under way at that time.
+                self.retire();
+            }
             return self.sweep_session(session, now);
+        }
+        if self.retires.get() && self.standing.is_idle_for(self.http.peers.clock.ticks.close, now) {
+            return self.end(End::Now);
         }
         if self.standing.phase() == Phase::Stream {
             if self.has_shut() {
@@ -99,6 +106,7 @@ impl Peer for Connection {
     }
 
     fn stop(&self) {
+        self.retires.set(false);
         let phase = self.standing.phase();
         // Over HTTP/2 whatever has begun is served, and the peer is told that nothing else is.
         let owes = self.session.get().is_some()
@@ -111,6 +119,22 @@ impl Peer for Connection {
         if let Some(stream) = self.open_stream() {
             stream.stop();
         }
+    }
+
+    fn retire(&self) {
+        if self.own_session().is_some() {
+            // Its peer is told that no further stream is served.
+            self.stop();
+        }
+        let retired_before = self.retires.replace(!self.is_stream);
+        if retired_before && self.own_session().is_none() && self.standing.phase() == Phase::Idle {
+            // It has had no request since then.
+            self.end(End::Now);
+        }
+    }
+
+    fn is_supervised(&self) -> bool {
+        self.site.is_supervised()
     }
 
     fn abort(&self) {
@@ -163,7 +187,7 @@ impl Connection {
         let is_late_head =
             session.unfinished_since().is_some_and(|since| now.wrapping_sub(since) > ticks.head);
         let is_late_end = self.end.get() == End::AfterReply && self.standing.is_idle_for(ticks.close, now);
-        if session.has_only_sockets() && !self.is_ending() {
+        if session.has_only_sockets() && (!self.is_ending() || self.retires.get()) {
             self.standing.excuse(now);
         }
         let unsent = || self.transport.borrow().unsent();

@@ -22,7 +22,7 @@ fn with_a_silent_worker(limits: PoolLimits, test: impl FnOnce(&Rc<State>, &Roste
     roster.suspend(&member);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
-        let state = State::new(Arc::clone(&roster), limits, Arc::new(NoWaker));
+        let state = State::new(Arc::clone(&roster), limits, Arc::new(Keys::new("")), Arc::new(NoWaker));
         state.read_roster();
         test(&state, &roster, &member);
     });

@@ -10,11 +10,7 @@ use std::path::Path;
 use ring::digest::{SHA256, digest};
 use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
-
-/// The start of the cookie's name. Over HTTPS it is preceded by the prefix of cookies that pages of
-/// other hosts cannot set.
-const NAME: &str = "rookery";
-const HOST_PREFIX: &str = "__Host-";
+use rookery_server::session_cookie::{CookieNames as Names, SessionCookie, pairs};
 
 const VERSION: u8 = 2;
 
@@ -67,39 +63,6 @@ impl Cookie {
     }
 }
 
-/// The names of this server's cookie. Browsers keep one jar for all ports of a host, so each server has names of
-/// its own.
-#[derive(Debug)]
-pub(in crate::pool) struct Names {
-    plain: String,
-    /// Over HTTPS.
-    host: String,
-}
-
-impl Names {
-    /// The names for a server that is called so; `""` adds nothing to them.
-    pub(in crate::pool) fn new(server: &str) -> Names {
-        let plain = if server.is_empty() { NAME.to_owned() } else { format!("{NAME}-{server}") };
-        Names { host: format!("{HOST_PREFIX}{plain}"), plain }
-    }
-
-    /// Whether a pair of a `Cookie` is this server's.
-    fn has(&self, name: &[u8]) -> bool {
-        name == self.plain.as_bytes() || name == self.host.as_bytes()
-    }
-
-    /// Returns the `Cookie` header without this server's cookie, for the app; `None` if the header
-    /// does not contain this server's cookie.
-    pub(in crate::pool) fn removed_from(&self, cookies: &[u8]) -> Option<Vec<u8>> {
-        if !pairs(cookies).any(|(name, _)| self.has(name)) {
-            return None;
-        }
-        let others = cookies.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-        let others: Vec<&[u8]> = others.filter(|pair| !self.has(pair_of(pair).0)).collect();
-        Some(others.join(&b"; "[..]))
-    }
-}
-
 /// Returns a name for a server that differs from those of other servers on the host. It is derived
 /// from the app's path and the server's address, so it is the same after a restart. It is for
 /// [`PoolLimits::name`](crate::PoolLimits::name).
@@ -140,16 +103,16 @@ impl Keys {
     /// The value of `Set-Cookie` for clients of a worker. `is_embedded`: its pages may lie in those of other sites, each of which has
     /// a cookie of its own then. Browsers take one like that over HTTPS alone.
     pub(in crate::pool) fn set_cookie(&self, named: Named, is_https: bool, is_embedded: bool) -> String {
-        let value = self.value(named);
-        let value = String::from_utf8_lossy(&value);
-        let Names { plain, host } = &self.names;
-        if is_https && is_embedded {
-            format!("{host}={value}; Path=/; HttpOnly; Secure; SameSite=None; Partitioned")
-        } else if is_https {
-            format!("{host}={value}; Path=/; HttpOnly; Secure; SameSite=Lax")
-        } else {
-            format!("{plain}={value}; Path=/; HttpOnly; SameSite=Lax")
-        }
+        self.names.set_cookie(&self.text(named), is_https, is_embedded)
+    }
+
+    /// The cookie that a worker gives to clients whose connections it accepts itself.
+    pub(in crate::pool) fn session_cookie(&self, named: Named, is_embedded: bool) -> SessionCookie {
+        SessionCookie::new(self.names.clone(), self.text(named), is_embedded)
+    }
+
+    fn text(&self, named: Named) -> String {
+        String::from_utf8_lossy(&self.value(named)).into_owned()
     }
 
     fn value(&self, named: Named) -> [u8; TEXT] {
@@ -171,7 +134,8 @@ impl Keys {
                 .filter(|(name, _)| *name == wanted.as_bytes())
                 .find_map(|(_, value)| self.named(value))
         };
-        match of_name(&self.names.host).or_else(|| of_name(&self.names.plain)) {
+        let [host, plain] = self.names.both();
+        match of_name(host).or_else(|| of_name(plain)) {
             Some(named) => Cookie::Names(named),
             None if pairs(cookies).any(|(name, _)| self.names.has(name)) => Cookie::Invalid,
             None => Cookie::Nothing,
@@ -192,15 +156,6 @@ impl Keys {
             chance: u32::from_be_bytes([bytes[7], bytes[8], bytes[9], bytes[10]]),
         })
     }
-}
-
-fn pairs(cookies: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    cookies.split(|byte| *byte == b';').map(|pair| pair_of(pair.trim_ascii()))
-}
-
-fn pair_of(pair: &[u8]) -> (&[u8], &[u8]) {
-    let at = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
-    (pair[..at].trim_ascii(), pair.get(at + 1..).unwrap_or_default().trim_ascii())
 }
 
 fn encode(bytes: &[u8; SIGNED + SIGNATURE]) -> [u8; TEXT] {
@@ -309,23 +264,6 @@ mod tests {
             assert_eq!(keys.read(wrong.as_bytes()), expected, "{wrong}");
         }
         assert_eq!(keys.read(b"rookery=\xff\xfe; \0"), Cookie::Invalid);
-    }
-
-    #[test]
-    fn the_app_sees_the_others() {
-        let names = Names::new("");
-        for (cookies, others) in [
-            ("a=b", None),
-            ("", None),
-            ("rookery-x=1", None),
-            ("rookery=1", Some("")),
-            ("a=b; rookery=1", Some("a=b")),
-            ("rookery=1;a=b;  c = d ;__Host-rookery=2", Some("a=b; c = d")),
-            ("rookery", Some("")),
-        ] {
-            let left = names.removed_from(cookies.as_bytes());
-            assert_eq!(left.as_deref(), others.map(str::as_bytes), "{cookies}");
-        }
     }
 
     #[test]

@@ -6,7 +6,8 @@ mod url;
 use rookery_exchange::Exchange;
 
 pub use cookie::server_name;
-pub(super) use cookie::{Cookie, Keys, Named, Names};
+pub(super) use cookie::{Cookie, Keys, Named};
+pub(super) use rookery_server::session_cookie::CookieNames as Names;
 pub(super) use url::{Told, is_ours_alone, told};
 
 /// Whether clients come back to the worker that they began with.

@@ -76,7 +76,7 @@ impl Supervisor<'_> {
     /// What an end waits for, of the server and of workers.
     pub(super) fn tell_of_drains(&mut self, now: Instant) {
         if let Course::Draining { until } = self.course {
-            let connections = self.front.connections();
+            let connections = self.connections();
             if connections > 0 && self.told_of_drain.is_none_or(|at| now >= at) {
                 self.told_of_drain = Some(now + ENDING_EVERY);
                 self.tell(&format!(
@@ -95,6 +95,8 @@ impl Supervisor<'_> {
             }
             worker.tells_at = Some((now + pause, pause * 2));
             let (requests, sockets) = worker.member.load();
+            // Those that it has accepted itself are not told apart.
+            let requests = requests.max(worker.member.connections().saturating_sub(sockets));
             let until = if sockets > 0 { until.max(sessions) } else { until };
             (self.plan.tell)(&format!(
                 "worker {} ({}) is to end: waiting for {} and {}, {} s at the most",

@@ -89,6 +89,8 @@ impl Supervisor<'_> {
         let ended = reap(pid);
         let exit = ended.exit;
         let Some(mut worker) = self.workers.remove(&epoch) else { return };
+        // At once: whoever connects waits for it.
+        self.on_acceptor_ended(epoch);
         // What the pool knows of it is gone when it has heard of the end.
         let route = worker.member.load.asked.begun(&worker.member.board);
         // Before anything else: requests that it had wait for this.

@@ -1,8 +1,10 @@
 //! What others are told of the supervisor and its workers.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use rookery_status::Tally;
 use rookery_worker::now;
 
 use super::super::worker::{Phase, Worker};
@@ -29,6 +31,7 @@ pub(super) struct History {
     exits: BTreeMap<&'static str, u64>,
     sessions_lost: BTreeMap<&'static str, u64>,
     readied: (u64, f64),
+    past: Arc<Tally>,
     /// How many processes of our group had been killed for memory when that was last looked at; and how many of these ends have not been
     /// heard of yet, until when.
     kills_for_memory: Option<u64>,
@@ -47,6 +50,7 @@ impl History {
             exits: BTreeMap::new(),
             sessions_lost: BTreeMap::new(),
             readied: (0, 0.0),
+            past: Arc::default(),
             kills_for_memory: groups.kills_for_memory(),
             unheard: (0, None),
             groups,
@@ -80,6 +84,7 @@ impl History {
         };
         *self.exits.entry(reason).or_default() += 1;
         let sessions = worker.member.board.read().sessions;
+        self.past.add_all(worker.member.board.tally());
         if sessions > 0 {
             *self.sessions_lost.entry(reason).or_default() += sessions;
         }
@@ -140,7 +145,7 @@ impl Supervisor<'_> {
         // A turn that something has brought about is one as well, but the server need not be asked at each.
         if self.history.asked.is_none_or(|asked| now.duration_since(asked) + LATE >= SELDOM) {
             self.history.asked = Some(now);
-            self.history.connections = self.front.connections();
+            self.history.connections = self.connections();
         }
         let course = match self.course {
             Course::Serving if self.was_ready => status::Course::Serving,
@@ -172,6 +177,7 @@ impl Supervisor<'_> {
             report.spares = self.plan.spares;
             report.reload = history.reload.clone();
             report.connections = history.connections;
+            report.acceptor = self.acceptor.worker();
             report.log_lines_lost = log_lines_lost;
             report.processes = processes;
             report.slots = slots;
@@ -179,6 +185,7 @@ impl Supervisor<'_> {
             report.sessions_lost.clone_from(&history.sessions_lost);
             report.starts = self.epochs;
             report.readied = history.readied;
+            report.past = Arc::clone(&history.past);
             ready = report.ready();
         });
         let failures = self.recent_failures(now);

@@ -1,7 +1,10 @@
 //! Starts of workers.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+
+use rookery_worker::PublicDescriptors;
 
 use super::super::Outcome;
 use super::super::worker::Worker;
@@ -32,11 +35,22 @@ impl Supervisor<'_> {
         self.epochs += 1;
         let epoch = self.epochs;
         let workers = self.wanted + self.plan.spares;
-        let start = Start { slot, workers, serving: self.wanted, epoch, generation: self.generation };
+        let (serving, generation) = (self.wanted, self.generation);
+        // Where several are wanted, the front end accepts.
+        let is_public = serving == 1 && self.plan.public.is_some();
+        let start = Start { slot, workers, serving, epoch, generation, is_public };
         self.history.starts(slot);
-        let started = (self.plan.command)().map_err(io::Error::other).and_then(|command| {
+        let public = self.plan.public.as_ref().filter(|_| is_public);
+        let cookie = public.and_then(|_| self.roster.cookie(slot, epoch)).map(|cookie| cookie.text());
+        let public = public.map_or_else(PublicDescriptors::default, |public| PublicDescriptors {
+            sockets: &public.sockets,
+            redirects: &public.redirects,
+            log: public.log.as_ref().map(AsFd::as_fd),
+            cookie: cookie.as_deref(),
+        });
+        let started = (self.plan.command)(is_public).map_err(io::Error::other).and_then(|command| {
             let kept = self.start_output.begin();
-            Worker::start(command, &self.folder, start, &self.plan, kept, &self.events)
+            Worker::start(command, &self.folder, start, &self.plan, public, kept, &self.events)
         });
         match started {
             Ok(worker) => {

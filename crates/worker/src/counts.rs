@@ -9,6 +9,7 @@ pub const BOUNDS: [f64; 14] =
 
 /// A number that one thread writes.
 #[derive(Debug, Default)]
+#[repr(transparent)]
 pub struct Count(AtomicU64);
 
 impl Count {
@@ -30,6 +31,7 @@ impl Count {
 
 /// How many took how long.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub struct Histogram {
     /// By [`BOUNDS`], and those above.
     counts: [Count; BOUNDS.len() + 1],
@@ -42,6 +44,14 @@ impl Histogram {
         let seconds = time.as_secs_f64();
         self.counts[BOUNDS.partition_point(|bound| *bound < seconds)].add(1);
         self.nanoseconds.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Adds all of another.
+    pub fn add_all(&self, other: &Histogram) {
+        for (count, more) in self.counts.iter().zip(&other.counts) {
+            count.add(more.get());
+        }
+        self.nanoseconds.add(other.nanoseconds.get());
     }
 
     /// How many took no longer than each bound, how many there are, and the seconds of all.
@@ -61,6 +71,7 @@ pub const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// Replies by class of their status.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub struct Classes([Count; 5]);
 
 impl Classes {
@@ -71,9 +82,59 @@ impl Classes {
         }
     }
 
+    /// Adds all of another.
+    pub fn add_all(&self, other: &Classes) {
+        for (count, more) in self.0.iter().zip(&other.0) {
+            count.add(more.get());
+        }
+    }
+
     /// By [`CLASSES`].
     pub fn read(&self) -> [u64; 5] {
         std::array::from_fn(|at| self.0[at].get())
+    }
+}
+
+/// The requests that an application has answered, by class of status and by how long they took.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Tally {
+    /// By class of status.
+    pub answered: Classes,
+    /// From a request's coming to its being begun.
+    pub waited: Histogram,
+    /// From there to its answer.
+    pub took: Histogram,
+    /// Both together.
+    pub answered_in: Histogram,
+}
+
+impl Tally {
+    /// The application begins with a request that was handed over at a time, or at 0 if that is not known. Times are those of
+    /// [`now`](crate::now).
+    pub fn begin(&self, handed: u64, now: u64) {
+        if handed > 0 {
+            self.waited.add(Duration::from_nanos(now.saturating_sub(handed)));
+        }
+    }
+
+    /// The application has answered a request with a status, which it has begun at a time, or at 0 if it has not.
+    pub fn answer(&self, status: u16, handed: u64, begun: u64, now: u64) {
+        self.answered.add(status);
+        if begun > 0 {
+            self.took.add(Duration::from_nanos(now.saturating_sub(begun)));
+        }
+        if handed > 0 {
+            self.answered_in.add(Duration::from_nanos(now.saturating_sub(handed)));
+        }
+    }
+
+    /// Adds all of another.
+    pub fn add_all(&self, other: &Tally) {
+        self.answered.add_all(&other.answered);
+        self.waited.add_all(&other.waited);
+        self.took.add_all(&other.took);
+        self.answered_in.add_all(&other.answered_in);
     }
 }
 
@@ -99,5 +160,19 @@ mod tests {
             counts.add(status);
         }
         assert_eq!(counts.read(), [1, 2, 0, 0, 2]);
+    }
+
+    #[test]
+    fn a_tally_is_the_sum_of_others() {
+        let (sum, one) = (Tally::default(), Tally::default());
+        one.begin(1_000, 2_000);
+        one.answer(200, 1_000, 2_000, 5_000);
+        // Never begun, and of an unknown time.
+        one.answer(503, 0, 0, 9_000);
+        sum.add_all(&one);
+        sum.add_all(&one);
+        assert_eq!(sum.answered.read(), [0, 2, 0, 0, 2]);
+        assert_eq!([sum.waited.read().1, sum.took.read().1, sum.answered_in.read().1], [2, 2, 2]);
+        assert!((sum.took.read().2 - 6e-6).abs() < 1e-12);
     }
 }

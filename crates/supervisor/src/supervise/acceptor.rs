@@ -1,0 +1,154 @@
+//! Which process accepts connections: the front end, or the only worker.
+//!
+//! Both have the listening sockets, and leaving off means not to look at them: they stay open, so
+//! nobody is refused, and who connects during a hand-over waits in the kernel's queue. One side is
+//! told to accept when the other has acknowledged that it does not, or has ended. A worker that
+//! does not acknowledge within [`WITHIN`] hangs, and then the front end accepts all the same; should
+//! the worker come back, it finds the command to stop behind the one to accept, so for that moment
+//! both accept, which costs nothing but that the worker's clients have been accepted by it.
+
+use std::time::{Duration, Instant};
+
+use rookery_worker::Message;
+
+/// How long the acknowledgement of a worker is waited for. Its I/O thread gives it at once.
+pub(super) const WITHIN: Duration = Duration::from_secs(1);
+
+/// How long a worker that has refused to accept, or has not answered, is not asked again.
+pub(super) const RETRY: Duration = Duration::from_secs(10);
+
+/// The process that accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    FrontEnd,
+    /// Nobody yet: the worker has been told to.
+    HandingToWorker {
+        epoch: u64,
+        number: u64,
+        until: Instant,
+    },
+    Worker {
+        epoch: u64,
+    },
+    /// The worker still, until it acknowledges that it has stopped.
+    TakingBack {
+        epoch: u64,
+        number: u64,
+        until: Instant,
+    },
+}
+
+/// An action of the supervisor. Several are carried out in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Act {
+    /// Has the front end accept, or not. Carried out before anything else is done.
+    SetFrontEnd(bool),
+    /// Tells the worker of this start something.
+    Tell(u64, Message),
+}
+
+/// A state machine that decides which process accepts, and what it is told.
+#[derive(Debug)]
+pub(super) struct Acceptor {
+    state: State,
+    /// Of the last command.
+    number: u64,
+    /// The start that did not accept when it was told to, and until when it is not asked again.
+    refused: Option<(u64, Instant)>,
+}
+
+impl Acceptor {
+    pub(super) fn new() -> Acceptor {
+        Acceptor { state: State::FrontEnd, number: 0, refused: None }
+    }
+
+    /// Returns the start of the worker that accepts, or `None` while the front end does.
+    pub(super) fn worker(&self) -> Option<u64> {
+        match self.state {
+            State::Worker { epoch } => Some(epoch),
+            _ => None,
+        }
+    }
+
+    /// Returns true unless an acknowledgement is waited for.
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(self.state, State::FrontEnd | State::Worker { .. })
+    }
+
+    /// Goes on towards having `wish` accept, the start of a worker, or the front end.
+    pub(super) fn turn(&mut self, wish: Option<u64>, now: Instant) -> Vec<Act> {
+        match (self.state, wish) {
+            (State::FrontEnd, Some(epoch)) if !self.has_refused(epoch, now) => {
+                let number = self.next();
+                self.state = State::HandingToWorker { epoch, number, until: now + WITHIN };
+                vec![Act::SetFrontEnd(false), Act::Tell(epoch, Message::Accept(number))]
+            }
+            (State::HandingToWorker { epoch, until, .. }, _) if now >= until => {
+                self.refused = Some((epoch, now + RETRY));
+                self.state = State::FrontEnd;
+                let number = self.next();
+                vec![Act::Tell(epoch, Message::StopAccepting(number)), Act::SetFrontEnd(true)]
+            }
+            (State::HandingToWorker { epoch, .. } | State::Worker { epoch }, wish) if wish != Some(epoch) => {
+                let number = self.next();
+                self.state = State::TakingBack { epoch, number, until: now + WITHIN };
+                vec![Act::Tell(epoch, Message::StopAccepting(number))]
+            }
+            (State::TakingBack { epoch, until, .. }, _) if now >= until => {
+                self.refused = Some((epoch, now + RETRY));
+                self.front_end()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Handles a worker's acknowledgement of a command: it accepts, or does not.
+    pub(super) fn acknowledged(&mut self, of: u64, answered: u64, accepts: bool, now: Instant) -> Vec<Act> {
+        match self.state {
+            State::HandingToWorker { epoch, number, .. } if (epoch, number) == (of, answered) => {
+                if accepts {
+                    self.state = State::Worker { epoch };
+                    return Vec::new();
+                }
+                self.refused = Some((epoch, now + RETRY));
+                self.front_end()
+            }
+            State::TakingBack { epoch, number, .. } if (epoch, number) == (of, answered) && !accepts => {
+                self.front_end()
+            }
+            // Of a command that has been overtaken.
+            _ => Vec::new(),
+        }
+    }
+
+    /// Handles the end of a worker's process.
+    pub(super) fn ended(&mut self, of: u64) -> Vec<Act> {
+        match self.state {
+            State::HandingToWorker { epoch, .. }
+            | State::Worker { epoch }
+            | State::TakingBack { epoch, .. }
+                if epoch == of =>
+            {
+                self.front_end()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn front_end(&mut self) -> Vec<Act> {
+        self.state = State::FrontEnd;
+        vec![Act::SetFrontEnd(true)]
+    }
+
+    fn has_refused(&self, epoch: u64, now: Instant) -> bool {
+        self.refused.is_some_and(|(refused, until)| refused == epoch && now < until)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+use std::collections::VecDeque;
+
+use super::*;
+
+/// A worker's process, as far as accepting goes.
+#[derive(Debug, Default)]
+struct Process {
+    epoch: u64,
+    accepts: bool,
+    hangs: bool,
+    refuses: bool,
+    /// Commands that it has not read, and answers that have not been heard.
+    commands: VecDeque<Message>,
+    answers: VecDeque<(u64, bool)>,
+    /// When the last command to stop was given, if it has not been carried out.
+    told_to_stop: Option<Instant>,
+}
+
+impl Process {
+    fn reads(&mut self) {
+        if self.hangs {
+            return;
+        }
+        match self.commands.pop_front() {
+            Some(Message::Accept(number)) => {
+                self.accepts = !self.refuses;
+                self.answers.push_back((number, self.accepts));
+            }
+            Some(Message::StopAccepting(number)) => {
+                self.accepts = false;
+                if !self.commands.iter().any(|command| matches!(command, Message::StopAccepting(_))) {
+                    self.told_to_stop = None;
+                }
+                self.answers.push_back((number, false));
+            }
+            Some(other) => panic!("{other:?}"),
+            None => {}
+        }
+    }
+}
+
+/// The supervisor, the front end and one worker after the other.
+struct Model {
+    acceptor: Acceptor,
+    front_end: bool,
+    process: Option<Process>,
+    epochs: u64,
+    wish: Option<u64>,
+    now: Instant,
+    /// Since when nobody has accepted.
+    nobody_since: Option<Instant>,
+}
+
+impl Model {
+    fn new() -> Model {
+        Model {
+            acceptor: Acceptor::new(),
+            front_end: true,
+            process: None,
+            epochs: 0,
+            wish: None,
+            now: Instant::now(),
+            nobody_since: None,
+        }
+    }
+
+    fn carry_out(&mut self, acts: Vec<Act>) {
+        for act in acts {
+            match act {
+                Act::SetFrontEnd(is_on) => self.front_end = is_on,
+                Act::Tell(epoch, message) => {
+                    if matches!(message, Message::Accept(_)) {
+                        assert!(!self.front_end, "the front end has not stopped");
+                    }
+                    let now = self.now;
+                    if let Some(process) = self.process.as_mut().filter(|process| process.epoch == epoch) {
+                        if matches!(message, Message::StopAccepting(_)) {
+                            process.told_to_stop.get_or_insert(now);
+                        }
+                        process.commands.push_back(message);
+                    }
+                }
+            }
+        }
+    }
+
+    /// One of the things that may happen next.
+    fn happens(&mut self, event: u32) {
+        match event % 11 {
+            0 => {
+                if self.process.is_none() {
+                    self.epochs += 1;
+                    self.process = Some(Process { epoch: self.epochs, ..Process::default() });
+                }
+            }
+            // It is ready, alone and wanted; or a reload begins, or another is wanted.
+            1 | 2 => self.wish = self.process.as_ref().map(|process| process.epoch),
+            3 => self.wish = None,
+            4 | 5 => {
+                if let Some(process) = &mut self.process {
+                    process.reads();
+                }
+            }
+            6 => {
+                let answer = self
+                    .process
+                    .as_mut()
+                    .and_then(|process| Some((process.epoch, process.answers.pop_front()?)));
+                if let Some((epoch, (number, accepts))) = answer {
+                    let acts = self.acceptor.acknowledged(epoch, number, accepts, self.now);
+                    self.carry_out(acts);
+                }
+            }
+            7 => {
+                if let Some(process) = &mut self.process {
+                    process.hangs = !process.hangs;
+                }
+            }
+            8 => {
+                if let Some(process) = &mut self.process {
+                    process.refuses = !process.refuses && !process.accepts;
+                }
+            }
+            9 => {
+                if let Some(process) = self.process.take() {
+                    self.wish = None;
+                    let acts = self.acceptor.ended(process.epoch);
+                    self.carry_out(acts);
+                }
+            }
+            _ => self.now += WITHIN / 3,
+        }
+        let acts = self.acceptor.turn(self.wish, self.now);
+        self.carry_out(acts);
+        self.check();
+    }
+
+    fn check(&mut self) {
+        let worker = self.process.as_ref().is_some_and(|process| process.accepts);
+        if worker && self.front_end {
+            // A worker that has not answered in time, and has not read the command to stop.
+            let told = self.process.as_ref().and_then(|process| process.told_to_stop);
+            assert!(told.is_some(), "both accept, and nobody has told the worker to stop");
+        }
+        if worker || self.front_end {
+            self.nobody_since = None;
+        } else {
+            let since = *self.nobody_since.get_or_insert(self.now);
+            // To hand over, and to take back before that was acknowledged.
+            assert!(self.now.duration_since(since) <= WITHIN * 2, "nobody accepts: {:?}", self.acceptor);
+        }
+        if let (State::Worker { epoch }, Some(process)) = (self.acceptor.state, &self.process) {
+            assert_eq!(epoch, process.epoch);
+            assert!(process.accepts && !self.front_end);
+        }
+        assert!(self.acceptor.state != State::FrontEnd || self.front_end);
+    }
+
+    /// Nothing hangs any more: whoever is wanted accepts, and nobody else.
+    fn settles(&mut self) {
+        if let Some(process) = &mut self.process {
+            (process.hangs, process.refuses) = (false, false);
+        }
+        for _ in 0..3 {
+            // All that was said is heard, and what was refused is tried again.
+            while self.process.as_ref().is_some_and(|it| !it.commands.is_empty() || !it.answers.is_empty()) {
+                self.happens(4);
+                self.happens(6);
+            }
+            self.now += RETRY;
+            let acts = self.acceptor.turn(self.wish, self.now);
+            self.carry_out(acts);
+        }
+        while self.process.as_ref().is_some_and(|it| !it.commands.is_empty() || !it.answers.is_empty()) {
+            self.happens(4);
+            self.happens(6);
+        }
+        let accepting = self.process.as_ref().filter(|process| process.accepts).map(|process| process.epoch);
+        assert_eq!((accepting, self.front_end), (self.wish, self.wish.is_none()), "{:?}", self.acceptor);
+    }
+}
+
+#[test]
+fn every_order_of_five_events_leaves_one_side_accepting() {
+    // Each begins with a worker that is ready.
+    for order in 0..11_u32.pow(5) {
+        let mut model = Model::new();
+        model.happens(0);
+        model.happens(1);
+        let mut rest = order;
+        for _ in 0..5 {
+            model.happens(rest);
+            rest /= 11;
+        }
+        model.settles();
+    }
+}
+
+#[test]
+fn long_orders_of_events_leave_one_side_accepting() {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    for _ in 0..2_000 {
+        let mut model = Model::new();
+        for _ in 0..100 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            model.happens((state >> 33) as u32);
+        }
+        model.settles();
+    }
+}
+
+#[test]
+fn a_worker_is_told_to_accept_and_gives_back_with_an_acknowledgement() {
+    let mut acceptor = Acceptor::new();
+    let now = Instant::now();
+    assert_eq!(acceptor.turn(Some(7), now), [Act::SetFrontEnd(false), Act::Tell(7, Message::Accept(1))]);
+    assert!(!acceptor.is_settled() && acceptor.worker().is_none());
+    // Of another start, and of another command.
+    assert_eq!(acceptor.acknowledged(6, 1, true, now), []);
+    assert_eq!(acceptor.acknowledged(7, 0, true, now), []);
+    assert_eq!(acceptor.acknowledged(7, 1, true, now), []);
+    assert_eq!(acceptor.worker(), Some(7));
+    assert_eq!(acceptor.turn(Some(7), now + RETRY), []);
+    assert_eq!(acceptor.turn(None, now), [Act::Tell(7, Message::StopAccepting(2))]);
+    assert_eq!(acceptor.turn(Some(7), now), []);
+    assert_eq!(acceptor.acknowledged(7, 2, false, now), [Act::SetFrontEnd(true)]);
+    assert_eq!(acceptor.turn(Some(7), now), [Act::SetFrontEnd(false), Act::Tell(7, Message::Accept(3))]);
+}
+
+#[test]
+fn a_worker_that_does_not_answer_is_not_waited_for_and_asked_again_later() {
+    let mut acceptor = Acceptor::new();
+    let now = Instant::now();
+    acceptor.turn(Some(1), now);
+    let late = now + WITHIN;
+    assert_eq!(
+        acceptor.turn(Some(1), late),
+        [Act::Tell(1, Message::StopAccepting(2)), Act::SetFrontEnd(true)]
+    );
+    assert_eq!(acceptor.turn(Some(1), late), []);
+    // Another start is not this one.
+    assert_eq!(acceptor.turn(Some(2), late).len(), 2);
+    assert_eq!(acceptor.ended(2), [Act::SetFrontEnd(true)]);
+    assert_eq!(acceptor.turn(Some(1), late + RETRY).len(), 2);
+}

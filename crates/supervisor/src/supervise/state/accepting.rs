@@ -1,0 +1,79 @@
+//! The supervisor's part in which process accepts connections: see `Acceptor`.
+
+use std::time::Instant;
+
+use rookery_worker::Message;
+
+use super::super::acceptor::Act;
+use super::super::worker::{Phase, Worker};
+use super::{Course, Supervisor};
+use crate::roster::Standing;
+
+impl Supervisor<'_> {
+    /// Has the process accept that should.
+    pub(super) fn look_at_accepting(&mut self) {
+        let wish = self.should_accept();
+        let acts = self.acceptor.turn(wish, Instant::now());
+        self.carry_out(acts);
+    }
+
+    /// Handles the acknowledgement of a worker that it accepts, or that it does not.
+    pub(super) fn on_acknowledged(&mut self, epoch: u64, number: u64, accepts: bool) {
+        let acts = self.acceptor.acknowledged(epoch, number, accepts, Instant::now());
+        self.carry_out(acts);
+    }
+
+    /// Handles the end of a worker's process, which may have accepted.
+    pub(super) fn on_acceptor_ended(&mut self, epoch: u64) {
+        let acts = self.acceptor.ended(epoch);
+        self.carry_out(acts);
+    }
+
+    fn carry_out(&self, acts: Vec<Act>) {
+        for act in acts {
+            match act {
+                Act::SetFrontEnd(is_on) => self.front.set_accepting(is_on),
+                Act::Tell(epoch, message) => {
+                    if let Some(worker) = self.workers.get(&epoch) {
+                        worker.say(message);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the start of the worker that should accept: the one that serves, where no other is wanted, starts in its place or still
+    /// finishes what it has. `None`: the front end should.
+    fn should_accept(&self) -> Option<u64> {
+        let is_serving = matches!(self.course, Course::Serving | Course::Leaving { .. });
+        if !is_serving || self.wanted != 1 || !self.replacements.is_empty() || self.front.must_accept() {
+            return None;
+        }
+        let is_spare = |worker: &&Worker| {
+            let is_current = self.slots[worker.start.slot as usize].current == Some(worker.start.epoch);
+            !worker.is_serving && is_current && matches!(worker.phase, Phase::Starting { .. } | Phase::Ready)
+        };
+        let mut others = self.workers.values().filter(|worker| !is_spare(worker));
+        let worker = others.next().filter(|worker| {
+            worker.start.is_public
+                && worker.phase == Phase::Ready
+                && worker.member.standing() == Standing::Ready
+        })?;
+        others.next().is_none().then_some(worker.start.epoch)
+    }
+
+    /// Ends the connections that workers have accepted, as the front end ends its own when the server stops.
+    pub(super) fn retire_all(&mut self) {
+        // The address is free once the front end and the workers have closed theirs.
+        self.plan.public = None;
+        for worker in self.workers.values().filter(|worker| worker.start.is_public) {
+            worker.say(Message::Retire(0));
+        }
+    }
+
+    /// Returns the number of connections: those of the front end, and those that workers have accepted.
+    pub(super) fn connections(&self) -> usize {
+        let own: usize = self.workers.values().map(|worker| worker.member.connections()).sum();
+        self.front.connections() + own
+    }
+}

@@ -1,0 +1,153 @@
+//! The public listeners: those that clients connect to, which the supervisor binds and hands to
+//! its worker.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+
+use crate::system;
+
+/// The public listeners of a supervisor, and what belongs to them, as it hands them to a worker.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PublicDescriptors<'fd> {
+    /// The sockets of the address.
+    pub sockets: &'fd [OwnedFd],
+    /// The sockets from which requests in the clear are redirected to HTTPS.
+    pub redirects: &'fd [OwnedFd],
+    /// What the access log is written to in place of standard output.
+    pub log: Option<BorrowedFd<'fd>>,
+    /// The text of [`COOKIE`](crate::COOKIE).
+    pub cookie: Option<&'fd str>,
+}
+
+impl<'fd> PublicDescriptors<'fd> {
+    /// Returns the text of [`PUBLIC_FDS`](crate::PUBLIC_FDS), or `None` if there is no socket.
+    pub(crate) fn text(&self) -> Option<String> {
+        let list = |sockets: &[OwnedFd]| {
+            let numbers: Vec<_> = sockets.iter().map(|fd| fd.as_raw_fd().to_string()).collect();
+            numbers.join(",")
+        };
+        match (list(self.sockets), list(self.redirects)) {
+            (sockets, _) if sockets.is_empty() => None,
+            (sockets, redirects) if redirects.is_empty() => Some(sockets),
+            (sockets, redirects) => Some(format!("{sockets}/{redirects}")),
+        }
+    }
+
+    /// Returns all descriptors.
+    pub(crate) fn all(&self) -> impl Iterator<Item = BorrowedFd<'fd>> {
+        self.sockets.iter().chain(self.redirects).map(AsFd::as_fd).chain(self.log)
+    }
+}
+
+/// The public listeners that a worker has inherited.
+#[derive(Debug, Default)]
+pub struct PublicSockets {
+    /// The sockets of the address.
+    pub sockets: Vec<OwnedFd>,
+    /// The sockets from which requests in the clear are redirected to HTTPS.
+    pub redirects: Vec<OwnedFd>,
+}
+
+impl PublicSockets {
+    /// Returns the numbers that a text names: those of the address, and those of redirects.
+    ///
+    /// # Errors
+    /// What is wrong with the text or with a descriptor.
+    pub(crate) fn read(text: &str) -> Result<[Vec<RawFd>; 2], String> {
+        let (sockets, redirects) = text.split_once('/').unwrap_or((text, ""));
+        let numbers = |list: &str| -> Result<Vec<RawFd>, String> {
+            let names = list.split(',').filter(|_| !list.is_empty());
+            names
+                .map(|name| {
+                    let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+                    let number = if is_number { name.parse().ok() } else { None };
+                    number
+                        .filter(|number: &RawFd| *number > 2)
+                        .ok_or_else(|| format!("is {text:?}, which names no descriptors above 2"))
+                })
+                .collect()
+        };
+        let both = [numbers(sockets)?, numbers(redirects)?];
+        let all: Vec<_> = both.iter().flatten().collect();
+        if (1..all.len()).any(|at| all[..at].contains(&all[at])) {
+            return Err("names a descriptor twice".to_owned());
+        }
+        for number in all {
+            // SAFETY: a call on a number that is not open returns an error, which is looked for.
+            let fd = unsafe { BorrowedFd::borrow_raw(*number) };
+            if !is_listening(fd) {
+                return Err(format!("names {number}, which is no socket that listens for streams"));
+            }
+        }
+        Ok(both)
+    }
+
+    /// Takes ownership of descriptors that [`read`](Self::read) has returned.
+    ///
+    /// # Errors
+    /// The system's.
+    ///
+    /// # Safety
+    /// - They are open and nobody else's.
+    pub(crate) unsafe fn own(numbers: [Vec<RawFd>; 2]) -> io::Result<PublicSockets> {
+        let [sockets, redirects] = numbers.map(|numbers| {
+            // SAFETY: the caller's duty.
+            numbers.into_iter().map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect::<Vec<_>>()
+        });
+        for fd in sockets.iter().chain(&redirects) {
+            system::set_close_on_exec(fd.as_fd(), true)?;
+        }
+        Ok(PublicSockets { sockets, redirects })
+    }
+
+    /// Returns true if it has no socket.
+    pub fn is_empty(&self) -> bool {
+        self.sockets.is_empty()
+    }
+}
+
+/// Returns true for a socket over TCP or a Unix socket that listens.
+fn is_listening(fd: BorrowedFd<'_>) -> bool {
+    let family = system::family(fd, false);
+    [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX].into_iter().any(|known| family == Some(known))
+        && system::socket_option(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
+        && system::socket_option(fd, libc::SO_ACCEPTCONN) == Some(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, UdpSocket};
+
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "sockets")]
+    fn only_listening_sockets_are_read_each_once() {
+        let listeners = [(); 3].map(|()| OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap()));
+        let [a, b, c] = [0, 1, 2].map(|at: usize| listeners[at].as_raw_fd());
+        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let given = PublicDescriptors {
+            sockets: &listeners[..2],
+            redirects: &listeners[2..],
+            ..PublicDescriptors::default()
+        };
+        assert_eq!(given.text().unwrap(), format!("{a},{b}/{c}"));
+        assert_eq!(PublicSockets::read(&given.text().unwrap()), Ok([vec![a, b], vec![c]]));
+        let given = PublicDescriptors { sockets: &listeners[..1], ..PublicDescriptors::default() };
+        assert_eq!(PublicSockets::read(&given.text().unwrap()), Ok([vec![a], vec![]]));
+        assert_eq!(PublicDescriptors::default().text(), None);
+        for wrong in [
+            format!("{a},{a}"),
+            format!("{a}/{a}"),
+            format!("{a},"),
+            format!("{a}/x"),
+            "2".to_owned(),
+            "-4".to_owned(),
+            "1000000".to_owned(),
+            "99999999999999999999".to_owned(),
+            other.as_raw_fd().to_string(),
+        ] {
+            assert!(PublicSockets::read(&wrong).is_err(), "{wrong}");
+        }
+    }
+}

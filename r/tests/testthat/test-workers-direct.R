@@ -1,0 +1,136 @@
+# One worker, which accepts connections itself. What needs no R is tested in crates/supervisor (accepting.rs) and crates/server (public.rs).
+
+skip_if_not_installed("processx")
+skip_if_not_installed("curl")
+skip_if_not_installed("jsonlite")
+skip_on_os(c("mac", "solaris"))
+
+direct_lines <- c(
+  "list(call = function(req) {",
+  "  if (req$PATH_INFO == '/slow') Sys.sleep(2)",
+  "  body <- paste(Sys.getpid(), req$rook.url_scheme, req$REMOTE_ADDR)",
+  "  list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = body)",
+  "})"
+)
+
+local_direct <- function(..., port = 0, log = "none", dir = withr::local_tempdir(.local_envir = env), env = parent.frame()) {
+  writeLines(direct_lines, file.path(dir, "app.R"))
+  log <- if (log == "none") "--no-log" else c("--log", log)
+  it <- local_cli("serve", dir, "--port", port, "--workers", "1", "--reload", log, ..., env = env)
+  expect_serving(it)
+  it$dir <- dir
+  it$url <- sub("[ \n].*", "", sub(".*Serving on ", "", it$tell()))
+  it$port <- as.integer(sub("/.*", "", sub(".*:", "", it$url)))
+  it$status <- function() {
+    program <- system.file("exec", "rookery", package = "rookery")
+    text <- suppressWarnings(system2(program, c("status", it$process$get_pid(), "--json"), stdout = TRUE, stderr = TRUE))
+    tryCatch(jsonlite::fromJSON(text, simplifyVector = FALSE), error = function(error) NULL)
+  }
+  it$is_direct <- function() identical(it$status()$accepts, "worker")
+  it$pid <- function() strsplit(fetch(it$url, ssl_verifypeer = 0L)$text, " ")[[1]][[1]]
+  expect_true(wait_until(it$is_direct))
+  it
+}
+
+test_that("the only worker accepts, says so, and a reload fails no request", {
+  it <- local_direct()
+  before <- it$pid()
+  status <- it$status()
+  # Both processes are told.
+  expect_equal(status$pid, it$process$get_pid())
+  expect_equal(as.character(status$workers[[1]]$pid), before)
+  expect_true(status$workers[[1]]$accepts)
+  requests <- status$workers[[1]]$requests
+  for (i in 1:5) it$pid()
+  expect_gte(it$status()$workers[[1]]$requests, requests + 5)
+  for (generation in 1:2) {
+    before <- it$pid()
+    it$signal(tools::SIGUSR2)
+    statuses <- integer()
+    expect_true(wait_until(function() {
+      statuses <<- c(statuses, fetch(it$url)$status_code)
+      grepl(paste("reloaded: all workers are of generation", generation), it$tell())
+    }))
+    expect_true(all(statuses == 200))
+    expect_true(wait_until(it$is_direct))
+    expect_false(it$pid() == before)
+  }
+})
+
+test_that("the worker writes the access log, to a file that SIGUSR1 reopens", {
+  dir <- withr::local_tempdir()
+  log <- file.path(dir, "access.log")
+  it <- local_direct(log = log, dir = dir)
+  fetch(paste0(it$url, "/first"))
+  expect_true(wait_until(function() any(grepl("/first", readLines(log)))))
+  file.rename(log, paste0(log, ".1"))
+  it$signal(10L)
+  expect_true(wait_until(function() {
+    fetch(paste0(it$url, "/second"))
+    file.exists(log) && any(grepl("/second", readLines(log)))
+  }))
+  expect_false(any(grepl("/first", readLines(log))))
+  # Each request once, and in the plain format.
+  expect_length(grep("/first", readLines(paste0(log, ".1"))), 1)
+  expect_match(readLines(log)[[1]], "^127\\.0\\.0\\.1 - - \\[.*\\] \"GET /second HTTP/1\\.1\" 200 [0-9]+ [0-9.]+$")
+})
+
+test_that("lines for stdout are the program's own, whichever process writes them", {
+  it <- local_direct(log = "-")
+  fetch(paste0(it$url, "/direct"))
+  expect_true(wait_until(function() grepl("\n127.0.0.1 - - [^\n]*GET /direct", it$tell())))
+  it$signal(tools::SIGUSR2)
+  expect_true(wait_until(function() grepl("reloading", it$tell())))
+  fetch(paste0(it$url, "/passed-on"))
+  expect_true(wait_until(function() grepl("\n127.0.0.1 - - [^\n]*GET /passed-on", it$tell())))
+  expect_length(gregexpr("GET /passed-on", it$tell())[[1]], 1)
+})
+
+test_that("HTTPS, its redirect and proxies are those of the front end", {
+  dir <- withr::local_tempdir()
+  pair <- make_pair(dir, "own")
+  redirect <- randomPort()
+  it <- local_direct(
+    "--tls-cert", pair$cert, "--tls-key", pair$key, "--redirect-from", redirect, "--trusted-proxies", "127.0.0.1", "--hsts", "60"
+  )
+  answer <- fetch(sub("127.0.0.1", "localhost", it$url), cainfo = pair$cert)
+  expect_match(answer$text, " https 127.0.0.1$")
+  expect_match(rawToChar(answer$headers), "strict-transport-security: max-age=60", ignore.case = TRUE)
+  answer <- fetch(paste0("http://localhost:", redirect, "/x"), followlocation = FALSE)
+  expect_equal(answer$status_code, 308)
+  expect_match(rawToChar(answer$headers), paste0("https://localhost:", it$port, "/x"), fixed = TRUE)
+})
+
+test_that("a worker whose supervisor is killed finishes what it has and lets go of the port first", {
+  it <- local_direct()
+  worker <- it$pid()
+  slow <- local_requests(paste0(it$url, "/slow"), 1)
+  expect_true(wait_until(function() it$status()$workers[[1]]$r_state == "busy"))
+  it$signal(tools::SIGKILL)
+  # A successor has the port while the worker still answers.
+  successor <- local_direct(port = it$port)
+  expect_false(successor$pid() == worker)
+  slow$wait(60000)
+  expect_equal(slow$get_result(), 200L)
+  expect_true(wait_until(function() !file.exists(file.path("/proc", worker))))
+})
+
+test_that("a worker that dies is followed by another, and nobody who connects is refused", {
+  it <- local_direct()
+  before <- it$pid()
+  tools::pskill(as.integer(before), tools::SIGKILL)
+  pids <- vapply(1:10, function(at) it$pid(), "")
+  expect_false(before %in% pids)
+  expect_true(wait_until(it$is_direct))
+})
+
+test_that("what only the front end can do keeps it accepting", {
+  dir <- withr::local_tempdir()
+  writeLines(direct_lines, file.path(dir, "app.R"))
+  it <- local_cli("serve", dir, "--port", "0", "--workers", "1", "--reload", "--no-log", "--max-in-flight", "2")
+  expect_serving(it)
+  program <- system.file("exec", "rookery", package = "rookery")
+  Sys.sleep(1)
+  text <- system2(program, c("status", it$process$get_pid(), "--json"), stdout = TRUE)
+  expect_equal(jsonlite::fromJSON(text, simplifyVector = FALSE)$accepts, "front_end")
+})
