@@ -63,7 +63,6 @@ pub(crate) enum ClientAuth {
 }
 
 impl ClientAuth {
-    #[cfg(any(not(target_os = "linux"), test))]
     pub(crate) fn name(self) -> &'static str {
         if self == ClientAuth::Required { "required" } else { "optional" }
     }
@@ -88,7 +87,6 @@ impl AskedTls {
 }
 
 impl TlsFiles {
-    #[cfg(any(not(target_os = "linux"), test))]
     pub(crate) fn minimum_name(&self) -> &'static str {
         match self.minimum {
             TlsVersion::Tls12 => "1.2",

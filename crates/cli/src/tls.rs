@@ -76,7 +76,6 @@ pub(crate) fn reload(tls: &Tls) {
 ///
 /// # Errors
 /// When they cannot.
-#[cfg(any(not(target_os = "linux"), test))]
 pub(crate) fn check(asked: Option<&AskedTls>) -> Result<(), Failure> {
     match asked {
         Some(AskedTls::Files(files)) => of_files(files, |_| ()).map(drop),
