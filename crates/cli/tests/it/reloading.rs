@@ -12,7 +12,7 @@ use crate::support::{Running, executable, folder};
 fn telling(installed: &Installed) {
     executable(
         &installed.r(),
-        "#!/bin/bash\necho \"generation $ROOKERY_GENERATION of $ROOKERY_WORKERS:\" $ROOKERY_CLI >&2\n\
+        "#!/bin/bash\necho \"generation $ROOKERY_GENERATION of $ROOKERY_WORKER_COUNT:\" $ROOKERY_INTERNAL_SETTINGS >&2\n\
          exec sleep 1000\n",
     );
 }

@@ -293,7 +293,7 @@ fn a_reload_may_have_another_plan() {
         running.pids().len() == 3 && running.pids().iter().all(|pid| !before.contains(pid))
     });
     until("it is told", || is_told(&["reloaded: all workers are of generation 1"]));
-    assert_eq!(running.get("/environment/ROOKERY_WORKERS").text(), "3");
+    assert_eq!(running.get("/environment/ROOKERY_WORKER_COUNT").text(), "3");
     // Times are those of the new plan.
     assert_eq!(running.get("/sleep/600000").status, 504);
     // A number that a signal has asked for stays unless the plan has another one than before.
