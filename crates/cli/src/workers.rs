@@ -319,6 +319,18 @@ impl Door {
     }
 }
 
+/// Returns what a service manager shows: what the server does, and what is wrong with its workers.
+fn status_line(doing: String, told: Told, workers: usize) -> String {
+    let mut parts = vec![doing];
+    if workers > 1 || told.ready == 0 {
+        parts.push(format!("{} of {workers} workers ready", told.ready));
+    }
+    if told.failures > 0 {
+        parts.push(format!("workers have failed {} times within a minute", told.failures));
+    }
+    parts.join(", ")
+}
+
 impl Front for Door {
     fn ready(&self) {
         say(&self.greeting);
@@ -366,16 +378,14 @@ impl Front for Door {
                 self.manager.is_alive();
                 let now = Told { ready, failures: if failures < STORM { 0 } else { failures } };
                 let (phase, told) = self.state.get();
-                if phase == Phase::Serving && told != now {
+                if told != now {
                     self.state.set((phase, now));
-                    let mut parts = vec![self.status()];
-                    if workers > 1 || ready == 0 {
-                        parts.push(format!("{ready} of {workers} workers ready"));
-                    }
-                    if now.failures > 0 {
-                        parts.push(format!("workers have failed {} times within a minute", now.failures));
-                    }
-                    self.manager.status(&parts.join(", "));
+                    let doing = match phase {
+                        Phase::Serving => self.status(),
+                        Phase::Starting if now.failures > 0 => "Starting".to_owned(),
+                        Phase::Starting | Phase::Reloading | Phase::Stopping => return,
+                    };
+                    self.manager.status(&status_line(doing, now, workers));
                 }
             }
             News::Failed(message) => *self.failure.borrow_mut() = Some(message.to_owned()),
@@ -451,5 +461,23 @@ fn pass_signals_on(
         if ask.send(asked).is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_says_what_is_wrong_with_workers() {
+        let line = |ready, failures, workers| {
+            status_line("Serving on /s".to_owned(), Told { ready, failures }, workers)
+        };
+        assert_eq!(line(1, 0, 1), "Serving on /s");
+        assert_eq!(line(2, 0, 2), "Serving on /s, 2 of 2 workers ready");
+        assert_eq!(
+            line(0, 7, 1),
+            "Serving on /s, 0 of 1 workers ready, workers have failed 7 times within a minute"
+        );
     }
 }
