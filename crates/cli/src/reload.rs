@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rookery_server::tls::Tls;
 use rookery_settings::{Applies, Group, Setting};
-use rookery_supervisor::Request;
+use rookery_supervisor::{Request, Status};
 
 use crate::command_line::Serve;
 use crate::failure::{Failure, tell};
@@ -14,7 +14,7 @@ use crate::settings::AskedTls;
 use crate::sources::{Read, Sources};
 use crate::target::Target;
 use crate::tls;
-use crate::workers::Planner;
+use crate::workers::{self, Planner};
 
 /// What reads the settings of a running server again.
 pub(crate) struct Reload {
@@ -23,6 +23,7 @@ pub(crate) struct Reload {
     /// The settings that the server was started with.
     pub(crate) start: Serve,
     pub(crate) planner: Planner,
+    pub(crate) status: Arc<Status>,
     pub(crate) tls: Option<Tls>,
     /// What has been reported about the settings.
     pub(crate) notes: Mutex<Vec<String>>,
@@ -46,6 +47,7 @@ impl Reload {
         if let Some(tls) = &self.tls {
             tls::apply(tls, serve.tls.as_ref())?;
         }
+        self.status.set_readiness(workers::readiness(&serve.workers));
         self.report(notes, &differ);
         Ok(serve)
     }

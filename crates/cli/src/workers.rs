@@ -81,12 +81,13 @@ pub(crate) fn serve(
     let status = Status::new(
         Arc::clone(&roster),
         About { target: target.path.display().to_string(), address: ports.shown.clone() },
-        Readiness { min_ready: workers.min_ready, drain_status: workers.drain_status },
+        readiness(workers),
     );
+    let status = Arc::new(status);
     let door = Door {
         greeting: greeting(workers, target, &ports.shown),
         ports,
-        admin: Admin::start(Answers::new(Arc::new(status)), asked.admin.as_ref())
+        admin: Admin::start(Answers::new(Arc::clone(&status) as _), asked.admin.as_ref())
             .map_err(|error| Failure::Address(error.to_string()))?,
         manager: Manager::of_environment(),
         state: Cell::new((Phase::Starting, Told::default())),
@@ -103,6 +104,7 @@ pub(crate) fn serve(
         target: target.clone(),
         start: asked.clone(),
         planner,
+        status,
         tls,
         notes: Mutex::new(read.notes.clone()),
     });
@@ -141,6 +143,11 @@ pub(crate) fn serve(
         Ok(Outcome::CrashLoop) => Err(Failure::CrashLoop),
         Err(error) => Err(Failure::Serving(format!("Workers cannot be started: {error}."))),
     }
+}
+
+/// Returns when something should be sent to this server.
+pub(crate) fn readiness(workers: &Workers) -> Readiness {
+    Readiness { min_ready: workers.min_ready, drain_status: workers.drain_status }
 }
 
 /// Returns what is said when clients are served. What a single worker serves it says itself.

@@ -342,7 +342,6 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "min_ready",
-        applies: Applies::AtRestart,
         key: "min_ready",
         shown: Shown::InLongHelp,
         kind: Kind::Count,
@@ -358,7 +357,6 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "drain_status",
-        applies: Applies::AtRestart,
         key: "drain_status",
         kind: Kind::Choice(&["503", "404"]),
         default: Default::Is("503"),
