@@ -43,7 +43,10 @@ impl Reload {
         inspect::verify(&serve, &self.target)?;
         let is_kept = |row: &Setting| needs_restart(row, &self.start, &serve);
         let (settings, differ) = serve.settings.0.clone().keeping(&self.start.settings.0, is_kept);
-        let serve = self.sources.serve(settings)?;
+        let serve = self.sources.serve(settings).map_err(|failure| {
+            let with = "Together with settings that need a restart, and are as they were at the start:";
+            Failure::Serving(format!("{with} {}", failure.message()))
+        })?;
         if let Some(tls) = &self.tls {
             tls::apply(tls, serve.tls.as_ref())?;
         }

@@ -2,19 +2,38 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use crate::hand_over::Installed;
-use crate::support::{Running, executable, folder};
+use crate::support::{PATIENCE, Running, executable, folder};
 
-/// Replaces `R` by a script that tells its generation and what it was given, and goes on.
+/// Replaces `R` by a script that notes its generation and what it was given, and goes on. What it
+/// would write on stderr is held back while no worker is ready.
 fn telling(installed: &Installed) {
     executable(
         &installed.r(),
-        "#!/bin/bash\necho \"generation $ROOKERY_GENERATION of $ROOKERY_WORKER_COUNT:\" $ROOKERY_INTERNAL_SETTINGS >&2\n\
-         exec sleep 1000\n",
+        "#!/bin/bash\necho \"generation $ROOKERY_GENERATION of $ROOKERY_WORKER_COUNT:\" \
+         $ROOKERY_INTERNAL_SETTINGS >>told.txt\nexec sleep 1000\n",
     );
+}
+
+/// Waits until a worker has noted `words`, and returns the line.
+fn await_note(app: &TempDir, words: &str) -> String {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let text = notes(app);
+        if let Some(line) = text.split_inclusive('\n').find(|it| it.contains(words) && it.ends_with('\n')) {
+            return line.to_owned();
+        }
+        assert!(Instant::now() < until, "no worker notes {words:?}: {text}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn notes(app: &TempDir) -> String {
+    std::fs::read_to_string(app.path().join("told.txt")).unwrap_or_default()
 }
 
 fn app(options: &str) -> TempDir {
@@ -47,7 +66,7 @@ fn a_hangup_reads_the_file_again_and_names_what_needs_a_restart() {
     let installed = Installed::new();
     let app = app("  port: 0\n  reconnect: always\n  limits: {max_body_size: 1MB, idle_timeout: 9}\n");
     let mut it = serve(&installed, &app, &["--idle-timeout=7"]);
-    let line = it.await_line("generation 0 of 1:");
+    let line = await_note(&app, "generation 0 of 1:");
     for given in ["file:reconnect=always", "file:limit=body_bytes=1000000", " limit=idle_time=7"] {
         assert!(line.contains(given), "{given}: {line}");
     }
@@ -60,7 +79,7 @@ fn a_hangup_reads_the_file_again_and_names_what_needs_a_restart() {
     it.signal(libc::SIGHUP);
     let left = it.await_line("stay as they were until the server is restarted");
     assert!(left.ends_with(": `port`, `sticky`, `admin`\n"), "{left}");
-    let line = it.await_line("generation 1 of 1:");
+    let line = await_note(&app, "generation 1 of 1:");
     for given in [
         "file:reconnect=never",
         "file:limit=body_bytes=2000000",
@@ -77,7 +96,7 @@ fn a_mistake_in_the_file_refuses_the_reload_with_its_position() {
     let installed = Installed::new();
     let app = app("  port: 0\n  reconnect: always\n");
     let mut it = serve(&installed, &app, &[]);
-    it.await_line("generation 0");
+    await_note(&app, "generation 0");
     for (wrong, says) in [
         ("  port: 0\n  prot: 1\n", "line 5, column 3: `prot:` is not a setting under `options:`."),
         ("  port: 0\n  workers: 1\n  min_ready: 2\n", "must be at most the number of workers, 1, not `2`"),
@@ -88,10 +107,10 @@ fn a_mistake_in_the_file_refuses_the_reload_with_its_position() {
         let line = it.await_line("the reload is refused, and what runs stays as it is:");
         assert!(line.contains(says), "{line}");
     }
-    assert!(!it.said.contains("generation 1"), "{}", it.said);
+    assert!(!notes(&app).contains("generation 1"), "{}", it.said);
     write(&app, "  port: 0\n  reconnect: never\n");
     it.signal(libc::SIGHUP);
-    let line = it.await_line("generation 1");
+    let line = await_note(&app, "generation 1");
     assert!(line.contains("file:reconnect=never"), "{line}");
     end(it);
 }
@@ -101,11 +120,11 @@ fn a_reload_changes_the_number_of_workers_but_not_the_limits_of_a_front_end() {
     let installed = Installed::new();
     let app = app("  port: 0\n  limits: {max_body_size: 1MB}\n");
     let mut it = serve(&installed, &app, &[]);
-    it.await_line("generation 0 of 1:");
+    await_note(&app, "generation 0 of 1:");
     write(&app, "  port: 0\n  workers: 2\n  limits: {max_body_size: 2MB}\n");
     it.signal(libc::SIGHUP);
     it.await_line("until the server is restarted: `limits.max_body_size`");
-    it.await_line("generation 1 of 2:");
+    await_note(&app, "generation 1 of 2:");
     end(it);
 }
 
@@ -114,10 +133,10 @@ fn a_change_of_the_file_reloads_what_watches_files() {
     let installed = Installed::new();
     let app = app("  port: 0\n  reload: on\n");
     let mut it = serve(&installed, &app, &[]);
-    it.await_line("generation 0");
+    await_note(&app, "generation 0");
     write(&app, "  port: 0\n  reload: on\n  reconnect: never\n");
     it.await_line("`_server.yml` has changed");
-    let line = it.await_line("generation 1");
+    let line = await_note(&app, "generation 1");
     assert!(line.contains("file:reconnect=never"), "{line}");
     write(&app, "  port: 0\n  reload: on\n  reconnect: sometimes\n");
     it.await_line("the reload is refused");
@@ -134,11 +153,11 @@ fn other_certificates_are_taken_at_a_reload_but_not_https_itself() {
     };
     let app = app(&options("localhost"));
     let mut it = serve(&installed, &app, &[]);
-    assert!(it.await_line("generation 0").contains("localhost.pem"));
+    assert!(await_note(&app, "generation 0").contains("localhost.pem"));
     write(&app, &options("other"));
     it.signal(libc::SIGHUP);
     it.await_line("TLS: the certificates have been read anew");
-    assert!(it.await_line("generation 1").contains("other.pem"));
+    assert!(await_note(&app, "generation 1").contains("other.pem"));
     write(&app, "  port: 0\n");
     it.signal(libc::SIGHUP);
     it.await_line("until the server is restarted: `tls.cert`, `tls.key`");
