@@ -168,8 +168,7 @@ test_that("host, port, log and all settings take effect in one R process", {
   writeLines(tells, file.path(dir, "app.R"))
   here <- environment()
   ways <- list(
-    # The program has read the file, and hands its settings over as its own.
-    command = function() local_cli("serve", dir, env = here),
+    "_server.yml" = function() local_cli("serve", dir, env = here),
     "_server.yml" = function() local_r(paste0("rookery::serve('", dir, "')"), env = here),
     "_server.yml" = function() local_r(paste0("rookery::launch_server('", file, "')"), env = here)
   )

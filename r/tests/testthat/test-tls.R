@@ -327,10 +327,10 @@ test_that("rookery serve --tls-cert speaks HTTPS, and SIGHUP has the certificate
   expect_equal(exit_of(it), 0)
 })
 
-test_that("a SIGHUP without HTTPS ends serve(), as before", {
+test_that("a SIGHUP without HTTPS ends serve() in R, as before", {
   skip_if_not_installed("processx")
   app <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = 'a')")
-  it <- local_cli("serve", file.path(app, "app.R"), "--port", "0", "--no-log")
+  it <- local_r(paste0("rookery::serve('", file.path(app, "app.R"), "', port = 0)"))
   expect_serving(it)
   it$signal(1)
   expect_equal(exit_of(it), 0)

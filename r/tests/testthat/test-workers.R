@@ -217,13 +217,14 @@ test_that("documents of R Markdown are served by workers, and their pages know w
   expect_serving(it)
   expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr(" is ready, ", it$tell()))) == 2))
   url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
-  ids <- vapply(1:4, function(at) {
+  ids <- vapply(1:8, function(at) {
     page <- curl::curl_fetch_memory(url)
     expect_equal(page$status_code, 200)
     expect_match(rawToChar(page$headers), "rookery-[0-9a-f]{8}=[A-Za-z0-9_-]{36}; Path=/")
     sub(".*rookery-shiny.js\" data-reconnect=\"app\" data-worker=\"([0-9a-f]{32})\".*", "\\1", rawToChar(page$content))
   }, "")
-  expect_equal(as.vector(table(ids)), c(2L, 2L))
+  # Which worker a request is sent to depends on how long each has taken.
+  expect_length(unique(ids), 2)
   expect_true(all(nchar(ids) == 32))
 })
 
@@ -320,7 +321,7 @@ test_that("what serve() is given goes over in lines", {
 
 test_that("the program knows each name that R has for a setting", {
   values <- list(
-    workers = "2", warmup = "/", max_memory = "1GB", sticky = "none", cookie_suffix = "a", admin = "127.0.0.1:1", drain_status = "404", surge = "0"
+    workers = "2", warmup = "/", max_memory = "1GB", sticky = "none", cookie_suffix = "a", admin = "127.0.0.1:1", drain_status = "404", surge = "0", restart = "never"
   )
   value_of <- function(name) values[[name]] %||% if (name %in% rookery:::worker_flags) "on" else "1"
   # A limit of the same meaning.

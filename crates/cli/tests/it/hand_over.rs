@@ -82,9 +82,9 @@ fn the_r_of_a_worker_runs_in_the_folder_of_its_app() {
         lines[4],
         format!("--no-echo --no-restore --no-save --file={}/serve/cli.R", package.display())
     );
-    // The address and the log are the supervisor's.
     assert_eq!(lines[5], format!("target={}/my app/app.R", root.display()));
-    assert!(out.contains("\nlog=nothing\n") && !out.contains("log_file"), "{out}");
+    // It logs what it answers while it is the one that accepts connections.
+    assert!(out.contains(&format!("\nlog=file\nlog_file={}/access.log\n", root.display())), "{out}");
     assert!(out.contains("SigBlk:\t0000000000000000\n"), "{out}");
 }
 

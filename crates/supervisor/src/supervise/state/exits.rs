@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use rookery_status::counted;
 
 use super::super::Outcome;
+use super::super::backoff::Backoff;
 use super::super::worker::{Phase, Worker};
 use super::events::had;
 use super::report::OOM;
@@ -115,6 +116,10 @@ impl Supervisor<'_> {
             return self.failed_to_replace(&worker, exit, reason == OOM);
         }
         if place.current != Some(epoch) {
+            if worker.member.answered() > 0 {
+                // It served until another took its place: failures from before it are no loop.
+                place.backoff = Backoff::default();
+            }
             return self.tell_of_end(&worker, &ended);
         }
         place.current = place.successor.take();
