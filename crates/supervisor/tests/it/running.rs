@@ -23,6 +23,7 @@ static TOLD: Mutex<Vec<(ThreadId, String)>> = Mutex::new(Vec::new());
 
 /// What tests choose.
 #[derive(Clone)]
+#[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
 pub(crate) struct Wish {
     pub(crate) workers: u32,
     pub(crate) spares: u32,
