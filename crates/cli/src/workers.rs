@@ -396,7 +396,8 @@ impl Front for Door {
                 }
             }
             News::Failed(message) => *self.failure.borrow_mut() = Some(message.to_owned()),
-            News::Reloading => {
+            // Before it serves, a manager waits for that and for no end of a reload.
+            News::Reloading if matches!(self.state.get().0, Phase::Serving | Phase::Reloading) => {
                 self.is(Phase::Reloading);
                 self.manager.reloading("Replacing workers");
             }
@@ -404,7 +405,7 @@ impl Front for Door {
                 self.is(Phase::Serving);
                 self.manager.ready(&self.status());
             }
-            News::Reloaded => {}
+            News::Reloading | News::Reloaded => {}
         }
     }
 }

@@ -452,3 +452,23 @@ fn a_storm_of_restarts_is_told_to_the_manager_and_ends_a_server_that_fails_fast(
         "{said}"
     );
 }
+
+#[test]
+fn a_reload_that_is_refused_before_a_worker_is_ready_tells_the_manager_of_no_readiness() {
+    let installed = Installed::new();
+    executable(&installed.r(), "#!/bin/bash\necho \"it starts\" >&2\nexec sleep 1000\n");
+    let text = "engine: rookery\napp: app.R\noptions:\n  port: 0\n";
+    let app = folder(&[("_server.yml", text), ("app.R", "1")]);
+    let manager = Manager::at(&app.path().join("notify"));
+    let mut command = Command::new(installed.program());
+    command.args(["serve", ".", "--log=none"]).env("NOTIFY_SOCKET", app.path().join("notify"));
+    let mut it = Running::start(installed.on_path(command.current_dir(app.path())));
+    it.await_line("it starts");
+    fs::write(app.path().join("_server.yml"), "engine: rookery\napp: nowhere.R\n").unwrap();
+    it.signal(libc::SIGHUP);
+    let line = it.await_line("the reload is refused");
+    assert!(line.contains("`app:` names"), "{line}");
+    it.signal(libc::SIGTERM);
+    assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing what is in hand");
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+}
