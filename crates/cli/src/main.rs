@@ -86,7 +86,7 @@ fn begin() -> ExitCode {
     }
 }
 
-/// Finds the target, reads the settings for it, and reports what is to be said of them.
+/// Finds the target, reads the settings for it, and prints the notes about them.
 fn settled(command: Command) -> Result<(Sources, Target, Read), Failure> {
     let (sources, target) = Sources::of(command)?;
     let read = sources.read(&target)?;

@@ -16,9 +16,9 @@ use crate::target::Target;
 use crate::tls;
 use crate::workers::{self, Planner};
 
-/// What reads the settings of a running server again.
+/// The settings of a running server, and everything that it takes to read them again.
 pub(crate) struct Reload {
-    pub(crate) sources: Arc<Sources>,
+    pub(crate) sources: Sources,
     pub(crate) target: Target,
     /// The settings that the server was started with.
     pub(crate) start: Serve,
@@ -30,7 +30,7 @@ pub(crate) struct Reload {
 }
 
 impl Reload {
-    /// Reads and checks the settings, applies those of HTTPS, and returns what the supervisor is asked for.
+    /// Reads and checks the settings, applies those of HTTPS, and returns the request for the supervisor.
     pub(crate) fn request(&self) -> Request {
         match self.read() {
             Ok(serve) => Request::Change(Box::new(self.planner.plan(&serve, None))),

@@ -72,7 +72,7 @@ pub(crate) fn reload(tls: &Tls) {
     }
 }
 
-/// Reads certificates anew, from the files that settings name now, and says so.
+/// Reads certificates again, from the files that settings name now, and reports that.
 ///
 /// # Errors
 /// Fails when they cannot be used; those from before stay.

@@ -100,7 +100,7 @@ pub(crate) fn serve(
     let planner = Planner { target: target.clone(), address: address.clone(), log: log_to.clone(), files };
     let plan = planner.plan(asked, public);
     let reload = Arc::new(Reload {
-        sources: Arc::new(sources),
+        sources,
         target: target.clone(),
         start: asked.clone(),
         planner,

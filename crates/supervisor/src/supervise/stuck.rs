@@ -34,8 +34,8 @@ pub(super) enum Step {
 }
 
 impl Stuck {
-    /// Returns what is to be done about an R that may be busy for `most`, and is interrupted before it is
-    /// ended if `interrupts`; `time` is the scoreboard's.
+    /// Returns what is to be done about a worker whose R process may be busy for `most`, and is
+    /// interrupted before the worker is ended if `interrupts`; `time` is the scoreboard's.
     pub(super) fn look(
         &mut self,
         most: Duration,

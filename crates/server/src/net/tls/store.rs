@@ -29,7 +29,7 @@ use super::watched::{Contents, Watched, build_unchanged};
 pub struct Tls(Arc<Store>);
 
 struct Store {
-    /// What the listener began with. Answers for an authority, HSTS and WebSockets over HTTP/2 stay so.
+    /// The settings that the listener began with. Answers for an authority, HSTS and WebSockets over HTTP/2 stay so.
     settings: TlsSettings,
     /// What certificates are read by now.
     current: ArcSwap<TlsSettings>,
