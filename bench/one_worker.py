@@ -44,7 +44,7 @@ def supervised(folder, port):
 def alone(folder, port):
     asked = f"target={folder}\nhost=127.0.0.1\nport={port}\nlog=nothing\nlog_format=common\n"
     command = ["R", "--no-echo", "--no-restore", "--no-save", f"--file={PACKAGE / 'serve' / 'cli.R'}"]
-    return command, {"ROOKERY_CLI": asked, "R_LIBS": str(PACKAGE / "compat")}
+    return command, {"ROOKERY_INTERNAL_SETTINGS": asked, "R_LIBS": str(PACKAGE / "compat")}
 
 
 def answer(port, count=1):

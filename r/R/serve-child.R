@@ -51,7 +51,7 @@ child_command <- function(found, address, dots, log, settings, parent, admin = l
     arguments = c("--no-echo", "--no-restore", "--no-save", paste0("--file=", file.path(home, "serve", "child.R"))),
     dir = found$dir,
     environment = c(
-      ROOKERY_SERVE = child_spec_write(spec),
+      ROOKERY_INTERNAL_CHILD_SPEC = child_spec_write(spec),
       R_LIBS = paste(unique(c(compat_library(), .libPaths())), collapse = .Platform$path.sep),
       # Set by R CMD check for its own R, and not to be had by others.
       R_TESTS = ""

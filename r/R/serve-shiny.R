@@ -34,7 +34,7 @@ run_rmarkdown <- function(file, address, dots) {
 
 # What Shiny puts into the URLs of its sessions as `w=`: by it a supervisor finds the R that has the session. Empty in one that is no worker.
 worker_id <- function() {
-  if (is_worker()) Sys.getenv("ROOKERY_WORKER_ID") else ""
+  if (is_worker()) Sys.getenv("ROOKERY_INTERNAL_WORKER_ID") else ""
 }
 
 # Evaluates `body`, which runs Shiny, with our script in its pages: inst/shiny/rookery-shiny.js.

@@ -24,7 +24,8 @@
 #'   requests that it has answered, its age, and the memory that it uses (the anonymous, swapped and
 #'   shared memory of its processes). In a control group whose memory is limited `max_memory` is a
 #'   share of that by default; 0 is no limit.
-#' @param worker_timeout One whose R is busy with one thing for so long is interrupted, and ended where that does not help. Its clients get 504.
+#' @param worker_timeout One whose R is busy with one task for so long is ended, and its clients get 504. R is interrupted first only if the
+#'   option `rookery.interrupt_requests` is `TRUE`; the worker is ended if that does not help.
 #' @param start_timeout How long one may take until it serves.
 #' @param start_retries How often a failed start is retried, with increasing pauses, while no worker
 #'   has been ready yet: something that the app needs, such as a database, may become available
@@ -227,7 +228,7 @@ serve_with_workers <- function(path, address, dots, log, settings, workers) {
       PATH = paste(R.home("bin"), Sys.getenv("PATH"), sep = .Platform$path.sep),
       R_LIBS = paste(unique(c(compat_library(), .libPaths())), collapse = .Platform$path.sep),
       ROOKERY_INTERNAL_ARGUMENTS = paste(encode_lines(lines), collapse = "\n"),
-      ROOKERY_PARENT = Sys.getpid(),
+      ROOKERY_INTERNAL_PARENT_PID = Sys.getpid(),
       R_TESTS = ""
     )
   )

@@ -17,7 +17,7 @@ is_worker <- function() {
 
 # Returns whether this process is the only worker: what it serves is then said by its supervisor alone.
 is_only_worker <- function() {
-  is_worker() && identical(Sys.getenv("ROOKERY_WORKERS"), "1")
+  is_worker() && identical(Sys.getenv("ROOKERY_WORKER_COUNT"), "1")
 }
 
 # "worker 2": the number that logs, status and metrics have, from 0.

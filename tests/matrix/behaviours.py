@@ -105,6 +105,24 @@ def keeps_the_old_app_when_the_edited_one_is_broken(mode):
 
 
 @behaviour(*SUPERVISED)
+def takes_changed_settings_after_hup_and_refuses_mistakes(mode):
+    settings = "options:\n  error_detail: {}\n  workers: {}\n"
+    workers = processes_of(mode)
+    with Server(mode=mode, yml=settings.format("none", workers)) as server:
+        path = server.app / "_server.yml"
+        told = lambda: "this handler always fails" in server.get("/error").text
+        check(not told(), "the error is shown before it is asked for")
+        path.write_text("engine: rookery\napp: app.R\n" + settings.format("mesage", workers))
+        server.signal(signal.SIGHUP)
+        until("the mistake is reported", lambda: "the reload is refused" in server.told() and "line 4" in server.told())
+        check(not told(), "a refused reload changes a setting")
+        path.write_text("engine: rookery\napp: app.R\n" + settings.format("message", workers) + "  sticky: none\n")
+        server.signal(signal.SIGHUP)
+        until("the new workers show errors", told)
+        check("until the server is restarted: `sticky`" in server.told(), "what needs a restart is not named")
+
+
+@behaviour(*SUPERVISED)
 def reopens_the_log_on_usr1(mode):
     with Server(mode=mode, log="{folder}/access.log") as server:
         log = server.folder / "access.log"

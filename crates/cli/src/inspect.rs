@@ -7,6 +7,7 @@ use rookery_settings::{Default, Given, Group, Places, Setting, Shown, Source, ta
 use crate::address::Address;
 use crate::command_line::Serve;
 use crate::failure::Failure;
+use crate::log::LogTo;
 use crate::target::Target;
 use crate::{r, tls};
 
@@ -69,18 +70,39 @@ fn source_of(given: &Given) -> String {
 ///
 /// # Errors
 /// Fails with the first thing that would keep the server from starting.
-pub(crate) fn check(serve: &Serve, target: &Target, address: &Address) -> Result<Vec<u8>, Failure> {
-    let what = target.kind()?;
-    if !target.is_site {
-        r::find()?;
-    }
-    tls::check(serve.tls.as_ref())?;
+pub(crate) fn check(serve: &Serve, target: &Target) -> Result<Vec<u8>, Failure> {
+    let (what, address) = verify(serve, target)?;
     let in_use = if rookery_service::Activation::is_there() { None } else { address.check()? };
     let mut text = format!("{} can be served: {what}.\n", target.path.display());
     if let Some(in_use) = in_use {
         let _ = writeln!(text, "Note: {in_use}");
     }
     Ok(text.into_bytes())
+}
+
+/// Checks everything that can be checked without R and without listening. Returns what kind of app
+/// would be served, and where.
+///
+/// # Errors
+/// Fails with the first mistake.
+pub(crate) fn verify(serve: &Serve, target: &Target) -> Result<(&'static str, Address), Failure> {
+    let (address, _) = address_and_log(serve)?;
+    let what = target.kind()?;
+    if !target.is_site {
+        r::find()?;
+    }
+    tls::check(serve.tls.as_ref())?;
+    Ok((what, address))
+}
+
+/// Checks the address and the files that settings name, and returns the address and the log.
+///
+/// # Errors
+/// Fails with the first mistake.
+pub(crate) fn address_and_log(serve: &Serve) -> Result<(Address, LogTo), Failure> {
+    let address = Address::of(&serve.host, serve.port)?;
+    serve.settings.check()?;
+    Ok((address, serve.log.settled()?))
 }
 
 #[cfg(test)]

@@ -25,10 +25,13 @@ mod path;
 mod port_holder;
 mod ports;
 mod r;
+#[cfg(target_os = "linux")]
+mod reload;
 mod server_yml;
 mod settings;
 mod signals;
 mod site;
+mod sources;
 mod status;
 mod target;
 #[cfg(target_os = "linux")]
@@ -41,11 +44,11 @@ mod workers;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use command_line::{Asked, Command, Serve};
+use command_line::{Asked, Command};
 use failure::{Failure, tell};
 use rookery_server::output;
-use rookery_settings::{Given, Settings, environment};
 use settings::AskedTls;
+use sources::{Read, Sources};
 use target::Target;
 
 fn main() -> ExitCode {
@@ -68,13 +71,12 @@ fn begin() -> ExitCode {
         Asked::Print(text) => print(&text),
         Asked::Serve(command) => run(command),
         Asked::Config(command) => {
-            let (serve, target) = settled(command)?;
-            print(&inspect::config(&serve, &target))
+            let (_, target, serve) = settled(command)?;
+            print(&inspect::config(&serve.serve, &target))
         }
         Asked::Check(command) => {
-            let (serve, target) = settled(command)?;
-            let (address, _) = checked(&serve)?;
-            print(&inspect::check(&serve, &target, &address)?)
+            let (_, target, read) = settled(command)?;
+            print(&inspect::check(&read.serve, &target)?)
         }
         Asked::Status(of) => status::tell(&of).and_then(|text| print(&text)),
     });
@@ -84,41 +86,19 @@ fn begin() -> ExitCode {
     }
 }
 
-/// Combines the settings of the command line, of R, of the environment and of the target's
-/// `_server.yml`.
-fn settings(command: Command, arguments: Vec<Given>, target: &Target) -> Result<Serve, Failure> {
-    let Command { options, is_dev, .. } = command;
-    let file = server_yml::read(target)?;
-    let environment =
-        environment::read(|name| std::env::var(name).ok(), |_| true).map_err(Failure::Serving)?;
-    let (in_file, of_file) = file.map(|file| (file.given, file.notes)).unwrap_or_default();
-    let given = options.given.into_iter().chain(arguments).chain(environment.given).chain(in_file);
-    let serve = Serve::of(Settings::combine(given), is_dev)?;
-    for note in options.notes.iter().chain(&environment.notes).chain(&of_file).chain(&serve.notes()) {
-        tell(note);
-    }
-    Ok(serve)
-}
-
-/// Finds the target, and combines the settings for it.
-fn settled(command: Command) -> Result<(Serve, Target), Failure> {
-    let arguments = arguments::read().map_err(Failure::Serving)?;
-    let target = Target::find(&command.target)?;
-    Ok((settings(command, arguments, &target)?, target))
-}
-
-/// Checks the address and the files that settings name, and returns the address and the log.
-fn checked(serve: &Serve) -> Result<(address::Address, log::LogTo), Failure> {
-    let address = address::Address::of(&serve.host, serve.port)?;
-    serve.settings.check()?;
-    Ok((address, serve.log.settled()?))
+/// Finds the target, reads the settings for it, and prints the notes about them.
+fn settled(command: Command) -> Result<(Sources, Target, Read), Failure> {
+    let (sources, target) = Sources::of(command)?;
+    let read = sources.read(&target)?;
+    read.notes.iter().for_each(|note| tell(note));
+    Ok((sources, target, read))
 }
 
 /// Serves what the command asks for. What is wrong is said at once: R takes a while to start.
 fn run(command: Command) -> Result<(), Failure> {
-    let (serve, target) = settled(command)?;
-    let serve = &serve;
-    let (address, log) = checked(serve)?;
+    let (sources, target, read) = settled(command)?;
+    let serve = &read.serve;
+    let (address, log) = inspect::address_and_log(serve)?;
     let redirect_from = serve.tls.as_ref().and_then(AskedTls::redirect_from);
     let beside = redirect_from.map(|port| address.beside(port)).transpose()?;
     if target.is_site {
@@ -130,13 +110,14 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         return site::serve(&target, serve, &address, beside.as_ref(), &log);
     }
-    serve_app(serve, &target, &address, beside.as_ref(), &log)
+    #[cfg(target_os = "linux")]
+    return workers::serve(sources, &read, &target, &address, beside.as_ref(), &log);
+    #[cfg(not(target_os = "linux"))]
+    {
+        drop(sources);
+        alone::serve(serve, &target, &address, beside.as_ref(), &log)
+    }
 }
-
-#[cfg(not(target_os = "linux"))]
-use alone::serve as serve_app;
-#[cfg(target_os = "linux")]
-use workers::serve as serve_app;
 
 /// A reader that has gone, as `head` has, is no failure.
 fn print(text: &[u8]) -> Result<(), Failure> {

@@ -23,7 +23,7 @@ use crate::target::Target;
 use crate::tls;
 
 /// What R reads the rest from (`cli_read()` in cli.R). Not arguments: an app may look at those.
-const HANDED_OVER: &str = "ROOKERY_CLI";
+const HANDED_OVER: &str = "ROOKERY_INTERNAL_SETTINGS";
 
 /// Where programs are looked for when there is no PATH.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -86,7 +86,7 @@ fn at_prompts(command: &mut Command, target: &Target) -> Result<(), Failure> {
         };
     }
     if let Some(profile) = std::env::var_os("R_PROFILE_USER") {
-        interactive.env("ROOKERY_PROFILE_USER", profile);
+        interactive.env("ROOKERY_INTERNAL_PROFILE_USER", profile);
     }
     interactive.env("R_PROFILE_USER", package()?.join("serve").join("interactive.R"));
     *command = interactive;

@@ -418,6 +418,23 @@ mod tests {
         );
     }
 
+    /// What only the worker uses applies at a reload; what the process that accepts uses as well does so
+    /// only if the worker accepts.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_reload_applies_what_workers_are_given() {
+        use rookery_settings::Applies;
+        let of_both =
+            ["spool_dir", "ws_close_timeout", "max_client_memory", "request_timeout", "request_id_header"];
+        for row in table::all() {
+            if OF_WORKERS.contains(&row.name) && !of_both.contains(&row.name) {
+                assert_eq!(row.applies, Applies::AtReload, "{}", row.name);
+            } else if row.section == Section::Limits || OF_R.contains(&row.name) {
+                assert_eq!(row.applies, Applies::WithAcceptingProcess, "{}", row.name);
+            }
+        }
+    }
+
     #[test]
     fn settings_of_r_are_handed_over_with_their_source() {
         let settings = settings(&[

@@ -158,7 +158,7 @@ impl Signals {
 }
 
 /// The R session that has started this program for `serve(workers =)`, by its process id.
-pub(crate) const PARENT: &str = "ROOKERY_PARENT";
+pub(crate) const PARENT: &str = "ROOKERY_INTERNAL_PARENT_PID";
 
 /// Returns the process id of the R session that has started this program and passes signals on to it.
 fn parent() -> Option<libc::pid_t> {

@@ -72,6 +72,22 @@ pub(crate) fn reload(tls: &Tls) {
     }
 }
 
+/// Reads certificates again, from the files that settings name now, and reports that.
+///
+/// # Errors
+/// Fails when they cannot be used; those from before stay.
+#[cfg(target_os = "linux")]
+pub(crate) fn apply(tls: &Tls, asked: Option<&AskedTls>) -> Result<(), Failure> {
+    match asked {
+        Some(AskedTls::Files(files)) if files.acme.is_none() => {
+            tls.replace(of_pairs(files)).map_err(|error| Failure::Serving(error.to_string()))?;
+            tell("TLS: the certificates have been read anew");
+        }
+        _ => reload(tls),
+    }
+    Ok(())
+}
+
 /// Whether files can be used, for an R that is to read them: it takes a while to start.
 ///
 /// # Errors
@@ -88,8 +104,8 @@ pub(crate) fn development_file() -> Option<PathBuf> {
     Some(DevelopmentCertificate::keep(&data_folder().join("tls")).ok()?.file)
 }
 
-fn of_files(files: &TlsFiles, notice: fn(&str)) -> Result<Opened, Failure> {
-    let mut settings = TlsSettings {
+fn of_pairs(files: &TlsFiles) -> TlsSettings {
+    TlsSettings {
         pairs: files.pairs.iter().map(|(certificate, key)| pair(certificate, key)).collect(),
         client_ca: files.client_ca.as_deref().map(|path| Pem::File(settle(path))),
         client_is_optional: files.client_auth == ClientAuth::Optional,
@@ -98,7 +114,11 @@ fn of_files(files: &TlsFiles, notice: fn(&str)) -> Result<Opened, Failure> {
         only_http1_websockets: files.only_http1_websockets,
         hsts: files.hsts,
         challenges: None,
-    };
+    }
+}
+
+fn of_files(files: &TlsFiles, notice: fn(&str)) -> Result<Opened, Failure> {
+    let mut settings = of_pairs(files);
     let Some(asked) = &files.acme else { return Ok(Opened { tls: read(settings, notice)?, acme: None }) };
     let over_tls = settings.client_ca.is_none() || settings.client_is_optional;
     let prepared = Acme::prepare(of_authority(asked)).and_then(|acme| {

@@ -2,12 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::AsFd as _;
-use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rookery_server::access_log::{Format, Reopener};
-use rookery_server::tls::Tls;
 use rookery_server::{Config, Notice, Server, Site, SpoolFolder, output};
 use rookery_service::Manager;
 use rookery_status::{About, Admin, Answers};
@@ -24,8 +22,9 @@ use crate::failure::{Failure, say, tell};
 use crate::log::{Log, LogTo};
 use crate::ports::Ports;
 use crate::r;
-use crate::settings::AskedTls;
+use crate::reload::Reload;
 use crate::signals::{Caught, Signals, Stops};
+use crate::sources::{Read, Sources};
 use crate::target::Target;
 use crate::terminal::Terminal;
 use crate::tls::{self, Opened};
@@ -39,12 +38,14 @@ static SECOND: OnceLock<Caught> = OnceLock::new();
 /// # Errors
 /// When the address cannot be had, a file that was named not be used, or no worker becomes ready.
 pub(crate) fn serve(
-    asked: &Serve,
+    sources: Sources,
+    read: &Read,
     target: &Target,
     address: &Address,
     beside: Option<&Address>,
     log: &LogTo,
 ) -> Result<(), Failure> {
+    let asked = &read.serve;
     let workers = &asked.workers;
     let signals = Signals::watch().map_err(|error| {
         Failure::Serving(format!("The thread that waits for signals cannot be started: {error}."))
@@ -76,16 +77,17 @@ pub(crate) fn serve(
         ..Site::default()
     };
     let ports = Ports::listen(&server, address, beside, site, asked.tls.as_ref())?;
-    let public = if may_accept(workers, asked) { Some(public(&ports, log_to)?) } else { None };
+    let public = if asked.may_accept() { Some(public(&ports, log_to)?) } else { None };
     let status = Status::new(
         Arc::clone(&roster),
         About { target: target.path.display().to_string(), address: ports.shown.clone() },
-        Readiness { min_ready: workers.min_ready, drain_status: workers.drain_status },
+        readiness(workers),
     );
+    let status = Arc::new(status);
     let door = Door {
         greeting: greeting(workers, target, &ports.shown),
         ports,
-        admin: Admin::start(Answers::new(Arc::new(status)), asked.admin.as_ref())
+        admin: Admin::start(Answers::new(Arc::clone(&status) as _), asked.admin.as_ref())
             .map_err(|error| Failure::Address(error.to_string()))?,
         manager: Manager::of_environment(),
         state: Cell::new((Phase::Starting, Told::default())),
@@ -95,18 +97,27 @@ pub(crate) fn serve(
     let (ask, asks) = unbounded_channel();
     let reopens = log.as_ref().map(Log::reopener);
     let terminal = if workers.is_interactive { Terminal::watch() } else { None };
+    let planner = Planner { target: target.clone(), address: address.clone(), log: log_to.clone(), files };
+    let plan = planner.plan(asked, public);
+    let reload = Arc::new(Reload {
+        sources,
+        target: target.clone(),
+        start: asked.clone(),
+        planner,
+        status,
+        tls,
+        notes: Mutex::new(read.notes.clone()),
+    });
     if workers.reload {
-        watch(&target.folder, ask.clone())?;
+        watch(Arc::clone(&reload), ask.clone())?;
     }
     let pass_on = std::thread::Builder::new().name("rookery-asked".to_owned());
     pass_on
         .spawn({
-            let anew = Anew { tls, log: reopens };
             let terminal = terminal.clone();
-            move || pass_signals_on(&signals, &anew, terminal.as_ref(), &ask)
+            move || pass_signals_on(&signals, &reload, reopens.as_ref(), terminal.as_ref(), &ask)
         })
         .map_err(|error| Failure::Serving(format!("A thread cannot be started: {error}.")))?;
-    let plan = plan(workers, asked, target, address, files, log_to, public);
     let outcome = supervise(plan, roster, asks, &door);
     drop(keeper);
     if let Some(terminal) = terminal {
@@ -132,6 +143,11 @@ pub(crate) fn serve(
         Ok(Outcome::CrashLoop) => Err(Failure::CrashLoop),
         Err(error) => Err(Failure::Serving(format!("Workers cannot be started: {error}."))),
     }
+}
+
+/// Returns when something should be sent to this server.
+pub(crate) fn readiness(workers: &Workers) -> Readiness {
+    Readiness { min_ready: workers.min_ready, drain_status: workers.drain_status }
 }
 
 /// Returns what is said when clients are served. What a single worker serves it says itself.
@@ -163,7 +179,6 @@ fn pool_limits(
         in_flight: workers.max_in_flight,
         stream_bytes: config.queue.stream_bytes,
         sessions: workers.max_sessions.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX),
-        gives_up: workers.kill_stuck.is_some(),
         retries_begun: workers.retry_begun,
         keeps_half_closed: workers.keep_half_closed,
         name: name.unwrap_or_else(|| server_name(&target.path, &of_address)),
@@ -177,55 +192,53 @@ fn pool_limits(
     }
 }
 
-fn plan(
-    workers: &Workers,
-    asked: &Serve,
-    target: &Target,
-    address: &Address,
+/// What plans are made of besides settings.
+pub(crate) struct Planner {
+    target: Target,
+    address: Address,
+    log: LogTo,
     files: Option<libc::rlimit>,
-    log: &LogTo,
-    public: Option<Public>,
-) -> Plan {
-    let delay = asked.shutdown_delay;
-    let (asked, target, address, log) = (asked.clone(), target.clone(), address.clone(), log.clone());
-    Plan {
-        workers: workers.count,
-        spares: workers.spares,
-        surges: workers.surge > 0,
-        warmup: workers.warmup.clone(),
-        command: Box::new(move |is_public| {
-            r::worker(&asked, &target, &address, is_public.then_some(&log))
-                .map_err(|failure| failure.message())
-        }),
-        public,
-        folder: std::env::temp_dir(),
-        files,
-        times: Times {
-            start: workers.start_timeout,
-            drain: workers.drain,
-            sessions: workers.drain_sessions,
-            busy: workers.kill_stuck,
-            delay,
-            stop: if workers.is_interactive { workers.drain } else { Times::default().stop },
-        },
-        restarts: workers.restarts,
-        is_on_terminal: workers.is_interactive,
-        start_retries: workers.start_retries,
-        fails_fast: workers.fail_fast,
-        recycle: Recycle {
-            requests: workers.max_requests,
-            age: workers.max_age,
-            memory: most_memory(workers, memory_limit()),
-        },
-        tell,
-    }
 }
 
-/// Returns true if a worker may accept connections itself, while it is the only one. The front end keeps accepting for what only it can
-/// do: answers for the authority that issues certificates, and the options of [`Workers::needs_front_end`].
-fn may_accept(workers: &Workers, asked: &Serve) -> bool {
-    let has_authority = matches!(&asked.tls, Some(AskedTls::Files(files)) if files.acme.is_some());
-    !has_authority && !workers.needs_front_end
+impl Planner {
+    /// Returns the plan of the supervisor for these settings.
+    pub(crate) fn plan(&self, asked: &Serve, public: Option<Public>) -> Plan {
+        let workers = &asked.workers;
+        let (of_worker, target) = (asked.clone(), self.target.clone());
+        let (address, log) = (self.address.clone(), self.log.clone());
+        Plan {
+            workers: workers.count,
+            spares: workers.spares,
+            surges: workers.surge > 0,
+            warmup: workers.warmup.clone(),
+            command: Box::new(move |is_public| {
+                r::worker(&of_worker, &target, &address, is_public.then_some(&log))
+                    .map_err(|failure| failure.message())
+            }),
+            public,
+            folder: std::env::temp_dir(),
+            files: self.files,
+            times: Times {
+                start: workers.start_timeout,
+                drain: workers.drain,
+                sessions: workers.drain_sessions,
+                busy: workers.kill_stuck,
+                interrupts: asked.settings.0.flag("interrupt_requests"),
+                delay: asked.shutdown_delay,
+                stop: if workers.is_interactive { workers.drain } else { Times::default().stop },
+            },
+            restarts: workers.restarts,
+            is_on_terminal: workers.is_interactive,
+            start_retries: workers.start_retries,
+            fails_fast: workers.fail_fast,
+            recycle: Recycle {
+                requests: workers.max_requests,
+                age: workers.max_age,
+                memory: most_memory(workers, memory_limit()),
+            },
+            tell,
+        }
+    }
 }
 
 /// The listeners that clients connect to, for workers to accept on.
@@ -313,6 +326,18 @@ impl Door {
     }
 }
 
+/// Returns what a service manager shows: what the server does, and what is wrong with its workers.
+fn status_line(doing: String, told: Told, workers: usize) -> String {
+    let mut parts = vec![doing];
+    if workers > 1 || told.ready == 0 {
+        parts.push(format!("{} of {workers} workers ready", told.ready));
+    }
+    if told.failures > 0 {
+        parts.push(format!("workers have failed {} times within a minute", told.failures));
+    }
+    parts.join(", ")
+}
+
 impl Front for Door {
     fn ready(&self) {
         say(&self.greeting);
@@ -360,20 +385,19 @@ impl Front for Door {
                 self.manager.is_alive();
                 let now = Told { ready, failures: if failures < STORM { 0 } else { failures } };
                 let (phase, told) = self.state.get();
-                if phase == Phase::Serving && told != now {
+                if told != now {
                     self.state.set((phase, now));
-                    let mut parts = vec![self.status()];
-                    if workers > 1 || ready == 0 {
-                        parts.push(format!("{ready} of {workers} workers ready"));
-                    }
-                    if now.failures > 0 {
-                        parts.push(format!("workers have failed {} times within a minute", now.failures));
-                    }
-                    self.manager.status(&parts.join(", "));
+                    let doing = match phase {
+                        Phase::Serving => self.status(),
+                        Phase::Starting if now.failures > 0 => "Starting".to_owned(),
+                        Phase::Starting | Phase::Reloading | Phase::Stopping => return,
+                    };
+                    self.manager.status(&status_line(doing, now, workers));
                 }
             }
             News::Failed(message) => *self.failure.borrow_mut() = Some(message.to_owned()),
-            News::Reloading => {
+            // Before it serves, a manager waits for that and for no end of a reload.
+            News::Reloading if matches!(self.state.get().0, Phase::Serving | Phase::Reloading) => {
                 self.is(Phase::Reloading);
                 self.manager.reloading("Replacing workers");
             }
@@ -381,18 +405,18 @@ impl Front for Door {
                 self.is(Phase::Serving);
                 self.manager.ready(&self.status());
             }
-            News::Reloaded => {}
+            News::Reloading | News::Reloaded => {}
         }
     }
 }
 
 /// Has workers replaced when a file of the app has changed.
-fn watch(folder: &Path, ask: UnboundedSender<Request>) -> Result<(), Failure> {
-    let mut changes = Changes::of(folder);
+fn watch(reload: Arc<Reload>, ask: UnboundedSender<Request>) -> Result<(), Failure> {
+    let mut changes = Changes::of(&reload.target.folder);
     let watching = std::thread::Builder::new().name("rookery-changes".to_owned()).spawn(move || {
         loop {
             tell(&format!("`{}` has changed", changes.next().display()));
-            if ask.send(Request::Reload).is_err() {
+            if ask.send(reload.request()).is_err() {
                 return;
             }
         }
@@ -400,27 +424,13 @@ fn watch(folder: &Path, ask: UnboundedSender<Request>) -> Result<(), Failure> {
     watching.map(drop).map_err(|error| Failure::Serving(format!("A thread cannot be started: {error}.")))
 }
 
-/// What a reload has read anew, besides the app.
-struct Anew {
-    tls: Option<Tls>,
-    /// By SIGUSR1.
-    log: Option<Reopener>,
-}
-
-impl Anew {
-    fn read(&self) {
-        if let Some(tls) = &self.tls {
-            tls::reload(tls);
-        }
-    }
-}
-
-/// SIGUSR2, and a SIGHUP sent by a process, replace all workers and reload certificates; SIGUSR1
-/// reopens the log's file; SIGTTIN and SIGTTOU change how many
-/// workers there are; any other signal ends it. Ctrl-C at a prompt is for R.
+/// SIGUSR2, and a SIGHUP sent by a process, replace all workers and read settings and certificates
+/// again; SIGUSR1 reopens the log's file; SIGTTIN and SIGTTOU change how many workers there are; any
+/// other signal ends it. Ctrl-C at a prompt is for R.
 fn pass_signals_on(
     signals: &Signals,
-    anew: &Anew,
+    reload: &Reload,
+    log: Option<&Reopener>,
     terminal: Option<&Terminal>,
     ask: &UnboundedSender<Request>,
 ) {
@@ -430,7 +440,7 @@ fn pass_signals_on(
             continue;
         }
         if caught.asks_for_logs() {
-            if let Some(log) = &anew.log {
+            if let Some(log) = log {
                 log.reopen();
             }
         }
@@ -444,8 +454,7 @@ fn pass_signals_on(
             if asked_to_stop > 0 {
                 continue;
             }
-            anew.read();
-            Request::Reload
+            reload.request()
         } else {
             let times = stops.count(caught);
             if std::mem::replace(&mut asked_to_stop, times) == times {
@@ -460,5 +469,23 @@ fn pass_signals_on(
         if ask.send(asked).is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_says_what_is_wrong_with_workers() {
+        let line = |ready, failures, workers| {
+            status_line("Serving on /s".to_owned(), Told { ready, failures }, workers)
+        };
+        assert_eq!(line(1, 0, 1), "Serving on /s");
+        assert_eq!(line(2, 0, 2), "Serving on /s, 2 of 2 workers ready");
+        assert_eq!(
+            line(0, 7, 1),
+            "Serving on /s, 0 of 1 workers ready, workers have failed 7 times within a minute"
+        );
     }
 }

@@ -26,7 +26,7 @@ pub use forms::UNIX;
 pub use kind::{Composite, Form, Kind, Raw, Refused, Value};
 pub use near::near;
 pub use read::{Invalid, wanted};
-pub use setting::{Default, Former, Group, Places, Rule, Section, Setting, Shown, Stability};
+pub use setting::{Applies, Default, Former, Group, Places, Rule, Section, Setting, Shown, Stability};
 pub use settings::{Conflict, Given, Settings, Source};
 
 /// Reads the value of a setting from a text, and returns it in its canonical form.

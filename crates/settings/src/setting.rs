@@ -50,6 +50,8 @@ pub struct Setting {
     pub since: &'static str,
     /// How firmly it is promised.
     pub stability: Stability,
+    /// When a changed value takes effect in a server that runs.
+    pub applies: Applies,
     /// Settings of which one has to be given as well.
     pub needs: &'static [&'static str],
     /// Settings that must not be given as well.
@@ -87,6 +89,7 @@ impl Setting {
         group: Group::Limits,
         since: "0.1.0",
         stability: Stability::Stable,
+        applies: Applies::AtRestart,
         needs: &[],
         excludes: &[],
         rule: None,
@@ -276,6 +279,29 @@ impl Stability {
             Stability::Advanced => "advanced",
             Stability::Experimental => "experimental",
             Stability::Internal => "internal",
+        }
+    }
+}
+
+/// When a changed value takes effect in a server that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applies {
+    /// At a restart: the supervisor uses the value for as long as it runs.
+    AtRestart,
+    /// At a reload.
+    AtReload,
+    /// At a reload where the only worker accepts connections itself, and at a restart where the
+    /// supervisor's front end accepts.
+    WithAcceptingProcess,
+}
+
+impl Applies {
+    /// Returns what documents say of it.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Applies::AtRestart => "at a restart",
+            Applies::AtReload => "at a reload",
+            Applies::WithAcceptingProcess => "with one worker at a reload, with several at a restart",
         }
     }
 }

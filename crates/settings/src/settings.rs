@@ -138,6 +138,25 @@ impl Settings {
         self
     }
 
+    /// Returns these settings with the values of `running` for the rows that `is_kept` accepts, and
+    /// those of the rows whose values differ.
+    #[must_use]
+    pub fn keeping(
+        mut self,
+        running: &Settings,
+        is_kept: impl Fn(&Setting) -> bool,
+    ) -> (Settings, Vec<&'static Setting>) {
+        let kept = table::all().filter(|row| is_kept(row));
+        let differ = kept.clone().filter(|row| self.value(row.name) != running.value(row.name)).collect();
+        for row in kept {
+            match running.given.get(row.name) {
+                Some(given) => self.given.insert(row.name, given.clone()),
+                None => self.given.remove(row.name),
+            };
+        }
+        (self, differ)
+    }
+
     /// Returns what was given for a setting.
     pub fn given(&self, name: &str) -> Option<&Given> {
         self.given.get(name)
@@ -342,6 +361,29 @@ mod tests {
         ] {
             assert_eq!(conflict(settings), message, "{settings:?}");
         }
+    }
+
+    #[test]
+    fn values_that_need_a_restart_are_kept_and_named() {
+        let of = |port, drain, limit| {
+            Settings::combine([
+                given(Source::CommandLine, "host", "127.0.0.1"),
+                given(Source::File, "port", port),
+                given(Source::File, "drain", drain),
+                given(Source::File, "max_body_size", limit),
+            ])
+        };
+        let running = of("9000", "5s", "1MB");
+        let is_kept = |row: &Setting| row.applies == crate::Applies::AtRestart;
+        let (settings, differ) = of("9001", "6s", "2MB").keeping(&running, is_kept);
+        assert_eq!(differ.iter().map(|row| row.name).collect::<Vec<_>>(), ["port"]);
+        assert_eq!((settings.number("port"), settings.number("drain")), (Some(9000.0), Some(6.0)));
+        // Also where one of them does not give it; the default may be the same.
+        let without = Settings::combine([given(Source::CommandLine, "host", "127.0.0.1")]);
+        let (settings, differ) = without.clone().keeping(&running, is_kept);
+        assert_eq!((settings.number("port"), differ.len()), (Some(9000.0), 1));
+        let (settings, differ) = of("8000", "5s", "1MB").keeping(&without, is_kept);
+        assert!(!settings.is_given("port") && differ.is_empty());
     }
 
     #[test]

@@ -69,6 +69,7 @@ impl HandOver<'_> {
         }
         command.env(variables::WORKER, self.worker.to_string());
         command.env(variables::WORKERS, self.workers.to_string());
+        command.env(variables::FORMER_WORKERS, self.workers.to_string());
         command.env(variables::GENERATION, self.generation.to_string());
         command.env(variables::WORKER_ID, self.id);
         if let Some(text) = self.public.text() {

@@ -196,31 +196,34 @@ mod tests {
         let (stream_fd, tcp_fd) = (text(stream.as_raw_fd()), text(tcp.as_raw_fd()));
         let long = format!("{l}{l}{l}{l}{l}{l}{l}{l}{l}{l}{l}");
         for (values, expected) in [
-            ([None, Some(&*c), Some(&*m)], "ROOKERY_LISTEN_FD is missing"),
-            ([Some(&*l), None, Some(&*m)], "ROOKERY_CONTROL_FD is missing"),
-            ([Some(&*l), Some(&*c), None], "ROOKERY_SCOREBOARD_FD is missing"),
-            ([Some(""), Some(&*c), Some(&*m)], "ROOKERY_LISTEN_FD is \"\", which is no descriptor above 2"),
-            ([Some("2"), Some(&*c), Some(&*m)], "ROOKERY_LISTEN_FD is \"2\""),
-            ([Some("-3"), Some(&*c), Some(&*m)], "ROOKERY_LISTEN_FD is \"-3\""),
-            ([Some("+5"), Some(&*c), Some(&*m)], "ROOKERY_LISTEN_FD is \"+5\""),
-            ([Some(&*long), Some(&*c), Some(&*m)], "ROOKERY_LISTEN_FD is "),
-            ([Some("1000000"), Some(&*c), Some(&*m)], "ROOKERY_LISTEN_FD names no Unix socket"),
-            ([Some(&*tcp_fd), Some(&*c), Some(&*m)], "ROOKERY_LISTEN_FD names no Unix socket"),
+            ([None, Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is missing"),
+            ([Some(&*l), None, Some(&*m)], "ROOKERY_INTERNAL_CONTROL_FD is missing"),
+            ([Some(&*l), Some(&*c), None], "ROOKERY_INTERNAL_SCOREBOARD_FD is missing"),
+            (
+                [Some(""), Some(&*c), Some(&*m)],
+                "ROOKERY_INTERNAL_LISTEN_FD is \"\", which is no descriptor above 2",
+            ),
+            ([Some("2"), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is \"2\""),
+            ([Some("-3"), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is \"-3\""),
+            ([Some("+5"), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is \"+5\""),
+            ([Some(&*long), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is "),
+            ([Some("1000000"), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD names no Unix socket"),
+            ([Some(&*tcp_fd), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD names no Unix socket"),
             (
                 [Some(&*stream_fd), Some(&*c), Some(&*m)],
-                "ROOKERY_LISTEN_FD names a socket that does not listen",
+                "ROOKERY_INTERNAL_LISTEN_FD names a socket that does not listen",
             ),
             (
                 [Some(&*c), Some(&*stream_fd), Some(&*m)],
-                "ROOKERY_LISTEN_FD names a socket that does not listen",
+                "ROOKERY_INTERNAL_LISTEN_FD names a socket that does not listen",
             ),
             (
                 [Some(&*l), Some(&*stream_fd), Some(&*m)],
-                "ROOKERY_CONTROL_FD names no end of a control channel",
+                "ROOKERY_INTERNAL_CONTROL_FD names no end of a control channel",
             ),
-            ([Some(&*l), Some(&*l), Some(&*m)], "ROOKERY_CONTROL_FD names the same as another"),
-            ([Some(&*l), Some(&*c), Some(&*c)], "ROOKERY_SCOREBOARD_FD names the same as another"),
-            ([Some(&*l), Some(&*c), Some(&*stream_fd)], "ROOKERY_SCOREBOARD_FD names no scoreboard"),
+            ([Some(&*l), Some(&*l), Some(&*m)], "ROOKERY_INTERNAL_CONTROL_FD names the same as another"),
+            ([Some(&*l), Some(&*c), Some(&*c)], "ROOKERY_INTERNAL_SCOREBOARD_FD names the same as another"),
+            ([Some(&*l), Some(&*c), Some(&*stream_fd)], "ROOKERY_INTERNAL_SCOREBOARD_FD names no scoreboard"),
         ] {
             let said = of(values).unwrap_err();
             assert!(said.starts_with(expected) && said.contains("rookery serve --workers"), "{said}");

@@ -1,12 +1,12 @@
 # Run by the R processes that the program `rookery` starts: see R/cli.R, of the package that this file belongs to.
 local({
-  text <- Sys.getenv("ROOKERY_CLI")
+  text <- Sys.getenv("ROOKERY_INTERNAL_SETTINGS")
   file <- sub("^--file=", "", grep("^--file=", commandArgs(FALSE), value = TRUE))
   # At a terminal interactive.R has sourced this file.
-  file <- if (length(file) > 0) file[[1]] else file.path(Sys.getenv("ROOKERY_SERVE_DIR"), "cli.R")
+  file <- if (length(file) > 0) file[[1]] else file.path(Sys.getenv("ROOKERY_INTERNAL_SERVE_DIR"), "cli.R")
   library <- dirname(dirname(dirname(normalizePath(gsub("~+~", " ", file, fixed = TRUE)))))
   # Not for the processes that the app starts.
-  Sys.unsetenv(c("ROOKERY_CLI", "ROOKERY_SERVE_DIR"))
+  Sys.unsetenv(c("ROOKERY_INTERNAL_SETTINGS", "ROOKERY_INTERNAL_SERVE_DIR"))
   if (!library %in% .libPaths()) {
     .libPaths(c(library, .libPaths()))
   }

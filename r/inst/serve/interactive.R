@@ -2,9 +2,9 @@
 # cli.R. R is interactive, so that it can prompt, and would read what to do from the terminal.
 local({
   folder <- dirname(Sys.getenv("R_PROFILE_USER"))
-  profile <- Sys.getenv("ROOKERY_PROFILE_USER", NA)
+  profile <- Sys.getenv("ROOKERY_INTERNAL_PROFILE_USER", NA)
   # Not for the R processes that the app starts.
-  Sys.unsetenv(c("ROOKERY_PROFILE_USER", "R_PROFILE_USER"))
+  Sys.unsetenv(c("ROOKERY_INTERNAL_PROFILE_USER", "R_PROFILE_USER"))
   if (is.na(profile)) {
     profile <- c(".Rprofile", "~/.Rprofile")
   } else {
@@ -26,7 +26,7 @@ local({
       first()
     }
     .First.sys()
-    Sys.setenv(ROOKERY_SERVE_DIR = folder)
+    Sys.setenv(ROOKERY_INTERNAL_SERVE_DIR = folder)
     sys.source(file.path(folder, "cli.R"), new.env())
   })
 })

@@ -70,7 +70,7 @@ local_serving_worker <- function(path, dir = tempdir(), env = parent.frame()) {
   asked <- paste0("target=", path, "\nhost=127.0.0.1\nport=0\nlog=nothing\nlog_format=common\n")
   command <- c(file.path(R.home("bin"), "R"), "--no-echo", "--no-restore", "--no-save", paste0("--file=", file))
   folder <- if (dir.exists(path)) path else dirname(path)
-  local_supervisor(command, folder, env, c(ROOKERY_CLI = asked))
+  local_supervisor(command, folder, env, c(ROOKERY_INTERNAL_SETTINGS = asked))
 }
 
 # What a supervisor says of a request: its ticket's number and place, and the rest of the words.

@@ -41,11 +41,11 @@ board[0:16] = b"Rookery\0" + struct.pack("<II", VERSION, SIZE)
 
 environment = dict(
     os.environ,
-    ROOKERY_LISTEN_FD=str(listener.fileno()),
-    ROOKERY_CONTROL_FD=str(theirs.fileno()),
-    ROOKERY_SCOREBOARD_FD=str(memory),
+    ROOKERY_INTERNAL_LISTEN_FD=str(listener.fileno()),
+    ROOKERY_INTERNAL_CONTROL_FD=str(theirs.fileno()),
+    ROOKERY_INTERNAL_SCOREBOARD_FD=str(memory),
     ROOKERY_WORKER="1",
-    ROOKERY_WORKERS="4",
+    ROOKERY_WORKER_COUNT="4",
     ROOKERY_GENERATION="0",
 )
 worker = subprocess.Popen(

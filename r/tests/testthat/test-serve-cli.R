@@ -120,7 +120,7 @@ test_that("a name that is no text is served in a locale that has none, and told 
 
 test_that("arguments and environment of the app are its own", {
   app <- local_app("app.R" = c(
-    "own <- c(commandArgs(TRUE), Sys.getenv('ROOKERY_CLI'), Sys.getenv('R_TESTS'))",
+    "own <- c(commandArgs(TRUE), Sys.getenv('ROOKERY_INTERNAL_SETTINGS'), Sys.getenv('R_TESTS'))",
     "libraries <- system2(file.path(R.home('bin'), 'Rscript'), c('-e', shQuote('cat(rookery::which_httpuv()$kind)')), stdout = TRUE)",
     "function(req) list(status = 200L, headers = list(), body = paste0(paste(own, collapse = ''), libraries))"
   ))

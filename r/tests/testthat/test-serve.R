@@ -60,14 +60,14 @@ test_that("a path is served by an R of its own, and a signal reaches it", {
   dir <- local_app(
     "app.R" = c(
       "message('in ', basename(getwd()), ' as ', Sys.getpid(), ', parent ', Sys.getenv('PARENT'))",
-      "message('spec: ', nzchar(Sys.getenv('ROOKERY_SERVE')))",
+      "message('spec: ', nzchar(Sys.getenv('ROOKERY_INTERNAL_CHILD_SPEC')))",
       "list(call = function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid())))"
     )
   )
   it <- local_r(c(
     "Sys.setenv(PARENT = Sys.getpid())",
     sprintf("value <- withVisible(rookery::serve('%s', port = 0))", dir),
-    "stopifnot(is.null(value$value), !value$visible, !nzchar(Sys.getenv('ROOKERY_SERVE')))",
+    "stopifnot(is.null(value$value), !value$visible, !nzchar(Sys.getenv('ROOKERY_INTERNAL_CHILD_SPEC')))",
     "cat('parent is done\\n')"
   ))
   url <- expect_serving(it)

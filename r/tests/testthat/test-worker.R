@@ -92,11 +92,11 @@ test_that("the socket outlives a server, and a supervisor is told when nobody an
 
 test_that("a worker that cannot be one says why, and serves nobody", {
   worker <- local_r(
-    c("library(rookery)", "cat(Sys.getenv('ROOKERY_LISTEN_FD'), '\\n')", "tryCatch(startServer('127.0.0.1', 0, identity), error = print)"),
-    environment = c(ROOKERY_LISTEN_FD = "0")
+    c("library(rookery)", "cat(Sys.getenv('ROOKERY_INTERNAL_LISTEN_FD'), '\\n')", "tryCatch(startServer('127.0.0.1', 0, identity), error = print)"),
+    environment = c(ROOKERY_INTERNAL_LISTEN_FD = "0")
   )
   expect_identical(exit_of(worker), 0L)
-  expect_match(worker$tell(), "ROOKERY_LISTEN_FD is \"0\", which is no descriptor above 2: it is for `rookery serve --workers` to set")
+  expect_match(worker$tell(), "ROOKERY_INTERNAL_LISTEN_FD is \"0\", which is no descriptor above 2: it is for `rookery serve --workers` to set")
 })
 
 test_that("plumber's run() is reached whatever port it is given", {
@@ -288,7 +288,7 @@ test_that("a worker's children have none of its descriptors", {
     "links <- function() Sys.readlink(list.files('/proc/self/fd', full.names = TRUE))",
     "app <- function(req) {",
     "  of_child <- system('readlink /proc/self/fd/*', intern = TRUE)",
-    "  variables <- Sys.getenv(c('ROOKERY_LISTEN_FD', 'ROOKERY_CONTROL_FD', 'ROOKERY_SCOREBOARD_FD', 'ROOKERY_WORKER', 'ROOKERY_WORKERS'))",
+    "  variables <- Sys.getenv(c('ROOKERY_INTERNAL_LISTEN_FD', 'ROOKERY_INTERNAL_CONTROL_FD', 'ROOKERY_INTERNAL_SCOREBOARD_FD', 'ROOKERY_WORKER', 'ROOKERY_WORKER_COUNT'))",
     "  job <- parallel::mcparallel(Sys.sleep(300))",
     "  list(status = 200L, headers = list(), body = paste(c(of_child, variables, job$pid), collapse = '\\n'))",
     "}",

@@ -40,6 +40,10 @@ test_that("the only worker accepts, says so, and a reload fails no request", {
   expect_equal(status$pid, it$process$get_pid())
   expect_equal(as.character(status$workers[[1]]$pid), before)
   expect_true(status$workers[[1]]$accepts)
+  program <- system.file("exec", "rookery", package = "rookery")
+  text <- paste(system2(program, c("status", it$process$get_pid()), stdout = TRUE), collapse = "\n")
+  expect_match(text, sprintf("\\b%d\\b", it$process$get_pid()))
+  expect_match(text, sprintf("\\b%s\\b", before))
   requests <- status$workers[[1]]$requests
   for (i in 1:5) it$pid()
   expect_gte(it$status()$workers[[1]]$requests, requests + 5)
@@ -72,6 +76,14 @@ test_that("the worker writes the access log, to a file that SIGUSR1 reopens", {
   expect_false(any(grepl("/first", readLines(log))))
   # Each request once, and in the plain format.
   expect_length(grep("/first", readLines(paste0(log, ".1"))), 1)
+  # During a reload both processes append to it, each what it has answered.
+  slow <- local_requests(paste0(it$url, "/slow"), 1)
+  expect_true(wait_until(function() it$status()$workers[[1]]$r_state == "busy"))
+  it$signal(tools::SIGUSR2)
+  expect_true(wait_until(function() identical(it$status()$accepts, "front_end")))
+  fetch(paste0(it$url, "/overlap"))
+  slow$wait(60000)
+  expect_true(wait_until(function() length(grep("/overlap|/slow", readLines(log))) == 2))
   expect_match(readLines(log)[[1]], "^127\\.0\\.0\\.1 - - \\[.*\\] \"GET /second HTTP/1\\.1\" 200 [0-9]+ [0-9.]+$")
 })
 

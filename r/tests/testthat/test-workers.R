@@ -57,7 +57,7 @@ test_that("a reload replaces all Rs and fails no request", {
   expect_length(intersect(pids_of(it), before), 0)
 })
 
-test_that("an R that is busy with one thing for too long is interrupted, and ended where that does not help", {
+test_that("an R that is busy with one thing for too long is ended, and interrupted first if that is asked for", {
   lines <- c(
     "list(call = function(req) {",
     "  if (req$PATH_INFO == '/sleep') Sys.sleep(600)",
@@ -65,7 +65,14 @@ test_that("an R that is busy with one thing for too long is interrupted, and end
     "  list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = as.character(Sys.getpid()))",
     "})"
   )
-  it <- local_workers(lines, "--workers", "2", "--kill-stuck", "1s")
+  it <- local_workers(lines, "--workers", "2", "--worker-timeout", "1s")
+  expect_true(wait_until(function() length(pids_of(it)) == 2))
+  pids <- pids_of(it)
+  expect_equal(it$get("/sleep")$status_code, 504)
+  expect_true(wait_until(function() grepl("has been busy with one thing for [0-9]+ s: it is ended", it$tell())))
+  expect_true(wait_until(function() length(intersect(pids_of(it), pids)) == 1 && length(pids_of(it)) == 2))
+  expect_no_match(it$tell(), "interrupted")
+  it <- local_workers(lines, "--workers", "2", "--worker-timeout", "1s", "--interrupt-requests")
   expect_true(wait_until(function() length(pids_of(it)) == 2))
   pids <- pids_of(it)
   expect_equal(it$get("/sleep")$status_code, 504)

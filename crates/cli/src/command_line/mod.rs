@@ -18,6 +18,7 @@ use crate::status::StatusOf;
 use mistake::mistake;
 use options::Matches;
 
+pub(crate) use options::Options;
 pub(crate) use serve::{Command, Serve};
 
 /// What the command line asks for.

@@ -103,6 +103,15 @@ impl Serve {
         })
     }
 
+    /// Returns true if a worker may accept connections itself, while it is the only one. The front end
+    /// keeps accepting for what only it can do: answers for the authority that issues certificates, and
+    /// the options of [`Workers::needs_front_end`].
+    #[cfg(target_os = "linux")]
+    pub(crate) fn may_accept(&self) -> bool {
+        let has_authority = matches!(&self.tls, Some(AskedTls::Files(files)) if files.acme.is_some());
+        !has_authority && !self.workers.needs_front_end
+    }
+
     /// Returns what is to be reported: a port that has no effect.
     pub(crate) fn notes(&self) -> Vec<String> {
         let all = &self.settings.0;

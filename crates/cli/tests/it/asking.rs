@@ -21,7 +21,7 @@ fn ignores(command: &mut Command, number: libc::c_int) {
 fn quiet(installed: &Installed) {
     executable(
         &installed.r(),
-        "#!/bin/bash\necho \"started in generation $ROOKERY_GENERATION of $ROOKERY_WORKERS\" >&2\n\
+        "#!/bin/bash\necho \"started in generation $ROOKERY_GENERATION of $ROOKERY_WORKER_COUNT\" >&2\n\
          exec sleep 1000\n",
     );
 }

@@ -8,6 +8,8 @@ mod hand_over;
 mod init;
 mod inspect;
 mod pebble;
+#[cfg(target_os = "linux")]
+mod reloading;
 mod server_yml;
 #[cfg(target_os = "linux")]
 mod service;

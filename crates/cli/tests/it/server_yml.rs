@@ -9,7 +9,7 @@ use crate::support::{executable, folder};
 
 /// Replaces `R` by a script that tells what it was given, and ends.
 fn telling(installed: &Installed) {
-    let script = "#!/bin/bash\necho \"R: ${ROOKERY_WORKERS-alone} $(echo $ROOKERY_CLI)\" >&2\nexit 7\n";
+    let script = "#!/bin/bash\necho \"R: ${ROOKERY_WORKER_COUNT-alone} $(echo $ROOKERY_INTERNAL_SETTINGS)\" >&2\nexit 7\n";
     executable(&installed.r(), script);
 }
 

@@ -422,3 +422,53 @@ fn a_server_that_starts_is_found_by_its_process_and_its_app_and_answers_at_its_a
     assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
     assert!(!socket.exists());
 }
+
+#[test]
+fn a_storm_of_restarts_is_told_to_the_manager_and_ends_a_server_that_fails_fast() {
+    let installed = Installed::new();
+    // An app that starts, serves nothing and ends.
+    executable(&installed.r(), "#!/bin/bash\nexit 9\n");
+    let app = folder(&[("app.R", "1")]);
+    let start = |words: &[&str]| {
+        let _ = fs::remove_file(app.path().join("notify"));
+        let manager = Manager::at(&app.path().join("notify"));
+        let mut command = Command::new(installed.program());
+        command.args(["serve", ".", "--port=0", "--log=none", "--start-retries=1000"]).args(words);
+        command.env("NOTIFY_SOCKET", app.path().join("notify")).current_dir(app.path());
+        (Running::start(installed.on_path(&mut command)), manager)
+    };
+    let (mut it, manager) = start(&[]);
+    let said = manager.next();
+    let storm = "STATUS=Starting, 0 of 1 workers ready, workers have failed ";
+    assert!(said.starts_with(storm) && said.ends_with(" times within a minute"), "{said}");
+    it.signal(libc::SIGTERM);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    let (mut it, manager) = start(&["--fail-fast"]);
+    assert_eq!(it.end().0.code(), Some(5), "{}", it.said);
+    let until_end = std::iter::repeat_with(|| manager.next()).find(|said| said.contains("EXIT_STATUS"));
+    let said = until_end.unwrap();
+    assert!(
+        said.starts_with("STATUS=All workers end again and again") && said.ends_with("EXIT_STATUS=5"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_reload_that_is_refused_before_a_worker_is_ready_tells_the_manager_of_no_readiness() {
+    let installed = Installed::new();
+    executable(&installed.r(), "#!/bin/bash\necho \"it starts\" >&2\nexec sleep 1000\n");
+    let text = "engine: rookery\napp: app.R\noptions:\n  port: 0\n";
+    let app = folder(&[("_server.yml", text), ("app.R", "1")]);
+    let manager = Manager::at(&app.path().join("notify"));
+    let mut command = Command::new(installed.program());
+    command.args(["serve", ".", "--log=none"]).env("NOTIFY_SOCKET", app.path().join("notify"));
+    let mut it = Running::start(installed.on_path(command.current_dir(app.path())));
+    it.await_line("it starts");
+    fs::write(app.path().join("_server.yml"), "engine: rookery\napp: nowhere.R\n").unwrap();
+    it.signal(libc::SIGHUP);
+    let line = it.await_line("the reload is refused");
+    assert!(line.contains("`app:` names"), "{line}");
+    it.signal(libc::SIGTERM);
+    assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing what is in hand");
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+}

@@ -1,5 +1,6 @@
 //! Workers, with a shell script in R's place: what happens before an R serves. Those that do are in r/tests/testthat/test-workers.R.
 
+use std::path::Path;
 use std::process::Command;
 
 use crate::hand_over::Installed;
@@ -10,8 +11,8 @@ fn when_no_worker_becomes_ready_its_words_are_there_and_the_status_is_3() {
     let installed = Installed::new();
     executable(
         &installed.r(),
-        "#!/bin/bash\necho \"no such package ($ROOKERY_WORKER of $ROOKERY_WORKERS)\" >&2\n\
-         printf '%s\\n' \"$PWD\" \"$ROOKERY_CLI\"\nexit 7\n",
+        "#!/bin/bash\necho \"no such package ($ROOKERY_WORKER of $ROOKERY_WORKER_COUNT)\" >&2\n\
+         printf '%s\\n' \"$PWD\" \"$ROOKERY_INTERNAL_SETTINGS\"\nexit 7\n",
     );
     let app = folder(&[("my app/app.R", "1")]);
     let mut command = Command::new(installed.program());
@@ -63,7 +64,10 @@ fn a_port_that_is_taken_is_said_before_anything_is_started() {
 #[test]
 fn signals_ask_for_a_worker_more_and_one_less_and_status_says_how_many_are_wanted() {
     let installed = Installed::new();
-    executable(&installed.r(), "#!/bin/bash\necho \"started of $ROOKERY_WORKERS.\" >&2\nexec sleep 1000\n");
+    executable(
+        &installed.r(),
+        "#!/bin/bash\necho \"started of $ROOKERY_WORKER_COUNT.\" >&2\nexec sleep 1000\n",
+    );
     let app = folder(&[("app.R", "1")]);
     let mut command = Command::new(installed.program());
     command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"]).current_dir(app.path());
@@ -93,7 +97,7 @@ fn options_about_workers_are_for_one_as_well() {
     let installed = Installed::new();
     executable(
         &installed.r(),
-        "#!/bin/bash\necho \"${ROOKERY_WORKERS} ${ROOKERY_LISTEN_FD:+listens}\" >&2\nexit 3\n",
+        "#!/bin/bash\necho \"${ROOKERY_WORKER_COUNT} ${ROOKERY_INTERNAL_LISTEN_FD:+listens}\" >&2\nexit 3\n",
     );
     let app = folder(&[("app.R", "1")]);
     for (words, said) in
@@ -177,7 +181,10 @@ fn a_signal_that_the_parent_session_passes_on_is_no_second_one() {
                   until wait $child; code=$?; ((code < 128)) || ! kill -0 $child 2>/dev/null; do :; done\n\
                   echo \"status $code\" >&2";
     let mut command = Command::new("/bin/bash");
-    command.arg("-c").arg(format!("export ROOKERY_PARENT=$$\n{script}")).arg(installed.program());
+    command
+        .arg("-c")
+        .arg(format!("export ROOKERY_INTERNAL_PARENT_PID=$$\n{script}"))
+        .arg(installed.program());
     let mut it = Running::start(installed.on_path(command.current_dir(app.path())));
     let line = it.await_line("child ");
     let child: libc::pid_t = line.trim().trim_start_matches("child ").parse().unwrap();
@@ -210,4 +217,40 @@ fn workers_that_are_starting_are_ended_soon_also_where_they_do_not_listen() {
     assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
     // A worker that serves has 15 s to end.
     assert!(asked.elapsed() < std::time::Duration::from_secs(12), "{:?}", asked.elapsed());
+}
+
+#[test]
+fn workers_have_no_variables_that_are_for_the_program() {
+    let installed = Installed::new();
+    executable(&installed.r(), "#!/bin/bash\nenv | grep ^ROOKERY_ | cut -d= -f1 >&2\nexit 3\n");
+    let app = folder(&[("app.R", "1")]);
+    let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
+    for several in ["1", "2"] {
+        let mut command = Command::new(installed.program());
+        command.args(["serve", "."]).current_dir(app.path());
+        for (name, value) in [
+            ("HOST", "127.0.0.1"),
+            ("PORT", "0"),
+            ("TLS_CERT", tls.join("localhost.pem").to_str().unwrap()),
+            ("TLS_KEY", tls.join("localhost.key").to_str().unwrap()),
+            ("HSTS", "60"),
+            ("WORKERS", several),
+            ("DRAIN", "5s"),
+            ("START_RETRIES", "0"),
+            ("LOG", "none"),
+            ("PROXY_PROTOCOL", "off"),
+            // This one is for R as well.
+            ("ERROR_DETAIL", "full"),
+        ] {
+            command.env(format!("ROOKERY_{name}"), value);
+        }
+        let (status, _, said) = installed.run(&mut command);
+        assert_eq!(status, Some(3), "{said}");
+        let has = |name: &str| said.lines().any(|line| line.ends_with(name));
+        assert!(has("ROOKERY_INTERNAL_SETTINGS") && has("ROOKERY_ERROR_DETAIL"), "{said}");
+        for name in rookery_settings::environment::program_variables() {
+            // A worker's own variable has this name for one more release.
+            assert!(!has(&name) || name == "ROOKERY_WORKERS", "{name}: {said}");
+        }
+    }
 }

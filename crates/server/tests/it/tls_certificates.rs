@@ -494,6 +494,29 @@ fn a_reload_changes_what_new_connections_are_given_and_drops_none() {
 }
 
 #[test]
+fn other_files_replace_those_that_were_served_unless_they_cannot_be_read() {
+    let files = Files::new("localhost");
+    let tls = Tls::new(settings(&["localhost"]), |_| ()).unwrap();
+    let site = Site { tls: Some(tls.clone()), ..Site::default() };
+    let app = App::with(Config::default(), site, echo(hello));
+    let connect = || shake(app.address, &anything(), "localhost").unwrap();
+    let mut open = connect();
+    files.become_pair("other");
+    tls.replace(files.settings()).unwrap();
+    assert!(given(&connect()) == certificate("other"));
+    assert_eq!(open.get("/").status, 200);
+    // The new files are those that are reloaded.
+    files.become_pair("rsa");
+    tls.reload().unwrap();
+    assert!(given(&connect()) == certificate("rsa"));
+    let none = TlsSettings { pairs: vec![pair("nobody")], ..TlsSettings::default() };
+    assert!(tls.replace(none).unwrap_err().to_string().contains("there is no file"));
+    files.become_pair("localhost");
+    tls.reload().unwrap();
+    assert!(given(&connect()) == certificate("localhost"));
+}
+
+#[test]
 fn a_reload_under_load_loses_no_request() {
     let files = Files::new("localhost");
     let tls = Tls::new(files.settings(), |_| ()).unwrap();

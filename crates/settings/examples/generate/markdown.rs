@@ -39,6 +39,9 @@ says of HTTPS. Limits merge one by one.
 - **Lists** have commas between their values on the command line and in the environment, and are
   lists of YAML in a file.
 
+A reload (HUP) reads `_server.yml` again. Each setting says whether a change in the file *applies* at a
+reload, for the workers that it starts, or at a restart of the server.
+
 Variables that are marked *program* are read by the program `rookery`, and workers are started
 without them.
 ";
@@ -118,6 +121,9 @@ fn setting(page: &mut String, row: &Setting) {
     }
     if !row.excludes.is_empty() {
         let _ = writeln!(page, "- Excludes {}.", names(row.excludes, " and "));
+    }
+    if row.places != Places::R {
+        let _ = writeln!(page, "- A change applies {}.", row.applies.text());
     }
     let stability = match row.stability {
         Stability::Stable => String::new(),

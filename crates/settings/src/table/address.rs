@@ -1,7 +1,7 @@
 //! Where the server listens, and who is in front of it.
 
 use crate::kind::Kind;
-use crate::setting::{Default, Group, Places, Setting, Shown};
+use crate::setting::{Applies, Default, Group, Places, Setting, Shown};
 use crate::{derived, forms};
 
 const ADDRESS: Setting = Setting { group: Group::Address, ..Setting::EMPTY };
@@ -47,6 +47,7 @@ pub(super) static ROWS: [Setting; 4] = [
     },
     Setting {
         name: "trusted_proxies",
+        applies: Applies::WithAcceptingProcess,
         key: "trusted_proxies",
         shown: Shown::Always,
         kind: Kind::List(&forms::PROXIES),
@@ -60,6 +61,7 @@ pub(super) static ROWS: [Setting; 4] = [
     },
     Setting {
         name: "proxy_protocol",
+        applies: Applies::WithAcceptingProcess,
         key: "proxy_protocol",
         shown: Shown::InLongHelp,
         kind: Kind::Flag,

@@ -2,12 +2,13 @@
 
 use super::FINITE;
 use crate::kind::Kind;
-use crate::setting::{Default, Former, Group, Section, Setting, Stability};
+use crate::setting::{Applies, Default, Former, Group, Section, Setting, Stability};
 
 const ADVANCED: Setting = Setting {
     group: Group::Limits,
     section: Section::Limits,
     stability: Stability::Advanced,
+    applies: Applies::WithAcceptingProcess,
     ..Setting::EMPTY
 };
 
@@ -147,6 +148,7 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "ws_max_send_queue_size",
+        applies: Applies::AtReload,
         key: "ws_max_send_queue_size",
         kind: Kind::Bytes,
         default: Default::Is("64 MiB"),
@@ -160,6 +162,7 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "ws_min_rate",
+        applies: Applies::AtReload,
         key: "ws_min_rate",
         kind: Kind::Rate,
         default: Default::Is("512 B/s"),
@@ -173,6 +176,7 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "ws_stall_timeout",
+        applies: Applies::AtReload,
         key: "ws_stall_timeout",
         kind: Kind::Seconds,
         default: Default::Is("15 min"),
@@ -185,6 +189,7 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "ws_ping_interval",
+        applies: Applies::AtReload,
         key: "ws_ping_interval",
         kind: Kind::Seconds,
         default: Default::Is("20 s"),
@@ -197,6 +202,7 @@ pub(super) static ROWS: [Setting; 21] = [
     },
     Setting {
         name: "ws_ping_timeout",
+        applies: Applies::AtReload,
         key: "ws_ping_timeout",
         kind: Kind::Seconds,
         default: Default::Is("15 min"),

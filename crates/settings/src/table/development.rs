@@ -2,7 +2,7 @@
 
 use crate::derived;
 use crate::kind::Kind;
-use crate::setting::{Default, Group, Places, Setting, Shown, Stability};
+use crate::setting::{Applies, Default, Group, Places, Setting, Shown, Stability};
 
 const DEVELOPMENT: Setting = Setting { group: Group::Development, ..Setting::EMPTY };
 
@@ -35,6 +35,7 @@ pub(super) static ROWS: [Setting; 3] = [
     },
     Setting {
         name: "error_detail",
+        applies: Applies::AtReload,
         key: "error_detail",
         shown: Shown::Always,
         kind: Kind::Choice(&["none", "message", "full"]),

@@ -1,7 +1,7 @@
 //! Certificates, and what clients are told about HTTPS.
 
 use crate::kind::Kind;
-use crate::setting::{Default, Former, Group, Places, Section, Setting, Shown};
+use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown};
 use crate::{composite, derived, forms, rules};
 
 const HTTPS: Setting = Setting {
@@ -9,12 +9,14 @@ const HTTPS: Setting = Setting {
     section: Section::Tls,
     is_program_variable: true,
     places: Places::PROGRAM,
+    applies: Applies::AtReload,
     ..Setting::EMPTY
 };
 
 pub(super) static ROWS: [Setting; 11] = [
     Setting {
         name: "tls",
+        applies: Applies::AtRestart,
         section: Section::Options,
         key: "tls",
         shown: Shown::Always,
@@ -125,6 +127,7 @@ pub(super) static ROWS: [Setting; 11] = [
     },
     Setting {
         name: "http2_websockets",
+        applies: Applies::AtRestart,
         key: "http2_websockets",
         kind: Kind::Flag,
         default: Default::Is("on"),
@@ -145,6 +148,7 @@ pub(super) static ROWS: [Setting; 11] = [
     },
     Setting {
         name: "hsts",
+        applies: Applies::AtRestart,
         key: "hsts",
         shown: Shown::Always,
         kind: Kind::Composite(&composite::HSTS),
@@ -160,6 +164,7 @@ pub(super) static ROWS: [Setting; 11] = [
     },
     Setting {
         name: "redirect_from",
+        applies: Applies::AtRestart,
         key: "redirect_from",
         shown: Shown::Always,
         kind: Kind::Count,

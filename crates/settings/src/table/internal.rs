@@ -2,12 +2,13 @@
 
 use crate::kind::Kind;
 use crate::rules;
-use crate::setting::{Default, Group, Section, Setting, Stability};
+use crate::setting::{Applies, Default, Group, Section, Setting, Stability};
 
 const INTERNAL: Setting = Setting {
     group: Group::Limits,
     section: Section::Limits,
     stability: Stability::Internal,
+    applies: Applies::WithAcceptingProcess,
     ..Setting::EMPTY
 };
 
@@ -25,6 +26,7 @@ pub(super) static ROWS: [Setting; 10] = [
     },
     Setting {
         name: "kept_windows",
+        applies: Applies::AtReload,
         key: "kept_windows",
         kind: Kind::Count,
         default: Default::Is("64"),

@@ -1,10 +1,11 @@
 //! What clients may do, and how long things may take.
 
 use crate::kind::Kind;
-use crate::setting::{Default, Former, Group, Places, Section, Setting, Shown};
+use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown};
 use crate::{composite, derived, forms};
 
-const CLIENTS: Setting = Setting { group: Group::Limits, ..Setting::EMPTY };
+const CLIENTS: Setting =
+    Setting { group: Group::Limits, applies: Applies::WithAcceptingProcess, ..Setting::EMPTY };
 const LIMIT: Setting = Setting { section: Section::Limits, ..CLIENTS };
 
 pub(super) static ROWS: [Setting; 14] = [
@@ -141,6 +142,7 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "ws_max_message_size",
+        applies: Applies::AtReload,
         key: "ws_max_message_size",
         kind: Kind::Bytes,
         default: Default::Is("64 MiB"),
@@ -153,6 +155,7 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "interrupt_requests",
+        applies: Applies::AtReload,
         key: "interrupt_requests",
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
@@ -166,6 +169,7 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "ws_origins",
+        applies: Applies::AtReload,
         key: "ws_origins",
         shown: Shown::Always,
         kind: Kind::List(&forms::ORIGINS),
@@ -179,6 +183,7 @@ pub(super) static ROWS: [Setting; 14] = [
     },
     Setting {
         name: "ws_compression",
+        applies: Applies::AtReload,
         key: "ws_compression",
         shown: Shown::InLongHelp,
         kind: Kind::Composite(&composite::COMPRESSION),

@@ -1,7 +1,7 @@
 //! The access log, status and health checks.
 
 use crate::kind::Kind;
-use crate::setting::{Default, Former, Group, Places, Section, Setting, Shown, Stability};
+use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown, Stability};
 use crate::{derived, forms};
 
 const LOGS: Setting = Setting { group: Group::Logs, ..Setting::EMPTY };
@@ -58,6 +58,7 @@ pub(super) static ROWS: [Setting; 4] = [
     },
     Setting {
         name: "request_id_header",
+        applies: Applies::WithAcceptingProcess,
         key: "request_id_header",
         kind: Kind::Flag,
         default: Default::Derived { text: "on under `serve`, else off", value: derived::found_at_start },

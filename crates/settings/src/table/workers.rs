@@ -2,7 +2,7 @@
 
 use super::{EXACT, FINITE};
 use crate::kind::Kind;
-use crate::setting::{Default, Former, Group, Places, Section, Setting, Shown, Stability};
+use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown, Stability};
 use crate::{derived, forms, rules};
 
 const WORKERS: Setting = Setting {
@@ -10,6 +10,7 @@ const WORKERS: Setting = Setting {
     is_program_variable: true,
     places: Places::PROGRAM,
     stability: Stability::Experimental,
+    applies: Applies::AtReload,
     ..Setting::EMPTY
 };
 
@@ -70,6 +71,7 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "max_sessions",
+        applies: Applies::AtRestart,
         key: "max_sessions",
         shown: Shown::InLongHelp,
         kind: Kind::Count,
@@ -84,6 +86,7 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "max_in_flight",
+        applies: Applies::AtRestart,
         key: "max_in_flight",
         shown: Shown::InLongHelp,
         kind: Kind::Count,
@@ -99,6 +102,7 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "queue_timeout",
+        applies: Applies::AtRestart,
         key: "queue_timeout",
         shown: Shown::InLongHelp,
         kind: Kind::Seconds,
@@ -238,6 +242,7 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "sticky",
+        applies: Applies::AtRestart,
         key: "sticky",
         shown: Shown::Always,
         kind: Kind::Choice(&["auto", "cookie", "none"]),
@@ -250,6 +255,7 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "cookie_suffix",
+        applies: Applies::AtRestart,
         key: "cookie_suffix",
         shown: Shown::InLongHelp,
         kind: Kind::Text(&forms::NAME),
@@ -267,6 +273,7 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "retry_safe_methods",
+        applies: Applies::AtRestart,
         key: "retry_safe_methods",
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
@@ -283,6 +290,7 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "keep_half_closed",
+        applies: Applies::AtRestart,
         key: "keep_half_closed",
         kind: Kind::Flag,
         default: Default::Is("off"),
@@ -378,6 +386,7 @@ pub(super) static ROWS: [Setting; 26] = [
     },
     Setting {
         name: "embed",
+        applies: Applies::AtRestart,
         key: "embed",
         shown: Shown::InLongHelp,
         kind: Kind::Flag,

@@ -195,8 +195,7 @@ impl Call<'_> {
     fn let_go_for(&self) -> Option<Failure> {
         let member = &self.worker.member;
         if member.board.has_begun(self.ticket) {
-            let is_given_up = self.state.limits.gives_up && member.is_given_up();
-            return is_given_up.then_some(Failure::TookTooLong);
+            return member.is_given_up().then_some(Failure::TookTooLong);
         }
         let is_late = self.begins_by.is_some_and(|until| Instant::now() >= until);
         (is_late && member.board.withdraw(self.ticket)).then_some(Failure::NotBegun)

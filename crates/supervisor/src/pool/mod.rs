@@ -58,8 +58,6 @@ pub struct PoolLimits {
     pub stream_bytes: usize,
     /// WebSockets that a worker may have, those of pages that it has just been given among them: 503 for new ones. Default: any number.
     pub sessions: usize,
-    /// Whether workers are given up whose R is busy for too long: 504 for what they have begun.
-    pub gives_up: bool,
     /// Whether a GET, HEAD or OPTIONS goes to another worker, once, when its own ended after R had begun it, before the
     /// head of its reply. Default: not. An app may do something for them as well.
     pub retries_begun: bool,
@@ -85,7 +83,6 @@ impl Default for PoolLimits {
             ahead: 0,
             stream_bytes: 16 << 20,
             sessions: usize::MAX,
-            gives_up: false,
             retries_begun: false,
             keeps_half_closed: false,
             sticky: Sticky::Auto,

@@ -1,6 +1,6 @@
 //! A supervisor and its workers, as the admin listener tells of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rookery_status::{About, HANGS, NotReady, Subject};
 
@@ -27,14 +27,19 @@ impl Default for Readiness {
 #[derive(Debug)]
 pub struct Status {
     roster: Arc<Roster>,
-    readiness: Readiness,
+    readiness: Mutex<Readiness>,
     about: About,
 }
 
 impl Status {
     /// Of the workers of a roster, and their supervisor.
     pub fn new(roster: Arc<Roster>, about: About, readiness: Readiness) -> Status {
-        Status { roster, readiness, about }
+        Status { roster, readiness: Mutex::new(readiness), about }
+    }
+
+    /// Changes when something should be sent here.
+    pub fn set_readiness(&self, readiness: Readiness) {
+        *self.readiness.lock().unwrap_or_else(PoisonError::into_inner) = readiness;
     }
 }
 
@@ -56,7 +61,8 @@ impl Subject for Status {
     }
 
     fn not_ready(&self) -> Option<NotReady> {
-        not_ready(&self.roster.told.read(), self.readiness)
+        let readiness = *self.readiness.lock().unwrap_or_else(PoisonError::into_inner);
+        not_ready(&self.roster.told.read(), readiness)
     }
 
     fn not_started(&self) -> Option<&'static str> {
@@ -102,6 +108,9 @@ mod tests {
         assert_eq!(probes(), (true, true, Some(503)));
         told.change(|report| report.course = Course::Draining);
         assert_eq!(status.not_ready(), Some(NotReady { status: 404, why: "it stops".to_owned() }));
+        status.set_readiness(Readiness::default());
+        assert_eq!(probes(), (true, true, Some(503)));
+        status.set_readiness(readiness);
         told.change(|report| report.turned = Instant::now().checked_sub(HANGS));
         assert_eq!(probes(), (false, true, Some(404)));
     }

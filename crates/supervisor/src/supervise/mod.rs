@@ -39,7 +39,7 @@ pub struct Plan {
     pub surges: bool,
     /// Makes the command of a worker, to which its descriptors and its folder of temporary files are added; or says why it cannot.
     /// It is told whether the worker is given the [public listeners](Self::public).
-    pub command: Box<dyn Fn(bool) -> Result<Command, String>>,
+    pub command: Box<dyn Fn(bool) -> Result<Command, String> + Send>,
     /// The public listeners, which the front end has as well: while one worker is wanted and is the only one there is, it accepts on
     /// them in place of the front end. None: the front end always does.
     pub public: Option<Public>,
@@ -99,8 +99,11 @@ pub struct Times {
     pub sessions: Option<Duration>,
     /// How long it has to end once it has been asked, before it is killed. Default 15 s, of which its own drain takes ten.
     pub stop: Duration,
-    /// How long its R may be busy with one thing: it is interrupted then, and ended where that does not help. Default: for ever.
+    /// How long R may be busy with one task before the worker is ended. Default: for ever.
     pub busy: Option<Duration>,
+    /// Whether R is interrupted first then, and the worker is ended only if R stays busy. Default: not,
+    /// since an interrupt can break a transaction.
+    pub interrupts: bool,
     /// How long it goes on as before when it is to end, and only says that it will: until whoever sends requests has heard. Default: not at all.
     pub delay: Duration,
 }
@@ -120,6 +123,7 @@ impl Default for Times {
             sessions: None,
             stop: rookery_worker::END_WITHIN,
             busy: None,
+            interrupts: false,
             delay: Duration::ZERO,
         }
     }
@@ -137,10 +141,15 @@ pub fn open_files() -> Option<libc::rlimit> {
 pub const MOST_WORKERS: u32 = 1000;
 
 /// What a person or a system asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Request {
     /// To replace all workers, one after the other.
     Reload,
+    /// To replace all workers by those of another plan. [`Plan::public`], [`Plan::folder`],
+    /// [`Plan::files`] and [`Plan::is_on_terminal`] stay as they are.
+    Change(Box<Plan>),
+    /// To report that a reload was asked for and refused, with the reason.
+    RefuseReload(String),
     /// To have workers reopen the file of the access log.
     ReopenLog,
     /// One worker more, up to [`MOST_WORKERS`].

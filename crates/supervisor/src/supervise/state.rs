@@ -205,6 +205,11 @@ impl<'a> Supervisor<'a> {
 
     fn asked(&mut self, request: Request) {
         match (request, self.course) {
+            (Request::Change(plan), Course::Serving) => {
+                self.change(*plan);
+                self.asked(Request::Reload);
+            }
+            (Request::RefuseReload(why), Course::Serving) => self.refuse_reload(why),
             (Request::Reload, Course::Serving) => {
                 self.generation += 1;
                 self.tell(&match self.wanted {
@@ -239,7 +244,14 @@ impl<'a> Supervisor<'a> {
             }
             (Request::More, Course::Serving | Course::Leaving { .. }) => self.want_more(),
             (Request::Fewer, Course::Serving | Course::Leaving { .. }) => self.want_fewer(),
-            (Request::Reload | Request::More | Request::Fewer, _) => {}
+            (
+                Request::Reload
+                | Request::Change(_)
+                | Request::RefuseReload(_)
+                | Request::More
+                | Request::Fewer,
+                _,
+            ) => {}
         }
     }
 

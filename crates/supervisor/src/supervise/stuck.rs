@@ -1,4 +1,4 @@
-//! A worker whose R has been busy with one thing for longer than anybody wants: it is interrupted, and where that does not help, ended.
+//! A worker whose R has been busy with one task for too long: it is ended, or interrupted first where that is asked for.
 
 use std::time::{Duration, Instant};
 
@@ -27,15 +27,19 @@ pub(super) enum Step {
     Interrupt(Duration),
     /// To give it work again: it does something else now.
     GoesOn,
-    /// To end it.
-    End,
+    /// To end it, since R has been busy for so long.
+    End(Duration),
+    /// To end it, since R is still busy after it was interrupted.
+    EndInterrupted,
 }
 
 impl Stuck {
-    /// What is to be done about an R that may be busy for `most`; `time` is the scoreboard's.
+    /// Returns what is to be done about a worker whose R process may be busy for `most`, and is
+    /// interrupted before the worker is ended if `interrupts`; `time` is the scoreboard's.
     pub(super) fn look(
         &mut self,
         most: Duration,
+        interrupts: bool,
         board: &Snapshot,
         now: Instant,
         time: u64,
@@ -47,7 +51,7 @@ impl Stuck {
                 self.interrupted = None;
                 return Step::GoesOn;
             }
-            return if now.duration_since(at) >= TO_COME_OUT { Step::End } else { Step::Nothing };
+            return if now.duration_since(at) >= TO_COME_OUT { Step::EndInterrupted } else { Step::Nothing };
         }
         let lasts = board.lasts(time);
         if !is_busy || lasts < most {
@@ -59,6 +63,9 @@ impl Stuck {
         }
         if self.excused.is_some_and(|at| now.duration_since(at) < most) {
             return Step::Nothing;
+        }
+        if !interrupts {
+            return Step::End(lasts);
         }
         self.interrupted = Some((board.since, now));
         Step::Interrupt(lasts)
@@ -90,7 +97,7 @@ mod tests {
         let mut stuck = Stuck::default();
         let mut look = |board: Snapshot, second: u64| {
             let now = start + Duration::from_secs(second);
-            stuck.look(MOST, &board, now, second * SECOND, || false)
+            stuck.look(MOST, true, &board, now, second * SECOND, || false)
         };
         let busy = board(R::Busy, 10);
         assert_eq!(look(busy, 69), Step::Nothing);
@@ -102,7 +109,20 @@ mod tests {
         assert_eq!(look(board(R::Busy, 74), 134), Step::Interrupt(MOST));
         assert_eq!(look(board(R::Idle, 136), 136), Step::GoesOn);
         assert_eq!(look(board(R::Busy, 140), 200), Step::Interrupt(MOST));
-        assert_eq!(look(board(R::Busy, 140), 205), Step::End);
+        assert_eq!(look(board(R::Busy, 140), 205), Step::EndInterrupted);
+    }
+
+    #[test]
+    fn without_interrupts_it_is_ended_at_once() {
+        let start = Instant::now();
+        let mut stuck = Stuck::default();
+        let mut look = |second: u64| {
+            let now = start + Duration::from_secs(second);
+            stuck.look(MOST, false, &board(R::Busy, 10), now, second * SECOND, || false)
+        };
+        assert_eq!(look(69), Step::Nothing);
+        assert_eq!(look(70), Step::End(MOST));
+        assert!(!stuck.is_interrupted());
     }
 
     #[test]
@@ -115,7 +135,8 @@ mod tests {
             (board(R::Idle, 10), Step::Interrupt(Duration::from_secs(90))),
             (board(R::Busy, 100), Step::Nothing),
         ] {
-            assert_eq!(Stuck::default().look(MOST, &r, start, 100 * SECOND, || false), expected, "{r:?}");
+            let step = Stuck::default().look(MOST, true, &r, start, 100 * SECOND, || false);
+            assert_eq!(step, expected, "{r:?}");
         }
     }
 
@@ -126,7 +147,7 @@ mod tests {
         let busy = board(R::Busy, 0);
         let mut look = |second: u64, is_stopped: bool| {
             let now = start + Duration::from_secs(second);
-            stuck.look(MOST, &busy, now, second * SECOND, || is_stopped)
+            stuck.look(MOST, true, &busy, now, second * SECOND, || is_stopped)
         };
         assert_eq!(look(500, true), Step::Nothing);
         assert_eq!(look(559, false), Step::Nothing);

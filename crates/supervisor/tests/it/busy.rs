@@ -11,9 +11,26 @@ fn patient_for(milliseconds: u64) -> Times {
     Times { busy: Some(Duration::from_millis(milliseconds)), ..Times::default() }
 }
 
+fn interrupting_after(milliseconds: u64) -> Times {
+    Times { interrupts: true, ..patient_for(milliseconds) }
+}
+
+#[test]
+fn one_that_is_busy_for_too_long_is_ended_without_an_interrupt() {
+    let running = Running::new(Wish { times: patient_for(2000), ..Wish::default() });
+    let before = running.pids();
+    let reply = running.connect().get("/sleep/600000");
+    assert_eq!((reply.status, reply.text().contains("took too long")), (504, true));
+    until("it is ended", || before.iter().any(|pid| !lives(*pid)));
+    until("another serves", || running.pids().len() == 2 && running.pids().iter().all(|pid| lives(*pid)));
+    let gone = before.iter().find(|pid| !lives(**pid)).unwrap().to_string();
+    assert!(is_told(&[&gone, "busy with one thing", "it is ended"]));
+    assert!(!is_told(&[&gone, "interrupted"]));
+}
+
 #[test]
 fn one_that_does_not_come_out_of_it_is_ended_and_its_client_gets_504() {
-    let running = Running::new(Wish { times: patient_for(2000), ..Wish::default() });
+    let running = Running::new(Wish { times: interrupting_after(2000), ..Wish::default() });
     let before = running.pids();
     let mut client = running.connect();
     let reply = client.get("/sleep/600000");
@@ -33,7 +50,7 @@ fn one_that_does_not_come_out_of_it_is_ended_and_its_client_gets_504() {
 
 #[test]
 fn one_that_comes_out_of_it_serves_on() {
-    let running = Running::new(Wish { workers: 1, times: patient_for(500), ..Wish::default() });
+    let running = Running::new(Wish { workers: 1, times: interrupting_after(500), ..Wish::default() });
     let before = running.pids();
     assert_eq!(running.get("/sleep/3000").status, 504);
     // Waits for it, since there is no other.

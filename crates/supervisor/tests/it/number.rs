@@ -24,7 +24,7 @@ fn one_more_serves_and_one_less_does_not_and_no_request_fails() {
     running.ask(Request::More);
     until("there are three", || running.roster.members().len() == 3);
     let before = running.pids();
-    assert_eq!(running.get("/environment/ROOKERY_WORKERS").status, 200);
+    assert_eq!(running.get("/environment/ROOKERY_WORKER_COUNT").status, 200);
     running.ask(Request::Fewer);
     // The youngest, since none has a session.
     until("there are two", || epochs(&running) == [1, 2]);

@@ -281,3 +281,26 @@ fn a_reload_that_was_asked_for_since_outlives_the_failure_of_the_one_before() {
     });
     assert_eq!(running.get("/environment/ROOKERY_GENERATION").text(), "2");
 }
+
+#[test]
+fn a_reload_may_have_another_plan() {
+    let wish = || Wish { workers: 1, spares: 1, ..Wish::default() };
+    let running = Running::new(wish());
+    let before = running.pids();
+    let busy = Times { busy: Some(Duration::from_millis(500)), ..Times::default() };
+    running.change(Wish { workers: 3, spares: 0, times: busy, ..Wish::default() });
+    until("there are three others", || {
+        running.pids().len() == 3 && running.pids().iter().all(|pid| !before.contains(pid))
+    });
+    until("it is told", || is_told(&["reloaded: all workers are of generation 1"]));
+    assert_eq!(running.get("/environment/ROOKERY_WORKER_COUNT").text(), "3");
+    // Times are those of the new plan.
+    assert_eq!(running.get("/sleep/600000").status, 504);
+    // A number that a signal has asked for stays unless the plan has another one than before.
+    running.ask(Request::More);
+    until("there are four", || running.pids().len() == 4);
+    running.change(Wish { workers: 3, ..Wish::default() });
+    until("it is told", || is_told(&["reloading: 4 workers"]));
+    running.change(wish());
+    until("one is left", || running.pids().len() == 1);
+}

@@ -1,6 +1,7 @@
 //! A supervisor that runs, with workers in processes.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,6 +23,7 @@ static TOLD: Mutex<Vec<(ThreadId, String)>> = Mutex::new(Vec::new());
 
 /// What tests choose.
 #[derive(Clone)]
+#[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
 pub(crate) struct Wish {
     pub(crate) workers: u32,
     pub(crate) spares: u32,
@@ -114,6 +116,36 @@ fn processes() -> usize {
     std::fs::read_to_string("/proc/thread-self/children").unwrap().split_whitespace().count()
 }
 
+/// The plan of a wish, without its folder and listeners.
+fn plan_of(wish: Wish, beside: Arc<Mutex<Vec<usize>>>) -> Plan {
+    let starts = Mutex::new(0);
+    let make = move |_| -> Result<Command, String> {
+        beside.lock().unwrap().push(processes());
+        let mut starts = starts.lock().unwrap();
+        let mut command = command();
+        command.env(MODE, (wish.mode)(*starts));
+        *starts += 1;
+        Ok(command)
+    };
+    Plan {
+        workers: wish.workers,
+        spares: wish.spares,
+        surges: wish.surges,
+        warmup: wish.warmup,
+        command: Box::new(make),
+        public: None,
+        folder: PathBuf::new(),
+        files: None,
+        times: wish.times,
+        recycle: wish.recycle,
+        start_retries: wish.start_retries,
+        restarts: wish.restarts,
+        is_on_terminal: false,
+        fails_fast: wish.fails_fast,
+        tell: |line| TOLD.lock().unwrap().push((std::thread::current().id(), line.to_owned())),
+    }
+}
+
 /// See the module.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
@@ -140,11 +172,7 @@ impl Running {
 
     pub(crate) fn start(wish: Wish) -> Running {
         let roster = Arc::new(Roster::default());
-        let limits = PoolLimits {
-            gives_up: wish.times.busy.is_some(),
-            queue_time: wish.queue_time,
-            ..PoolLimits::default()
-        };
+        let limits = PoolLimits { queue_time: wish.queue_time, ..PoolLimits::default() };
         let server = Server::with_application(Config::default(), pool(Arc::clone(&roster), limits));
         let site = Site { files: roster.files(), ..Site::default() };
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
@@ -161,36 +189,13 @@ impl Running {
         let folder = tempfile::tempdir().unwrap();
         let (requests, asked) = unbounded_channel();
         let beside = Arc::new(Mutex::new(Vec::new()));
+        let is_direct = wish.is_direct;
         let supervisor = std::thread::spawn({
             let (roster, door, folder, beside) =
                 (Arc::clone(&roster), Arc::clone(&door), folder.path().to_path_buf(), Arc::clone(&beside));
             move || {
-                let starts = Mutex::new(0);
-                let make = move |_| -> Result<Command, String> {
-                    beside.lock().unwrap().push(processes());
-                    let mut starts = starts.lock().unwrap();
-                    let mut command = command();
-                    command.env(MODE, (wish.mode)(*starts));
-                    *starts += 1;
-                    Ok(command)
-                };
-                let plan = Plan {
-                    workers: wish.workers,
-                    spares: wish.spares,
-                    surges: wish.surges,
-                    warmup: wish.warmup,
-                    command: Box::new(make),
-                    public: wish.is_direct.then(|| Public { sockets, ..Public::default() }),
-                    folder,
-                    files: None,
-                    times: wish.times,
-                    recycle: wish.recycle,
-                    start_retries: wish.start_retries,
-                    restarts: wish.restarts,
-                    is_on_terminal: false,
-                    fails_fast: wish.fails_fast,
-                    tell: |line| TOLD.lock().unwrap().push((std::thread::current().id(), line.to_owned())),
-                };
+                let public = is_direct.then(|| Public { sockets, ..Public::default() });
+                let plan = Plan { public, folder, ..plan_of(wish, beside) };
                 supervise(plan, roster, asked, &*door).unwrap()
             }
         });
@@ -204,6 +209,11 @@ impl Running {
             supervisor: Some(supervisor),
             _server: server,
         }
+    }
+
+    /// Reloads with another plan.
+    pub(crate) fn change(&self, wish: Wish) {
+        self.ask(Request::Change(Box::new(plan_of(wish, Arc::clone(&self.beside)))));
     }
 
     pub(crate) fn ask(&self, request: Request) {

@@ -23,7 +23,7 @@ fn a_spare_takes_the_place_of_one_that_ends() {
         seen.push(pid);
     }
     assert!(is_told(&["a spare, serves in its place"]));
-    assert_eq!(running.get("/environment/ROOKERY_WORKERS").text(), "2");
+    assert_eq!(running.get("/environment/ROOKERY_WORKER_COUNT").text(), "2");
 }
 
 #[test]

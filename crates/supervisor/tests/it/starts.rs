@@ -15,10 +15,10 @@ fn each_worker_has_its_own_and_nothing_else() {
     assert!(running.pids().contains(&pid.parse().unwrap()));
     for (name, values) in [
         ("ROOKERY_WORKER", &["0", "1"][..]),
-        ("ROOKERY_WORKERS", &["2"]),
+        ("ROOKERY_WORKER_COUNT", &["2"]),
         ("ROOKERY_GENERATION", &["0"]),
-        ("ROOKERY_LISTEN_FD", &[""]),
-        ("ROOKERY_CONTROL_FD", &[""]),
+        ("ROOKERY_INTERNAL_LISTEN_FD", &[""]),
+        ("ROOKERY_INTERNAL_CONTROL_FD", &[""]),
     ] {
         let value = client.get(&format!("/environment/{name}")).text();
         assert!(values.contains(&value.as_str()), "{name}={value}");

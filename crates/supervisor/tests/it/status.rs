@@ -207,6 +207,19 @@ fn reloads_are_told_and_what_was_wrong_with_the_last() {
 }
 
 #[test]
+fn a_reload_that_is_refused_counts_as_failed_and_replaces_no_worker() {
+    let running = Running::new(Wish::default());
+    let (admin, before) = (Admin::of(&running), running.pids());
+    running.ask(Request::RefuseReload("line 3 is wrong".to_owned()));
+    until("it has failed", || admin.json()["reload"]["failed"] == 1);
+    let status = admin.json();
+    assert_eq!((&status["reload"]["state"], &status["generation"]), (&"idle".into(), &0.into()));
+    assert_eq!(status["reload"]["last_error"], "line 3 is wrong");
+    assert!(is_told(&["the reload is refused", "what runs stays as it is: line 3 is wrong"]));
+    assert_eq!(running.pids(), before);
+}
+
+#[test]
 fn probes_follow_the_supervisor_and_a_loop_of_crashes_is_no_reason_to_end_it() {
     let mut running = Running::start(Wish {
         workers: 1,

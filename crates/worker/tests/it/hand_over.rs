@@ -63,9 +63,10 @@ fn tells_what_it_has() {
         assert_eq!(std::env::var_os(name).is_none(), is_taken, "{name}");
     }
     assert_eq!(std::env::var("ROOKERY_WORKER").unwrap(), "2");
+    assert_eq!(std::env::var("ROOKERY_WORKER_COUNT").unwrap(), "4");
     assert_eq!(std::env::var("ROOKERY_WORKERS").unwrap(), "4");
     assert_eq!(std::env::var("ROOKERY_GENERATION").unwrap(), "7");
-    assert_eq!(std::env::var("ROOKERY_WORKER_ID").unwrap(), "00ff");
+    assert_eq!(std::env::var("ROOKERY_INTERNAL_WORKER_ID").unwrap(), "00ff");
     // The memory is mapped, and needs no descriptor.
     let after = descriptors("self");
     before.retain(|name| !name.starts_with("/memfd"));

@@ -1,6 +1,7 @@
 //! The certificates of a listener while it runs: what new connections are given, and how that is changed.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -28,7 +29,11 @@ use super::watched::{Contents, Watched, build_unchanged};
 pub struct Tls(Arc<Store>);
 
 struct Store {
+    /// The settings that the listener began with. Answers for an authority, HSTS and WebSockets over HTTP/2 stay so.
     settings: TlsSettings,
+    /// What certificates are read by now.
+    current: ArcSwap<TlsSettings>,
+    binds_names: AtomicBool,
     notice: fn(&str),
     config: ArcSwap<ServerConfig>,
     /// While an authority is being answered over TLS.
@@ -63,18 +68,14 @@ impl Tls {
     /// # Errors
     /// When one cannot be read, or certificate and key do not belong together.
     pub fn new(mut settings: TlsSettings, notice: fn(&str)) -> Result<Tls, TlsError> {
-        for pair in &mut settings.pairs {
-            pair.certificate.settle();
-            pair.key.settle();
-        }
-        if let Some(ca) = &mut settings.client_ca {
-            ca.settle();
-        }
+        settings.settle();
         let (served, built) = load(&settings, notice);
         let (config, names, dates) = built?;
         let hsts = settings.hsts.map(Hsts::value);
         let challenged = challenged(&config, &settings, &names);
         Ok(Tls(Arc::new(Store {
+            binds_names: AtomicBool::new(settings.binds_names()),
+            current: ArcSwap::from_pointee(settings.clone()),
             settings,
             notice,
             challenged: ArcSwap::from_pointee(challenged),
@@ -93,8 +94,8 @@ impl Tls {
     /// the files are then tried again automatically.
     pub fn reload(&self) -> Result<(), TlsError> {
         loop {
-            let before = self.watched().generation();
-            let (found, built) = load(&self.0.settings, self.0.notice);
+            let (settings, before) = self.read_by();
+            let (found, built) = load(&settings, self.0.notice);
             let mut watched = self.watched();
             if watched.generation() != before {
                 // Another thread has served what it has read meanwhile, which may be newer.
@@ -102,7 +103,7 @@ impl Tls {
             }
             return match built {
                 Ok(built) => {
-                    self.serve(&mut watched, &found, built);
+                    self.serve(&mut watched, &settings, &found, built);
                     Ok(())
                 }
                 Err(error) => {
@@ -113,21 +114,44 @@ impl Tls {
         }
     }
 
+    /// Reads other certificates and keys, authorities of clients and versions. New connections are
+    /// given them; open ones keep what they began with. [`TlsSettings::hsts`],
+    /// [`TlsSettings::challenges`] and [`TlsSettings::only_http1_websockets`] stay as they are. Blocks.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and the previous settings and certificates stay in use then.
+    pub fn replace(&self, mut settings: TlsSettings) -> Result<(), TlsError> {
+        settings.settle();
+        let kept = self.0.settings.clone();
+        let settings = Arc::new(TlsSettings {
+            hsts: kept.hsts,
+            challenges: kept.challenges,
+            only_http1_websockets: kept.only_http1_websockets,
+            ..settings
+        });
+        let (found, built) = load(&settings, self.0.notice);
+        let built = built?;
+        let mut watched = self.watched();
+        self.0.current.store(Arc::clone(&settings));
+        self.serve(&mut watched, &settings, &found, built);
+        Ok(())
+    }
+
     /// Compares the contents of the files with the certificates that are served, and serves the new
     /// contents if they differ. Reports success and failure. A failed attempt is repeated, timed by
     /// a monotonic clock, until both are the same. Blocks.
     pub(crate) fn look_again(&self, now: Instant) {
         let notice = self.0.notice;
         // No lock is held while files are read, which may take as long as a file system does.
-        let found = contents(&self.0.settings);
-        let before = {
+        let (settings, before) = self.read_by();
+        let found = contents(&settings);
+        {
             let mut watched = self.watched();
-            if !watched.compare(&found, now) {
+            if watched.generation() != before || !watched.compare(&found, now) {
                 return;
             }
-            watched.generation()
-        };
-        let (found, built) = load(&self.0.settings, notice);
+        }
+        let (found, built) = load(&settings, notice);
         let mut watched = self.watched();
         if watched.generation() != before {
             // Another thread has served what it has read meanwhile: the next look compares with that.
@@ -135,7 +159,7 @@ impl Tls {
         }
         match built {
             Ok(built) => {
-                self.serve(&mut watched, &found, built);
+                self.serve(&mut watched, &settings, &found, built);
                 notice("TLS: the certificate has changed, and new connections are given the new one");
             }
             Err(error) => {
@@ -147,13 +171,21 @@ impl Tls {
         }
     }
 
+    /// Returns what certificates are read by, and how often others have been served.
+    fn read_by(&self) -> (Arc<TlsSettings>, u64) {
+        // They change together.
+        let watched = self.watched();
+        (self.0.current.load_full(), watched.generation())
+    }
+
     fn watched(&self) -> MutexGuard<'_, Watched> {
         self.0.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives new connections what was built from the contents that were found.
-    fn serve(&self, watched: &mut Watched, found: &Contents, built: Built) {
-        let Store { settings, config, names, dates, challenged: answering, .. } = &*self.0;
+    fn serve(&self, watched: &mut Watched, settings: &TlsSettings, found: &Contents, built: Built) {
+        let Store { config, names, dates, challenged: answering, .. } = &*self.0;
+        self.0.binds_names.store(settings.binds_names(), Ordering::Relaxed);
         let (built, by_name, validities) = built;
         answering.store(Arc::new(challenged(&built, settings, &by_name)));
         config.store(Arc::new(built));
@@ -179,8 +211,7 @@ impl Tls {
 
     /// Whether a name stands for rights of its own: clients have certificates, or names have.
     pub(crate) fn binds_names(&self) -> bool {
-        let TlsSettings { client_ca, pairs, challenges, .. } = &self.0.settings;
-        client_ca.is_some() || (pairs.len() > 1 && challenges.is_none())
+        self.0.binds_names.load(Ordering::Relaxed)
     }
 
     /// Whether there is a certificate for a host, or one that says nothing of hosts.
@@ -229,6 +260,21 @@ impl fmt::Debug for Tls {
 }
 
 impl TlsSettings {
+    /// Has paths be independent of the folder that the process is in.
+    fn settle(&mut self) {
+        for pair in &mut self.pairs {
+            pair.certificate.settle();
+            pair.key.settle();
+        }
+        if let Some(ca) = &mut self.client_ca {
+            ca.settle();
+        }
+    }
+
+    fn binds_names(&self) -> bool {
+        self.client_ca.is_some() || (self.pairs.len() > 1 && self.challenges.is_none())
+    }
+
     fn pems(&self) -> impl Iterator<Item = &Pem> {
         self.pairs.iter().flat_map(|pair| [&pair.certificate, &pair.key]).chain(&self.client_ca)
     }

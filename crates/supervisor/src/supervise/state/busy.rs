@@ -10,13 +10,15 @@ use super::super::worker::Phase;
 use super::Supervisor;
 
 impl Supervisor<'_> {
-    /// Interrupts and ends those whose R has been busy for longer than is wanted, if that is known.
+    /// Ends workers whose R has been busy with one task for too long. R is interrupted first only where
+    /// [`Times::interrupts`](crate::Times::interrupts) asks for that.
     pub(super) fn look_at_busy(&mut self, now: Instant) {
         let Some(most) = self.plan.times.busy else { return };
+        let interrupts = self.plan.times.interrupts;
         for worker in self.workers.values_mut().filter(|worker| worker.phase == Phase::Ready) {
             let (number, pid) = (worker.start.slot, worker.pid);
             let board = worker.member.board.read();
-            match worker.stuck.look(most, &board, now, board_time(), || is_stopped(pid)) {
+            match worker.stuck.look(most, interrupts, &board, now, board_time(), || is_stopped(pid)) {
                 Step::Nothing => {}
                 Step::Interrupt(lasts) => {
                     // Those that wait for an answer get 504 now, whatever becomes of R.
@@ -34,7 +36,16 @@ impl Supervisor<'_> {
                     }
                     (self.plan.tell)(&format!("the R of worker {number} ({pid}) does something else now"));
                 }
-                Step::End => {
+                Step::End(lasts) => {
+                    self.roster.give_up_on(&worker.member);
+                    (self.plan.tell)(&format!(
+                        "the R of worker {number} ({pid}) has been busy with one thing for {} s: it is ended",
+                        lasts.as_secs()
+                    ));
+                    worker.leaves = Some("stuck");
+                    worker.stop(TO_END.min(self.plan.times.stop));
+                }
+                Step::EndInterrupted => {
                     (self.plan.tell)(&format!(
                         "the R of worker {number} ({pid}) is still busy with the same: it is ended"
                     ));

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::time::Instant;
 
-use super::super::MOST_WORKERS;
 use super::super::worker::Phase;
+use super::super::{MOST_WORKERS, Plan};
 use super::{Slot, Supervisor};
 use crate::roster::Standing;
 
@@ -14,11 +14,49 @@ impl Supervisor<'_> {
         (0..).zip(&self.slots).filter(|(_, slot)| !slot.is_given_up).map(|(slot, _)| slot).collect()
     }
 
+    /// Goes on by another plan. The number of workers that signals have asked for stays, unless the
+    /// plan has another number than the one before.
+    pub(super) fn change(&mut self, plan: Plan) {
+        let before = &mut self.plan;
+        let plan = Plan {
+            public: before.public.take(),
+            folder: std::mem::take(&mut before.folder),
+            files: before.files,
+            is_on_terminal: before.is_on_terminal,
+            ..plan
+        };
+        let before = std::mem::replace(&mut self.plan, plan);
+        if before.workers != self.plan.workers {
+            while self.wanted < self.plan.workers {
+                self.want_more();
+            }
+            while self.wanted > self.plan.workers {
+                self.want_fewer();
+            }
+        }
+        for _ in before.spares..self.plan.spares {
+            self.add_slot();
+        }
+        for _ in self.plan.spares..before.spares {
+            if let Some(slot) = self.dispensable() {
+                self.give_up(slot);
+            }
+        }
+    }
+
     pub(super) fn want_more(&mut self) {
         if self.wanted >= MOST_WORKERS {
             return self.tell(&format!("there are {MOST_WORKERS} workers, and not to be more"));
         }
         self.wanted += 1;
+        self.add_slot();
+        self.tell(&format!("one worker more: {}", self.wanted));
+        // One that is ready need not be waited for; the new one is a spare then.
+        self.call_on_spares();
+    }
+
+    /// Has another worker started.
+    fn add_slot(&mut self) {
         let place = Slot { start_at: Some(Instant::now()), ..Slot::default() };
         let is_free = |slot: &u32| {
             self.slots[*slot as usize].is_given_up && self.workers.values().all(|it| it.start.slot != *slot)
@@ -30,9 +68,6 @@ impl Supervisor<'_> {
             }
             None => self.slots.push(place),
         }
-        self.tell(&format!("one worker more: {}", self.wanted));
-        // One that is ready need not be waited for; the new one is a spare then.
-        self.call_on_spares();
     }
 
     pub(super) fn want_fewer(&mut self) {

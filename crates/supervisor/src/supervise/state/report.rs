@@ -136,6 +136,18 @@ impl Supervisor<'_> {
         self.front.hear(News::Reloaded);
     }
 
+    /// Reports a reload that nothing has come of. One that is under way goes on.
+    pub(super) fn refuse_reload(&mut self, why: String) {
+        self.tell(&format!("the reload is refused, and what runs stays as it is: {why}"));
+        let is_running = self.history.reload.is_running;
+        self.begin_reload();
+        self.end_reload(Some(why));
+        self.history.reload.is_running = is_running;
+        if is_running {
+            self.front.hear(News::Reloading);
+        }
+    }
+
     /// Says where it is.
     pub(super) fn report(&mut self) {
         if !self.replacements.is_reloading() {
