@@ -133,7 +133,7 @@ def instructions(how, folder, requests=2000):
         command += ["--admin", f"127.0.0.1:{admin}", "--start-timeout", "300s"]
     else:
         command[0] = str(results / "R")
-        environment["ROOKERY_CLI"] += f"admin=127.0.0.1:{admin}\n"
+        environment["ROOKERY_INTERNAL_SETTINGS"] += f"admin=127.0.0.1:{admin}\n"
     environment |= {"PATH": f"{results}:{os.environ['PATH']}", "R_NSIZE": "20000000", "R_VSIZE": "1G"}
     process = subprocess.Popen(
         command, cwd=folder, env=os.environ | environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
