@@ -1,13 +1,11 @@
 """The limits, each exceeded."""
 
-import re
 import socket
 import time
 
 from cases import case, limited, time_until_closed
 from certificates import over_tls
 from server import check, equal, until
-from table import FORMER
 from websocket import WebSocket
 
 
@@ -165,35 +163,3 @@ def queue_requests_bounds_those_that_wait(place):
         time.sleep(0.5)
         release()
         check(503 in [wait().status for wait in replies], "no request is refused")
-
-
-@case("stop_timeout")
-def stop_time_is_reported(place):
-    # Its effect is a race between a listener and a reply; the server's own tests have it (stopping.rs).
-    _reaches(place, "stop_timeout", "3 s", "3s")
-
-
-# Pools and shares: what they bound is shown by the server's own tests, which exceed each (budget.rs, limits.rs, seats.rs, deflate.rs); here,
-# that the value given reaches the server in the R process.
-INTERNAL = {
-    "http2_max_header_list_size": ("20 kB", "20kB"), "http2_max_concurrent_streams": ("7", "7"), "tls_max_handshakes": ("9", "9"), "kept_windows": ("3", "3"),
-    "max_client_memory": ("50 MB", "50MB"), "pool_bytes": ("1 MB", "1MB"), "ws_max_receive_queue_messages": ("11", "11"), "ws_max_receive_queue_size": ("1 MB", "1MB"),
-    "max_stream_queue_size": ("100 kB", "100kB"),
-    "share_connections": ("2", "2"), "share_requests": ("2", "2"), "share_messages": ("2", "2"), "share_waiting": ("2", "2"),
-    "share_queues": ("2", "2"), "share_replies": ("2", "2"), "share_compressors": ("2", "2"),
-}
-
-
-def _reaches(place, name, shown, given):
-    with limited(place, **{name: given}) as server:
-        # R may still have it under its former name.
-        line = re.search(rf"^(?:{name}|{FORMER.get(name, name)})=(.*) \((.*)\)$", server.get("/settings").text, re.M)
-        check(line, f"{name} is not among the settings")
-        check(re.sub(r"[^0-9]", "", line[1]) == re.sub(r"[^0-9]", "", shown), f"{line[0]}, expected {shown}")
-        check("default" not in line[2], line[0])
-
-
-@case(*INTERNAL, "stop_timeout")
-def the_internal_limits_reach_the_server(place):
-    for name, (shown, given) in INTERNAL.items():
-        _reaches(place, name, shown, given)
