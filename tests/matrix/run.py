@@ -22,6 +22,7 @@ import behaviours
 import cases
 import certificates
 import memory  # noqa: F401  (registers its rows, as does terminal)
+import precedence  # noqa: F401  (registers its cases)
 import settings_address  # noqa: F401  (registers its cases, as do the next four)
 import settings_internal  # noqa: F401
 import settings_limits  # noqa: F401
