@@ -44,6 +44,8 @@ REPORTED = {
     "tls_max_handshakes": "the order in which handshakes take turns; crates/server/src/http/handshakes.rs",
     "pool_bytes": "memory that is kept between requests; crates/server/tests/it/budget.rs fills the pool",
 }
+# Cases that pass with `--without`, and why. Another case of the same setting observes its effect.
+NOT_WITHOUT = {"host_may_be_a_name": "localhost is the address of the default; the case is there for its form"}
 
 
 def uncovered():
@@ -80,8 +82,8 @@ def main():
     os.environ["R_LIBS"] = str(LIBRARY)
 
     work = [(name, mode, (), function) for name, modes, function in behaviours.ROWS for mode in modes]
-    work = [] if asked.without else work
     work += [(name, place, keys, function) for name, place, keys, function in cases.CASES]
+    work = [one for one in work if not asked.without or one[2] and one[0] not in NOT_WITHOUT]
     work = [one for one in work if fnmatch.fnmatch(f"{one[0]} ({one[1]})", asked.only)]
     results = {}
     with concurrent.futures.ThreadPoolExecutor(asked.jobs) as pool:
