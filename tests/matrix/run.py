@@ -6,7 +6,7 @@ place where it may be given: the command line, `_server.yml`, arguments and opti
 
 ROOKERY_LIB is the library with the R package (default .local/lib). A setting of docs/settings.md that no case gives, in a place where it may be
 given, is a failure, and so is a case that does not give what it says, or gives the default. `--without` leaves the settings of each case out and
-expects the case to fail: one that passes observes no effect. Exit status: 0 when everything passed.
+expects the case to fail: one that passes observes no effect (ROOKERY_PATIENCE=15 makes that shorter: most wait in vain). Exit status: 0 when everything passed.
 """
 
 import argparse

@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 LIBRARY = Path(os.environ.get("ROOKERY_LIB", HERE.parent.parent / ".local" / "lib")).resolve()
 PROGRAM = LIBRARY / "rookery" / "exec" / "rookery"
 # Seconds that a step may take on a loaded machine before the test counts as failed.
-PATIENCE = 60
+PATIENCE = int(os.environ.get("ROOKERY_PATIENCE", "60"))
 
 # The options that select each column of the matrix; `serve() in R` is one R process without the program.
 MODES = {
