@@ -10,7 +10,7 @@ use rookery_settings::{Raw, Value, file};
 /// A document is within its bounds, a mistake has a position in the file, and every value that is
 /// read is shown as a text that is read as the same value.
 pub fn settings_file(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
+    let text = &*String::from_utf8_lossy(data);
     match parse(text) {
         Ok(node) => {
             let (nodes, depth) = size_of(&node);
@@ -18,7 +18,7 @@ pub fn settings_file(data: &[u8]) {
         }
         Err(problem) => assert_is_in(text, problem.at.line),
     }
-    match file::read(text, Path::new("/srv/_server.yml")) {
+    match file::read(data, Path::new("/srv/_server.yml")) {
         Ok(None) => {}
         Ok(Some(file)) => {
             for given in file.given {

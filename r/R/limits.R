@@ -12,50 +12,18 @@
 #'
 #' All servers of a process have one set of limits: that of the first. A server that asks for others while one runs is an error.
 #'
-#' @section Further limits:
-#' The limits in these lists are given by name as well, `server_limits(body_buffer_size = "4 MB")`.
-#'
-#' Requests:
-#' * `max_headers`: lines of a request's head; 431 above it. More than 24,576 lines are never accepted.
-#' * `http2_max_header_list_size`: size of a request's head over HTTP/2, with 32 bytes for each line; 431 above it.
-#'   `http2_max_concurrent_streams`: requests at once on one HTTP/2 connection.
-#' * `body_buffer_size`: size of a body that is kept in memory; a larger one is spooled to a file.
-#' * `disk_reserve`: disk space that such files leave free; 507 otherwise.
-#' * `tls_handshake_timeout`: how long a TLS handshake may take; `tls_max_handshakes`: handshakes under way at once.
-#' * `min_header_rate`, `min_body_rate`, `min_response_rate`: the slowest rates at which a head and a body may arrive and a response
-#'   may be read. `header_grace`: how long a head may stall below its rate.
-#' * `stop_timeout`: how long `$stop()` waits for responses that are under way.
-#'
-#' WebSockets and streams:
-#' * `ws_min_rate`: the slowest rate of a client within a message; `ws_stall_timeout`: how long the client may stall
-#'   below that rate.
-#' * `ws_max_send_queue_size`, `max_stream_queue_size`: bytes that may wait to be sent to one client of a WebSocket, or of a
-#'   streamed response.
-#' * `ws_max_receive_queue_messages`, `ws_max_receive_queue_size`: messages that may wait for R; above that no more are read.
-#' * `ws_ping_interval`: how often a silent WebSocket is sent a ping; `ws_ping_timeout`: how long it may be silent after one.
-#'   `ws_close_timeout`: how long a client may take to answer a close frame.
-#'
-#' Internal, which may change in any release:
-#' * `share_connections`, `share_requests`, `share_messages`, `share_waiting`, `share_queues`, `share_replies`,
-#'   `share_compressors`: shares of `max_client_memory` in percent, at most 100 in all.
-#' * `pool_bytes`: request buffers that are kept for reuse. `kept_windows`: WebSockets that may keep a compression context
-#'   between messages, see `wsCompression` in [startServer()]. `disk_share`: `disk_reserve` is at most one part in this many of the
-#'   disk.
+#' @eval section_of_settings(
+#'   "Further limits", "These are given by name as well, `server_limits(body_buffer_size = \"4 MB\")`.", further_limits(c("stable", "advanced"))
+#' )
+#' @eval section_of_settings(
+#'   "Internal limits",
+#'   "They are given by name and may change in any release. The shares of `max_client_memory` are at most 100 percent in all.",
+#'   further_limits("internal")
+#' )
 #'
 #' @param ... Further limits by name, see below. The former names of limits are deprecated, see the vignette *From httpuv to
 #'   Rookery*. Any other name is an error.
-#' @param max_body_size Largest request body; 413 above it. No limit by default, as with httpuv.
-#' @param request_timeout How long the app may take to answer; 504 after that. No limit by default. R finishes
-#'   what it does for the request, unless the option `rookery.interrupt_requests` is `TRUE`: then that ends with the error
-#'   of [setTimeLimit()].
-#' @param idle_timeout How long a connection may be idle, and a body or a response may make no progress.
-#' @param max_connections Client connections at once; the slowest idle one is closed for a new one.
-#' @param max_header_size Largest request head; 431 above it.
-#' @param header_timeout How long a request head may take to arrive; 408 after that.
-#' @param max_connections_per_ip Connections of one IPv4 address or IPv6 /64 network; 503 above it.
-#' @param max_queued_requests Requests that may wait for R; 503 above it.
-#' @param max_client_memory Memory that clients can make the server hold; by default a quarter of what the process may use.
-#' @param ws_max_message_size Largest WebSocket message; close code 1009 above it.
+#' @eval params_of_settings("server_limits", further_limits(c("stable", "advanced", "internal"))$name)
 #' @return A list of class `rookery_limits` of what was given, in bytes and seconds.
 #' @examples
 #' server_limits(max_body_size = "10 MB", request_timeout = "30 s", max_connections = 500)

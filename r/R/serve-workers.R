@@ -17,43 +17,7 @@
 #' @param ... Must be empty: what follows is given by name. Deprecated are `kill_stuck`, `name` and `retry_begun`, the former names of
 #'   `worker_timeout`, `cookie_suffix` and `retry_safe_methods`; `request_timeout`, which is one of [server_limits()]; and `admin`, an
 #'   argument of [serve()].
-#' @param spares How many more wait, ready, for one of them to end.
-#' @param warmup Paths that a new one is asked for before it serves. One that answers with a status of 500 or more does not serve.
-#' @param max_sessions How many WebSockets one may have, such as Shiny's sessions. When all have as many, new ones get 503; whoever has one does not.
-#' @param max_requests,max_age,max_memory Limits after which a worker is replaced: the number of
-#'   requests that it has answered, its age, and the memory that it uses (the anonymous, swapped and
-#'   shared memory of its processes). In a control group whose memory is limited `max_memory` is a
-#'   share of that by default; 0 is no limit.
-#' @param worker_timeout One whose R is busy with one task for so long is ended, and its clients get 504. R is interrupted first only if the
-#'   option `rookery.interrupt_requests` is `TRUE`; the worker is ended if that does not help.
-#' @param start_timeout How long one may take until it serves.
-#' @param start_retries How often a failed start is retried, with increasing pauses, while no worker
-#'   has been ready yet: something that the app needs, such as a database, may become available
-#'   later. The default is 3. When all retries have failed, the program ends with status 3.
-#' @param restart Whether one that fails is started again: `"always"`, the default, or `"never"`: then the program ends with the
-#'   exit status of the R process, for orchestrators that restart a service themselves.
-#' @param drain How long what is in hand is waited for before one ends.
-#' @param drain_sessions The same for WebSockets, such as Shiny's sessions, of one that another has replaced: `"4h"`. `NULL` is as long as `drain`. What
-#'   is replaced for its memory, and all of them when the program ends, wait no longer than `drain`.
-#' @param sticky Whether clients come back to the R that they began with: `"auto"` (for Shiny), `"cookie"` or `"none"`.
-#' @param cookie_suffix The end of the name of the cookie that `sticky` uses, so that two servers on one host
-#'   do not overwrite each other's cookie. By default it is derived from the app's path and the
-#'   address.
-#' @param embed Whether pages may lie in those of other sites: the cookie is sent there, over HTTPS.
-#' @param reload Whether they are replaced when a file of the app has changed, to write one with; a single one is as well.
-#' @param shutdown_delay How long it serves on when it is to end, and says that it is not ready.
-#' @param min_ready So many have to be ready for the probe `/-/ready` of `admin` to say so; 1 by default.
-#' @param drain_status What that probe is answered with while it ends: 503, the default, or 404, which some balancers take for "no new clients".
-#' @param fail_fast Whether the program ends, with status 5, when all end again and again without having answered anything. Otherwise it tries on,
-#'   ever more seldom.
-#' @param retry_safe_methods Whether a GET, HEAD or OPTIONS whose R has died goes to another, once, though the first may have done something for it. What no R has
-#'   begun goes to another whatever it is.
-#' @param surge Whether the one that takes another's place is started beside it: 1, the default, or 0 where there is no memory for one more. One fewer
-#'   serves then meanwhile, and a reload of an app that does not start leaves one that is tried on.
-#' @param max_in_flight How many requests one may have in hand whose R waits for something else, as promises do; 64 by default.
-#' @param queue_timeout How long a request waits for one: its client gets 503 then; 10 seconds by default.
-#' @param keep_half_closed Whether a client that has closed its half of the connection behind its request (`nc -N`, some health checks) is answered also where that had to
-#'   wait for an R. By default it counts as gone while it waits: most that do so have left. What an R has is answered in any case.
+#' @eval params_of_settings("workers_config")
 #' @return An object of class `rookery_workers`.
 #' @examples
 #' workers_config(4, max_memory = "2GB", worker_timeout = "5min")
@@ -228,7 +192,7 @@ serve_with_workers <- function(path, address, dots, log, settings, workers) {
       PATH = paste(R.home("bin"), Sys.getenv("PATH"), sep = .Platform$path.sep),
       R_LIBS = paste(unique(c(compat_library(), .libPaths())), collapse = .Platform$path.sep),
       ROOKERY_INTERNAL_ARGUMENTS = paste(encode_lines(lines), collapse = "\n"),
-      ROOKERY_INTERNAL_PARENT_PID = Sys.getpid(),
+      ROOKERY_PARENT = Sys.getpid(),
       R_TESTS = ""
     )
   )

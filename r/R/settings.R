@@ -20,22 +20,16 @@ reconnect_ways <- c("app", "always", "never")
 #'
 #' They are read when a server is started. `rookery_options()` tells what the next one would be started with.
 #'
-#' @section Settings:
-#' * Each limit, see [server_limits()].
-#' * `error_detail`: what clients are told of errors. `"none"`: that there was one, and the id of the request. `"message"`: the error's message as well.
-#'   `"full"`: also the calls that led to it, for a browser of the same machine on a page with the lines they are written in; for development. By default `"none"`, in an interactive session `"message"`. Where this package stands in
-#'   for httpuv, and [serve()] does not run, clients are told what httpuv tells them: the message.
-#' * `request_id_header`: whether responses of the app have a header `X-Request-Id`; by default under [serve()].
-#' * `interrupt_requests`: whether what R does for a request ends when `request_timeout` is over.
-#' * `spool_dir`: the folder of large bodies, see [startServer()].
-#' * `trusted_proxies`: addresses or networks of proxies whose `X-Forwarded-Proto` and `X-Request-Id` are believed; in the environment with commas
-#'   between them.
-#' * `proxy_protocol`: whether each connection begins with the header of the PROXY protocol, see [tls_config()].
-#' * `ws_origins`, `ws_compression`: what `wsOrigins` and `wsCompression` are of an app without, see [startServer()]; in the environment hosts with
-#'   commas between them, and `TRUE` or `FALSE`.
-#' * `reconnect`: whether a page of Shiny begins a new session, with its inputs, when the R behind it has ended or the network has failed. `"app"`: if the
-#'   app says `session$allowReconnect(TRUE)`. `"always"`: unless it says `FALSE`; what the app kept for the session is lost, and buttons that were pressed before
-#'   are pressed for the new session as well. `"never"`. Heeded where [serve()] runs Shiny.
+#' @eval section_of_settings("Settings", "Each limit, see [server_limits()], and:", settings_of_options(), more = list(
+#'   error_detail = paste(
+#'     "Where this package stands in for httpuv and [serve()] does not run, clients are told what httpuv tells them: the message."
+#'   ),
+#'   trusted_proxies = "In the environment with commas between them.",
+#'   proxy_protocol = "See [tls_config()].",
+#'   ws_origins = "For an app without `wsOrigins`, see [startServer()]; in the environment with commas between hosts.",
+#'   ws_compression = "For an app without `wsCompression`, see [startServer()].",
+#'   reconnect = "It applies where [serve()] runs Shiny."
+#' ))
 #'
 #' @return A data frame of class `rookery_options` with `name`, `value` (as text) and `origin`.
 #'   `rookery_options()["max_body_size"]` returns the row of one setting.

@@ -1,18 +1,21 @@
-"""The table of the cases, and how a case gives its settings: on the command line, in `_server.yml` or in the environment."""
+"""The table of the cases, and how a case gives its settings: on the command line, in `_server.yml`, in R or in the environment."""
 
 import json
+import threading
 import time
 
+from in_r import arguments_of, code
 from server import PATIENCE, Server
 from table import ROWS
 
 CASES = []
-PLACES = ("command line", "_server.yml", "environment")
+# What the case of this thread has given so far, and the settings that it is to leave out.
+OF_THIS_CASE = threading.local()
+PLACES = ("command line", "_server.yml", "R", "option of R", "environment")
 
 
 def can_be_given(name, place):
-    row = ROWS[name]
-    return bool({"command line": row.option, "_server.yml": row.path, "environment": row.variable}[place])
+    return ROWS[name].can_be_given(place)
 
 
 def case(*keys, places=PLACES):
@@ -65,10 +68,17 @@ def started(place, settings, env=None, **rest):
     """Starts a server whose settings are given in `place`, and those that cannot be given there in `_server.yml`."""
     settings = dict(settings) | settings.get("limits", {})
     settings.pop("limits", None)
+    settings = {name: value for name, value in settings.items() if name not in getattr(OF_THIS_CASE, "left_out", ())}
     there = {name: value for name, value in settings.items() if can_be_given(name, place)}
+    if hasattr(OF_THIS_CASE, "given"):
+        OF_THIS_CASE.given |= {name for name, value in there.items() if text_of(value) != ROWS[name].default}
     others = {name: value for name, value in settings.items() if name not in there}
     if place == "_server.yml":
         there, others = {}, settings
+    if place in ("R", "option of R"):
+        arguments, options = (there, {}) if place == "R" else ({}, there)
+        return Server(yml=yml_of(others) if others else None, env=env, **rest,
+                      r_code=lambda more: code(arguments_of(more | arguments), options), r_settings=set(settings))
     words = words_of(there) if place == "command line" else []
     if place == "environment":
         env = (env or {}) | {ROWS[name].variable: text_of(value) for name, value in there.items()}
@@ -77,8 +87,8 @@ def started(place, settings, env=None, **rest):
     return Server(*words, yml=yml_of(others) if others else None, env=env, **rest)
 
 
-def limited(place, **limits):
-    return started(place, limits)
+def limited(place, env=None, **limits):
+    return started(place, limits, env=env)
 
 
 def time_until_closed(client, seconds=PATIENCE):

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""The matrix: behaviours in rows, and R's serve() in one process, `rookery serve` with one worker and with two in columns; and each setting, wherever it can be given.
+"""The matrix: behaviours in rows, and R's serve() in one process, `rookery serve` with one worker and with two in columns; and each setting, in each
+place where it may be given: the command line, `_server.yml`, arguments and options of R, the environment.
 
-    tests/matrix/run.py [--only GLOB] [--jobs N]
+    tests/matrix/run.py [--only GLOB] [--jobs N] [--without]
 
 ROOKERY_LIB is the library with the R package (default .local/lib). A setting of docs/settings.md that no case gives, in a place where it may be
-given, is a failure. Exit status: 0 when everything passed.
+given, is a failure, and so is a case that does not give what it says, or gives the default. `--without` leaves the settings of each case out and
+expects the case to fail: one that passes observes no effect (ROOKERY_PATIENCE=15 makes that shorter: most wait in vain). Exit status: 0 when everything passed.
 """
 
 import argparse
@@ -20,7 +22,9 @@ import behaviours
 import cases
 import certificates
 import memory  # noqa: F401  (registers its rows, as does terminal)
-import settings_address  # noqa: F401  (registers its cases, as do the next three)
+import precedence  # noqa: F401  (registers its cases)
+import settings_address  # noqa: F401  (registers its cases, as do the next four)
+import settings_internal  # noqa: F401
 import settings_limits  # noqa: F401
 import settings_requests  # noqa: F401
 import settings_workers  # noqa: F401
@@ -28,21 +32,38 @@ import terminal  # noqa: F401
 from server import LIBRARY, Failed
 from table import ROWS
 
-# What only R can be given (test-tls.R), and what the tests of a terminal give (terminal.py).
-ELSEWHERE = {"tls_password", "interactive"}
+# Settings whose tests need what the cases here do not have, and where those tests are.
+ELSEWHERE = {
+    # A key that has a password is not handed to another process; the app is served in the R process that has it.
+    ("tls_password", "R"): "r/tests/testthat/test-tls.R",
+    # Its effect is on a terminal.
+    ("interactive", "command line"): "tests/matrix/terminal.py",
+}
+# Settings without an effect that a client, a file or a signal could show: here the value that the server reports is compared.
+REPORTED = {
+    "tls_max_handshakes": "the order in which handshakes take turns; crates/server/src/http/handshakes.rs",
+    "pool_bytes": "memory that is kept between requests; crates/server/tests/it/budget.rs fills the pool",
+}
+# Cases that pass with `--without`, and why. Another case of the same setting observes its effect.
+NOT_WITHOUT = {"host_may_be_a_name": "localhost is the address of the default; the case is there for its form"}
 
 
 def uncovered():
     """Returns the settings that no case gives, each in each place where it may be given."""
     covered = {(key, place) for _, place, keys, _ in cases.CASES for key in keys}
-    wanted = {(name, place) for name in set(ROWS) - ELSEWHERE for place in cases.PLACES if cases.can_be_given(name, place)}
-    return sorted(f"{name} ({place})" for name, place in wanted - covered)
+    wanted = {(name, place) for name in ROWS for place in cases.PLACES if cases.can_be_given(name, place)}
+    unknown = {name for name, _ in ELSEWHERE} | set(REPORTED) - set(ROWS)
+    return sorted(f"{name} ({place})" for name, place in wanted - covered - set(ELSEWHERE)) + sorted(unknown - set(ROWS))
 
 
-def attempt(function, argument):
+def attempt(function, argument, keys=(), without=False):
     began = time.monotonic()
+    cases.OF_THIS_CASE.given, cases.OF_THIS_CASE.left_out = set(), set(keys) if without else set()
     try:
         skipped = function(argument)
+        missing = set() if skipped or without else set(keys) - cases.OF_THIS_CASE.given
+        if missing:
+            return ("failed", f"it does not give {', '.join(sorted(missing))} a value of its own"), time.monotonic() - began
         return ("skipped", skipped) if skipped else ("passed", ""), time.monotonic() - began
     except Failed as error:
         return ("failed", str(error)), time.monotonic() - began
@@ -56,30 +77,34 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="*")
     parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--without", action="store_true")
     asked = parser.parse_args()
     os.environ["R_LIBS"] = str(LIBRARY)
 
-    work = [(name, mode, function) for name, modes, function in behaviours.ROWS for mode in modes]
-    work += [(name, place, function) for name, place, _, function in cases.CASES]
+    work = [(name, mode, (), function) for name, modes, function in behaviours.ROWS for mode in modes]
+    work += [(name, place, keys, function) for name, place, keys, function in cases.CASES]
+    work = [one for one in work if not asked.without or one[2] and one[0] not in NOT_WITHOUT]
     work = [one for one in work if fnmatch.fnmatch(f"{one[0]} ({one[1]})", asked.only)]
     results = {}
     with concurrent.futures.ThreadPoolExecutor(asked.jobs) as pool:
-        running = {pool.submit(attempt, function, column): (name, column) for name, column, function in work}
+        running = {pool.submit(attempt, function, column, keys, asked.without): (name, column) for name, column, keys, function in work}
         for done in concurrent.futures.as_completed(running):
             name, column = running[done]
             (result, why), seconds = done.result()
-            # Load from other cases may have been the reason; a second attempt has the machine to itself.
+            if asked.without and result != "skipped":
+                result, why = {"failed": ("passed", ""), "passed": ("failed", "it passes without its settings")}[result]
             results[name, column] = (result, why, seconds)
             print(f"{result:8} {seconds:6.1f} s  {name} ({column})", flush=True)
-    for key in [key for key, value in results.items() if value[0] == "failed"][:8]:
+    # Load from other cases may have been the reason; a second attempt has the machine to itself.
+    for key in [key for key, value in results.items() if value[0] == "failed" and not asked.without][:8]:
         print(f"again, alone: {key[0]} ({key[1]}): {results[key][1]}", flush=True)
-        function = next(function for name, column, function in work if (name, column) == key)
-        (result, why), seconds = attempt(function, key[1])
+        keys, function = next((keys, function) for name, column, keys, function in work if (name, column) == key)
+        (result, why), seconds = attempt(function, key[1], keys)
         results[key] = (result, why, seconds)
         print(f"{result:8} {seconds:6.1f} s  {key[0]} ({key[1]})", flush=True)
     certificates.remove_certificates()
 
-    if asked.only == "*":
+    if not asked.without:
         missing = uncovered()
         results["every key is set by a case", "all"] = ("failed" if missing else "passed", ", ".join(missing), 0.0)
     for (name, column), (result, why, _) in sorted(results.items()):

@@ -4,7 +4,6 @@ import contextlib
 import http.client
 import itertools
 import os
-import re
 import shutil
 import signal
 import socket
@@ -19,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 LIBRARY = Path(os.environ.get("ROOKERY_LIB", HERE.parent.parent / ".local" / "lib")).resolve()
 PROGRAM = LIBRARY / "rookery" / "exec" / "rookery"
 # Seconds that a step may take on a loaded machine before the test counts as failed.
-PATIENCE = 60
+PATIENCE = int(os.environ.get("ROOKERY_PATIENCE", "60"))
 
 # The options that select each column of the matrix; `serve() in R` is one R process without the program.
 MODES = {
@@ -88,11 +87,24 @@ class _Unix(http.client.HTTPConnection):
         self.sock.connect(str(self.path))
 
 
+def _children(pid):
+    with contextlib.suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def _is_r(pid):
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/exe").endswith("/R/bin/exec/R")
+    return False
+
+
 class Server:
     """A running `rookery serve`; use it as a context manager."""
 
     def __init__(self, *words, mode="one worker", yml=None, env=None, prefix=(), app=HERE / "app", files=None,
-                 stdout=None, stderr=None, log="none", start=True, port=None, target=None, program=None):
+                 stdout=None, stderr=None, log="none", start=True, port=None, target=None, program=None,
+                 r_code=None, r_settings=()):
         self.folder = Path(tempfile.mkdtemp(prefix="rookery-matrix-"))
         self.app = self.folder / "app"
         shutil.copytree(app, self.app)
@@ -105,6 +117,9 @@ class Server:
         self.port = port or free_port()
         self.host = "127.0.0.1"
         self.tls = None
+        self.is_in_r = r_code is not None
+        # Sockets of clients, which close() closes: the server would wait for them.
+        self.opened = []
         (self.folder / "tmp").mkdir()
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith(("ROOKERY_", "NOTIFY_", "LISTEN_")) or name == "ROOKERY_LIB"}
@@ -118,7 +133,12 @@ class Server:
         } | (env or {})
         self.errors_path = self.folder / "stderr"
         self.output_path = self.folder / "stdout"
-        if mode == "serve() in R":
+        if r_code is not None:
+            # serve() with the settings of a case; `r_settings` are those that it gives in any place.
+            more = {"port": 0 if port == 0 else self.port, "log": log}
+            more = {name: value for name, value in more.items() if name not in r_settings and value is not None}
+            command = [*prefix, "Rscript", "-e", r_code(more)]
+        elif mode == "serve() in R":
             log_to = {"stdout": "TRUE", "none": "FALSE"}.get(log, f"'{log}'")
             # The app as an object, which this very R process serves.
             app = "setwd('{folder}/app'); app <- source('app.R', local = TRUE)$value"
@@ -218,15 +238,16 @@ class Server:
 
     def workers(self):
         """The processes of R below this server."""
-        if re.search("/R/bin/exec/R", os.readlink(f"/proc/{self.process.pid}/exe")):
-            return [self.process.pid]
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        found = []
-        for pid in children.read_text().split():
-            with contextlib.suppress(OSError):
-                if os.readlink(f"/proc/{pid}/exe").endswith("/R/bin/exec/R"):
-                    found.append(int(pid))
-        return found
+        supervisor = self.supervisor()
+        if _is_r(supervisor):
+            return [supervisor]
+        return [pid for pid in _children(supervisor) if _is_r(pid)]
+
+    def supervisor(self):
+        """The program, also where serve() in R has started it; without one the process of R."""
+        if not self.is_in_r:
+            return self.process.pid
+        return next((pid for pid in _children(self.process.pid) if not _is_r(pid)), self.process.pid)
 
     def hold(self, count):
         """Keeps `count` R processes busy until the returned function is called, which gives the replies."""
@@ -241,7 +262,7 @@ class Server:
         return release
 
     def signal(self, number, everybody=False):
-        os.killpg(self.process.pid, number) if everybody else self.process.send_signal(number)
+        os.killpg(self.process.pid, number) if everybody else os.kill(self.supervisor(), number)
 
     def ended(self, seconds=PATIENCE):
         try:
@@ -250,6 +271,8 @@ class Server:
             raise Failed(f"still running {seconds} s later; it said: {self.told()[-800:]}") from None
 
     def close(self):
+        for client in self.opened:
+            client.close()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:

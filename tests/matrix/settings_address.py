@@ -13,6 +13,7 @@ import authority
 from cases import case, started
 from certificates import certificates, over_tls
 from server import Failed, check, equal, free_port, until
+from settings_internal import http2_settings
 
 
 @case("host")
@@ -105,14 +106,7 @@ def no_http2_websockets_hides_the_extended_connect_setting(place):
     for settings, expected in (({}, True), ({"http2_websockets": False}, False)):
         with over_tls(place, settings) as server:
             server.tls = certificates().trusted(protocols=["h2"])
-            with server.connect() as client:
-                client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0")
-                head = b""
-                while len(head) < 9 or len(head) < 9 + int.from_bytes(head[:3], "big"):
-                    head += client.recv(4096)
-                pairs = head[9 : 9 + int.from_bytes(head[:3], "big")]
-                numbers = [int.from_bytes(pairs[at : at + 2], "big") for at in range(0, len(pairs), 6)]
-                equal(8 in numbers, expected, "SETTINGS_ENABLE_CONNECT_PROTOCOL is announced")
+            equal(8 in http2_settings(server), expected, "SETTINGS_ENABLE_CONNECT_PROTOCOL is announced")
 
 
 @case("hsts")
@@ -160,7 +154,7 @@ LOOPBACK_ONLY = """
 import fcntl, os, socket, struct, sys
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
     fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh14x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
-os.execv(sys.argv[1], sys.argv[1:])
+os.execvp(sys.argv[1], sys.argv[1:])
 """
 
 

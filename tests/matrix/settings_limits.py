@@ -1,13 +1,12 @@
 """The limits, each exceeded."""
 
-import re
+import contextlib
 import socket
 import time
 
 from cases import case, limited, time_until_closed
 from certificates import over_tls
 from server import check, equal, until
-from table import FORMER
 from websocket import WebSocket
 
 
@@ -46,7 +45,10 @@ def handshake_time_closes_a_silent_client(place):
 def head_time_is_a_408(place):
     with limited(place, header_timeout="1s") as server, server.connect() as client:
         client.sendall(b"GET / HTTP/1.1\r\n")
+        began = time.monotonic()
         check(" 408 " in server.drain(client), "no 408")
+        # The default of header_grace is 10 s.
+        check(time.monotonic() - began < 9, "it had as long as by default")
 
 
 @case("header_grace", "min_header_rate")
@@ -55,7 +57,8 @@ def head_rate_ends_a_slow_head(place):
         client.sendall(b"GET / HTTP/1.1\r\n")
         began = time.monotonic()
         check(" 408 " in server.drain(client), "no 408")
-        check(time.monotonic() - began < 30, "it had all of head_time")
+        # The default of header_grace is 10 s.
+        check(time.monotonic() - began < 9, "it had as long as by default")
 
 
 @case("idle_timeout")
@@ -68,8 +71,16 @@ def idle_time_closes_a_quiet_connection(place):
 @case("min_body_rate")
 def body_rate_ends_a_slow_upload(place):
     with limited(place, min_body_rate=100000, idle_timeout="1s") as server, server.connect() as client:
-        client.sendall(b"POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nx")
-        check(" 408 " in server.drain(client), "no 408")
+        client.sendall(b"POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n")
+        client.settimeout(0.1)
+        answer = b""
+        # Faster than by default, and never idle.
+        for _ in range(100):
+            client.sendall(b"x" * 400)
+            with contextlib.suppress(TimeoutError):
+                answer = client.recv(4096)
+                break
+        check(b" 408 " in answer, f"no 408, but {answer[:40]}")
 
 
 @case("min_response_rate")
@@ -77,9 +88,14 @@ def reply_rate_ends_a_client_that_reads_too_slowly(place):
     with limited(place, min_response_rate=100000000, idle_timeout="1s") as server, socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", server.port))
-        client.sendall(b"GET /large?50000000 HTTP/1.1\r\nHost: a\r\n\r\n")
-        time.sleep(6)
-        check(len(server.drain(client)) < 50000000, "it got the whole reply")
+        client.sendall(b"GET /large?20000000 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        client.settimeout(60)
+        received = 0
+        # Faster than by default, and never idle.
+        for _ in range(60):
+            time.sleep(0.1)
+            received += len(client.recv(4096))
+        check(received + len(server.drain(client)) < 20000000, "it got the whole reply")
 
 
 @case("max_connections")
@@ -152,7 +168,8 @@ def close_time_ends_a_close_that_is_not_answered(place):
         client = WebSocket(server)
         client.send("x" * 1001)
         equal(client.ending(), 1009, "the close code")
-        check(time_until_closed(client.socket, 30) < 20, "it is kept for longer")
+        # The default is 5 s.
+        check(time_until_closed(client.socket, 30) < 4.5, "it is kept as long as by default")
 
 
 @case("max_queued_requests")
@@ -165,35 +182,3 @@ def queue_requests_bounds_those_that_wait(place):
         time.sleep(0.5)
         release()
         check(503 in [wait().status for wait in replies], "no request is refused")
-
-
-@case("stop_timeout")
-def stop_time_is_reported(place):
-    # Its effect is a race between a listener and a reply; the server's own tests have it (stopping.rs).
-    _reaches(place, "stop_timeout", "3 s", "3s")
-
-
-# Pools and shares: what they bound is shown by the server's own tests, which exceed each (budget.rs, limits.rs, seats.rs, deflate.rs); here,
-# that the value given reaches the server in the R process.
-INTERNAL = {
-    "http2_max_header_list_size": ("20 kB", "20kB"), "http2_max_concurrent_streams": ("7", "7"), "tls_max_handshakes": ("9", "9"), "kept_windows": ("3", "3"),
-    "max_client_memory": ("50 MB", "50MB"), "pool_bytes": ("1 MB", "1MB"), "ws_max_receive_queue_messages": ("11", "11"), "ws_max_receive_queue_size": ("1 MB", "1MB"),
-    "max_stream_queue_size": ("100 kB", "100kB"),
-    "share_connections": ("2", "2"), "share_requests": ("2", "2"), "share_messages": ("2", "2"), "share_waiting": ("2", "2"),
-    "share_queues": ("2", "2"), "share_replies": ("2", "2"), "share_compressors": ("2", "2"),
-}
-
-
-def _reaches(place, name, shown, given):
-    with limited(place, **{name: given}) as server:
-        # R may still have it under its former name.
-        line = re.search(rf"^(?:{name}|{FORMER.get(name, name)})=(.*) \((.*)\)$", server.get("/settings").text, re.M)
-        check(line, f"{name} is not among the settings")
-        check(re.sub(r"[^0-9]", "", line[1]) == re.sub(r"[^0-9]", "", shown), f"{line[0]}, expected {shown}")
-        check("default" not in line[2], line[0])
-
-
-@case(*INTERNAL, "stop_timeout")
-def the_internal_limits_reach_the_server(place):
-    for name, (shown, given) in INTERNAL.items():
-        _reaches(place, name, shown, given)

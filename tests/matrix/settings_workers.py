@@ -101,8 +101,11 @@ def queue_timeout_refuses_a_request_that_waits_too_long(place):
     with with_workers(place, queue_timeout="500ms") as server:
         release = server.hold(2)
         time.sleep(0.3)
+        began = time.monotonic()
         waits = [server.begin("/") for _ in range(6)]
         replies = [wait() for wait in waits]
+        # The default is 10 s.
+        check(time.monotonic() - began < 9, "they waited as long as by default")
         check(any(reply.status == 503 and reply.header("Retry-After") for reply in replies), "no request is refused")
         release()
 

@@ -8,6 +8,7 @@ class WebSocket:
 
     def __init__(self, server, headers=""):
         self.socket = server.connect()
+        server.opened.append(self.socket)
         self.socket.sendall(
             (f"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
              f"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{headers}\r\n").encode())
@@ -22,9 +23,10 @@ class WebSocket:
 
     def send(self, text, begin=None):
         data = text.encode()
-        length = bytes([0x80 | len(data)]) if len(data) < 126 else struct.pack("!BH", 0xFE, len(data))
-        if len(data) > 65535:
-            length = struct.pack("!BQ", 0xFF, len(data))
+        if len(data) < 126:
+            length = bytes([0x80 | len(data)])
+        else:
+            length = struct.pack("!BH", 0xFE, len(data)) if len(data) < 65536 else struct.pack("!BQ", 0xFF, len(data))
         self.socket.sendall((b"\x81" + length + bytes(4) + data)[:begin])
 
     def frame(self):

@@ -25,15 +25,10 @@ pub(crate) fn read(target: &Target) -> Result<Option<ServerFile>, Failure> {
     if let Err(error) = read {
         return Err(Failure::Serving(format!("`{}` cannot be read: {error}.", path.display())));
     }
-    // A file of another engine may have any bytes.
-    let text = String::from_utf8_lossy(&bytes);
     let wrong = |message| Failure::Serving(format!("In `{}`, {message}", path.display()));
-    let Some(file) = file::read(&text, &path).map_err(|problem| wrong(problem.to_string()))? else {
+    let Some(file) = file::read(&bytes, &path).map_err(|problem| wrong(problem.to_string()))? else {
         return Ok(None);
     };
-    if std::str::from_utf8(&bytes).is_err() {
-        return Err(Failure::Serving(format!("`{}` is not text in UTF-8.", path.display())));
-    }
     if !file.app.exists() {
         return Err(wrong(format!("`app:` names `{}`, which does not exist.", file.app.display())));
     }
@@ -96,7 +91,10 @@ mod tests {
             told(b"engine: rookery\napp: no.R\n"),
             "In `_server.yml`, `app:` names `no.R`, which does not exist."
         );
-        assert_eq!(told(b"engine: rookery\napp: a\xFF.R\n"), "`_server.yml` is not text in UTF-8.");
+        assert_eq!(
+            told(b"engine: rookery\napp: a\xFF.R\n"),
+            "In `_server.yml`, line 2, column 7: the file is not text in UTF-8."
+        );
         let long = format!("engine: rookery\n# {}", "x".repeat(MOST_BYTES));
         assert!(told(long.as_bytes()).contains("more than 256 KiB"));
     }

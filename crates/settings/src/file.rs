@@ -25,15 +25,17 @@ pub struct ServerFile {
     pub notes: Vec<String>,
 }
 
-/// Reads the text of a `_server.yml` at `path`. Paths in it are relative to its folder. Returns
+/// Reads the bytes of a `_server.yml` at `path`. Paths in it are relative to its folder. Returns
 /// `None` for a file of another engine, which need not be YAML that this reader understands.
 ///
 /// # Errors
 /// Fails with the first mistake and its position.
-pub fn read(text: &str, path: &Path) -> Result<Option<ServerFile>, Problem> {
-    let node = match yaml::parse(text) {
+pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, Problem> {
+    // A file of another engine may have any bytes.
+    let text = String::from_utf8_lossy(bytes);
+    let node = match yaml::parse(&text) {
         Ok(node) => node,
-        Err(problem) if names_engine(text) => return Err(problem),
+        Err(problem) if names_engine(&text) => return Err(problem),
         Err(_) => return Ok(None),
     };
     let Content::Fields(fields) = &node.content else { return Ok(None) };
@@ -41,6 +43,10 @@ pub fn read(text: &str, path: &Path) -> Result<Option<ServerFile>, Problem> {
     let is_ours = |field: &Field| matches!(&field.value.content, Content::Text(text) if text == ENGINE);
     if !find("engine").is_some_and(is_ours) {
         return Ok(None);
+    }
+    if let Err(error) = std::str::from_utf8(bytes) {
+        let at = At::end_of(&String::from_utf8_lossy(&bytes[..error.valid_up_to()]));
+        return problem(at, "the file is not text in UTF-8.");
     }
     if let Some(unknown) = fields.iter().find(|field| !KEYS.contains(&field.key.as_str())) {
         let key = normal(&unknown.key);
@@ -215,7 +221,7 @@ mod tests {
 
     fn read_app(options: &str) -> Result<ServerFile, String> {
         let text = format!("engine: rookery\napp: app.R\noptions:\n{options}");
-        match read(&text, Path::new("/srv/_server.yml")) {
+        match read(text.as_bytes(), Path::new("/srv/_server.yml")) {
             Ok(file) => Ok(file.expect("it is for this engine")),
             Err(problem) => Err(problem.to_string()),
         }
@@ -336,8 +342,10 @@ mod tests {
         ] {
             assert_eq!(wrong(options), message, "{options}");
         }
-        let read = |text| {
-            read(text, Path::new("_server.yml")).map(|file| file.is_some()).map_err(|it| it.to_string())
+        let read = |text: &str| {
+            read(text.as_bytes(), Path::new("_server.yml"))
+                .map(|file| file.is_some())
+                .map_err(|it| it.to_string())
         };
         assert_eq!(
             read("engine: rookery\n").unwrap_err(),
@@ -366,10 +374,12 @@ mod tests {
             "x: !expr f()\n",
             "engine: [rookery]\n",
         ] {
-            assert!(read(text, Path::new("_server.yml")).unwrap().is_none(), "{text}");
+            assert!(read(text.as_bytes(), Path::new("_server.yml")).unwrap().is_none(), "{text}");
         }
         assert!(
-            read("{\"engine\": \"rookery\", \"app\": \"a\"}", Path::new("_server.yml")).unwrap().is_some()
+            read("{\"engine\": \"rookery\", \"app\": \"a\"}".as_bytes(), Path::new("_server.yml"))
+                .unwrap()
+                .is_some()
         );
     }
 }

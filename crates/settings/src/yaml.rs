@@ -30,6 +30,13 @@ pub struct At {
 impl At {
     const START: At = At { line: 1, column: 1 };
 
+    /// Returns the position behind a text.
+    pub(crate) fn end_of(text: &str) -> At {
+        let line = text.matches('\n').count() + 1;
+        let last = text.rsplit('\n').next().unwrap_or_default();
+        At { line, column: last.chars().count() + 1 }
+    }
+
     fn of(mark: &Marker) -> At {
         At { line: mark.line().max(1), column: mark.col() + 1 }
     }

@@ -6,6 +6,7 @@ reply <- function(body, status = 200L, headers = list()) {
 version <- "first version"
 started <- format(as.numeric(Sys.time()), digits = 15)
 kept <- NULL
+inner <- NULL
 
 list(
   call = function(req) {
@@ -52,6 +53,23 @@ list(
       "/spooled" = {
         open <- Sys.readlink(list.files("/proc/self/fd", full.names = TRUE))
         reply(paste(open, collapse = "\n"))
+      },
+      # Eight megabytes, pushed before any is read.
+      "/pour" = {
+        stream <- rookery::stream_response()
+        for (at in 1:80) stream$write(strrep("x", 1e5))
+        stream$close()
+        stream
+      },
+      # A second server in this process, and its end.
+      "/inner" = {
+        large <- list(call = function(req) reply(strrep("x", 2e7)))
+        inner <<- rookery::startServer("127.0.0.1", as.integer(query), large)
+        reply("started")
+      },
+      "/inner-stop" = {
+        inner$stop()
+        reply("stopped")
       },
       "/stream" = rookery::stream_body(function(request) NULL),
       reply("no such route", 404L)

@@ -1,10 +1,10 @@
 //! The words of the command line: what they mean, what is said of wrong ones, and what is printed about them.
 
-mod manual;
 mod mistake;
 mod operations;
 mod options;
 mod serve;
+mod words;
 
 use std::ffi::OsString;
 
@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::status::StatusOf;
 use mistake::mistake;
 use options::Matches;
+use words::ABOUT;
 
 pub(crate) use options::Options;
 pub(crate) use serve::{Command, Serve};
@@ -36,11 +37,6 @@ pub(crate) enum Asked {
     Status(StatusOf),
 }
 
-const ABOUT: &str = "\
-Serves a Shiny app, a plumber API, a folder with _server.yml, an R Markdown document with Shiny, any R file that
-ends with an app, or a site: a folder with index.html. Ctrl-C and SIGTERM end it when what is in hand is
-finished, a second one at once.";
-
 const DEV: &str = "\
 Serves <target> as `rookery serve --reload` does. At a terminal the R process shares it (`--interactive`): it can
 prompt, as browser() and readline() do, and there Ctrl-C is for R; otherwise Ctrl-C ends the server at once.";
@@ -55,14 +51,17 @@ const HELP: &str = "\
 {after-help}
 ";
 
-/// The whole of it, for clap: help, completions and the manual page are made of this.
+/// The manual page in roff, written by `make settings`.
+const MANUAL: &str = include_str!("rookery.1");
+
+/// The whole of it, for clap: help and completions are made of this.
 pub(crate) fn command() -> Clap {
     // Options may come before the command as well as behind it.
     Clap::new("rookery")
         .version(env!("CARGO_PKG_VERSION"))
         .about(ABOUT)
         .override_usage("rookery serve <target> [options]")
-        .after_help(manual::statuses())
+        .after_help(statuses())
         .help_template(HELP)
         .args_override_self(true)
         .disable_help_flag(true)
@@ -77,32 +76,29 @@ pub(crate) fn command() -> Clap {
                 .action(ArgAction::Version)
                 .help("Print the version"),
         )
+        .subcommand(of_target("serve").long_about(ABOUT).after_help(statuses()))
+        .subcommand(of_target("dev").long_about(DEV))
+        .subcommand(of_target("config"))
+        .subcommand(of_target("check"))
+        .subcommand(operations::status(plain("status")))
         .subcommand(
-            of_target("serve", "serves <target>, a folder or a file")
-                .long_about(ABOUT)
-                .after_help(manual::statuses()),
-        )
-        .subcommand(
-            of_target("dev", "serves <target> to write it: reloads when a file changes, R at this terminal")
-                .long_about(DEV),
-        )
-        .subcommand(of_target("config", "prints the settings that are in force, and where each comes from"))
-        .subcommand(of_target("check", "checks settings, certificates, address and app, and serves nothing"))
-        .subcommand(operations::status(plain("status", "tells what servers do")))
-        .subcommand(
-            plain("completions", "prints what makes a shell complete these words")
+            plain("completions")
                 .override_usage("rookery completions <shell>")
                 .arg(Arg::new("shell").required(true).value_parser(value_parser!(Shell)).hide(true)),
         )
-        .subcommand(
-            plain("man", "prints the manual page: rookery man | man -l -").override_usage("rookery man"),
-        )
-        .subcommand(plain("version", "prints the version").hide(true))
+        .subcommand(plain("man").override_usage("rookery man"))
+        .subcommand(plain("version").about("prints the version").hide(true))
+}
+
+/// Returns the section of `--help` that lists the exit statuses.
+fn statuses() -> String {
+    let lines = words::STATUSES.map(|(status, meaning)| format!("\n  {status:<9}{meaning}"));
+    format!("Exit status:{}", lines.concat())
 }
 
 /// A command that takes a target and the options of `serve`.
-fn of_target(name: &'static str, about: &'static str) -> Clap {
-    plain(name, about)
+fn of_target(name: &'static str) -> Clap {
+    plain(name)
         .override_usage(format!("rookery {name} <target> [options]"))
         .args_override_self(true)
         // Counted by hand: what is wrong with them is said in our words.
@@ -114,7 +110,9 @@ fn wrong<T>(message: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::CommandLine(message.into()))
 }
 
-fn plain(name: &'static str, about: &'static str) -> Clap {
+/// A command, with its meaning if help lists it.
+fn plain(name: &'static str) -> Clap {
+    let about = words::COMMANDS.iter().find(|(own, _)| *own == name).map_or("", |(_, about)| about);
     Clap::new(name).about(about).help_template(HELP).disable_help_flag(true).arg(help())
 }
 
@@ -157,7 +155,7 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Asked, F
             clap_complete::generate(shell, &mut command(), "rookery", &mut text);
             Ok(Asked::Print(text))
         }
-        Some(("man", _)) => Ok(Asked::Print(manual::page(command()))),
+        Some(("man", _)) => Ok(Asked::Print(MANUAL.into())),
         Some(_) => Ok(Asked::Print(command().render_version().into_bytes())),
     }
 }
@@ -319,6 +317,11 @@ pub(crate) mod tests {
         assert!(page.contains("\nrookery \\- serve R apps"), "{page}");
         for text in [".SH COMMANDS", "rookery status", ".SH \"EXIT STATUS\"", "\\-\\-fail\\-fast was given"] {
             assert!(page.contains(text), "{text}: {page}");
+        }
+        for row in rookery_settings::table::all().filter(|row| row.shown != rookery_settings::Shown::No) {
+            let no = if row.is_on_by_default() { "no-" } else { "" };
+            let option = format!("--{no}{}", row.option()).replace('-', "\\-");
+            assert!(page.contains(&format!("\\fB{option}\\fR")), "{option}");
         }
         // The page refers to no other page: the commands have no pages of their own.
         assert!(!page.contains("(1)") && !page.contains("rookery\\-serve"), "{page}");

@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches};
 use rookery_settings::table::{self, Found};
 use rookery_settings::{Former, Given, Group, Kind, Places, Raw, Section, Setting, Shown, Source, near};
 
-use super::wrong;
+use super::{words, wrong};
 use crate::failure::Failure;
 
 /// The option that sets any limit by its name.
@@ -32,8 +32,8 @@ pub(super) fn options() -> impl Iterator<Item = Arg> {
             Arg::new(LIMIT)
                 .long(LIMIT)
                 .value_name("name=value")
-                .help("Any other limit, by name: --limit header_timeout=10s")
-                .long_help("Any other limit, by name: --limit header_timeout=10s\nOnce for each; docs/settings.md lists them.")
+                .help(words::LIMIT)
+                .long_help(format!("{}\nOnce for each; docs/settings.md lists them.", words::LIMIT))
         });
         let limit = limit.map(|arg| arg.action(ArgAction::Append).value_parser(OsStringValueParser::new()));
         let former = rows.flat_map(|row| former_options(row).map(move |former| former_option(row, former)));

@@ -2,8 +2,12 @@
 //!
 //!     cargo run -p rookery-settings --example generate [-- --check]
 
+mod manual;
 mod markdown;
+mod r_table;
 mod schema;
+#[path = "../../../cli/src/command_line/words.rs"]
+mod words;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,9 +16,12 @@ fn main() -> ExitCode {
     let is_check = std::env::args().any(|word| word == "--check");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut is_current = true;
-    for (file, text) in
-        [("docs/settings.md", markdown::page()), ("docs/server-yml.schema.json", schema::document())]
-    {
+    for (file, text) in [
+        ("docs/settings.md", markdown::page()),
+        ("docs/server-yml.schema.json", schema::document()),
+        ("crates/cli/src/command_line/rookery.1", manual::page()),
+        ("r/R/settings-table.R", r_table::file()),
+    ] {
         let path = root.join(file);
         if std::fs::read_to_string(&path).is_ok_and(|old| old == text) {
             continue;

@@ -108,7 +108,7 @@ fn read_file(path: &Path) -> Lines {
         lines.line("wrong", format!("`{}` cannot be read: {error}.", path.display()).as_bytes());
         return lines;
     }
-    match file::read(&String::from_utf8_lossy(&bytes), path) {
+    match file::read(&bytes, path) {
         Ok(None) => {}
         Err(problem) => lines.line("wrong", format!("In `{}`, {problem}", path.display()).as_bytes()),
         Ok(Some(file)) => {
@@ -204,6 +204,12 @@ mod tests {
              number:worker_timeout=5\nword:log=none\nnumber:max_body_size=1\n"
         );
         assert_eq!(told("engine: plumber2\n"), "");
+        std::fs::write(&path, b"engine: rookery\napp: a\xFF.R\n").unwrap();
+        assert!(
+            String::from_utf8(read_file(&path).0)
+                .unwrap()
+                .contains("line 2, column 7: the file is not text in UTF-8.")
+        );
         assert!(
             told("engine: rookery\napp: a.R\noptions: {tls: {hsts: 1}}\n")
                 .starts_with("wrong=In `_server.yml`, line 3")

@@ -1,0 +1,124 @@
+//! `crates/cli/src/command_line/rookery.1`: the manual page, which `rookery man` prints.
+
+use std::fmt::Write as _;
+
+use rookery_settings::{Default, Group, Kind, Places, Section, Setting, Shown, table, wanted};
+
+use crate::words;
+
+/// Returns the page in roff. It describes the commands as well, which have no pages of their own.
+pub(crate) fn page() -> String {
+    let mut page = format!(
+        ".\\\" Written by `make settings` from the table in crates/settings/src/table. Do not edit.\n\
+         .TH rookery 1 \"\" \"rookery {}\"\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    page.push_str(".SH NAME\nrookery \\- serve R apps, documents and sites over HTTP and WebSocket\n");
+    page.push_str(".SH SYNOPSIS\n.B rookery serve\n<target> [options]\n.br\n.B rookery\n<command> ...\n.SH DESCRIPTION\n");
+    page.push_str(&lines(&words::ABOUT.replace('\n', " ")));
+    entries(&mut page, "COMMANDS", words::COMMANDS.map(|(name, about)| (format!("rookery {name}"), about)));
+    page.push_str(".SH OPTIONS\n");
+    item(
+        &mut page,
+        "\\fB\\-h\\fR, \\fB\\-\\-help\\fR",
+        "-h prints the most common options, --help prints all of them.",
+    );
+    item(&mut page, "\\fB\\-v\\fR, \\fB\\-\\-version\\fR", "Print the version.");
+    for group in Group::ALL {
+        let _ = writeln!(page, ".SS {}", group.title());
+        for row in table::all().filter(|row| row.group == group && has_option(row)) {
+            item(&mut page, &head(row), &text(row));
+        }
+        if group == Group::Limits {
+            item(
+                &mut page,
+                "\\fB\\-\\-limit\\fR \\fIname=value\\fR",
+                &format!("{}. Once for each; see LIMITS.", words::LIMIT),
+            );
+        }
+    }
+    page.push_str(".SH LIMITS\n");
+    page.push_str(&lines("These are set by name, with --limit, as keys below `limits:` of _server.yml or by server_limits() in R."));
+    for row in table::all().filter(|row| row.section == Section::Limits && row.shown == Shown::No) {
+        item(&mut page, &format!("\\fB{}\\fR", escaped(row.name)), &text(row));
+    }
+    files_and_environment(&mut page);
+    entries(
+        &mut page,
+        "\"EXIT STATUS\"",
+        words::STATUSES.map(|(status, meaning)| (status.to_owned(), meaning)),
+    );
+    page
+}
+
+fn files_and_environment(page: &mut String) {
+    page.push_str(".SH FILES\n");
+    item(
+        page,
+        "\\fI_server.yml\\fR",
+        "In the folder of the app, with `engine: rookery`. Settings are keys below `options:`, with _ for -; \
+         relative paths are relative to the file. rookery config prints what is in force.",
+    );
+    page.push_str(".SH ENVIRONMENT\n");
+    page.push_str(&lines(
+        "The variable of a setting is ROOKERY_ and its name in capitals. The command line overrides the environment, \
+         which overrides _server.yml, which overrides options of R. These variables rank last:",
+    ));
+    item(page, "\\fBPORT\\fR", "The default of --port.");
+    item(page, "\\fBWEB_CONCURRENCY\\fR", "The default of --workers.");
+}
+
+fn has_option(row: &Setting) -> bool {
+    row.places.has(Places::COMMAND_LINE) && row.shown != Shown::No
+}
+
+/// Returns the option with its value.
+fn head(row: &Setting) -> String {
+    let no = if row.is_on_by_default() { "no-" } else { "" };
+    let short = row.short.map(|short| format!("\\fB\\-{short}\\fR, ")).unwrap_or_default();
+    let value = match row.kind {
+        Kind::Flag => String::new(),
+        _ => format!(" \\fI{}\\fR", escaped(row.placeholder)),
+    };
+    format!("{short}\\fB{}\\fR{value}", escaped(&format!("--{no}{}", row.option())))
+}
+
+fn text(row: &Setting) -> String {
+    let default = match row.default {
+        Default::Nothing => "none",
+        Default::Is(text) | Default::Derived { text, .. } => text,
+    };
+    let value = match row.kind {
+        Kind::Flag => String::new(),
+        _ => format!(" Value: {}.", wanted(row)),
+    };
+    format!("{}. {}{value} Default: {default}.", row.help, row.paragraph)
+}
+
+fn entries<const N: usize>(page: &mut String, title: &str, entries: [(String, &str); N]) {
+    let _ = writeln!(page, ".SH {title}");
+    for (name, meaning) in entries {
+        item(page, &format!("\\fB{}\\fR", escaped(&name)), meaning);
+    }
+}
+
+/// Adds a paragraph with a heading, which is roff already.
+fn item(page: &mut String, head: &str, text: &str) {
+    let _ = write!(page, ".TP\n{head}\n{}", lines(text));
+}
+
+/// Writes a text, each sentence on a line of its own as is the custom in roff.
+fn lines(text: &str) -> String {
+    let text = escaped(&text.replace('`', ""));
+    let sentences = text.replace(". ", ".\n");
+    // A line that begins with one of these would be a request.
+    let plain = sentences.lines().map(|line| {
+        let guard = if line.starts_with(['.', '\'']) { "\\&" } else { "" };
+        format!("{guard}{line}\n")
+    });
+    plain.collect()
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\e").replace('-', "\\-")
+}

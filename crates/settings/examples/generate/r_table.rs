@@ -1,0 +1,64 @@
+//! `r/R/settings-table.R`: what R's help pages, and its tests, say of each setting.
+
+use std::fmt::Write as _;
+
+use rookery_settings::{Default, Places, Section, Setting, table, wanted};
+
+const HEAD: &str = "\
+# Written by `make settings` from the table in crates/settings/src/table. Do not edit.
+#
+# Each setting that may be given in R: its name, the argument that gives it, whether it is an option of R
+# and a limit, its default, what it accepts, its help in two parts, and its stability.
+
+";
+
+/// Returns the file.
+pub(crate) fn file() -> String {
+    let mut file = HEAD.to_owned();
+    file.push_str("setting_table <- rbind.data.frame(\n");
+    let rows: Vec<String> = table::all()
+        .filter(|row| row.places.has(Places::R) || row.places.has(Places::OPTION))
+        .map(|row| format!("  {}", entry(row)))
+        .collect();
+    let _ = writeln!(file, "{},\n  stringsAsFactors = FALSE\n)", rows.join(",\n"));
+    file
+}
+
+fn entry(row: &Setting) -> String {
+    let default = match row.default {
+        Default::Nothing => "none",
+        Default::Is(text) | Default::Derived { text, .. } => text,
+    };
+    let is_literal = matches!(row.default, Default::Is(_));
+    let logical = |is: bool| if is { "TRUE" } else { "FALSE" };
+    format!(
+        "list(\n    name = {}, argument = {}, is_option = {}, is_limit = {}, stability = {},\n    \
+         default = {}, is_literal = {},\n    wanted = {},\n    help = {},\n    paragraph = {}\n  )",
+        text(row.name),
+        text(row.r_argument),
+        logical(row.places.has(Places::OPTION)),
+        logical(row.section == Section::Limits),
+        text(row.stability.name()),
+        text(default),
+        logical(is_literal),
+        text(&wanted(row)),
+        text(row.help),
+        text(row.paragraph),
+    )
+}
+
+/// Writes a string of R in ASCII.
+fn text(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            ' '..='~' => quoted.push(letter),
+            _ => {
+                let _ = write!(quoted, "\\u{{{:x}}}", u32::from(letter));
+            }
+        }
+    }
+    quoted.push('"');
+    quoted
+}

@@ -1,0 +1,190 @@
+//! Compares what the reader of `_server.yml` makes of lists, mappings, aliases and mistakes with
+//! what R's package yaml makes of them.
+//!
+//! The tests pass without comparing when R or its package yaml is not installed.
+
+use std::process::Command;
+
+use rookery_settings::yaml::{Content, Node, parse};
+
+/// Documents that both readers take for the same. Scalars are compared as text.
+const SAME: [&str; 35] = [
+    "a: [x, w, z]\n",
+    "a:\n  - x\n  - w\n",
+    "a:\n- x\n- w\n",
+    "a: [x]\n",
+    "a: []\n",
+    "- x\n- [w, z]\n",
+    "a: [[x, w], [z]]\n",
+    "a: ['x, w', \"z\"]\n",
+    "a: [x,\n  w,\n  z]\n",
+    "a: {}\n",
+    "a: {b: x, c: w}\n",
+    "a: {b: {c: {d: x}}}\n",
+    "a:\n  b:\n    c:\n      d: x\n  e: w\n",
+    "a:\n  - b: x\n    c: w\n  - b: z\n",
+    "{\"a\": {\"b\": [\"x\", \"w\"]}}\n",
+    "'a b': x\n\"c\": w\n",
+    "? a\n: x\n",
+    "a: x # note\n# note\nb: w\n",
+    "a: &n x\nb: *n\n",
+    "a: &n {p: x}\nb: *n\nc: [*n, *n]\n",
+    "a: &n [x, w]\nb:\n  c: *n\n",
+    "a: &n {p: x, q: w}\nb:\n  <<: *n\n  r: z\n",
+    "a: &n {p: x}\nb: {q: w, <<: *n}\n",
+    "a: &n {p: {q: x}}\nb:\n  <<: *n\n",
+    "a: '<<'\n'<<': x\n",
+    "a: \"x\\ny\\\\z\\u00e9\"\n",
+    "a: 'it''s'\nb: \"\"\nc: ''\n",
+    "a: |\n  x\n  w\nb: z\n",
+    "a: |-\n  x\n   w\n",
+    "a: >-\n  x\n  w\n\n  z\n",
+    "a: x\n  w\n",
+    "a: \"x\n  w\"\n",
+    "a: [x, \"\u{e9}\", \u{65e5}\u{672c}]\n\u{e9}: w\n",
+    "---\na: x\n",
+    "%YAML 1.1\n---\na: x\n...\n",
+];
+
+/// Documents that both refuse.
+const REFUSED: [&str; 16] = [
+    "a: x\na: y\n",
+    "a: {b: x, b: y}\n",
+    "a:\n\tb: x\n",
+    "a:\n  - x\n\t- y\n",
+    "a: [x, y\n",
+    "a: {b: x\n",
+    "a: 'x\n",
+    "a: \"x\n",
+    "a: \"\\q\"\n",
+    "a: b: c\n",
+    "a: x\n b: y\n",
+    "a:\n  b: x\n c: y\n",
+    "a: @x\n",
+    "a: `x`\n",
+    "a: x\nb\n",
+    "a: ]\n",
+];
+
+/// Documents that R's package reads otherwise, with what it makes of them and what this reader does.
+const OTHERWISE: [(&str, &str, &str); 2] = [
+    // YAML 1.2 allows a tab where no indentation is needed.
+    ("\ta: x\n", "refused", "{a: \"x\"}"),
+    // An alias is for the last node before it that has the anchor (YAML 1.2, 3.2.2.2).
+    ("a: &n x\nb: &n w\nc: *n\n", "{a: \"x\", b: \"w\", c: \"x\"}", "{a: \"x\", b: \"w\", c: \"w\"}"),
+];
+
+/// Documents that only this reader refuses, with what it says.
+const REFUSED_HERE: [(&str, &str); 8] = [
+    // R has the text `_yaml.bad-anchor_`.
+    ("a: *none\n", "not valid YAML"),
+    ("a: x\n---\nb: y\n", "a second document begins here"),
+    ("a: !expr 1 + 1\n", "the tag `!expr` has no meaning here"),
+    ("a: !own x\n", "the tag `!own` has no meaning here"),
+    ("[a, b]: x\n", "a key must be a text"),
+    ("{a: b}: x\n", "a key must be a text"),
+    ("a:\n  <<: x\n", "`<<:` takes a mapping"),
+    ("a: [[[[[[[[[[[[[[[[[[x]]]]]]]]]]]]]]]]]]\n", "values are nested more than 16 levels deep"),
+];
+
+const SCRIPT: &str = r#"
+if (!requireNamespace("yaml", quietly = TRUE)) quit(status = 77)
+show <- function(x) {
+  if (inherits(x, "sequence")) return(paste0("[", paste(vapply(x$items, show, ""), collapse = ", "), "]"))
+  if (is.list(x)) {
+    fields <- vapply(seq_along(x), function(at) paste0(names(x)[[at]], ": ", show(x[[at]])), "")
+    return(paste0("{", paste(sort(fields, method = "radix"), collapse = ", "), "}"))
+  }
+  if (is.null(x)) "null" else paste0("\"", as.character(x), "\"")
+}
+sequence <- function(x) structure(list(items = as.list(x)), class = "sequence")
+for (file in commandArgs(TRUE)) {
+  text <- rawToChar(readBin(file, "raw", 1e6))
+  Encoding(text) <- "UTF-8"
+  shown <- tryCatch(
+    show(suppressWarnings(yaml::yaml.load(text, handlers = list(seq = sequence), eval.expr = FALSE))),
+    error = function(e) "refused"
+  )
+  cat(utf8ToInt(enc2utf8(shown)), "\n")
+}
+"#;
+
+/// Returns what R reads, in the notation of `show`.
+fn read_by_r<'a>(documents: impl Iterator<Item = &'a str>) -> Option<Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new("Rscript");
+    command.args(["--vanilla", "-e", SCRIPT]);
+    for (at, document) in documents.enumerate() {
+        let file = folder.path().join(format!("{at}.yml"));
+        std::fs::write(&file, document).unwrap();
+        command.arg(file);
+    }
+    let output = command.output().ok()?;
+    if output.status.code() == Some(77) {
+        return None;
+    }
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let letters = |line: &str| {
+        let codes = line.split_whitespace().map(|code| char::from_u32(code.parse().unwrap()).unwrap());
+        codes.collect::<String>()
+    };
+    Some(lines.lines().map(letters).collect())
+}
+
+fn show(node: &Node) -> String {
+    match &node.content {
+        Content::Null => "null".to_owned(),
+        Content::Text(text) => format!("\"{text}\""),
+        Content::List(items) => format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", ")),
+        Content::Fields(fields) => {
+            let fields = fields.iter().map(|field| format!("{}: {}", field.key, show(&field.value)));
+            // The order of fields has no meaning, and merged ones have other places in R.
+            let mut fields: Vec<String> = fields.collect();
+            fields.sort();
+            format!("{{{}}}", fields.join(", "))
+        }
+    }
+}
+
+fn compare(documents: &[&str], check: impl Fn(&str, String, Result<String, String>)) {
+    let Some(found) = read_by_r(documents.iter().copied()) else {
+        eprintln!("skipped: R, or its package yaml, is not installed");
+        return;
+    };
+    assert_eq!(found.len(), documents.len());
+    for (document, in_r) in documents.iter().zip(found) {
+        let own = parse(document).map(|node| show(&node)).map_err(|problem| problem.to_string());
+        check(document, in_r, own);
+    }
+}
+
+#[test]
+fn structures_are_read_as_by_the_yaml_package_of_r() {
+    compare(&SAME, |document, in_r, own| assert_eq!(own, Ok(in_r), "{document}"));
+}
+
+#[test]
+fn mistakes_are_refused_as_by_the_yaml_package_of_r() {
+    compare(&REFUSED, |document, in_r, own| {
+        assert_eq!(in_r, "refused", "{document}");
+        assert!(own.is_err(), "{document}: {own:?}");
+    });
+}
+
+#[test]
+fn what_has_no_meaning_in_a_file_of_settings_is_refused_here_alone() {
+    let documents = REFUSED_HERE.map(|(document, _)| document);
+    compare(&documents, |document, _, own| {
+        let (_, says) = REFUSED_HERE.iter().find(|(own, _)| *own == document).unwrap();
+        assert!(own.as_ref().is_err_and(|said| said.contains(says)), "{document}: {own:?}");
+    });
+}
+
+#[test]
+fn differences_from_the_yaml_package_of_r_are_known() {
+    compare(&OTHERWISE.map(|(document, ..)| document), |document, in_r, own| {
+        let (_, of_r, here) = OTHERWISE.iter().find(|(own, ..)| *own == document).unwrap();
+        assert_eq!((in_r.as_str(), own.as_deref()), (*of_r, Ok(*here)), "{document}");
+    });
+}

@@ -1,0 +1,39 @@
+# The parts of help pages that are made of the table of settings (settings-table.R), for `@eval` in comments of roxygen.
+
+# Arguments of a function, with the text of their settings. `more` has sentences for R, by name.
+params_of_settings <- function(of, ..., more = list()) {
+  rows <- settings_of_function(of)
+  rows <- rows[!rows$name %in% c(...), ]
+  paste0("@param ", sub("^.*\\(", "", sub("\\)$", "", rows$argument)), " ", text_of_settings(rows, more))
+}
+
+# A section with one item for each of the rows.
+section_of_settings <- function(title, before, rows, more = list()) {
+  paste(c(paste0("@section ", title, ":"), before, "", paste0("* `", rows$name, "`: ", text_of_settings(rows, more))), collapse = "\n")
+}
+
+# The rows of arguments of a function.
+settings_of_function <- function(of) {
+  setting_table[startsWith(setting_table$argument, paste0(of, "(")), ]
+}
+
+# The options of R that are not limits.
+settings_of_options <- function() {
+  setting_table[setting_table$is_option & !setting_table$is_limit, ]
+}
+
+# The limits that server_limits() takes in `...`.
+further_limits <- function(stability) {
+  rows <- settings_of_function("server_limits")
+  rows <- rows[!rows$name %in% names(formals(server_limits)), ]
+  rows[rows$stability %in% stability, ]
+}
+
+text_of_settings <- function(rows, more) {
+  default <- ifelse(rows$is_literal & rows$default != "none", paste0("`", rows$default, "`"), rows$default)
+  help <- ifelse(endsWith(rows$help, "."), rows$help, paste0(rows$help, "."))
+  added <- vapply(rows$name, function(name) paste(c("", more[[name]]), collapse = " "), "")
+  text <- paste0(help, " ", rows$paragraph, added, " Default: ", default, ".")
+  # Roxygen escapes it in code only.
+  gsub("%", "\\%", text, fixed = TRUE)
+}

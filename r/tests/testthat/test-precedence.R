@@ -1,0 +1,45 @@
+# The order in which setting_of() looks into the places where a setting may be given.
+
+settings <- list(
+  # A setting of each kind that R reads, and two values as an environment variable has them.
+  error_detail = c("full", "message"), request_id_header = c("on", "off"), max_connections = c("11", "12"),
+  max_body_size = c("11 MB", "12 MB"), idle_timeout = c("11 s", "12 s"), min_body_rate = c("11", "12"), share_replies = c("11", "12"),
+  trusted_proxies = c("10.0.0.1", "unix"), spool_dir = c("/usr", "/var"), ws_compression = c("level=3", "level=4")
+)
+
+places <- c("argument", "command line", "environment", "_server.yml", "option")
+
+# Evaluates code while a setting is given in places; `values` has the values, by place.
+with_given <- function(name, values, code) {
+  fields <- c(argument = "argument", "command line" = "cli", "_server.yml" = "file")
+  serving <- list()
+  for (place in intersect(names(fields), names(values))) serving[[fields[[place]]]] <- stats::setNames(list(values[[place]]), name)
+  old <- rookery:::.globals$settings
+  assign("settings", serving, envir = rookery:::.globals)
+  on.exit(assign("settings", old, envir = rookery:::.globals))
+  variable <- if ("environment" %in% names(values)) values[["environment"]] else NA
+  option <- if ("option" %in% names(values)) values[["option"]]
+  withr::with_envvar(
+    stats::setNames(variable, paste0("ROOKERY_", toupper(name))),
+    withr::with_options(stats::setNames(list(option), paste0("rookery.", name)), code)
+  )
+}
+
+test_that("of each pair of places the stronger one counts", {
+  for (name in names(settings)) {
+    one <- settings[[name]][[1]]
+    other <- settings[[name]][[2]]
+    alone <- with_given(name, c(argument = one), rookery:::setting_of(name))
+    for (pair in utils::combn(places, 2, simplify = FALSE)) {
+      found <- with_given(name, stats::setNames(c(one, other), pair), rookery:::setting_of(name))
+      expect_identical(found$origin, pair[[1]], info = paste(name, paste(pair, collapse = ", ")))
+      expect_equal(found$value, alone$value, info = paste(name, paste(pair, collapse = ", ")))
+    }
+    for (place in places) {
+      found <- with_given(name, stats::setNames(other, place), rookery:::setting_of(name))
+      expect_identical(found$origin, place, info = paste(name, place))
+      expect_false(identical(found$value, alone$value), info = paste(name, place))
+    }
+    expect_identical(with_given(name, character(), rookery:::setting_of(name))$origin, "default", info = name)
+  }
+})

@@ -1,0 +1,74 @@
+# The table of settings (crates/settings) and R's handwritten arguments, options and defaults agree.
+
+table <- rookery:::setting_table
+arguments <- function(of) {
+  rows <- table[startsWith(table$argument, paste0(of, "(")), ]
+  sub("\\)$", "", sub("^.*\\(", "", rows$argument))
+}
+own <- function(of, without) setdiff(names(formals(of)), c("...", without))
+
+test_that("the arguments of functions are those of the table", {
+  limits <- table[table$is_limit, ]
+  common <- limits$name[limits$stability == "stable"]
+  expect_setequal(own(server_limits, character()), common)
+  expect_setequal(arguments("server_limits"), limits$name)
+  expect_setequal(own(workers_config, "workers"), arguments("workers_config"))
+  expect_setequal(own(tls_config, "acme"), arguments("tls_config"))
+  expect_setequal(own(acme, character()), arguments("acme"))
+  expect_setequal(own(serve, c("target", "limits")), arguments("serve"))
+})
+
+test_that("every argument of the table is one that its function takes", {
+  given <- unique(sub("\\(.*", "", table$argument[nzchar(table$argument)]))
+  expect_setequal(given, c("server_limits", "workers_config", "tls_config", "acme", "serve", "app$wsOrigins", "app$wsCompression"))
+})
+
+# Returns what a default of the table is in R.
+read_default <- function(row) rookery:::setting_value(row$default, row$name, "the default")
+
+test_that("defaults of arguments are those of the table", {
+  # NULL leaves the default to the table. `serve()` has a log that is TRUE for stdout, and workers_config() is for several.
+  different <- c("key", "log", "workers")
+  compared <- character()
+  for (of in c("server_limits", "workers_config", "tls_config", "acme", "serve")) {
+    formal <- formals(getExportedValue("rookery", of))
+    for (argument in setdiff(arguments(of), different)) {
+      row <- table[table$argument == paste0(of, "(", argument, ")"), ]
+      # Of several choices the first is the default.
+      default <- eval(formal[[argument]])[1]
+      if (is.null(default)) next
+      compared <- c(compared, argument)
+      if (row$is_literal) {
+        expect_equal(default, read_default(row), info = paste(of, argument))
+      } else {
+        # One that depends on other settings names the usual value first.
+        expect_equal(as.character(default), sub(";.*", "", row$default), info = paste(of, argument))
+      }
+    }
+  }
+  expect_setequal(
+    compared,
+    c("host", "port", "log_format", "client_auth", "min_version", "http2", "http2_websockets", "hsts", "agree_tos", "staging")
+  )
+})
+
+test_that("options are those of the table", {
+  expect_setequal(rookery:::setting_names, table$name[table$is_option & !table$is_limit])
+  expect_setequal(table$name[table$is_option & table$is_limit], table$name[table$is_limit])
+  expect_setequal(rookery_options()$name, table$name[table$is_option])
+})
+
+test_that("the limits of the core have the defaults of the table", {
+  limits <- rookery:::limit_table()
+  expect_setequal(limits$name, table$name[table$is_limit])
+  for (at in which(table$is_limit & table$is_literal)) {
+    expect_equal(limits$default[limits$name == table$name[[at]]], read_default(table[at, ]), info = table$name[[at]])
+  }
+})
+
+test_that("options have the defaults of the table", {
+  for (at in which(table$is_option & !table$is_limit & table$is_literal)) {
+    name <- table$name[[at]]
+    expect_equal(rookery:::default_setting(name), read_default(table[at, ]), info = name)
+  }
+})
