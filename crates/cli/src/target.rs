@@ -15,6 +15,9 @@ const FRONT_MATTER_LINES: usize = 200;
 /// Bytes of it that are read: a document may be one line.
 const FRONT_MATTER_BYTES: u64 = 64 << 10;
 
+/// Bytes of an R file that are read for the kind of its app.
+const SCRIPT_BYTES: u64 = 64 << 10;
+
 /// What is to be served.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
@@ -57,7 +60,7 @@ impl Target {
             let name = self.path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
             return match name.rsplit_once('.').map(|(_, extension)| extension) {
                 Some("yml" | "yaml") if name.starts_with("_server.") => Ok("what _server.yml describes"),
-                Some("r") => Ok("an app of R"),
+                Some("r") => Ok(kind_of_script(&self.path)),
                 Some("rmd" | "qmd") if may_be_shiny(&self.path) => Ok("a document with Shiny"),
                 Some("rmd" | "qmd") => nothing("its front matter does not ask for Shiny"),
                 _ => nothing("it is no R file, document or `_server.yml`"),
@@ -81,7 +84,7 @@ impl Target {
             ("plumber.R", "a plumber API"),
         ] {
             if has(name) {
-                return Ok(kind);
+                return Ok(if name == "app.R" { kind_of_script(&self.path.join(name)) } else { kind });
             }
         }
         if entries.iter().any(is_document) {
@@ -115,6 +118,31 @@ fn may_be_shiny(document: &Path) -> bool {
         && lines
             .take_while(|line| line != b"---" && line != b"...")
             .any(|line| line.windows(5).any(|word| word == b"shiny"))
+}
+
+/// Returns the kind of an R file by words in it, as `detect_script()` in R does by its calls.
+fn kind_of_script(path: &Path) -> &'static str {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(SCRIPT_BYTES).read_to_end(&mut bytes));
+    let text = String::from_utf8_lossy(&bytes);
+    if read.is_err() {
+        return "an app of R";
+    }
+    let code = || text.lines().map(str::trim_start).filter(|line| !line.starts_with('#'));
+    let annotations = text.lines().map(str::trim_start).filter_map(|line| {
+        let words = line.strip_prefix("#*").or_else(|| line.strip_prefix("#'"))?;
+        words.trim_start().strip_prefix('@')?.split_whitespace().next()
+    });
+    const VERBS: [&str; 9] = ["get", "post", "put", "delete", "patch", "head", "options", "use", "plumber"];
+    if annotations.into_iter().any(|word| VERBS.contains(&word)) {
+        "a plumber API"
+    } else if code().any(|line| line.contains("shinyApp(") || line.contains("shinyAppDir(")) {
+        "a Shiny app"
+    } else if code().any(|line| line.contains("Ambiorix$new(")) {
+        "an ambiorix app"
+    } else {
+        "an app of R"
+    }
 }
 
 fn not_there(asked: &Path) -> Failure {
@@ -153,6 +181,11 @@ mod tests {
             (kind(&own), kind(&own.join(name)))
         };
         assert_eq!(kind("app.R", ""), (Some("an app of R"), Some("an app of R")));
+        let shiny_app = Some("a Shiny app");
+        fs::remove_dir_all(folder.path().join("app-R")).unwrap();
+        assert_eq!(kind("app.R", "# x\nshinyApp(ui, server)\n"), (shiny_app, shiny_app));
+        assert_eq!(kind("api.R", "#* @get /\nfunction() 1\n").1, Some("a plumber API"));
+        assert_eq!(kind("not.R", "# shinyApp(ui, server)\n1\n").1, Some("an app of R"));
         assert_eq!(kind("Server.R", "").0, Some("a Shiny app"));
         assert_eq!(kind("plumber.R", "").0, Some("a plumber API"));
         assert_eq!(kind("index.html", ""), (Some("a site"), None));

@@ -12,9 +12,10 @@ fn main() -> ExitCode {
     let is_check = std::env::args().any(|word| word == "--check");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut is_current = true;
-    for (file, text) in
-        [("docs/settings.md", markdown::page()), ("docs/server-yml.schema.json", schema::document())]
-    {
+    for (file, text) in [
+        ("docs/settings.md", markdown::page()),
+        ("crates/settings/server-yml.schema.json", schema::document()),
+    ] {
         let path = root.join(file);
         if std::fs::read_to_string(&path).is_ok_and(|old| old == text) {
             continue;
