@@ -25,7 +25,7 @@ cli_main <- function(text) {
           )
         }
         settings <- list(cli = cli_settings(asked), environment = cli_settings(asked, "environment:"), file = cli_settings(asked, "file:"))
-        serve_here(detect_target(asked$target), NULL, cli_address(asked), list(), cli_log(asked), settings, list(at = asked[["admin"]], label = asked$target))
+        serve_here(detect_target(asked$target), NULL, cli_address(asked), list(), cli_log(asked), settings, list(at = asked[["admin"]], label = asked$target), !is.null(asked[["open"]]))
         0L
       },
       error = end_of_failure

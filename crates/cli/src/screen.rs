@@ -1,8 +1,9 @@
 //! The start-up screen: what is served, where, and how to stop it.
 
 use std::io::IsTerminal as _;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 
+use rookery_server::network_address;
 use rookery_server::tls::DevelopmentCertificate;
 use rookery_status::{AdminAt, counted};
 
@@ -69,9 +70,12 @@ impl<'a> Screen<'a> {
         }
         if let Some(made) = self.development {
             let file = made.file.display().to_string();
-            let is_new = if made.is_new { ", made just now" } else { "" };
-            detail("Certificate", &format!("{file} (this machine only{is_new})"));
-            detail("", &format!("SHA-256 {}", spaced(&made.fingerprint)));
+            let what = if made.is_new { "Made a certificate" } else { "The certificate" };
+            detail("HTTPS", &format!("{what} for localhost: {file}"));
+            detail(
+                "",
+                &format!("SHA-256 fingerprint, as the browser shows it: {}", spaced(&made.fingerprint)),
+            );
             for line in trust(&file) {
                 detail("", &line);
             }
@@ -154,19 +158,6 @@ fn is_coloured_in(variable: impl Fn(&str) -> Option<String>, is_terminal: bool) 
         return true;
     }
     is_terminal && text("TERM") != "dumb" && text("CLICOLOR") != "0"
-}
-
-/// Returns the address that this machine has in its network: the source address of a packet to
-/// elsewhere, of which none is sent.
-fn network_address() -> Option<IpAddr> {
-    let route = |from: &str, to: &str| {
-        let socket = UdpSocket::bind(from).ok()?;
-        // Addresses for documentation (RFC 5737 and 3849).
-        socket.connect(to).ok()?;
-        socket.local_addr().ok().map(|address| address.ip())
-    };
-    let found = route("0.0.0.0:0", "192.0.2.1:9").or_else(|| route("[::]:0", "[2001:db8::1]:9"))?;
-    (!found.is_loopback() && !found.is_unspecified()).then_some(found)
 }
 
 /// Returns the URL of this machine for others, if `listens` accepts connections from them.

@@ -79,8 +79,8 @@ fn https_to_develop_with_shows_how_to_trust_its_certificate() {
     let snapshot = "
 rookery VERSION: a Shiny app in /srv/app with 1 worker
 Serving on https://127.0.0.1:8000 (Ctrl-C stops)
-  Certificate: /home/ada/.local/share/R/rookery/tls/localhost.pem (this machine only)
-               SHA-256 00:AB:9F
+  HTTPS:       The certificate for localhost: /home/ada/.local/share/R/rookery/tls/localhost.pem
+               SHA-256 fingerprint, as the browser shows it: 00:AB:9F
                A browser warns once: compare the fingerprint and accept, or trust the certificate:
                certutil -A -a -d sql:$HOME/.pki/nssdb -t P,, -n rookery \
                     -i /home/ada/.local/share/R/rookery/tls/localhost.pem; \
@@ -89,7 +89,7 @@ Serving on https://127.0.0.1:8000 (Ctrl-C stops)
   Reload:      when a file of the app changes
 ";
     assert_shows(&dev, false, snapshot);
-    assert!(dev.text(true).contains("\x1b[2mCertificate:\x1b[0m /home/ada/"));
+    assert!(dev.text(true).contains("\x1b[2mHTTPS:      \x1b[0m The certificate"));
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod hand_over;
 mod init;
 mod inspect;
 mod pebble;
+mod screen;
 mod server_yml;
 #[cfg(target_os = "linux")]
 mod service;
