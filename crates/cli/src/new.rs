@@ -107,13 +107,17 @@ pub(crate) fn write(app: &NewApp) -> Result<String, Failure> {
             app.folder.display()
         )));
     }
-    let mut text = format!("Made {} in {}:\n", app.kind.title(), app.folder.display());
     for (name, content) in app.kind.files() {
         write_new(&folder.join(name), content).map_err(|error| failed(&error))?;
-        text.push_str(&format!("  {name}\n"));
     }
-    text.push_str(&format!("Next: rookery dev {}\n", word(&app.folder)));
-    Ok(text)
+    let names: Vec<&str> = app.kind.files().iter().map(|(name, _)| *name).collect();
+    Ok(format!(
+        "Made {} in {}:\n  {}\nNext: rookery dev {}\n",
+        app.kind.title(),
+        app.folder.display(),
+        names.join("\n  "),
+        word(&app.folder)
+    ))
 }
 
 /// Returns the name of something in a folder; `None` if the folder is empty or does not exist.

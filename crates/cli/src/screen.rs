@@ -62,8 +62,12 @@ impl<'a> Screen<'a> {
             format!("Serving on {} {}", pen.address(self.shown), pen.dim("(Ctrl-C stops)")),
         ];
         let mut detail = |label: &str, value: &str| {
-            let label = if label.is_empty() { String::new() } else { format!("{label}:") };
-            lines.push(format!("  {} {value}", pen.dim(&format!("{label:<12}"))));
+            let label = if label.is_empty() {
+                " ".repeat(12)
+            } else {
+                pen.dim(&format!("{:<12}", format!("{label}:")))
+            };
+            lines.push(format!("  {label} {value}"));
         };
         for address in &self.network {
             detail("Network", &pen.address(address));
@@ -93,7 +97,7 @@ impl<'a> Screen<'a> {
 }
 
 /// Returns how to have the development certificate trusted.
-fn trust(file: &str) -> [String; 2] {
+fn trust(file: &str) -> [String; 3] {
     let file = shell_word(file);
     let browsers = if cfg!(target_os = "macos") {
         format!("security add-trusted-cert -k ~/Library/Keychains/login.keychain-db {file}")
@@ -102,7 +106,8 @@ fn trust(file: &str) -> [String; 2] {
     };
     [
         "A browser warns once: compare the fingerprint and accept, or trust the certificate:".to_owned(),
-        format!("{browsers}; for curl: --cacert {file}"),
+        browsers,
+        format!("curl --cacert {file} https://localhost:..."),
     ]
 }
 

@@ -15,6 +15,8 @@ const FRONT_MATTER_LINES: usize = 200;
 /// Bytes of it that are read: a document may be one line.
 const FRONT_MATTER_BYTES: u64 = 64 << 10;
 
+/// The words of plumber's annotations.
+const VERBS: [&str; 9] = ["get", "post", "put", "delete", "patch", "head", "options", "use", "plumber"];
 /// Bytes of an R file that are read for the kind of its app.
 const SCRIPT_BYTES: u64 = 64 << 10;
 
@@ -133,7 +135,6 @@ fn kind_of_script(path: &Path) -> &'static str {
         let words = line.strip_prefix("#*").or_else(|| line.strip_prefix("#'"))?;
         words.trim_start().strip_prefix('@')?.split_whitespace().next()
     });
-    const VERBS: [&str; 9] = ["get", "post", "put", "delete", "patch", "head", "options", "use", "plumber"];
     if annotations.into_iter().any(|word| VERBS.contains(&word)) {
         "a plumber API"
     } else if code().any(|line| line.contains("shinyApp(") || line.contains("shinyAppDir(")) {

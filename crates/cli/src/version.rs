@@ -22,7 +22,7 @@ pub(crate) fn describe() -> Vec<u8> {
     ];
     match r::package() {
         Ok(package) => {
-            facts.push(("package", format!("{} in {}", package_version(&package), package.display())))
+            facts.push(("package", format!("{} in {}", package_version(&package), package.display())));
         }
         Err(_) => facts.push(("package", "not found beside the program".to_owned())),
     }

@@ -79,7 +79,6 @@ test_that("nothing is shown while a document is knitted", {
 })
 
 test_that("what `rookery new` writes passes the check and is served", {
-  skip_on_cran()
   skip_if_not_installed("processx")
   skip_if_not_installed("curl")
   dir <- withr::local_tempdir()
@@ -106,5 +105,23 @@ test_that("what `rookery new` writes passes the check and is served", {
     expect_length(gregexpr("rookery [0-9.]+: ", it$tell())[[1]], 1)
     it$signal(15)
     expect_equal(exit_of(it), 0)
+  }
+})
+
+test_that("an app that fails at the start is told once, its own message first, and its callers are folded", {
+  skip_if_not_installed("processx")
+  dir <- local_app("app.R" = c("connect <- function() stop('the database is away')", "connect()", "1"))
+  for (workers in c(1, 2)) {
+    it <- local_cli("serve", dir, "-p", "0", "--log", "none", "--workers", workers, "--start-retries", "1")
+    expect_equal(exit_of(it), 3)
+    lines <- sub("^\\[[0-9 ]+\\] ", "", strsplit(it$tell(), "\n")[[1]])
+    at <- which(lines == "Error in connect(): the database is away")
+    expect_length(at, 1)
+    expect_match(lines[[at + 1]], "^  at connect\\(\\)")
+    folded <- lines[startsWith(lines, "  (")]
+    expect_match(folded, "^  \\([0-9]+ calls that have led to the app are not shown\\)$")
+    expect_length(folded, 1)
+    expect_no_match(lines, "at rookery::")
+    expect_match(it$tell(), "rookery: The app has not started: Error in connect(): the database is away", fixed = TRUE)
   }
 })

@@ -82,9 +82,8 @@ Serving on https://127.0.0.1:8000 (Ctrl-C stops)
   HTTPS:       The certificate for localhost: /home/ada/.local/share/R/rookery/tls/localhost.pem
                SHA-256 fingerprint, as the browser shows it: 00:AB:9F
                A browser warns once: compare the fingerprint and accept, or trust the certificate:
-               certutil -A -a -d sql:$HOME/.pki/nssdb -t P,, -n rookery \
-                    -i /home/ada/.local/share/R/rookery/tls/localhost.pem; \
-                    for curl: --cacert /home/ada/.local/share/R/rookery/tls/localhost.pem
+               certutil -A -a -d sql:$HOME/.pki/nssdb -t P,, -n rookery -i /home/ada/.local/share/R/rookery/tls/localhost.pem
+               curl --cacert /home/ada/.local/share/R/rookery/tls/localhost.pem https://localhost:...
   Admin:       unix:/run/admin
   Reload:      when a file of the app changes
 ";
