@@ -245,7 +245,10 @@ mod tests {
             ("Error: first\nError: second\n", Some("Error: second")),
             ("rookery: `x` cannot be served.\nLooked for:\n", Some("`x` cannot be served.")),
             ("rookery: `x` is not valid R:\n1: a(\n   ^\n", Some("`x` is not valid R:\n1: a(\n   ^")),
-            ("Error in f(): no\n  (3 calls that have led to the app are not shown)\n", Some("Error in f(): no")),
+            (
+                "Error in f(): no\n  (3 calls that have led to the app are not shown)\n",
+                Some("Error in f(): no"),
+            ),
         ] {
             assert_eq!(message_of(text).as_deref(), message, "{text:?}");
         }
