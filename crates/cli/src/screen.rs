@@ -16,7 +16,7 @@ use crate::target::Target;
 /// and a terminal only adds colour to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Screen<'a> {
-    /// The kind of app, such as `a Shiny app`, and its path.
+    /// The kind of app, such as `Shiny app (app.R)`, and its folder.
     pub(crate) what: String,
     /// The number of workers; `None` for a site, which has none.
     pub(crate) workers: Option<u32>,
@@ -34,10 +34,8 @@ pub(crate) struct Screen<'a> {
 impl<'a> Screen<'a> {
     /// Describes a target that is served at these ports.
     pub(crate) fn of(target: &Target, ports: &'a Ports) -> Screen<'a> {
-        let kind = target.kind().unwrap_or("an app");
-        let kind = if target.is_site { "site" } else { kind };
         Screen {
-            what: format!("{kind} in {}", target.path.display()),
+            what: format!("{} in {}", target.label(), target.folder.display()),
             workers: None,
             shown: &ports.shown,
             network: ports.network(network_address()),

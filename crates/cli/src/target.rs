@@ -98,6 +98,33 @@ impl Target {
     }
 }
 
+impl Target {
+    /// Returns what is served in the words of R's `detect_target()`, such as `Shiny app (app.R)`.
+    pub(crate) fn label(&self) -> String {
+        const NAMES: [&str; 5] = ["_server.yml", "app.R", "server.R", "entrypoint.R", "plumber.R"];
+        let file = if self.path.is_dir() {
+            NAMES.iter().map(|name| self.path.join(name)).find(|path| path.is_file())
+        } else {
+            Some(self.path.clone())
+        };
+        let name = file.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        let kind = self.kind().unwrap_or("an app of R");
+        match (kind, file, name) {
+            ("what _server.yml describes", Some(file), Some(name)) => {
+                let text = fs::read_to_string(file).unwrap_or_default();
+                let engine = text.lines().find_map(|line| line.strip_prefix("engine:")).unwrap_or_default();
+                let engine = engine.split('#').next().unwrap_or_default();
+                format!("{name} (engine {})", engine.trim().trim_matches(['"', '\'']))
+            }
+            ("an app of R", _, Some(name)) => format!("the app that {name} ends with"),
+            (kind, _, name) => {
+                let kind = kind.trim_start_matches("an ").trim_start_matches("a ");
+                name.map_or_else(|| kind.to_owned(), |name| format!("{kind} ({name})"))
+            }
+        }
+    }
+}
+
 /// A document with Shiny is R's; whether it is one R finds out, where its front matter may say so. Case does not matter.
 fn is_site(folder: &Path) -> bool {
     let Ok(entries) = fs::read_dir(folder) else { return false };
@@ -194,8 +221,15 @@ mod tests {
         assert_eq!(kind("a.Rmd", shiny), (Some("a document with Shiny"), Some("a document with Shiny")));
         assert_eq!(kind("b.Rmd", "---\n---\n"), (None, None));
         assert_eq!(kind("notes.txt", ""), (None, None));
+        let label = |name: &str| Target::find(&folder.path().join(name)).unwrap().label();
+        assert_eq!(label("app-R"), "Shiny app (app.R)");
+        assert_eq!(label("api-R/api.R"), "plumber API (api.R)");
+        assert_eq!(label("not-R/not.R"), "the app that not.R ends with");
+        assert_eq!(label("index-html"), "site");
         let described = Some("what _server.yml describes");
-        assert_eq!(kind("_server.yml", "engine: x\n"), (described, described));
+        assert_eq!(kind("_server.yml", "engine: x # y\n"), (described, described));
+        let label = Target::find(&folder.path().join("_server-yml")).unwrap().label();
+        assert_eq!(label, "_server.yml (engine x)");
     }
 
     fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {

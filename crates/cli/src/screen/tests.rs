@@ -10,7 +10,7 @@ fn certificate() -> DevelopmentCertificate {
 
 fn screen(shown: &str) -> Screen<'_> {
     Screen {
-        what: "a Shiny app in /srv/app".to_owned(),
+        what: "Shiny app (app.R) in /srv/app".to_owned(),
         workers: Some(1),
         shown,
         network: Vec::new(),
@@ -30,12 +30,12 @@ fn assert_shows(screen: &Screen<'_>, is_coloured: bool, snapshot: &str) {
 #[test]
 fn one_worker_has_two_lines() {
     let snapshot = "
-rookery VERSION: a Shiny app in /srv/app with 1 worker
+rookery VERSION: Shiny app (app.R) in /srv/app with 1 worker
 Serving on http://127.0.0.1:8000 (Ctrl-C stops)
 ";
     assert_shows(&screen("http://127.0.0.1:8000"), false, snapshot);
     let coloured = "
-^[1mrookery^[0m VERSION: a Shiny app in /srv/app with 1 worker
+^[1mrookery^[0m VERSION: Shiny app (app.R) in /srv/app with 1 worker
 Serving on ^[1;36mhttp://127.0.0.1:8000^[0m ^[2m(Ctrl-C stops)^[0m
 ";
     assert_shows(&screen("http://127.0.0.1:8000"), true, coloured);
@@ -51,14 +51,14 @@ fn several_workers_on_all_interfaces_show_network_and_admin_addresses() {
         ..screen("http://127.0.0.1:8000")
     };
     let snapshot = "
-rookery VERSION: a Shiny app in /srv/app with 4 workers
+rookery VERSION: Shiny app (app.R) in /srv/app with 4 workers
 Serving on http://127.0.0.1:8000 (Ctrl-C stops)
   Network:     http://192.168.1.7:8000
   Admin:       http://127.0.0.1:9100
 ";
     assert_shows(&four, false, snapshot);
     let coloured = "
-^[1mrookery^[0m VERSION: a Shiny app in /srv/app with 4 workers
+^[1mrookery^[0m VERSION: Shiny app (app.R) in /srv/app with 4 workers
 Serving on ^[1;36mhttp://127.0.0.1:8000^[0m ^[2m(Ctrl-C stops)^[0m
   ^[2mNetwork:    ^[0m ^[1;36mhttp://192.168.1.7:8000^[0m
   ^[2mAdmin:      ^[0m ^[1;36mhttp://127.0.0.1:9100^[0m
@@ -77,7 +77,7 @@ fn https_to_develop_with_shows_how_to_trust_its_certificate() {
         ..screen("https://127.0.0.1:8000")
     };
     let snapshot = "
-rookery VERSION: a Shiny app in /srv/app with 1 worker
+rookery VERSION: Shiny app (app.R) in /srv/app with 1 worker
 Serving on https://127.0.0.1:8000 (Ctrl-C stops)
   HTTPS:       The certificate for localhost: /home/ada/.local/share/R/rookery/tls/localhost.pem
                SHA-256 fingerprint, as the browser shows it: 00:AB:9F
