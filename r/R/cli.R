@@ -25,7 +25,7 @@ cli_main <- function(text) {
           )
         }
         settings <- list(cli = cli_settings(asked), environment = cli_settings(asked, "environment:"), file = cli_settings(asked, "file:"))
-        serve_here(detect_target(asked$target), NULL, cli_address(asked), list(), cli_log(asked), settings, list(at = asked[["admin"]], label = asked$target))
+        serve_here(detect_target(asked$target), NULL, cli_address(asked), list(), cli_log(asked), settings, list(at = asked[["admin"]], label = asked$target), !is.null(asked[["open"]]))
         0L
       },
       error = end_of_failure
@@ -51,16 +51,20 @@ end_of_failure <- function(error) {
     call <- conditionCall(error)
     where <- if (is.null(call)) "Error: " else paste0("Error in ", one_line(call), ": ")
     message <- trimws(sub("^<[^>]*> ", "", summary_of(error)))
-    cat(paste0(c(paste0(where, message), if (length(lines) > 0) paste0("  at ", lines)), "\n"), sep = "", file = stderr())
+    callers <- if (isTRUE(trace$callers > 0)) paste0("  (", trace$callers, " calls that have led to the app are not shown)")
+    cat(paste0(c(paste0(where, message), if (length(lines) > 0) paste0("  at ", lines), callers), "\n"), sep = "", file = stderr())
     quit(save = "no", status = 1L)
   }
 }
 
-# Drops the outermost frames, which are of this package and of R's functions that evaluate a file.
+# Drops the frames before the app's own, which are of this package, of R's functions that evaluate a
+# file, and of the framework that has the app loaded; and counts them. A frame of the app belongs to no
+# package, or was called from a file.
 without_callers <- function(trace) {
-  own <- which(!trace$package %in% c("rookery", "base"))
+  is_app <- is.na(trace$package) | !is.na(trace$file)
+  own <- if (any(is_app)) which(is_app) else which(!trace$package %in% c("rookery", "base"))
   kept <- if (length(own) > 0) seq(own[[1]], length(trace$call)) else integer()
-  c(lapply(trace[names(trace) != "left_out"], `[`, kept), list(left_out = 0L))
+  c(lapply(trace[names(trace) != "left_out"], `[`, kept), list(left_out = 0L, callers = length(trace$call) - length(kept)))
 }
 
 # Returns whether an error of this package will be the same at the next start.

@@ -2,17 +2,23 @@
 # libraries and rookery's httpuv in front of them.
 
 # Runs the child and waits for it. Its stdout and stderr are this process's; SIGINT, SIGTERM and SIGHUP are passed on.
-serve_in_child <- function(found, address, dots, log, settings = list(), admin = list()) {
-  run_child(child_command(found, address, dots, log, settings, parent = Sys.getpid(), admin = admin), found$label)
+serve_in_child <- function(found, address, dots, log, settings = list(), admin = list(), open = FALSE) {
+  told <- tempfile("rookery-address-")
+  on.exit(unlink(told))
+  command <- child_command(
+    found, address, dots, log, settings,
+    parent = Sys.getpid(), admin = admin, open = if (isFALSE(open)) FALSE else told
+  )
+  run_child(command, found$label, opener(open, told))
 }
 
-# Runs a program that serves what is called `label`, until it ends.
-run_child <- function(command, label) {
+# Runs a program that serves what is called `label`, until it ends, and calls `look` meanwhile.
+run_child <- function(command, label, look = function() NULL) {
   pid <- with_child_environment(command, .Call(ffi_child_start, command$program, command$arguments))
   if (is.character(pid)) {
     abort(paste0(basename(command$program), " could not be started (", command$program, "): ", pid), "rookery_exit")
   }
-  status <- wait_for_child(pid)
+  status <- wait_for_child(pid, look)
   if (status$signal == 15L && interactive()) {
     quit(save = "no", status = status$code)
   }
@@ -26,7 +32,7 @@ run_child <- function(command, label) {
   NULL
 }
 
-child_command <- function(found, address, dots, log, settings, parent, admin = list()) {
+child_command <- function(found, address, dots, log, settings, parent, admin = list(), open = FALSE) {
   if (inherits(address$tls, "rookery_tls") && any(is_pem(address$tls$key))) {
     # It would go through the environment, which whatever the child starts inherits.
     abort(
@@ -44,6 +50,7 @@ child_command <- function(found, address, dots, log, settings, parent, admin = l
     parent = parent,
     settings = lapply(settings, unclass),
     admin = admin,
+    open = open,
     options = session_options()
   )
   list(
@@ -94,9 +101,10 @@ with_child_environment <- function(command, body) {
 }
 
 # list(code =, signal =): the exit status, as a shell counts it, and the last signal that was passed on, or 0.
-wait_for_child <- function(pid) {
+wait_for_child <- function(pid, look) {
   on.exit(.Call(ffi_child_forget))
   repeat {
+    look()
     status <- tryCatch(
       .Call(ffi_child_wait, pid, 0.2),
       # RStudio's stop sign interrupts R without a signal.
@@ -120,7 +128,7 @@ child_main <- function(text) {
   options(spec$options)
   status <- tryCatch(
     {
-      serve_here(spec$found, NULL, spec$address, spec$dots, spec$log, spec$settings, spec$admin)
+      serve_here(spec$found, NULL, spec$address, spec$dots, spec$log, spec$settings, spec$admin, spec$open)
       0L
     },
     rookery_error = function(error) {

@@ -161,7 +161,7 @@ lines_of_log <- function(log) {
 
 # Serves a path with several workers, and waits for the end. The options of this session are weaker
 # than a `_server.yml` and the environment; what is given here is stronger.
-serve_with_workers <- function(path, address, dots, log, settings, workers) {
+serve_with_workers <- function(path, address, dots, log, settings, workers, open = FALSE) {
   if (length(dots) > 0) {
     abort(
       "With `workers`, no further arguments can be passed to the function that runs the app: set them in the app.",
@@ -172,6 +172,9 @@ serve_with_workers <- function(path, address, dots, log, settings, workers) {
   if (!is.null(log$call)) {
     abort("With `workers`, `log` must be TRUE, FALSE, or the path of a file.", "rookery_bad_log", argument = "log")
   }
+  if (is.function(open)) {
+    abort_argument("With `workers`, `open` must be TRUE or FALSE.", argument = "open")
+  }
   own <- session_options()
   names(own) <- sub("^rookery[.]", "", names(own))
   lines <- c(
@@ -181,6 +184,7 @@ serve_with_workers <- function(path, address, dots, log, settings, workers) {
     lines_of_settings(unclass(settings)),
     lines_of_workers(workers),
     lines_of_log(log),
+    if (isTRUE(open)) line_of_flag("open", TRUE),
     lines_of("log_format", log$format)
   )
   command <- list(

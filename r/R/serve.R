@@ -57,6 +57,8 @@
 #' @param admin Where those who look after it find status, metrics and probes, also while R is busy: an address with its port, such as
 #'   `"127.0.0.1:9100"`, or `"unix:/path/of/a/socket"`. It is for programs of yours and no part of the app; `rookery status` asks it, too. Needs Linux.
 #'   Experimental: what is answered there may change in any release.
+#' @param open Whether to open the address once it is served: in the viewer of RStudio or Positron, otherwise in the browser. Over SSH without a
+#'   display the address is only printed. A function is called with the address; not with `workers`.
 #' @param limits What clients may do, by [server_limits()]; `NULL` for what options say, see [rookery_options()].
 #' @return What the app returned when it ended by itself, otherwise `NULL`; invisibly. An error of class `rookery_exit`
 #'   with a `status` when the R that served a path ended with another exit status than 0.
@@ -77,9 +79,11 @@ serve <- function(
   tls = NULL,
   limits = NULL,
   workers = NULL,
-  admin = NULL
+  admin = NULL,
+  open = FALSE
 ) {
   check_serve_dots(...names())
+  check_open(open)
   target <- with_compat(target)
   found <- if (is.character(target)) detect_target(target)
   asked <- if (!is.null(found) && is_own_file(found)) {
@@ -103,10 +107,10 @@ serve <- function(
     check_worker_fields(asked, found$path)
     if (!is.null(workers)) {
       workers$admin <- admin %||% workers$admin
-      return(invisible(serve_with_workers(target, address, list(...), log, settings$argument, workers)))
+      return(invisible(serve_with_workers(target, address, list(...), log, settings$argument, workers, open)))
     }
     about <- list(at = admin, label = normalizePath(target, winslash = "/"))
-    return(invisible(serve_in_child(found, address, list(...), log, settings, about)))
+    return(invisible(serve_in_child(found, address, list(...), log, settings, about, open)))
   }
   if (!is.null(workers)) {
     abort(
@@ -128,7 +132,7 @@ serve <- function(
       argument = "target"
     )
   }
-  invisible(serve_here(found, target, address, list(...), log, settings, list(at = admin, label = found$label)))
+  invisible(serve_here(found, target, address, list(...), log, settings, list(at = admin, label = found$label), open))
 }
 
 # Checks the names in `...`, which go to the function that runs the app: a misspelt argument of
@@ -148,7 +152,7 @@ check_serve_dots <- function(names) {
 }
 
 # Runs an app in this R until it ends or is told to: the body of serve() for an object, and of the child for a path.
-serve_here <- function(found, object, address, dots, log, settings = list(), admin = list()) {
+serve_here <- function(found, object, address, dots, log, settings = list(), admin = list(), open = FALSE) {
   # Of an engine that is rookery itself, the outer one's count as well.
   before <- .globals$settings
   on.exit(.globals$settings <- before)
@@ -179,6 +183,8 @@ serve_here <- function(found, object, address, dots, log, settings = list(), adm
     probe(list(host = address$host, port = address$tls$redirect_from))
   }
   # Of an engine that is rookery itself, the outer one's stays.
+  screen <- .globals$screen
+  on.exit(.globals$screen <- screen, add = TRUE)
   outer <- .globals$tls
   on.exit(.globals$tls <- outer, add = TRUE)
   if (!is.null(tls)) {
@@ -189,7 +195,7 @@ serve_here <- function(found, object, address, dots, log, settings = list(), adm
   on.exit(log_end(), add = TRUE)
   admin_end <- admin_start(admin$at, admin$label)
   on.exit(admin_end(), add = TRUE)
-  announce(found, address)
+  announce(found, address, admin$at, open)
   on.exit(.globals$on_listen <- NULL, add = TRUE)
   with_graceful_stop(run_target(found, object, address, dots))
 }
@@ -353,23 +359,6 @@ check_installed <- function(found) {
 
 with_defaults <- function(given, defaults) {
   c(given, defaults[setdiff(names(defaults), names(given))])
-}
-
-# Says what is served and where, once a server listens; the only worker before that, since its supervisor
-# says where as soon as it does.
-announce <- function(found, address) {
-  folder <- if (is.null(found$dir)) "" else paste0(" in ", found$dir)
-  .globals$on_listen <- function(server) {
-    .globals$on_listen <- NULL
-    where <- if (!is_worker()) {
-      place <- place_of_server(server, address)
-      admin_serves(place)
-      paste0("\nServing on ", place, " (Ctrl-C stops)")
-    } else if (!is_only_worker()) {
-      paste0("\nServing as ", worker_name())
-    }
-    message("rookery ", utils::packageVersion("rookery"), ": ", found$label, folder, where)
-  }
 }
 
 # Returns where a server is found.

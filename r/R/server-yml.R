@@ -82,13 +82,15 @@ launch_server <- function(settings, host = NULL, port = NULL, ...) {
   asked <- settings_read(settings, given, is_hosted = !is.null(host) || !is.null(port))
   check_worker_fields(asked, settings)
   limits <- check_limits(given[["limits"]])
+  open <- given[["open"]] %||% FALSE
+  check_open(open)
   dots <- dots[!names(dots) %in% names(given)]
   if (!is.null(asked$workers) && !is_worker()) {
-    return(invisible(serve_with_workers(settings, asked$address, dots, asked$log, limits, asked$workers)))
+    return(invisible(serve_with_workers(settings, asked$address, dots, asked$log, limits, asked$workers, open)))
   }
   about <- list(at = asked$admin, label = normalizePath(settings, winslash = "/"))
   sources <- list(argument = limits, file = asked$settings)
-  invisible(serve_here(asked$found, NULL, asked$address, dots, asked$log, sources, about))
+  invisible(serve_here(asked$found, NULL, asked$address, dots, asked$log, sources, about, open))
 }
 
 # What a `_server.yml` asks for, in the form that serve() works with; the arguments of serve() in

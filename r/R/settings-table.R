@@ -698,6 +698,13 @@ setting_table <- rbind.data.frame(
     paragraph = "A property of the app's interface, so it is set in a file, in R or in the environment."
   ),
   list(
+    name = "open", argument = "serve(open)", is_option = FALSE, is_limit = FALSE, stability = "stable",
+    default = "off", is_literal = TRUE,
+    wanted = "yes or no",
+    help = "Open the address in a browser once it is served",
+    paragraph = "It is opened once, and not at each reload. RStudio and Positron show it in their viewer when R serves. Over SSH without a display the address is only printed."
+  ),
+  list(
     name = "reload", argument = "workers_config(reload)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "off", is_literal = TRUE,
     wanted = "yes or no",

@@ -298,7 +298,8 @@ tls_development <- function() {
     .globals$development_is_told <- TRUE
     message(
       if (made[[3]]) "Made a certificate for localhost: " else "The certificate for localhost: ", made[[1]],
-      "\nIts SHA-256 fingerprint, as the browser shows it: ", format_fingerprint(made[[2]])
+      "\nIts SHA-256 fingerprint, as the browser shows it: ", format_fingerprint(made[[2]]),
+      "\nA browser warns once: compare the fingerprint and accept; for curl: --cacert ", made[[1]]
     )
   }
   tls

@@ -35,6 +35,10 @@ SEXP ffi_setting(SEXP name, SEXP values) {
         as_char(rk_setting(bytes_of(STRING_ELT(name, 0)), bytes_of(STRING_ELT(values, 0))), CE_UTF8));
 }
 
+SEXP ffi_network_address(void) {
+    return Rf_ScalarString(as_char(rk_network_address(), CE_UTF8));
+}
+
 // The path may be in any encoding, and so may what is told of it.
 SEXP ffi_server_file(SEXP path) {
     return Rf_ScalarString(as_char(rk_server_file(bytes_of(STRING_ELT(path, 0))), CE_NATIVE));

@@ -110,6 +110,9 @@ fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -
         Some(AdminAt::Unix(path)) => field("admin", &[b"unix:", path.as_os_str().as_bytes()].concat()),
         None => {}
     }
+    if serve.opens_browser {
+        field("open", b"TRUE");
+    }
     if signals::is_ignored(libc::SIGINT) {
         field("interrupt", b"ignored");
     }

@@ -11,6 +11,7 @@ mod admin;
 #[cfg_attr(target_os = "linux", allow(dead_code))]
 mod alone;
 mod arguments;
+mod browser;
 #[cfg(target_os = "linux")]
 mod changes;
 mod command_line;
@@ -21,12 +22,14 @@ mod inspect;
 mod log;
 mod memory;
 mod names;
+mod new;
 mod path;
 mod port_holder;
 mod ports;
 mod r;
 #[cfg(target_os = "linux")]
 mod reload;
+mod screen;
 mod server_yml;
 mod settings;
 mod signals;
@@ -37,6 +40,7 @@ mod target;
 #[cfg(target_os = "linux")]
 mod terminal;
 mod tls;
+mod version;
 mod worker_options;
 #[cfg(target_os = "linux")]
 mod workers;
@@ -78,6 +82,8 @@ fn begin() -> ExitCode {
             let (_, target, read) = settled(command)?;
             print(&inspect::check(&read.serve, &target)?)
         }
+        Asked::New(app) => new::write(&app).and_then(|text| print(text.as_bytes())),
+        Asked::Version => print(&version::describe()),
         Asked::Status(of) => status::tell(&of).and_then(|text| print(&text)),
     });
     match done {

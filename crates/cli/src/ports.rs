@@ -2,6 +2,7 @@
 //! manager has opened for it.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use rookery_service::{Activated, Activation};
 
 use crate::address::Address;
 use crate::failure::{Failure, say, tell};
+use crate::screen::network_url;
 use crate::settings::AskedTls;
 
 /// See the module.
@@ -20,6 +22,11 @@ pub(crate) struct Ports {
     has_redirect: bool,
     /// Where they are, as a browser takes it.
     pub(crate) shown: String,
+    /// The URL to open in a browser; `None` where there are only Unix sockets.
+    pub(crate) url: Option<String>,
+    scheme: &'static str,
+    /// The addresses without a name.
+    unnamed: Vec<SocketAddr>,
 }
 
 impl Ports {
@@ -44,15 +51,22 @@ impl Ports {
         let given = given.map_err(|error| Failure::Address(format!("{error}.")))?;
         let given = given_sockets(given);
         let mut shown = Vec::new();
+        let mut unnamed = Vec::new();
+        let mut add = |at: &Address, port: Option<u16>| {
+            shown.push(at.shown(port, scheme, domain).to_string());
+            if let (Address::Tcp { socket, .. }, None) = (at, domain) {
+                unnamed.push(SocketAddr::new(socket.ip(), port.unwrap_or(socket.port())));
+            }
+        };
         let mut listeners = if given.is_empty() {
             let listener = address.listen(server, site)?;
             let port = listener.local_addr().map(|local| local.port());
-            shown.push(address.shown(port, scheme, domain).to_string());
+            add(address, port);
             vec![listener]
         } else {
             for place in given.places() {
                 let (at, port) = place_shown(place);
-                shown.push(at.shown(port, scheme, domain).to_string());
+                add(&at, port);
             }
             tell("it serves on the sockets of the service manager: --host and --port are not used");
             let listener = server.listen_given(&given, site).map_err(|error| {
@@ -68,7 +82,13 @@ impl Ports {
             let site = Site { redirect, proxies, proxy_protocol, notice: Notice(tell), ..Site::default() };
             listeners.insert(0, beside.listen(server, site)?);
         }
-        Ok(Ports { listeners, has_redirect, shown: shown.join(" and ") })
+        let url = shown.iter().find(|shown| shown.contains("://")).cloned();
+        Ok(Ports { listeners, has_redirect, shown: shown.join(" and "), url, scheme, unnamed })
+    }
+
+    /// Returns the URLs for other machines, to which this one has the address `own`.
+    pub(crate) fn network(&self, own: Option<IpAddr>) -> Vec<String> {
+        self.unnamed.iter().filter_map(|listens| network_url(self.scheme, *listens, own)).collect()
     }
 
     /// Copies of the sockets, for a worker to accept on: those of the address, and those from which requests in the clear are

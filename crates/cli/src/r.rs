@@ -99,13 +99,18 @@ fn at_prompts(command: &mut Command, target: &Target) -> Result<(), Failure> {
 /// Fails when one of them is not there.
 pub(crate) fn find() -> Result<(PathBuf, PathBuf), Failure> {
     let package = package()?;
-    match find_r(std::env::var_os("PATH").as_deref()) {
+    match program() {
         Some(program) => Ok((program, package)),
         None => Err(Failure::Serving(
             "R was not found: install it (https://cran.r-project.org), or put the folder of `R` on PATH."
                 .to_owned(),
         )),
     }
+}
+
+/// Returns the R that workers run.
+pub(crate) fn program() -> Option<PathBuf> {
+    find_r(std::env::var_os("PATH").as_deref())
 }
 
 /// The R that runs what is handed over.
@@ -142,7 +147,7 @@ fn find_r(path: Option<&OsStr>) -> Option<PathBuf> {
 }
 
 /// The folder of the R package that this program belongs to, through a link from PATH as well.
-fn package() -> Result<PathBuf, Failure> {
+pub(crate) fn package() -> Result<PathBuf, Failure> {
     let program = std::env::current_exe().and_then(std::fs::canonicalize);
     let package = program.as_deref().ok().and_then(Path::parent).and_then(Path::parent);
     match package.filter(|package| package.join("serve").join("cli.R").is_file()) {

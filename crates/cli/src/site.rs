@@ -10,10 +10,12 @@ use rookery_server::{Notice, Server, Site, SpoolFolder};
 use rookery_service::Manager;
 
 use crate::address::Address;
+use crate::browser;
 use crate::command_line::Serve;
 use crate::failure::{Failure, say, tell};
 use crate::log::{Log, LogTo};
 use crate::ports::Ports;
+use crate::screen::{Screen, is_coloured};
 use crate::signals::{Caught, Signals, Stops};
 use crate::target::Target;
 use crate::tls::{self, Opened};
@@ -58,12 +60,12 @@ pub(crate) fn serve(
         ..Site::default()
     };
     let ports = Ports::listen(&server, address, beside, site, asked.tls.as_ref())?;
-    say(&format!(
-        "rookery {}: site in {}\nServing on {} (Ctrl-C stops)",
-        env!("CARGO_PKG_VERSION"),
-        target.path.display(),
-        ports.shown
-    ));
+    let development = opened.as_ref().and_then(|opened| opened.development.as_ref());
+    let screen = Screen { development, ..Screen::of(target, &ports) };
+    say(&screen.text(is_coloured()));
+    if asked.opens_browser {
+        browser::open(ports.url.as_deref());
+    }
     let keeper = opened.as_ref().map_or(Ok(None), Opened::keep)?;
     let manager = Manager::of_environment();
     manager.ready(&format!("Serving on {}", ports.shown));

@@ -15,6 +15,11 @@ const FRONT_MATTER_LINES: usize = 200;
 /// Bytes of it that are read: a document may be one line.
 const FRONT_MATTER_BYTES: u64 = 64 << 10;
 
+/// The words of plumber's annotations.
+const VERBS: [&str; 9] = ["get", "post", "put", "delete", "patch", "head", "options", "use", "plumber"];
+/// Bytes of an R file that are read for the kind of its app.
+const SCRIPT_BYTES: u64 = 64 << 10;
+
 /// What is to be served.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
@@ -57,7 +62,7 @@ impl Target {
             let name = self.path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
             return match name.rsplit_once('.').map(|(_, extension)| extension) {
                 Some("yml" | "yaml") if name.starts_with("_server.") => Ok("what _server.yml describes"),
-                Some("r") => Ok("an app of R"),
+                Some("r") => Ok(kind_of_script(&self.path)),
                 Some("rmd" | "qmd") if may_be_shiny(&self.path) => Ok("a document with Shiny"),
                 Some("rmd" | "qmd") => nothing("its front matter does not ask for Shiny"),
                 _ => nothing("it is no R file, document or `_server.yml`"),
@@ -81,7 +86,7 @@ impl Target {
             ("plumber.R", "a plumber API"),
         ] {
             if has(name) {
-                return Ok(kind);
+                return Ok(if name == "app.R" { kind_of_script(&self.path.join(name)) } else { kind });
             }
         }
         if entries.iter().any(is_document) {
@@ -90,6 +95,33 @@ impl Target {
         nothing(
             "it has neither `_server.yml`, `app.R`, `server.R`, `entrypoint.R`, `plumber.R`, a document with Shiny nor `index.html`",
         )
+    }
+}
+
+impl Target {
+    /// Returns what is served in the words of R's `detect_target()`, such as `Shiny app (app.R)`.
+    pub(crate) fn label(&self) -> String {
+        const NAMES: [&str; 5] = ["_server.yml", "app.R", "server.R", "entrypoint.R", "plumber.R"];
+        let file = if self.path.is_dir() {
+            NAMES.iter().map(|name| self.path.join(name)).find(|path| path.is_file())
+        } else {
+            Some(self.path.clone())
+        };
+        let name = file.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        let kind = self.kind().unwrap_or("an app of R");
+        match (kind, file, name) {
+            ("what _server.yml describes", Some(file), Some(name)) => {
+                let text = fs::read_to_string(file).unwrap_or_default();
+                let engine = text.lines().find_map(|line| line.strip_prefix("engine:")).unwrap_or_default();
+                let engine = engine.split('#').next().unwrap_or_default();
+                format!("{name} (engine {})", engine.trim().trim_matches(['"', '\'']))
+            }
+            ("an app of R", _, Some(name)) => format!("the app that {name} ends with"),
+            (kind, _, name) => {
+                let kind = kind.trim_start_matches("an ").trim_start_matches("a ");
+                name.map_or_else(|| kind.to_owned(), |name| format!("{kind} ({name})"))
+            }
+        }
     }
 }
 
@@ -115,6 +147,30 @@ fn may_be_shiny(document: &Path) -> bool {
         && lines
             .take_while(|line| line != b"---" && line != b"...")
             .any(|line| line.windows(5).any(|word| word == b"shiny"))
+}
+
+/// Returns the kind of an R file by words in it, as `detect_script()` in R does by its calls.
+fn kind_of_script(path: &Path) -> &'static str {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(SCRIPT_BYTES).read_to_end(&mut bytes));
+    let text = String::from_utf8_lossy(&bytes);
+    if read.is_err() {
+        return "an app of R";
+    }
+    let code = || text.lines().map(str::trim_start).filter(|line| !line.starts_with('#'));
+    let annotations = text.lines().map(str::trim_start).filter_map(|line| {
+        let words = line.strip_prefix("#*").or_else(|| line.strip_prefix("#'"))?;
+        words.trim_start().strip_prefix('@')?.split_whitespace().next()
+    });
+    if annotations.into_iter().any(|word| VERBS.contains(&word)) {
+        "a plumber API"
+    } else if code().any(|line| line.contains("shinyApp(") || line.contains("shinyAppDir(")) {
+        "a Shiny app"
+    } else if code().any(|line| line.contains("Ambiorix$new(")) {
+        "an ambiorix app"
+    } else {
+        "an app of R"
+    }
 }
 
 fn not_there(asked: &Path) -> Failure {
@@ -153,6 +209,11 @@ mod tests {
             (kind(&own), kind(&own.join(name)))
         };
         assert_eq!(kind("app.R", ""), (Some("an app of R"), Some("an app of R")));
+        let shiny_app = Some("a Shiny app");
+        fs::remove_dir_all(folder.path().join("app-R")).unwrap();
+        assert_eq!(kind("app.R", "# x\nshinyApp(ui, server)\n"), (shiny_app, shiny_app));
+        assert_eq!(kind("api.R", "#* @get /\nfunction() 1\n").1, Some("a plumber API"));
+        assert_eq!(kind("not.R", "# shinyApp(ui, server)\n1\n").1, Some("an app of R"));
         assert_eq!(kind("Server.R", "").0, Some("a Shiny app"));
         assert_eq!(kind("plumber.R", "").0, Some("a plumber API"));
         assert_eq!(kind("index.html", ""), (Some("a site"), None));
@@ -160,8 +221,15 @@ mod tests {
         assert_eq!(kind("a.Rmd", shiny), (Some("a document with Shiny"), Some("a document with Shiny")));
         assert_eq!(kind("b.Rmd", "---\n---\n"), (None, None));
         assert_eq!(kind("notes.txt", ""), (None, None));
+        let label = |name: &str| Target::find(&folder.path().join(name)).unwrap().label();
+        assert_eq!(label("app-R"), "Shiny app (app.R)");
+        assert_eq!(label("api-R/api.R"), "plumber API (api.R)");
+        assert_eq!(label("not-R/not.R"), "the app that not.R ends with");
+        assert_eq!(label("index-html"), "site");
         let described = Some("what _server.yml describes");
-        assert_eq!(kind("_server.yml", "engine: x\n"), (described, described));
+        assert_eq!(kind("_server.yml", "engine: x # y\n"), (described, described));
+        let label = Target::find(&folder.path().join("_server-yml")).unwrap().label();
+        assert_eq!(label, "_server.yml (engine x)");
     }
 
     fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {

@@ -6,7 +6,7 @@ use rookery_acme::{Acme, BadSettings, Challenge, Keeper, Settings};
 use rookery_client::Roots;
 use rookery_server::tls::{CertificatePair, DevelopmentCertificate, Pem, Tls, TlsSettings};
 
-use crate::failure::{Failure, say, tell};
+use crate::failure::{Failure, tell};
 use crate::path::settle;
 use crate::settings::{AskedAcme, AskedTls, ClientAuth, TlsFiles};
 
@@ -14,6 +14,8 @@ use crate::settings::{AskedAcme, AskedTls, ClientAuth, TlsFiles};
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) tls: Tls,
+    /// The certificate for this machine only, if it is served with that.
+    pub(crate) development: Option<DevelopmentCertificate>,
     acme: Option<(Acme, Vec<Challenge>)>,
 }
 
@@ -32,8 +34,8 @@ impl Opened {
     }
 }
 
-/// Reads certificates and keys. The one to develop with is made if it is not there, and its fingerprint is printed, to be
-/// compared with what a browser shows.
+/// Reads certificates and keys. The one to develop with is made if it is not there; the start-up screen
+/// shows its fingerprint, to be compared with what a browser shows.
 ///
 /// # Errors
 /// When they cannot be read, or do not belong together.
@@ -46,19 +48,9 @@ pub(crate) fn open(asked: &AskedTls) -> Result<Opened, Failure> {
                 let folder = folder.display();
                 Failure::Serving(format!("No certificate to develop with can be kept in {folder}: {error}."))
             })?;
-            let what = if made.is_new {
-                "Made a certificate for localhost"
-            } else {
-                "The certificate for localhost"
-            };
-            say(&format!(
-                "{what}: {}\nIts SHA-256 fingerprint, as the browser shows it: {}",
-                made.file.display(),
-                spaced(&made.fingerprint)
-            ));
             let pairs = vec![pair(&made.file, &made.file)];
             let tls = read(TlsSettings { pairs, ..TlsSettings::default() }, tell)?;
-            return Ok(Opened { tls, acme: None });
+            return Ok(Opened { tls, development: Some(made), acme: None });
         }
     };
     of_files(files, tell)
@@ -119,7 +111,10 @@ fn of_pairs(files: &TlsFiles) -> TlsSettings {
 
 fn of_files(files: &TlsFiles, notice: fn(&str)) -> Result<Opened, Failure> {
     let mut settings = of_pairs(files);
-    let Some(asked) = &files.acme else { return Ok(Opened { tls: read(settings, notice)?, acme: None }) };
+    let opened = |tls, acme| Ok(Opened { tls, development: None, acme });
+    let Some(asked) = &files.acme else {
+        return opened(read(settings, notice)?, None);
+    };
     let over_tls = settings.client_ca.is_none() || settings.client_is_optional;
     let prepared = Acme::prepare(of_authority(asked)).and_then(|acme| {
         let ways = acme.ways(files.redirect_from.is_some(), over_tls)?;
@@ -128,7 +123,7 @@ fn of_files(files: &TlsFiles, notice: fn(&str)) -> Result<Opened, Failure> {
     let acme = prepared.map_err(|error| refused(&error))?;
     settings.pairs = acme.0.pairs();
     settings.challenges = Some(acme.0.challenges());
-    Ok(Opened { tls: read(settings, notice)?, acme: Some(acme) })
+    opened(read(settings, notice)?, Some(acme))
 }
 
 fn of_authority(asked: &AskedAcme) -> Settings {
@@ -183,21 +178,9 @@ fn data_folder() -> PathBuf {
     settle(&base).join("R").join("rookery")
 }
 
-/// `AB:CD:...`
-fn spaced(fingerprint: &str) -> String {
-    let upper = fingerprint.to_uppercase();
-    let pairs: Vec<&str> = (0..upper.len()).step_by(2).filter_map(|at| upper.get(at..at + 2)).collect();
-    pairs.join(":")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_fingerprint_is_shown_as_browsers_do() {
-        assert_eq!(spaced("00ab9f"), "00:AB:9F");
-    }
 
     #[test]
     fn what_an_authority_is_asked_for_is_checked_before_it_is_asked() {

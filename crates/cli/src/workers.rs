@@ -16,6 +16,7 @@ use rookery_supervisor::{
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::address::Address;
+use crate::browser;
 use crate::changes::Changes;
 use crate::command_line::Serve;
 use crate::failure::{Failure, say, tell};
@@ -23,6 +24,7 @@ use crate::log::{Log, LogTo};
 use crate::ports::Ports;
 use crate::r;
 use crate::reload::Reload;
+use crate::screen::{Screen, is_coloured};
 use crate::signals::{Caught, Signals, Stops};
 use crate::sources::{Read, Sources};
 use crate::target::Target;
@@ -84,8 +86,16 @@ pub(crate) fn serve(
         readiness(workers),
     );
     let status = Arc::new(status);
+    let screen = Screen {
+        workers: Some(workers.count),
+        development: opened.as_ref().and_then(|opened| opened.development.as_ref()),
+        admin: asked.admin.as_ref(),
+        reloads: workers.reload,
+        ..Screen::of(target, &ports)
+    };
     let door = Door {
-        greeting: greeting(workers, target, &ports.shown),
+        screen: screen.text(is_coloured()),
+        opens_browser: asked.opens_browser,
         ports,
         admin: Admin::start(Answers::new(Arc::clone(&status) as _), asked.admin.as_ref())
             .map_err(|error| Failure::Address(error.to_string()))?,
@@ -148,17 +158,6 @@ pub(crate) fn serve(
 /// Returns when something should be sent to this server.
 pub(crate) fn readiness(workers: &Workers) -> Readiness {
     Readiness { min_ready: workers.min_ready, drain_status: workers.drain_status }
-}
-
-/// Returns what is said when clients are served. What a single worker serves it says itself.
-fn greeting(workers: &Workers, target: &Target, shown: &str) -> String {
-    let serving = format!("Serving on {shown} (Ctrl-C stops)");
-    if workers.is_single() {
-        return serving;
-    }
-    let (version, target) = (env!("CARGO_PKG_VERSION"), target.path.display());
-    let workers = rookery_status::counted(workers.count as usize, "worker");
-    format!("rookery {version}: {target} with {workers}\n{serving}")
 }
 
 fn pool_limits(
@@ -289,7 +288,9 @@ fn most_memory(workers: &Workers, limit: Option<u64>) -> Option<MemoryLimit> {
 /// What clients come to, and who is told of it.
 struct Door {
     ports: Ports,
-    greeting: String,
+    /// The start-up screen, with colour if the terminal has it.
+    screen: String,
+    opens_browser: bool,
     admin: Admin,
     manager: Manager,
     /// What the service manager has been told.
@@ -340,7 +341,10 @@ fn status_line(doing: String, told: Told, workers: usize) -> String {
 
 impl Front for Door {
     fn ready(&self) {
-        say(&self.greeting);
+        say(&self.screen);
+        if self.opens_browser {
+            browser::open(self.ports.url.as_deref());
+        }
         self.state.set((Phase::Serving, Told { ready: 1, failures: 0 }));
         self.manager.ready(&self.status());
     }

@@ -48,6 +48,7 @@ pub use http::spool_folder::SpoolFolder;
 pub use net::descriptor::CloseInChild;
 pub use net::given::{GivenPlace, GivenSockets};
 pub use net::literal::literal_address;
+pub use net::own_address::network_address;
 pub use net::proxies::{NotAProxy, Proxies};
 pub use net::proxy_header;
 pub use net::unix_stream::UnixStream;

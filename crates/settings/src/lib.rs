@@ -44,6 +44,9 @@ pub fn parse(name: &str, text: &str) -> Result<Value, String> {
     read(name, &Raw::from(text), &format!("`{name}`"))
 }
 
+/// The JSON schema of `_server.yml`, for editors. `examples/generate` writes it.
+pub const SCHEMA: &str = include_str!("../server-yml.schema.json");
+
 /// Reads the value of a setting that was given in `place`, such as `--port`.
 ///
 /// # Errors

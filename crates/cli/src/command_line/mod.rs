@@ -14,6 +14,7 @@ use clap::{Arg, ArgAction, Command as Clap, value_parser};
 use clap_complete::Shell;
 
 use crate::failure::Failure;
+use crate::new::NewApp;
 use crate::status::StatusOf;
 use mistake::mistake;
 use options::Matches;
@@ -33,6 +34,10 @@ pub(crate) enum Asked {
     Config(Command),
     /// To check everything without serving.
     Check(Command),
+    /// To write a small app.
+    New(NewApp),
+    /// To describe the program for a bug report.
+    Version,
     /// To tell what servers do.
     Status(StatusOf),
 }
@@ -76,10 +81,12 @@ pub(crate) fn command() -> Clap {
                 .action(ArgAction::Version)
                 .help("Print the version"),
         )
+        .arg(verbose().hide_short_help(true))
         .subcommand(of_target("serve").long_about(ABOUT).after_help(statuses()))
         .subcommand(of_target("dev").long_about(DEV))
         .subcommand(of_target("config"))
         .subcommand(of_target("check"))
+        .subcommand(operations::new(plain("new")))
         .subcommand(operations::status(plain("status")))
         .subcommand(
             plain("completions")
@@ -87,7 +94,7 @@ pub(crate) fn command() -> Clap {
                 .arg(Arg::new("shell").required(true).value_parser(value_parser!(Shell)).hide(true)),
         )
         .subcommand(plain("man").override_usage("rookery man"))
-        .subcommand(plain("version").about("prints the version").hide(true))
+        .subcommand(plain("version").about("prints the version").arg(verbose()).hide(true))
 }
 
 /// Returns the section of `--help` that lists the exit statuses.
@@ -125,13 +132,23 @@ fn help() -> Arg {
         .long_help("Print all options; -h prints the most common ones")
 }
 
+fn verbose() -> Arg {
+    Arg::new("verbose")
+        .long("verbose")
+        .action(ArgAction::SetTrue)
+        .help("With --version: what a bug report needs, such as the R that is found")
+}
+
 /// Reads the command line; its first word is the program's own name.
 ///
 /// # Errors
 /// [`Failure::CommandLine`] when it is wrong.
 pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Asked, Failure> {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let is_verbose = words.iter().any(|word| word == "--verbose");
     let matches = match command().try_get_matches_from(words) {
         Ok(matches) => matches,
+        Err(error) if error.kind() == ErrorKind::DisplayVersion && is_verbose => return Ok(Asked::Version),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             return Ok(Asked::Print(error.render().to_string().into_bytes()));
         }
@@ -139,6 +156,9 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Asked, F
     };
     match matches.subcommand() {
         None => wrong("No command given."),
+        Some((name, _)) if matches.get_flag("verbose") && name != "version" => {
+            wrong("`--verbose` goes with `--version`: `rookery --version --verbose`.")
+        }
         Some((name @ ("serve" | "dev" | "config" | "check"), own)) => {
             let options = options::read(&Matches { own, root: &matches })?;
             let command = Command::read(name, own, options)?;
@@ -149,6 +169,8 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Asked, F
             })
         }
         Some(("status", own)) => operations::status_of(own).map(Asked::Status),
+        Some(("new", own)) => operations::new_app(own).map(Asked::New),
+        Some(("version", own)) if own.get_flag("verbose") => Ok(Asked::Version),
         Some(("completions", own)) => {
             let mut text = Vec::new();
             let shell = *own.get_one::<Shell>("shell").expect("clap asks for it");
@@ -247,6 +269,17 @@ pub(crate) mod tests {
                 "`cmd` is no shell that is known: bash, elvish, fish, powershell and zsh are.",
             ),
             (&["man", "rookery"], "`rookery` is one word too many."),
+            (&["--verbose"], "No command given."),
+            (
+                &["--verbose", "serve", "a"],
+                "`--verbose` goes with `--version`: `rookery --version --verbose`.",
+            ),
+            (&["new"], "`rookery new` takes a kind of app (shiny, api or site) and a folder."),
+            (&["new", "shiny"], "`rookery new` takes a kind of app (shiny, api or site) and a folder."),
+            (
+                &["new", "shinny", "a"],
+                "`shinny` is no kind of app that `rookery new` makes: `shiny`, `api` and `site` are.",
+            ),
         ] {
             assert_is_told(words, says);
         }
@@ -304,6 +337,9 @@ pub(crate) mod tests {
         let version = format!("rookery {}\n", env!("CARGO_PKG_VERSION"));
         for words in [&["--version"][..], &["-v"], &["version"]] {
             assert_eq!(printed(words), version, "{words:?}");
+        }
+        for words in [&["--version", "--verbose"][..], &["--verbose", "-v"], &["version", "--verbose"]] {
+            assert!(matches!(parse(words), Ok(Asked::Version)), "{words:?}");
         }
     }
 

@@ -61,6 +61,8 @@ pub(crate) struct Serve {
     pub(crate) is_embedded: bool,
     /// How long it serves on after a signal has asked it to end, and says that it is not ready.
     pub(crate) shutdown_delay: Duration,
+    /// Whether a browser is opened once clients are served.
+    pub(crate) opens_browser: bool,
     pub(crate) log: LogTo,
     pub(crate) format: Format,
 }
@@ -88,6 +90,7 @@ impl Serve {
             admin: all.text("admin").map(|at| admin::address(&at)).transpose()?,
             is_embedded: all.flag("embed"),
             shutdown_delay: settings::time(&all, "shutdown_delay").unwrap_or_default(),
+            opens_browser: all.flag("open"),
             log: match all.value("log") {
                 Some(Value::Path(path)) => LogTo::File(path),
                 Some(Value::Word("none")) => LogTo::Nothing,

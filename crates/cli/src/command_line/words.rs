@@ -8,11 +8,12 @@ ends with an app, or a site: a folder with index.html. Ctrl-C and SIGTERM end it
 finished, a second one at once.";
 
 /// Every command that help lists, with its meaning.
-pub(super) const COMMANDS: [(&str, &str); 7] = [
+pub(super) const COMMANDS: [(&str, &str); 8] = [
     ("serve", "serves <target>, a folder or a file"),
     ("dev", "serves <target> to write it: reloads when a file changes, R at this terminal"),
     ("config", "prints the settings that are in force, and where each comes from"),
     ("check", "checks settings, certificates, address and app, and serves nothing"),
+    ("new", "writes a small app to begin with: shiny, api or site"),
     ("status", "tells what servers do"),
     ("completions", "prints what makes a shell complete these words"),
     ("man", "prints the manual page: rookery man | man -l -"),

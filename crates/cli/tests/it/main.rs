@@ -10,6 +10,7 @@ mod inspect;
 mod pebble;
 #[cfg(target_os = "linux")]
 mod reloading;
+mod screen;
 mod server_yml;
 #[cfg(target_os = "linux")]
 mod service;

@@ -182,8 +182,8 @@ fn a_sighup_has_certificates_read_anew() {
             .env("R_USER_DATA_DIR", data.path()),
     );
     let port = it.port();
-    assert!(it.said.contains("Made a certificate for localhost: "), "{}", it.said);
     assert!(it.said.contains(&format!("Serving on https://127.0.0.1:{port} ")), "{}", it.said);
+    it.await_line("Made a certificate for localhost: ");
     let certificate = data.path().join("R/rookery/tls/localhost.pem");
     // In the clear it is told what was meant, so TLS is spoken.
     assert!(get(port, "/").starts_with("HTTP/1.1 400 "));

@@ -5,6 +5,7 @@ pub(crate) mod descriptor;
 pub(crate) mod given;
 pub(crate) mod listen;
 pub(crate) mod literal;
+pub(crate) mod own_address;
 pub(crate) mod proxies;
 pub mod proxy_header;
 mod socket;

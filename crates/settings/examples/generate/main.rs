@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     let mut is_current = true;
     for (file, text) in [
         ("docs/settings.md", markdown::page()),
-        ("docs/server-yml.schema.json", schema::document()),
+        ("crates/settings/server-yml.schema.json", schema::document()),
         ("crates/cli/src/command_line/rookery.1", manual::page()),
         ("r/R/settings-table.R", r_table::file()),
     ] {

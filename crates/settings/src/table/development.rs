@@ -6,7 +6,7 @@ use crate::setting::{Applies, Default, Group, Places, Setting, Shown, Stability}
 
 const DEVELOPMENT: Setting = Setting { group: Group::Development, ..Setting::EMPTY };
 
-pub(super) static ROWS: [Setting; 3] = [
+pub(super) static ROWS: [Setting; 4] = [
     Setting {
         name: "interactive",
         key: "interactive",
@@ -16,6 +16,19 @@ pub(super) static ROWS: [Setting; 3] = [
         places: Places::COMMAND_LINE,
         help: "Run R with a prompt in this terminal",
         paragraph: "For `browser()` and `readline()`, with a single worker. It is on with `rookery dev` at a terminal.",
+        ..DEVELOPMENT
+    },
+    Setting {
+        name: "open",
+        key: "open",
+        shown: Shown::Always,
+        kind: Kind::Flag,
+        default: Default::Is("off"),
+        places: Places::COMMAND_LINE.and(Places::R),
+        r_argument: "serve(open)",
+        help: "Open the address in a browser once it is served",
+        paragraph: "It is opened once, and not at each reload. RStudio and Positron show it in their viewer when R serves. Over \
+                    SSH without a display the address is only printed.",
         ..DEVELOPMENT
     },
     Setting {

@@ -164,10 +164,11 @@ fn message_of(text: &str) -> Option<String> {
     let message = match lines.iter().rposition(is_error) {
         Some(at) => {
             let behind =
-                ["Calls:", "Execution halted", "In addition:", "Backtrace:", "Called from:", "  at "];
+                ["Calls:", "Execution halted", "In addition:", "Backtrace:", "Called from:", "  at ", "  ("];
             let is_behind = |line: &&&str| behind.iter().any(|word| line.starts_with(word));
-            // Ours says all in its first line, and lists what else there is.
-            let most = if lines[at].starts_with("rookery: ") { 1 } else { 3 };
+            // Ours says all in its first line, and lists what else there is; or announces what R says.
+            let is_ours = lines[at].starts_with("rookery: ") && !lines[at].ends_with(':');
+            let most = if is_ours { 1 } else { 4 };
             let all = lines[at..].iter().take_while(|line| !is_behind(line)).take(most);
             let all: Vec<&str> = all.copied().collect();
             // R breaks the line behind a long call.
@@ -243,6 +244,11 @@ mod tests {
             ("Error: a\nb\nCalls: f -> g\n", Some("Error: a\nb")),
             ("Error: first\nError: second\n", Some("Error: second")),
             ("rookery: `x` cannot be served.\nLooked for:\n", Some("`x` cannot be served.")),
+            ("rookery: `x` is not valid R:\n1: a(\n   ^\n", Some("`x` is not valid R:\n1: a(\n   ^")),
+            (
+                "Error in f(): no\n  (3 calls that have led to the app are not shown)\n",
+                Some("Error in f(): no"),
+            ),
         ] {
             assert_eq!(message_of(text).as_deref(), message, "{text:?}");
         }

@@ -33,6 +33,15 @@ pub extern "C" fn rk_text_done() {
     TEXT.set(Vec::new());
 }
 
+/// Returns the address of this machine in its network, or nothing. What is returned lives until
+/// `rk_text_done`.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_network_address() -> Bytes {
+    entry(Bytes::EMPTY, || {
+        lend(rookery_server::network_address().map(|own| own.to_string()).unwrap_or_default().into_bytes())
+    })
+}
+
 /// 4 or 6; -1 for what is no address. An IPv6 address may have a zone, which is not looked at.
 fn ip_family(text: &[u8]) -> i32 {
     let Ok(text) = std::str::from_utf8(text) else { return -1 };

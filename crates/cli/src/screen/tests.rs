@@ -1,0 +1,144 @@
+use super::*;
+
+fn certificate() -> DevelopmentCertificate {
+    DevelopmentCertificate {
+        file: "/home/ada/.local/share/R/rookery/tls/localhost.pem".into(),
+        fingerprint: "00ab9f".to_owned(),
+        is_new: false,
+    }
+}
+
+fn screen(shown: &str) -> Screen<'_> {
+    Screen {
+        what: "Shiny app (app.R) in /srv/app".to_owned(),
+        workers: Some(1),
+        shown,
+        network: Vec::new(),
+        development: None,
+        admin: None,
+        reloads: false,
+    }
+}
+
+/// Compares with a snapshot, in which `VERSION` stands for the version and `^` for escape sequences' first character.
+#[track_caller]
+fn assert_shows(screen: &Screen<'_>, is_coloured: bool, snapshot: &str) {
+    let snapshot = snapshot.replace("VERSION", env!("CARGO_PKG_VERSION")).replace('^', "\x1b");
+    assert_eq!(screen.text(is_coloured), snapshot.trim_start_matches('\n').trim_end());
+}
+
+#[test]
+fn one_worker_has_two_lines() {
+    let snapshot = "
+rookery VERSION: Shiny app (app.R) in /srv/app with 1 worker
+Serving on http://127.0.0.1:8000 (Ctrl-C stops)
+";
+    assert_shows(&screen("http://127.0.0.1:8000"), false, snapshot);
+    let coloured = "
+^[1mrookery^[0m VERSION: Shiny app (app.R) in /srv/app with 1 worker
+Serving on ^[1;36mhttp://127.0.0.1:8000^[0m ^[2m(Ctrl-C stops)^[0m
+";
+    assert_shows(&screen("http://127.0.0.1:8000"), true, coloured);
+}
+
+#[test]
+fn several_workers_on_all_interfaces_show_network_and_admin_addresses() {
+    let at = AdminAt::Tcp("127.0.0.1:9100".parse().unwrap());
+    let four = Screen {
+        workers: Some(4),
+        network: vec!["http://192.168.1.7:8000".to_owned()],
+        admin: Some(&at),
+        ..screen("http://127.0.0.1:8000")
+    };
+    let snapshot = "
+rookery VERSION: Shiny app (app.R) in /srv/app with 4 workers
+Serving on http://127.0.0.1:8000 (Ctrl-C stops)
+  Network:     http://192.168.1.7:8000
+  Admin:       http://127.0.0.1:9100
+";
+    assert_shows(&four, false, snapshot);
+    let coloured = "
+^[1mrookery^[0m VERSION: Shiny app (app.R) in /srv/app with 4 workers
+Serving on ^[1;36mhttp://127.0.0.1:8000^[0m ^[2m(Ctrl-C stops)^[0m
+  ^[2mNetwork:    ^[0m ^[1;36mhttp://192.168.1.7:8000^[0m
+  ^[2mAdmin:      ^[0m ^[1;36mhttp://127.0.0.1:9100^[0m
+";
+    assert_shows(&four, true, coloured);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn https_to_develop_with_shows_how_to_trust_its_certificate() {
+    let (certificate, at) = (certificate(), AdminAt::Unix("/run/admin".into()));
+    let dev = Screen {
+        development: Some(&certificate),
+        admin: Some(&at),
+        reloads: true,
+        ..screen("https://127.0.0.1:8000")
+    };
+    let snapshot = "
+rookery VERSION: Shiny app (app.R) in /srv/app with 1 worker
+Serving on https://127.0.0.1:8000 (Ctrl-C stops)
+  HTTPS:       The certificate for localhost: /home/ada/.local/share/R/rookery/tls/localhost.pem
+               SHA-256 fingerprint, as the browser shows it: 00:AB:9F
+               A browser warns once: compare the fingerprint and accept, or trust the certificate:
+               certutil -A -a -d sql:$HOME/.pki/nssdb -t P,, -n rookery -i /home/ada/.local/share/R/rookery/tls/localhost.pem
+               curl --cacert /home/ada/.local/share/R/rookery/tls/localhost.pem https://localhost:...
+  Admin:       unix:/run/admin
+  Reload:      when a file of the app changes
+";
+    assert_shows(&dev, false, snapshot);
+    assert!(dev.text(true).contains("\x1b[2mHTTPS:      \x1b[0m The certificate"));
+}
+
+#[test]
+fn a_site_has_no_workers() {
+    let site = Screen { what: "site in /srv/www".to_owned(), workers: None, ..screen("https://example.org") };
+    let snapshot = "
+rookery VERSION: site in /srv/www
+Serving on https://example.org (Ctrl-C stops)
+";
+    assert_shows(&site, false, snapshot);
+}
+
+#[test]
+fn only_a_terminal_is_coloured_unless_variables_say_otherwise() {
+    let is_coloured = |set: &[(&str, &str)], is_terminal| {
+        let find =
+            |name: &str| set.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
+        is_coloured_in(find, is_terminal)
+    };
+    for (set, on_terminal, elsewhere) in [
+        (&[][..], true, false),
+        (&[("NO_COLOR", "1")], false, false),
+        (&[("NO_COLOR", "")], true, false),
+        (&[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")], false, false),
+        (&[("CLICOLOR_FORCE", "1")], true, true),
+        (&[("CLICOLOR_FORCE", "0")], true, false),
+        (&[("CLICOLOR", "0")], false, false),
+        (&[("TERM", "dumb")], false, false),
+    ] {
+        assert_eq!(is_coloured(set, true), on_terminal, "{set:?}");
+        assert_eq!(is_coloured(set, false), elsewhere, "{set:?}");
+    }
+}
+
+#[test]
+fn other_machines_have_an_address_where_all_interfaces_are_listened_on() {
+    let url = |listens: &str, own: &str| network_url("http", listens.parse().unwrap(), own.parse().ok());
+    assert_eq!(url("0.0.0.0:8000", "192.168.1.7").as_deref(), Some("http://192.168.1.7:8000"));
+    assert_eq!(url("[::]:8000", "192.168.1.7").as_deref(), Some("http://192.168.1.7:8000"));
+    assert_eq!(url("[::]:8000", "2001:db8::7").as_deref(), Some("http://[2001:db8::7]:8000"));
+    for (listens, own) in
+        [("127.0.0.1:8000", "192.168.1.7"), ("0.0.0.0:8000", "2001:db8::7"), ("0.0.0.0:8000", "none")]
+    {
+        assert_eq!(url(listens, own), None, "{listens}");
+    }
+}
+
+#[test]
+fn a_path_is_quoted_where_a_shell_needs_that() {
+    assert_eq!(shell_word("/a/b-c_d.pem"), "/a/b-c_d.pem");
+    assert_eq!(shell_word("/a b/c'd"), "'/a b/c'\\''d'");
+    assert_eq!(spaced("00ab9f"), "00:AB:9F");
+}

@@ -1,0 +1,30 @@
+//! The address that other machines know this one by.
+
+use std::net::{IpAddr, UdpSocket};
+
+/// Returns the address that this machine has in its network: the source address of a packet to
+/// elsewhere, of which none is sent.
+pub fn network_address() -> Option<IpAddr> {
+    let route = |from: &str, to: &str| {
+        let socket = UdpSocket::bind(from).ok()?;
+        // Addresses for documentation (RFC 5737 and 3849).
+        socket.connect(to).ok()?;
+        socket.local_addr().ok().map(|address| address.ip())
+    };
+    let found = route("0.0.0.0:0", "192.0.2.1:9").or_else(|| route("[::]:0", "[2001:db8::1]:9"))?;
+    (!found.is_loopback() && !found.is_unspecified()).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_is_one_of_this_machine_for_others() {
+        // A machine without a network has none.
+        if let Some(own) = network_address() {
+            assert!(!own.is_loopback() && !own.is_unspecified(), "{own}");
+            UdpSocket::bind((own, 0)).unwrap();
+        }
+    }
+}
