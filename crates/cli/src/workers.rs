@@ -144,14 +144,19 @@ pub(crate) fn serve(
         caught.die();
     }
     match outcome {
-        Ok(Outcome::Stopped | Outcome::Ended(Exit::Status(0))) => Ok(()),
-        Ok(Outcome::Ended(Exit::Status(status))) => Err(Failure::Ended(u8::try_from(status).unwrap_or(1))),
-        Ok(Outcome::Ended(Exit::Signal(number))) => {
-            Err(Failure::Ended(u8::try_from(128 + number).unwrap_or(1)))
-        }
-        Ok(Outcome::NeverReady) => Err(Failure::NeverReady(door.failure.take())),
-        Ok(Outcome::CrashLoop) => Err(Failure::CrashLoop),
+        Ok(outcome) => result_of(outcome, door.failure.take()),
         Err(error) => Err(Failure::Serving(format!("Workers cannot be started: {error}."))),
+    }
+}
+
+/// Returns what the program ends with. `failure` is the message of the last failed start.
+fn result_of(outcome: Outcome, failure: Option<String>) -> Result<(), Failure> {
+    match outcome {
+        Outcome::Stopped | Outcome::Ended(Exit::Status(0)) => Ok(()),
+        Outcome::Ended(Exit::Status(status)) => Err(Failure::Ended(u8::try_from(status).unwrap_or(1))),
+        Outcome::Ended(Exit::Signal(number)) => Err(Failure::Ended(u8::try_from(128 + number).unwrap_or(1))),
+        Outcome::NeverReady => Err(Failure::NeverReady(failure)),
+        Outcome::CrashLoop => Err(Failure::CrashLoop),
     }
 }
 
