@@ -17,7 +17,8 @@ PORTS_LOCK = threading.Lock()
 PATIENCE = 120
 # A process that writes more than this between two looks has lost itself in a loop: it is not used any more.
 FLOOD = 1 << 20
-NUMBER = re.compile(r"(?<!\d)\d{5}(?!\d)")
+# Not within a number in hexadecimal, such as that of an entity tag.
+NUMBER = re.compile(r"(?<![0-9a-f])\d{5}(?![0-9a-f])")
 
 INSTALL = "Debian's httpuv is the measure, and is not installed: `make setup` installs it (apt-get install r-cran-httpuv)"
 
