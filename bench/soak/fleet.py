@@ -109,7 +109,7 @@ class Fleet:
 
     def starts(self) -> int:
         """How many workers have become ready so far."""
-        return self.said().count("Serving as worker")
+        return self.said().count(" is ready, ")
 
     def wait(self, what: str, holds: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
         """Raises RuntimeError when that does not come, or the supervisor ends first."""

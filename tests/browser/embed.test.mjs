@@ -30,7 +30,7 @@ before(async () => {
     'serve', 'tests/browser/apps/workers', '--port', '0', '--workers', '2', '--embed', '--name', 'embed', '--tls', 'dev', '--warmup', '/',
   ]);
   server.url = (await server.line(/^Serving on (https:\S+)/))[1];
-  await server.line(/Serving as worker/, 2);
+  await server.line(/worker \d+ \(\d+\) is ready/, 2);
   const tls = resolve(root, 'crates/server/tests/tls');
   around = createServer({ cert: readFileSync(join(tls, 'localhost.pem')), key: readFileSync(join(tls, 'localhost.key')) }, (request, response) => {
     const isPlain = request.url === '/plain';

@@ -32,7 +32,7 @@ test(`${sessions} sessions, ${reloads} reloads and a kill, and none at the wrong
     'serve', 'tests/browser/apps/workers', '--port', '0', '--no-log', '--workers', String(workers), '--drain', '1h',
   ]);
   const base = (await server.line(/^Serving on (http:\S+)/))[1];
-  await server.line(/Serving as worker/, workers);
+  await server.line(/worker \d+ \(\d+\) is ready/, workers);
   const agent = new Agent({ keepAlive: true, maxSockets: hands });
   const clients = [];
   await each(Array(sessions).fill(), async () => clients.push(await ShinyClient.open(base, agent)));

@@ -36,7 +36,7 @@ async function serve(workers, ...options) {
   const app = 'tests/browser/apps/workers';
   const server = Server.command(['serve', app, '--port', '0', '--no-log', '--workers', String(workers), ...options]);
   server.url = (await server.line(/^Serving on (https?:\S+)/))[1];
-  await server.line(/Serving as worker/, workers);
+  await server.line(/worker \d+ \(\d+\) is ready/, workers);
   return server;
 }
 
