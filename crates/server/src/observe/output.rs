@@ -144,6 +144,8 @@ impl Write for Descriptor {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+
     use super::*;
 
     /// An output that hands what is written to the test.
@@ -162,9 +164,12 @@ mod tests {
 
     #[test]
     fn a_writer_whose_thread_could_not_be_started_is_started_at_a_later_use() {
-        let stream = Stream::new(-1, "");
+        // Writers live as long as the process, so that a leak checker has to find them from a static.
+        static STREAM: Stream = Stream::new(-1, "");
+        static FIRST: OnceLock<&LineWriter> = OnceLock::new();
+        let stream = &STREAM;
         let fails = || Err(io::ErrorKind::WouldBlock.into());
-        let first = stream.writer_from(fails);
+        let first = *FIRST.get_or_init(|| stream.writer_from(fails));
         first.write(b"one\ntwo\n");
         assert_eq!(first.lines_lost(), 2);
         // Nothing is leaked for each failure.

@@ -70,7 +70,9 @@ pub(crate) fn beside<T: Send + 'static>(app: &App, attack: impl FnOnce(Peer) -> 
     }
     let growth = most - before;
     println!("the process has grown by {growth} KiB");
-    assert!(growth < GROWTH, "{growth} KiB");
+    // The address sanitizer keeps what has been freed for a while, so memory says nothing under it (`scripts/soundness`).
+    let is_sanitized = std::env::var_os("ASAN_OPTIONS").is_some();
+    assert!(growth < GROWTH || is_sanitized, "{growth} KiB");
     println!("another waited for {worst:?} of work, and for {idle:?} while nobody attacked");
     assert!(worst < idle * TIMES, "{worst:?}, and {idle:?} while nobody attacked");
     attacking.join().unwrap()
