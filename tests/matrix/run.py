@@ -38,6 +38,9 @@ ELSEWHERE = {
     ("tls_password", "R"): "r/tests/testthat/test-tls.R",
     # Its effect is on a terminal.
     ("interactive", "command line"): "tests/matrix/terminal.py",
+    # A program in the browser's place is given the address.
+    ("open", "command line"): "crates/cli/tests/it/screen.rs",
+    ("open", "R"): "r/tests/testthat/test-screen.R",
 }
 # Settings without an effect that a client, a file or a signal could show: here the value that the server reports is compared.
 REPORTED = {
