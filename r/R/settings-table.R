@@ -9,7 +9,7 @@ setting_table <- rbind.data.frame(
     default = "127.0.0.1; all addresses with `domain`", is_literal = FALSE,
     wanted = "localhost, an IP address of this machine (0.0.0.0 or :: for all), or unix:/path/of/a/socket",
     help = "Address to listen on, or unix:/path for a Unix socket",
-    paragraph = "`127.0.0.1` and `localhost` are reached from this machine only, `0.0.0.0` and `::` by all of its networks. With `domain` the default is all addresses, because a certificate authority connects from outside. A relative path of a socket is relative to where it was given."
+    paragraph = "`127.0.0.1` and `localhost` are reachable from this machine only, `0.0.0.0` and `::` from all of its networks. With `domain` the default is all addresses, because a certificate authority connects from outside. A relative socket path is relative to the current folder or, in `_server.yml`, to the folder of the file."
   ),
   list(
     name = "port", argument = "serve(port)", is_option = FALSE, is_limit = FALSE, stability = "stable",
@@ -37,14 +37,14 @@ setting_table <- rbind.data.frame(
     default = "none", is_literal = FALSE,
     wanted = "dev",
     help = "HTTPS with a self-signed certificate for localhost: dev",
-    paragraph = "`dev` makes a certificate for `localhost`, `127.0.0.1` and `::1` once and keeps it in R's folder for data. In a file, `tls:` may also be a mapping of the settings of HTTPS; all of them count as one value, so certificates of the command line replace the whole mapping."
+    paragraph = "`dev` makes a certificate for `localhost`, `127.0.0.1` and `::1` once and keeps it in R's user data folder. In `_server.yml`, `tls:` may also be a mapping of the HTTPS settings. The mapping counts as one value: certificates on the command line replace all of it."
   ),
   list(
     name = "tls_cert", argument = "tls_config(cert)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "none", is_literal = FALSE,
     wanted = "the path of a file, or a list of paths",
     help = "Certificate chain in PEM; may be repeated",
-    paragraph = "The certificate comes first and those between it and a root follow. Of several the client's name chooses; the first is for clients that ask for none of them. Changed files are read every ten seconds, and at once after SIGHUP."
+    paragraph = "The server's own certificate comes first in a file, followed by the intermediate certificates. With several files, the host name that the client asks for selects the certificate; a client that asks for none of the names gets the first. The files are checked for changes every ten seconds, and at once after SIGHUP."
   ),
   list(
     name = "tls_key", argument = "tls_config(key)", is_option = FALSE, is_limit = FALSE, stability = "stable",
@@ -85,8 +85,8 @@ setting_table <- rbind.data.frame(
     name = "http2", argument = "tls_config(http2)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "on", is_literal = TRUE,
     wanted = "yes or no",
-    help = "Offer only HTTP/1.1, not HTTP/2",
-    paragraph = "Clients that do not know HTTP/2 get HTTP/1.1 in any case, and requests look the same to R."
+    help = "Offer HTTP/2 over TLS; on by default, --no-http2 turns it off",
+    paragraph = "Clients that do not support HTTP/2 get HTTP/1.1 in any case, and requests look the same to R."
   ),
   list(
     name = "http2_websockets", argument = "tls_config(http2_websockets)", is_option = FALSE, is_limit = FALSE, stability = "stable",
@@ -100,21 +100,21 @@ setting_table <- rbind.data.frame(
     default = "off", is_literal = TRUE,
     wanted = "off, or a number of seconds and perhaps subdomains and preload, with commas between them",
     help = "Strict-Transport-Security: SECONDS[,subdomains][,preload]",
-    paragraph = "Browsers come by HTTPS only until the time is over, also when HTTPS is gone: begin with minutes. `subdomains` includes them; `preload` needs that and a year. 0 has browsers forget it."
+    paragraph = "Browsers then use HTTPS only until the time has passed, even if the server no longer offers HTTPS: begin with minutes. `subdomains` includes subdomains; `preload` needs `subdomains` and at least a year. 0 makes browsers forget the host."
   ),
   list(
     name = "redirect_from", argument = "tls_config(redirect_from)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "80 with `domain` and no `port`, else none", is_literal = FALSE,
     wanted = "none, or a whole number from 1 to 65535",
     help = "Port whose HTTP requests are redirected to HTTPS, or none",
-    paragraph = "The port belongs to the same address. Requests are redirected with status 308. With `domain` and no `port` the default is 80, where authorities look for the answer to `http-01`."
+    paragraph = "The port is opened on the same address. Requests are redirected with status 308. With `domain` and without `port` the default is 80, where certificate authorities look for the response to the `http-01` challenge."
   ),
   list(
     name = "domain", argument = "acme(domain)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "none", is_literal = FALSE,
     wanted = "names of hosts, such as app.example.org",
     help = "Get a certificate for this name by ACME; may be repeated",
-    paragraph = "The certificate is ordered and renewed while the server runs, from Let's Encrypt unless `acme_directory` names another authority. Names below a wildcard cannot be had this way."
+    paragraph = "The certificate is ordered and renewed while the server runs, from Let's Encrypt unless `acme_directory` names another authority. Wildcard names are not supported."
   ),
   list(
     name = "email", argument = "acme(email)", is_option = FALSE, is_limit = FALSE, stability = "stable",
@@ -156,7 +156,7 @@ setting_table <- rbind.data.frame(
     default = "both, in turn", is_literal = FALSE,
     wanted = "http-01 or tls-alpn-01",
     help = "Only ACME challenge to use: http-01 or tls-alpn-01",
-    paragraph = "`http-01` is answered on the port of `redirect_from`, `tls-alpn-01` by the server itself. Without it the other one is tried if the first fails."
+    paragraph = "The server answers `http-01` on the port of `redirect_from`, and `tls-alpn-01` on its own port. If this is not set and one challenge fails, the other one is tried."
   ),
   list(
     name = "acme_ca", argument = "acme(ca)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
@@ -170,14 +170,14 @@ setting_table <- rbind.data.frame(
     default = "`acme/` in R's folder for data", is_literal = FALSE,
     wanted = "the path of a file or folder",
     help = "Folder that keeps the ACME account and certificates",
-    paragraph = "Only the user who runs the server may read it. Of several servers with the same folder one orders, and all use what it gets."
+    paragraph = "Only the user who runs the server may read it. If several servers share the folder, one of them orders certificates, and all of them use these."
   ),
   list(
     name = "workers", argument = "serve(workers)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "1", is_literal = TRUE,
     wanted = "auto, or a whole number from 1 to 1000",
     help = "Number of R processes, or auto for one per processor",
-    paragraph = "The number of processors counts the control group and the affinity of the process. Several workers need Linux. The variable `WEB_CONCURRENCY` counts if nothing else says the number."
+    paragraph = "`auto` respects the CPU limit of the control group and the CPU affinity of the process. Several workers need Linux. The variable `WEB_CONCURRENCY` is used if the number is given nowhere else."
   ),
   list(
     name = "spares", argument = "workers_config(spares)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
@@ -205,21 +205,21 @@ setting_table <- rbind.data.frame(
     default = "none", is_literal = FALSE,
     wanted = "a whole number, at least 1",
     help = "WebSockets per worker, such as Shiny sessions; 503 above it",
-    paragraph = "When all workers have as many, a new WebSocket is refused with 503; a client that has one keeps it."
+    paragraph = "When every worker has this many sessions, further clients get 503; clients that already have a WebSocket do not."
   ),
   list(
     name = "max_in_flight", argument = "workers_config(max_in_flight)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "64", is_literal = TRUE,
     wanted = "a whole number, at least 1",
     help = "Unanswered requests per worker, for apps that use promises",
-    paragraph = "Requests that a worker may have begun while R waits for something else, as promises do."
+    paragraph = "The number of requests that a worker may have started and not yet answered, as happens when R waits for promises."
   ),
   list(
     name = "queue_timeout", argument = "workers_config(queue_timeout)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "10 s", is_literal = TRUE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
     help = "How long a request may wait for a worker; 503 after that",
-    paragraph = "The time ends when a worker is given the request; `request_timeout` begins there."
+    paragraph = "The time ends when a worker gets the request; the time of `request_timeout` begins then. A single worker that accepts connections itself has no such limit; if this is set, the front end accepts."
   ),
   list(
     name = "max_requests", argument = "workers_config(max_requests)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
@@ -240,14 +240,14 @@ setting_table <- rbind.data.frame(
     default = "none for one worker; for several each one's part of 4/5 of the control group's limit", is_literal = FALSE,
     wanted = "0, or a size such as 512KB or 10MB (without a unit: bytes), at least 32 MiB, or none",
     help = "Replace a worker that uses more memory, such as 2GB",
-    paragraph = "What counts is the anonymous, swapped and shared memory of the worker's processes. With several workers in a control group whose memory is limited, the default is each worker's part of 4/5 of that limit. 0 is no limit."
+    paragraph = "The anonymous, swapped and shared memory of the worker's processes counts. With several workers in a control group with a memory limit, the default is each worker's share of 4/5 of that limit. 0 and `none` mean no limit."
   ),
   list(
     name = "worker_timeout", argument = "workers_config(worker_timeout)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "none", is_literal = FALSE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
     help = "Replace a worker whose R is busy with one task for this long",
-    paragraph = "A health check of the worker and not a limit of a request: R has been busy with one task for this long, also if no request caused it. With `interrupt_requests` R is interrupted first, and the worker ends if that does not help. Its clients get 504."
+    paragraph = "A health check of the worker, and not a time limit of a request: it also applies to a task that no request caused. With `interrupt_requests` R is interrupted first, and the worker is ended only if that does not help. Its clients get 504, or lose their connections if the worker accepts connections itself."
   ),
   list(
     name = "start_timeout", argument = "workers_config(start_timeout)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
@@ -261,21 +261,21 @@ setting_table <- rbind.data.frame(
     default = "3; 0 with `reload`", is_literal = FALSE,
     wanted = "a whole number from 0 to 1000",
     help = "Retries of a failed start before exiting with status 3",
-    paragraph = "The pauses between retries grow. They apply while no worker has been ready yet: something that the app needs, such as a database, may become available later. With `reload` the default is 0."
+    paragraph = "The pauses between retries grow. Starts are retried only until a worker has been ready: something that the app needs, such as a database, may become available later. With `reload` the default is 0."
   ),
   list(
     name = "drain", argument = "workers_config(drain)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "60 s; 1 s with `reload`", is_literal = FALSE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
     help = "How long to finish requests before a worker or server ends",
-    paragraph = "The time for requests and WebSockets that are under way when a worker or the server ends. With `reload` the default is 1 s."
+    paragraph = "The time that requests and WebSockets in progress have to finish when a worker or the server ends. With `reload` the default is 1 s."
   ),
   list(
     name = "drain_sessions", argument = "workers_config(drain_sessions)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "as `drain`", is_literal = FALSE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms",
-    help = "The same for WebSockets of a replaced worker, such as 4h",
-    paragraph = "The time for WebSockets, such as sessions of Shiny, of a worker that another one has replaced. A worker that is replaced for its memory, and all of them when the server ends, wait no longer than `drain`."
+    help = "How long WebSockets of a replaced worker may stay, such as 4h",
+    paragraph = "The time that a replaced worker gives its WebSockets, such as Shiny sessions, to end. A worker that is replaced for its memory, and every worker when the server ends, waits no longer than `drain`."
   ),
   list(
     name = "sticky", argument = "workers_config(sticky)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
@@ -296,21 +296,21 @@ setting_table <- rbind.data.frame(
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
     help = "Retry GET, HEAD and OPTIONS that a crashed worker had started",
-    paragraph = "The request is given to another worker once, though the first may have done something for it. What no worker had started is retried in any case."
+    paragraph = "The request is sent to another worker once, although the crashed one may have had effects. A request that no worker had started is retried in any case."
   ),
   list(
     name = "keep_half_closed", argument = "workers_config(keep_half_closed)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
     help = "Answer clients that half-close while they wait for a worker",
-    paragraph = "By default a client that has closed its side of the connection counts as gone while its request waits, because most that do so have left. `nc -N` and a few health checks do so and wait."
+    paragraph = "By default a client that closes its sending side while its request waits counts as disconnected, because most such clients have left. `nc -N` and a few health checks half-close and still expect the response."
   ),
   list(
     name = "restart", argument = "workers_config(restart)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "always", is_literal = TRUE,
     wanted = "always or never",
     help = "When a worker that ended is restarted: always or never",
-    paragraph = "`never` passes on R's own exit status, for orchestrators that restart by themselves."
+    paragraph = "With `never` the server ends when a worker ends by itself, and passes on the exit status of R, for orchestrators that restart services themselves."
   ),
   list(
     name = "fail_fast", argument = "workers_config(fail_fast)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
@@ -323,8 +323,8 @@ setting_table <- rbind.data.frame(
     name = "shutdown_delay", argument = "workers_config(shutdown_delay)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "0 s", is_literal = TRUE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds)",
-    help = "How long to serve on, not ready, before shutting down",
-    paragraph = "The time in which load balancers notice that `/-/ready` fails, while the server still serves."
+    help = "How long to keep serving, while not ready, before shutting down",
+    paragraph = "Within this time load balancers notice that `/-/ready` fails, while the server still serves requests."
   ),
   list(
     name = "min_ready", argument = "workers_config(min_ready)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
@@ -345,7 +345,7 @@ setting_table <- rbind.data.frame(
     default = "app", is_literal = TRUE,
     wanted = "app, always or never",
     help = "When a disconnected Shiny page reconnects: app, always, never",
-    paragraph = "`app`: if the app calls `session$allowReconnect(TRUE)`. `always`: unless the app says `FALSE`; the new session has the inputs of the old one, and what the app kept for the old one is lost. `never`."
+    paragraph = "`app`: if the app calls `session$allowReconnect(TRUE)`. `always`: unless the app calls `session$allowReconnect(FALSE)`; the new session has the inputs of the old one, and all other state of the old session is lost. `never`: no page reconnects."
   ),
   list(
     name = "embed", argument = "workers_config(embed)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
@@ -366,7 +366,7 @@ setting_table <- rbind.data.frame(
     default = "none", is_literal = TRUE,
     wanted = "a time such as 500ms, 30s or 2h (without a unit: seconds), at least 10 ms, or none",
     help = "How long the app may take to answer; 504 after that",
-    paragraph = "The app is not told, and its answer is dropped. R goes on with what it does, unless `interrupt_requests` is on. Models are fitted in handlers, so there is no limit by default."
+    paragraph = "The app is not notified, and its late response is discarded. R continues with the request unless `interrupt_requests` is on. There is no limit by default, because handlers may take long, for example to fit a model."
   ),
   list(
     name = "idle_timeout", argument = "server_limits(idle_timeout)", is_option = TRUE, is_limit = TRUE, stability = "stable",
@@ -379,8 +379,8 @@ setting_table <- rbind.data.frame(
     name = "max_connections", argument = "server_limits(max_connections)", is_option = TRUE, is_limit = TRUE, stability = "stable",
     default = "10000", is_literal = TRUE,
     wanted = "a whole number, at least 1, or none",
-    help = "Client connections at once; the slowest idle one is evicted",
-    paragraph = "A newcomer above it gets the place of the slowest connection that is idle, has not sent its head for a second, or is slower than its minimum rate. If all are being served, it is refused with 503."
+    help = "Maximum number of client connections; idle ones are evicted",
+    paragraph = "At the limit, a new connection replaces the slowest one that is idle, has not sent its request head within a second, or is below its minimum rate. If there is none, the new connection is refused with 503."
   ),
   list(
     name = "max_header_size", argument = "server_limits(max_header_size)", is_option = TRUE, is_limit = TRUE, stability = "stable",
@@ -415,7 +415,7 @@ setting_table <- rbind.data.frame(
     default = "a quarter of what the process may use, and at least 32 MiB", is_literal = FALSE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), at least 1 MiB, or none",
     help = "Memory that clients can make the server hold",
-    paragraph = "The server holds no more for all clients together; what the app holds is not counted. Above its share, the client that holds most, or comes last, gets 503 or close code 1013."
+    paragraph = "The limit is for all clients together; memory of the app does not count. When a share of it is used up, the client that holds the most of that share, or the newest client, gets 503 or close code 1013."
   ),
   list(
     name = "ws_max_message_size", argument = "server_limits(ws_max_message_size)", is_option = TRUE, is_limit = TRUE, stability = "stable",
@@ -429,7 +429,7 @@ setting_table <- rbind.data.frame(
     default = "off", is_literal = TRUE,
     wanted = "yes or no",
     help = "Interrupt R when a request exceeds request_timeout",
-    paragraph = "What R does for the request ends with the error of `setTimeLimit()`. It is off by default because an interrupt can break a transaction. It has no effect without `request_timeout` or `worker_timeout`."
+    paragraph = "The R code of the request fails with the error that `setTimeLimit()` raises. It is off by default because an interrupt can break a transaction. It has no effect without `request_timeout` or `worker_timeout`."
   ),
   list(
     name = "ws_origins", argument = "app$wsOrigins", is_option = TRUE, is_limit = FALSE, stability = "stable",
@@ -443,14 +443,14 @@ setting_table <- rbind.data.frame(
     default = "off", is_literal = TRUE,
     wanted = "on, off, or some of level=1 to level=9, threshold=<bytes> and takeover=on, with commas between them",
     help = "WebSocket compression: on, off, or level=6,threshold=512,...",
-    paragraph = "In a file and in R also a mapping of `level` (1 to 9), `threshold` (bytes below which a message is not compressed) and `takeover` (whether messages refer to earlier ones)."
+    paragraph = "In `_server.yml` and in R, the value may also be a mapping of `level` (1 to 9), `threshold` (shorter messages, in bytes, are not compressed) and `takeover` (whether the compression context is kept for the next message)."
   ),
   list(
     name = "spool_dir", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",
     default = "`TMPDIR`; in R `tempdir()`", is_literal = FALSE,
     wanted = "the path of a file or folder",
     help = "Folder for large request bodies",
-    paragraph = "Bodies above `body_buffer_size` lie there, in files without a name, while the app reads them. The default is `TMPDIR`, and R's `tempdir()` in R."
+    paragraph = "A body larger than `body_buffer_size` is stored here, in a file without a name, while the app reads it. The default is `TMPDIR`; when R itself serves, it is `tempdir()`."
   ),
   list(
     name = "max_headers", argument = "server_limits(max_headers)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
@@ -464,7 +464,7 @@ setting_table <- rbind.data.frame(
     default = "32 KiB", is_literal = TRUE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), at least 1 KiB, or none",
     help = "Largest request head over HTTP/2; 431 above it",
-    paragraph = "Each line counts 32 bytes more than it has (RFC 9113, 6.5.2). A connection that exceeds it fourfold is closed."
+    paragraph = "Each header field counts 32 bytes more than its name and value (RFC 9113, 6.5.2). A connection that sends four times the limit is closed."
   ),
   list(
     name = "http2_max_concurrent_streams", argument = "server_limits(http2_max_concurrent_streams)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
@@ -485,7 +485,7 @@ setting_table <- rbind.data.frame(
     default = "1 GiB", is_literal = TRUE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), or none",
     help = "Disk space that spooled bodies leave free; 507 otherwise",
-    paragraph = "It is never more than one part in `disk_share` of the file system, so that small ones take bodies at all."
+    paragraph = "The reserve is at most the size of the file system divided by `disk_share`, so that bodies can be spooled to small file systems too."
   ),
   list(
     name = "tls_handshake_timeout", argument = "server_limits(tls_handshake_timeout)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
@@ -506,7 +506,7 @@ setting_table <- rbind.data.frame(
     default = "32 B/s", is_literal = TRUE,
     wanted = "whole bytes per second, such as 512 or 1kB/s",
     help = "Slowest rate at which a request head may arrive; 0: none",
-    paragraph = "A head may be behind this rate by `header_grace`; it is refused with 408 after that."
+    paragraph = "A head that falls behind this rate by more than `header_grace` is refused with 408."
   ),
   list(
     name = "header_grace", argument = "server_limits(header_grace)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
@@ -520,28 +520,28 @@ setting_table <- rbind.data.frame(
     default = "512 B/s", is_literal = TRUE,
     wanted = "whole bytes per second, such as 512 or 1kB/s",
     help = "Slowest rate at which a request body may arrive; 0: none",
-    paragraph = "A body may be behind this rate by `idle_timeout`; it is refused with 408 after that."
+    paragraph = "A body that falls behind this rate by more than `idle_timeout` is refused with 408."
   ),
   list(
     name = "min_response_rate", argument = "server_limits(min_response_rate)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "512 B/s", is_literal = TRUE,
     wanted = "whole bytes per second, such as 512 or 1kB/s",
     help = "Slowest rate at which a client may read a response; 0: none",
-    paragraph = "A client may be behind this rate by `idle_timeout`; the connection is closed after that."
+    paragraph = "If a client falls behind this rate by more than `idle_timeout`, the connection is closed."
   ),
   list(
     name = "ws_max_send_queue_size", argument = "server_limits(ws_max_send_queue_size)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "64 MiB", is_literal = TRUE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), at least 1 B, or none",
     help = "Bytes that may wait to be sent to one WebSocket",
-    paragraph = "A client that does not read is closed with 1013 above it, or dropped if it does not read that either."
+    paragraph = "Above it, the WebSocket of a client that does not read is closed with 1013. If the client does not read the close frame either, the connection is dropped."
   ),
   list(
     name = "ws_min_rate", argument = "server_limits(ws_min_rate)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
     default = "512 B/s", is_literal = TRUE,
     wanted = "whole bytes per second, such as 512 or 1kB/s",
-    help = "Slowest rate of a WebSocket client in a message; 0: none",
-    paragraph = "A client may be behind this rate by `ws_stall_timeout`, inside of a message and in reading what waits for it; it is closed with 1008 after that."
+    help = "Minimum rate of a WebSocket client within a message; 0: none",
+    paragraph = "The rate applies within a message and to reading what is queued for the client. A client that falls behind it by more than `ws_stall_timeout` is closed with 1008."
   ),
   list(
     name = "ws_stall_timeout", argument = "server_limits(ws_stall_timeout)", is_option = TRUE, is_limit = TRUE, stability = "advanced",
@@ -603,8 +603,8 @@ setting_table <- rbind.data.frame(
     name = "disk_share", argument = "server_limits(disk_share)", is_option = TRUE, is_limit = TRUE, stability = "internal",
     default = "10", is_literal = TRUE,
     wanted = "a whole number, at least 1, or none",
-    help = "disk_reserve is at most one part in this many of the disk",
-    paragraph = "10 is a tenth of the file system."
+    help = "Divisor of the file system's size that bounds disk_reserve",
+    paragraph = "`disk_reserve` is at most the size of the file system divided by this number; 10 means a tenth."
   ),
   list(
     name = "kept_windows", argument = "server_limits(kept_windows)", is_option = TRUE, is_limit = TRUE, stability = "internal",
@@ -618,7 +618,7 @@ setting_table <- rbind.data.frame(
     default = "8 MiB", is_literal = TRUE,
     wanted = "a size such as 512KB or 10MB (without a unit: bytes), or none",
     help = "Bytes of request buffers that are kept for reuse",
-    paragraph = "1,024 after ordinary requests have 6 MiB."
+    paragraph = "The buffers of 1,024 ordinary requests take 6 MiB."
   ),
   list(
     name = "share_connections", argument = "server_limits(share_connections)", is_option = TRUE, is_limit = TRUE, stability = "internal",
@@ -674,21 +674,21 @@ setting_table <- rbind.data.frame(
     default = "-", is_literal = TRUE,
     wanted = "-, none, or the path of a file or folder",
     help = "Access log: a file, - for stdout, or none",
-    paragraph = "The file is appended to, and opened anew after SIGUSR1. A file with the name `none` is written `./none`. In R it may also be `TRUE`, `FALSE` or a function."
+    paragraph = "The server appends to the file, and reopens it after SIGUSR1. A file with the name `none` is written `./none`. In R the value may also be `TRUE`, `FALSE` or a function."
   ),
   list(
     name = "log_format", argument = "serve(log_format)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "common", is_literal = TRUE,
     wanted = "common or json",
     help = "Format of the access log: common or json",
-    paragraph = "`common` is the Common Log Format with the seconds behind it, `json` one object per line. With several workers lines say which one answered."
+    paragraph = "`common` is the Common Log Format with the duration in seconds at the end; `json` is one JSON object per line. With several workers, each line also names the worker that responded."
   ),
   list(
     name = "admin", argument = "serve(admin)", is_option = FALSE, is_limit = FALSE, stability = "experimental",
     default = "none", is_literal = FALSE,
     wanted = "an address with its port, such as 127.0.0.1:9100, or unix:/path/of/a/socket",
     help = "Address for status, metrics and health checks",
-    paragraph = "It has `/metrics` and the probes `/-/live` and `/-/ready`, and is answered also while R is busy. It is for programs of yours and is no part of the app."
+    paragraph = "It serves `/metrics` and the probes `/-/live` and `/-/ready`, also while R is busy. It is meant for monitoring, and is not part of the app."
   ),
   list(
     name = "request_id_header", argument = "", is_option = TRUE, is_limit = FALSE, stability = "stable",
@@ -716,7 +716,7 @@ setting_table <- rbind.data.frame(
     default = "none; message in an interactive session", is_literal = FALSE,
     wanted = "none, message or full",
     help = "What error pages show clients: none, message or full",
-    paragraph = "`none`: that there was an error, and the id of the request. `message`: its message as well. `full`: also the calls that led to it, for a browser of the same machine. In an interactive session the default is `message`."
+    paragraph = "`none`: only that an error occurred, and the id of the request. `message`: also the error message. `full`: also the call stack, which only browsers on this machine get. In an interactive session the default is `message`."
   ),
   stringsAsFactors = FALSE
 )

@@ -1,5 +1,5 @@
-//! A reload reads the settings again. What is wrong refuses the reload; what the new workers can be
-//! given is applied, and what needs a restart is named.
+//! A reload reads the settings again. A mistake in them refuses the reload. Changes that the new
+//! workers can take are applied, and settings that need a restart are reported by name.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

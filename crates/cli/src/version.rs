@@ -1,5 +1,5 @@
-//! `rookery --version --verbose`: what a bug report needs to say of the program and its surroundings.
-//! Of the environment it says nothing, which may have secrets.
+//! `rookery --version --verbose`: what a bug report needs to say of the program and its system. It
+//! prints no environment variables, because they may hold secrets.
 
 use std::fmt::Write as _;
 use std::fs;

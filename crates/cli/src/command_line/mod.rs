@@ -43,8 +43,8 @@ pub(crate) enum Asked {
 }
 
 const DEV: &str = "\
-Serves <target> as `rookery serve --reload` does. At a terminal the R process shares it (`--interactive`): it can
-prompt, as browser() and readline() do, and there Ctrl-C is for R; otherwise Ctrl-C ends the server at once.";
+Serves <target> as `rookery serve --reload` does. At a terminal R runs in that terminal (`--interactive`), so that
+browser() and readline() can prompt. At a prompt Ctrl-C goes to R; otherwise it ends the server at once.";
 
 const HELP: &str = "\
 {usage-heading} {usage}

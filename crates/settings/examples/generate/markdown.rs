@@ -26,8 +26,9 @@ A value that is given in several places is taken from the first of these:
 5. options of R,
 6. defaults; `PORT` and `WEB_CONCURRENCY` come before the defaults of `port` and `workers`.
 
-A list replaces a list of a weaker source, and certificates replace everything that a weaker source
-says of HTTPS. Limits merge one by one.
+A list replaces the list of a source with lower precedence. If several sources name
+certificates, only the first of them is used for HTTPS; the others are ignored there. Each limit is
+looked up separately.
 
 - **Yes and no** are `yes`, `on`, `true` and `1`, or `no`, `off`, `false` and `0`. An option
   without a value is `on`.
@@ -35,12 +36,12 @@ says of HTTPS. Limits merge one by one.
   10 * 1024 * 1024.
 - **Times** are seconds, or have a unit: `500ms`, `30s`, `2min`, `12h`, `1d`.
 - **Rates** are whole bytes per second; 0 asks for none.
-- `none` and `Inf` are no limit where none is allowed.
+- `none` and `Inf` mean no limit, for settings that can be unlimited.
 - **Lists** have commas between their values on the command line and in the environment, and are
   lists of YAML in a file.
 
 A reload (HUP) reads `_server.yml` again. Each setting says whether a change in the file *applies* at a
-reload, for the workers that it starts, or at a restart of the server.
+reload, to the workers that the reload starts, or only at a restart of the server.
 
 Variables that are marked *program* are read by the program `rookery`, and workers are started
 without them.

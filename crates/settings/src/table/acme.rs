@@ -24,8 +24,7 @@ pub(super) static ROWS: [Setting; 9] = [
         r_argument: "acme(domain)",
         help: "Get a certificate for this name by ACME; may be repeated",
         paragraph: "The certificate is ordered and renewed while the server runs, from Let's Encrypt \
-                    unless `acme_directory` names another authority. Names below a wildcard cannot be \
-                    had this way.",
+                    unless `acme_directory` names another authority. Wildcard names are not supported.",
         stability: Stability::Stable,
         rule: Some(rules::clients_need_another_port),
         former: &[Former {
@@ -114,8 +113,8 @@ pub(super) static ROWS: [Setting; 9] = [
         places: Places::FILE.and(Places::R),
         r_argument: "acme(challenge)",
         help: "Only ACME challenge to use: http-01 or tls-alpn-01",
-        paragraph: "`http-01` is answered on the port of `redirect_from`, `tls-alpn-01` by the server \
-                    itself. Without it the other one is tried if the first fails.",
+        paragraph: "The server answers `http-01` on the port of `redirect_from`, and `tls-alpn-01` on its \
+                    own port. If this is not set and one challenge fails, the other one is tried.",
         needs: &["domain"],
         former: &[Former::option("acme_challenge", "it is set once for a deployment")],
         ..ACME
@@ -145,8 +144,8 @@ pub(super) static ROWS: [Setting; 9] = [
         places: Places::FILE.and(Places::R),
         r_argument: "acme(dir)",
         help: "Folder that keeps the ACME account and certificates",
-        paragraph: "Only the user who runs the server may read it. Of several servers with the same \
-                    folder one orders, and all use what it gets.",
+        paragraph: "Only the user who runs the server may read it. If several servers share the folder, \
+                    one of them orders certificates, and all of them use these.",
         needs: &["domain"],
         former: &[Former::option("acme_dir", "it is set once for a deployment")],
         ..ACME

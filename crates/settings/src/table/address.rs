@@ -21,10 +21,10 @@ pub(super) static ROWS: [Setting; 4] = [
         is_program_variable: true,
         r_argument: "serve(host)",
         help: "Address to listen on, or unix:/path for a Unix socket",
-        paragraph: "`127.0.0.1` and `localhost` are reached from this machine only, `0.0.0.0` and `::` \
-                    by all of its networks. With `domain` the default is all addresses, because a \
-                    certificate authority connects from outside. A relative path of a socket is relative \
-                    to where it was given.",
+        paragraph: "`127.0.0.1` and `localhost` are reachable from this machine only, `0.0.0.0` and `::` \
+                    from all of its networks. With `domain` the default is all addresses, because a \
+                    certificate authority connects from outside. A relative socket path is relative to the \
+                    current folder or, in `_server.yml`, to the folder of the file.",
         ..ADDRESS
     },
     Setting {

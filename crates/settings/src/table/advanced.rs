@@ -33,8 +33,8 @@ pub(super) static ROWS: [Setting; 21] = [
         min: 1024.0,
         r_argument: "server_limits(http2_max_header_list_size)",
         help: "Largest request head over HTTP/2; 431 above it",
-        paragraph: "Each line counts 32 bytes more than it has (RFC 9113, 6.5.2). A connection that \
-                    exceeds it fourfold is closed.",
+        paragraph: "Each header field counts 32 bytes more than its name and value (RFC 9113, 6.5.2). A \
+                    connection that sends four times the limit is closed.",
         former: &[Former::everywhere("stream_head_bytes", Section::Limits)],
         ..ADVANCED
     },
@@ -68,8 +68,8 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("1 GiB"),
         r_argument: "server_limits(disk_reserve)",
         help: "Disk space that spooled bodies leave free; 507 otherwise",
-        paragraph: "It is never more than one part in `disk_share` of the file system, so that small \
-                    ones take bodies at all.",
+        paragraph: "The reserve is at most the size of the file system divided by `disk_share`, so that \
+                    bodies can be spooled to small file systems too.",
         ..ADVANCED
     },
     Setting {
@@ -105,7 +105,7 @@ pub(super) static ROWS: [Setting; 21] = [
         max: FINITE,
         r_argument: "server_limits(min_header_rate)",
         help: "Slowest rate at which a request head may arrive; 0: none",
-        paragraph: "A head may be behind this rate by `header_grace`; it is refused with 408 after that.",
+        paragraph: "A head that falls behind this rate by more than `header_grace` is refused with 408.",
         former: &[Former::everywhere("head_rate", Section::Limits)],
         ..ADVANCED
     },
@@ -129,7 +129,7 @@ pub(super) static ROWS: [Setting; 21] = [
         max: FINITE,
         r_argument: "server_limits(min_body_rate)",
         help: "Slowest rate at which a request body may arrive; 0: none",
-        paragraph: "A body may be behind this rate by `idle_timeout`; it is refused with 408 after that.",
+        paragraph: "A body that falls behind this rate by more than `idle_timeout` is refused with 408.",
         former: &[Former::everywhere("body_rate", Section::Limits)],
         ..ADVANCED
     },
@@ -141,8 +141,8 @@ pub(super) static ROWS: [Setting; 21] = [
         max: FINITE,
         r_argument: "server_limits(min_response_rate)",
         help: "Slowest rate at which a client may read a response; 0: none",
-        paragraph: "A client may be behind this rate by `idle_timeout`; the connection is closed after \
-                    that.",
+        paragraph: "If a client falls behind this rate by more than `idle_timeout`, the connection is \
+                    closed.",
         former: &[Former::everywhere("reply_rate", Section::Limits)],
         ..ADVANCED
     },
@@ -155,8 +155,8 @@ pub(super) static ROWS: [Setting; 21] = [
         min: 1.0,
         r_argument: "server_limits(ws_max_send_queue_size)",
         help: "Bytes that may wait to be sent to one WebSocket",
-        paragraph: "A client that does not read is closed with 1013 above it, or dropped if it does not \
-                    read that either.",
+        paragraph: "Above it, the WebSocket of a client that does not read is closed with 1013. If the \
+                    client does not read the close frame either, the connection is dropped.",
         former: &[Former::everywhere("socket_queue", Section::Limits)],
         ..ADVANCED
     },
@@ -168,9 +168,9 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("512 B/s"),
         max: FINITE,
         r_argument: "server_limits(ws_min_rate)",
-        help: "Slowest rate of a WebSocket client in a message; 0: none",
-        paragraph: "A client may be behind this rate by `ws_stall_timeout`, inside of a message and in \
-                    reading what waits for it; it is closed with 1008 after that.",
+        help: "Minimum rate of a WebSocket client within a message; 0: none",
+        paragraph: "The rate applies within a message and to reading what is queued for the client. A \
+                    client that falls behind it by more than `ws_stall_timeout` is closed with 1008.",
         former: &[Former::everywhere("message_rate", Section::Limits)],
         ..ADVANCED
     },

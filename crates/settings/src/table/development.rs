@@ -59,8 +59,8 @@ pub(super) static ROWS: [Setting; 4] = [
         },
         places: Places::ALL.without(Places::R),
         help: "What error pages show clients: none, message or full",
-        paragraph: "`none`: that there was an error, and the id of the request. `message`: its message \
-                    as well. `full`: also the calls that led to it, for a browser of the same machine. \
+        paragraph: "`none`: only that an error occurred, and the id of the request. `message`: also the \
+                    error message. `full`: also the call stack, which only browsers on this machine get. \
                     In an interactive session the default is `message`.",
         ..DEVELOPMENT
     },

@@ -24,10 +24,10 @@ pub(super) static ROWS: [Setting; 11] = [
         placeholder: "dev",
         r_argument: "serve(tls)",
         help: "HTTPS with a self-signed certificate for localhost: dev",
-        paragraph: "`dev` makes a certificate for `localhost`, `127.0.0.1` and `::1` once and keeps it \
-                    in R's folder for data. In a file, `tls:` may also be a mapping of the settings of \
-                    HTTPS; all of them count as one value, so certificates of the command line replace \
-                    the whole mapping.",
+        paragraph: "`dev` makes a certificate for `localhost`, `127.0.0.1` and `::1` once and keeps it in \
+                    R's user data folder. In `_server.yml`, `tls:` may also be a mapping of the HTTPS \
+                    settings. The mapping counts as one value: certificates on the command line replace \
+                    all of it.",
         excludes: &["tls_cert", "domain"],
         ..HTTPS
     },
@@ -39,9 +39,10 @@ pub(super) static ROWS: [Setting; 11] = [
         placeholder: "file",
         r_argument: "tls_config(cert)",
         help: "Certificate chain in PEM; may be repeated",
-        paragraph: "The certificate comes first and those between it and a root follow. Of several the \
-                    client's name chooses; the first is for clients that ask for none of them. Changed \
-                    files are read every ten seconds, and at once after SIGHUP.",
+        paragraph: "The server's own certificate comes first in a file, followed by the intermediate \
+                    certificates. With several files, the host name that the client asks for selects the \
+                    certificate; a client that asks for none of the names gets the first. The files are \
+                    checked for changes every ten seconds, and at once after SIGHUP.",
         excludes: &["domain"],
         ..HTTPS
     },
@@ -119,9 +120,9 @@ pub(super) static ROWS: [Setting; 11] = [
         kind: Kind::Flag,
         default: Default::Is("on"),
         r_argument: "tls_config(http2)",
-        help: "Offer only HTTP/1.1, not HTTP/2",
-        paragraph: "Clients that do not know HTTP/2 get HTTP/1.1 in any case, and requests look the same \
-                    to R.",
+        help: "Offer HTTP/2 over TLS; on by default, --no-http2 turns it off",
+        paragraph: "Clients that do not support HTTP/2 get HTTP/1.1 in any case, and requests look the \
+                    same to R.",
         needs: &["tls_cert", "domain"],
         ..HTTPS
     },
@@ -156,9 +157,9 @@ pub(super) static ROWS: [Setting; 11] = [
         default: Default::Is("off"),
         r_argument: "tls_config(hsts)",
         help: "Strict-Transport-Security: SECONDS[,subdomains][,preload]",
-        paragraph: "Browsers come by HTTPS only until the time is over, also when HTTPS is gone: begin \
-                    with minutes. `subdomains` includes them; `preload` needs that and a year. 0 has \
-                    browsers forget it.",
+        paragraph: "Browsers then use HTTPS only until the time has passed, even if the server no longer \
+                    offers HTTPS: begin with minutes. `subdomains` includes subdomains; `preload` needs \
+                    `subdomains` and at least a year. 0 makes browsers forget the host.",
         needs: &["tls_cert", "domain"],
         ..HTTPS
     },
@@ -178,9 +179,9 @@ pub(super) static ROWS: [Setting; 11] = [
         max: 65_535.0,
         r_argument: "tls_config(redirect_from)",
         help: "Port whose HTTP requests are redirected to HTTPS, or none",
-        paragraph: "The port belongs to the same address. Requests are redirected with status 308. With \
-                    `domain` and no `port` the default is 80, where authorities look for the answer to \
-                    `http-01`.",
+        paragraph: "The port is opened on the same address. Requests are redirected with status 308. With \
+                    `domain` and without `port` the default is 80, where certificate authorities look for \
+                    the response to the `http-01` challenge.",
         needs: &["tls_cert", "domain"],
         rule: Some(rules::redirects_need_a_port),
         ..HTTPS

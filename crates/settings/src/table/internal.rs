@@ -20,8 +20,9 @@ pub(super) static ROWS: [Setting; 10] = [
         default: Default::Is("10"),
         min: 1.0,
         r_argument: "server_limits(disk_share)",
-        help: "disk_reserve is at most one part in this many of the disk",
-        paragraph: "10 is a tenth of the file system.",
+        help: "Divisor of the file system's size that bounds disk_reserve",
+        paragraph: "`disk_reserve` is at most the size of the file system divided by this number; 10 means \
+                    a tenth.",
         ..INTERNAL
     },
     Setting {
@@ -42,7 +43,7 @@ pub(super) static ROWS: [Setting; 10] = [
         default: Default::Is("8 MiB"),
         r_argument: "server_limits(pool_bytes)",
         help: "Bytes of request buffers that are kept for reuse",
-        paragraph: "1,024 after ordinary requests have 6 MiB.",
+        paragraph: "The buffers of 1,024 ordinary requests take 6 MiB.",
         ..INTERNAL
     },
     Setting {

@@ -32,9 +32,9 @@ pub(super) static ROWS: [Setting; 14] = [
         min: 0.01,
         r_argument: "server_limits(request_timeout)",
         help: "How long the app may take to answer; 504 after that",
-        paragraph: "The app is not told, and its answer is dropped. R goes on with what it does, unless \
-                    `interrupt_requests` is on. Models are fitted in handlers, so there is no limit by \
-                    default.",
+        paragraph: "The app is not notified, and its late response is discarded. R continues with the \
+                    request unless `interrupt_requests` is on. There is no limit by default, because \
+                    handlers may take long, for example to fit a model.",
         former: &[
             Former::everywhere("request_time", Section::Limits),
             Former {
@@ -68,10 +68,10 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("10000"),
         min: 1.0,
         r_argument: "server_limits(max_connections)",
-        help: "Client connections at once; the slowest idle one is evicted",
-        paragraph: "A newcomer above it gets the place of the slowest connection that is idle, has not \
-                    sent its head for a second, or is slower than its minimum rate. If all are being \
-                    served, it is refused with 503.",
+        help: "Maximum number of client connections; idle ones are evicted",
+        paragraph: "At the limit, a new connection replaces the slowest one that is idle, has not sent its \
+                    request head within a second, or is below its minimum rate. If there is none, the new \
+                    connection is refused with 503.",
         former: &[Former::everywhere("connections", Section::Limits)],
         ..LIMIT
     },
@@ -134,9 +134,9 @@ pub(super) static ROWS: [Setting; 14] = [
         min: 1_048_576.0,
         r_argument: "server_limits(max_client_memory)",
         help: "Memory that clients can make the server hold",
-        paragraph: "The server holds no more for all clients together; what the app holds is not \
-                    counted. Above its share, the client that holds most, or comes last, gets 503 or \
-                    close code 1013.",
+        paragraph: "The limit is for all clients together; memory of the app does not count. When a share \
+                    of it is used up, the client that holds the most of that share, or the newest client, \
+                    gets 503 or close code 1013.",
         former: &[Former::everywhere("memory", Section::Limits)],
         ..LIMIT
     },
@@ -162,8 +162,8 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("off"),
         places: Places::ALL.without(Places::R),
         help: "Interrupt R when a request exceeds request_timeout",
-        paragraph: "What R does for the request ends with the error of `setTimeLimit()`. It is off by \
-                    default because an interrupt can break a transaction. It has no effect without \
+        paragraph: "The R code of the request fails with the error that `setTimeLimit()` raises. It is off \
+                    by default because an interrupt can break a transaction. It has no effect without \
                     `request_timeout` or `worker_timeout`.",
         ..CLIENTS
     },
@@ -191,9 +191,9 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("off"),
         r_argument: "app$wsCompression",
         help: "WebSocket compression: on, off, or level=6,threshold=512,...",
-        paragraph: "In a file and in R also a mapping of `level` (1 to 9), `threshold` (bytes below \
-                    which a message is not compressed) and `takeover` (whether messages refer to earlier \
-                    ones).",
+        paragraph: "In `_server.yml` and in R, the value may also be a mapping of `level` (1 to 9), \
+                    `threshold` (shorter messages, in bytes, are not compressed) and `takeover` (whether \
+                    the compression context is kept for the next message).",
         ..CLIENTS
     },
     Setting {
@@ -205,8 +205,8 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Derived { text: "`TMPDIR`; in R `tempdir()`", value: derived::found_at_start },
         places: Places::ALL.without(Places::R),
         help: "Folder for large request bodies",
-        paragraph: "Bodies above `body_buffer_size` lie there, in files without a name, while the app \
-                    reads them. The default is `TMPDIR`, and R's `tempdir()` in R.",
+        paragraph: "A body larger than `body_buffer_size` is stored here, in a file without a name, while \
+                    the app reads it. The default is `TMPDIR`; when R itself serves, it is `tempdir()`.",
         ..CLIENTS
     },
 ];

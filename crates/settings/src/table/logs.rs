@@ -20,8 +20,8 @@ pub(super) static ROWS: [Setting; 4] = [
         is_program_variable: true,
         r_argument: "serve(log)",
         help: "Access log: a file, - for stdout, or none",
-        paragraph: "The file is appended to, and opened anew after SIGUSR1. A file with the name `none` \
-                    is written `./none`. In R it may also be `TRUE`, `FALSE` or a function.",
+        paragraph: "The server appends to the file, and reopens it after SIGUSR1. A file with the name \
+                    `none` is written `./none`. In R the value may also be `TRUE`, `FALSE` or a function.",
         former: &[Former { value: Some("none"), ..Former::option("no_log", "two options for one setting") }],
         ..LOGS
     },
@@ -36,8 +36,9 @@ pub(super) static ROWS: [Setting; 4] = [
         is_program_variable: true,
         r_argument: "serve(log_format)",
         help: "Format of the access log: common or json",
-        paragraph: "`common` is the Common Log Format with the seconds behind it, `json` one object per \
-                    line. With several workers lines say which one answered.",
+        paragraph: "`common` is the Common Log Format with the duration in seconds at the end; `json` is \
+                    one JSON object per line. With several workers, each line also names the worker that \
+                    responded.",
         ..LOGS
     },
     Setting {
@@ -50,8 +51,8 @@ pub(super) static ROWS: [Setting; 4] = [
         is_program_variable: true,
         r_argument: "serve(admin)",
         help: "Address for status, metrics and health checks",
-        paragraph: "It has `/metrics` and the probes `/-/live` and `/-/ready`, and is answered also \
-                    while R is busy. It is for programs of yours and is no part of the app.",
+        paragraph: "It serves `/metrics` and the probes `/-/live` and `/-/ready`, also while R is busy. It \
+                    is meant for monitoring, and is not part of the app.",
         stability: Stability::Experimental,
         former: &[Former { places: Places::R, ..Former::everywhere("admin", Section::Options) }],
         ..LOGS

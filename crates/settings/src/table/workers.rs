@@ -27,9 +27,9 @@ pub(super) static ROWS: [Setting; 26] = [
         max: 1000.0,
         r_argument: "serve(workers)",
         help: "Number of R processes, or auto for one per processor",
-        paragraph: "The number of processors counts the control group and the affinity of the process. \
-                    Several workers need Linux. The variable `WEB_CONCURRENCY` counts if nothing else \
-                    says the number.",
+        paragraph: "`auto` respects the CPU limit of the control group and the CPU affinity of the \
+                    process. Several workers need Linux. The variable `WEB_CONCURRENCY` is used if the \
+                    number is given nowhere else.",
         ..WORKERS
     },
     Setting {
@@ -80,8 +80,8 @@ pub(super) static ROWS: [Setting; 26] = [
         max: EXACT,
         r_argument: "workers_config(max_sessions)",
         help: "WebSockets per worker, such as Shiny sessions; 503 above it",
-        paragraph: "When all workers have as many, a new WebSocket is refused with 503; a client that \
-                    has one keeps it.",
+        paragraph: "When every worker has this many sessions, further clients get 503; clients that \
+                    already have a WebSocket do not.",
         ..WORKERS
     },
     Setting {
@@ -96,8 +96,8 @@ pub(super) static ROWS: [Setting; 26] = [
         max: EXACT,
         r_argument: "workers_config(max_in_flight)",
         help: "Unanswered requests per worker, for apps that use promises",
-        paragraph: "Requests that a worker may have begun while R waits for something else, as promises \
-                    do.",
+        paragraph: "The number of requests that a worker may have started and not yet answered, as happens \
+                    when R waits for promises.",
         ..WORKERS
     },
     Setting {
@@ -112,7 +112,9 @@ pub(super) static ROWS: [Setting; 26] = [
         max: FINITE,
         r_argument: "workers_config(queue_timeout)",
         help: "How long a request may wait for a worker; 503 after that",
-        paragraph: "The time ends when a worker is given the request; `request_timeout` begins there.",
+        paragraph: "The time ends when a worker gets the request; the time of `request_timeout` begins \
+                    then. A single worker that accepts connections itself has no such limit; if this is \
+                    set, the front end accepts.",
         ..WORKERS
     },
     Setting {
@@ -156,9 +158,9 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 33_554_432.0,
         r_argument: "workers_config(max_memory)",
         help: "Replace a worker that uses more memory, such as 2GB",
-        paragraph: "What counts is the anonymous, swapped and shared memory of the worker's processes. \
-                    With several workers in a control group whose memory is limited, the default is each \
-                    worker's part of 4/5 of that limit. 0 is no limit.",
+        paragraph: "The anonymous, swapped and shared memory of the worker's processes counts. With \
+                    several workers in a control group with a memory limit, the default is each worker's \
+                    share of 4/5 of that limit. 0 and `none` mean no limit.",
         ..WORKERS
     },
     Setting {
@@ -171,9 +173,10 @@ pub(super) static ROWS: [Setting; 26] = [
         max: FINITE,
         r_argument: "workers_config(worker_timeout)",
         help: "Replace a worker whose R is busy with one task for this long",
-        paragraph: "A health check of the worker and not a limit of a request: R has been busy with one \
-                    task for this long, also if no request caused it. With `interrupt_requests` R is \
-                    interrupted first, and the worker ends if that does not help. Its clients get 504.",
+        paragraph: "A health check of the worker, and not a time limit of a request: it also applies to a \
+                    task that no request caused. With `interrupt_requests` R is interrupted first, and the \
+                    worker is ended only if that does not help. Its clients get 504, or lose their \
+                    connections if the worker accepts connections itself.",
         former: &[Former {
             places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
             ..Former::everywhere("kill_stuck", Section::Options)
@@ -204,9 +207,9 @@ pub(super) static ROWS: [Setting; 26] = [
         max: 1000.0,
         r_argument: "workers_config(start_retries)",
         help: "Retries of a failed start before exiting with status 3",
-        paragraph: "The pauses between retries grow. They apply while no worker has been ready yet: \
-                    something that the app needs, such as a database, may become available later. With \
-                    `reload` the default is 0.",
+        paragraph: "The pauses between retries grow. Starts are retried only until a worker has been \
+                    ready: something that the app needs, such as a database, may become available later. \
+                    With `reload` the default is 0.",
         ..WORKERS
     },
     Setting {
@@ -220,8 +223,8 @@ pub(super) static ROWS: [Setting; 26] = [
         max: FINITE,
         r_argument: "workers_config(drain)",
         help: "How long to finish requests before a worker or server ends",
-        paragraph: "The time for requests and WebSockets that are under way when a worker or the server \
-                    ends. With `reload` the default is 1 s.",
+        paragraph: "The time that requests and WebSockets in progress have to finish when a worker or the \
+                    server ends. With `reload` the default is 1 s.",
         ..WORKERS
     },
     Setting {
@@ -234,10 +237,10 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 0.001,
         max: FINITE,
         r_argument: "workers_config(drain_sessions)",
-        help: "The same for WebSockets of a replaced worker, such as 4h",
-        paragraph: "The time for WebSockets, such as sessions of Shiny, of a worker that another one has \
-                    replaced. A worker that is replaced for its memory, and all of them when the server \
-                    ends, wait no longer than `drain`.",
+        help: "How long WebSockets of a replaced worker may stay, such as 4h",
+        paragraph: "The time that a replaced worker gives its WebSockets, such as Shiny sessions, to end. \
+                    A worker that is replaced for its memory, and every worker when the server ends, waits \
+                    no longer than `drain`.",
         ..WORKERS
     },
     Setting {
@@ -280,8 +283,8 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("off"),
         r_argument: "workers_config(retry_safe_methods)",
         help: "Retry GET, HEAD and OPTIONS that a crashed worker had started",
-        paragraph: "The request is given to another worker once, though the first may have done \
-                    something for it. What no worker had started is retried in any case.",
+        paragraph: "The request is sent to another worker once, although the crashed one may have had \
+                    effects. A request that no worker had started is retried in any case.",
         former: &[Former {
             places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
             ..Former::everywhere("retry_begun", Section::Options)
@@ -297,9 +300,9 @@ pub(super) static ROWS: [Setting; 26] = [
         places: Places::FILE.and(Places::R),
         r_argument: "workers_config(keep_half_closed)",
         help: "Answer clients that half-close while they wait for a worker",
-        paragraph: "By default a client that has closed its side of the connection counts as gone while \
-                    its request waits, because most that do so have left. `nc -N` and a few health \
-                    checks do so and wait.",
+        paragraph: "By default a client that closes its sending side while its request waits counts as \
+                    disconnected, because most such clients have left. `nc -N` and a few health checks \
+                    half-close and still expect the response.",
         former: &[Former::option("keep_half_closed", "few health checks need it")],
         ..WORKERS
     },
@@ -312,7 +315,8 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("always"),
         r_argument: "workers_config(restart)",
         help: "When a worker that ended is restarted: always or never",
-        paragraph: "`never` passes on R's own exit status, for orchestrators that restart by themselves.",
+        paragraph: "With `never` the server ends when a worker ends by itself, and passes on the exit \
+                    status of R, for orchestrators that restart services themselves.",
         ..WORKERS
     },
     Setting {
@@ -335,9 +339,9 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("0 s"),
         max: FINITE,
         r_argument: "workers_config(shutdown_delay)",
-        help: "How long to serve on, not ready, before shutting down",
-        paragraph: "The time in which load balancers notice that `/-/ready` fails, while the server \
-                    still serves.",
+        help: "How long to keep serving, while not ready, before shutting down",
+        paragraph: "Within this time load balancers notice that `/-/ready` fails, while the server still \
+                    serves requests.",
         ..WORKERS
     },
     Setting {
@@ -378,9 +382,9 @@ pub(super) static ROWS: [Setting; 26] = [
         places: Places::ALL.without(Places::R),
         is_program_variable: false,
         help: "When a disconnected Shiny page reconnects: app, always, never",
-        paragraph: "`app`: if the app calls `session$allowReconnect(TRUE)`. `always`: unless the app \
-                    says `FALSE`; the new session has the inputs of the old one, and what the app kept \
-                    for the old one is lost. `never`.",
+        paragraph: "`app`: if the app calls `session$allowReconnect(TRUE)`. `always`: unless the app calls \
+                    `session$allowReconnect(FALSE)`; the new session has the inputs of the old one, and \
+                    all other state of the old session is lost. `never`: no page reconnects.",
         stability: Stability::Stable,
         ..WORKERS
     },

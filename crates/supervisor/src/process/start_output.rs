@@ -8,14 +8,14 @@ use std::rc::Rc;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, timeout_at};
 
-/// The maximum of bytes that are held back for a start; what writes more is passed on as it comes.
+/// The maximum number of bytes that are held back for a start; output beyond it is passed on at once.
 const MOST_HELD: usize = 64 << 10;
 
 /// How long the output of a start is held back at most: one that hangs is to be seen.
 const HELD_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long the end of the first start is waited for where another has ended, and how often it is
-/// looked.
+/// How long a start that has ended waits for the end of the first one, and the interval of the
+/// checks.
 const FIRST_WITHIN: Duration = Duration::from_millis(1500);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 

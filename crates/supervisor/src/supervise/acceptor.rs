@@ -1,11 +1,11 @@
 //! Which process accepts connections: the front end, or the only worker.
 //!
-//! Both have the listening sockets, and leaving off means not to look at them: they stay open, so
-//! nobody is refused, and who connects during a hand-over waits in the kernel's queue. One side is
-//! told to accept when the other has acknowledged that it does not, or has ended. A worker that
-//! does not acknowledge within [`WITHIN`] hangs, and then the front end accepts all the same; should
-//! the worker come back, it finds the command to stop behind the one to accept, so for that moment
-//! both accept, which costs nothing but that the worker's clients have been accepted by it.
+//! Both processes have the listening sockets. A process that stops accepting does not close them, so
+//! no connection is refused: a client that connects during a hand-over waits in the kernel's queue.
+//! One process is told to accept once the other has acknowledged that it does not, or has ended. If
+//! a worker does not acknowledge within [`WITHIN`], the front end accepts nevertheless. If that
+//! worker continues later, it reads the command to stop right after the command to accept. Both
+//! processes accept for that moment, which does no harm: the worker serves what it has accepted.
 
 use std::time::{Duration, Instant};
 
@@ -75,7 +75,8 @@ impl Acceptor {
         matches!(self.state, State::FrontEnd | State::Worker { .. })
     }
 
-    /// Goes on towards having `wish` accept, the start of a worker, or the front end.
+    /// Takes the next step towards the process that is to accept: the worker of the start `wish`, or
+    /// the front end if it is `None`.
     pub(super) fn turn(&mut self, wish: Option<u64>, now: Instant) -> Vec<Act> {
         match (self.state, wish) {
             (State::FrontEnd, Some(epoch)) if !self.has_refused(epoch, now) => {
