@@ -92,6 +92,8 @@ pub(super) struct Supervisor<'a> {
     front: &'a dyn Front,
     /// How many workers are to serve: `Plan::workers`, until more or fewer were asked for.
     wanted: u32,
+    /// The numbers of workers and spares that a reload has asked for, until it has succeeded.
+    numbers_to_come: Option<(u32, u32)>,
     folder: RunFolder,
     events: UnboundedSender<Event>,
     happened: UnboundedReceiver<Event>,
@@ -127,6 +129,7 @@ impl<'a> Supervisor<'a> {
             folder: RunFolder::create(&plan.folder)?,
             slots: (0..plan.workers + plan.spares).map(|_| slots()).collect(),
             wanted: plan.workers,
+            numbers_to_come: None,
             plan,
             roster,
             front,
@@ -154,6 +157,7 @@ impl<'a> Supervisor<'a> {
         self.front.hear(News::Started(self.folder.path()));
         loop {
             self.look();
+            self.apply_numbers();
             self.look_at_accepting();
             self.report();
             if let Course::Ending(outcome) = self.course {
@@ -406,7 +410,8 @@ impl<'a> Supervisor<'a> {
     fn all_are_of(&self, generation: u64) -> bool {
         self.slots.iter().filter(|slot| !slot.is_given_up).all(|slot| {
             let current = slot.current.and_then(|current| self.workers.get(&current));
-            current.is_some_and(|worker| worker.start.generation == generation)
+            current
+                .is_some_and(|worker| worker.start.generation == generation && worker.phase == Phase::Ready)
         })
     }
 

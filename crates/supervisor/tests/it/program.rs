@@ -47,6 +47,7 @@ fn is_a_worker_when_it_is_started_as_one() {
     // SAFETY: the harness's threads read no environment, and have no descriptors that they were not given.
     let Some(inherited) = (unsafe { Inherited::take() }).unwrap() else { return };
     match mode.as_str() {
+        "slow" => std::thread::sleep(Duration::from_millis(500)),
         "fails" => {
             println!("the app has a mistake");
             std::process::exit(1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rookery_supervisor::{Outcome, Recycle, Request, Times};
 
 use crate::front::{Client, until};
-use crate::running::{Load, Running, Wish, is_told, lives, while_};
+use crate::running::{Load, Running, Wish, is_told, lives, send_signal, while_};
 
 #[test]
 fn a_reload_replaces_all_and_no_request_fails() {
@@ -303,4 +303,43 @@ fn a_reload_may_have_another_plan() {
     until("it is told", || is_told(&["reloading: 4 workers"]));
     running.change(wish());
     until("one is left", || running.pids().len() == 1);
+}
+
+#[test]
+fn a_reload_that_fails_leaves_the_number_of_workers() {
+    for workers in [1, 4] {
+        let running = Running::new(Wish { workers: 3, ..Wish::default() });
+        let before = running.pids();
+        running.change(Wish { workers, mode: |_| "fails", ..Wish::default() });
+        until("it has failed", || running.has_told(&["the reload has failed"]));
+        // A start more would be told by now.
+        while_(300);
+        assert_eq!(running.pids(), before, "{workers}");
+        assert!(!running.has_told(&["one worker"]), "{workers}");
+        // What is asked for next counts from there.
+        running.change(Wish { workers, ..Wish::default() });
+        until("there are as many", || {
+            running.pids().len() == workers as usize && running.pids().iter().all(|pid| !before.contains(pid))
+        });
+        // Each was started once.
+        let ready = running.times_told(&["is ready"]);
+        assert_eq!(ready, 3 + 3 + workers.saturating_sub(3) as usize, "{workers}");
+    }
+}
+
+#[test]
+fn a_worker_that_is_killed_during_its_replacement_is_told_and_the_reload_goes_on() {
+    let running = Running::new(Wish {
+        workers: 1,
+        mode: |starts| if starts == 1 { "slow" } else { "" },
+        ..Wish::default()
+    });
+    let old = running.pids()[0];
+    running.ask(Request::Reload);
+    until("it has begun", || running.has_told(&["reloading"]));
+    while_(50);
+    send_signal(old, libc::SIGKILL);
+    until("it is told", || running.has_told(&["was ended by SIGKILL", "is being started"]));
+    until("the reload is over", || running.has_told(&["reloaded: all workers are of generation 1"]));
+    assert_eq!(running.get("/slot").status, 200);
 }

@@ -123,10 +123,12 @@ impl Supervisor<'_> {
             return self.tell_of_end(&worker, &ended);
         }
         place.current = place.successor.take();
-        if place.current.is_some() {
-            // The one that was to take its place does so when it is ready.
-            self.replacements.finish(slot);
-            return;
+        if place.current.is_some() && self.outcome_of(&worker, exit).is_none() {
+            // The one that was to take its place serves when it is ready, which ends the replacement.
+            self.note_failure(now);
+            let had = had(&worker, &ended);
+            let what = "the one that takes its place is being started";
+            return self.tell(&format!("worker {number} ({}) {exit}; {what}. It had {had}", worker.pid));
         }
         if self.has_ended_first(&worker, exit) {
             self.slots[slot as usize].start_at = Some(now);

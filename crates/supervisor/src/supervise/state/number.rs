@@ -14,30 +14,54 @@ impl Supervisor<'_> {
         (0..).zip(&self.slots).filter(|(_, slot)| !slot.is_given_up).map(|(slot, _)| slot).collect()
     }
 
-    /// Goes on by another plan. The number of workers that signals have asked for stays, unless the
-    /// plan has another number than the one before.
+    /// Goes on by another plan. Its numbers of workers and spares wait until the reload has
+    /// succeeded: an app that does not start is to end no worker and to start no more of them.
     pub(super) fn change(&mut self, plan: Plan) {
+        let numbers = (plan.workers, plan.spares);
         let before = &mut self.plan;
-        let plan = Plan {
+        self.numbers_to_come = (numbers != (before.workers, before.spares)).then_some(numbers);
+        self.plan = Plan {
+            workers: before.workers,
+            spares: before.spares,
             public: before.public.take(),
             folder: std::mem::take(&mut before.folder),
             files: before.files,
             is_on_terminal: before.is_on_terminal,
             ..plan
         };
-        let before = std::mem::replace(&mut self.plan, plan);
-        if before.workers != self.plan.workers {
-            while self.wanted < self.plan.workers {
+    }
+
+    /// Returns the numbers of workers that are to serve and of spares, as they are once a reload that
+    /// is under way has succeeded.
+    pub(super) fn numbers(&self) -> (u32, u32) {
+        match self.numbers_to_come {
+            Some((workers, spares)) if workers != self.plan.workers => (workers, spares),
+            Some((_, spares)) => (self.wanted, spares),
+            None => (self.wanted, self.plan.spares),
+        }
+    }
+
+    /// Has as many workers and spares as a reload has asked for, once all workers are of that
+    /// reload. The number of workers that signals have asked for stays, unless the new plan has
+    /// another number than the one before.
+    pub(super) fn apply_numbers(&mut self) {
+        if self.replacements.is_reloading() || !self.all_are_of(self.generation) {
+            return;
+        }
+        let Some((workers, spares)) = self.numbers_to_come.take() else { return };
+        if workers != std::mem::replace(&mut self.plan.workers, workers) {
+            while self.wanted < workers {
                 self.want_more();
             }
-            while self.wanted > self.plan.workers {
+            while self.wanted > workers {
                 self.want_fewer();
             }
         }
-        for _ in before.spares..self.plan.spares {
+        let before = std::mem::replace(&mut self.plan.spares, spares);
+        for _ in before..spares {
             self.add_slot();
         }
-        for _ in self.plan.spares..before.spares {
+        for _ in spares..before {
             if let Some(slot) = self.dispensable() {
                 self.give_up(slot);
             }

@@ -56,8 +56,7 @@ impl Supervisor<'_> {
             if successor.is_none() {
                 self.slots[slot as usize].start_at = None;
                 if self.replacements.finish(slot) == Some(Reason::Reload) {
-                    self.replacements.give_up_reload();
-                    self.end_reload(Some(format!("the new worker {slot} cannot be started")));
+                    self.fail_reload(format!("the new worker {slot} cannot be started"));
                 }
             }
         }
@@ -122,13 +121,19 @@ impl Supervisor<'_> {
         }
         self.replacements.finish(slot);
         if reason == Reason::Reload {
-            self.replacements.give_up_reload();
             let what =
                 format!("the new worker {} ({}) {exit} before it was ready", worker.start.slot, worker.pid);
             self.tell(&format!("the reload has failed: {what}. Those that it has not come to serve on"));
-            self.end_reload(Some(what));
+            self.fail_reload(what);
         }
         false
+    }
+
+    /// Gives up what a reload has not come to.
+    fn fail_reload(&mut self, why: String) {
+        self.numbers_to_come = None;
+        self.replacements.give_up_reload();
+        self.end_reload(Some(why));
     }
 
     /// A worker has ended that was to take another's place. For want of memory it is tried once more
@@ -155,9 +160,8 @@ impl Supervisor<'_> {
                 "{what}. The one from before serves on, until the reload that has been asked for since comes to it"
             )),
             Some(Reason::Reload) => {
-                self.replacements.give_up_reload();
                 self.tell(&format!("the reload has failed: {what}. Those from before serve on"));
-                self.end_reload(Some(what));
+                self.fail_reload(what);
             }
             _ => self.tell(&format!("{what}. The one from before serves on")),
         }

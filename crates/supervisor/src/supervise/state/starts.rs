@@ -34,8 +34,8 @@ impl Supervisor<'_> {
     pub(super) fn start(&mut self, slot: u32) -> Option<u64> {
         self.epochs += 1;
         let epoch = self.epochs;
-        let workers = self.wanted + self.plan.spares;
-        let (serving, generation) = (self.wanted, self.generation);
+        let (serving, spares) = self.numbers();
+        let (workers, generation) = (serving + spares, self.generation);
         // Where several are wanted, the front end accepts.
         let is_public = serving == 1 && self.plan.public.is_some();
         let start = Start { slot, workers, serving, epoch, generation, is_public };
