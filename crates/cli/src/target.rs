@@ -63,7 +63,7 @@ impl Target {
             return match name.rsplit_once('.').map(|(_, extension)| extension) {
                 Some("yml" | "yaml") if name.starts_with("_server.") => Ok("what _server.yml describes"),
                 Some("r") => Ok(kind_of_script(&self.path)),
-                Some("rmd" | "qmd") if may_be_shiny(&self.path) => Ok("a document with Shiny"),
+                Some("rmd" | "qmd") if may_be_shiny(&self.path) => Ok(kind_of_document(&self.path)),
                 Some("rmd" | "qmd") => nothing("its front matter does not ask for Shiny"),
                 _ => nothing("it is no R file, document or `_server.yml`"),
             };
@@ -89,8 +89,8 @@ impl Target {
                 return Ok(if name == "app.R" { kind_of_script(&self.path.join(name)) } else { kind });
             }
         }
-        if entries.iter().any(is_document) {
-            return Ok("a document with Shiny");
+        if let Some(document) = entries.iter().find(|path| is_document(path)) {
+            return Ok(kind_of_document(document));
         }
         nothing(
             "it has neither `_server.yml`, `app.R`, `server.R`, `entrypoint.R`, `plumber.R`, a document with Shiny nor `index.html`",
@@ -123,6 +123,12 @@ impl Target {
             }
         }
     }
+}
+
+/// Returns what a document with Shiny is, by its extension.
+fn kind_of_document(path: &Path) -> &'static str {
+    let is_quarto = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("qmd"));
+    if is_quarto { "a Quarto document with Shiny" } else { "an R Markdown document with Shiny" }
 }
 
 /// A document with Shiny is R's; whether it is one R finds out, where its front matter may say so. Case does not matter.
@@ -218,7 +224,11 @@ mod tests {
         assert_eq!(kind("plumber.R", "").0, Some("a plumber API"));
         assert_eq!(kind("index.html", ""), (Some("a site"), None));
         let shiny = "---\nruntime: shiny\n---\n";
-        assert_eq!(kind("a.Rmd", shiny), (Some("a document with Shiny"), Some("a document with Shiny")));
+        assert_eq!(
+            kind("a.Rmd", shiny),
+            (Some("an R Markdown document with Shiny"), Some("an R Markdown document with Shiny"))
+        );
+        assert_eq!(kind("a.qmd", shiny).0, Some("a Quarto document with Shiny"));
         assert_eq!(kind("b.Rmd", "---\n---\n"), (None, None));
         assert_eq!(kind("notes.txt", ""), (None, None));
         let label = |name: &str| Target::find(&folder.path().join(name)).unwrap().label();

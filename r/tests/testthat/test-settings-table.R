@@ -48,7 +48,7 @@ test_that("defaults of arguments are those of the table", {
   }
   expect_setequal(
     compared,
-    c("host", "port", "log_format", "client_auth", "min_version", "http2", "http2_websockets", "hsts", "agree_tos", "staging")
+    c("host", "port", "open", "log_format", "client_auth", "min_version", "http2", "http2_websockets", "hsts", "agree_tos", "staging")
   )
 })
 
