@@ -4,7 +4,9 @@
 # Returns list(app =, values =), where each value has the type of its setting; NULL for a file of
 # another engine.
 server_file <- function(file) {
-  lines <- cli_read(.Call(ffi_server_file, path.expand(file)))
+  # What the program serves, it has checked with the command line and the environment.
+  is_alone <- !identical(.globals$serving, Sys.getpid())
+  lines <- cli_read(.Call(ffi_server_file, path.expand(file), is_alone))
   if (!is.null(lines$wrong)) {
     abort(lines$wrong, "rookery_bad_setting")
   }

@@ -118,7 +118,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_shown, 1),
     ENTRY(ffi_setting, 2),
     ENTRY(ffi_network_address, 0),
-    ENTRY(ffi_server_file, 1),
+    ENTRY(ffi_server_file, 2),
     ENTRY(ffi_uri_encode, 2),
     ENTRY(ffi_uri_decode, 2),
     {NULL, NULL, 0},

@@ -359,7 +359,7 @@ struct rk_bytes rk_uri_encode(struct rk_bytes text, int is_whole);
 struct rk_bytes rk_shown(struct rk_bytes target);
 // Lines `key=value`: a value of a setting, and what a `_server.yml` says.
 struct rk_bytes rk_setting(struct rk_bytes name, struct rk_bytes values);
-struct rk_bytes rk_server_file(struct rk_bytes path);
+struct rk_bytes rk_server_file(struct rk_bytes path, int is_alone);
 struct rk_bytes rk_network_address(void);  // empty: it has none
 int rk_uri_decode(struct rk_bytes text, int is_whole, struct rk_bytes* out);  // 0: it has a NUL
 void rk_text_done(void);                                                      // what was returned has been copied

@@ -438,7 +438,7 @@ SEXP ffi_base64(SEXP bytes);
 SEXP ffi_shown(SEXP target);
 SEXP ffi_setting(SEXP name, SEXP values);
 SEXP ffi_network_address(void);
-SEXP ffi_server_file(SEXP path);
+SEXP ffi_server_file(SEXP path, SEXP is_alone);
 SEXP ffi_uri_encode(SEXP strings, SEXP is_whole);
 SEXP ffi_uri_decode(SEXP strings, SEXP is_whole);
 

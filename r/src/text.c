@@ -40,8 +40,8 @@ SEXP ffi_network_address(void) {
 }
 
 // The path may be in any encoding, and so may what is told of it.
-SEXP ffi_server_file(SEXP path) {
-    return Rf_ScalarString(as_char(rk_server_file(bytes_of(STRING_ELT(path, 0))), CE_NATIVE));
+SEXP ffi_server_file(SEXP path, SEXP is_alone) {
+    return Rf_ScalarString(as_char(rk_server_file(bytes_of(STRING_ELT(path, 0)), Rf_asLogical(is_alone)), CE_NATIVE));
 }
 
 SEXP ffi_uri_encode(SEXP strings, SEXP is_whole) {

@@ -100,7 +100,9 @@ fn read_value(name: &str, values: &str) -> Lines {
 }
 
 /// Reads a `_server.yml`: `app`, each value and each `note`; or `wrong`. Nothing for another engine.
-fn read_file(path: &Path) -> Lines {
+/// A file that is alone is to have all that its settings of HTTPS need; to others the command line or
+/// the environment may add it, which the program has checked.
+fn read_file(path: &Path, is_alone: bool) -> Lines {
     let mut lines = Lines::default();
     let mut bytes = Vec::new();
     let most = MOST_BYTES as u64 + 1;
@@ -118,7 +120,8 @@ fn read_file(path: &Path) -> Lines {
                 matches!(given.setting.section, Section::Tls | Section::Acme)
                     || ["tls", "host"].contains(&given.setting.name)
             };
-            if let Err(conflict) = Settings::combine(file.given.iter().filter(is_of_tls).cloned()).check() {
+            let of_tls = Settings::combine(file.given.iter().filter(is_of_tls).cloned());
+            if let Some(conflict) = of_tls.check().err().filter(|_| is_alone) {
                 lines.line("wrong", conflict.message.as_bytes());
                 return lines;
             }
@@ -153,11 +156,11 @@ pub unsafe extern "C" fn rk_setting(name: Bytes, values: Bytes) -> Bytes {
 /// # Safety
 /// - The bytes are readable for the length of the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_server_file(path: Bytes) -> Bytes {
+pub unsafe extern "C" fn rk_server_file(path: Bytes, is_alone: i32) -> Bytes {
     entry(Bytes::EMPTY, || {
         // SAFETY: the caller's duty.
         let path = Path::new(OsStr::from_bytes(unsafe { path.get() }));
-        lend(read_file(path).0)
+        lend(read_file(path, is_alone != 0).0)
     })
 }
 
@@ -192,7 +195,7 @@ mod tests {
         let path = folder.path().join("_server.yml");
         let told = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            String::from_utf8(read_file(&path).0)
+            String::from_utf8(read_file(&path, true).0)
                 .unwrap()
                 .replace(&format!("{}/", folder.path().display()), "")
         };
@@ -206,7 +209,7 @@ mod tests {
         assert_eq!(told("engine: plumber2\n"), "");
         std::fs::write(&path, b"engine: rookery\napp: a\xFF.R\n").unwrap();
         assert!(
-            String::from_utf8(read_file(&path).0)
+            String::from_utf8(read_file(&path, true).0)
                 .unwrap()
                 .contains("line 2, column 7: the file is not text in UTF-8.")
         );
