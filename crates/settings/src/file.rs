@@ -75,11 +75,18 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, Problem> {
     Ok(Some(ServerFile { app: beside(Path::new(app), base), given: reader.given, notes: reader.notes }))
 }
 
-/// Returns true when a line names the engine, for a text that is not valid YAML.
+/// Returns true when a line names the engine, for a text that is not valid YAML. The key and the value
+/// may be quoted, and the mapping may be in braces.
 fn names_engine(text: &str) -> bool {
-    text.lines().filter_map(|line| line.strip_prefix("engine:")).any(|rest| {
-        let value = rest.split(" #").next().unwrap_or_default();
-        value.trim().trim_matches(['"', '\'']) == ENGINE
+    let quotes = [' ', '\t', '"', '\''];
+    text.lines().any(|line| {
+        let line = line.trim_start_matches('\u{feff}').trim_start_matches('{').trim_start_matches(quotes);
+        let value = line.strip_prefix("engine").map(|rest| rest.trim_start_matches(quotes));
+        value.and_then(|rest| rest.strip_prefix(':')).is_some_and(|value| {
+            let mut words = value.split([' ', '\t', '"', '\'', ',', '}']).filter(|word| !word.is_empty());
+            // An anchor comes before the value.
+            words.find(|word| !word.starts_with('&')) == Some(ENGINE)
+        })
     })
 }
 
@@ -265,6 +272,25 @@ mod tests {
             given("  tls:\n    acme:\n      domain: a.org\n      email: [a@b, c@d]\n      agree_tos: true\n"),
             ["domain List([\"a.org\"])", "email List([\"a@b\", \"c@d\"])", "agree_tos Flag(true)"]
         );
+    }
+
+    #[test]
+    fn a_mistake_in_the_syntax_of_our_file_is_told_however_the_engine_is_written() {
+        let path = Path::new("/srv/_server.yml");
+        for (text, is_told) in [
+            ("engine: rookery\napp: [\n", true),
+            ("\"engine\": \"rookery\"\napp: a.R\noptions: {workers: 3\n", true),
+            ("{\"engine\": \"rookery\", \"app\": \"a.R\"\n", true),
+            ("engine : rookery # ours\na: 1\na: 2\n", true),
+            ("engine: &e rookery\n*e : x\n", true),
+            ("\u{feff}engine: rookery\napp: [\n", true),
+            ("engine: rookery2\napp: [\n", false),
+            ("engine: plumber2\napp: [\n", false),
+            ("engines: rookery\napp: [\n", false),
+        ] {
+            let read = read(text.as_bytes(), path);
+            assert_eq!(read.is_err(), is_told, "{text}: {read:?}");
+        }
     }
 
     #[test]

@@ -152,3 +152,17 @@ fn a_port_beside_the_socket_of_a_file_is_told_to_have_no_effect() {
     assert_eq!(status, Some(7), "{said}");
     assert!(said.contains("`--port` has no effect"), "{said}");
 }
+
+#[test]
+fn a_variable_that_is_not_text_is_a_mistake() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let installed = Installed::new();
+    telling(&installed);
+    let mut command = Command::new(installed.program());
+    let value = std::ffi::OsStr::from_bytes(b"3\xff");
+    let app = app("");
+    command.args(["serve", "."]).current_dir(app.path()).env("ROOKERY_WORKERS", value);
+    let (status, _, said) = installed.run(&mut command);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("ROOKERY_WORKERS is not text in UTF-8"), "{said}");
+}
