@@ -113,7 +113,7 @@ test_that("plumber: JSON in and out, a filter, an error, an async route, an uplo
   expect_equal(curl::parse_headers_list(answer$headers)[["x-served-by"]], "rookery")
   expect_equal(square("{\"x\": \"one\"}")$status_code, 422)
   expect_equal(fetch(paste0(url, "/error"))$status_code, 500)
-  expect_match(it$tell(), "the database is away")
+  expect_true(wait_until(function() grepl("the database is away", it$tell())))
   # The route that waits does not hold up the other one.
   slow <- local_requests(paste0(url, "/wait?seconds=2"), 1)
   expect_equal(square("{\"x\": 2}")$status_code, 200)

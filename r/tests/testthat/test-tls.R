@@ -318,6 +318,8 @@ test_that("rookery serve --tls-cert speaks HTTPS, and SIGHUP has the certificate
   become(two)
   it$signal(1)
   expect_true(wait_until(function() grepl("the certificates have been read anew", it$tell())))
+  # The worker that accepts connections has those from before until another has taken its place.
+  expect_true(wait_until(function() grepl("reloaded: all workers are of generation 1", it$tell())))
   expect_equal(fetch(url, cainfo = two$cert)$text, "https")
   writeLines("rubbish", live)
   it$signal(1)
