@@ -1,11 +1,8 @@
 //! The `_server.yml` of what is to be served.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use rookery_settings::file::{self, ServerFile};
-use rookery_settings::yaml::MOST_BYTES;
 
 use crate::failure::Failure;
 use crate::target::Target;
@@ -19,12 +16,8 @@ const NAMES: [&str; 2] = ["_server.yml", "_server.yaml"];
 /// Fails when the file is wrong, or what it names as its app does not exist.
 pub(crate) fn read(target: &Target) -> Result<Option<ServerFile>, Failure> {
     let Some(path) = file_of(target) else { return Ok(None) };
-    let mut bytes = Vec::new();
-    let most = MOST_BYTES as u64 + 1;
-    let read = File::open(&path).and_then(|file| file.take(most).read_to_end(&mut bytes));
-    if let Err(error) = read {
-        return Err(Failure::Serving(format!("`{}` cannot be read: {error}.", path.display())));
-    }
+    let bytes = file::bytes(&path)
+        .map_err(|error| Failure::Serving(format!("`{}` cannot be read: {error}.", path.display())))?;
     let wrong = |message| Failure::Serving(format!("In `{}`, {message}", path.display()));
     let Some(file) = file::read(&bytes, &path).map_err(|problem| wrong(problem.to_string()))? else {
         return Ok(None);
@@ -51,6 +44,8 @@ fn file_of(target: &Target) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use rookery_settings::yaml::MOST_BYTES;
+
     use super::*;
     use crate::failure::said;
 

@@ -1,6 +1,6 @@
 //! What settings are read from.
 
-use rookery_settings::{Given, Setting, Settings, environment, table};
+use rookery_settings::{Given, Settings, environment};
 
 use crate::arguments;
 use crate::command_line::{Command, Options, Serve};
@@ -41,14 +41,7 @@ impl Sources {
     /// Fails when a setting is wrong, or settings are in conflict.
     pub(crate) fn read(&self, target: &Target) -> Result<Read, Failure> {
         let file = server_yml::read(target)?;
-        let unreadable = table::all()
-            .map(Setting::variable)
-            .find(|name| std::env::var_os(name).is_some_and(|value| value.to_str().is_none()));
-        if let Some(name) = unreadable {
-            return Err(Failure::Serving(format!("The environment variable {name} is not text in UTF-8.")));
-        }
-        let environment =
-            environment::read(|name| std::env::var(name).ok(), |_| true).map_err(Failure::Serving)?;
+        let environment = environment::read(|name| std::env::var_os(name)).map_err(Failure::Serving)?;
         let (in_file, of_file) = file.map(|file| (file.given, file.notes)).unwrap_or_default();
         let own = self.options.given.iter().chain(&self.arguments).cloned();
         let settings = Settings::combine(own.chain(environment.given).chain(in_file));

@@ -1,5 +1,7 @@
 //! Settings of the environment.
 
+use std::ffi::OsString;
+
 use crate::kind::Raw;
 use crate::setting::{Places, Setting};
 use crate::settings::{Given, Source};
@@ -17,27 +19,28 @@ pub struct Environment {
     pub notes: Vec<String>,
 }
 
-/// Reads the variables of the settings that `is_read` accepts. An empty variable counts as unset.
+/// Reads the variables of all settings. An empty variable counts as unset.
 ///
 /// # Errors
-/// Fails with a message when a variable has a value that its setting does not accept.
-pub fn read(
-    variable: impl Fn(&str) -> Option<String>,
-    is_read: impl Fn(&Setting) -> bool,
-) -> Result<Environment, String> {
-    let variable = |name: &str| variable(name).filter(|value| !value.is_empty() && !is_service_link(value));
+/// Fails with a message when a variable is not text, or has a value that its setting does not accept.
+pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, String> {
+    let variable = |name: &str| -> Result<Option<String>, String> {
+        let value = variable(name).map(OsString::into_string).transpose();
+        let value = value.map_err(|_| format!("The environment variable {name} is not text in UTF-8."))?;
+        Ok(value.filter(|value| !value.is_empty() && !is_service_link(value)))
+    };
     let mut environment = Environment::default();
     // A worker finds the number of workers under the name of the setting.
-    let is_worker = variable("ROOKERY_WORKER").is_some();
-    for setting in table::all().filter(|row| row.places.has(Places::ENVIRONMENT) && is_read(row)) {
+    let is_worker = variable("ROOKERY_WORKER")?.is_some();
+    for setting in table::all().filter(|row| row.places.has(Places::ENVIRONMENT)) {
         if setting.name == "workers" && is_worker {
             continue;
         }
         let own = setting.variable();
-        let mut found = variable(&own).map(|value| (own.clone(), value));
+        let mut found = variable(&own)?.map(|value| (own.clone(), value));
         for former in setting.former.iter().filter(|former| former.places.has(Places::ENVIRONMENT)) {
             let old = format!("ROOKERY_{}", former.name.to_uppercase());
-            let Some(value) = variable(&old) else { continue };
+            let Some(value) = variable(&old)? else { continue };
             if found.is_some() {
                 return Err(format!(
                     "The environment variables {own} and {old} are the same setting: unset {old}."
@@ -54,7 +57,8 @@ pub fn read(
     }
     for (name, of) in PLATFORM {
         let setting = table::row(of);
-        let Some(text) = variable(name).filter(|_| is_read(setting)) else { continue };
+        // Another program's variable may be anything.
+        let Ok(Some(text)) = variable(name) else { continue };
         match setting.read(&Raw::Text(text)) {
             Ok(value) => {
                 environment.given.push(Given { setting, value, source: Source::Platform, place: None });
@@ -89,8 +93,8 @@ mod tests {
 
     fn read_all(variables: &[(&str, &str)]) -> Result<(Vec<String>, Vec<String>), String> {
         let variable =
-            |name: &str| variables.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
-        let environment = read(variable, |_| true)?;
+            |name: &str| variables.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).into());
+        let environment = read(variable)?;
         let given = environment.given.iter().map(|given| format!("{} {:?}", given.setting.name, given.value));
         Ok((given.collect(), environment.notes))
     }

@@ -1,5 +1,7 @@
 //! `_server.yml` with `engine: rookery`.
 
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use crate::forms::{ADMIN, HOST, UNIX};
@@ -23,6 +25,16 @@ pub struct ServerFile {
     pub given: Vec<Given>,
     /// What is to be reported: keys that are deprecated.
     pub notes: Vec<String>,
+}
+
+/// Returns the bytes of the file at `path`, and one more than the reader accepts of a longer file.
+///
+/// # Errors
+/// The system's.
+pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(yaml::MOST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Reads the bytes of a `_server.yml` at `path`. Paths in it are relative to its folder. Returns

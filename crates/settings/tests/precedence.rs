@@ -77,11 +77,11 @@ fn of_each_pair_of_sources_the_stronger_one_counts() {
 #[test]
 fn the_variables_of_hosting_services_come_before_the_defaults_alone() {
     let platform = |name: &str| match name {
-        "PORT" => Some("5001".to_owned()),
-        "WEB_CONCURRENCY" => Some("5".to_owned()),
+        "PORT" => Some("5001".into()),
+        "WEB_CONCURRENCY" => Some("5".into()),
         _ => None,
     };
-    let platform = environment::read(platform, |_| true).unwrap().given;
+    let platform = environment::read(platform).unwrap().given;
     for (name, number, stronger) in [("port", 5001.0, "5002"), ("workers", 5.0, "6")] {
         assert_eq!(Settings::combine(platform.clone()).number(name), Some(number));
         for source in &ORDER[..5] {
@@ -96,8 +96,8 @@ fn what_is_read_from_a_file_and_the_environment_has_their_rank() {
     let text =
         b"engine: rookery\napp: a\noptions: {port: 1, limits: {max_body_size: 1}, trusted_proxies: [unix]}\n";
     let file = file::read(text, "_server.yml".as_ref()).unwrap().unwrap().given;
-    let variable = |name: &str| (name == "ROOKERY_PORT").then(|| "2".to_owned());
-    let environment = environment::read(variable, |_| true).unwrap().given;
+    let variable = |name: &str| (name == "ROOKERY_PORT").then(|| "2".into());
+    let environment = environment::read(variable).unwrap().given;
     let settings = Settings::combine(file.into_iter().chain(environment));
     assert_eq!((settings.number("port"), settings.number("max_body_size")), (Some(2.0), Some(1.0)));
     assert_eq!(settings.given("port").unwrap().source, Source::Environment);

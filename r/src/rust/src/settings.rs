@@ -4,13 +4,10 @@
 //! R). The key of a value begins with its type: `number:port=8000`. A list has a line for each value.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rookery_settings::table::{find, find_former_in};
-use rookery_settings::yaml::MOST_BYTES;
 use rookery_settings::{Given, Places, Raw, Section, Setting, Settings, Value, file, wanted};
 
 use crate::text::lend;
@@ -104,12 +101,13 @@ fn read_value(name: &str, values: &str) -> Lines {
 /// the environment may add it, which the program has checked.
 fn read_file(path: &Path, is_alone: bool) -> Lines {
     let mut lines = Lines::default();
-    let mut bytes = Vec::new();
-    let most = MOST_BYTES as u64 + 1;
-    if let Err(error) = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)) {
-        lines.line("wrong", format!("`{}` cannot be read: {error}.", path.display()).as_bytes());
-        return lines;
-    }
+    let bytes = match file::bytes(path) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            lines.line("wrong", format!("`{}` cannot be read: {error}.", path.display()).as_bytes());
+            return lines;
+        }
+    };
     match file::read(&bytes, path) {
         Ok(None) => {}
         Err(problem) => lines.line("wrong", format!("In `{}`, {problem}", path.display()).as_bytes()),
