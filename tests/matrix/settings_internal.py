@@ -6,6 +6,7 @@ import time
 from cases import case, limited
 from certificates import certificates, over_tls
 from server import check, equal, free_port, until
+from settings_limits import flood_is_bounded
 from websocket import WebSocket
 
 # A limit on what all clients may hold, so large that only one share of it is exceeded.
@@ -138,13 +139,7 @@ def max_stream_queue_size_ends_a_stream_that_is_not_read(place):
 @case("share_queues")
 def share_queues_bounds_what_waits_for_clients(place):
     with limited(place, max_client_memory=LARGE, share_queues=1, ws_close_timeout="1s") as server:
-        client = WebSocket(server)
-        client.send("flood")
-        time.sleep(1)
-        received = 0
-        while (frame := client.frame())[0] not in (0, 8):
-            received += len(frame[1])
-        check(received < 60e6, f"{received} bytes were queued")
+        flood_is_bounded(server)
 
 
 @case("share_replies")

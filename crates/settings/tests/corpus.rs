@@ -3,7 +3,7 @@
 //! Where both accept a value, they have to read the same. What this reader refuses and R's accepts
 //! is listed. The test passes without comparing when R or its package yaml is not installed.
 
-use std::process::Command;
+mod support;
 
 use rookery_settings::yaml::{Content, parse};
 use rookery_settings::{Raw, Value, table};
@@ -107,20 +107,7 @@ for (file in commandArgs(TRUE)) {
 
 /// What R read: its type, and its text.
 fn read_by_r(documents: &[String]) -> Option<Vec<(String, String)>> {
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new("Rscript");
-    command.args(["--vanilla", "-e", SCRIPT]);
-    for (at, document) in documents.iter().enumerate() {
-        let file = folder.path().join(format!("{at}.yml"));
-        std::fs::write(&file, document).unwrap();
-        command.arg(file);
-    }
-    let output = command.output().ok()?;
-    if output.status.code() == Some(77) {
-        return None;
-    }
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let lines = String::from_utf8(output.stdout).unwrap();
+    let lines = support::run_r(SCRIPT, documents.iter().map(String::as_str))?;
     let found = lines.lines().map(|line| {
         let (kind, codes) = line.split_once(' ').unwrap_or((line, ""));
         let codes = codes.split(',').filter(|code| !code.is_empty());

@@ -3,7 +3,7 @@
 //!
 //! The tests pass without comparing when R or its package yaml is not installed.
 
-use std::process::Command;
+mod support;
 
 use rookery_settings::yaml::{Content, Node, parse};
 
@@ -111,20 +111,7 @@ for (file in commandArgs(TRUE)) {
 
 /// Returns what R reads, in the notation of `show`.
 fn read_by_r<'a>(documents: impl Iterator<Item = &'a str>) -> Option<Vec<String>> {
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new("Rscript");
-    command.args(["--vanilla", "-e", SCRIPT]);
-    for (at, document) in documents.enumerate() {
-        let file = folder.path().join(format!("{at}.yml"));
-        std::fs::write(&file, document).unwrap();
-        command.arg(file);
-    }
-    let output = command.output().ok()?;
-    if output.status.code() == Some(77) {
-        return None;
-    }
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let lines = String::from_utf8(output.stdout).unwrap();
+    let lines = support::run_r(SCRIPT, documents)?;
     let letters = |line: &str| {
         let codes = line.split_whitespace().map(|code| char::from_u32(code.parse().unwrap()).unwrap());
         codes.collect::<String>()
