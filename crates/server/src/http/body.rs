@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::io::{self, Write as _};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Context;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -31,6 +32,10 @@ pub(super) trait RequestBody: http_body::Body<Data = Bytes> + Unpin {
 
     /// Whether it ended before its end, because its client has gone, or sends no more.
     fn is_cut_short(error: &Self::Error) -> bool;
+
+    /// Takes over what has arrived while nobody reads. HTTP/2 needs this: h2 closes a connection on
+    /// which too many small frames wait.
+    fn hold_unread(&mut self, _cx: &mut Context<'_>) {}
 }
 
 impl RequestBody for Incoming {
@@ -87,7 +92,7 @@ pub(super) async fn read<B: RequestBody>(
             None => {
                 let in_memory = usize::try_from(exchange.body().len()).unwrap_or(usize::MAX);
                 call.hold_request(&mut exchange, in_memory).map_err(Some)?;
-                let file = Spool::start(&exchange, call).await.map_err(refused)?;
+                let file = while_held(&mut body, Spool::start(&exchange, call)).await.map_err(refused)?;
                 call.let_go_beside(&exchange, file.batch.capacity());
                 file
             }
@@ -95,13 +100,23 @@ pub(super) async fn read<B: RequestBody>(
         file.batch.extend_from_slice(&data);
         call.hold_request(&mut exchange, file.batch.capacity()).map_err(Some)?;
         file.charge.set(file.batch.capacity());
-        spool = Some(file.written_if_full(call).await.map_err(refused)?);
+        spool = Some(while_held(&mut body, file.written_if_full(call)).await.map_err(refused)?);
     }
     if let Some(spool) = spool {
         let file = spool.finish().await.map_err(refused)?;
         exchange.body_mut().set_file(file, len);
     }
     Ok(exchange)
+}
+
+/// Awaits `work`, during which the body is held and not read.
+async fn while_held<B: RequestBody, T>(body: &mut B, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    poll_fn(|cx| {
+        body.hold_unread(cx);
+        work.as_mut().poll(cx)
+    })
+    .await
 }
 
 /// A temporary file without a name: nothing is left behind, whatever happens.

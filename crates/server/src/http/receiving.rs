@@ -167,6 +167,7 @@ fn next<B: RequestBody>(
     if is_whole || !receiving.has_room() {
         if !is_whole {
             receiving.connection.standing.on_application_wait();
+            body.hold_unread(cx);
         }
         // Nothing else would tell that the client has gone.
         return Pin::new(asking).poll(cx).map(|answered| answered.map_or_else(Step::Lost, Step::Answer));

@@ -26,11 +26,11 @@ const CONNECT: &[(&str, &str)] = &[
 /// As much as a window may have (RFC 9113, 6.9.1).
 const WIDE: u32 = (1 << 31) - 1;
 
-fn app_with(limits: Limits, handler: Handler) -> App {
+pub(crate) fn app_with(limits: Limits, handler: Handler) -> App {
     App::with(Config { limits, ..Config::default() }, site(settings(&["localhost"])), handler)
 }
 
-fn echoing() -> App {
+pub(crate) fn echoing() -> App {
     app_with(Limits::default(), echo(hello))
 }
 
@@ -43,7 +43,7 @@ enum Ended {
 
 /// The WebSockets of a connection, by their streams.
 pub(crate) struct Sockets {
-    peer: Peer,
+    pub(crate) peer: Peer,
     read: HashMap<u32, Vec<u8>>,
     ended: HashMap<u32, Ended>,
 }
@@ -136,7 +136,7 @@ impl Sockets {
 }
 
 /// Accepts WebSockets, and waits for a word before it takes messages; then sends each back.
-fn on_command() -> (Handler, std::sync::mpsc::Sender<()>) {
+pub(crate) fn on_command() -> (Handler, std::sync::mpsc::Sender<()>) {
     let (go, goes) = channel();
     let mut has_gone = false;
     let mut handler = echo(hello);

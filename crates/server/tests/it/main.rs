@@ -18,6 +18,7 @@ mod http2_attacks;
 mod http2_endings;
 mod http2_heads;
 mod http2_provoked;
+mod http2_small_frames;
 mod http2_support;
 mod http2_websocket;
 mod leaving;

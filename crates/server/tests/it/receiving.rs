@@ -30,6 +30,13 @@ pub(crate) struct Rules {
     most: usize,
 }
 
+impl Rules {
+    /// The chunks that wait: the request of each and its length.
+    pub(crate) fn held(&self) -> std::sync::MutexGuard<'_, Vec<(ExchangeId, usize)>> {
+        self.held.lock().unwrap()
+    }
+}
+
 /// Answers with how many bytes came, and their sum.
 fn receiving(limits: Limits, rules: &Arc<Rules>) -> App {
     receiving_at(limits, rules, Site::default())

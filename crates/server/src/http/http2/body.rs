@@ -28,6 +28,10 @@ pub(super) struct StreamBody {
     /// Its length, if the peer told it.
     length: Option<u64>,
     read: u64,
+    /// Bytes that were taken from h2 and have not been read, at most a stream's window.
+    held: Vec<u8>,
+    /// How the frames ended, once they have.
+    end: Option<Result<(), h2::Error>>,
     /// For what of it may lie here unread.
     _room: Option<Room>,
     /// Whom it is to be said that the body is wanted.
@@ -57,13 +61,41 @@ impl StreamBody {
             .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
             .then(|| Rc::clone(respond));
         let connection = Rc::clone(connection);
-        Some(StreamBody { frames: Some(frames), connection, length, read: 0, _room: room, continues })
+        let (held, end) = (Vec::new(), None);
+        Some(StreamBody {
+            frames: Some(frames),
+            connection,
+            length,
+            read: 0,
+            held,
+            end,
+            _room: room,
+            continues,
+        })
     }
 
     /// None at all: what comes of the stream is somebody else's.
     pub(super) fn none(connection: &Rc<Connection>) -> StreamBody {
         let connection = Rc::clone(connection);
-        StreamBody { frames: None, connection, length: Some(0), read: 0, _room: None, continues: None }
+        let (held, end) = (Vec::new(), None);
+        let length = Some(0);
+        StreamBody { frames: None, connection, length, read: 0, held, end, _room: None, continues: None }
+    }
+
+    /// Returns the bytes that were held, or the next frame, or the end.
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
+        if !self.held.is_empty() {
+            return Poll::Ready(Some(Ok(std::mem::take(&mut self.held).into())));
+        }
+        let Some(frames) = &mut self.frames else { return Poll::Ready(None) };
+        match self.end.take() {
+            None => frames.poll_data(cx),
+            Some(Ok(())) => {
+                self.end = Some(Ok(()));
+                Poll::Ready(None)
+            }
+            Some(Err(error)) => Poll::Ready(Some(Err(error))),
+        }
     }
 }
 
@@ -94,8 +126,10 @@ impl Body for StreamBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
-        let Some(frames) = &mut self.frames else { return Poll::Ready(None) };
-        let polled = frames.poll_data(cx);
+        if self.frames.is_none() {
+            return Poll::Ready(None);
+        }
+        let polled = self.poll_data(cx);
         if polled.is_pending() {
             if let Some(respond) = self.continues.take() {
                 let mut response = Response::new(());
@@ -127,7 +161,7 @@ impl Body for StreamBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.frames.as_ref().is_none_or(RecvStream::is_end_stream)
+        self.held.is_empty() && self.frames.as_ref().is_none_or(RecvStream::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -144,5 +178,17 @@ impl RequestBody for StreamBody {
 
     fn is_cut_short(_: &h2::Error) -> bool {
         true
+    }
+
+    fn hold_unread(&mut self, cx: &mut Context<'_>) {
+        let Some(frames) = &mut self.frames else { return };
+        while self.end.is_none() {
+            match frames.poll_data(cx) {
+                Poll::Ready(Some(Ok(data))) => self.held.extend_from_slice(&data),
+                Poll::Ready(Some(Err(error))) => self.end = Some(Err(error)),
+                Poll::Ready(None) => self.end = Some(Ok(())),
+                Poll::Pending => return,
+            }
+        }
     }
 }

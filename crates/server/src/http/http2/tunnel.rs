@@ -130,35 +130,37 @@ impl Tunnel {
 }
 
 impl Within for Tunnel {
+    /// Fills `buffer` from as many frames as have come: small frames arrive faster than a task that
+    /// takes one at a time could take them, and h2 closes a connection with too many of them.
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        while self.held.is_empty() {
-            match ready!(self.poll_data(cx)) {
-                Some(data) => {
+        let before = buffer.filled().len();
+        loop {
+            let fits = (self.held.len() - self.read).min(buffer.remaining());
+            buffer.put_slice(&self.held[self.read..self.read + fits]);
+            self.read += fits;
+            if self.read == self.held.len() {
+                self.held = Vec::new();
+                self.read = 0;
+            }
+            self.grant(fits);
+            if buffer.remaining() == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            let is_filled = buffer.filled().len() > before;
+            match self.poll_data(cx) {
+                Poll::Ready(Some(data)) => {
                     let fits = data.len().min(buffer.remaining());
                     buffer.put_slice(&data[..fits]);
                     self.grant(fits);
                     self.held.extend_from_slice(&data[fits..]);
-                    if fits > 0 {
-                        return Poll::Ready(Ok(()));
-                    }
                 }
-                None => {
-                    return Poll::Ready(match self.end {
-                        Some(End::Reset) => Err(io::ErrorKind::ConnectionReset.into()),
-                        _ => Ok(()),
-                    });
+                Poll::Pending if !is_filled => return Poll::Pending,
+                Poll::Ready(None) if !is_filled && matches!(self.end, Some(End::Reset)) => {
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
                 }
+                Poll::Pending | Poll::Ready(None) => return Poll::Ready(Ok(())),
             }
         }
-        let fits = (self.held.len() - self.read).min(buffer.remaining());
-        buffer.put_slice(&self.held[self.read..self.read + fits]);
-        self.read += fits;
-        if self.read == self.held.len() {
-            self.held = Vec::new();
-            self.read = 0;
-        }
-        self.grant(fits);
-        Poll::Ready(Ok(()))
     }
 
     fn poll_write_vectored(
