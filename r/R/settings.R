@@ -4,7 +4,6 @@ setting_names <- c(
   "error_detail", "request_id_header", "interrupt_requests", "spool_dir", "trusted_proxies", "proxy_protocol", "ws_origins", "ws_compression",
   "reconnect"
 )
-setting_flags <- c("request_id_header", "interrupt_requests", "proxy_protocol")
 
 reconnect_ways <- c("app", "always", "never")
 
@@ -179,17 +178,21 @@ setting_value <- function(value, name, where, class = "rookery_bad_setting") {
   if (!is.null(lines$wrong)) {
     abort(paste0(where, ": ", lines$wrong, "."), class, argument = name)
   }
-  value <- typed_values(lines)$value
-  if (is.list(value) && identical(value$level, 0)) FALSE else value
+  typed_values(lines)$value
 }
 
 # The texts of a value; none for what no setting can be. An environment variable may have any bytes.
 setting_texts <- function(value) {
   if (is.list(value) && length(value) > 0 && !is.null(names(value)) && all(lengths(value) == 1)) {
-    return(paste0(names(value), "=", vapply(value, plain_text, ""), collapse = ","))
+    return(texts_of(value))
   }
   is_plain <- is.logical(value) || is.numeric(value) || is.character(value)
-  if (!is_plain || is.object(value) || anyNA(value) || !all(validUTF8(as.character(value)))) character() else plain_text(value)
+  if (!is_plain || is.object(value) || anyNA(value) || !all(validUTF8(as.character(value)))) character() else texts_of(value)
+}
+
+# The texts of a value that has been checked: one, or one for each value of a list.
+texts_of <- function(value) {
+  if (is.list(value)) paste0(names(value), "=", vapply(value, plain_text, ""), collapse = ",") else plain_text(value)
 }
 
 # TRUE or FALSE, also as it is written in the environment; NA for what is neither.

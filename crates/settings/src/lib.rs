@@ -14,6 +14,7 @@ pub mod environment;
 pub mod file;
 mod forms;
 mod kind;
+pub mod lines;
 mod near;
 mod read;
 mod rules;

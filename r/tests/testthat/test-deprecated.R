@@ -136,8 +136,7 @@ test_that("former names of limits keep working, wherever limits are given", {
 })
 
 test_that("the command line and _server.yml have limits under either name", {
-  expect_equal(rookery:::cli_settings(list(limit = c("body_bytes=1MB", "max_headers=5"))), list(max_body_size = "1MB", max_headers = "5"))
-  expect_equal(rookery:::lines_of_settings(list(max_body_size = 10, disk_share = 5)), c("max_body_size=10", "disk_share=5"))
+  expect_equal(rookery:::lines_of(list(max_body_size = 10, disk_share = 5)), c("max_body_size=10", "disk_share=5"))
   skip_if_not_installed("yaml")
   dir <- withr::local_tempdir()
   writeLines("function(req) NULL", file.path(dir, "app.R"))
