@@ -53,7 +53,7 @@ workers_config <- function(
 ) {
   fields <- mget(setdiff(names(formals(workers_config)), "..."))
   arguments_of("workers_config()", "rookery_bad_workers", {
-    fields <- take_deprecated(fields, list(...), c(renamed_worker_options, moved_worker_options), "workers_config()", known = names(fields)[-1])
+    fields <- take_deprecated(fields, list(...), c(renamed_settings(settings_of_function("workers_config")), moved_worker_options), "workers_config()", known = names(fields)[-1])
     for (name in names(fields)) check_worker_option(fields[[name]], name, paste0("`", name, "`"))
     if (is.numeric(workers) && is.numeric(min_ready) && min_ready > workers) {
       abort_argument("`min_ready` must not be more than `workers`, ", workers, ", and is ", min_ready, ".")

@@ -19,6 +19,12 @@ settings_of_function <- function(of) {
   cbind(rows, key = sub("^.*\\((.*)\\)$", "\\1", rows$argument))
 }
 
+# The names of settings that have a former name, with that as their names.
+renamed_settings <- function(rows) {
+  rows <- rows[nzchar(rows$former), ]
+  set_names(rows$name, rows$former)
+}
+
 # Values by the names of settings, as the arguments of the function `of`.
 arguments_of_settings <- function(of, settings) {
   rows <- settings_of_function(of)

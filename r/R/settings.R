@@ -1,11 +1,7 @@
 # Settings, and where each is given: as an argument, on the command line, in `_server.yml`, as an option, in the environment.
 
-setting_names <- c(
-  "error_detail", "request_id_header", "interrupt_requests", "spool_dir", "trusted_proxies", "proxy_protocol", "ws_origins", "ws_compression",
-  "reconnect"
-)
-
-reconnect_ways <- c("app", "always", "never")
+# The options of R that are not limits, by name.
+setting_names <- settings_of_options()$name
 
 #' Settings, and where they come from
 #'
@@ -59,7 +55,7 @@ rookery_options <- function() {
   is_by_name <- nargs() == 2 && is.character(..1) && !any(..1 %in% names(x))
   if (is_by_name) {
     wanted <- vapply(..1, function(name) {
-      if (name %in% names(renamed_limits)) deprecate(paste0("`", name, "`"), paste0("`", limit_name(name), "`"))
+      if (name %in% names(renamed_limits())) deprecate(paste0("`", name, "`"), paste0("`", limit_name(name), "`"))
       limit_name(name)
     }, "")
     unknown <- setdiff(wanted, x$name)
@@ -140,8 +136,8 @@ find_variable <- function(name) {
 
 find_name <- function(name, place_of, is_set, what) {
   place <- place_of(name)
-  former <- former_name(name)
-  if (is.null(former) || !is_set(place_of(former))) {
+  former <- setting_table$former[setting_table$name == name]
+  if (!nzchar(former) || !is_set(place_of(former))) {
     return(place)
   }
   former <- place_of(former)
@@ -201,11 +197,6 @@ flag_of <- function(value) {
     return(NA)
   }
   if (as.character(value) %in% c("0", "1")) as.character(value) == "1" else if (is.numeric(value)) NA else as.logical(value)
-}
-
-split_at_commas <- function(value) {
-  parts <- trimws(unlist(strsplit(as.character(value), ",", fixed = TRUE)))
-  parts[nzchar(parts)]
 }
 
 default_setting <- function(name) {

@@ -1,7 +1,5 @@
 # Options about workers: they have the same names in R, in YAML and on the command line.
 
-renamed_worker_options <- c(kill_stuck = "worker_timeout", name = "cookie_suffix", retry_begun = "retry_safe_methods")
-
 # Checks the value of an option, NULL for one that was not given. Messages name `where` it was
 # given.
 check_worker_option <- function(value, name, where) {

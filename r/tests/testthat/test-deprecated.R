@@ -99,14 +99,14 @@ test_that("deprecated keys of a _server.yml keep working", {
 
 test_that("former names of limits keep working, wherever limits are given", {
   table <- rookery:::limit_table()
-  former <- names(rookery:::renamed_limits)
+  former <- names(rookery:::renamed_limits())
   # Each has a new name that the table has, and no former name is in the table.
-  expect_length(setdiff(rookery:::renamed_limits, table$name), 0)
+  expect_length(setdiff(rookery:::renamed_limits(), table$name), 0)
   expect_length(intersect(former, table$name), 0)
-  expect_false(anyDuplicated(rookery:::renamed_limits) > 0)
+  expect_false(anyDuplicated(rookery:::renamed_limits()) > 0)
   least <- structure(as.list(table$least), names = table$name)
   old <- least
-  names(old)[match(rookery:::renamed_limits, names(old))] <- former
+  names(old)[match(rookery:::renamed_limits(), names(old))] <- former
   said <- messages_of(limits <- do.call(server_limits, old))
   expect_length(said, length(former))
   expect_mapequal(unclass(limits), unclass(do.call(server_limits, least)))

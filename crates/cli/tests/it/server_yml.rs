@@ -61,7 +61,7 @@ fn a_file_has_one_r_process_serve_unless_the_command_line_says_otherwise() {
         "host=127.0.0.2 port=0 ",
         " tls:text:tls_cert=",
         "log=nothing log_format=json",
-        "file:reconnect=always",
+        "file:text:reconnect=always",
         "file:number:max_body_size=5",
     ] {
         assert!(said.contains(field), "{field}: {said}");
