@@ -28,13 +28,13 @@ renamed_settings <- function(rows) {
 # Values by the names of settings, as the arguments of the function `of`.
 arguments_of_settings <- function(of, settings) {
   rows <- settings_of_function(of)
-  Filter(Negate(is.null), set_names(settings[rows$name], rows$key))
+  Filter(Negate(is.null), set_names(as.list(settings)[rows$name], rows$key))
 }
 
 # Values of arguments of the function `of`, by the names of their settings.
 settings_of_arguments <- function(of, arguments) {
   rows <- settings_of_function(of)
-  Filter(Negate(is.null), set_names(arguments[rows$key], rows$name))
+  Filter(Negate(is.null), set_names(as.list(arguments)[rows$key], rows$name))
 }
 
 # The options of R that are not limits.
