@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rookery_server::{Config, NamedLimit, Proxies};
 use rookery_settings::lines::Lines;
-use rookery_settings::{Section, Setting, Source, Value, table};
+use rookery_settings::{Places, Section, Setting, Source, Value, table};
 
 use crate::failure::Failure;
 use crate::memory;
@@ -41,19 +41,6 @@ pub(crate) struct OfServer {
     pub(crate) proxy_protocol: bool,
     pub(crate) spool_folder: PathBuf,
 }
-
-/// Settings of R, besides limits.
-const OF_R: [&str; 9] = [
-    "trusted_proxies",
-    "proxy_protocol",
-    "spool_dir",
-    "ws_origins",
-    "ws_compression",
-    "interrupt_requests",
-    "error_detail",
-    "reconnect",
-    "request_id_header",
-];
 
 /// Settings of a worker. Its supervisor is between it and clients, but for WebSockets.
 #[cfg(target_os = "linux")]
@@ -151,9 +138,9 @@ impl Settings {
         self.0.given("request_id_header").and_then(|given| given.value.flag()).unwrap_or(true)
     }
 
-    /// Hands each setting of R over that was given.
+    /// Hands each setting over that was given and is an option of R as well.
     pub(crate) fn hand_over(&self, lines: &mut Lines) {
-        self.hand_over_those(lines, |row| row.section == Section::Limits || OF_R.contains(&row.name));
+        self.hand_over_those(lines, |row| row.places.has(Places::OPTION));
     }
 
     /// Hands each setting of a worker over that was given.
@@ -304,7 +291,7 @@ mod tests {
         for row in table::all() {
             if OF_WORKERS.contains(&row.name) && !of_both.contains(&row.name) {
                 assert_eq!(row.applies, Applies::AtReload, "{}", row.name);
-            } else if row.section == Section::Limits || OF_R.contains(&row.name) {
+            } else if row.places.has(Places::OPTION) {
                 assert_eq!(row.applies, Applies::WithAcceptingProcess, "{}", row.name);
             }
         }
@@ -330,8 +317,5 @@ mod tests {
                 "environment:text:error_detail=full",
             ]
         );
-        for name in OF_R {
-            table::row(name);
-        }
     }
 }
