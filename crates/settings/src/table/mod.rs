@@ -75,7 +75,7 @@ pub fn find_limit(name: &str) -> Option<Found> {
 }
 
 /// Finds a setting by a former name that was accepted in `place`.
-pub fn find_former_in(place: Places, name: &str) -> Option<Found> {
+fn find_former_in(place: Places, name: &str) -> Option<Found> {
     find_former(|former| former.name == name && former.places.has(place))
 }
 
