@@ -85,7 +85,8 @@ cli_read <- function(text) {
 
 # Returns the address as serve_address() does; the program has checked host and port.
 cli_address <- function(asked) {
-  list(host = asked$host, port = if (!is.null(asked$port)) as.integer(asked$port), socket = asked$socket, tls = tls_of_settings(cli_settings(asked, "tls:")))
+  port <- if (!is.null(asked$port)) as.integer(asked$port)
+  list(host = asked$host, port = port, socket = asked$socket, tls = tls_of_settings(cli_settings(asked, "tls:")))
 }
 
 # The settings that were given in one place, as setting_of() takes them: on the command line, which counts more than an

@@ -53,7 +53,8 @@ workers_config <- function(
 ) {
   fields <- mget(setdiff(names(formals(workers_config)), "..."))
   arguments_of("workers_config()", "rookery_bad_workers", {
-    fields <- take_deprecated(fields, list(...), c(renamed_settings(settings_of_function("workers_config")), moved_worker_options), "workers_config()", known = names(fields)[-1])
+    renamed <- c(renamed_settings(settings_of_function("workers_config")), moved_worker_options)
+    fields <- take_deprecated(fields, list(...), renamed, "workers_config()", known = names(fields)[-1])
     for (name in names(fields)) check_worker_option(fields[[name]], name, paste0("`", name, "`"))
     if (is.numeric(workers) && is.numeric(min_ready) && min_ready > workers) {
       abort_argument("`min_ready` must not be more than `workers`, ", workers, ", and is ", min_ready, ".")
@@ -132,7 +133,10 @@ serve_with_workers <- function(path, address, dots, log, settings, workers, open
   names(own) <- sub("^rookery[.]", "", names(own))
   lines <- c(
     if (length(own) > 0) paste0("option:", lines_of(own)),
-    lines_of(list(host = if (is.null(address$socket)) address$host else paste0("unix:", address$socket), port = address$port)),
+    lines_of(list(
+      host = if (is.null(address$socket)) address$host else paste0("unix:", address$socket),
+      port = address$port
+    )),
     lines_of_tls(address$tls),
     lines_of(unclass(settings)),
     lines_of(workers),
