@@ -75,7 +75,7 @@ is_final <- function(error) {
   ))
 }
 
-# The lines `name=value` of the program's handed_over(), as a list of strings; of a name that comes more than once, all of them.
+# The lines `name=value` of the program (crates/settings/src/lines.rs), as a list of strings; of a name that comes more than once, all of them.
 cli_read <- function(text) {
   lines <- strsplit(text, "\n", fixed = TRUE, useBytes = TRUE)[[1]]
   values <- vapply(sub("^[^=]*=", "", lines, useBytes = TRUE), utils::URLdecode, "", USE.NAMES = FALSE)
@@ -84,63 +84,17 @@ cli_read <- function(text) {
 }
 
 # Returns the address as serve_address() does; the program has checked host and port.
-# `[[` where one name begins another: `$` matches parts of names, and took `tls_http2_websockets` for `tls_http2`.
 cli_address <- function(asked) {
-  tls <- asked[["tls"]]
-  if (!is.null(asked$tls_cert) || !is.null(asked$acme_domain)) {
-    tls <- tls_config(
-      asked$tls_cert, asked$tls_key,
-      acme = cli_acme(asked),
-      client_ca = asked$tls_client_ca, client_auth = asked$tls_client_auth %||% "required",
-      min_version = asked$tls_min_version %||% "1.2", http2 = is.null(asked[["tls_http2"]]),
-      http2_websockets = is.null(asked$tls_http2_websockets), hsts = cli_hsts(asked$tls_hsts),
-      redirect_from = if (!is.null(asked$tls_redirect_from)) as.integer(asked$tls_redirect_from)
-    )
-  }
-  list(host = asked$host, port = if (!is.null(asked$port)) as.integer(asked$port), socket = asked$socket, tls = tls)
-}
-
-# The authority that issues the certificate; the program has looked at what is asked of it.
-cli_acme <- function(asked) {
-  if (!is.null(asked$acme_domain)) {
-    acme(
-      asked$acme_domain,
-      email = asked$acme_email, agree_tos = identical(asked$acme_agree_tos, "TRUE"),
-      directory = asked$acme_directory, profile = asked$acme_profile, challenge = asked$acme_challenge,
-      ca = asked[["acme_ca"]], dir = asked[["acme_dir"]]
-    )
-  }
-}
-
-# `hsts` of tls_config(): seconds, and whether subdomains and preload.
-cli_hsts <- function(text) {
-  if (is.null(text)) {
-    return(FALSE)
-  }
-  parts <- strsplit(text, " ", fixed = TRUE)[[1]]
-  list(max_age = as.numeric(parts[[1]]), include_subdomains = as.logical(parts[[2]]), preload = as.logical(parts[[3]]))
+  port <- if (!is.null(asked$port)) as.integer(asked$port)
+  list(host = asked$host, port = port, socket = asked$socket, tls = tls_of_settings(cli_settings(asked, "tls:")))
 }
 
 # The settings that were given in one place, as setting_of() takes them: on the command line, which counts more than an
-# .Rprofile, or where the names begin with `place`.
-cli_settings <- function(asked, place = "") {
+# .Rprofile, or where the names begin with another `place`.
+cli_settings <- function(asked, place = "cli:") {
   asked <- asked[startsWith(names(asked), place)]
   names(asked) <- substring(names(asked), nchar(place) + 1L)
-  settings <- asked[intersect(names(asked), setdiff(setting_names, "ws_compression"))]
-  if (!is.null(asked$ws_compression)) {
-    # Level, threshold and takeover.
-    parts <- strsplit(asked$ws_compression, " ", fixed = TRUE)[[1]]
-    settings$ws_compression <- if (parts[[1]] == "0") {
-      FALSE
-    } else {
-      list(level = as.numeric(parts[[1]]), threshold = as.numeric(parts[[2]]), takeover = as.logical(parts[[3]]))
-    }
-  }
-  for (limit in asked[["limit"]]) {
-    # The last of several counts.
-    settings[[limit_name(sub("=.*$", "", limit))]] <- sub("^[^=]*=", "", limit)
-  }
-  settings
+  typed_values(asked)
 }
 
 # As log_target() gives it.

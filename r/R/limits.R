@@ -48,7 +48,7 @@ server_limits <- function(
     abort_limit("Each limit must have a name: server_limits(max_body_size = \"10 MB\").", argument = "...")
   }
   given <- Filter(Negate(is.null), c(fields, dots))
-  given <- rename_deprecated(given, renamed_limits, function(name) paste0("`", name, "` of server_limits()"))
+  given <- rename_deprecated(given, renamed_limits(), function(name) paste0("`", name, "` of server_limits()"))
   known <- limit_table()$name
   unknown <- setdiff(names(given), known)
   if (length(unknown) > 0) {
@@ -67,32 +67,16 @@ abort_limit <- function(..., argument = NULL) {
 
 # ---- names ----
 
-# The former names of limits, which the core (crates/server/src/config/named.rs) and the command
-# line still have.
-renamed_limits <- c(
-  head_bytes = "max_header_size", header_lines = "max_headers", stream_head_bytes = "http2_max_header_list_size",
-  streams = "http2_max_concurrent_streams", body_bytes = "max_body_size", body_memory = "body_buffer_size",
-  handshake_time = "tls_handshake_timeout", handshakes = "tls_max_handshakes", head_time = "header_timeout",
-  head_rate = "min_header_rate", head_grace = "header_grace", body_rate = "min_body_rate", reply_rate = "min_response_rate",
-  idle_time = "idle_timeout", request_time = "request_timeout", connections = "max_connections",
-  per_address = "max_connections_per_ip", message_bytes = "ws_max_message_size", socket_queue = "ws_max_send_queue_size",
-  message_rate = "ws_min_rate", stall_time = "ws_stall_timeout", ping_time = "ws_ping_interval", pong_time = "ws_ping_timeout",
-  close_time = "ws_close_timeout", memory = "max_client_memory", stop_time = "stop_timeout",
-  queue_requests = "max_queued_requests", queue_messages = "ws_max_receive_queue_messages",
-  queue_bytes = "ws_max_receive_queue_size", stream_queue = "max_stream_queue_size"
-)
-
-# Returns the names of limits for those of the core.
-limit_name <- function(core) {
-  renamed <- core %in% names(renamed_limits)
-  core[renamed] <- renamed_limits[core[renamed]]
-  core
+# The former names of limits, and the names that they have now.
+renamed_limits <- function() {
+  renamed_settings(setting_table[setting_table$is_limit, ])
 }
 
-# Returns the former name of a setting, or NULL.
-former_name <- function(name) {
-  former <- names(renamed_limits)[renamed_limits == name]
-  if (length(former) > 0) former
+# Returns the names of limits for those of the core (crates/server/src/config/named.rs), which has former names.
+limit_name <- function(core) {
+  renamed <- core %in% names(renamed_limits())
+  core[renamed] <- renamed_limits()[core[renamed]]
+  core
 }
 
 # `limits =` of a server: NULL, a list, or what server_limits() made.

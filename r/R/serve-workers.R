@@ -51,9 +51,10 @@ workers_config <- function(
   queue_timeout = NULL,
   keep_half_closed = NULL
 ) {
-  fields <- mget(setdiff(worker_option_names, names(moved_worker_options)))
+  fields <- mget(setdiff(names(formals(workers_config)), "..."))
   arguments_of("workers_config()", "rookery_bad_workers", {
-    fields <- take_deprecated(fields, list(...), c(renamed_worker_options, moved_worker_options), "workers_config()", known = names(fields)[-1])
+    renamed <- c(renamed_settings(settings_of_function("workers_config")), moved_worker_options)
+    fields <- take_deprecated(fields, list(...), renamed, "workers_config()", known = names(fields)[-1])
     for (name in names(fields)) check_worker_option(fields[[name]], name, paste0("`", name, "`"))
     if (is.numeric(workers) && is.numeric(min_ready) && min_ready > workers) {
       abort_argument("`min_ready` must not be more than `workers`, ", workers, ", and is ", min_ready, ".")
@@ -78,33 +79,18 @@ print.rookery_workers <- function(x, ...) {
   invisible(x)
 }
 
-# Settings for the program `rookery`, as lines `name=value` (crates/cli/src/arguments.rs): one for
-# each value of a list.
-lines_of <- function(name, values) {
-  if (length(values) > 0) paste0(name, "=", plain_text(values))
-}
-
-line_of_flag <- function(name, value) {
-  lines_of(name, if (flag_of(value)) "on" else "off")
-}
-
-# Limits and other settings, by name.
-lines_of_settings <- function(settings) {
-  lines <- lapply(names(settings), function(name) {
-    value <- settings[[name]]
-    if (name == "ws_compression" && is.list(value)) {
-      rules <- vapply(value, function(it) if (is.logical(it)) c("off", "on")[it + 1L] else plain_text(it), "")
-      return(lines_of(name, paste0(names(rules), "=", rules, collapse = ",")))
-    }
-    if (name %in% c(setting_flags, "ws_compression")) line_of_flag(name, value) else lines_of(name, value)
-  })
-  unlist(lines)
+# Settings by name, as lines `name=value` for the program `rookery` (crates/cli/src/arguments.rs): one
+# for each value of a list.
+lines_of <- function(settings) {
+  unlist(lapply(names(settings), function(name) {
+    if (length(settings[[name]]) > 0) paste0(name, "=", texts_of(settings[[name]]))
+  }))
 }
 
 # `tls` as serve() has it.
 lines_of_tls <- function(tls) {
   if (is.null(tls) || identical(tls, "dev")) {
-    return(lines_of("tls", tls))
+    return(lines_of(list(tls = tls)))
   }
   if (any(is_pem(c(tls$cert, tls$key, tls$client_ca, tls$acme$ca)))) {
     abort(
@@ -115,48 +101,16 @@ lines_of_tls <- function(tls) {
       "rookery_bad_tls"
     )
   }
-  hsts <- if (is.list(tls$hsts)) {
-    paste(c(tls$hsts$max_age, c("subdomains", "preload")[c(tls$hsts$include_subdomains, tls$hsts$preload)]), collapse = ",")
+  hsts <- tls$hsts
+  if (is.list(hsts)) {
+    tls$hsts <- paste(c(hsts$max_age, c("subdomains", "preload")[c(hsts$include_subdomains, hsts$preload)]), collapse = ",")
   }
-  c(
-    lines_of("tls_cert", tls$cert),
-    if (!is.null(tls$cert)) lines_of("tls_key", tls$key),
-    lines_of("tls_client_ca", tls$client_ca),
-    if (!is.null(tls$client_ca)) lines_of("tls_client_auth", tls$client_auth),
-    lines_of("tls_min_version", tls$min_version),
-    if (!tls$http2) "http2=off",
-    if (!tls$http2_websockets) "http2_websockets=off",
-    lines_of("hsts", hsts),
-    lines_of("redirect_from", tls$redirect_from),
-    lines_of_acme(tls$acme)
-  )
-}
-
-lines_of_acme <- function(acme) {
-  c(
-    lines_of("domain", acme$domain),
-    lines_of("email", acme$email),
-    if (isTRUE(acme$agree_tos)) "agree_tos=on",
-    if (isTRUE(acme$staging)) "acme_staging=on",
-    lines_of("acme_directory", acme$directory),
-    lines_of("acme_profile", acme$profile),
-    lines_of("acme_challenge", acme$challenge),
-    lines_of("acme_ca", acme$ca),
-    lines_of("acme_dir", acme$dir)
-  )
-}
-
-# The address to listen on: host and port, or a socket.
-lines_of_place <- function(address) {
-  if (is.null(address$socket)) {
-    c(lines_of("host", address$host), lines_of("port", address$port))
-  } else {
-    lines_of("host", paste0("unix:", address$socket))
-  }
-}
-
-lines_of_log <- function(log) {
-  lines_of("log", switch(log$to, nothing = "none", file = log$path, stdout = "-"))
+  settings <- c(settings_of_arguments("tls_config", tls), settings_of_arguments("acme", tls$acme))
+  if (is.null(tls$client_ca)) settings$tls_client_auth <- NULL
+  # As an argument, a default would count more than the environment and the file.
+  for (name in c("http2", "http2_websockets")) if (isTRUE(settings[[name]])) settings[[name]] <- NULL
+  if (isFALSE(settings$acme_staging)) settings$acme_staging <- NULL
+  lines_of(settings)
 }
 
 # Serves a path with several workers, and waits for the end. The options of this session are weaker
@@ -178,14 +132,19 @@ serve_with_workers <- function(path, address, dots, log, settings, workers, open
   own <- session_options()
   names(own) <- sub("^rookery[.]", "", names(own))
   lines <- c(
-    if (length(own) > 0) paste0("option:", lines_of_settings(own)),
-    lines_of_place(address),
+    if (length(own) > 0) paste0("option:", lines_of(own)),
+    lines_of(list(
+      host = if (is.null(address$socket)) address$host else paste0("unix:", address$socket),
+      port = address$port
+    )),
     lines_of_tls(address$tls),
-    lines_of_settings(unclass(settings)),
-    lines_of_workers(workers),
-    lines_of_log(log),
-    if (isTRUE(open)) line_of_flag("open", TRUE),
-    lines_of("log_format", log$format)
+    lines_of(unclass(settings)),
+    lines_of(workers),
+    lines_of(list(
+      log = switch(log$to, nothing = "none", file = log$path, stdout = "-"),
+      open = if (isTRUE(open)) TRUE,
+      log_format = log$format
+    ))
   )
   command <- list(
     program = system.file("exec", "rookery", package = "rookery", mustWork = TRUE),

@@ -31,7 +31,8 @@ typed_values <- function(lines) {
     if (length(name) == 2) value <- c(values[[name[[1]]]], set_names(list(value), name[[2]]))
     values[[name[[1]]]] <- value
   }
-  values
+  # Level 0 is no compression, which functions of R are told as FALSE.
+  lapply(values, function(value) if (is.list(value) && identical(value$level, 0)) FALSE else value)
 }
 
 is_own_file <- function(found) {
@@ -103,7 +104,7 @@ settings_read <- function(settings, given = list(), is_hosted = FALSE) {
   log <- options[["log"]]
   if (!is.null(log) && log %in% c("-", "none")) log <- log == "-"
   admin <- check_admin(given[["admin"]]) %||% check_admin(options[["admin"]])
-  fields <- options[intersect(names(options), setdiff(worker_option_names, c("admin", "request_timeout")))]
+  fields <- options[intersect(names(options), names(formals(workers_config)))]
   workers <- check_workers(given[["workers"]]) %||% if (is.null(given[["workers"]])) workers_of_file(fields)
   if (!is.null(workers)) workers$admin <- admin %||% workers$admin
   list(
@@ -117,15 +118,15 @@ settings_read <- function(settings, given = list(), is_hosted = FALSE) {
     address = serve_address(
       given[["host"]] %||% options[["host"]] %||% "127.0.0.1",
       given[["port"]] %||% options[["port"]] %||% 8000,
-      given[["tls"]] %||% tls_of_file(options)
+      given[["tls"]] %||% tls_of_settings(options)
     )
   )
 }
 
 # Drops the options that are a host's to decide on, and says so.
 without_hosted <- function(options, settings) {
-  is_tls <- grepl("^(tls|acme|http2|hsts|redirect_from|domain|email|agree_tos)", names(options))
-  is_hosted <- is_tls | names(options) %in% setdiff(worker_option_names, "admin")
+  is_tls <- names(options) %in% c("tls", settings_of_function("tls_config")$name, settings_of_function("acme")$name)
+  is_hosted <- is_tls | names(options) %in% names(formals(workers_config))
   ignored <- unique(ifelse(is_tls, "tls", names(options))[is_hosted])
   if (length(ignored) > 0) {
     message(
@@ -154,19 +155,14 @@ settings_app <- function(settings, file = own_file(settings)) {
   found
 }
 
-# Returns `tls:` as serve() takes it.
-tls_of_file <- function(options) {
-  if (is.null(options[["tls_cert"]] %||% options[["domain"]])) {
-    return(options[["tls"]])
+# Returns the settings of HTTPS as `tls` of serve().
+tls_of_settings <- function(settings) {
+  if (is.null(settings[["tls_cert"]] %||% settings[["domain"]])) {
+    return(settings[["tls"]])
   }
-  of <- function(names) Filter(Negate(is.null), set_names(options[names], sub("^(tls|acme)_", "", names)))
-  own <- of(c("tls_cert", "tls_key", "tls_client_ca", "tls_client_auth", "tls_min_version", "http2", "http2_websockets", "hsts", "redirect_from"))
+  own <- arguments_of_settings("tls_config", settings)
   if (identical(own$redirect_from, "none")) own$redirect_from <- NULL
-  if (!is.null(options[["domain"]])) {
-    own$acme <- do.call(acme, of(c(
-      "domain", "email", "agree_tos", "acme_staging", "acme_directory", "acme_profile", "acme_challenge", "acme_ca", "acme_dir"
-    )))
-  }
+  if (!is.null(settings[["domain"]])) own$acme <- do.call(acme, arguments_of_settings("acme", settings))
   do.call(tls_config, own)
 }
 

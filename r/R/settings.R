@@ -1,12 +1,7 @@
 # Settings, and where each is given: as an argument, on the command line, in `_server.yml`, as an option, in the environment.
 
-setting_names <- c(
-  "error_detail", "request_id_header", "interrupt_requests", "spool_dir", "trusted_proxies", "proxy_protocol", "ws_origins", "ws_compression",
-  "reconnect"
-)
-setting_flags <- c("request_id_header", "interrupt_requests", "proxy_protocol")
-
-reconnect_ways <- c("app", "always", "never")
+# The options of R that are not limits, by name.
+setting_names <- settings_of_options()$name
 
 #' Settings, and where they come from
 #'
@@ -60,7 +55,7 @@ rookery_options <- function() {
   is_by_name <- nargs() == 2 && is.character(..1) && !any(..1 %in% names(x))
   if (is_by_name) {
     wanted <- vapply(..1, function(name) {
-      if (name %in% names(renamed_limits)) deprecate(paste0("`", name, "`"), paste0("`", limit_name(name), "`"))
+      if (name %in% names(renamed_limits())) deprecate(paste0("`", name, "`"), paste0("`", limit_name(name), "`"))
       limit_name(name)
     }, "")
     unknown <- setdiff(wanted, x$name)
@@ -141,8 +136,8 @@ find_variable <- function(name) {
 
 find_name <- function(name, place_of, is_set, what) {
   place <- place_of(name)
-  former <- former_name(name)
-  if (is.null(former) || !is_set(place_of(former))) {
+  former <- setting_table$former[setting_table$name == name]
+  if (!nzchar(former) || !is_set(place_of(former))) {
     return(place)
   }
   former <- place_of(former)
@@ -179,17 +174,21 @@ setting_value <- function(value, name, where, class = "rookery_bad_setting") {
   if (!is.null(lines$wrong)) {
     abort(paste0(where, ": ", lines$wrong, "."), class, argument = name)
   }
-  value <- typed_values(lines)$value
-  if (is.list(value) && identical(value$level, 0)) FALSE else value
+  typed_values(lines)$value
 }
 
 # The texts of a value; none for what no setting can be. An environment variable may have any bytes.
 setting_texts <- function(value) {
   if (is.list(value) && length(value) > 0 && !is.null(names(value)) && all(lengths(value) == 1)) {
-    return(paste0(names(value), "=", vapply(value, plain_text, ""), collapse = ","))
+    return(texts_of(value))
   }
   is_plain <- is.logical(value) || is.numeric(value) || is.character(value)
-  if (!is_plain || is.object(value) || anyNA(value) || !all(validUTF8(as.character(value)))) character() else plain_text(value)
+  if (!is_plain || is.object(value) || anyNA(value) || !all(validUTF8(as.character(value)))) character() else texts_of(value)
+}
+
+# The texts of a value that has been checked: one, or one for each value of a list.
+texts_of <- function(value) {
+  if (is.list(value)) paste0(names(value), "=", vapply(value, plain_text, ""), collapse = ",") else plain_text(value)
 }
 
 # TRUE or FALSE, also as it is written in the environment; NA for what is neither.
@@ -198,11 +197,6 @@ flag_of <- function(value) {
     return(NA)
   }
   if (as.character(value) %in% c("0", "1")) as.character(value) == "1" else if (is.numeric(value)) NA else as.logical(value)
-}
-
-split_at_commas <- function(value) {
-  parts <- trimws(unlist(strsplit(as.character(value), ",", fixed = TRUE)))
-  parts[nzchar(parts)]
 }
 
 default_setting <- function(name) {

@@ -1,21 +1,18 @@
 //! Systems other than Linux have no supervisor: the program becomes the R process that serves, whose
 //! process id, signals and exit status are then the app's own.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 
-use rookery_acme::Challenge;
 use rookery_server::output;
+use rookery_settings::lines::Lines;
 use rookery_status::AdminAt;
 
 use crate::address::Address;
 use crate::command_line::Serve;
 use crate::failure::Failure;
 use crate::log::LogTo;
-use crate::path::settle;
-use crate::r::{Fields, command, hand_over_log, hand_over_tls};
-use crate::settings::{AskedAcme, AskedTls};
+use crate::r::{command, hand_over_log, place};
 use crate::target::Target;
 use crate::worker_options::Workers;
 use crate::{signals, tls};
@@ -37,7 +34,7 @@ pub(crate) fn serve(
                 .to_owned(),
         ));
     }
-    tls::check(serve.tls.as_ref())?;
+    tls::check(&serve.settings)?;
     address.probe()?;
     beside.map_or(Ok(()), Address::probe)?;
     Err(become_r(serve, target, address, log))
@@ -59,68 +56,28 @@ fn become_r(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -> F
     Failure::Serving(format!("R could not be started ({program}): {error}."))
 }
 
-fn hand_over_acme(acme: &AskedAcme, field: &mut impl FnMut(&str, &[u8])) {
-    for domain in &acme.domains {
-        field("acme_domain", domain.as_bytes());
-    }
-    for email in &acme.emails {
-        field("acme_email", email.as_bytes());
-    }
-    // It has been looked at.
-    field("acme_agree_tos", if acme.agrees { b"TRUE" } else { b"FALSE" });
-    let challenge = acme.challenge.map(Challenge::name);
-    for (name, text) in [
-        ("acme_directory", acme.directory.as_deref()),
-        ("acme_profile", acme.profile.as_deref()),
-        ("acme_challenge", challenge),
-    ] {
-        if let Some(text) = text {
-            field(name, text.as_bytes());
-        }
-    }
-    for (name, path) in [("acme_ca", &acme.ca), ("acme_dir", &acme.folder)] {
-        if let Some(path) = path {
-            field(name, settle(path).as_os_str().as_bytes());
-        }
-    }
-}
-
-fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -> OsString {
-    let mut text = Fields::default();
-    text.field("target", target.path.as_os_str().as_bytes());
-    text.address(address);
-    let mut field = |name: &str, value: &[u8]| text.field(name, value);
-    match &serve.tls {
-        Some(AskedTls::Development) => field("tls", b"dev"),
-        Some(AskedTls::Files(files)) => {
-            hand_over_tls(files, &mut field);
-            if let Some(acme) = &files.acme {
-                hand_over_acme(acme, &mut field);
-            }
-            if let Some(port) = files.redirect_from {
-                field("tls_redirect_from", port.to_string().as_bytes());
-            }
-        }
-        None => {}
-    }
-    serve.settings.hand_over(&mut field);
-    hand_over_log(serve, log, &mut field);
+fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -> Lines {
+    let mut lines = place(target, address);
+    serve.settings.hand_over_https(&mut lines, |_| true);
+    serve.settings.hand_over(&mut lines);
+    hand_over_log(serve, log, &mut lines);
     match &serve.admin {
-        Some(AdminAt::Tcp(address)) => field("admin", address.to_string().as_bytes()),
-        Some(AdminAt::Unix(path)) => field("admin", &[b"unix:", path.as_os_str().as_bytes()].concat()),
+        Some(AdminAt::Tcp(address)) => lines.line("admin", address.to_string().as_bytes()),
+        Some(AdminAt::Unix(path)) => lines.line("admin", &[b"unix:", path.as_os_str().as_bytes()].concat()),
         None => {}
     }
     if serve.opens_browser {
-        field("open", b"TRUE");
+        lines.line("open", b"TRUE");
     }
     if signals::is_ignored(libc::SIGINT) {
-        field("interrupt", b"ignored");
+        lines.line("interrupt", b"ignored");
     }
-    OsString::from_vec(text.0)
+    lines
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
     use std::path::Path;
 
     use super::*;
@@ -143,7 +100,7 @@ mod tests {
         let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
         let address = Address::of(&asked.host, asked.port).unwrap();
         let log = asked.log.settled().unwrap();
-        handed_over(&asked, &target, &address, &log).into_string().unwrap()
+        String::from_utf8(handed_over(&asked, &target, &address, &log).into_bytes()).unwrap()
     }
 
     #[test]
@@ -155,8 +112,9 @@ mod tests {
         );
         assert!(text.starts_with(&wanted), "{text}");
         let text = told(&["--host", "unix:s", "--no-log", "--log-format=json", "--proxy-protocol"]);
-        let wanted =
-            format!("target=/app\nsocket={here}/s\nproxy_protocol=TRUE\nlog=nothing\nlog_format=json\n");
+        let wanted = format!(
+            "target=/app\nsocket={here}/s\ncli:flag:proxy_protocol=TRUE\nlog=nothing\nlog_format=json\n"
+        );
         assert!(text.starts_with(&wanted), "{text}");
         let text = told(&[
             "--trusted-proxies=10.0.0.0/8,unix",
@@ -164,8 +122,10 @@ mod tests {
             "--ws-compression=level=6",
             "--request-id-header=off",
         ]);
-        let wanted = "trusted_proxies=10.0.0.0/8\ntrusted_proxies=unix\nlimit=body_bytes=10000000\nws_compression=6 512 FALSE\n\
-                      request_id_header=FALSE\n";
+        let wanted = "cli:text:trusted_proxies=10.0.0.0/8\ncli:text:trusted_proxies=unix\n\
+                      cli:number:max_body_size=10000000\ncli:number:ws_compression.level=6\n\
+                      cli:number:ws_compression.threshold=512\ncli:flag:ws_compression.takeover=FALSE\n\
+                      cli:flag:request_id_header=FALSE\n";
         assert!(text.contains(wanted), "{text}");
     }
 
@@ -176,14 +136,17 @@ mod tests {
             ["pem", "key"].map(|kind| tls.join(format!("localhost.{kind}")).display().to_string());
         let files = ["--tls-cert", &cert, "--tls-key", &key, "--no-http2-websockets"];
         let text = told(&[&files[..], &["--hsts=31536000,subdomains", "--redirect-from=8080"]].concat());
-        let wanted = "\ntls_min_version=1.2\ntls_http2_websockets=FALSE\ntls_hsts=31536000 TRUE FALSE\ntls_redirect_from=8080\n";
+        let wanted = "\ntls:text:tls_min_version=1.2\ntls:flag:http2=TRUE\ntls:flag:http2_websockets=FALSE\n\
+                      tls:number:hsts.max_age=31536000\ntls:flag:hsts.include_subdomains=TRUE\n\
+                      tls:flag:hsts.preload=FALSE\ntls:number:redirect_from=8080\n";
         assert!(text.contains(wanted), "{text}");
         let ca = tls.join("ca.pem").display().to_string();
         let acme =
             ["--domain=b.example.org", "--agree-tos", "--email=me@example.org", "--acme-profile=shortlived"];
         let text = told(&[&acme[..], &["--acme-challenge=tls-alpn-01", "--acme-ca", &ca]].concat());
-        let wanted = "\nacme_domain=b.example.org\nacme_email=me@example.org\nacme_agree_tos=TRUE\nacme_profile=shortlived\n\
-                      acme_challenge=tls-alpn-01\nacme_ca=";
+        let wanted = "\ntls:text:domain=b.example.org\ntls:text:email=me@example.org\ntls:flag:agree_tos=TRUE\n\
+                      tls:flag:acme_staging=FALSE\ntls:text:acme_profile=shortlived\n\
+                      tls:text:acme_challenge=tls-alpn-01\ntls:text:acme_ca=/";
         assert!(text.contains(wanted), "{text}");
     }
 

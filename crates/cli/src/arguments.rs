@@ -1,10 +1,8 @@
 //! Settings that `serve()` in R passes to the program, in an environment variable.
 
-use rookery_settings::table::{find, find_former_in};
-use rookery_settings::{Given, Places, Raw, Setting, Source};
+use rookery_settings::{Given, Setting, Source, lines, table};
 
-/// Lines `name=value`, with `option:` in front of options of the R session. A list has a line for
-/// each value; `%` and ends of lines are written as URLs do.
+/// [Lines](lines) `name=value`, with `option:` in front of options of the R session.
 const VARIABLE: &str = "ROOKERY_INTERNAL_ARGUMENTS";
 
 /// Reads the arguments, of which there are none unless R started the program.
@@ -21,28 +19,23 @@ pub(crate) fn variable() -> &'static str {
 }
 
 fn read_lines(text: &str) -> Result<Vec<Given>, String> {
-    let mut found: Vec<(&'static Setting, Source, Vec<Raw>)> = Vec::new();
+    let mut found: Vec<(&'static Setting, Source, Vec<&str>)> = Vec::new();
     for line in text.lines() {
         let (source, line) = match line.strip_prefix("option:") {
             Some(line) => (Source::Option, line),
             None => (Source::Argument, line),
         };
         let (name, value) = line.split_once('=').unwrap_or((line, ""));
-        let former = || find_former_in(Places::R, name).map(|found| found.setting);
-        let Some(setting) = find(name).or_else(former) else {
+        let Some(setting) = table::find_for_r(name) else {
             return Err(format!("`{name}` is not a setting."));
         };
-        let value = Raw::Text(value.replace("%0A", "\n").replace("%25", "%"));
         match found.iter_mut().find(|(own, from, _)| own.name == setting.name && *from == source) {
             Some((_, _, values)) => values.push(value),
             None => found.push((setting, source, vec![value])),
         }
     }
-    let given = found.into_iter().map(|(setting, source, mut values)| {
-        let raw = match values.pop() {
-            Some(one) if values.is_empty() => one,
-            last => Raw::List(values.into_iter().chain(last).collect()),
-        };
+    let given = found.into_iter().map(|(setting, source, values)| {
+        let raw = lines::raw(values).expect("each has a line");
         let value = setting.read(&raw).map_err(|invalid| invalid.at(&source.show(setting)))?;
         Ok(Given { setting, value, source, place: None })
     });

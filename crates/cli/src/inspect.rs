@@ -91,7 +91,7 @@ pub(crate) fn verify(serve: &Serve, target: &Target) -> Result<(&'static str, Ad
     if !target.is_site {
         r::find()?;
     }
-    tls::check(serve.tls.as_ref())?;
+    tls::check(&serve.settings)?;
     Ok((what, address))
 }
 

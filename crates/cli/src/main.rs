@@ -51,7 +51,6 @@ use std::process::ExitCode;
 use command_line::{Asked, Command};
 use failure::{Failure, tell};
 use rookery_server::output;
-use settings::AskedTls;
 use sources::{Read, Sources};
 use target::Target;
 
@@ -105,8 +104,7 @@ fn run(command: Command) -> Result<(), Failure> {
     let (sources, target, read) = settled(command)?;
     let serve = &read.serve;
     let (address, log) = inspect::address_and_log(serve)?;
-    let redirect_from = serve.tls.as_ref().and_then(AskedTls::redirect_from);
-    let beside = redirect_from.map(|port| address.beside(port)).transpose()?;
+    let beside = serve.settings.redirect_from().map(|port| address.beside(port)).transpose()?;
     if target.is_site {
         if serve.admin.is_some() {
             return Err(Failure::CommandLine(

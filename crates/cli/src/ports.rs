@@ -12,7 +12,7 @@ use rookery_service::{Activated, Activation};
 use crate::address::Address;
 use crate::failure::{Failure, say, tell};
 use crate::screen::network_url;
-use crate::settings::AskedTls;
+use crate::settings::Settings;
 
 /// See the module.
 #[derive(Debug)]
@@ -39,10 +39,11 @@ impl Ports {
         address: &Address,
         beside: Option<&Address>,
         site: Site,
-        tls: Option<&AskedTls>,
+        settings: &Settings,
     ) -> Result<Ports, Failure> {
         let scheme = if site.tls.is_some() { "https" } else { "http" };
-        let domain = tls.and_then(AskedTls::domain);
+        let domains = settings.0.list("domain");
+        let domain = domains.first().map(String::as_str);
         // What is between a client and one port is between it and the other.
         let (proxies, proxy_protocol) = (site.proxies.clone(), site.proxy_protocol);
         let opened = site.tls.clone();

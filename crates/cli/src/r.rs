@@ -6,18 +6,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rookery_server::access_log::Format;
-use rookery_server::tls::Hsts;
+#[cfg(target_os = "linux")]
+use rookery_settings::Value;
 use rookery_settings::environment;
+use rookery_settings::lines::Lines;
 
 use crate::address::Address;
 use crate::arguments;
 use crate::command_line::Serve;
 use crate::failure::Failure;
 use crate::log::LogTo;
-use crate::path::{is_executable, settle};
+use crate::path::is_executable;
 #[cfg(target_os = "linux")]
-use crate::settings::AskedTls;
-use crate::settings::TlsFiles;
+use crate::settings::Https;
 use crate::signals;
 use crate::target::Target;
 use crate::tls;
@@ -40,27 +41,24 @@ pub(crate) fn worker(
     address: &Address,
     public: Option<&LogTo>,
 ) -> Result<Command, Failure> {
-    let mut text = Fields::default();
-    text.field("target", target.path.as_os_str().as_bytes());
-    text.address(address);
-    let mut field = |name: &str, value: &[u8]| text.field(name, value);
+    let mut lines = place(target, address);
     if public.is_some() || serve.workers.is_single() {
-        serve.settings.hand_over(&mut field);
+        serve.settings.hand_over(&mut lines);
     } else {
-        serve.settings.hand_over_to_worker(&mut field);
+        serve.settings.hand_over_to_worker(&mut lines);
     }
-    match serve.tls.as_ref().filter(|_| public.is_some()) {
-        Some(AskedTls::Development) => {
+    match serve.settings.https().filter(|_| public.is_some()) {
+        Some(Https::Development) => {
             if let Some(file) = tls::development_file() {
-                let files = TlsFiles { pairs: vec![(file.clone(), file)], ..TlsFiles::default() };
-                hand_over_tls(&files, &mut field);
+                lines.value("tls:", "tls_cert", &Value::Path(file));
             }
         }
-        Some(AskedTls::Files(files)) => hand_over_tls(files, &mut field),
+        // The supervisor listens there.
+        Some(_) => serve.settings.hand_over_https(&mut lines, |row| row.name != "redirect_from"),
         None => {}
     }
-    hand_over_log(serve, public.unwrap_or(&LogTo::Nothing), &mut |name, value| text.field(name, value));
-    let mut command = command(target, OsString::from_vec(text.0))?;
+    hand_over_log(serve, public.unwrap_or(&LogTo::Nothing), &mut lines);
+    let mut command = command(target, lines)?;
     if serve.workers.is_interactive {
         at_prompts(&mut command, target)?;
     }
@@ -114,7 +112,7 @@ pub(crate) fn program() -> Option<PathBuf> {
 }
 
 /// The R that runs what is handed over.
-pub(crate) fn command(target: &Target, handed_over: OsString) -> Result<Command, Failure> {
+pub(crate) fn command(target: &Target, handed_over: Lines) -> Result<Command, Failure> {
     let (program, package) = find()?;
     let mut file = OsString::from("--file=");
     file.push(package.join("serve").join("cli.R"));
@@ -123,7 +121,7 @@ pub(crate) fn command(target: &Target, handed_over: OsString) -> Result<Command,
         .args(["--no-echo", "--no-restore", "--no-save"])
         .arg(file)
         .current_dir(&target.folder)
-        .env(HANDED_OVER, handed_over)
+        .env(HANDED_OVER, OsString::from_vec(handed_over.into_bytes()))
         // Set by R CMD check for its own R, and not to be had by others.
         .env("R_TESTS", "");
     if let Some(libraries) = libraries(&package) {
@@ -175,68 +173,29 @@ fn libraries(package: &Path) -> Option<OsString> {
     Some(libraries)
 }
 
-/// Gives what a server needs to speak HTTPS with these certificates to `field`.
-pub(crate) fn hand_over_tls(files: &TlsFiles, field: &mut impl FnMut(&str, &[u8])) {
-    for (certificate, key) in &files.pairs {
-        field("tls_cert", settle(certificate).as_os_str().as_bytes());
-        field("tls_key", settle(key).as_os_str().as_bytes());
-    }
-    if let Some(signers) = &files.client_ca {
-        field("tls_client_ca", settle(signers).as_os_str().as_bytes());
-        field("tls_client_auth", files.client_auth.name().as_bytes());
-    }
-    field("tls_min_version", files.minimum_name().as_bytes());
-    if files.only_http1 {
-        field("tls_http2", b"FALSE");
-    }
-    if files.only_http1_websockets {
-        field("tls_http2_websockets", b"FALSE");
-    }
-    if let Some(Hsts { max_age, include_subdomains, preload }) = files.hsts {
-        let word = |is_on| if is_on { "TRUE" } else { "FALSE" };
-        field("tls_hsts", format!("{max_age} {} {}", word(include_subdomains), word(preload)).as_bytes());
-    }
-}
-
-/// Gives where the access log goes, and its format, to `field`.
-pub(crate) fn hand_over_log(serve: &Serve, log: &LogTo, field: &mut impl FnMut(&str, &[u8])) {
+/// Hands over where the access log goes, and its format.
+pub(crate) fn hand_over_log(serve: &Serve, log: &LogTo, lines: &mut Lines) {
     match log {
-        LogTo::Stdout => field("log", b"stdout"),
-        LogTo::Nothing => field("log", b"nothing"),
+        LogTo::Stdout => lines.line("log", b"stdout"),
+        LogTo::Nothing => lines.line("log", b"nothing"),
         LogTo::File(path) => {
-            field("log", b"file");
-            field("log_file", path.as_os_str().as_bytes());
+            lines.line("log", b"file");
+            lines.line("log_file", path.as_os_str().as_bytes());
         }
     }
-    field("log_format", if serve.format == Format::Json { b"json" } else { b"common" });
+    lines.line("log_format", if serve.format == Format::Json { b"json" } else { b"common" });
 }
 
-/// What R is told: `name=value` in lines, with `%` and line ends of values written as URLs do.
-#[derive(Default)]
-pub(crate) struct Fields(pub(crate) Vec<u8>);
-
-impl Fields {
-    pub(crate) fn field(&mut self, name: &str, value: &[u8]) {
-        let Fields(text) = self;
-        text.extend_from_slice(name.as_bytes());
-        text.push(b'=');
-        for byte in value {
-            match byte {
-                b'%' => text.extend_from_slice(b"%25"),
-                b'\n' => text.extend_from_slice(b"%0A"),
-                other => text.push(*other),
-            }
+/// Returns what R is told of what it serves, and where.
+pub(crate) fn place(target: &Target, address: &Address) -> Lines {
+    let mut lines = Lines::default();
+    lines.line("target", target.path.as_os_str().as_bytes());
+    match address {
+        Address::Tcp { host, socket } => {
+            lines.line("host", host.as_bytes());
+            lines.line("port", socket.port().to_string().as_bytes());
         }
-        text.push(b'\n');
+        Address::Unix(path) => lines.line("socket", path.as_os_str().as_bytes()),
     }
-
-    pub(crate) fn address(&mut self, address: &Address) {
-        match address {
-            Address::Tcp { host, socket } => {
-                self.field("host", host.as_bytes());
-                self.field("port", socket.port().to_string().as_bytes());
-            }
-            Address::Unix(path) => self.field("socket", path.as_os_str().as_bytes()),
-        }
-    }
+    lines
 }

@@ -10,7 +10,7 @@ use rookery_supervisor::{Request, Status};
 use crate::command_line::Serve;
 use crate::failure::{Failure, tell};
 use crate::inspect;
-use crate::settings::AskedTls;
+use crate::settings::Https;
 use crate::sources::{Read, Sources};
 use crate::target::Target;
 use crate::tls;
@@ -48,7 +48,7 @@ impl Reload {
             Failure::Serving(format!("{with} {}", failure.message()))
         })?;
         if let Some(tls) = &self.tls {
-            tls::apply(tls, serve.tls.as_ref())?;
+            tls::apply(tls, &serve.settings)?;
         }
         self.status.set_readiness(workers::readiness(&serve.workers));
         self.report(notes, &differ);
@@ -85,5 +85,5 @@ fn needs_restart(row: &Setting, start: &Serve, now: &Serve) -> bool {
 
 /// Returns true if HTTPS is spoken with certificates from files.
 fn has_files(serve: &Serve) -> bool {
-    matches!(&serve.tls, Some(AskedTls::Files(files)) if files.acme.is_none())
+    serve.settings.https() == Some(Https::Files)
 }

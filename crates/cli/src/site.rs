@@ -40,7 +40,7 @@ pub(crate) fn serve(
     let signals = Signals::watch().map_err(|error| {
         Failure::Serving(format!("The thread that waits for signals cannot be started: {error}."))
     })?;
-    let opened = asked.tls.as_ref().map(tls::open).transpose()?;
+    let opened = tls::open(&asked.settings)?;
     let tls = opened.as_ref().map(|opened| opened.tls.clone());
     let files = StaticFiles::new();
     let folder = StaticPath { path: target.path.clone(), ..StaticPath::default() };
@@ -59,7 +59,7 @@ pub(crate) fn serve(
         notice: Notice(tell),
         ..Site::default()
     };
-    let ports = Ports::listen(&server, address, beside, site, asked.tls.as_ref())?;
+    let ports = Ports::listen(&server, address, beside, site, &asked.settings)?;
     let development = opened.as_ref().and_then(|opened| opened.development.as_ref());
     let screen = Screen { development, ..Screen::of(target, &ports) };
     say(&screen.text(is_coloured()));

@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use rookery_acme::{Acme, BadSettings, Challenge, Keeper, Settings};
+use rookery_acme::{Acme, BadSettings, Challenge, Keeper, LETS_ENCRYPT_STAGING};
 use rookery_client::Roots;
-use rookery_server::tls::{CertificatePair, DevelopmentCertificate, Pem, Tls, TlsSettings};
+use rookery_server::tls::{CertificatePair, DevelopmentCertificate, Hsts, Pem, Tls, TlsSettings, TlsVersion};
+use rookery_settings::Value;
 
 use crate::failure::{Failure, tell};
 use crate::path::settle;
-use crate::settings::{AskedAcme, AskedTls, ClientAuth, TlsFiles};
+use crate::settings::{self, Https, Settings};
 
 /// What HTTPS is spoken with, and who sees to its certificate.
 #[derive(Debug)]
@@ -34,26 +35,23 @@ impl Opened {
     }
 }
 
-/// Reads certificates and keys. The one to develop with is made if it is not there; the start-up screen
+/// Reads certificates and keys; none without HTTPS. The one to develop with is made if it is not there; the start-up screen
 /// shows its fingerprint, to be compared with what a browser shows.
 ///
 /// # Errors
 /// When they cannot be read, or do not belong together.
-pub(crate) fn open(asked: &AskedTls) -> Result<Opened, Failure> {
-    let files = match asked {
-        AskedTls::Files(files) => files,
-        AskedTls::Development => {
-            let folder = data_folder().join("tls");
-            let made = DevelopmentCertificate::keep(&folder).map_err(|error| {
-                let folder = folder.display();
-                Failure::Serving(format!("No certificate to develop with can be kept in {folder}: {error}."))
-            })?;
-            let pairs = vec![pair(&made.file, &made.file)];
-            let tls = read(TlsSettings { pairs, ..TlsSettings::default() }, tell)?;
-            return Ok(Opened { tls, development: Some(made), acme: None });
-        }
-    };
-    of_files(files, tell)
+pub(crate) fn open(settings: &Settings) -> Result<Option<Opened>, Failure> {
+    if settings.https() != Some(Https::Development) {
+        return of_files(settings, tell);
+    }
+    let folder = data_folder().join("tls");
+    let made = DevelopmentCertificate::keep(&folder).map_err(|error| {
+        let folder = folder.display();
+        Failure::Serving(format!("No certificate to develop with can be kept in {folder}: {error}."))
+    })?;
+    let pairs = vec![pair(&made.file, &made.file)];
+    let tls = read(TlsSettings { pairs, ..TlsSettings::default() }, tell)?;
+    Ok(Some(Opened { tls, development: Some(made), acme: None }))
 }
 
 /// Reads certificates and keys anew, and says so.
@@ -69,14 +67,13 @@ pub(crate) fn reload(tls: &Tls) {
 /// # Errors
 /// Fails when they cannot be used; those from before stay.
 #[cfg(target_os = "linux")]
-pub(crate) fn apply(tls: &Tls, asked: Option<&AskedTls>) -> Result<(), Failure> {
-    match asked {
-        Some(AskedTls::Files(files)) if files.acme.is_none() => {
-            tls.replace(of_pairs(files)).map_err(|error| Failure::Serving(error.to_string()))?;
-            tell("TLS: the certificates have been read anew");
-        }
-        _ => reload(tls),
+pub(crate) fn apply(tls: &Tls, settings: &Settings) -> Result<(), Failure> {
+    if settings.https() != Some(Https::Files) {
+        reload(tls);
+        return Ok(());
     }
+    tls.replace(of_pairs(&settings.0)).map_err(|error| Failure::Serving(error.to_string()))?;
+    tell("TLS: the certificates have been read anew");
     Ok(())
 }
 
@@ -84,11 +81,11 @@ pub(crate) fn apply(tls: &Tls, asked: Option<&AskedTls>) -> Result<(), Failure> 
 ///
 /// # Errors
 /// When they cannot.
-pub(crate) fn check(asked: Option<&AskedTls>) -> Result<(), Failure> {
-    match asked {
-        Some(AskedTls::Files(files)) => of_files(files, |_| ()).map(drop),
-        _ => Ok(()),
+pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
+    if settings.https() == Some(Https::Development) {
+        return Ok(());
     }
+    of_files(settings, |_| ()).map(drop)
 }
 
 /// The file with the certificate to develop with, and its key; `None` if it cannot be kept.
@@ -96,49 +93,65 @@ pub(crate) fn development_file() -> Option<PathBuf> {
     Some(DevelopmentCertificate::keep(&data_folder().join("tls")).ok()?.file)
 }
 
-fn of_pairs(files: &TlsFiles) -> TlsSettings {
+fn of_pairs(all: &rookery_settings::Settings) -> TlsSettings {
+    let files = |name| all.value(name).and_then(|value| value.paths().map(<[PathBuf]>::to_vec));
+    let certificates = files("tls_cert").unwrap_or_default();
+    let keys = files("tls_key").unwrap_or_else(|| certificates.clone());
+    let is_text = |name, text| all.text(name).is_some_and(|own| own == text);
     TlsSettings {
-        pairs: files.pairs.iter().map(|(certificate, key)| pair(certificate, key)).collect(),
-        client_ca: files.client_ca.as_deref().map(|path| Pem::File(settle(path))),
-        client_is_optional: files.client_auth == ClientAuth::Optional,
-        minimum: files.minimum,
-        only_http1: files.only_http1,
-        only_http1_websockets: files.only_http1_websockets,
-        hsts: files.hsts,
+        pairs: certificates.iter().zip(&keys).map(|(certificate, key)| pair(certificate, key)).collect(),
+        client_ca: settings::path(all, "tls_client_ca").map(Pem::File),
+        client_is_optional: is_text("tls_client_auth", "optional"),
+        minimum: if is_text("tls_min_version", "1.3") { TlsVersion::Tls13 } else { TlsVersion::Tls12 },
+        only_http1: !all.flag("http2"),
+        only_http1_websockets: !all.flag("http2_websockets"),
+        hsts: all.value("hsts").as_ref().and_then(hsts),
         challenges: None,
     }
 }
 
-fn of_files(files: &TlsFiles, notice: fn(&str)) -> Result<Opened, Failure> {
-    let mut settings = of_pairs(files);
-    let opened = |tls, acme| Ok(Opened { tls, development: None, acme });
-    let Some(asked) = &files.acme else {
-        return opened(read(settings, notice)?, None);
-    };
-    let over_tls = settings.client_ca.is_none() || settings.client_is_optional;
-    let prepared = Acme::prepare(of_authority(asked)).and_then(|acme| {
-        let ways = acme.ways(files.redirect_from.is_some(), over_tls)?;
+fn hsts(value: &Value) -> Option<Hsts> {
+    let is_on = |name| value.field(name).and_then(Value::flag) == Some(true);
+    #[expect(clippy::cast_sign_loss, reason = "it is from 0 to 2^31 - 1")]
+    let max_age = value.field("max_age")?.number()? as u32;
+    Some(Hsts { max_age, include_subdomains: is_on("include_subdomains"), preload: is_on("preload") })
+}
+
+/// Returns `None` without HTTPS.
+fn of_files(settings: &Settings, notice: fn(&str)) -> Result<Option<Opened>, Failure> {
+    let mut asked = of_pairs(&settings.0);
+    let opened = |tls, acme| Ok(Some(Opened { tls, development: None, acme }));
+    match settings.https() {
+        None => return Ok(None),
+        Some(Https::Authority) => {}
+        Some(_) => return opened(read(asked, notice)?, None),
+    }
+    let over_tls = asked.client_ca.is_none() || asked.client_is_optional;
+    let prepared = Acme::prepare(of_authority(&settings.0)).and_then(|acme| {
+        let ways = acme.ways(settings.redirect_from().is_some(), over_tls)?;
         Ok((acme, ways))
     });
     let acme = prepared.map_err(|error| refused(&error))?;
-    settings.pairs = acme.0.pairs();
-    settings.challenges = Some(acme.0.challenges());
-    opened(read(settings, notice)?, Some(acme))
+    asked.pairs = acme.0.pairs();
+    asked.challenges = Some(acme.0.challenges());
+    opened(read(asked, notice)?, Some(acme))
 }
 
-fn of_authority(asked: &AskedAcme) -> Settings {
-    let folder = asked.folder.as_deref().map_or_else(|| data_folder().join("acme"), settle);
-    let usual = Settings::new(asked.domains.clone(), folder);
-    Settings {
-        emails: asked.emails.clone(),
-        agrees: asked.agrees,
-        directory: asked.directory.clone().unwrap_or_else(|| usual.directory.clone()),
-        roots: asked
-            .ca
-            .as_deref()
-            .map_or(Roots::System, |path| Roots::These(settle(path).to_string_lossy().into_owned())),
-        profile: asked.profile.clone(),
-        challenge: asked.challenge,
+fn of_authority(all: &rookery_settings::Settings) -> rookery_acme::Settings {
+    let folder = settings::path(all, "acme_dir").unwrap_or_else(|| data_folder().join("acme"));
+    let usual = rookery_acme::Settings::new(all.list("domain"), folder);
+    let staging = || all.flag("acme_staging").then(|| LETS_ENCRYPT_STAGING.to_owned());
+    let challenge = all.text("acme_challenge");
+    rookery_acme::Settings {
+        emails: all.list("email"),
+        agrees: all.flag("agree_tos"),
+        directory: all.text("acme_directory").or_else(staging).unwrap_or_else(|| usual.directory.clone()),
+        roots: settings::path(all, "acme_ca")
+            .map_or(Roots::System, |path| Roots::These(path.to_string_lossy().into_owned())),
+        profile: all.text("acme_profile"),
+        challenge: [Challenge::Http, Challenge::Tls]
+            .into_iter()
+            .find(|way| challenge.as_deref() == Some(way.name())),
         ..usual
     }
 }
@@ -180,73 +193,127 @@ fn data_folder() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use rookery_acme::LETS_ENCRYPT;
+
     use super::*;
+    use crate::command_line::tests::options_of;
+
+    fn settings(words: &[&str]) -> Settings {
+        let given = options_of(&[&["serve", "a"], words].concat()).given;
+        Settings(rookery_settings::Settings::combine(given))
+    }
+
+    fn files(words: &[&str]) -> TlsSettings {
+        of_pairs(&settings(words).0)
+    }
+
+    #[test]
+    fn certificates_and_what_browsers_are_told_are_understood() {
+        let pairs = |asked: &TlsSettings| -> Vec<(Pem, Pem)> {
+            asked.pairs.iter().map(|pair| (pair.certificate.clone(), pair.key.clone())).collect()
+        };
+        let pem = |path| Pem::File(settle(Path::new(path)));
+        let one = files(&["--tls-cert", "c"]);
+        assert_eq!(pairs(&one), [(pem("c"), pem("c"))]);
+        assert_eq!((one.client_is_optional, one.minimum), (false, TlsVersion::Tls12));
+        assert_eq!((one.only_http1, one.only_http1_websockets, one.hsts), (false, false, None));
+        assert_eq!(settings(&["--tls-cert", "c"]).redirect_from(), None);
+        let two = files(&[
+            "--tls-cert=c",
+            "--tls-key=k",
+            "--tls-cert=d",
+            "--tls-key=l",
+            "--tls-client-ca=r",
+            "--tls-client-auth=optional",
+            "--tls-min-version=1.3",
+            "--no-http2",
+        ]);
+        assert_eq!(pairs(&two), [(pem("c"), pem("k")), (pem("d"), pem("l"))]);
+        assert_eq!((two.client_is_optional, two.minimum), (true, TlsVersion::Tls13));
+        assert!(two.client_ca == Some(pem("r")) && two.only_http1);
+        let own = ["--tls-cert=c", "--no-http2-websockets", "--hsts=60,subdomains", "--redirect-from", "80"];
+        assert_eq!((files(&own).only_http1_websockets, settings(&own).redirect_from()), (true, Some(80)));
+        let hsts = Hsts { max_age: 60, include_subdomains: true, preload: false };
+        assert_eq!(files(&own).hsts, Some(hsts));
+        assert_eq!(files(&["--tls-cert=c", "--hsts=off"]).hsts, None);
+    }
+
+    #[test]
+    fn what_an_authority_is_asked_for_is_understood() {
+        let asked = |words: &[&str]| of_authority(&settings(&[&["--domain=b.org"], words].concat()).0);
+        let plain = asked(&[]);
+        assert!(!plain.agrees && plain.directory == LETS_ENCRYPT && plain.emails.is_empty());
+        let acme = asked(&[
+            "--domain=c.org",
+            "--agree-tos",
+            "--email=me@b.org",
+            "--acme-staging",
+            "--acme-profile=shortlived",
+            "--acme-challenge=tls-alpn-01",
+            "--acme-dir=d",
+            "--acme-ca=f",
+        ]);
+        assert_eq!((acme.domains.len(), acme.emails.len(), acme.agrees), (2, 1, true));
+        assert_eq!(
+            (acme.directory.as_str(), acme.profile.as_deref()),
+            (LETS_ENCRYPT_STAGING, Some("shortlived"))
+        );
+        assert_eq!((acme.challenge, acme.folder), (Some(Challenge::Tls), settle(Path::new("d"))));
+        assert!(matches!(acme.roots, Roots::These(path) if path.ends_with("/f")));
+        assert_eq!(asked(&["--acme-directory", "https://ca/"]).directory, "https://ca/");
+    }
 
     #[test]
     fn what_an_authority_is_asked_for_is_checked_before_it_is_asked() {
         let folder = tempfile::tempdir().unwrap();
-        let said = |change: &dyn Fn(&mut TlsFiles, &mut AskedAcme)| {
-            let mut acme = AskedAcme {
-                domains: vec!["app.example.org".to_owned()],
-                agrees: true,
-                folder: Some(folder.path().join("acme")),
-                ..AskedAcme::default()
-            };
-            let mut files = TlsFiles::default();
-            change(&mut files, &mut acme);
-            files.acme = Some(acme);
-            match check(Some(&AskedTls::Files(Box::new(files)))) {
-                Ok(()) => "fine".to_owned(),
-                Err(Failure::CommandLine(said) | Failure::Serving(said)) => said,
-                Err(other) => panic!("{other:?}"),
-            }
+        let dir = format!("--acme-dir={}", folder.path().join("acme").display());
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
+        let client_ca = format!("--tls-client-ca={}", tests.join("ca.pem").display());
+        // Without the port that requests are sent on from by default.
+        let usual = ["--domain=app.example.org", "--redirect-from=none", &dir];
+        let said = |words: &[&str]| match check(&settings(&[&usual[..], words].concat())) {
+            Ok(()) => "fine".to_owned(),
+            Err(Failure::CommandLine(said) | Failure::Serving(said)) => said,
+            Err(other) => panic!("{other:?}"),
         };
-        assert_eq!(said(&|_, _| ()), "fine");
-        for (change, says) in [
+        assert_eq!(said(&["--agree-tos"]), "fine");
+        for (words, says) in [
             (
-                &(|_: &mut TlsFiles, acme: &mut AskedAcme| acme.agrees = false)
-                    as &dyn Fn(&mut TlsFiles, &mut AskedAcme),
+                &[][..],
                 "`--domain`: certificates come from Let's Encrypt, whose terms of service are at \
                  https://letsencrypt.org/repository/: they have to be agreed to, with `--agree-tos`.",
             ),
-            (&|_, acme| acme.emails = vec!["me".to_owned()], "`--email`: `me` is no address of mail."),
+            (&["--agree-tos", "--email=me"], "`--email`: `me` is no address of mail."),
             (
-                &|_, acme| acme.ca = Some("/nowhere/ca.pem".into()),
+                &["--agree-tos", "--acme-ca=/nowhere/ca.pem"],
                 "`--acme-ca`: the authority cannot be trusted: /nowhere/ca.pem cannot be read",
             ),
             (
-                &|_, acme| acme.folder = Some("/proc/acme".into()),
+                &["--agree-tos", "--acme-dir=/proc/acme"],
                 "`--acme-dir`: certificates cannot be kept in /proc/acme: ",
             ),
             (
-                &|_, acme| acme.challenge = Some(Challenge::Http),
+                &["--agree-tos", "--acme-challenge=http-01"],
                 "`--domain`: http-01 needs a port from which requests are sent on",
             ),
+            (&["--agree-tos", "--domain=*.a.org"], "`--domain`: there is no certificate for `*.a.org`: "),
             (
-                &|_, acme| acme.domains = vec!["*.a.org".to_owned()],
-                "`--domain`: there is no certificate for `*.a.org`: ",
-            ),
-            (
-                &|files, _| {
-                    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
-                    files.client_ca = Some(tests.join("ca.pem"));
-                },
+                &["--agree-tos", &client_ca],
                 "`--domain`: an authority, which has no certificate of a client, needs a port",
             ),
         ] {
-            let said = said(change);
+            let said = said(words);
             assert!(said.starts_with(says), "{said}");
         }
     }
 
     #[test]
     fn a_certificate_that_is_not_there_is_said_at_once() {
-        let none = PathBuf::from("/nowhere/cert.pem");
-        let files = TlsFiles { pairs: vec![(none.clone(), none)], ..TlsFiles::default() };
-        let asked = AskedTls::Files(Box::new(files));
-        let Err(Failure::Serving(said)) = check(Some(&asked)) else { panic!("there is none") };
+        let Err(Failure::Serving(said)) = check(&settings(&["--tls-cert=/nowhere/cert.pem"])) else {
+            panic!("there is none")
+        };
         assert!(said.contains("there is no file /nowhere/cert.pem"), "{said}");
-        check(Some(&AskedTls::Development)).unwrap();
-        check(None).unwrap();
+        check(&settings(&["--tls=dev"])).unwrap();
+        check(&settings(&[])).unwrap();
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn serve(
     // Looked for once, and said at once when it is not there.
     r::worker(asked, target, address, None)?;
     let files = open_files();
-    let opened = asked.tls.as_ref().map(tls::open).transpose()?;
+    let opened = tls::open(&asked.settings)?;
     let tls = opened.as_ref().map(|opened| opened.tls.clone());
     let settings = asked.settings.of_server()?;
     let config = settings.config;
@@ -78,7 +78,7 @@ pub(crate) fn serve(
         notice: Notice(tell),
         ..Site::default()
     };
-    let ports = Ports::listen(&server, address, beside, site, asked.tls.as_ref())?;
+    let ports = Ports::listen(&server, address, beside, site, &asked.settings)?;
     let public = if asked.may_accept() { Some(public(&ports, log_to)?) } else { None };
     let status = Status::new(
         Arc::clone(&roster),

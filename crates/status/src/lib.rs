@@ -5,6 +5,7 @@
 mod admin;
 mod answers;
 mod one_r;
+mod r_process;
 mod run_folder;
 mod share;
 mod text;
@@ -13,8 +14,9 @@ mod usage;
 pub use admin::{Admin, AdminAt, AdminError};
 pub use answers::{About, Answers, HANGS, NotReady, Subject};
 pub use one_r::{Course, OneR, Seen};
+pub use r_process::{RProcess, what_r_does};
 pub use rookery_worker::{BOUNDS, CLASSES, Classes, Count, Histogram, Tally};
 pub use run_folder::{ADMIN_SOCKET, RunFolder, run_folders};
 pub use share::Share;
 pub use text::{Metrics, counted, in_words, milliseconds, seconds};
-pub use usage::{open_descriptors, own_memory, own_memory_beyond, processor_time, thread_time};
+pub use usage::{own_memory, own_memory_beyond, processor_time, thread_time};

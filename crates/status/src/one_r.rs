@@ -8,13 +8,13 @@ use std::time::{Duration, SystemTime};
 use rookery_error::Reports;
 use rookery_exchange::{Exchange, ListenerId};
 use rookery_server::{Pulse, Rejection, output, with_signals_blocked};
-use rookery_worker::{CLASSES, Count, R, Scoreboard, Snapshot, Tally, now};
+use rookery_worker::{Count, Scoreboard, Tally, now};
 use serde_json::json;
 
 use crate::answers::{About, HANGS, NotReady, Subject};
+use crate::r_process::{RProcess, what_r_does};
 use crate::share::Share;
-use crate::text::{Metrics, counted, in_words, milliseconds, seconds};
-use crate::usage::{open_descriptors, own_memory, processor_time};
+use crate::text::{Metrics, counted, in_words, seconds};
 
 /// How often the server's loop is asked whether it turns, and how many connections it has.
 const LOOKS_EVERY: Duration = Duration::from_secs(1);
@@ -206,50 +206,41 @@ impl OneR {
         Duration::from_nanos(silence) >= HANGS && self.is_listening()
     }
 
-    fn does(&self, read: &Snapshot) -> (&'static str, Duration) {
-        let now = now();
-        let state = match read.r {
-            R::Starting => "starting",
-            R::Idle if read.is_idle(now) => "idle",
-            _ => "busy",
-        };
-        let up = || self.started.elapsed().unwrap_or_default();
-        (state, if read.since == 0 { up() } else { read.lasts(now) })
+    /// Returns the process as reports have it.
+    fn process(&self) -> RProcess {
+        let read = self.board.read();
+        let (does, lasts) = what_r_does(&read, self.started);
+        RProcess {
+            slot: 0,
+            pid: own_pid(),
+            state: self.course().state(),
+            started: self.started,
+            requests: self.tally.answered.read().iter().sum(),
+            sessions: read.sessions,
+            in_flight: read.pending(),
+            busy_ratio: self.busy_ratio(),
+            queued: read.queued(),
+            does,
+            lasts,
+        }
     }
 }
 
 impl Subject for OneR {
     fn json(&self) -> String {
-        let read = self.board.read();
-        let (state, lasts) = self.does(&read);
+        let process = self.process();
         let about = lock(&self.about).clone();
-        let pid = std::process::id();
         let value = json!({
             "version": env!("CARGO_PKG_VERSION"),
-            "pid": pid,
+            "pid": process.pid,
             "target": about.target,
             "address": about.address,
             "started": seconds(self.started),
             "state": self.course().name(),
             "wanted": { "workers": 1, "spares": 0 },
             "connections": self.connections.get(),
-            "queue": { "length": read.queued(), "limit": lock(&self.seen).queue_limit },
-            "workers": [{
-                "slot": 0,
-                "pid": pid,
-                "state": self.course().state(),
-                "started": seconds(self.started),
-                "requests": self.tally.answered.read().iter().sum::<u64>(),
-                "sessions": read.sessions,
-                "in_flight": read.pending(),
-                "waiting_for_r": read.queued(),
-                "r_state": state,
-                "r_state_ms": milliseconds(lasts),
-                "busy_ms": (state == "busy").then(|| milliseconds(lasts)),
-                "busy_ratio": self.busy_ratio(),
-                "memory": own_memory(own_pid()),
-                "cpu_s": processor_time(own_pid()).map(|time| time.as_secs_f64()),
-            }],
+            "queue": { "length": process.queued, "limit": lock(&self.seen).queue_limit },
+            "workers": [process.json()],
         });
         let mut text = value.to_string();
         text.push('\n');
@@ -257,54 +248,35 @@ impl Subject for OneR {
     }
 
     fn text(&self) -> String {
-        let read = self.board.read();
-        let (state, lasts) = self.does(&read);
+        let process = self.process();
         let about = lock(&self.about).clone();
-        let used = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        let [memory, cpu] = process.used();
         format!(
             "rookery {}, process {}, up {}: {}, one R\n{} is at {}\n{}, {} waiting (limit {}), {} answered, {} in hand, {}\n\
-             R is {state} for {}, memory {}, CPU {}\n",
+             R is {} for {}, memory {memory}, CPU {cpu}\n",
             env!("CARGO_PKG_VERSION"),
-            std::process::id(),
+            process.pid,
             in_words(self.started.elapsed().unwrap_or_default()),
             self.course().name(),
             about.target,
             about.address,
             counted(self.connections.get() as usize, "connection"),
-            counted(read.queued() as usize, "request"),
+            counted(process.queued as usize, "request"),
             lock(&self.seen).queue_limit,
-            self.tally.answered.read().iter().sum::<u64>(),
-            read.pending(),
-            counted(read.sessions as usize, "session"),
-            in_words(lasts),
-            used(own_memory(own_pid()).map(|bytes| format!("{} MB", bytes / 1_000_000))),
-            used(processor_time(own_pid()).map(in_words)),
+            process.requests,
+            process.in_flight,
+            counted(process.sessions as usize, "session"),
+            process.does,
+            in_words(process.lasts),
         )
     }
 
     fn metrics(&self) -> String {
         let mut text = Metrics::default();
-        let read = self.board.read();
-        let (state, lasts) = self.does(&read);
-        let classes = CLASSES.into_iter().zip(self.tally.answered.read());
-        text.family(
-            "requests_total",
-            "counter",
-            "Requests of the app that were answered, by class of status.",
-        )
-        .values("requests_total", "class", classes);
-        text.histogram(
-            "queue_seconds",
-            "From a request's coming to R's beginning with it.",
-            &self.tally.waited,
-        );
-        text.histogram("upstream_seconds", "From there to the head of the reply.", &self.tally.took);
-        text.histogram(
-            "request_seconds",
-            "Both together: from a request's coming to the head of the reply.",
-            &self.tally.answered_in,
-        );
-        text.gauge("queue_length", "Requests that wait for R.", read.queued());
+        let process = self.process();
+        let Tally { answered, waited, took, answered_in } = &self.tally;
+        text.requests(answered, waited, took, answered_in);
+        text.gauge("queue_length", "Requests that wait for R.", process.queued);
         let (limit, refused) = {
             let seen = lock(&self.seen);
             (seen.queue_limit, seen.reports.count(Rejection::Busy))
@@ -317,58 +289,9 @@ impl Subject for OneR {
         )
         .values("queue_rejected_total", "reason", [("full", refused)]);
         text.family("workers", "gauge", "Workers, by state: this one.");
-        let own = self.course().state();
-        text.values("workers", "state", STATES.map(|state| (state, u64::from(state == own))));
-        let slot = "slot=\"0\"";
-        let busy = if state == "busy" { lasts } else { Duration::ZERO };
-        text.family("worker_requests", "gauge", "Requests that it has answered since its start.").value(
-            "worker_requests",
-            slot,
-            self.tally.answered.read().iter().sum::<u64>(),
-        );
-        text.family(
-            "worker_busy_ratio",
-            "gauge",
-            "For which share of the last 5 to 10 seconds its R was busy, from 0 to 1.",
-        )
-        .value("worker_busy_ratio", slot, self.busy_ratio());
-        text.family("worker_in_flight", "gauge", "Requests that it has and has not answered.").value(
-            "worker_in_flight",
-            slot,
-            read.pending(),
-        );
-        text.family("sessions", "gauge", "WebSockets that it has.").value("sessions", slot, read.sessions);
-        text.family("worker_busy_seconds", "gauge", "How long its R has been busy, 0 where it is not.")
-            .value("worker_busy_seconds", slot, busy.as_secs_f64());
-        if let Some(bytes) = own_memory(own_pid()) {
-            text.family(
-                "worker_memory_bytes",
-                "gauge",
-                "Memory of its processes that is anonymous, swapped or shared.",
-            )
-            .value("worker_memory_bytes", slot, bytes);
-        }
-        if let Some(time) = processor_time(own_pid()) {
-            text.family("worker_cpu_seconds", "gauge", "Processor time since its start.").value(
-                "worker_cpu_seconds",
-                slot,
-                time.as_secs_f64(),
-            );
-        }
-        text.gauge("worker_busy_seconds_max", "The longest of these.", busy.as_secs_f64());
-        text.family(
-            "log_lines_lost_total",
-            "counter",
-            "Lines of the access log and messages that could not be written, or not fast enough.",
-        )
-        .value("log_lines_lost_total", "", output::lines_lost());
-        text.gauge("connections", "Connections of clients.", self.connections.get());
-        if let Some(open) = open_descriptors() {
-            text.gauge("open_fds", "Descriptors that the process has open.", open);
-        }
-        if let Ok(since) = self.started.duration_since(SystemTime::UNIX_EPOCH) {
-            text.gauge("start_time_seconds", "When it started, since the epoch.", since.as_secs_f64());
-        }
+        text.values("workers", "state", STATES.map(|state| (state, u64::from(state == process.state))));
+        text.r_processes(&[process]);
+        text.accepting_process(self.connections.get(), output::lines_lost(), Some(self.started));
         text.into_text()
     }
 

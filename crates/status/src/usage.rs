@@ -90,7 +90,7 @@ fn time_of(path: &str, fields: Range<usize>) -> Option<Duration> {
 }
 
 /// Descriptors that this process has open.
-pub fn open_descriptors() -> Option<u64> {
+pub(crate) fn open_descriptors() -> Option<u64> {
     // One of them is that of the folder itself.
     Some((std::fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1))
 }

@@ -76,7 +76,7 @@ test_that("_server.yml and the program have it", {
   tls_of <- function(...) {
     file <- file.path(dir, "_server.yml")
     writeLines(c("engine: rookery", "app: app.R", "options:", "  tls:", paste0("    ", c(...))), file)
-    rookery:::tls_of_file(rookery:::server_file(file)$values)
+    rookery:::tls_of_settings(rookery:::server_file(file)$values)
   }
   tls <- tls_of("acme: {domain: [a.org, b.org], agree_tos: true, dir: kept}", "redirect_from: 80")
   expect_equal(tls$acme$domain, c("a.org", "b.org"))
@@ -86,8 +86,12 @@ test_that("_server.yml and the program have it", {
   expect_error(tls_of("acme: {domain: a.org, nonsense: 1}"), "`nonsense:` is not a setting under `acme:`")
   expect_error(tls_of("acme: {domain: a.org}"), "agreed to", class = "rookery_bad_tls")
   asked <- rookery:::cli_read(paste0(
-    "host=::\nport=443\ntls_min_version=1.2\nacme_domain=a.org\nacme_domain=b.org\nacme_email=me@a.org\nacme_agree_tos=TRUE\n",
-    "acme_directory=https://ca/dir\nacme_profile=shortlived\nacme_challenge=http-01\nacme_dir=/d\ntls_redirect_from=80\n"
+    "host=::\nport=443\n",
+    paste0("tls:text:", c(
+      "tls_min_version=1.2", "domain=a.org", "domain=b.org", "email=me@a.org", "acme_directory=https://ca/dir", "acme_profile=shortlived",
+      "acme_challenge=http-01", "acme_dir=/d"
+    ), "\n", collapse = ""),
+    "tls:flag:agree_tos=TRUE\ntls:flag:acme_staging=FALSE\ntls:number:redirect_from=80\n"
   ))
   wish <- acme(
     c("a.org", "b.org"),
@@ -95,8 +99,10 @@ test_that("_server.yml and the program have it", {
     directory = "https://ca/dir", profile = "shortlived", challenge = "http-01", dir = "/d"
   )
   expect_equal(rookery:::cli_address(asked)$tls, tls_config(acme = wish, redirect_from = 80))
-  # `$` takes what a name begins with.
-  asked <- rookery:::cli_read("host=::\nport=443\ntls_min_version=1.2\nacme_domain=a.org\nacme_agree_tos=TRUE\nacme_directory=https://ca/dir\n")
+  # `acme_dir` is not what `acme_directory` begins with.
+  asked <- rookery:::cli_read(
+    "host=::\nport=443\ntls:text:domain=a.org\ntls:flag:agree_tos=TRUE\ntls:text:acme_directory=https://ca/dir\ntls:word:redirect_from=none\n"
+  )
   wish <- acme("a.org", agree_tos = TRUE, directory = "https://ca/dir")
   expect_equal(rookery:::cli_address(asked)$tls, tls_config(acme = wish))
   expect_match(wish$dir, "/R/rookery/acme$")

@@ -103,7 +103,7 @@ test_that("what is wrong with a constructor's argument is said at construction, 
   for (fine in list(quote(workers_config(2, max_memory = 2e9, drain = 5, warmup = c("/", "/x"))), quote(workers_config("4", max_memory = 0)))) {
     expect_s3_class(eval(fine), "rookery_workers")
   }
-  expect_equal(rookery:::lines_of_workers(workers_config(2, max_memory = 2e9)), c("workers=2", "max_memory=2000000000"))
+  expect_equal(rookery:::lines_of(workers_config(2, max_memory = 2e9)), c("workers=2", "max_memory=2000000000"))
 })
 
 test_that("a misspelt field of an app gives a warning, and others none", {

@@ -99,14 +99,14 @@ test_that("deprecated keys of a _server.yml keep working", {
 
 test_that("former names of limits keep working, wherever limits are given", {
   table <- rookery:::limit_table()
-  former <- names(rookery:::renamed_limits)
+  former <- names(rookery:::renamed_limits())
   # Each has a new name that the table has, and no former name is in the table.
-  expect_length(setdiff(rookery:::renamed_limits, table$name), 0)
+  expect_length(setdiff(rookery:::renamed_limits(), table$name), 0)
   expect_length(intersect(former, table$name), 0)
-  expect_false(anyDuplicated(rookery:::renamed_limits) > 0)
+  expect_false(anyDuplicated(rookery:::renamed_limits()) > 0)
   least <- structure(as.list(table$least), names = table$name)
   old <- least
-  names(old)[match(rookery:::renamed_limits, names(old))] <- former
+  names(old)[match(rookery:::renamed_limits(), names(old))] <- former
   said <- messages_of(limits <- do.call(server_limits, old))
   expect_length(said, length(former))
   expect_mapequal(unclass(limits), unclass(do.call(server_limits, least)))
@@ -136,8 +136,7 @@ test_that("former names of limits keep working, wherever limits are given", {
 })
 
 test_that("the command line and _server.yml have limits under either name", {
-  expect_equal(rookery:::cli_settings(list(limit = c("body_bytes=1MB", "max_headers=5"))), list(max_body_size = "1MB", max_headers = "5"))
-  expect_equal(rookery:::lines_of_settings(list(max_body_size = 10, disk_share = 5)), c("max_body_size=10", "disk_share=5"))
+  expect_equal(rookery:::lines_of(list(max_body_size = 10, disk_share = 5)), c("max_body_size=10", "disk_share=5"))
   skip_if_not_installed("yaml")
   dir <- withr::local_tempdir()
   writeLines("function(req) NULL", file.path(dir, "app.R"))

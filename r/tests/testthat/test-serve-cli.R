@@ -22,14 +22,16 @@ test_that("what the program hands over is what R reads", {
   expect_equal(cli_log(asked), log_target(TRUE, "json"))
   pem <- local_pem()
   other <- local_pem()
-  pairs <- paste0("tls_cert=", c(pem, other), "\ntls_key=", c(pem, other), "\n")
+  pairs <- paste0("tls:text:tls_cert=", c(pem, other), "\ntls:text:tls_key=", c(pem, other), "\n")
   asked <- cli_read(paste0("target=/a\nsocket=/s\n", pairs[[1]], "log=file\nlog_file=/l\nlog_format=common\n"))
   expect_equal(cli_address(asked), list(host = NULL, port = NULL, socket = "/s", tls = tls_config(pem, pem)))
   expect_equal(cli_log(asked)[c("to", "path")], list(to = "file", path = "/l"))
   asked <- cli_read(paste0(
-    pairs[[1]], pairs[[2]], "tls_client_ca=", pem, "\ntls_client_auth=optional\ntls_min_version=1.3\ntls_http2=FALSE\n",
-    "tls_http2_websockets=FALSE\ntls_hsts=31536000 TRUE FALSE\ntls_redirect_from=80\n",
-    "trusted_proxies=::1\ntrusted_proxies=unix\nproxy_protocol=TRUE\nws_origins=same\nws_compression=6 100 TRUE\nspool_dir=/s\n"
+    pairs[[1]], pairs[[2]], "tls:text:tls_client_ca=", pem, "\ntls:text:tls_client_auth=optional\ntls:text:tls_min_version=1.3\n",
+    "tls:flag:http2=FALSE\ntls:flag:http2_websockets=FALSE\ntls:number:hsts.max_age=31536000\ntls:flag:hsts.include_subdomains=TRUE\n",
+    "tls:flag:hsts.preload=FALSE\ntls:number:redirect_from=80\ncli:text:trusted_proxies=::1\ncli:text:trusted_proxies=unix\n",
+    "cli:flag:proxy_protocol=TRUE\ncli:text:ws_origins=same\ncli:number:ws_compression.level=6\n",
+    "cli:number:ws_compression.threshold=100\ncli:flag:ws_compression.takeover=TRUE\ncli:text:spool_dir=/s\n"
   ))
   expect_equal(
     cli_address(asked)$tls,
@@ -42,21 +44,24 @@ test_that("what the program hands over is what R reads", {
   expect_equal(
     cli_settings(asked)[c("trusted_proxies", "proxy_protocol", "ws_origins", "spool_dir", "ws_compression")],
     list(
-      trusted_proxies = c("::1", "unix"), proxy_protocol = "TRUE", ws_origins = "same", spool_dir = "/s",
+      trusted_proxies = c("::1", "unix"), proxy_protocol = TRUE, ws_origins = "same", spool_dir = "/s",
       ws_compression = list(level = 6, threshold = 100, takeover = TRUE)
     )
   )
-  expect_equal(cli_settings(cli_read("ws_compression=0 512 FALSE\n")), list(ws_compression = FALSE))
   expect_equal(
-    cli_settings(cli_read("limit=body_bytes=1MB\nlimit=idle_time=5\nlimit=body_bytes=2MB\nerror_detail=full\n")),
-    list(error_detail = "full", max_body_size = "2MB", idle_timeout = "5")
+    cli_settings(cli_read("cli:number:ws_compression.level=0\ncli:number:ws_compression.threshold=512\ncli:flag:ws_compression.takeover=FALSE\n")),
+    list(ws_compression = FALSE)
+  )
+  expect_equal(
+    cli_settings(cli_read("cli:number:max_body_size=2e6\ncli:number:idle_timeout=Inf\ncli:text:error_detail=full\n")),
+    list(max_body_size = 2e6, idle_timeout = Inf, error_detail = "full")
   )
   expect_length(cli_settings(cli_read("target=/a\n")), 0)
   # Of each place its own.
-  text <- "error_detail=full\nfile:reconnect=always\nfile:limit=body_bytes=5\nenvironment:limit=body_bytes=6\n"
+  text <- "cli:text:error_detail=full\nfile:text:reconnect=always\nfile:number:max_body_size=5\nenvironment:number:max_body_size=6\n"
   expect_equal(cli_settings(cli_read(text)), list(error_detail = "full"))
-  expect_equal(cli_settings(cli_read(text), "file:"), list(reconnect = "always", max_body_size = "5"))
-  expect_equal(cli_settings(cli_read(text), "environment:"), list(max_body_size = "6"))
+  expect_equal(cli_settings(cli_read(text), "file:"), list(reconnect = "always", max_body_size = 5))
+  expect_equal(cli_settings(cli_read(text), "environment:"), list(max_body_size = 6))
 })
 
 test_that("settings of the command line are the server's, and count more than an .Rprofile's", {

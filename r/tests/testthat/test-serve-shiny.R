@@ -35,7 +35,7 @@ test_that("the tag says what is asked for", {
 test_that("`reconnect` is one of three words", {
   withr::local_options(rookery.reconnect = NULL)
   expect_equal(setting_of("reconnect")$value, "app")
-  for (value in reconnect_ways) expect_equal(check_setting(value, "reconnect", "x"), value)
+  for (value in c("app", "always", "never")) expect_equal(check_setting(value, "reconnect", "x"), value)
   for (wrong in list("yes", TRUE, c("app", "never"), NA_character_, character())) {
     expect_error(check_setting(wrong, "reconnect", "The x"), "The x must be app, always or never", class = "rookery_bad_setting")
   }

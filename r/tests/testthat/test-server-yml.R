@@ -273,3 +273,19 @@ test_that("a port that is none is reported with its place in the file", {
     expect_error(settings_read(local_yml(list(port = port))), "`port:` must be a whole number from 0 to 65535", class = "rookery_bad_setting")
   }
 })
+
+test_that("a host ignores what it decides itself, and a limit on requests is the file's", {
+  own <- list(request_timeout = 5, admin = "127.0.0.1:1", workers = 2, http2 = FALSE, acme_dir = "/d", port = 1)
+  expect_message(kept <- rookery:::without_hosted(own, "a.yml"), "`workers:`, `tls:` of `a.yml` are ignored")
+  expect_named(kept, c("request_timeout", "admin", "port"))
+})
+
+test_that("ws_compression: off in a file turns compression off", {
+  file <- withr::local_tempfile(lines = c("engine: rookery", "app: app.R", "options:", "  ws_compression: off"), fileext = ".yml")
+  globals <- rookery:::.globals
+  before <- globals$settings
+  withr::defer(globals$settings <- before)
+  globals$settings <- list(file = rookery:::server_file(file)$values)
+  found <- rookery:::setting_of("ws_compression")
+  expect_equal(found[c("value", "origin")], list(value = FALSE, origin = "_server.yml"))
+})

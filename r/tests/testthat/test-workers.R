@@ -292,30 +292,30 @@ test_that("serve() starts several, and takes them along when it ends", {
 })
 
 test_that("what serve() is given goes over in lines", {
-  lines <- function(...) rookery:::lines_of_workers(list(...))
-  expect_equal(lines(max_memory = 2e9, reload = FALSE), c("max_memory=2000000000", "reload=off"))
+  lines <- function(...) rookery:::lines_of(list(...))
+  expect_equal(lines(max_memory = 2e9, reload = FALSE), c("max_memory=2000000000", "reload=FALSE"))
   expect_equal(lines(max_memory = "300M", start_retries = 5, warmup = c("/", "/x")), c("max_memory=300M", "start_retries=5", "warmup=/", "warmup=/x"))
   dir <- dirname(pem <- local_pem())
   file.copy(pem, file.path(dir, c("c.pem", "k.pem")))
   tls <- tls_config(file.path(dir, "c.pem"), file.path(dir, "k.pem"), hsts = list(max_age = 31536000, include_subdomains = TRUE), min_version = "1.3", http2 = FALSE)
   expect_equal(
     sub("=/.*/", "=", rookery:::lines_of_tls(tls)),
-    c("tls_cert=c.pem", "tls_key=k.pem", "tls_min_version=1.3", "http2=off", "hsts=31536000,subdomains")
+    c("tls_cert=c.pem", "tls_key=k.pem", "tls_min_version=1.3", "http2=FALSE", "hsts=31536000,subdomains")
   )
   expect_equal(rookery:::lines_of_tls("dev"), "tls=dev")
   expect_null(rookery:::lines_of_tls(NULL))
   expect_error(rookery:::lines_of_tls(tls_config(pem, paste(readLines(pem), collapse = "\n"))), "give the path of a file")
   expect_equal(
-    rookery:::lines_of_settings(list(
+    rookery:::lines_of(list(
       max_body_size = 1e9, idle_timeout = Inf, proxy_protocol = TRUE, interrupt_requests = FALSE, request_id_header = FALSE,
       trusted_proxies = c("::1", "unix"), ws_compression = TRUE
     )),
     c(
-      "max_body_size=1000000000", "idle_timeout=Inf", "proxy_protocol=on", "interrupt_requests=off", "request_id_header=off", "trusted_proxies=::1",
-      "trusted_proxies=unix", "ws_compression=on"
+      "max_body_size=1000000000", "idle_timeout=Inf", "proxy_protocol=TRUE", "interrupt_requests=FALSE", "request_id_header=FALSE", "trusted_proxies=::1",
+      "trusted_proxies=unix", "ws_compression=TRUE"
     )
   )
-  expect_equal(rookery:::lines_of_settings(list(ws_compression = list(level = 3, takeover = TRUE))), "ws_compression=level=3,takeover=on")
+  expect_equal(rookery:::lines_of(list(ws_compression = list(level = 3, takeover = TRUE))), "ws_compression=level=3,takeover=TRUE")
   expect_equal(rookery:::encode_lines("a=100%\nb"), "a=100%25%0Ab")
 })
 
@@ -323,9 +323,10 @@ test_that("the program knows each name that R has for a setting", {
   values <- list(
     workers = "2", warmup = "/", max_memory = "1GB", sticky = "none", cookie_suffix = "a", admin = "127.0.0.1:1", drain_status = "404", surge = "0", restart = "never"
   )
-  value_of <- function(name) values[[name]] %||% if (name %in% rookery:::worker_flags) "on" else "1"
-  # A limit of the same meaning.
-  names <- setdiff(rookery:::worker_option_names, "request_timeout")
+  table <- rookery:::setting_table
+  flags <- table$name[table$wanted == "yes or no"]
+  value_of <- function(name) values[[name]] %||% if (name %in% flags) "on" else "1"
+  names <- c(setdiff(names(formals(workers_config)), "..."), "admin")
   lines <- c(
     paste0(names, "=", vapply(names, value_of, "")),
     paste0(rookery:::limit_table()$name, "=", pmin(pmax(rookery:::limit_table()$least, 1), 8192000)),

@@ -15,7 +15,7 @@ use crate::address::Address;
 use crate::admin;
 use crate::failure::Failure;
 use crate::log::LogTo;
-use crate::settings::{self, AskedTls, Settings};
+use crate::settings::{self, Https, Settings};
 use crate::worker_options::Workers;
 
 /// What the command line asks `rookery serve` for.
@@ -52,7 +52,6 @@ impl Command {
 pub(crate) struct Serve {
     pub(crate) host: String,
     pub(crate) port: u16,
-    pub(crate) tls: Option<AskedTls>,
     pub(crate) settings: Settings,
     pub(crate) workers: Workers,
     /// Where it answers those who look after it, besides the socket in its own folder.
@@ -86,7 +85,6 @@ impl Serve {
             host,
             #[expect(clippy::cast_sign_loss, reason = "a port is from 0 to 65535")]
             port: all.number("port").unwrap_or_default() as u16,
-            tls: settings::tls(&all),
             admin: all.text("admin").map(|at| admin::address(&at)).transpose()?,
             is_embedded: all.flag("embed"),
             shutdown_delay: settings::time(&all, "shutdown_delay").unwrap_or_default(),
@@ -111,8 +109,7 @@ impl Serve {
     /// the options of [`Workers::needs_front_end`].
     #[cfg(target_os = "linux")]
     pub(crate) fn may_accept(&self) -> bool {
-        let has_authority = matches!(&self.tls, Some(AskedTls::Files(files)) if files.acme.is_some());
-        !has_authority && !self.workers.needs_front_end
+        self.settings.https() != Some(Https::Authority) && !self.workers.needs_front_end
     }
 
     /// Returns what is to be reported: a port that has no effect.
@@ -136,25 +133,15 @@ impl Serve {
 
 #[cfg(test)]
 mod tests {
-    use rookery_acme::{Challenge, LETS_ENCRYPT_STAGING};
-    use rookery_server::tls::{Hsts, TlsVersion};
-
     use super::*;
     use crate::command_line::tests::{assert_is_told, served};
-    use crate::settings::ClientAuth;
-
-    fn files(words: &[&str]) -> crate::settings::TlsFiles {
-        match served(&[&["serve", "a"], words].concat()).tls {
-            Some(AskedTls::Files(files)) => *files,
-            other => panic!("{other:?}"),
-        }
-    }
 
     #[test]
     fn the_address_and_the_log_are_what_was_asked_for() {
         let asked = served(&["serve", "app/", "--port", "9000", "--host=0.0.0.0", "--log-format", "json"]);
         assert_eq!((asked.host.as_str(), asked.port), ("0.0.0.0", 9000));
-        assert!(matches!((asked.log, asked.format, asked.tls), (LogTo::Stdout, Format::Json, None)));
+        assert!(matches!((&asked.log, asked.format), (LogTo::Stdout, Format::Json)));
+        assert_eq!(asked.settings.https(), None);
         let log = |words: &[&str]| served(&[&["serve", "a"], words].concat()).log;
         assert!(matches!(log(&["--log", "-"]), LogTo::Stdout) && matches!(log(&[]), LogTo::Stdout));
         assert!(
@@ -163,88 +150,27 @@ mod tests {
         assert!(
             matches!(log(&["--log", "./none"]), LogTo::File(path) if path == std::path::Path::new("./none"))
         );
-        assert!(matches!(served(&["serve", "a", "--tls", "dev"]).tls, Some(AskedTls::Development)));
-    }
-
-    #[test]
-    fn certificates_and_what_browsers_are_told_are_understood() {
-        let one = files(&["--tls-cert", "c"]);
-        assert_eq!(one.pairs, [("c".into(), "c".into())]);
-        assert_eq!((one.client_auth, one.minimum), (ClientAuth::Required, TlsVersion::Tls12));
-        assert_eq!(
-            (one.only_http1, one.only_http1_websockets, one.hsts, one.redirect_from),
-            (false, false, None, None)
-        );
-        let two = files(&[
-            "--tls-cert=c",
-            "--tls-key=k",
-            "--tls-cert=d",
-            "--tls-key=l",
-            "--tls-client-ca=r",
-            "--tls-client-auth=optional",
-            "--tls-min-version=1.3",
-            "--no-http2",
-        ]);
-        assert_eq!(two.pairs, [("c".into(), "k".into()), ("d".into(), "l".into())]);
-        assert_eq!((two.client_auth, two.minimum), (ClientAuth::Optional, TlsVersion::Tls13));
-        assert!(two.client_ca == Some("r".into()) && two.only_http1);
-        let own = files(&[
-            "--tls-cert=c",
-            "--no-http2-websockets",
-            "--hsts=60,subdomains",
-            "--redirect-from",
-            "80",
-        ]);
-        assert_eq!((own.only_http1_websockets, own.redirect_from), (true, Some(80)));
-        assert_eq!(own.hsts, Some(Hsts { max_age: 60, include_subdomains: true, preload: false }));
-        assert_eq!(files(&["--tls-cert=c", "--hsts=off"]).hsts, None);
+        assert_eq!(served(&["serve", "a", "--tls", "dev"]).settings.https(), Some(Https::Development));
     }
 
     #[test]
     fn a_name_is_served_where_everybody_looks() {
         let asked = |words: &[&str]| {
             let it = served(&[&["serve", "a", "--domain", "b.org"], words].concat());
-            let Some(AskedTls::Files(files)) = it.tls else { panic!("{:?}", it.tls) };
-            (it.host, it.port, files.redirect_from, files.acme.unwrap())
+            (it.host, it.port, it.settings.redirect_from())
         };
-        let (host, port, redirect_from, acme) = asked(&[]);
+        let (host, port, redirect_from) = asked(&[]);
         assert!(host == "::" || host == "0.0.0.0", "{host}");
-        assert_eq!((port, redirect_from, acme.domains), (443, Some(80), vec!["b.org".to_owned()]));
-        assert!(!acme.agrees && acme.directory.is_none() && acme.emails.is_empty());
-        let elsewhere = |words: &[&str]| {
-            let (host, port, redirect_from, _) = asked(words);
-            (host, port, redirect_from)
-        };
+        assert_eq!((port, redirect_from), (443, Some(80)));
         let here = "127.0.0.1".to_owned();
-        assert_eq!(elsewhere(&["--host", "127.0.0.1"]), (here.clone(), 443, Some(80)));
-        assert_eq!(elsewhere(&["--host=127.0.0.1", "--port=8443"]), (here.clone(), 8443, None));
+        assert_eq!(asked(&["--host", "127.0.0.1"]), (here.clone(), 443, Some(80)));
+        assert_eq!(asked(&["--host=127.0.0.1", "--port=8443"]), (here.clone(), 8443, None));
         assert_eq!(
-            elsewhere(&["--host=127.0.0.1", "--port=0", "--redirect-from=81"]),
+            asked(&["--host=127.0.0.1", "--port=0", "--redirect-from=81"]),
             (here.clone(), 0, Some(81))
         );
-        assert_eq!(elsewhere(&["--host=127.0.0.1", "--redirect-from=none"]), (here, 443, None));
-        assert_eq!(elsewhere(&["--host=unix:/s"]).2, None);
-        let (_, _, _, acme) = asked(&[
-            "--domain=c.org",
-            "--agree-tos",
-            "--email=me@b.org",
-            "--acme-staging",
-            "--acme-profile=shortlived",
-            "--acme-challenge=tls-alpn-01",
-            "--acme-dir=d",
-            "--acme-ca=f",
-        ]);
-        assert_eq!((acme.domains.len(), acme.emails.len(), acme.agrees), (2, 1, true));
-        assert_eq!(
-            (acme.directory.as_deref(), acme.profile.as_deref()),
-            (Some(LETS_ENCRYPT_STAGING), Some("shortlived"))
-        );
-        assert_eq!(
-            (acme.challenge, acme.folder, acme.ca),
-            (Some(Challenge::Tls), Some("d".into()), Some("f".into()))
-        );
-        let (_, _, _, acme) = asked(&["--acme-directory", "https://ca/"]);
-        assert_eq!(acme.directory.as_deref(), Some("https://ca/"));
+        assert_eq!(asked(&["--host=127.0.0.1", "--redirect-from=none"]), (here, 443, None));
+        assert_eq!(asked(&["--host=unix:/s"]).2, None);
     }
 
     #[test]

@@ -67,7 +67,9 @@ fn a_hangup_reads_the_file_again_and_names_what_needs_a_restart() {
     let app = app("  port: 0\n  reconnect: always\n  limits: {max_body_size: 1MB, idle_timeout: 9}\n");
     let mut it = serve(&installed, &app, &["--idle-timeout=7"]);
     let line = await_note(&app, "generation 0 of 1:");
-    for given in ["file:reconnect=always", "file:limit=body_bytes=1000000", " limit=idle_time=7"] {
+    for given in
+        ["file:text:reconnect=always", "file:number:max_body_size=1000000", " cli:number:idle_timeout=7"]
+    {
         assert!(line.contains(given), "{given}: {line}");
     }
     // The environment and the command line count as before.
@@ -81,10 +83,10 @@ fn a_hangup_reads_the_file_again_and_names_what_needs_a_restart() {
     assert!(left.ends_with(": `port`, `sticky`, `admin`\n"), "{left}");
     let line = await_note(&app, "generation 1 of 1:");
     for given in [
-        "file:reconnect=never",
-        "file:limit=body_bytes=2000000",
-        " limit=idle_time=7",
-        "environment:error_detail=message",
+        "file:text:reconnect=never",
+        "file:number:max_body_size=2000000",
+        " cli:number:idle_timeout=7",
+        "environment:text:error_detail=message",
     ] {
         assert!(line.contains(given), "{given}: {line}");
     }
@@ -111,7 +113,7 @@ fn a_mistake_in_the_file_refuses_the_reload_with_its_position() {
     write(&app, "  port: 0\n  reconnect: never\n");
     it.signal(libc::SIGHUP);
     let line = await_note(&app, "generation 1");
-    assert!(line.contains("file:reconnect=never"), "{line}");
+    assert!(line.contains("file:text:reconnect=never"), "{line}");
     end(it);
 }
 
@@ -137,7 +139,7 @@ fn a_change_of_the_file_reloads_what_watches_files() {
     write(&app, "  port: 0\n  reload: on\n  reconnect: never\n");
     it.await_line("`_server.yml` has changed");
     let line = await_note(&app, "generation 1");
-    assert!(line.contains("file:reconnect=never"), "{line}");
+    assert!(line.contains("file:text:reconnect=never"), "{line}");
     write(&app, "  port: 0\n  reload: on\n  reconnect: sometimes\n");
     it.await_line("the reload is refused");
     end(it);

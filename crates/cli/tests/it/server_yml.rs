@@ -39,9 +39,9 @@ fn a_file_has_several_workers_serve_unless_the_command_line_says_otherwise() {
     let run = |words: &[&str]| serve(&installed, &app, &[&["--port=0", "--log=none"], words].concat(), &[]);
     let (status, said) = run(&[]);
     assert_eq!(status, Some(3), "{said}");
-    assert!(said.contains("R: 3 target=") && said.contains("file:error_detail=full"), "{said}");
+    assert!(said.contains("R: 3 target=") && said.contains("file:text:error_detail=full"), "{said}");
     let (_, said) = run(&["--workers", "2", "--error-detail", "message"]);
-    assert!(said.contains("R: 2 ") && said.contains(" error_detail=message"), "{said}");
+    assert!(said.contains("R: 2 ") && said.contains(" cli:text:error_detail=message"), "{said}");
     let (status, said) = run(&["--workers", "1"]);
     assert!(status == Some(3) && said.contains("R: 1 "), "{said}");
 }
@@ -59,15 +59,15 @@ fn a_file_has_one_r_process_serve_unless_the_command_line_says_otherwise() {
     for field in [
         "R: 1 target=",
         "host=127.0.0.2 port=0 ",
-        " tls_cert=",
+        " tls:text:tls_cert=",
         "log=nothing log_format=json",
-        "file:reconnect=always",
-        "file:limit=body_bytes=5",
+        "file:text:reconnect=always",
+        "file:number:max_body_size=5",
     ] {
         assert!(said.contains(field), "{field}: {said}");
     }
     // Certificates of the command line replace all that the file says of HTTPS.
-    assert!(!said.contains("tls_hsts"), "{said}");
+    assert!(!said.contains("tls:number:hsts"), "{said}");
     let words = ["--tls=dev", "--host=127.0.0.1", "--log=-", "--log-format=common", "--restart=never"];
     let (_, said) = serve(&installed, &app, &words, &[]);
     assert!(said.contains("host=127.0.0.1 ") && said.contains("log=stdout log_format=common"), "{said}");
@@ -88,8 +88,8 @@ fn the_environment_has_precedence_over_the_file_and_says_so() {
     let (status, said) = serve(&installed, &app, &["--restart=never"], &variables);
     assert_eq!(status, Some(7), "{said}");
     for told in [
-        "environment:error_detail=message",
-        "environment:limit=header_lines=9",
+        "environment:text:error_detail=message",
+        "environment:number:max_headers=9",
         "log_format=json",
         " port=0 ",
         "`ROOKERY_ERROR_DETAIL` in the environment overrides `error_detail:` in ",
@@ -103,7 +103,10 @@ fn the_environment_has_precedence_over_the_file_and_says_so() {
         &["--error-detail=none", "--limit=max_headers=8", "--restart=never"],
         &variables,
     );
-    assert!(said.contains(" error_detail=none") && said.contains(" limit=header_lines=8"), "{said}");
+    assert!(
+        said.contains(" cli:text:error_detail=none") && said.contains(" cli:number:max_headers=8"),
+        "{said}"
+    );
     let (status, said) = serve(&installed, &app, &[], &[("ROOKERY_DRAIN", "soon")]);
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("The environment variable ROOKERY_DRAIN must be a time such as"), "{said}");

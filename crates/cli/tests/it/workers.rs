@@ -39,7 +39,9 @@ fn when_no_worker_becomes_ready_its_words_are_there_and_the_status_is_3() {
     assert!(last.starts_with("The app has not started: no such package ("), "{said}");
     assert!(last.contains("No worker became ready"), "{said}");
     // What a worker is told is what R is for; what is between the client and the supervisor is the supervisor's.
-    for line in ["/my app", "target=", "error_detail=full", "limit=request_time=90", "log=nothing"] {
+    for line in
+        ["/my app", "target=", "cli:text:error_detail=full", "cli:number:request_timeout=90", "log=nothing"]
+    {
         assert!(out.contains(line), "{line}: {out}");
     }
     assert!(!out.contains("trusted_proxies") && !out.contains("log_file"), "{out}");

@@ -7,8 +7,8 @@ use rookery_settings::{Default, Places, Section, Setting, table, wanted};
 const HEAD: &str = "\
 # Written by `make settings` from the table in crates/settings/src/table. Do not edit.
 #
-# Each setting that may be given in R: its name, the argument that gives it, whether it is an option of R
-# and a limit, its default, what it accepts, its help in two parts, and its stability.
+# Each setting that may be given in R: its name and its former one, the argument that gives it, whether it is
+# an option of R and a limit, its default, what it accepts, its help in two parts, and its stability.
 
 ";
 
@@ -29,12 +29,14 @@ fn entry(row: &Setting) -> String {
         Default::Nothing => "none",
         Default::Is(text) | Default::Derived { text, .. } => text,
     };
+    let former = row.former.iter().find(|it| it.places.has(Places::R) && it.name != row.name);
     let is_literal = matches!(row.default, Default::Is(_));
     let logical = |is: bool| if is { "TRUE" } else { "FALSE" };
     format!(
-        "list(\n    name = {}, argument = {}, is_option = {}, is_limit = {}, stability = {},\n    \
+        "list(\n    name = {}, former = {}, argument = {}, is_option = {}, is_limit = {}, stability = {},\n    \
          default = {}, is_literal = {},\n    wanted = {},\n    help = {},\n    paragraph = {}\n  )",
         text(row.name),
+        text(former.map_or("", |former| former.name)),
         text(row.r_argument),
         logical(row.places.has(Places::OPTION)),
         logical(row.section == Section::Limits),

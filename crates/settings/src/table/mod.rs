@@ -75,8 +75,13 @@ pub fn find_limit(name: &str) -> Option<Found> {
 }
 
 /// Finds a setting by a former name that was accepted in `place`.
-pub fn find_former_in(place: Places, name: &str) -> Option<Found> {
+fn find_former_in(place: Places, name: &str) -> Option<Found> {
     find_former(|former| former.name == name && former.places.has(place))
+}
+
+/// Finds a setting by its name, or by the former one that R still has.
+pub fn find_for_r(name: &str) -> Option<&'static Setting> {
+    find(name).or_else(|| find_former_in(Places::R, name).map(|found| found.setting))
 }
 
 fn find_former(is_it: impl Fn(&Former) -> bool) -> Option<Found> {

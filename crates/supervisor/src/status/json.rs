@@ -1,9 +1,6 @@
 //! The report as JSON.
 
-use std::time::{Duration, SystemTime};
-
-use rookery_status::{About, milliseconds, own_memory, processor_time, seconds};
-use rookery_worker::{R, now};
+use rookery_status::{About, milliseconds, seconds};
 use serde_json::{Value, json};
 
 use super::report::{LastExit, Process, Report, SlotReport};
@@ -51,36 +48,26 @@ pub(super) fn of(about: &About, report: &Report, roster: &Roster) -> String {
 
 fn worker(process: &Process, report: &Report) -> Value {
     let member = &process.member;
-    let (board, load) = (member.board.read(), &member.load);
-    let (in_flight, sessions) = member.load();
+    let load = &member.load;
     let queue = load.queue.read();
-    let does = what_r_does(process);
     let slot = report.slots.get(member.slot as usize);
-    json!({
-        "slot": member.slot,
-        "pid": process.pid,
+    let seen = process.seen();
+    let mut value = seen.json();
+    let more = json!({
         "epoch": member.epoch,
         "generation": process.generation,
-        "state": process.state,
-        "started": seconds(process.started),
         "accepts": report.acceptor == Some(member.epoch),
-        "connections": board.connections,
-        "requests": member.answered(),
-        "sessions": sessions,
+        "connections": member.board.read().connections,
         "pending_sessions": load.pending_sessions.get(),
-        "in_flight": in_flight,
         "queue": { "length": queue.length, "oldest_ms": milliseconds(queue.oldest) },
-        "waiting_for_r": board.queued(),
-        "r_state": does.state,
-        "r_state_ms": milliseconds(does.lasts),
-        "busy_ms": if does.state == "busy" { Some(milliseconds(does.lasts)) } else { None },
-        "busy_ratio": process.busy_ratio,
-        "route": does.route,
-        "memory": own_memory(process.pid),
-        "cpu_s": processor_time(process.pid).map(|time| time.as_secs_f64()),
+        "route": process.route(&seen),
         "restarts": slot.map_or(0, |slot| slot.restarts),
         "last_exit": slot.and_then(|slot| slot.last_exit.as_ref()).map(last_exit),
-    })
+    });
+    if let (Value::Object(value), Value::Object(more)) = (&mut value, more) {
+        value.extend(more);
+    }
+    value
 }
 
 fn waiting(slot: usize, told: &SlotReport) -> Value {
@@ -101,30 +88,4 @@ fn last_exit(last: &LastExit) -> Value {
         Exit::Signal(signal) => (None, Some(signal)),
     };
     json!({ "code": code, "signal": signal, "reason": last.reason, "at": seconds(last.at) })
-}
-
-/// What a worker's R does, by its scoreboard.
-pub(super) struct Does {
-    pub(super) state: &'static str,
-    pub(super) lasts: Duration,
-    pub(super) route: Option<String>,
-}
-
-pub(super) fn what_r_does(process: &Process) -> Does {
-    let (board, now) = (&process.member.board, now());
-    let read = board.read();
-    let state = match read.r {
-        R::Starting => "starting",
-        R::Idle if read.is_idle(now) => "idle",
-        // It has not said for a while that it waits, so it does not: see `IDLE_IS_RENEWED`.
-        R::Idle | R::Busy | R::Messages => "busy",
-    };
-    // What it was given before is not what it starts with.
-    let lasts = if read.since == 0 { elapsed(process.started) } else { read.lasts(now) };
-    let route = if state == "busy" { process.member.load.asked.begun(board) } else { None };
-    Does { state, lasts, route: route.map(|(route, _)| route) }
-}
-
-fn elapsed(since: SystemTime) -> Duration {
-    since.elapsed().unwrap_or_default()
 }

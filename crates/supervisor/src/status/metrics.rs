@@ -1,10 +1,7 @@
 //! The report as Prometheus reads it: text, version 0.0.4. Workers are told apart by slot, of which there are few, and not by process.
 
-use std::time::SystemTime;
+use rookery_status::{Metrics, RProcess, Tally};
 
-use rookery_status::{CLASSES, Metrics, Tally, open_descriptors, own_memory, processor_time};
-
-use super::json::what_r_does;
 use super::report::{Process, READY, Report};
 use crate::roster::Roster;
 
@@ -16,16 +13,7 @@ pub(super) fn of(report: &Report, roster: &Roster) -> String {
     let mut text = Metrics::default();
     let counts = &roster.counts;
     let all = answered(report, roster);
-    let classes = CLASSES.into_iter().zip(all.answered.read());
-    text.family("requests_total", "counter", "Requests of the app that were answered, by class of status.")
-        .values("requests_total", "class", classes);
-    text.histogram("queue_seconds", "From a request's coming to its going to a worker.", &counts.waited);
-    text.histogram("upstream_seconds", "From there to the head of the worker's reply.", &counts.took);
-    text.histogram(
-        "request_seconds",
-        "Both together: from a request's coming to the head of the reply.",
-        &all.answered_in,
-    );
+    text.requests(&all.answered, &counts.waited, &counts.took, &all.answered_in);
     let queue = counts.queue.read();
     let own: u64 = report.processes.iter().map(|it| it.member.load.queue.read().length).sum();
     text.gauge("queue_length", "Requests that wait for a worker.", queue.length + own);
@@ -86,12 +74,6 @@ pub(super) fn of(report: &Report, roster: &Roster) -> String {
         "result",
         [("same", counts.reconnected_same.get()), ("new", counts.reconnected_new.get())],
     );
-    text.family(
-        "log_lines_lost_total",
-        "counter",
-        "Lines of the access log, of messages and of workers' output that could not be written, or not fast enough.",
-    );
-    text.value("log_lines_lost_total", "", report.log_lines_lost);
     text.family("reloads_total", "counter", "Reloads that have ended.");
     text.values(
         "reloads_total",
@@ -99,17 +81,7 @@ pub(super) fn of(report: &Report, roster: &Roster) -> String {
         [("done", report.reload.succeeded), ("failed", report.reload.failed)],
     );
     text.gauge("generation", "How often it was asked to reload.", report.generation);
-    text.gauge("connections", "Connections of clients.", report.connections);
-    if let Some(open) = open_descriptors() {
-        text.gauge("open_fds", "Descriptors that the supervisor has open.", open);
-    }
-    if let Some(since) = report.started.and_then(|it| it.duration_since(SystemTime::UNIX_EPOCH).ok()) {
-        text.gauge(
-            "start_time_seconds",
-            "When the supervisor started, since the epoch.",
-            since.as_secs_f64(),
-        );
-    }
+    text.accepting_process(report.connections as u64, report.log_lines_lost, report.started);
     text.into_text()
 }
 
@@ -148,43 +120,14 @@ fn workers(text: &mut Metrics, report: &Report, sessions_limit: u64) {
         }
     }
     latest.sort_by_key(|process| process.member.slot);
-    let mut each = |name: &str, kind: &str, help: &str, value: &dyn Fn(&Process) -> Option<String>| {
-        text.family(name, kind, help);
-        for process in &latest {
-            if let Some(value) = value(process) {
-                text.value(name, &format!("slot=\"{}\"", process.member.slot), value);
-            }
-        }
-    };
-    let busy = |process: &Process| {
-        let does = what_r_does(process);
-        if does.state == "busy" { does.lasts.as_secs_f64() } else { 0.0 }
-    };
-    each(
-        "worker_requests",
-        "gauge",
-        "Requests that the worker of a slot has answered since its start.",
-        &|it| Some(it.member.answered().to_string()),
-    );
-    let share = "For which share of the last 5 to 10 seconds its R was busy, from 0 to 1.";
-    each("worker_busy_ratio", "gauge", share, &|it| Some(it.busy_ratio.to_string()));
-    each("worker_in_flight", "gauge", "Requests that it has and has not answered.", &|it| {
-        Some(it.member.load().0.to_string())
-    });
-    each("sessions", "gauge", "WebSockets that it has.", &|it| Some(it.member.load().1.to_string()));
+    let latest: Vec<RProcess> = latest.into_iter().map(Process::seen).collect();
+    text.r_processes(&latest);
     let most = match sessions_limit {
         0 => "+Inf".to_owned(),
         most => most.to_string(),
     };
-    each("sessions_limit", "gauge", "How many it may have.", &|_| Some(most.clone()));
-    each("worker_busy_seconds", "gauge", "How long its R has been busy, 0 where it is not.", &|it| {
-        Some(busy(it).to_string())
-    });
-    let memory = "Memory of its processes that is anonymous, swapped or shared.";
-    each("worker_memory_bytes", "gauge", memory, &|it| Some(own_memory(it.pid)?.to_string()));
-    each("worker_cpu_seconds", "gauge", "Processor time since its start.", &|it| {
-        Some(processor_time(it.pid)?.as_secs_f64().to_string())
-    });
-    let longest = latest.iter().map(|process| busy(process)).fold(0.0, f64::max);
-    text.gauge("worker_busy_seconds_max", "How long the R has been busy that has been for longest.", longest);
+    text.family("sessions_limit", "gauge", "How many WebSockets the worker of a slot may have.");
+    for process in &latest {
+        text.value("sessions_limit", &format!("slot=\"{}\"", process.slot), &most);
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use rookery_status::Tally;
+use rookery_status::{RProcess, Tally, what_r_does};
 
 use crate::process::Exit;
 use crate::roster::Member;
@@ -43,6 +43,34 @@ pub(crate) struct Process {
     /// For which share of the last seconds its R was busy.
     pub(crate) busy_ratio: f64,
     pub(crate) member: Arc<Member>,
+}
+
+impl Process {
+    /// Returns the process as reports have it.
+    pub(crate) fn seen(&self) -> RProcess {
+        let (in_flight, sessions) = self.member.load();
+        let read = self.member.board.read();
+        let (does, lasts) = what_r_does(&read, self.started);
+        RProcess {
+            slot: self.member.slot,
+            pid: self.pid,
+            state: self.state,
+            started: self.started,
+            requests: self.member.answered(),
+            sessions: sessions as u64,
+            in_flight: in_flight as u64,
+            busy_ratio: self.busy_ratio,
+            queued: read.queued(),
+            does,
+            lasts,
+        }
+    }
+
+    /// Returns the route of the request that its R is busy with.
+    pub(crate) fn route(&self, seen: &RProcess) -> Option<String> {
+        seen.busy()?;
+        self.member.load.asked.begun(&self.member.board).map(|(route, _)| route)
+    }
 }
 
 /// How the last of a slot's processes ended.

@@ -3,10 +3,9 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant, SystemTime};
 
-use rookery_status::{About, counted, in_words, own_memory, processor_time};
+use rookery_status::{About, RProcess, counted, in_words};
 
-use super::json::what_r_does;
-use super::report::{Process, Report, SlotReport};
+use super::report::{Report, SlotReport};
 use crate::roster::Roster;
 
 const HEAD: [&str; 11] = [
@@ -62,9 +61,9 @@ pub(super) fn of(about: &About, report: &Report, roster: &Roster) -> String {
             ends.push(last_end(told));
         }
         for process in processes {
-            let does = what_r_does(process);
-            ends.push(does.route.unwrap_or_else(|| last_end(told)));
-            rows.push(row(process, does.state, does.lasts, told));
+            let seen = process.seen();
+            ends.push(process.route(&seen).unwrap_or_else(|| last_end(told)));
+            rows.push(row(&seen, told));
         }
     }
     text.push('\n');
@@ -87,21 +86,19 @@ fn workers_wanted(report: &Report) -> String {
     }
 }
 
-fn row(process: &Process, state: &str, lasts: Duration, told: &SlotReport) -> [String; 11] {
-    let member = &process.member;
-    let (in_flight, sessions) = member.load();
-    let unknown = || "-".to_owned();
+fn row(seen: &RProcess, told: &SlotReport) -> [String; 11] {
+    let [memory, cpu] = seen.used();
     [
-        member.slot.to_string(),
-        process.pid.to_string(),
-        process.state.to_owned(),
-        state.to_owned(),
-        in_words(lasts),
-        member.answered().to_string(),
-        in_flight.to_string(),
-        sessions.to_string(),
-        own_memory(process.pid).map_or_else(unknown, |bytes| format!("{} MB", bytes / 1_000_000)),
-        processor_time(process.pid).map_or_else(unknown, in_words),
+        seen.slot.to_string(),
+        seen.pid.to_string(),
+        seen.state.to_owned(),
+        seen.does.to_owned(),
+        in_words(seen.lasts),
+        seen.requests.to_string(),
+        seen.in_flight.to_string(),
+        seen.sessions.to_string(),
+        memory,
+        cpu,
         told.restarts.to_string(),
     ]
 }

@@ -1,91 +1,30 @@
 //! Values of settings for R, by the table of settings, and `_server.yml`.
 //!
-//! What R is told are lines `key=value`, with `%` and ends of lines as URLs write them (`cli_read()` in
-//! R). The key of a value begins with its type: `number:port=8000`. A list has a line for each value.
+//! What R is told are [`Lines`].
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use rookery_settings::table::{find, find_former_in};
-use rookery_settings::{Given, Places, Raw, Section, Setting, Settings, Value, file, wanted};
+use rookery_settings::lines::{self, Lines};
+use rookery_settings::{Given, Section, Settings, file, table, wanted};
 
 use crate::text::lend;
 use crate::{Bytes, entry};
 
-/// Lines for R.
-#[derive(Default)]
-struct Lines(Vec<u8>);
-
-impl Lines {
-    fn line(&mut self, key: &str, value: &[u8]) {
-        self.0.extend_from_slice(key.as_bytes());
-        self.0.push(b'=');
-        for byte in value {
-            match byte {
-                b'%' => self.0.extend_from_slice(b"%25"),
-                b'\n' => self.0.extend_from_slice(b"%0A"),
-                other => self.0.push(*other),
-            }
-        }
-        self.0.push(b'\n');
-    }
-
-    /// Adds a value under a name.
-    fn value(&mut self, name: &str, value: &Value) {
-        match value {
-            Value::Flag(is_on) => self.line(&format!("flag:{name}"), if *is_on { b"TRUE" } else { b"FALSE" }),
-            Value::Number(number) if number.is_infinite() => self.line(&format!("number:{name}"), b"Inf"),
-            Value::Number(number) => self.line(&format!("number:{name}"), number.to_string().as_bytes()),
-            Value::Word(word) => self.line(&format!("word:{name}"), word.as_bytes()),
-            Value::Text(text) => self.line(&format!("text:{name}"), text.as_bytes()),
-            Value::Path(path) => self.line(&format!("text:{name}"), path.as_os_str().as_bytes()),
-            Value::List(list) => {
-                for one in list {
-                    self.line(&format!("text:{name}"), one.as_bytes());
-                }
-            }
-            Value::Paths(paths) => {
-                for one in paths {
-                    self.line(&format!("text:{name}"), one.as_os_str().as_bytes());
-                }
-            }
-            Value::Fields(fields) => {
-                for (field, value) in fields {
-                    self.value(&format!("{name}.{field}"), value);
-                }
-            }
-        }
-    }
-}
-
-/// Finds a setting by its name, or by the former one that R still has.
-fn setting_of(name: &str) -> Option<&'static Setting> {
-    find(name).or_else(|| find_former_in(Places::R, name).map(|found| found.setting))
-}
-
-fn decoded(line: &str) -> String {
-    line.replace("%0A", "\n").replace("%25", "%")
-}
-
 /// Reads a value of a setting: its lines, or `wanted` or `wrong`.
 fn read_value(name: &str, values: &str) -> Lines {
     let mut lines = Lines::default();
-    let Some(setting) = setting_of(name) else {
+    let Some(setting) = table::find_for_r(name) else {
         lines.line("wrong", format!("`{name}` is not a setting").as_bytes());
         return lines;
     };
-    let mut raw: Vec<Raw> = values.lines().map(|line| Raw::Text(decoded(line))).collect();
-    let raw = match raw.pop() {
-        None => {
-            lines.line("wanted", wanted(setting).as_bytes());
-            return lines;
-        }
-        Some(one) if raw.is_empty() => one,
-        Some(last) => Raw::List(raw.into_iter().chain([last]).collect()),
+    let Some(raw) = lines::raw(values.lines()) else {
+        lines.line("wanted", wanted(setting).as_bytes());
+        return lines;
     };
     match setting.read(&raw) {
-        Ok(value) => lines.value("value", &value),
+        Ok(value) => lines.value("", "value", &value),
         Err(invalid) => match invalid.wanted() {
             Some(wanted) => lines.line("wanted", wanted.as_bytes()),
             None => {
@@ -128,7 +67,7 @@ fn read_file(path: &Path, is_alone: bool) -> Lines {
                 lines.line("note", note.as_bytes());
             }
             for given in &file.given {
-                lines.value(given.setting.name, &given.value);
+                lines.value("", given.setting.name, &given.value);
             }
         }
     }
@@ -145,7 +84,7 @@ pub unsafe extern "C" fn rk_setting(name: Bytes, values: Bytes) -> Bytes {
     entry(Bytes::EMPTY, || {
         // SAFETY: the caller's duty.
         let (name, values) = unsafe { (name.get(), values.get()) };
-        lend(read_value(&String::from_utf8_lossy(name), &String::from_utf8_lossy(values)).0)
+        lend(read_value(&String::from_utf8_lossy(name), &String::from_utf8_lossy(values)).into_bytes())
     })
 }
 
@@ -158,7 +97,7 @@ pub unsafe extern "C" fn rk_server_file(path: Bytes, is_alone: i32) -> Bytes {
     entry(Bytes::EMPTY, || {
         // SAFETY: the caller's duty.
         let path = Path::new(OsStr::from_bytes(unsafe { path.get() }));
-        lend(read_file(path, is_alone != 0).0)
+        lend(read_file(path, is_alone != 0).into_bytes())
     })
 }
 
@@ -167,7 +106,7 @@ mod tests {
     use super::*;
 
     fn value(name: &str, values: &str) -> String {
-        String::from_utf8(read_value(name, values).0).unwrap()
+        String::from_utf8(read_value(name, values).into_bytes()).unwrap()
     }
 
     #[test]
@@ -193,7 +132,7 @@ mod tests {
         let path = folder.path().join("_server.yml");
         let told = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            String::from_utf8(read_file(&path, true).0)
+            String::from_utf8(read_file(&path, true).into_bytes())
                 .unwrap()
                 .replace(&format!("{}/", folder.path().display()), "")
         };
@@ -207,7 +146,7 @@ mod tests {
         assert_eq!(told("engine: plumber2\n"), "");
         std::fs::write(&path, b"engine: rookery\napp: a\xFF.R\n").unwrap();
         assert!(
-            String::from_utf8(read_file(&path, true).0)
+            String::from_utf8(read_file(&path, true).into_bytes())
                 .unwrap()
                 .contains("line 2, column 7: the file is not text in UTF-8.")
         );

@@ -1,0 +1,157 @@
+//! An R process in reports: the same of one that a supervisor has started as of one that serves by itself.
+
+use std::time::{Duration, SystemTime};
+
+use rookery_worker::{CLASSES, Classes, Histogram, R, Snapshot, now};
+use serde_json::{Value, json};
+
+use crate::text::{Metrics, in_words, milliseconds, seconds};
+use crate::usage::{open_descriptors, own_memory, processor_time};
+
+/// An R process that serves.
+#[derive(Debug)]
+pub struct RProcess {
+    /// Its place among the workers.
+    pub slot: u32,
+    /// The process id.
+    pub pid: libc::pid_t,
+    /// Where it is between its start and its end.
+    pub state: &'static str,
+    /// When it was started.
+    pub started: SystemTime,
+    /// How many requests it has answered.
+    pub requests: u64,
+    /// How many WebSockets it has.
+    pub sessions: u64,
+    /// How many requests it has and has not answered.
+    pub in_flight: u64,
+    /// For which share of the last seconds its R was busy.
+    pub busy_ratio: f64,
+    /// How many of its requests wait for R.
+    pub queued: u64,
+    /// What its R does: `starting`, `idle` or `busy`.
+    pub does: &'static str,
+    /// For how long its R has been doing that.
+    pub lasts: Duration,
+}
+
+/// Returns what R does by its scoreboard, and for how long. R was started at `started`.
+pub fn what_r_does(read: &Snapshot, started: SystemTime) -> (&'static str, Duration) {
+    let now = now();
+    let state = match read.r {
+        R::Starting => "starting",
+        R::Idle if read.is_idle(now) => "idle",
+        // It has not said for a while that it waits, so it does not: see `IDLE_IS_RENEWED`.
+        R::Idle | R::Busy | R::Messages => "busy",
+    };
+    // What it was given before is not what it starts with.
+    let lasts = if read.since == 0 { started.elapsed().unwrap_or_default() } else { read.lasts(now) };
+    (state, lasts)
+}
+
+impl RProcess {
+    /// Returns for how long R has been busy, if it is.
+    pub fn busy(&self) -> Option<Duration> {
+        (self.does == "busy").then_some(self.lasts)
+    }
+
+    /// Returns the process as programs read it.
+    pub fn json(&self) -> Value {
+        json!({
+            "slot": self.slot,
+            "pid": self.pid,
+            "state": self.state,
+            "started": seconds(self.started),
+            "requests": self.requests,
+            "sessions": self.sessions,
+            "in_flight": self.in_flight,
+            "waiting_for_r": self.queued,
+            "r_state": self.does,
+            "r_state_ms": milliseconds(self.lasts),
+            "busy_ms": self.busy().map(milliseconds),
+            "busy_ratio": self.busy_ratio,
+            "memory": own_memory(self.pid),
+            "cpu_s": processor_time(self.pid).map(|time| time.as_secs_f64()),
+        })
+    }
+
+    /// Returns its memory and its processor time as people read them.
+    pub fn used(&self) -> [String; 2] {
+        let memory = own_memory(self.pid).map(|bytes| format!("{} MB", bytes / 1_000_000));
+        [memory, processor_time(self.pid).map(in_words)].map(|value| value.unwrap_or_else(|| "-".to_owned()))
+    }
+}
+
+impl Metrics {
+    /// Adds requests: how many were answered, and how long they took.
+    pub fn requests(
+        &mut self,
+        answered: &Classes,
+        waited: &Histogram,
+        took: &Histogram,
+        answered_in: &Histogram,
+    ) {
+        let help = "Requests of the app that were answered, by class of status.";
+        let classes = CLASSES.into_iter().zip(answered.read());
+        self.family("requests_total", "counter", help).values("requests_total", "class", classes);
+        let help = "From a request's coming to its going to a worker, or to R's beginning with it.";
+        self.histogram("queue_seconds", help, waited);
+        self.histogram("upstream_seconds", "From there to the head of the reply.", took);
+        let help = "Both together: from a request's coming to the head of the reply.";
+        self.histogram("request_seconds", help, answered_in);
+    }
+
+    /// Adds R processes.
+    pub fn r_processes(&mut self, processes: &[RProcess]) {
+        let mut each = |name: &str, help: &str, value: &dyn Fn(&RProcess) -> Option<String>| {
+            self.family(name, "gauge", help);
+            for process in processes {
+                if let Some(value) = value(process) {
+                    self.value(name, &format!("slot=\"{}\"", process.slot), value);
+                }
+            }
+        };
+        let busy = |process: &RProcess| process.busy().unwrap_or_default().as_secs_f64();
+        each("worker_requests", "Requests that the worker of a slot has answered since its start.", &|it| {
+            Some(it.requests.to_string())
+        });
+        let share = "For which share of the last 5 to 10 seconds its R was busy, from 0 to 1.";
+        each("worker_busy_ratio", share, &|it| Some(it.busy_ratio.to_string()));
+        each("worker_in_flight", "Requests that it has and has not answered.", &|it| {
+            Some(it.in_flight.to_string())
+        });
+        each("sessions", "WebSockets that it has.", &|it| Some(it.sessions.to_string()));
+        each("worker_busy_seconds", "How long its R has been busy, 0 where it is not.", &|it| {
+            Some(busy(it).to_string())
+        });
+        let memory = "Memory of its processes that is anonymous, swapped or shared.";
+        each("worker_memory_bytes", memory, &|it| Some(own_memory(it.pid)?.to_string()));
+        each("worker_cpu_seconds", "Processor time since its start.", &|it| {
+            Some(processor_time(it.pid)?.as_secs_f64().to_string())
+        });
+        let longest = processes.iter().map(busy).fold(0.0, f64::max);
+        self.gauge(
+            "worker_busy_seconds_max",
+            "How long the R has been busy that has been for longest.",
+            longest,
+        );
+    }
+
+    /// Adds the process that accepts connections.
+    pub fn accepting_process(&mut self, connections: u64, log_lines_lost: u64, started: Option<SystemTime>) {
+        let help = "Lines of the access log, of messages and of workers' output that could not be written, or not fast \
+                    enough.";
+        self.family("log_lines_lost_total", "counter", help).value(
+            "log_lines_lost_total",
+            "",
+            log_lines_lost,
+        );
+        self.gauge("connections", "Connections of clients.", connections);
+        if let Some(open) = open_descriptors() {
+            self.gauge("open_fds", "Descriptors that the process has open.", open);
+        }
+        if let Some(since) = started.and_then(|it| it.duration_since(SystemTime::UNIX_EPOCH).ok()) {
+            self.gauge("start_time_seconds", "When it started, since the epoch.", since.as_secs_f64());
+        }
+    }
+}
