@@ -9,7 +9,7 @@ use rookery_server::{ListenError, Listener, Server, Site, literal_address};
 
 use crate::failure::Failure;
 use crate::path::{folder_of, settle};
-use crate::port_holder::port_holder;
+use crate::port_holder::{self, port_holder};
 
 /// The address to serve on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,6 +88,21 @@ impl Address {
                 Ok(Some(self.refused(&error).message()))
             }
             Err(error) => Err(self.refused(&error)),
+        }
+    }
+
+    /// Returns a description of the process that keeps the address from being bound if it is a worker
+    /// whose supervisor has gone.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn orphan(&self) -> Option<String> {
+        match self {
+            Address::Unix(path) => port_holder::orphan_on_path(path),
+            Address::Tcp { socket, .. } => match TcpListener::bind(socket) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    port_holder::orphan_on_port(socket.port())
+                }
+                _ => None,
+            },
         }
     }
 

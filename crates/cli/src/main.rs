@@ -26,6 +26,8 @@ mod new;
 mod path;
 mod port_holder;
 mod ports;
+#[cfg(target_os = "linux")]
+mod predecessor;
 mod r;
 #[cfg(target_os = "linux")]
 mod reload;
