@@ -28,6 +28,12 @@ pub(crate) fn orphan_on_path(path: &Path) -> Option<String> {
     orphan(&inodes_of_path(path))
 }
 
+/// Returns true if a process listens at the path of a Unix socket, as far as that can be seen without
+/// connecting to it.
+pub(crate) fn is_listening(path: &Path) -> bool {
+    !inodes_of_path(path).is_empty()
+}
+
 /// The variable by which a process knows that it is a worker.
 #[cfg(target_os = "linux")]
 const WORKER: &[u8] = b"ROOKERY_INTERNAL_CONTROL_FD=";
@@ -62,7 +68,6 @@ fn holders(inodes: &[String]) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Returns the inodes of the sockets that listen at the path of a Unix socket.
-#[cfg(target_os = "linux")]
 fn inodes_of_path(path: &Path) -> Vec<String> {
     /// The flag of a socket that listens (`__SO_ACCEPTCON`).
     const LISTENS: &str = "00010000";

@@ -126,21 +126,29 @@ impl Raw {
     /// Describes the value for a message.
     pub(crate) fn describe(&self) -> String {
         match self {
-            Raw::Text(text) => {
-                let short: String = text.chars().take(80).flat_map(char::escape_debug).collect();
-                format!("`{short}{}`", if text.chars().nth(80).is_some() { "..." } else { "" })
-            }
+            Raw::Text(text) => format!("`{}`", shown(text)),
             Raw::Bytes(bytes) => Raw::Text(bytes.to_string_lossy().into_owned()).describe(),
             Raw::List(values) => match &values[..] {
                 [one] => format!("a list of {}", one.describe()),
                 values => format!("a list of {} values", values.len()),
             },
             Raw::Fields(fields) => match &fields[..] {
-                [(name, _)] => format!("a field `{name}`"),
+                [(name, _)] => format!("a field `{}`", shown(name)),
                 fields => format!("{} fields", fields.len()),
             },
         }
     }
+}
+
+/// Returns a text for a message: what a terminal would obey is escaped, and a long text is cut.
+pub(crate) fn shown(text: &str) -> String {
+    /// The most characters that are shown.
+    const MOST: usize = 80;
+    let mut shown: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();
+    if text.chars().nth(MOST).is_some() {
+        shown.push_str("...");
+    }
+    shown
 }
 
 impl From<&str> for Raw {
