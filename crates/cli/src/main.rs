@@ -51,7 +51,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use command_line::{Asked, Command};
-use failure::{Failure, tell};
+use failure::{Failure, output_deadline, tell};
 use rookery_server::output;
 use settings::AskedTls;
 use sources::{Read, Sources};
@@ -60,7 +60,7 @@ use target::Target;
 fn main() -> ExitCode {
     output::write_panics();
     let code = begin();
-    output::flush();
+    output::flush_until(output_deadline());
     code
 }
 
