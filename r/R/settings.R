@@ -31,13 +31,22 @@ reconnect_ways <- c("app", "always", "never")
 #'   reconnect = "It applies where [serve()] runs Shiny."
 #' ))
 #'
+#' @param ... Nothing: an argument is an error that names the setting it may be.
 #' @return A data frame of class `rookery_options` with `name`, `value` (as text) and `origin`.
 #'   `rookery_options()["max_body_size"]` returns the row of one setting.
 #' @examples
 #' rookery_options()
 #' rookery_options()[c("max_body_size", "error_detail")]
 #' @export
-rookery_options <- function() {
+rookery_options <- function(...) {
+  if (...length() > 0) {
+    name <- c(...names(), "")[[1]]
+    abort_argument(
+      "rookery_options() takes no arguments: `options(rookery.max_body_size = )` sets a setting.",
+      if (nzchar(name) && !name %in% setting_table$name) paste0(" `", name, "` is no setting.", did_you_mean(name, setting_table$name)),
+      argument = if (nzchar(name)) name else "...", class = "rookery_bad_setting"
+    )
+  }
   table <- limit_table()
   found <- lapply(c(setting_names, table$name), setting_of)
   values <- vapply(seq_along(found), function(at) {
