@@ -12,8 +12,8 @@ reconnect_ways <- c("app", "always", "never")
 #'
 #' Each setting can be given in several places. What is given in the first of these counts:
 #'
-#' 1. an argument, such as `limits = server_limits(max_body_size = "10 MB")` of [startServer()] and [serve()];
-#' 2. the command line: `rookery serve app/ --max-body-size 10MB --error-detail message`;
+#' 1. the command line: `rookery serve app/ --max-body-size 10MB --error-detail message`;
+#' 2. an argument, such as `limits = server_limits(max_body_size = "10 MB")` of [startServer()] and [serve()];
 #' 3. the environment: `ROOKERY_MAX_BODY_SIZE="10 MB"`;
 #' 4. `options:` of a `_server.yml`: `limits:` with a field for each, and `error_detail:`;
 #' 5. an option of R: `options(rookery.max_body_size = "10 MB")`.
@@ -111,7 +111,7 @@ format_setting <- function(value) {
   paste0(names(value), if (!is.null(names(value))) " = ", vapply(value, as.character, ""), collapse = ", ")
 }
 
-# list(value =, origin =, where =) of a setting; `argument` overrules all, and `where` names the place in what is said of it.
+# list(value =, origin =, where =) of a setting; `argument` is that of a function, and `where` names the place in what is said of it.
 setting_of <- function(name, argument = NULL) {
   is_limit <- !name %in% setting_names
   check <- function(value, where) if (is_limit) limit_value(value, name, where) else check_setting(value, name, where)
@@ -119,9 +119,9 @@ setting_of <- function(name, argument = NULL) {
   option <- find_option(name)
   variable <- find_variable(name)
   places <- list(
+    list("command line", serving$cli[[name]], paste0("`", name, "` of the command line")),
     list("argument", argument, paste0("`", name, "`")),
     list("argument", serving$argument[[name]], paste0("`", name, "`")),
-    list("command line", serving$cli[[name]], paste0("`", name, "` of the command line")),
     # What the program has read counts under any of its names.
     list("environment", serving$environment[[name]] %||% environment_value(variable), paste0("The environment variable ", variable)),
     list("_server.yml", serving$file[[name]], paste0("`", name, ":` of the _server.yml")),

@@ -76,7 +76,7 @@ fn inodes_of_path(path: &Path) -> Vec<String> {
     rows.filter_map(|row| {
         let prefix = row.strip_suffix(path.as_os_str().as_bytes())?;
         // Num RefCount Protocol Flags Type St Inode Path.
-        match str::from_utf8(prefix).ok()?.split_ascii_whitespace().collect::<Vec<_>>()[..] {
+        match std::str::from_utf8(prefix).ok()?.split_ascii_whitespace().collect::<Vec<_>>()[..] {
             [_, _, _, LISTENS, _, _, inode] => Some(inode.to_owned()),
             _ => None,
         }
