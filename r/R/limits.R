@@ -52,7 +52,7 @@ server_limits <- function(
   known <- limit_table()$name
   unknown <- setdiff(names(given), known)
   if (length(unknown) > 0) {
-    abort_limit("`", unknown[[1]], "` is no limit.", did_you_mean(unknown[[1]], known))
+    abort_limit("`", unknown[[1]], "` is no limit.", did_you_mean(unknown[[1]], known), argument = unknown[[1]])
   }
   if (anyDuplicated(names(given)) > 0) {
     abort_limit("`", names(given)[duplicated(names(given))][[1]], "` is given twice.")

@@ -236,13 +236,15 @@ abort_no_path <- function(path) {
   abort(paste0("`", path, "` does not exist", where, ".", hint), "rookery_no_target", argument = "target")
 }
 
-# Names that differ by little: at most a third of the letters.
+# Names that differ by little: at most a third of the letters. Those that `name` is the beginning of
+# are near as well.
 close_names <- function(name, candidates) {
   if (length(candidates) == 0) {
     return(character())
   }
   distance <- edits(tolower(name), tolower(candidates))
-  utils::head(candidates[order(distance)][sort(distance) <= max(1, nchar(name) / 3)], 3)
+  is_close <- distance <= max(1, nchar(name) / 3) | (nchar(name) >= 4 & startsWith(tolower(candidates), tolower(name)))
+  utils::head(candidates[is_close][order(distance[is_close])], 3)
 }
 
 # How many letters have to be put in, taken out or replaced; two letters in each other's place count

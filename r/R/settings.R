@@ -7,8 +7,8 @@ setting_names <- settings_of_options()$name
 #'
 #' Each setting can be given in several places. What is given in the first of these counts:
 #'
-#' 1. an argument, such as `limits = server_limits(max_body_size = "10 MB")` of [startServer()] and [serve()];
-#' 2. the command line: `rookery serve app/ --max-body-size 10MB --error-detail message`;
+#' 1. the command line: `rookery serve app/ --max-body-size 10MB --error-detail message`;
+#' 2. an argument, such as `limits = server_limits(max_body_size = "10 MB")` of [startServer()] and [serve()];
 #' 3. the environment: `ROOKERY_MAX_BODY_SIZE="10 MB"`;
 #' 4. `options:` of a `_server.yml`: `limits:` with a field for each, and `error_detail:`;
 #' 5. an option of R: `options(rookery.max_body_size = "10 MB")`.
@@ -26,13 +26,22 @@ setting_names <- settings_of_options()$name
 #'   reconnect = "It applies where [serve()] runs Shiny."
 #' ))
 #'
+#' @param ... Nothing: an argument is an error that names the setting it may be.
 #' @return A data frame of class `rookery_options` with `name`, `value` (as text) and `origin`.
 #'   `rookery_options()["max_body_size"]` returns the row of one setting.
 #' @examples
 #' rookery_options()
 #' rookery_options()[c("max_body_size", "error_detail")]
 #' @export
-rookery_options <- function() {
+rookery_options <- function(...) {
+  if (...length() > 0) {
+    name <- c(...names(), "")[[1]]
+    abort_argument(
+      "rookery_options() takes no arguments: `options(rookery.max_body_size = )` sets a setting.",
+      if (nzchar(name) && !name %in% setting_table$name) paste0(" `", name, "` is no setting.", did_you_mean(name, setting_table$name)),
+      argument = if (nzchar(name)) name else "...", class = "rookery_bad_setting"
+    )
+  }
   table <- limit_table()
   found <- lapply(c(setting_names, table$name), setting_of)
   values <- vapply(seq_along(found), function(at) {
@@ -97,7 +106,7 @@ format_setting <- function(value) {
   paste0(names(value), if (!is.null(names(value))) " = ", vapply(value, as.character, ""), collapse = ", ")
 }
 
-# list(value =, origin =, where =) of a setting; `argument` overrules all, and `where` names the place in what is said of it.
+# list(value =, origin =, where =) of a setting; `argument` is that of a function, and `where` names the place in what is said of it.
 setting_of <- function(name, argument = NULL) {
   is_limit <- !name %in% setting_names
   check <- function(value, where) if (is_limit) limit_value(value, name, where) else check_setting(value, name, where)
@@ -105,9 +114,9 @@ setting_of <- function(name, argument = NULL) {
   option <- find_option(name)
   variable <- find_variable(name)
   places <- list(
+    list("command line", serving$cli[[name]], paste0("`", name, "` of the command line")),
     list("argument", argument, paste0("`", name, "`")),
     list("argument", serving$argument[[name]], paste0("`", name, "`")),
-    list("command line", serving$cli[[name]], paste0("`", name, "` of the command line")),
     # What the program has read counts under any of its names.
     list("environment", serving$environment[[name]] %||% environment_value(variable), paste0("The environment variable ", variable)),
     list("_server.yml", serving$file[[name]], paste0("`", name, ":` of the _server.yml")),

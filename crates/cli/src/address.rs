@@ -3,13 +3,14 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use rookery_server::{ListenError, Listener, Server, Site, literal_address};
 
 use crate::failure::Failure;
 use crate::path::{folder_of, settle};
-use crate::port_holder::port_holder;
+use crate::port_holder::{self, port_holder};
 
 /// The address to serve on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,34 +61,75 @@ impl Address {
         if takes_both { "::" } else { "0.0.0.0" }
     }
 
-    /// Binds a port and lets go again: whoever fails to bind it later says much less. A Unix socket is not tried, which
-    /// would leave its file for a moment.
-    ///
-    /// # Errors
-    /// When it cannot be bound.
-    #[cfg(any(not(target_os = "linux"), test))]
-    pub(crate) fn probe(&self) -> Result<(), Failure> {
-        match self {
-            Address::Tcp { socket, .. } => {
-                TcpListener::bind(socket).map(drop).map_err(|error| self.refused(&error))
-            }
-            Address::Unix(_) => Ok(()),
-        }
-    }
-
     /// Checks that the address can be listened on. Returns a message if it is in use, perhaps by
     /// the server whose settings are checked.
     ///
     /// # Errors
     /// Fails when it could not be listened on if it were free.
     pub(crate) fn check(&self) -> Result<Option<String>, Failure> {
-        let Address::Tcp { socket, .. } = self else { return Ok(None) };
-        match TcpListener::bind(socket) {
-            Ok(_) => Ok(None),
+        match self.try_to_bind() {
+            Ok(()) => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 Ok(Some(self.refused(&error).message()))
             }
             Err(error) => Err(self.refused(&error)),
+        }
+    }
+
+    /// Checks that the address can be bound: whoever fails to bind it later says much less.
+    ///
+    /// # Errors
+    /// When it cannot be bound.
+    #[cfg(any(not(target_os = "linux"), test))]
+    pub(crate) fn probe(&self) -> Result<(), Failure> {
+        self.try_to_bind().map_err(|error| self.refused(&error))
+    }
+
+    /// Binds a port and closes it again. Of a Unix socket, whose file would be there for a moment,
+    /// checks the path.
+    ///
+    /// # Errors
+    /// The system's; [`AddrInUse`](io::ErrorKind::AddrInUse) also where another server listens at a
+    /// path.
+    pub(crate) fn try_to_bind(&self) -> io::Result<()> {
+        let path = match self {
+            Address::Tcp { socket, .. } => return TcpListener::bind(socket).map(drop),
+            Address::Unix(path) => path,
+        };
+        // Fails for a path that is too long.
+        std::os::unix::net::SocketAddr::from_pathname(path)?;
+        if !folder_of(path).is_dir() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "its folder does not exist"));
+        }
+        match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(found) if found.file_type().is_socket() => {
+                if port_holder::is_listening(path) {
+                    return Err(io::ErrorKind::AddrInUse.into());
+                }
+                Ok(())
+            }
+            Ok(found) => {
+                let what = if found.is_dir() { "a folder" } else { "a file that is no socket" };
+                let message = format!("{what} is there; choose another path, or move it away");
+                Err(io::Error::new(io::ErrorKind::AlreadyExists, message))
+            }
+        }
+    }
+
+    /// Returns a description of the process that keeps the address from being bound if it is a worker
+    /// whose supervisor has gone.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn orphan(&self) -> Option<String> {
+        match self {
+            Address::Unix(path) => port_holder::orphan_on_path(path),
+            Address::Tcp { socket, .. } => match TcpListener::bind(socket) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    port_holder::orphan_on_port(socket.port())
+                }
+                _ => None,
+            },
         }
     }
 
@@ -234,24 +276,50 @@ mod tests {
     fn a_busy_port_is_told_with_who_holds_it() {
         let busy = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = busy.local_addr().unwrap().port();
-        let said = text(Address::of("127.0.0.1", port).unwrap().probe().unwrap_err());
+        let said = Address::of("127.0.0.1", port).unwrap().check().unwrap().unwrap();
         assert!(said.starts_with(&format!("Port {port} of 127.0.0.1 is in use, by ")), "{said}");
         assert!(said.contains(&format!("`--port {}`", port.wrapping_add(1))), "{said}");
         if cfg!(target_os = "linux") {
             assert!(said.contains(&format!("(process {}: ", std::process::id())), "{said}");
         }
         drop(busy);
-        Address::of("127.0.0.1", port).unwrap().probe().unwrap();
+        assert_eq!(Address::of("127.0.0.1", port).unwrap().check().unwrap(), None);
     }
 
     #[test]
     fn an_address_of_no_interface_is_told_as_such() {
         // TEST-NET-1 of RFC 5737: nobody's.
-        let said = text(Address::of("192.0.2.1", 0).unwrap().probe().unwrap_err());
+        let said = text(Address::of("192.0.2.1", 0).unwrap().check().unwrap_err());
         assert!(
             said.starts_with("Cannot listen on 192.0.2.1 port 0: ") && said.contains("No network"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn the_path_of_a_socket_is_checked_without_binding_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| Address::Unix(folder.path().join(name));
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        std::fs::create_dir(folder.path().join("folder")).unwrap();
+        for (name, says) in [
+            ("file", "a file that is no socket is there"),
+            ("folder", "a folder is there"),
+            ("no/s", "its folder does not exist"),
+            (&"x".repeat(108), "path must be shorter than"),
+        ] {
+            let said = text(at(name).check().unwrap_err());
+            assert!(said.starts_with("Cannot listen on the socket `") && said.contains(says), "{said}");
+        }
+        assert_eq!(at("s").check().unwrap(), None);
+        assert!(!folder.path().join("s").exists());
+        let listens = std::os::unix::net::UnixListener::bind(folder.path().join("s")).unwrap();
+        if cfg!(target_os = "linux") {
+            assert!(at("s").check().unwrap().unwrap().contains("another server listens there"));
+        }
+        // A server that was killed has left its file, which is replaced.
+        drop(listens);
+        assert_eq!(at("s").check().unwrap(), None);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Why nothing is served, and how that is told.
 
 use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::time::Instant;
 
 use rookery_server::output;
 use rookery_service::Manager;
@@ -70,6 +72,13 @@ impl Failure {
         Manager::of_environment().failed(message.lines().next().unwrap_or_default(), status);
         ExitCode::from(status)
     }
+}
+
+/// Returns until when the end of the program waits for outputs that accept no data: for one second
+/// in all, which the first call begins.
+pub(crate) fn output_deadline() -> Instant {
+    static DEADLINE: OnceLock<Instant> = OnceLock::new();
+    *DEADLINE.get_or_init(|| Instant::now() + output::FLUSH_TIME)
 }
 
 /// Writes one line to stderr, from any thread. Never blocks, even if nobody reads stderr.

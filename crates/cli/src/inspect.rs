@@ -1,13 +1,16 @@
 //! `rookery config` and `rookery check`: what would be served and how, without serving it.
 
 use std::fmt::Write as _;
+use std::io;
 
 use rookery_settings::{Default, Given, Group, Places, Setting, Shown, Source, table};
+use rookery_status::AdminAt;
 
 use crate::address::Address;
 use crate::command_line::Serve;
 use crate::failure::Failure;
 use crate::log::LogTo;
+use crate::settings::AskedTls;
 use crate::target::Target;
 use crate::{r, tls};
 
@@ -72,12 +75,47 @@ fn source_of(given: &Given) -> String {
 /// Fails with the first thing that would keep the server from starting.
 pub(crate) fn check(serve: &Serve, target: &Target) -> Result<Vec<u8>, Failure> {
     let (what, address) = verify(serve, target)?;
-    let in_use = if rookery_service::Activation::is_there() { None } else { address.check()? };
     let mut text = format!("{} can be served: {what}.\n", target.path.display());
-    if let Some(in_use) = in_use {
+    let redirect_from = serve.tls.as_ref().and_then(AskedTls::redirect_from);
+    let beside = redirect_from.map(|port| address.beside(port)).transpose()?;
+    for address in std::iter::once(&address).chain(&beside) {
+        if let Some(in_use) = check_address(address)? {
+            let _ = writeln!(text, "Note: {in_use}");
+        }
+    }
+    if let Some(in_use) = serve.admin.as_ref().map(check_admin).transpose()?.flatten() {
         let _ = writeln!(text, "Note: {in_use}");
     }
     Ok(text.into_bytes())
+}
+
+/// Checks that an address can be listened on, unless a service manager has opened the sockets. Returns
+/// a message if it is in use.
+///
+/// # Errors
+/// Fails when it could not be listened on if it were free.
+pub(crate) fn check_address(address: &Address) -> Result<Option<String>, Failure> {
+    if rookery_service::Activation::is_there() { Ok(None) } else { address.check() }
+}
+
+/// Checks that the admin address can be listened on. Returns a message if it is in use.
+///
+/// # Errors
+/// Fails when it could not be listened on if it were free.
+pub(crate) fn check_admin(at: &AdminAt) -> Result<Option<String>, Failure> {
+    let (address, shown) = match at {
+        AdminAt::Tcp(socket) => {
+            (Address::Tcp { host: socket.ip().to_string(), socket: *socket }, socket.to_string())
+        }
+        AdminAt::Unix(path) => (Address::Unix(path.clone()), path.display().to_string()),
+    };
+    match address.try_to_bind() {
+        Ok(()) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            Ok(Some(format!("The address of `--admin`, {shown}, is in use.")))
+        }
+        Err(error) => Err(Failure::Address(format!("Cannot listen for `--admin` on {shown}: {error}."))),
+    }
 }
 
 /// Checks everything that can be checked without R and without listening. Returns what kind of app

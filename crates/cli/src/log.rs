@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rookery_server::access_log::{AccessLog, Format, LogFile, Reopener};
 use rookery_server::output;
 
-use crate::failure::{Failure, tell};
+use crate::failure::{Failure, output_deadline, tell};
 use crate::path::{folder_of, is_writable, settle};
 
 /// Where the access log goes.
@@ -83,8 +83,9 @@ impl Log {
         self.reopener.clone()
     }
 
+    /// Ends the log at the end of the program.
     pub(crate) fn close(&self) {
-        self.log.close();
+        self.log.close_until(output_deadline());
     }
 }
 

@@ -26,6 +26,8 @@ mod new;
 mod path;
 mod port_holder;
 mod ports;
+#[cfg(target_os = "linux")]
+mod predecessor;
 mod r;
 #[cfg(target_os = "linux")]
 mod reload;
@@ -49,7 +51,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use command_line::{Asked, Command};
-use failure::{Failure, tell};
+use failure::{Failure, output_deadline, tell};
 use rookery_server::output;
 use sources::{Read, Sources};
 use target::Target;
@@ -57,7 +59,7 @@ use target::Target;
 fn main() -> ExitCode {
     output::write_panics();
     let code = begin();
-    output::flush();
+    output::flush_until(output_deadline());
     code
 }
 

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use rookery_settings::SCHEMA;
+use rookery_settings::{SCHEMA, escaped};
 
 use crate::failure::Failure;
 use crate::path::expand;
@@ -55,6 +55,7 @@ impl Kind {
     /// Fails with a message when there is none.
     pub(crate) fn parse(name: &str) -> Result<Kind, String> {
         Kind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            let name = escaped(name);
             format!("`{name}` is no kind of app that `rookery new` makes: `shiny`, `api` and `site` are.")
         })
     }
@@ -95,16 +96,25 @@ pub(crate) struct NewApp {
 /// Writes the app, and returns what is said about it.
 ///
 /// # Errors
-/// Fails when there is something in the folder, or it cannot be written to.
+/// Fails when there is something in the folder, or it cannot be written to. Fails for a name with
+/// control characters, which no message and no command to paste could show.
 pub(crate) fn write(app: &NewApp) -> Result<String, Failure> {
+    let name = app.folder.to_string_lossy();
+    if name.contains(char::is_control) {
+        return Err(Failure::CommandLine(format!(
+            "The name of the folder must have no control characters, such as line ends: `{}`.",
+            escaped(&name)
+        )));
+    }
     let folder = expand(&app.folder);
     let failed = |error: &io::Error| {
         Failure::Serving(format!("`{}` cannot be written: {error}.", app.folder.display()))
     };
     if let Some(name) = occupant(&folder).map_err(|error| failed(&error))? {
         return Err(Failure::Serving(format!(
-            "`{}` is not empty (it has `{name}`), and nothing is overwritten: name another folder, or empty this one.",
-            app.folder.display()
+            "`{}` is not empty (it has `{}`), and nothing is overwritten: name another folder, or empty this one.",
+            app.folder.display(),
+            escaped(&name)
         )));
     }
     for (name, content) in app.kind.files() {
@@ -194,6 +204,23 @@ mod tests {
         assert!(said(new(Kind::Site, &file)).contains("cannot be written"));
         assert!(said(new(Kind::Site, &file.join("below"))).contains("cannot be written"));
         assert_eq!(fs::read_to_string(file).unwrap(), "mine");
+    }
+
+    #[test]
+    fn a_name_with_control_characters_is_refused_and_shown_escaped() {
+        let root = tempfile::tempdir().unwrap();
+        for (name, shown) in
+            [("a\nb", "a\\nb`."), ("a\x1b[31m", "a\\u{1b}[31m`."), ("a\u{9b}1m", "a\\u{9b}1m`.")]
+        {
+            let told = said(new(Kind::Site, &root.path().join(name)));
+            assert!(told.contains("no control characters"), "{told}");
+            assert!(told.ends_with(shown) || told.contains("..."), "{told}");
+            assert!(!told.contains(char::is_control), "{told:?}");
+        }
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+        fs::write(root.path().join("a\x1bb"), "").unwrap();
+        assert!(said(new(Kind::Site, root.path())).contains("`a\\u{1b}b`"));
+        assert!(!Kind::parse("\x1b[31m").unwrap_err().contains('\x1b'));
     }
 
     #[test]

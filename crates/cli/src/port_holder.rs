@@ -3,19 +3,57 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Characters of a command line that are shown.
 const SHOWN: usize = 120;
 
-/// "R (process 1234: its command line, in its folder)" for the process that listens on a port.
+/// Returns "R (process 1234: its command line, in its folder)" for the process that listens on a
+/// port.
 pub(crate) fn port_holder(port: u16) -> Option<String> {
-    let wanted: Vec<String> =
-        listening_inodes(port).into_iter().map(|inode| format!("socket:[{inode}]")).collect();
-    if wanted.is_empty() {
-        return None;
-    }
-    let is_holder = |process: &Path| {
+    holders(&inodes_of_port(port)).next().map(|process| describe(&process))
+}
+
+/// Returns a description of the process that holds a port if it is a worker whose supervisor has
+/// gone.
+#[cfg(target_os = "linux")]
+pub(crate) fn orphan_on_port(port: u16) -> Option<String> {
+    orphan(&inodes_of_port(port))
+}
+
+/// Returns a description of the process that listens at the path of a Unix socket if it is a worker
+/// whose supervisor has gone.
+#[cfg(target_os = "linux")]
+pub(crate) fn orphan_on_path(path: &Path) -> Option<String> {
+    orphan(&inodes_of_path(path))
+}
+
+/// Returns true if a process listens at the path of a Unix socket, as far as that can be seen without
+/// connecting to it.
+pub(crate) fn is_listening(path: &Path) -> bool {
+    !inodes_of_path(path).is_empty()
+}
+
+/// The variable by which a process knows that it is a worker.
+#[cfg(target_os = "linux")]
+const WORKER: &[u8] = b"ROOKERY_INTERNAL_CONTROL_FD=";
+
+/// A supervisor keeps its listeners open for as long as it lives: it has gone if all processes that
+/// have the sockets are workers.
+#[cfg(target_os = "linux")]
+fn orphan(inodes: &[String]) -> Option<String> {
+    let holders: Vec<PathBuf> = holders(inodes).collect();
+    let is_worker = |process: &PathBuf| {
+        let environment = fs::read(process.join("environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(WORKER))
+    };
+    if holders.iter().all(is_worker) { holders.first().map(|process| describe(process)) } else { None }
+}
+
+/// Returns the folders in `/proc` of the processes that have one of these sockets.
+fn holders(inodes: &[String]) -> impl Iterator<Item = PathBuf> {
+    let wanted: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
+    let is_holder = move |process: &Path| {
         let Ok(descriptors) = fs::read_dir(process.join("fd")) else { return false };
         descriptors.flatten().any(|descriptor| {
             fs::read_link(descriptor.path()).is_ok_and(|link| {
@@ -23,13 +61,31 @@ pub(crate) fn port_holder(port: u16) -> Option<String> {
             })
         })
     };
-    let mut processes = fs::read_dir("/proc").ok()?.flatten().filter(|entry| {
-        entry.file_name().as_bytes().iter().all(u8::is_ascii_digit) && is_holder(&entry.path())
-    });
-    processes.next().map(|entry| describe(&entry.path()))
+    let processes = if inodes.is_empty() { None } else { fs::read_dir("/proc").ok() };
+    let processes = processes.into_iter().flatten().flatten();
+    let processes = processes.filter(|entry| entry.file_name().as_bytes().iter().all(u8::is_ascii_digit));
+    processes.map(|entry| entry.path()).filter(move |process| is_holder(process))
 }
 
-fn listening_inodes(port: u16) -> Vec<String> {
+/// Returns the inodes of the sockets that listen at the path of a Unix socket.
+fn inodes_of_path(path: &Path) -> Vec<String> {
+    /// The flag of a socket that listens (`__SO_ACCEPTCON`).
+    const LISTENS: &str = "00010000";
+    let table = fs::read("/proc/net/unix").unwrap_or_default();
+    let rows = table.split(|byte| *byte == b'\n').skip(1);
+    rows.filter_map(|row| {
+        let prefix = row.strip_suffix(path.as_os_str().as_bytes())?;
+        // Num RefCount Protocol Flags Type St Inode Path.
+        match std::str::from_utf8(prefix).ok()?.split_ascii_whitespace().collect::<Vec<_>>()[..] {
+            [_, _, _, LISTENS, _, _, inode] => Some(inode.to_owned()),
+            _ => None,
+        }
+    })
+    .collect()
+}
+
+/// Returns the inodes of the sockets that listen on a port.
+fn inodes_of_port(port: u16) -> Vec<String> {
     let local = format!(":{port:04X}");
     let tables =
         ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());

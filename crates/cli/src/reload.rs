@@ -7,6 +7,7 @@ use rookery_server::tls::Tls;
 use rookery_settings::{Applies, Group, Setting};
 use rookery_supervisor::{Request, Status};
 
+use crate::address::Address;
 use crate::command_line::Serve;
 use crate::failure::{Failure, tell};
 use crate::inspect;
@@ -40,7 +41,8 @@ impl Reload {
 
     fn read(&self) -> Result<Serve, Failure> {
         let Read { serve, notes } = self.sources.read(&self.target)?;
-        inspect::verify(&serve, &self.target)?;
+        let (_, address) = inspect::verify(&serve, &self.target)?;
+        self.check_addresses(&serve, &address)?;
         let is_kept = |row: &Setting| needs_restart(row, &self.start, &serve);
         let (settings, differ) = serve.settings.0.clone().keeping(&self.start.settings.0, is_kept);
         let serve = self.sources.serve(settings).map_err(|failure| {
@@ -53,6 +55,17 @@ impl Reload {
         self.status.set_readiness(workers::readiness(&serve.workers));
         self.report(notes, &differ);
         Ok(serve)
+    }
+
+    /// Checks the addresses that have changed: a restart, which they need, would fail.
+    fn check_addresses(&self, serve: &Serve, address: &Address) -> Result<(), Failure> {
+        if (&serve.host, serve.port) != (&self.start.host, self.start.port) {
+            inspect::check_address(address)?;
+        }
+        if let Some(admin) = serve.admin.as_ref().filter(|at| self.start.admin.as_ref() != Some(at)) {
+            inspect::check_admin(admin)?;
+        }
+        Ok(())
     }
 
     /// Reports what is new about the settings, and those that have changed without an effect.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use rookery_settings::escaped;
 use rookery_settings::file::{self, ServerFile};
 
 use crate::failure::Failure;
@@ -23,7 +24,8 @@ pub(crate) fn read(target: &Target) -> Result<Option<ServerFile>, Failure> {
         return Ok(None);
     };
     if !file.app.exists() {
-        return Err(wrong(format!("`app:` names `{}`, which does not exist.", file.app.display())));
+        let app = escaped(&file.app.display().to_string());
+        return Err(wrong(format!("`app:` names `{app}`, which does not exist.")));
     }
     Ok(Some(file))
 }

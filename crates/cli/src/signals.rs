@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use rookery_server::output;
 
+use crate::failure::output_deadline;
+
 /// Those that end it, and those that ask for something. The system sends SIGTTIN and SIGTTOU as well, to
 /// who uses a terminal in the background; while they are waited for it does not, and lets a program
 /// write there.
@@ -95,7 +97,7 @@ impl Caught {
 
     /// Ends the process as it would have without us.
     pub(crate) fn die(self) -> ! {
-        output::flush();
+        output::flush_until(output_deadline());
         // SAFETY: plain calls of a number that is a signal's; raised here and not blocked, it is delivered before the
         // last of them returns.
         unsafe {

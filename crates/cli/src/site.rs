@@ -59,6 +59,8 @@ pub(crate) fn serve(
         notice: Notice(tell),
         ..Site::default()
     };
+    #[cfg(target_os = "linux")]
+    crate::predecessor::wait(std::iter::once(address).chain(beside), &signals);
     let ports = Ports::listen(&server, address, beside, site, &asked.settings)?;
     let development = opened.as_ref().and_then(|opened| opened.development.as_ref());
     let screen = Screen { development, ..Screen::of(target, &ports) };

@@ -22,6 +22,7 @@ use crate::command_line::Serve;
 use crate::failure::{Failure, say, tell};
 use crate::log::{Log, LogTo};
 use crate::ports::Ports;
+use crate::predecessor;
 use crate::r;
 use crate::reload::Reload;
 use crate::screen::{Screen, is_coloured};
@@ -78,6 +79,7 @@ pub(crate) fn serve(
         notice: Notice(tell),
         ..Site::default()
     };
+    predecessor::wait(std::iter::once(address).chain(beside), &signals);
     let ports = Ports::listen(&server, address, beside, site, &asked.settings)?;
     let public = if asked.may_accept() { Some(public(&ports, log_to)?) } else { None };
     let status = Status::new(

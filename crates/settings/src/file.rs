@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use crate::forms::{ADMIN, HOST, UNIX};
-use crate::kind::{Form, Kind, Raw, Value};
+use crate::kind::{Form, Kind, Raw, Value, escaped};
 use crate::near::did_you_mean;
 use crate::setting::{Section, Setting};
 use crate::settings::{Given, Source};
@@ -43,6 +43,9 @@ pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// Fails with the first mistake and its position.
 pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, Problem> {
+    if utf16(bytes).is_some_and(|text| names_engine(&text)) {
+        return problem(At::START, "the file is text in UTF-16: save it in UTF-8.");
+    }
     // A file of another engine may have any bytes.
     let text = String::from_utf8_lossy(bytes);
     let node = match yaml::parse(&text) {
@@ -70,7 +73,10 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, Problem> {
             Some(section) => format!(" It belongs under `{}:`.", section.key()),
             None => did_you_mean(&unknown.key, KEYS, |near| format!("`{near}:`")),
         };
-        return problem(unknown.at, format!("`{}:` is not a key of `_server.yml`.{hint}", unknown.key));
+        return problem(
+            unknown.at,
+            format!("`{}:` is not a key of `_server.yml`.{hint}", escaped(&unknown.key)),
+        );
     }
     let base = path.parent().unwrap_or(Path::new(""));
     let Some(app) = find("app") else {
@@ -85,6 +91,17 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, Problem> {
         reader.section(Section::Options, &options.value)?;
     }
     Ok(Some(ServerFile { app: beside(Path::new(app), base), given: reader.given, notes: reader.notes }))
+}
+
+/// Returns the text of a file in UTF-16: one that begins with a byte order mark, or with ASCII.
+fn utf16(bytes: &[u8]) -> Option<String> {
+    let unit = match bytes {
+        [0xFF, 0xFE, ..] | [1..=0x7F, 0, ..] => u16::from_le_bytes,
+        [0xFE, 0xFF, ..] | [0, 1..=0x7F, ..] => u16::from_be_bytes,
+        _ => return None,
+    };
+    let units: Vec<u16> = bytes.chunks_exact(2).map(|pair| unit([pair[0], pair[1]])).collect();
+    Some(String::from_utf16_lossy(&units))
 }
 
 /// Returns true when a line names the engine, for a text that is not valid YAML. The key and the value
@@ -161,7 +178,7 @@ impl Reader<'_> {
                 let hint = table::hint_for_key(section, &key);
                 return problem(
                     field.at,
-                    format!("`{}:` is not a setting under `{}:`.{hint}", field.key, section.key()),
+                    format!("`{}:` is not a setting under `{}:`.{hint}", escaped(&field.key), section.key()),
                 );
             };
             if let Some((_, other)) = seen.iter().find(|(name, _)| *name == found.setting.name) {
@@ -190,7 +207,8 @@ impl Reader<'_> {
             if let Some(unknown) = fields.iter().find(|field| !known().any(|name| name == normal(&field.key)))
             {
                 let hint = did_you_mean(&normal(&unknown.key), known(), |near| format!("`{near}:`"));
-                let message = format!("`{}:` is not a field of `{}:`.{hint}", unknown.key, field.key);
+                let message =
+                    format!("`{}:` is not a field of `{}:`.{hint}", escaped(&unknown.key), field.key);
                 return problem(unknown.at, message);
             }
             for (name, _) in pairs {
@@ -398,6 +416,46 @@ mod tests {
             "line 3, column 1: `port:` is not a key of `_server.yml`. It belongs under `options:`."
         );
         assert!(read("engine: rookery\napp: [\n").is_err());
+    }
+
+    #[test]
+    fn what_a_message_quotes_of_the_file_is_escaped_and_cut() {
+        for (options, says) in [
+            ("  \"a\\e[31m\\nb\": 1\n", "`a\\u{1b}[31m\\nb:` is not a setting"),
+            ("  ws_compression: {\"a\\e\": 1}\n", "`a\\u{1b}:` is not a field"),
+            ("  port: \"\\e]0;x\\a\"\n", "not `\\u{1b}]0;x\\u{7}`."),
+            ("  port: {\"a\\e\": 1}\n", "not a field `a\\u{1b}`."),
+            ("  \"a\\e\": 1\n  \"a\\e\": 1\n", "`a\\u{1b}:` is given twice"),
+            ("  a: !x%1B y\n", "the tag `!x\\u{1b}` has no meaning"),
+        ] {
+            let said = wrong(options);
+            assert!(said.contains(says), "{said}");
+            assert!(!said.contains(char::is_control), "{said:?}");
+        }
+        let long = wrong(&format!("  {}: 1\n", "x".repeat(500)));
+        assert!(long.contains(&format!("`{}...:`", "x".repeat(80))), "{long}");
+        let top = read(b"engine: rookery\n\"\\e\": 1\n", Path::new("_server.yml")).unwrap_err().to_string();
+        assert!(top.contains("`\\u{1b}:` is not a key"), "{top}");
+    }
+
+    #[test]
+    fn a_file_in_utf16_is_refused_by_the_name_of_its_encoding() {
+        let text = "engine: rookery\napp: a.R\n";
+        let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+        for bytes in [
+            [&[0xFF, 0xFE], &little[..]].concat(),
+            [&[0xFE, 0xFF], &big[..]].concat(),
+            little.clone(),
+            big.clone(),
+        ] {
+            let said = read(&bytes, Path::new("_server.yml")).unwrap_err().to_string();
+            assert_eq!(said, "line 1, column 1: the file is text in UTF-16: save it in UTF-8.");
+        }
+        let other: Vec<u8> = "engine: plumber2\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert!(read(&other, Path::new("_server.yml")).unwrap().is_none());
+        let latin = read(b"engine: rookery\napp: a.R # \xE9\n", Path::new("_server.yml")).unwrap_err();
+        assert!(latin.to_string().contains("is not text in UTF-8"), "{latin}");
     }
 
     #[test]

@@ -126,21 +126,36 @@ impl Raw {
     /// Describes the value for a message.
     pub(crate) fn describe(&self) -> String {
         match self {
-            Raw::Text(text) => {
-                let short: String = text.chars().take(80).flat_map(char::escape_debug).collect();
-                format!("`{short}{}`", if text.chars().nth(80).is_some() { "..." } else { "" })
-            }
+            Raw::Text(text) => format!("`{}`", escaped(text)),
             Raw::Bytes(bytes) => Raw::Text(bytes.to_string_lossy().into_owned()).describe(),
             Raw::List(values) => match &values[..] {
                 [one] => format!("a list of {}", one.describe()),
                 values => format!("a list of {} values", values.len()),
             },
             Raw::Fields(fields) => match &fields[..] {
-                [(name, _)] => format!("a field `{name}`"),
+                [(name, _)] => format!("a field `{}`", escaped(name)),
                 fields => format!("{} fields", fields.len()),
             },
         }
     }
+}
+
+/// Returns a text that others wrote as a message shows it: escape sequences, line ends and whatever
+/// else is not printed as itself are escaped, and a long text is cut.
+pub fn escaped(text: &str) -> String {
+    /// The most characters that are shown.
+    const MOST: usize = 80;
+    let mut shown = String::new();
+    for char in text.chars().take(MOST) {
+        match char {
+            '\'' | '"' => shown.push(char),
+            _ => shown.extend(char.escape_debug()),
+        }
+    }
+    if text.chars().nth(MOST).is_some() {
+        shown.push_str("...");
+    }
+    shown
 }
 
 impl From<&str> for Raw {

@@ -31,7 +31,7 @@ pub mod table;
 pub mod yaml;
 
 pub use forms::UNIX;
-pub use kind::{Composite, Form, Kind, Raw, Refused, Value};
+pub use kind::{Composite, Form, Kind, Raw, Refused, Value, escaped};
 pub use near::near;
 pub use read::{Invalid, wanted};
 pub use setting::{Applies, Default, Former, Group, Places, Rule, Section, Setting, Shown, Stability};

@@ -1,14 +1,23 @@
 //! Suggestions for misspelt names.
 
+/// The fewest letters of a beginning that tells which name is meant.
+const SHORTEST: usize = 4;
+
 /// Returns at most three of `candidates` that are similar to `name`, the most similar first. Names
-/// are similar when at most a third of their letters differ; case does not matter.
+/// are similar when at most a third of their letters differ, or when `name` is the beginning of the
+/// other; case does not matter.
 pub fn near<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let name = name.to_lowercase();
-    let most = (name.chars().count() / 3).max(1);
+    let letters = name.chars().count();
+    let most = (letters / 3).max(1);
     let mut found: Vec<(usize, &str)> = candidates
         .into_iter()
-        .map(|candidate| (strsim::osa_distance(&name, &candidate.to_lowercase()), candidate))
-        .filter(|(distance, _)| *distance <= most)
+        .filter_map(|candidate| {
+            let other = candidate.to_lowercase();
+            let distance = strsim::osa_distance(&name, &other);
+            let is_beginning = letters >= SHORTEST && other.starts_with(&name);
+            (distance <= most || is_beginning).then_some((distance, candidate))
+        })
         .collect();
     found.sort_unstable();
     found.dedup();
@@ -34,6 +43,9 @@ mod tests {
         assert_eq!(near("APP.r2", candidates), ["app.R", "apps.R"]);
         assert_eq!(near("shinyapp", candidates), ["shiny-app"]);
         assert!(near("something", candidates).is_empty());
+        let limits = ["max_header_size", "max_body_size", "maxima"];
+        assert_eq!(near("max_body", limits), ["max_body_size"]);
+        assert!(near("max", limits).is_empty());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::fmt;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput, Tag};
 
-use crate::kind::Raw;
+use crate::kind::{Raw, escaped};
 
 /// The most bytes of a document; a long `_server.yml` has a few thousand.
 pub const MOST_BYTES: usize = 256 << 10;
@@ -28,7 +28,7 @@ pub struct At {
 }
 
 impl At {
-    const START: At = At { line: 1, column: 1 };
+    pub(crate) const START: At = At { line: 1, column: 1 };
 
     /// Returns the position behind a text.
     pub(crate) fn end_of(text: &str) -> At {
@@ -162,7 +162,7 @@ impl<'input> Reader<'input> {
             Some(Ok((event, span))) => Ok((event, At::of(&span.start))),
             Some(Err(error)) => {
                 let said = error.info().trim_end_matches('.');
-                problem(At::of(error.marker()), format!("this is not valid YAML: {said}."))
+                problem(At::of(error.marker()), format!("this is not valid YAML: {}.", escaped(said)))
             }
             None => Ok((Event::StreamEnd, At::START)),
         }
@@ -233,7 +233,10 @@ impl<'input> Reader<'input> {
             let (event, at) = self.next()?;
             let (key, is_plain) = match event {
                 Event::MappingEnd => break,
-                Event::Scalar(key, style, _, _) => (key.into_owned(), style == ScalarStyle::Plain),
+                Event::Scalar(key, style, _, tag) => {
+                    check_tag(tag.as_deref(), at)?;
+                    (key.into_owned(), style == ScalarStyle::Plain && tag.is_none())
+                }
                 _ => return problem(at, "a key must be a text."),
             };
             let (event, value_at) = self.next()?;
@@ -246,7 +249,10 @@ impl<'input> Reader<'input> {
                 continue;
             }
             if let Some(before) = fields.iter().find(|field| field.key == key) {
-                return problem(at, format!("`{key}:` is given twice, first in line {}.", before.at.line));
+                return problem(
+                    at,
+                    format!("`{}:` is given twice, first in line {}.", escaped(&key), before.at.line),
+                );
             }
             fields.push(Field { key, at, value });
         }
@@ -285,7 +291,8 @@ fn depth_of(node: &Node) -> usize {
 fn check_tag(tag: Option<&Tag>, at: At) -> Result<(), Problem> {
     match tag {
         Some(tag) if !tag.is_yaml_core_schema() => {
-            problem(at, format!("the tag `{}{}` has no meaning here; leave it out.", tag.handle, tag.suffix))
+            let tag = escaped(&format!("{}{}", tag.handle, tag.suffix));
+            problem(at, format!("the tag `{tag}` has no meaning here; leave it out."))
         }
         _ => Ok(()),
     }
@@ -356,6 +363,12 @@ mod tests {
             "line 2, column 1: a second document begins here; only one is read."
         );
         assert_eq!(content("[1]: 2\n"), "line 1, column 1: a key must be a text.");
+        assert_eq!(
+            content("!expr a: 1\n"),
+            "line 1, column 1: the tag `!expr` has no meaning here; leave it out."
+        );
+        assert_eq!(content("!!str a: 1\n\"b\": 2\n"), r#"{a: "1", b: "2"}"#);
+        assert_eq!(content("!!str <<: 1\n"), r#"{<<: "1"}"#);
         for text in ["a: [1, 2\n", "a: 'b\n", "a: *none\n", "a: b: c\n", "a:\n\t- b\n"] {
             assert!(content(text).contains("not valid YAML"), "{text:?}: {}", content(text));
         }

@@ -100,6 +100,7 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(serve(hello_app, port = 0, admin = TRUE)), "`admin` must be an address such as \"127.0.0.1:9100\""),
     list(quote(serve(hello_app, workers = TRUE)), "`workers` must be auto, or a whole number from 1 to 1000, not TRUE"),
     list(quote(serve(hello_app, workers = 2)), "Workers serve a path"),
+    list(quote(rookery_options(prot = 1)), "`prot` is no setting. Did you mean `port`"),
     list(quote(launch_server(42)), "`settings` must be one string"),
     list(quote(launch_server("/no/such.yml")), "does not exist")
   )

@@ -53,6 +53,9 @@ test_that("values are read as they may be written, and no others", {
   for (value in list(Inf, "1 s", -1, 0.5)) expect_error(server_limits(min_response_rate = value), "bytes per second", class = "rookery_bad_limit")
   for (value in list(0, "0 s", "10 MB", -5)) expect_error(server_limits(idle_timeout = value), "seconds", class = "rookery_bad_limit")
   expect_error(server_limits(max_body_size = 1, 5), "must have a name", class = "rookery_bad_limit")
+  expect_error(server_limits(max_body = 1), "`max_body` is no limit. Did you mean `max_body_size`?", fixed = TRUE, class = "rookery_bad_limit")
+  expect_error(rookery_options(prot = 1), "`prot` is no setting. Did you mean `port`?", fixed = TRUE, class = "rookery_bad_setting")
+  expect_error(rookery_options(max_body_size = 1), "takes no arguments: .*sets a setting[.]$", class = "rookery_error")
   expect_error(server_limits(body = 1), "`body` is no limit", class = "rookery_bad_limit")
   for (limits in list("10 MB", 10, list(10), function() 1, c(max_body_size = 1))) {
     expect_error(startServer("127.0.0.1", 0, list(), limits = limits), class = "rookery_bad_limit")

@@ -7,7 +7,7 @@ settings <- list(
   trusted_proxies = c("10.0.0.1", "unix"), spool_dir = c("/usr", "/var"), ws_compression = c("level=3", "level=4")
 )
 
-places <- c("argument", "command line", "environment", "_server.yml", "option")
+places <- c("command line", "argument", "environment", "_server.yml", "option")
 
 # Evaluates code while a setting is given in places; `values` has the values, by place.
 with_given <- function(name, values, code) {

@@ -66,6 +66,31 @@ test_that("serve() opens the address of an object and of a path once it listens"
   expect_equal(fetch(url)$text, "hello")
 })
 
+test_that("with workers the program opens the address, once", {
+  skip_if_not_installed("processx")
+  skip_if_not_installed("curl")
+  skip_on_os(c("mac", "solaris"))
+  dir <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = 'hello')")
+  bin <- withr::local_tempdir()
+  told <- file.path(bin, "told")
+  writeLines(c("#!/bin/sh", sprintf("echo \"$1\" >> '%s'", told)), file.path(bin, "xdg-open"))
+  Sys.chmod(file.path(bin, "xdg-open"), "755")
+  it <- local_r(
+    sprintf("rookery::serve('%s', port = 0, log = FALSE, workers = 2, open = TRUE)", dir),
+    environment = c(
+      PATH = paste(bin, Sys.getenv("PATH"), sep = .Platform$path.sep), DISPLAY = ":0", SSH_CONNECTION = "", SSH_TTY = "", ROOKERY_PORT = ""
+    )
+  )
+  url <- sub("/$", "", expect_serving(it))
+  expect_true(wait_until(function() file.exists(told) && length(readLines(told)) > 0))
+  # Both workers are ready, and neither opens it as well.
+  expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr("is ready", it$tell()))) >= 2))
+  expect_equal(readLines(told), url)
+  expect_equal(fetch(url)$text, "hello")
+  it$signal(15)
+  expect_equal(exit_of(it), 0)
+})
+
 test_that("nothing is shown while a document is knitted", {
   skip_if_not_installed("processx")
   it <- local_r(c(

@@ -113,18 +113,43 @@ test_that("HTTPS, its redirect and proxies are those of the front end", {
   expect_match(rawToChar(answer$headers), paste0("https://localhost:", it$port, "/x"), fixed = TRUE)
 })
 
-test_that("a worker whose supervisor is killed finishes what it has and lets go of the port first", {
-  it <- local_direct()
-  worker <- it$pid()
-  slow <- local_requests(paste0(it$url, "/slow"), 1)
-  expect_true(wait_until(function() it$status()$workers[[1]]$r_state == "busy"))
-  it$signal(tools::SIGKILL)
-  # A successor has the port while the worker still answers.
-  successor <- local_direct(port = it$port)
-  expect_false(successor$pid() == worker)
-  slow$wait(60000)
-  expect_equal(slow$get_result(), 200L)
-  expect_true(wait_until(function() !file.exists(file.path("/proc", worker))))
+test_that("a successor of a supervisor that was killed waits until the worker has finished", {
+  for (path in list(NULL, withr::local_tempfile())) {
+    dir <- withr::local_tempdir()
+    done <- file.path(dir, "done")
+    writeLines(sub("Sys.sleep(2)", sprintf("{ Sys.sleep(2); file.create('%s') }", done), direct_lines, fixed = TRUE), file.path(dir, "app.R"))
+    port <- randomPort()
+    where <- if (is.null(path)) c("--port", port) else c("--host", paste0("unix:", path))
+    url <- if (is.null(path)) paste0("http://127.0.0.1:", port) else "http://a"
+    pid <- function() strsplit(fetch(url, path = path)$text, " ")[[1]][[1]]
+    start <- function(env = parent.frame()) local_cli("serve", dir, where, "--no-log", env = env)
+    status <- function(it) {
+      program <- system.file("exec", "rookery", package = "rookery")
+      text <- suppressWarnings(system2(program, c("status", it$process$get_pid(), "--json"), stdout = TRUE, stderr = TRUE))
+      tryCatch(jsonlite::fromJSON(text, simplifyVector = FALSE), error = function(error) NULL)
+    }
+    it <- start()
+    expect_serving(it)
+    expect_true(wait_until(function() identical(status(it)$accepts, "worker")))
+    worker <- pid()
+    slow <- local_requests(paste0(url, "/slow"), 1, path = path)
+    expect_true(wait_until(function() identical(status(it)$workers[[1]]$r_state, "busy")))
+    it$signal(tools::SIGKILL)
+    it$process$wait(60000)
+    successor <- start()
+    expect_true(wait_until(function() grepl("Serving on", successor$tell())))
+    # Never both: the worker had answered, and its process was no more.
+    expect_match(successor$tell(), "until a worker whose supervisor was killed has finished: R \\(process [0-9]+")
+    expect_true(file.exists(done))
+    expect_true(wait_until(function() !file.exists(file.path("/proc", worker))))
+    slow$wait(60000)
+    expect_equal(slow$get_result(), 200L)
+    expect_false(pid() == worker)
+    successor$signal(tools::SIGTERM)
+    successor$process$wait(60000)
+    expect_equal(successor$process$get_exit_status(), 0)
+    expect_false(!is.null(path) && file.exists(path))
+  }
 })
 
 test_that("a worker that dies is followed by another, and nobody who connects is refused", {

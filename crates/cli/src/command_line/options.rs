@@ -29,11 +29,10 @@ pub(super) fn options() -> impl Iterator<Item = Arg> {
         let rows = table::all().filter(move |row| row.group == group);
         let own = rows.clone().filter(|row| has_option(row)).map(option);
         let limit = (group == Group::Limits).then(|| {
-            Arg::new(LIMIT)
-                .long(LIMIT)
-                .value_name("name=value")
-                .help(words::LIMIT)
-                .long_help(format!("{}\nOnce for each; docs/settings.md lists them.", words::LIMIT))
+            Arg::new(LIMIT).long(LIMIT).value_name("name=value").help(words::LIMIT).long_help(format!(
+                "{}\nOnce for each; the manual page lists them (rookery man).",
+                words::LIMIT
+            ))
         });
         let limit = limit.map(|arg| arg.action(ArgAction::Append).value_parser(OsStringValueParser::new()));
         let former = rows.flat_map(|row| former_options(row).map(move |former| former_option(row, former)));

@@ -20,7 +20,7 @@ pub(super) const COMMANDS: [(&str, &str); 8] = [
 ];
 
 /// The help of `--limit`.
-pub(super) const LIMIT: &str = "Any other limit, by name: --limit header_timeout=10s";
+pub(super) const LIMIT: &str = "Any limit, by name: --limit header_timeout=10s";
 
 /// Every exit status with its meaning.
 pub(super) const STATUSES: [(&str, &str); 8] = [

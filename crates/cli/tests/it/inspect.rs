@@ -1,6 +1,7 @@
 //! `rookery config` and `rookery check`, with a shell script in R's place.
 
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 use std::process::Command;
 
 use crate::hand_over::Installed;
@@ -60,6 +61,11 @@ fn check_finds_what_would_keep_a_server_from_starting() {
         (&["fine", "--tls-cert=/nowhere/cert.pem"], 1, "there is no file /nowhere/cert.pem"),
         (&["fine", "--log=/nowhere/log"], 1, "does not exist"),
         (&["fine", "--host=192.0.2.1"], 4, "No network interface of this machine"),
+        (&["fine", "--host=unix:fine"], 4, "a folder is there"),
+        (&["fine", "--host=unix:fine/app.R"], 4, "a file that is no socket is there"),
+        (&["fine", &format!("--host=unix:{}", "x".repeat(108))], 4, "path must be shorter than"),
+        (&["fine", "--port=0", "--admin=192.0.2.1:9100"], 4, "Cannot listen for `--admin` on 192.0.2.1:9100"),
+        (&["fine", "--port=0", "--admin=unix:fine/app.R"], 4, "a file that is no socket is there"),
         (&["fine", "--drain=soon"], 2, "`--drain` must be a time"),
         (&["missing"], 1, "does not exist"),
     ] {
@@ -78,4 +84,10 @@ fn check_accepts_an_address_that_is_in_use_because_the_server_may_use_it() {
     let (status, out, _) = run(&installed, &["check", ".", "--port", &port], app.path());
     assert_eq!(status, Some(0));
     assert!(out.contains("Note: Port") && out.contains("is in use"), "{out}");
+    let _socket = UnixListener::bind(app.path().join("s")).unwrap();
+    let words = ["check", ".", "--host=unix:s", "--admin", &format!("127.0.0.1:{port}")];
+    let (status, out, _) = run(&installed, &words, app.path());
+    assert_eq!(status, Some(0));
+    assert!(out.contains("Note: Cannot listen on the socket") && out.contains("listens there"), "{out}");
+    assert!(out.contains(&format!("Note: The address of `--admin`, 127.0.0.1:{port}, is in use.")), "{out}");
 }

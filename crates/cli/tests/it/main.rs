@@ -9,6 +9,8 @@ mod init;
 mod inspect;
 mod pebble;
 #[cfg(target_os = "linux")]
+#[cfg(target_os = "linux")]
+mod predecessor;
 mod reloading;
 mod screen;
 mod server_yml;

@@ -75,7 +75,7 @@ fn a_hangup_reads_the_file_again_and_names_what_needs_a_restart() {
     // The environment and the command line count as before.
     write(
         &app,
-        "  port: 7\n  reconnect: never\n  error_detail: full\n  admin: 127.0.0.1:0\n  sticky: none\n  \
+        "  port: 64999\n  reconnect: never\n  error_detail: full\n  admin: 127.0.0.1:0\n  sticky: none\n  \
          limits: {max_body_size: 2MB, idle_timeout: 10}\n",
     );
     it.signal(libc::SIGHUP);
@@ -103,6 +103,11 @@ fn a_mistake_in_the_file_refuses_the_reload_with_its_position() {
         ("  port: 0\n  prot: 1\n", "line 5, column 3: `prot:` is not a setting under `options:`."),
         ("  port: 0\n  workers: 1\n  min_ready: 2\n", "must be at most the number of workers, 1, not `2`"),
         ("  port: 0\n  tls: {cert: /nowhere/cert.pem}\n", "there is no file /nowhere/cert.pem"),
+        ("  port: 0\n  host: app.test\n", "must be `localhost` or an IP address of this machine"),
+        // TEST-NET-1 of RFC 5737: nobody's.
+        ("  port: 0\n  host: 192.0.2.1\n", "Cannot listen on 192.0.2.1 port 0"),
+        ("  host: unix:app.R\n", "a file that is no socket is there"),
+        ("  port: 0\n  admin: 192.0.2.1:9100\n", "Cannot listen for `--admin` on 192.0.2.1:9100"),
     ] {
         write(&app, wrong);
         it.signal(libc::SIGHUP);

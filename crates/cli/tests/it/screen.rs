@@ -1,7 +1,10 @@
 //! What a terminal shows: the start-up screen, `--open`, `rookery new` and `rookery --version --verbose`.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::process::Command;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::hand_over::Installed;
@@ -127,4 +130,61 @@ fn the_verbose_version_names_the_r_and_the_package_and_no_variable_of_the_enviro
     assert!(out.contains("\nR:        R version 9.8.7 (a test), ") && out.contains("/bin/R\n"), "{out}");
     assert!(out.contains("\ntarget:   ") && out.contains("/lib of r/rookery\n"), "{out}");
     assert!(!out.contains("hush-hush") && !out.contains("more"), "{out}");
+}
+
+/// Returns what a site shows on a terminal, up to the end of the line with the address.
+fn shown_on_terminal(variables: &[(&str, &str)]) -> String {
+    let (mut master, mut slave) = (-1, -1);
+    // SAFETY: room for two descriptors; neither a name nor settings of the terminal are asked for.
+    let opened = unsafe {
+        libc::openpty(
+            &raw mut master,
+            &raw mut slave,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+        )
+    };
+    assert_eq!(opened, 0);
+    // SAFETY: just opened, and owned by nobody else.
+    let (master, slave) = unsafe { (fs::File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+    let site = folder(&[("index.html", "home")]);
+    let mut command = rookery();
+    for name in ["NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR"] {
+        command.env_remove(name);
+    }
+    command.arg("serve").arg(site.path()).args(["-p", "0", "--log", "none"]).env("TERM", "xterm");
+    let mut it = command.envs(variables.iter().copied()).stderr(slave).spawn().unwrap();
+    // The command has a copy of the terminal, which would keep it from ending.
+    drop(command);
+    let (told, hears) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(master).lines() {
+            let Ok(line) = line else { return };
+            if told.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let mut text = String::new();
+    while !text.contains("Ctrl-C stops") {
+        match hears.recv_timeout(PATIENCE) {
+            Ok(line) => text.extend([&line, "\n"]),
+            Err(_) => break,
+        }
+    }
+    let _ = it.kill();
+    let _ = it.wait();
+    assert!(text.contains("Ctrl-C stops"), "{text}");
+    text
+}
+
+#[test]
+fn a_terminal_has_colours_unless_variables_say_otherwise() {
+    let text = shown_on_terminal(&[]);
+    assert!(text.contains("\x1b[1mrookery\x1b[0m ") && text.contains("Serving on \x1b[1;36mhttp"), "{text}");
+    for variables in [[("NO_COLOR", "1")], [("CLICOLOR", "0")], [("TERM", "dumb")]] {
+        let text = shown_on_terminal(&variables);
+        assert!(!text.contains('\x1b') && text.contains("Serving on http"), "{variables:?}: {text}");
+    }
 }

@@ -86,6 +86,47 @@ fn a_site_whose_output_nobody_reads_answers_and_ends() {
     assert_eq!(it.end().code(), Some(0));
 }
 
+/// Returns how long the fastest of three ends of a server takes.
+fn fastest_end(start: impl Fn() -> Running) -> Duration {
+    let end = || {
+        let mut it = start();
+        let begun = Instant::now();
+        it.signal(libc::SIGTERM);
+        assert_eq!(it.end().code(), Some(0));
+        begun.elapsed()
+    };
+    (0..3).map(|_| end()).min().expect("three")
+}
+
+#[test]
+fn the_end_waits_once_for_all_outputs_that_nobody_reads() {
+    let app = folder(&[("site/index.html", "hello"), ("app.R", "1")]);
+    let installed = Installed::new();
+    executable(&installed.r(), "#!/bin/bash\ntouch \"$LOUD_DIR/$$\"\nexec sleep 1000\n");
+    let start = |what: &str, out: std::process::Stdio, err: std::process::Stdio| {
+        let (port, started) = (free_port(), folder(&[]));
+        let mut command = Command::new(installed.program());
+        command.args(["serve", what, "--log", "-", "--port", &port.to_string()]).current_dir(app.path());
+        let command = installed.on_path(&mut command).env("LOUD_DIR", started.path());
+        let it = Running(command.stdout(out).stderr(err).spawn().expect("it starts"));
+        until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        if what == "site" {
+            get(port, "/");
+        } else {
+            until("the worker runs", || those_done(started.path()).len() == 1);
+        }
+        it
+    };
+    for what in ["site", "app.R"] {
+        let read = fastest_end(|| start(what, std::process::Stdio::null(), std::process::Stdio::null()));
+        let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
+        let copy = |end: &OwnedFd| end.try_clone().expect("a copy").into();
+        let unread = fastest_end(|| start(what, copy(&out), copy(&err)));
+        // One second, and less than the two that two waits would take.
+        assert!(unread < read + Duration::from_millis(1700), "{what}: {unread:?}, else {read:?}");
+    }
+}
+
 /// A program in R's place that writes more than pipes hold, and then that it has.
 const LOUD: &str = "#!/bin/bash\nfor i in {1..900}; do printf '%01000d\\n' $i; printf '%01000d\\n' $i >&2; done\n\
                     touch \"$LOUD_DIR/$$\"\nexec sleep 1000\n";

@@ -12,16 +12,15 @@ use std::io;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::Instant;
 
 pub use self::file::{LogFile, Reopener};
 pub use self::record::{Format, OwnedRecord, Protocol, Record};
 use super::line_writer::LineWriter;
+use super::output;
 
 /// What records may wait for an application that reads them itself; about 1 MiB with ordinary paths.
 pub const QUEUE_RECORDS: usize = 4096;
-/// How long closing waits for an output that stands still; then what waits is given up.
-const CLOSE_TIME: Duration = Duration::from_secs(1);
 
 /// Where records go.
 #[derive(Debug)]
@@ -76,12 +75,18 @@ impl AccessLog {
         }
     }
 
-    /// Ends a written log when what waits has been written, or when the output has stood still for a second. Later
-    /// records are lost.
+    /// Ends a written log when what waits has been written, or when the output has stood still for
+    /// [`FLUSH_TIME`](output::FLUSH_TIME). Later records are lost.
     pub fn close(&self) {
+        self.close_until(Instant::now() + output::FLUSH_TIME);
+    }
+
+    /// Ends a written log when what waits has been written, or at a deadline that all outputs of the
+    /// process share. Later records are lost.
+    pub fn close_until(&self, deadline: Instant) {
         if let Kind::Written { writer, is_closed, .. } = &self.kind {
             is_closed.store(true, Ordering::Relaxed);
-            writer.flush(CLOSE_TIME);
+            writer.flush(output::left(deadline));
         }
     }
 

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 pub use super::line_writer::{LineWriter, lines_lost};
 
-/// How long a process waits at its end for an output that accepts no data.
-const FLUSH_TIME: Duration = Duration::from_secs(1);
+/// How long a process waits at its end for outputs that accept no data.
+pub const FLUSH_TIME: Duration = Duration::from_secs(1);
+/// How long an output is waited for when that time is over: one that accepts data needs no longer.
+const LEAST_TIME: Duration = Duration::from_millis(50);
 /// How long a panic waits until it has been written, since an abort may follow.
 const PANIC_TIME: Duration = Duration::from_millis(200);
 
@@ -28,12 +30,23 @@ pub fn stderr() -> &'static LineWriter {
 /// Waits until both streams have taken what was written to them, for a second in all at most. To be
 /// called before the process ends or becomes another program.
 pub fn flush() {
-    let until = Instant::now() + FLUSH_TIME;
+    flush_until(Instant::now() + FLUSH_TIME);
+}
+
+/// Waits until both streams have taken what was written to them, until a deadline that all outputs
+/// of the process share.
+pub fn flush_until(deadline: Instant) {
     for stream in [&STDOUT, &STDERR] {
         if let Some(writer) = stream.started() {
-            writer.flush(until.saturating_duration_since(Instant::now()));
+            writer.flush(left(deadline));
         }
     }
+}
+
+/// Returns how long an output is waited for until a deadline that several share: one that stands
+/// still uses up all of the time, and the next one gets a moment nevertheless.
+pub(super) fn left(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now()).max(LEAST_TIME)
 }
 
 /// Has panics written through [`stderr`], so that a panic does not block on its message either.

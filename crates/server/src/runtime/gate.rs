@@ -11,7 +11,7 @@ pub(super) enum Accepting {
     Yes,
     /// Not for now; the socket stays open.
     Paused,
-    /// Never again; the socket is closed.
+    /// Never again; the listener's copy of the socket is closed.
     Never,
 }
 

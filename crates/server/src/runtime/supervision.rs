@@ -128,9 +128,15 @@ impl Supervision {
         self.keeper.set(Accepting::Paused);
     }
 
+    /// Accepts nothing more on the public listeners, ever. Their sockets stay open until the process
+    /// ends, so that no successor can bind the address while this process still serves.
+    fn stop_accepting(&self) {
+        self.keeper.set(Accepting::Never);
+    }
+
     /// Closes the public listeners. This process accepts on them never again.
     fn close_public(&self) {
-        self.keeper.set(Accepting::Never);
+        self.stop_accepting();
         let closed = self.public().take();
         drop(closed);
     }
@@ -318,8 +324,8 @@ impl Supervision {
                     match self.control.receive() {
                         Received::Nothing => ready.clear_ready(),
                         Received::End => {
-                            // First of all: whoever takes the supervisor's place is to have the address.
-                            self.close_public();
+                            // First of all: what connects from now on is for the supervisor's successor.
+                            self.stop_accepting();
                             // Those who accept on copies of them come to know of it.
                             tokio::task::yield_now().await;
                             (self.hear)(Request::Gone);

@@ -1,6 +1,6 @@
 //! A worker that accepts on the public listeners of its supervisor, while it is told to.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -180,7 +180,7 @@ fn a_worker_that_retires_ends_connections_with_their_next_reply_and_keeps_websoc
 }
 
 #[test]
-fn the_end_of_the_supervisor_closes_public_listeners_before_anything_else() {
+fn after_the_end_of_the_supervisor_nothing_is_accepted_and_the_address_stays_taken() {
     let public = Public::new();
     let mut worker = worker(&public);
     accepts(&worker);
@@ -192,13 +192,14 @@ fn the_end_of_the_supervisor_closes_public_listeners_before_anything_else() {
     drop(public);
     drop(std::mem::replace(&mut worker.control, nobody));
     assert_eq!(worker.asked.recv_timeout(PATIENCE), Ok(SupervisorRequest::Gone));
-    // A successor binds while the worker still finishes what it has.
-    let mut successor = None;
-    until("a successor binds", || {
-        successor = TcpListener::bind(address).ok();
-        successor.is_some()
-    });
+    // The worker finishes what it has, and no successor binds meanwhile.
+    assert_eq!(TcpListener::bind(address).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+    let _late = TcpStream::connect(address).unwrap();
     assert_eq!(client.get("/").status, 200);
+    assert_eq!(worker.board.read().connections, 1);
+    drop(client);
+    drop(worker);
+    until("a successor binds", || TcpListener::bind(address).is_ok());
 }
 
 #[test]

@@ -61,8 +61,9 @@ fn files_and_environment(page: &mut String) {
     );
     page.push_str(".SH ENVIRONMENT\n");
     page.push_str(&lines(
-        "The variable of a setting is ROOKERY_ and its name in capitals. The command line overrides the environment, \
-         which overrides _server.yml, which overrides options of R. These variables rank last:",
+        "The variable of a setting is ROOKERY_ and its name in capitals. The command line overrides arguments \
+         of R functions such as serve(), which override the environment, which overrides _server.yml, which overrides \
+         options of R. These variables rank last:",
     ));
     item(page, "\\fBPORT\\fR", "The default of --port.");
     item(page, "\\fBWEB_CONCURRENCY\\fR", "The default of --workers.");

@@ -175,6 +175,9 @@ fn instead(former: &Former, row: &Setting) -> String {
     let value = former.value.map(|value| format!(" {value}")).unwrap_or_default();
     let name = if former.places == Places::COMMAND_LINE {
         format!("--{}", row.option())
+    } else if former.name == row.name {
+        // What has moved is told with its section.
+        row.path()
     } else {
         row.name.to_owned()
     };

@@ -12,10 +12,13 @@ pub(super) static ROWS: [Setting; 4] = [
         key: "interactive",
         shown: Shown::InLongHelp,
         kind: Kind::Flag,
-        default: Default::Is("off"),
+        default: Default::Derived {
+            text: "off; on with `rookery dev` at a terminal",
+            value: derived::found_at_start,
+        },
         places: Places::COMMAND_LINE,
         help: "Run R with a prompt in this terminal",
-        paragraph: "For `browser()` and `readline()`, with a single worker. It is on with `rookery dev` at a terminal.",
+        paragraph: "For `browser()` and `readline()`, with a single worker.",
         ..DEVELOPMENT
     },
     Setting {

@@ -16,7 +16,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rookery_server::output;
 use rookery_server::static_files::read_announcement;
 use rookery_status::{RunFolder, own_memory};
 use rookery_worker::Message;
@@ -103,6 +102,8 @@ pub(super) struct Supervisor<'a> {
     acceptor: Acceptor,
     epochs: u64,
     generation: u64,
+    /// Whether a reload has begun of which it is still to be said that all workers have been replaced.
+    is_reload_untold: bool,
     was_ready: bool,
     course: Course,
     /// How it ends when what is in hand has been finished.
@@ -140,6 +141,7 @@ impl<'a> Supervisor<'a> {
             acceptor: Acceptor::new(),
             epochs: 0,
             generation: 0,
+            is_reload_untold: false,
             was_ready: false,
             course: Course::Serving,
             outcome: Outcome::Stopped,
@@ -172,7 +174,6 @@ impl<'a> Supervisor<'a> {
                     if let (Outcome::NeverReady, Some(message)) = (outcome, self.start_output.message()) {
                         self.front.hear(News::Failed(&message));
                     }
-                    output::flush();
                     return Ok(outcome);
                 }
             }
@@ -216,6 +217,7 @@ impl<'a> Supervisor<'a> {
             (Request::RefuseReload(why), Course::Serving) => self.refuse_reload(why),
             (Request::Reload, Course::Serving) => {
                 self.generation += 1;
+                self.is_reload_untold = true;
                 self.tell(&match self.wanted {
                     1 => "reloading: the worker is replaced".to_owned(),
                     workers => format!("reloading: {workers} workers are replaced one after the other"),
@@ -382,10 +384,8 @@ impl<'a> Supervisor<'a> {
         }
         self.tell_of_start(&self.workers[&epoch]);
         // The last of a reload.
-        if reason == Some(Reason::Reload)
-            && !self.replacements.is_reloading()
-            && self.all_are_of(self.generation)
-        {
+        if self.is_reload_untold && !self.replacements.is_reloading() && self.all_are_of(self.generation) {
+            self.is_reload_untold = false;
             self.tell(&format!("reloaded: all workers are of generation {}", self.generation));
         }
         if !std::mem::replace(&mut self.was_ready, true) {

@@ -343,3 +343,21 @@ fn a_worker_that_is_killed_during_its_replacement_is_told_and_the_reload_goes_on
     until("the reload is over", || running.has_told(&["reloaded: all workers are of generation 1"]));
     assert_eq!(running.get("/slot").status, 200);
 }
+
+#[test]
+fn a_reload_that_mends_an_app_whose_workers_have_all_failed_is_told() {
+    let mode = |starts| if starts < 2 { "" } else { "fails" };
+    let running = Running::new(Wish { workers: 2, mode, ..Wish::default() });
+    for pid in running.pids() {
+        send_signal(pid, libc::SIGKILL);
+    }
+    until("both have failed again", || {
+        running.pids().is_empty() && running.times_told(&["ended with status 1"]) >= 2
+    });
+    running.change(Wish { workers: 2, ..Wish::default() });
+    until("both serve", || running.pids().len() == 2);
+    until("it is told", || running.has_told(&["reloaded: all workers are of generation 1"]));
+    // Once.
+    while_(200);
+    assert_eq!(running.times_told(&["reloaded: "]), 1);
+}

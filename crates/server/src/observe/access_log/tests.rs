@@ -1,6 +1,6 @@
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use rookery_exchange::{Ended, Upstream, UpstreamWorker};
 

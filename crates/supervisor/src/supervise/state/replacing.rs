@@ -132,6 +132,7 @@ impl Supervisor<'_> {
     /// Gives up what a reload has not come to.
     fn fail_reload(&mut self, why: String) {
         self.numbers_to_come = None;
+        self.is_reload_untold = false;
         self.replacements.give_up_reload();
         self.end_reload(Some(why));
     }
