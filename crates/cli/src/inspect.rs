@@ -10,7 +10,6 @@ use crate::address::Address;
 use crate::command_line::Serve;
 use crate::failure::Failure;
 use crate::log::LogTo;
-use crate::settings::AskedTls;
 use crate::target::Target;
 use crate::{r, tls};
 
@@ -76,7 +75,7 @@ fn source_of(given: &Given) -> String {
 pub(crate) fn check(serve: &Serve, target: &Target) -> Result<Vec<u8>, Failure> {
     let (what, address) = verify(serve, target)?;
     let mut text = format!("{} can be served: {what}.\n", target.path.display());
-    let redirect_from = serve.tls.as_ref().and_then(AskedTls::redirect_from);
+    let redirect_from = serve.settings.redirect_from();
     let beside = redirect_from.map(|port| address.beside(port)).transpose()?;
     for address in std::iter::once(&address).chain(&beside) {
         if let Some(in_use) = check_address(address)? {
